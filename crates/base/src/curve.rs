@@ -1,0 +1,1 @@
+//! Latency-bandwidth curves of memory devices.

@@ -1,0 +1,15 @@
+//! The vocabulary every other room shares: quantities with units, the seeded random source, hashing, the
+//! access record and latency-bandwidth curves.
+//!
+//! Nothing here does I/O, reads a clock or starts a thread.
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod curve;
+pub mod hash;
+pub mod rng;
+pub mod units;
+
+pub use access::{Access, Op};
+pub use rng::Rng;
+pub use units::{Bytes, Nanos};

@@ -1,0 +1,4 @@
+//! The binary `tiermem`.
+#![forbid(unsafe_code)]
+
+fn main() {}

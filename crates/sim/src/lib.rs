@@ -1,0 +1,2 @@
+//! Simulators that drive the cores of policy over a trace.
+#![forbid(unsafe_code)]

@@ -1,0 +1,59 @@
+//! What the engine counts. All counters only grow, but those that say what is held now.
+
+use serde::Serialize;
+
+/// One tier's figures.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TierStats {
+    /// The name given in the configuration.
+    pub name: String,
+    /// `dram`, `emulated`, ...
+    pub kind: String,
+    /// The tier's capacity; tier 0's includes the metadata.
+    pub capacity_bytes: u64,
+    /// Bytes held now: pages given to classes, and in tier 0 the metadata.
+    pub used_bytes: u64,
+    /// Bytes of keys, values and headers held now.
+    pub item_bytes: u64,
+    /// Items held now.
+    pub items: u64,
+    /// Requests that found their item in this tier.
+    pub hits: u64,
+    /// Items moved up from this tier.
+    pub promotions: u64,
+    /// Items moved down from this tier.
+    pub demotions: u64,
+    /// Live items thrown out of the system from this tier.
+    pub evictions: u64,
+    /// Latency charged by the emulator since the start, in nanoseconds; 0 on real tiers.
+    pub charged_ns: u64,
+}
+
+/// All figures of one shard.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct EngineStats {
+    /// Tiers, fastest first.
+    pub tiers: Vec<TierStats>,
+    /// Look-ups.
+    pub gets: u64,
+    /// Look-ups that found their key.
+    pub hits: u64,
+    /// Values written.
+    pub sets: u64,
+    /// Items removed because their time was over.
+    pub expired: u64,
+    /// Items thrown out to make room, over all tiers.
+    pub evicted: u64,
+    /// Moves given up because their item changed on the way.
+    pub moves_aborted: u64,
+    /// Writes refused for lack of room.
+    pub refused: u64,
+    /// Keys held now.
+    pub keys: u64,
+    /// Keys with an expiry held now.
+    pub keys_with_expiry: u64,
+    /// Bytes of index, nodes, slot tables and expiry lists.
+    pub metadata_bytes: u64,
+    /// Bytes pinned by replies under way.
+    pub pinned_bytes: u64,
+}

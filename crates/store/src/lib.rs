@@ -1,0 +1,4 @@
+//! The tiered key-value engine and its Redis-compatible server.
+#![forbid(unsafe_code)]
+
+pub mod engine;

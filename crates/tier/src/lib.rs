@@ -1,0 +1,1 @@
+//! Live tiers: arenas, devices, executing moves.

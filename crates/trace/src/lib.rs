@@ -1,0 +1,2 @@
+//! Access traces: readers and generators.
+#![forbid(unsafe_code)]
