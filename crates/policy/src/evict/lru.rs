@@ -221,6 +221,7 @@ impl Evict for Lru {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tiermem_base::Rng;
 
     const LIST: Domain = Domain(0);
 
