@@ -1,1 +1,3 @@
-//! The only room with raw system calls.
+//! The only room with raw system calls. Everything above it is safe code.
+
+pub mod mapping;
