@@ -33,7 +33,8 @@ impl<T: Copy + Default> Column<T> {
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        (self.chunks.len() * CHUNK_ITEMS * size_of::<T>() + self.chunks.capacity() * size_of::<Box<[T]>>()) as u64
+        (self.chunks.len() * CHUNK_ITEMS * size_of::<T>() + self.chunks.capacity() * size_of::<Box<[T]>>())
+            as u64
     }
 }
 
@@ -70,7 +71,8 @@ impl<T: Copy + Default> SparseColumn<T> {
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        (self.held * CHUNK_ITEMS * size_of::<T>() + self.chunks.capacity() * size_of::<Option<Box<[T]>>>()) as u64
+        (self.held * CHUNK_ITEMS * size_of::<T>() + self.chunks.capacity() * size_of::<Option<Box<[T]>>>())
+            as u64
     }
 }
 

@@ -112,13 +112,14 @@ impl Segment {
         loop {
             let mut new = Segment::new(depth, homes, spill);
             let mut free_from = 0;
-            let fits = self.slots.iter().filter(|&&slot| slot != EMPTY && keep(entry_hash(slot))).all(|&slot| {
-                // Sorted input: each entry goes to its home or just behind the one before.
-                let at = new.home(entry_hash(slot)).max(free_from);
-                free_from = at + 1;
-                new.len += 1;
-                new.slots.get_mut(at).map(|free| *free = slot).is_some()
-            });
+            let fits =
+                self.slots.iter().filter(|&&slot| slot != EMPTY && keep(entry_hash(slot))).all(|&slot| {
+                    // Sorted input: each entry goes to its home or just behind the one before.
+                    let at = new.home(entry_hash(slot)).max(free_from);
+                    free_from = at + 1;
+                    new.len += 1;
+                    new.slots.get_mut(at).map(|free| *free = slot).is_some()
+                });
             if fits {
                 return new;
             }
@@ -255,7 +256,8 @@ impl Index {
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         self.segment_bytes
-            + (self.segments.capacity() * size_of::<Segment>() + self.directory.capacity() * size_of::<u32>()) as u64
+            + (self.segments.capacity() * size_of::<Segment>() + self.directory.capacity() * size_of::<u32>())
+                as u64
     }
 
     fn replace(&mut self, at: usize, segment: Segment) {
@@ -268,10 +270,13 @@ impl Index {
         let segment = &self.segments[at];
         let depth = segment.depth + 1;
         let upper = |hash32: u32| hash32 >> (32 - depth) & 1 == 1;
-        let upper_len = segment.slots.iter().filter(|&&slot| slot != EMPTY && upper(entry_hash(slot))).count() as u32;
+        let upper_len =
+            segment.slots.iter().filter(|&&slot| slot != EMPTY && upper(entry_hash(slot))).count() as u32;
         let larger = if !segment.is_full() {
             Some((segment.homes, segment.spill() * 2))
-        } else if segment.homes < SEGMENT_HOMES_MAX || upper_len.min(segment.len - upper_len) < segment.len / 8 {
+        } else if segment.homes < SEGMENT_HOMES_MAX
+            || upper_len.min(segment.len - upper_len) < segment.len / 8
+        {
             // A split that parts few entries from many (equal hashes) would only double the directory.
             Some(((segment.homes + segment.homes / 8).next_multiple_of(8), SPILL_MIN))
         } else {

@@ -61,8 +61,12 @@ impl World {
     fn admit(&mut self, key: u32, bytes: u64, expires_at_ms: Option<u64>, rewrites: Option<Id>) -> bool {
         for _ in 0..8 {
             let mut acts = Vec::new();
-            let answer =
-                self.ladder.admit(&NewItem { bytes, expires_at_ms, rewrites }, self.now, &mut self.rng, &mut acts);
+            let answer = self.ladder.admit(
+                &NewItem { bytes, expires_at_ms, rewrites },
+                self.now,
+                &mut self.rng,
+                &mut acts,
+            );
             self.execute(acts);
             match answer {
                 Admit::Ready { id, loc } => {
@@ -70,7 +74,7 @@ impl World {
                     self.keys.insert(key, (id, bytes, expires_at_ms));
                     return true;
                 }
-                Admit::After(ticket) => self.ladder.done(ticket, true),
+                Admit::After(ticket) => self.ladder.done(ticket, true, |_| {}),
                 Admit::Full => return false,
             }
         }
@@ -108,7 +112,8 @@ impl World {
 
     fn step(&mut self) {
         if let Some(last) = self.ladder.last_ticket() {
-            self.ladder.done(last, self.rng.below(10) > 0);
+            let copied = self.rng.below(10) > 0;
+            self.ladder.done(last, copied, |_| {});
         }
         let mut acts = Vec::new();
         self.ladder.step(self.now, &mut self.rng, &mut acts);
@@ -139,7 +144,8 @@ impl World {
         for tier in 0..self.ladder.levels() {
             assert_eq!(self.ladder.level(tier).items, per_tier[tier], "items of tier {tier}");
             let capacity = self.ladder.config().levels[tier].capacity_bytes;
-            let pages: u64 = places.iter().filter(|(loc, _)| usize::from(loc.tier) == tier).map(|(_, b)| b).sum();
+            let pages: u64 =
+                places.iter().filter(|(loc, _)| usize::from(loc.tier) == tier).map(|(_, b)| b).sum();
             assert!(pages <= capacity);
         }
         let counters = self.ladder.counters();
@@ -159,7 +165,8 @@ fn config() -> impl Strategy<Value = LadderConfig> {
         config.recency_requests = recency;
         config.scan_requests = 7;
         config.promotion =
-            [Promotion::None, Promotion::Naive, Promotion::ReuseTime, Promotion::ReuseTimeScan][usize::from(promotion)];
+            [Promotion::None, Promotion::Naive, Promotion::ReuseTime, Promotion::ReuseTimeScan]
+                [usize::from(promotion)];
         config.bump = if lazy { Bump::LowerOnly } else { Bump::Always };
         config.reactive = if reactive { Reactive::Demote } else { Reactive::Drop };
         config.eviction = if forbid { Eviction::Forbidden } else { Eviction::AllItems };
@@ -211,7 +218,7 @@ proptest! {
             world.check();
         }
         // Everything can be taken out again, and then all space is free.
-        world.ladder.done(Ticket(u64::MAX), true);
+        world.ladder.done(Ticket(u64::MAX), true, |_| {});
         for (loc, _) in std::mem::take(&mut world.pins) {
             world.ladder.unpin(loc);
         }
@@ -253,8 +260,7 @@ fn a_full_fast_tier_demotes_and_never_makes_the_slow_one_evict_for_an_admission(
 
 #[test]
 fn the_seeds_rule_drops_from_a_full_fast_tier() {
-    let mut world =
-        World::new(LadderConfig { watermarks: None, reactive: Reactive::Drop, ..small(&[2, 4]) });
+    let mut world = World::new(LadderConfig { watermarks: None, reactive: Reactive::Drop, ..small(&[2, 4]) });
     fill(&mut world, 0..2 * PER_PAGE + 70, 1000);
     assert_eq!(world.ladder.level(0).evictions, 70);
     assert_eq!(world.ladder.level(1).items, 0);
@@ -279,8 +285,12 @@ fn watermarks_keep_space_free_in_both_tiers() {
 fn what_is_reused_sooner_than_the_fast_tier_on_average_is_promoted() {
     let mut world = World::new(small(&[4, 8]));
     fill(&mut world, 0..500, 1000);
-    let slow: Vec<u32> =
-        world.keys.iter().filter(|(_, (id, _, _))| world.ladder.loc(*id).tier == 1).map(|(&key, _)| key).collect();
+    let slow: Vec<u32> = world
+        .keys
+        .iter()
+        .filter(|(_, (id, _, _))| world.ladder.loc(*id).tier == 1)
+        .map(|(&key, _)| key)
+        .collect();
     let hot = &slow[..20];
     for _ in 0..20 {
         for key in hot {
@@ -300,10 +310,18 @@ fn a_scan_of_cold_items_promotes_nearly_all_naively_and_hardly_any_by_reuse_time
         let mut world = World::new(LadderConfig { promotion, ..small(&[4, 16]) });
         fill(&mut world, 0..1000, 1000);
         let before = world.ladder.level(1).promotions;
-        let fast: Vec<u32> =
-            world.keys.iter().filter(|(_, (id, _, _))| world.ladder.loc(*id).tier == 0).map(|(&key, _)| key).collect();
-        let slow: Vec<u32> =
-            world.keys.iter().filter(|(_, (id, _, _))| world.ladder.loc(*id).tier == 1).map(|(&key, _)| key).collect();
+        let fast: Vec<u32> = world
+            .keys
+            .iter()
+            .filter(|(_, (id, _, _))| world.ladder.loc(*id).tier == 0)
+            .map(|(&key, _)| key)
+            .collect();
+        let slow: Vec<u32> = world
+            .keys
+            .iter()
+            .filter(|(_, (id, _, _))| world.ladder.loc(*id).tier == 1)
+            .map(|(&key, _)| key)
+            .collect();
         for (at, key) in slow.iter().enumerate() {
             for key in [&fast[at % 8], key] {
                 world.now.requests += 1;
@@ -368,7 +386,7 @@ fn an_item_overwritten_or_removed_in_mid_move_voids_its_ticket() {
     for &key in &keys {
         world.set(key, 999, None);
     }
-    world.ladder.done(moving, true);
+    world.ladder.done(moving, true, |_| {});
     assert_eq!(world.ladder.level(0).demotions, before);
     assert!(world.ladder.counters().moves_aborted > 0);
     world.check();

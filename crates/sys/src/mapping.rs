@@ -32,8 +32,9 @@ impl Mapping {
         let error = |source| MapError { bytes: len, source };
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new anonymous mapping at an address that the kernel chooses aliases nothing.
-        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }
-            .map_err(error)?;
+        let start =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }
+                .map_err(error)?;
         // SAFETY: the range was just mapped; the advice changes no contents. A kernel without huge pages refuses,
         // and then small pages are what there is.
         let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
@@ -66,7 +67,8 @@ impl Mapping {
         if first < end {
             // SAFETY: the range is whole pages of our own mapping, and `&mut self` excludes references into it.
             // Failure leaves the bytes as they are, which costs memory and nothing else.
-            let _ = unsafe { madvise(self.start.as_ptr().add(first).cast(), end - first, Advice::LinuxDontNeed) };
+            let _ =
+                unsafe { madvise(self.start.as_ptr().add(first).cast(), end - first, Advice::LinuxDontNeed) };
         }
     }
 }

@@ -155,7 +155,12 @@ mod tests {
     use tiermem_base::curve::{Curve, DEFAULT_CURVE};
 
     fn tiers(spin: bool) -> Tiers {
-        let spec = |name: &str, kind| TierSpec { name: name.into(), kind, capacity: Bytes(1 << 20), price_per_gb: None };
+        let spec = |name: &str, kind| TierSpec {
+            name: name.into(),
+            kind,
+            capacity: Bytes(1 << 20),
+            price_per_gb: None,
+        };
         let cxl = Curve::named(DEFAULT_CURVE).unwrap();
         Tiers::new(&[spec("dram", Kind::Dram), spec("cxl", Kind::Emulated(cxl))], spin).unwrap()
     }

@@ -52,6 +52,12 @@ struct List {
     lower_share: u32,
 }
 
+impl List {
+    fn new(lower_share: u32) -> Self {
+        List { head: Id::NONE, tail: Id::NONE, middle: Id::NONE, len: 0, lower_len: 0, lower_share }
+    }
+}
+
 /// LRU lists, one per domain, sharing one array of links.
 #[derive(Clone, Debug)]
 pub struct Lru {
@@ -65,14 +71,7 @@ impl Lru {
     /// One list per entry of `insertion_points`: where new items enter, as a share of the list from its tail, in
     /// `(0, 1]`; 1 is the head.
     pub fn new(insertion_points: impl IntoIterator<Item = f64>, bump: Bump) -> Self {
-        let list = |point: f64| List {
-            head: Id::NONE,
-            tail: Id::NONE,
-            middle: Id::NONE,
-            len: 0,
-            lower_len: 0,
-            lower_share: ((point * 1024.0) as u32).clamp(1, 1024),
-        };
+        let list = |point: f64| List::new(((point * 1024.0) as u32).clamp(1, 1024));
         Lru {
             links: Column::default(),
             lower: Bits::default(),
@@ -205,6 +204,14 @@ impl Evict for Lru {
             }
             visit(id);
             id = self.links.get(id).next;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.links = Column::default();
+        self.lower = Bits::default();
+        for list in &mut self.lists {
+            *list = List::new(list.lower_share);
         }
     }
 

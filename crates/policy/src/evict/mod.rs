@@ -42,6 +42,8 @@ pub trait Evict {
     fn victim(&mut self, domain: Domain, rng: &mut Rng, may_go: impl Fn(Id) -> bool) -> Option<Id>;
     /// Visits up to `count` items from the hot end, for promotion by scanning.
     fn hottest(&self, domain: Domain, count: usize, visit: impl FnMut(Id));
+    /// Forgets every item.
+    fn clear(&mut self);
     /// Items in a domain.
     fn len(&self, domain: Domain) -> u32;
     /// Bytes of state held.

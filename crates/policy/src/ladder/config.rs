@@ -127,6 +127,9 @@ impl LadderConfig {
             capacity_bytes,
             insertion_point: if at == 0 { INSERTION_POINT_FAST } else { INSERTION_POINT_SLOW },
         };
-        LadderConfig { levels: capacities_bytes.iter().enumerate().map(level).collect(), ..LadderConfig::default() }
+        LadderConfig {
+            levels: capacities_bytes.iter().enumerate().map(level).collect(),
+            ..LadderConfig::default()
+        }
     }
 }

@@ -37,10 +37,10 @@ use crate::evict::{Domain, Evict, Lru, Origin};
 use crate::expiry::ExpiryWheel;
 use crate::promote::{Candidates, Promotion, ReuseWindow, packed_reuse};
 use crate::{Id, Now};
-use tiermem_base::Rng;
 use place::Place;
 use slots::{Holder, Slots};
 use tickets::{Move, MoveState, Tickets};
+use tiermem_base::Rng;
 
 /// Slotted tiers that a ladder can have: the node has two bits for them.
 pub const LEVELS_MAX: usize = 4;
@@ -368,11 +368,34 @@ impl<E: Evict> Ladder<E> {
         }
     }
 
-    /// Ends all moves up to `ticket`; `copied` tells whether the bytes arrived (of all of them).
-    pub fn done(&mut self, ticket: Ticket, copied: bool) {
+    /// Ends all moves up to `ticket`; `copied` tells whether the bytes arrived (of all of them). `settled` is told
+    /// of each, in ticket order, whether its item stands at the new place now.
+    pub fn done(&mut self, ticket: Ticket, copied: bool, mut settled: impl FnMut(bool)) {
         while let Some(one) = self.tickets.close_first(ticket) {
+            settled(copied && one.state == MoveState::Live);
             self.end_move(one, copied);
         }
+    }
+
+    /// Takes all items out at once. `false`, and nothing done, while a place is pinned.
+    pub fn clear(&mut self) -> bool {
+        if !self.pins.is_empty() {
+            return false;
+        }
+        self.tickets.clear();
+        self.places = Column::default();
+        self.reuse = self.reuse.is_some().then(Column::default);
+        (self.ids_made, self.free_ids) = (0, Id::NONE);
+        self.evict.clear();
+        self.expiry = ExpiryWheel::default();
+        self.candidates = Candidates::new(self.config.candidates.max(1));
+        for level in &mut self.levels {
+            level.slots.clear();
+            level.leaving.fill(0);
+            (level.leaving_bytes, level.short, level.pressed, level.counters.items) = (0, 0, false, 0);
+        }
+        self.limit_pages();
+        true
     }
 
     /// The last move under way.
@@ -435,7 +458,8 @@ impl<E: Evict> Ladder<E> {
         self.levels[source].leaving[class.index()] += amount;
         self.levels[source].leaving_bytes += bytes;
         let to = Loc { tier: tier as u8, unit };
-        let ticket = self.tickets.open(Move { id, from, to, kind, state: MoveState::Live, class, amount, bytes });
+        let ticket =
+            self.tickets.open(Move { id, from, to, kind, state: MoveState::Live, class, amount, bytes });
         acts.push(Act::Move { ticket, id, from, to, kind });
         Some(ticket)
     }

@@ -77,7 +77,8 @@ impl PageSet {
             }
             if page % 64 != 0 || members == 0 {
                 // A page that is no member ends the run; go on behind the gap.
-                let gap = (self.words[page as usize / 64] >> (page % 64)).trailing_zeros().min(64 - page % 64);
+                let gap =
+                    (self.words[page as usize / 64] >> (page % 64)).trailing_zeros().min(64 - page % 64);
                 page += gap;
                 start = page;
             }

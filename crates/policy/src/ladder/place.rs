@@ -19,7 +19,8 @@ pub struct Place(u64);
 
 impl Place {
     pub fn new(loc: Loc, last: u32, expires: bool) -> Self {
-        Place(u64::from(loc.unit) | u64::from(last) << 32 | u64::from(loc.tier) << TIER_SHIFT).with_expires(expires)
+        Place(u64::from(loc.unit) | u64::from(last) << 32 | u64::from(loc.tier) << TIER_SHIFT)
+            .with_expires(expires)
     }
 
     pub fn free(next: Id) -> Self {

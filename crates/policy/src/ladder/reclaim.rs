@@ -22,7 +22,11 @@ impl<E: Evict> Ladder<E> {
         rng: &mut Rng,
         acts: &mut Vec<Act>,
     ) -> bool {
-        let window = if pages == 1 { self.coldest_page(tier, now, rng) } else { self.coldest_window(tier, pages, now) };
+        let window = if pages == 1 {
+            self.coldest_page(tier, now, rng)
+        } else {
+            self.coldest_window(tier, pages, now)
+        };
         let Some((first, count)) = window else { return false };
         // No page of the window may take in what leaves another.
         for page in first..first + count {
@@ -49,7 +53,8 @@ impl<E: Evict> Ladder<E> {
         let starts = slots.page_limit().checked_sub(pages)? + 1;
         let mut best: Option<(u64, u32)> = None;
         for window in 0..WINDOWS.min(starts) {
-            let start = slots.run_head((u64::from(window) * u64::from(starts) / u64::from(WINDOWS.min(starts))) as u32);
+            let start = slots
+                .run_head((u64::from(window) * u64::from(starts) / u64::from(WINDOWS.min(starts))) as u32);
             let coldness: Option<u64> = (start..start + pages)
                 .map(|page| {
                     let head = slots.run_head(page).max(start);
@@ -91,7 +96,12 @@ impl<E: Evict> Ladder<E> {
         let class = slots.class_at(self.loc(id).unit);
         let beside = u64::from(slots.slots_free_beside(class, page));
         let below = self.levels.get(tier + 1).map_or(0, |level| level.slots.class_space(class).0);
-        beside + below >= if class == self.classes.runs() { slots.bytes_at(self.loc(id).unit) / super::PAGE_BYTES } else { items }
+        beside + below
+            >= if class == self.classes.runs() {
+                slots.bytes_at(self.loc(id).unit) / super::PAGE_BYTES
+            } else {
+                items
+            }
     }
 
     fn empty_page(&mut self, tier: usize, page: u32, now: Now, acts: &mut Vec<Act>) {
@@ -103,7 +113,8 @@ impl<E: Evict> Ladder<E> {
                 continue;
             }
             let moved = self.open_move(id, tier, MoveKind::Relocate, acts).is_some()
-                || tier + 1 < self.levels.len() && self.open_move(id, tier + 1, MoveKind::Demote, acts).is_some();
+                || tier + 1 < self.levels.len()
+                    && self.open_move(id, tier + 1, MoveKind::Demote, acts).is_some();
             if !moved {
                 self.drop_item(id, Why::Evicted, now, acts);
             }

@@ -107,6 +107,16 @@ impl Slots {
         }
     }
 
+    /// Gives back everything at once. What was touched is remembered.
+    pub fn clear(&mut self) {
+        let touched = std::mem::replace(&mut self.touched, PageSet::empty(0));
+        *self = Slots {
+            touched,
+            page_limit: self.page_limit,
+            ..Slots::new(self.classes.clone(), self.pages_total())
+        };
+    }
+
     /// A slot of `class` within the pages that it has, not counting those being drained.
     pub fn take_within(&mut self, class: Class, id: Id) -> Option<u32> {
         if self.spaces.get(class.index())?.partial == NO_PAGE { None } else { self.take_slot(class, id) }
@@ -166,7 +176,8 @@ impl Slots {
         let first = self.free_pages.first_run(pages)?;
         let class = self.classes.runs();
         let table = vec![id.0].into_boxed_slice();
-        let head = Page { table, state: PageState::RunHead, class, used: 1, run_pages: pages, ..Page::unused() };
+        let head =
+            Page { table, state: PageState::RunHead, class, used: 1, run_pages: pages, ..Page::unused() };
         self.open_page(first, head);
         for tail in first + 1..first + pages {
             self.open_page(tail, Page { state: PageState::RunTail, class, ..Page::unused() });

@@ -1,9 +1,9 @@
 //! The work between requests: expiry, eviction, demotion, promotion, in batches (seed 001, sections 5.1.3 and 5.1.4).
 
 use super::{Act, Class, Eviction, Ladder, MoveKind, PAGE_BYTES, Why, domain};
+use crate::Now;
 use crate::evict::Evict;
 use crate::promote::{Promotion, packed_reuse};
-use crate::Now;
 use tiermem_base::Rng;
 
 /// Items given away from the coldest class before the coldest is looked for again.

@@ -67,6 +67,12 @@ impl Tickets {
         Some(done)
     }
 
+    /// Forgets all moves; numbers go on where they were.
+    pub fn clear(&mut self) {
+        self.first += self.moves.len() as u64;
+        self.moves.clear();
+    }
+
     /// The last move opened.
     pub fn last(&self) -> Option<Ticket> {
         (!self.moves.is_empty()).then(|| Ticket(self.first + self.moves.len() as u64 - 1))
