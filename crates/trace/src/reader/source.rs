@@ -11,6 +11,8 @@ use crate::{Place, TraceError};
 /// What a Zstandard frame starts with (RFC 8878, section 3.1.1).
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes read at once on opening: enough to tell a format from.
+const HEAD_BYTES: u64 = 64 << 10;
 
 /// A file opened for reading, whether compressed or not.
 pub struct Source {
@@ -46,10 +48,10 @@ impl Source {
         let read = Arc::new(AtomicU64::new(0));
         let mut file = Counted { file, read: read.clone() };
         // A pipe may hand out fewer bytes than asked for, so this reads until it has them or the end.
-        let mut magic = Vec::with_capacity(ZSTD_MAGIC.len());
-        (&mut file).take(ZSTD_MAGIC.len() as u64).read_to_end(&mut magic).map_err(failed)?;
-        let compressed = magic == ZSTD_MAGIC;
-        let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(magic).chain(file));
+        let mut head = Vec::new();
+        (&mut file).take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
+        let compressed = head.starts_with(&ZSTD_MAGIC);
+        let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head).chain(file));
         let input: Box<dyn BufRead + Send> = if compressed {
             let decoder = zstd::stream::read::Decoder::with_buffer(whole).map_err(failed)?;
             Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
