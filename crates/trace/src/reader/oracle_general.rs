@@ -1,9 +1,11 @@
 //! libCacheSim's oracleGeneral form: packed little-endian records of 24 bytes.
 //!
-//!     offset  0  u32  time of the request in seconds
-//!             4  u64  object
-//!            12  u32  size in bytes
-//!            16  i64  number of the next request for the object, -1 or 2^63 - 1 for none
+//! | offset | type | field |
+//! | --- | --- | --- |
+//! | 0 | u32 | time of the request in seconds |
+//! | 4 | u64 | object |
+//! | 12 | u32 | size in bytes |
+//! | 16 | i64 | number of the next request for the object, -1 or `2^63 - 1` for none |
 //!
 //! The next access is checked but not used: what needs the future works it out itself. Any other bits are a
 //! valid record, so this check is also what notices that a file is something else.
