@@ -1,2 +1,16 @@
-//! Access traces: readers and generators.
+//! Access traces: readers of the formats that traces are published in, and seeded generators of synthetic ones.
+//!
+//! Everything yields [`tiermem_base::Access`]. Wherever a command takes a TRACE, that is either the path of a
+//! file or the description of a generator, such as `zipf:alpha=0.99,objects=1000000`; [`open`] takes both.
 #![forbid(unsafe_code)]
+
+mod error;
+pub mod generate;
+pub mod reader;
+mod spec;
+mod trace;
+
+pub use error::{BadRecord, Place, SpecError, TraceError};
+pub use reader::{Format, ReadOptions};
+pub use spec::{Kind, Spec};
+pub use trace::{Trace, open, open_with};

@@ -1,0 +1,213 @@
+//! How results are printed: as a table for people, as CSV or JSON for machines, with the same field names.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value};
+
+/// What `--format` chooses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Aligned columns.
+    #[default]
+    Table,
+    /// A line of field names, then a line for each row.
+    Csv,
+    /// One JSON document.
+    Json,
+}
+
+/// One field of one row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Text, to the left.
+    Text(String),
+    /// A count, to the right.
+    Count(u64),
+    /// A measured number with so many decimals, to the right.
+    Number(f64, usize),
+}
+
+impl Cell {
+    fn text(&self) -> String {
+        match self {
+            Cell::Text(text) => text.clone(),
+            Cell::Count(count) => count.to_string(),
+            Cell::Number(number, decimals) => format!("{number:.decimals$}"),
+        }
+    }
+
+    /// As JSON: a number has the decimals that the other formats show, and no number is null.
+    fn json(&self) -> Value {
+        match self {
+            Cell::Text(text) => Value::from(text.as_str()),
+            Cell::Count(count) => Value::from(*count),
+            Cell::Number(..) => self.text().parse::<f64>().map_or(Value::Null, Value::from),
+        }
+    }
+}
+
+/// Rows with named fields.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// The field names: stable, documented, the same in every format.
+    pub fields: &'static [&'static str],
+    /// One cell for each field.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+impl Rows {
+    fn texts(&self) -> Vec<Vec<String>> {
+        let names = self.fields.iter().map(|name| (*name).to_owned()).collect();
+        let rows = self.rows.iter().map(|row| row.iter().map(Cell::text).collect());
+        std::iter::once(names).chain(rows).collect()
+    }
+
+    fn write_table(&self, out: &mut impl Write) -> io::Result<()> {
+        let lines = self.texts();
+        let mut widths = vec![0; self.fields.len()];
+        for line in &lines {
+            for (width, text) in widths.iter_mut().zip(line) {
+                *width = (*width).max(text.chars().count());
+            }
+        }
+        let is_text = |column: usize| {
+            self.rows.first().is_some_and(|row| matches!(row.get(column), Some(Cell::Text(_))))
+        };
+        for line in &lines {
+            let mut padded = String::new();
+            for (column, (text, width)) in line.iter().zip(&widths).enumerate() {
+                if column > 0 {
+                    padded.push_str("  ");
+                }
+                padded += &match is_text(column) {
+                    true => format!("{text:<width$}"),
+                    false => format!("{text:>width$}"),
+                };
+            }
+            writeln!(out, "{}", padded.trim_end())?;
+        }
+        Ok(())
+    }
+
+    fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
+        for line in self.texts() {
+            let quoted: Vec<_> = line.iter().map(|text| quote_csv(text)).collect();
+            writeln!(out, "{}", quoted.join(","))?;
+        }
+        Ok(())
+    }
+
+    fn json(&self) -> Vec<Value> {
+        let object = |row: &Vec<Cell>| {
+            let fields = self.fields.iter().zip(row).map(|(name, cell)| ((*name).to_owned(), cell.json()));
+            Value::Object(fields.collect::<Map<_, _>>())
+        };
+        self.rows.iter().map(object).collect()
+    }
+}
+
+/// Quotes a field that holds what separates fields (RFC 4180).
+fn quote_csv(text: &str) -> String {
+    if text.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Prints one result: a record, and lists that belong to it, each with its name.
+///
+/// Table and CSV put an empty line between the record and each list. JSON is one object with the record's
+/// fields and a member for each list.
+pub fn print_record(format: Format, record: &Rows, lists: &[(&str, Rows)]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    write_record(&mut out, format, record, lists)?;
+    out.flush()
+}
+
+fn write_record(
+    out: &mut impl Write,
+    format: Format,
+    record: &Rows,
+    lists: &[(&str, Rows)],
+) -> io::Result<()> {
+    match format {
+        Format::Table => {
+            record.write_table(out)?;
+            for (_, rows) in lists {
+                writeln!(out)?;
+                rows.write_table(out)?;
+            }
+        }
+        Format::Csv => {
+            record.write_csv(out)?;
+            for (_, rows) in lists {
+                writeln!(out)?;
+                rows.write_csv(out)?;
+            }
+        }
+        Format::Json => {
+            let mut object = match record.json().into_iter().next() {
+                Some(Value::Object(object)) => object,
+                _ => Map::new(),
+            };
+            for (name, rows) in lists {
+                object.insert((*name).to_owned(), Value::Array(rows.json()));
+            }
+            writeln!(out, "{}", Value::Object(object))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(format: Format) -> String {
+        let record = Rows {
+            fields: &["requests", "hit_ratio"],
+            rows: vec![vec![Cell::Count(12), Cell::Number(0.5, 4)]],
+        };
+        let tiers = Rows {
+            fields: &["name", "hits"],
+            rows: vec![
+                vec![Cell::Text("dram".into()), Cell::Count(1234567)],
+                vec![Cell::Text("a,\"b\"".into()), Cell::Count(1)],
+            ],
+        };
+        let mut out = Vec::new();
+        write_record(&mut out, format, &record, &[("tiers", tiers)]).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn tables_line_up() {
+        assert_eq!(
+            written(Format::Table),
+            "requests  hit_ratio\n      12     0.5000\n\nname       hits\ndram    1234567\na,\"b\"         1\n"
+        );
+    }
+
+    #[test]
+    fn csv_quotes_what_needs_it() {
+        assert_eq!(
+            written(Format::Csv),
+            "requests,hit_ratio\n12,0.5000\n\nname,hits\ndram,1234567\n\"a,\"\"b\"\"\",1\n"
+        );
+    }
+
+    #[test]
+    fn json_is_one_object() {
+        let value: Value = serde_json::from_str(&written(Format::Json)).unwrap();
+        assert_eq!(value["requests"], 12);
+        assert_eq!(value["hit_ratio"], 0.5);
+        assert_eq!(value["tiers"][1]["name"], "a,\"b\"");
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_null_in_json() {
+        assert_eq!(Cell::Number(f64::NAN, 2).json(), Value::Null);
+        assert_eq!(Cell::Number(f64::INFINITY, 2).json(), Value::Null);
+    }
+}

@@ -1,0 +1,263 @@
+//! One connection: sends what the feed gives, reads replies, counts.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::Write as _;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+use tiermem_base::{Access, Op};
+use tokio::io::ReadBuf;
+
+use super::ReplayError;
+use super::control::Stream;
+use super::feed::{Feed, Next};
+use super::reply::{Reply, ReplyReader};
+use super::values::{KEY_BYTES, VALUE_BYTES_MAX, Values, key_text};
+
+/// Commands are gathered up to this many bytes, or one value, before the socket gets them.
+const OUT_BYTES: usize = 256 << 10;
+
+/// What all connections of a replay have in common.
+pub struct Shared {
+    /// Commands under way on each connection.
+    pub pipeline: usize,
+    /// Every size is multiplied by this.
+    pub value_scale: f64,
+    /// The bytes of values.
+    pub values: Values,
+    /// Requests answered so far, on all connections.
+    pub answered: Cell<u64>,
+}
+
+/// What one connection counted, or all of them.
+pub struct Tally {
+    pub requests: u64,
+    pub gets: u64,
+    pub hits: u64,
+    pub errors: u64,
+    pub first_error: Option<String>,
+    pub latency_ns: Histogram<u64>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        // Three significant digits; the range grows by itself. The bounds are constants, so this cannot fail.
+        #[allow(clippy::expect_used)]
+        let latency_ns = Histogram::new(3).expect("three digits are within the histogram's limits");
+        Tally { requests: 0, gets: 0, hits: 0, errors: 0, first_error: None, latency_ns }
+    }
+}
+
+impl Tally {
+    /// Adds what another connection counted.
+    pub fn add(&mut self, other: Tally) {
+        self.requests += other.requests;
+        self.gets += other.gets;
+        self.hits += other.hits;
+        self.errors += other.errors;
+        self.first_error = self.first_error.take().or(other.first_error);
+        // Both histograms grow by themselves, so no value is out of range.
+        let _ = self.latency_ns.add(other.latency_ns);
+    }
+}
+
+/// A command that waits for its reply.
+enum Pending {
+    Get { access: Access, sent: Instant },
+    Set { after_miss: bool },
+    Del,
+}
+
+/// One connection of a replay.
+pub struct Connection<S> {
+    stream: S,
+    number: usize,
+    feed: Rc<RefCell<Feed>>,
+    shared: Rc<Shared>,
+    replies: ReplyReader,
+    /// Commands for the socket, of which it has taken `out_sent` bytes.
+    out: Vec<u8>,
+    out_sent: usize,
+    pending: VecDeque<Pending>,
+    /// Look-ups that missed and whose value has not been sent yet.
+    misses: VecDeque<Access>,
+    feed_ended: bool,
+    tally: Tally,
+}
+
+impl<S: Stream> Connection<S> {
+    /// Connection `number` of a replay, over a stream that is logged in.
+    pub fn new(stream: S, number: usize, feed: Rc<RefCell<Feed>>, shared: Rc<Shared>) -> Self {
+        Connection {
+            stream,
+            number,
+            feed,
+            replies: ReplyReader::new(),
+            out: Vec::with_capacity(OUT_BYTES),
+            out_sent: 0,
+            pending: VecDeque::with_capacity(shared.pipeline),
+            misses: VecDeque::with_capacity(shared.pipeline),
+            feed_ended: false,
+            tally: Tally::default(),
+            shared,
+        }
+    }
+
+    /// Sends and receives until the trace has ended and everything is answered.
+    pub async fn drive(mut self) -> Result<Tally, ReplayError> {
+        poll_fn(|context| self.poll(context)).await?;
+        Ok(self.tally)
+    }
+
+    /// Goes on as far as the socket lets it. It never waits for writing alone: a server that stops reading
+    /// until its replies are taken would wait for ever.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReplayError>> {
+        loop {
+            self.gather(context)?;
+            self.poll_send(context)?;
+            if self.pending.is_empty() {
+                return if self.feed_ended { Poll::Ready(Ok(())) } else { Poll::Pending };
+            }
+            let mut space = ReadBuf::new(self.replies.space());
+            match Pin::new(&mut self.stream).poll_read(context, &mut space) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(ReplayError::Io(error))),
+                Poll::Pending => return Poll::Pending,
+            }
+            match space.filled().len() {
+                0 => return Poll::Ready(Err(ReplayError::Closed { unanswered: self.pending.len() })),
+                count => self.replies.filled(count),
+            }
+            self.take_replies()?;
+        }
+    }
+
+    /// Writes commands into `out` as long as the pipeline has room.
+    fn gather(&mut self, context: &mut Context<'_>) -> Result<(), ReplayError> {
+        if self.pending.len() >= self.shared.pipeline {
+            return Ok(());
+        }
+        let now = Instant::now();
+        let feed = self.feed.clone();
+        let mut feed = feed.borrow_mut();
+        while self.pending.len() < self.shared.pipeline && self.out.len() < OUT_BYTES {
+            if let Some(access) = self.misses.pop_front() {
+                self.put_set(access, true)?;
+                continue;
+            }
+            match feed.next(self.number, context.waker()) {
+                Next::Request(access) => match access.op {
+                    Op::Get => {
+                        self.put_key(b"*2\r\n$3\r\nGET\r\n", access.key);
+                        self.pending.push_back(Pending::Get { access, sent: now });
+                    }
+                    Op::Set => self.put_set(access, false)?,
+                    Op::Del => {
+                        self.put_key(b"*2\r\n$3\r\nDEL\r\n", access.key);
+                        self.pending.push_back(Pending::Del);
+                    }
+                },
+                Next::Wait => break,
+                Next::End => {
+                    self.feed_ended = true;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put_key(&mut self, head: &[u8], key: u64) {
+        const { assert!(KEY_BYTES == 20, "the length stands in the text below") };
+        self.out.extend_from_slice(head);
+        self.out.extend_from_slice(b"$20\r\n");
+        self.out.extend_from_slice(&key_text(key));
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn put_set(&mut self, access: Access, after_miss: bool) -> Result<(), ReplayError> {
+        // The cast saturates: a negative or huge product becomes 0 or too large, never something else.
+        let size_bytes = (f64::from(access.size) * self.shared.value_scale).round() as u64;
+        if size_bytes > VALUE_BYTES_MAX {
+            let limit_bytes = VALUE_BYTES_MAX;
+            return Err(ReplayError::ValueTooLarge { key: access.key, size_bytes, limit_bytes });
+        }
+        self.put_key(b"*3\r\n$3\r\nSET\r\n", access.key);
+        // Writing to a vector cannot fail.
+        let _ = write!(self.out, "${size_bytes}\r\n");
+        self.shared.values.append(&mut self.out, access.key, size_bytes as usize);
+        self.out.extend_from_slice(b"\r\n");
+        self.pending.push_back(Pending::Set { after_miss });
+        Ok(())
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Result<(), ReplayError> {
+        while self.out_sent < self.out.len() {
+            match Pin::new(&mut self.stream).poll_write(context, &self.out[self.out_sent..]) {
+                Poll::Ready(Ok(0)) => return Err(ReplayError::Closed { unanswered: self.pending.len() }),
+                Poll::Ready(Ok(count)) => self.out_sent += count,
+                Poll::Ready(Err(error)) => return Err(self.write_failed(error)),
+                Poll::Pending => return Ok(()),
+            }
+        }
+        self.out.clear();
+        // One huge value should not keep its memory for the rest of the replay.
+        self.out.shrink_to(4 * OUT_BYTES);
+        self.out_sent = 0;
+        Ok(())
+    }
+
+    /// A peer that is gone shows first when writing; say it as when reading.
+    fn write_failed(&self, error: std::io::Error) -> ReplayError {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => {
+                ReplayError::Closed { unanswered: self.pending.len() }
+            }
+            _ => ReplayError::Io(error),
+        }
+    }
+
+    fn take_replies(&mut self) -> Result<(), ReplayError> {
+        let now = Instant::now();
+        let before = self.tally.requests;
+        while let Some(reply) = self.replies.next()? {
+            let Some(pending) = self.pending.pop_front() else {
+                return Err(ReplayError::Unexpected { command: "no command", reply: reply.describe() });
+            };
+            self.count(pending, reply, now)?;
+        }
+        self.shared.answered.set(self.shared.answered.get() + self.tally.requests - before);
+        Ok(())
+    }
+
+    fn count(&mut self, pending: Pending, reply: Reply, now: Instant) -> Result<(), ReplayError> {
+        let command = match &pending {
+            Pending::Get { .. } => "GET",
+            Pending::Set { .. } => "SET",
+            Pending::Del => "DEL",
+        };
+        self.tally.requests += u64::from(!matches!(pending, Pending::Set { after_miss: true }));
+        if let Pending::Get { access: _, sent } = &pending {
+            self.tally.gets += 1;
+            let latency_ns = u64::try_from(now.duration_since(*sent).as_nanos()).unwrap_or(u64::MAX);
+            self.tally.latency_ns.saturating_record(latency_ns);
+        }
+        match (pending, reply) {
+            (Pending::Get { .. }, Reply::Value) => self.tally.hits += 1,
+            (Pending::Get { access, .. }, Reply::Null) => self.misses.push_back(access),
+            (Pending::Set { .. }, Reply::Status) | (Pending::Del, Reply::Integer) => {}
+            (_, Reply::Error(text)) if text.starts_with("NOAUTH") => return Err(ReplayError::Auth(text)),
+            (_, Reply::Error(text)) => {
+                self.tally.errors += 1;
+                self.tally.first_error.get_or_insert(text);
+            }
+            (_, reply) => return Err(ReplayError::Unexpected { command, reply: reply.describe() }),
+        }
+        Ok(())
+    }
+}

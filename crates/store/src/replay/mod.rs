@@ -1,0 +1,191 @@
+//! Drives a RESP server with a trace, as a look-aside cache's clients would, and measures it.
+//!
+//! A client side: it shares nothing with the engine and works against any server that speaks RESP2. A look-up
+//! is a GET; one that misses is followed by a SET of a value of the trace's size. The loop is closed: each
+//! connection keeps `pipeline` commands under way and sends the next when one is answered.
+//!
+//! One thread drives all connections. What limits the rate should be the server, so the path of a request
+//! allocates nothing and sends and receives as many commands per system call as the pipeline allows.
+
+mod address;
+mod connection;
+mod control;
+mod error;
+mod feed;
+mod reply;
+mod tiers;
+mod values;
+
+use std::cell::{Cell, RefCell};
+use std::error::Error;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use tiermem_base::Access;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::{JoinSet, LocalSet};
+
+pub use address::Address;
+pub use error::ReplayError;
+pub use tiers::TierShare;
+
+use connection::{Connection, Tally};
+use feed::Feed;
+use values::Values;
+
+/// With no reply at all for this long, the server counts as stuck.
+const STALL: Duration = Duration::from_secs(30);
+/// How often progress is told and a stall looked for.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How to drive the server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the server listens.
+    pub to: Address,
+    /// Number of connections, at least 1. A key always goes to the same one, so that its order is kept.
+    pub connections: usize,
+    /// Commands under way on each connection, at least 1. With more than 1, a key that is looked up again before
+    /// its first miss has been answered misses again, as it would for several clients of a cache.
+    pub pipeline: usize,
+    /// The server's password.
+    pub auth: Option<String>,
+    /// Stop after this many requests of the trace.
+    pub requests: Option<u64>,
+    /// Every value's size is multiplied by this, and rounded.
+    pub value_scale: f64,
+}
+
+/// What came of a replay.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Requests of the trace that were answered; the SETs that follow misses are not counted.
+    pub requests: u64,
+    /// Look-ups among the requests.
+    pub gets: u64,
+    /// Look-ups that found their key.
+    pub hits: u64,
+    /// Commands that the server answered with an error, SETs after misses among them.
+    pub errors: u64,
+    /// The first of those errors, as the server worded it.
+    pub first_error: Option<String>,
+    /// From the first request to the last answer.
+    pub elapsed: Duration,
+    /// Latencies of the GETs in nanoseconds: from the moment a command is handed to the socket to the moment at
+    /// which the read that completes its reply returns. With a pipeline that includes waiting behind the
+    /// commands sent before it.
+    pub latency_ns: Histogram<u64>,
+    /// What each tier of the server did meanwhile, for servers that have tiers. Other clients' traffic is in it.
+    pub tiers: Option<Vec<TierShare>>,
+}
+
+impl Outcome {
+    /// Hits over look-ups; 0 when there were none.
+    pub fn hit_ratio(&self) -> f64 {
+        if self.gets == 0 { 0.0 } else { self.hits as f64 / self.gets as f64 }
+    }
+
+    /// Requests of the trace per second of wall time.
+    pub fn requests_per_second(&self) -> f64 {
+        self.requests as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// The latency in microseconds that this share of the look-ups stayed below.
+    pub fn latency_us(&self, quantile: f64) -> f64 {
+        self.latency_ns.value_at_quantile(quantile) as f64 / 1000.0
+    }
+}
+
+/// Sends the requests of `trace` to a server until the trace ends or an error occurs. `progress` is called about
+/// ten times a second with the number of requests answered.
+///
+/// Blocks the calling thread; must not be called from within an asynchronous runtime.
+pub fn run<I, E>(options: &Options, trace: I, progress: &mut dyn FnMut(u64)) -> Result<Outcome, ReplayError>
+where
+    I: Iterator<Item = Result<Access, E>> + 'static,
+    E: Error + Send + Sync + 'static,
+{
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ReplayError::Runtime)?;
+    let limit = usize::try_from(options.requests.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+    let trace = trace.take(limit).map(|access| access.map_err(|error| error.into()));
+    LocalSet::new().block_on(&runtime, replay(options, Box::new(trace), progress))
+}
+
+async fn replay(
+    options: &Options,
+    trace: feed::Source,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Outcome, ReplayError> {
+    let auth = options.auth.as_deref();
+    let mut control = control::open(&options.to, auth).await?;
+    let tiers_before = control.tiers().await?;
+
+    let connections = options.connections.max(1);
+    let feed = Rc::new(RefCell::new(Feed::new(trace, connections)));
+    let shared = Rc::new(connection::Shared {
+        pipeline: options.pipeline.max(1),
+        value_scale: options.value_scale,
+        values: Values::new(),
+        answered: Cell::new(0),
+    });
+    let mut running = JoinSet::new();
+    for number in 0..connections {
+        // A macro would be no shorter: the two kinds of socket differ in type all the way down.
+        match &options.to {
+            Address::Tcp(_) => {
+                let stream: TcpStream = control::connect_tcp(&options.to, auth).await?;
+                let connection = Connection::new(stream, number, feed.clone(), shared.clone());
+                running.spawn_local(connection.drive());
+            }
+            Address::Unix(_) => {
+                let stream: UnixStream = control::connect_unix(&options.to, auth).await?;
+                let connection = Connection::new(stream, number, feed.clone(), shared.clone());
+                running.spawn_local(connection.drive());
+            }
+        }
+    }
+
+    let start = Instant::now();
+    let mut total = Tally::default();
+    let mut ticks = tokio::time::interval(TICK);
+    let (mut answered_before, mut answered_at) = (0, start);
+    loop {
+        tokio::select! {
+            done = running.join_next() => match done {
+                Some(Ok(tally)) => total.add(tally?),
+                Some(Err(error)) => return Err(ReplayError::Runtime(error.into())),
+                None => break,
+            },
+            _ = ticks.tick() => {
+                let answered = shared.answered.get();
+                progress(answered);
+                if answered != answered_before {
+                    (answered_before, answered_at) = (answered, Instant::now());
+                } else if answered_at.elapsed() > STALL {
+                    return Err(ReplayError::Stalled { to: options.to.clone(), after: STALL });
+                }
+            }
+        }
+    }
+    let elapsed = start.elapsed();
+    progress(total.requests);
+    if let Some(error) = feed.borrow_mut().take_error() {
+        return Err(ReplayError::Trace(error));
+    }
+    let tiers = match tiers_before {
+        Some(before) => control.tiers().await?.map(|after| tiers::shares(&before, &after, total.gets)),
+        None => None,
+    };
+    Ok(Outcome {
+        requests: total.requests,
+        gets: total.gets,
+        hits: total.hits,
+        errors: total.errors,
+        first_error: total.first_error,
+        elapsed,
+        latency_ns: total.latency_ns,
+        tiers,
+    })
+}

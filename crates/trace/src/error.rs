@@ -1,0 +1,159 @@
+//! What can be wrong with a trace: the file, one of its records, or the description of a generator.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a trace could not be opened or read on.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file could not be opened.
+    #[error("cannot open the trace {}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file could be opened, but reading or decompressing it failed. Nothing after this can be read.
+    #[error("{}: cannot read on after {place}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The last record that was read; 0 when there was none.
+        place: Place,
+        /// What the system or the decompressor said.
+        source: io::Error,
+    },
+    /// The file has no bytes, or its compressed stream holds none.
+    #[error("{}: the trace is empty", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Neither the name nor the content tells which format the file has.
+    #[error("{}: cannot tell the format of this trace; the formats are {}", path.display(), crate::Format::NAMES)]
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+    },
+    /// One record is broken. A reader that yields this can go on with the next record.
+    #[error("{}, {place}: {reason}", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// Which record.
+        place: Place,
+        /// What is wrong with it.
+        reason: BadRecord,
+    },
+    /// The description of a generator is wrong.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+}
+
+/// Where in a file a record stands. Lines and records are counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A line of a text file.
+    Line(u64),
+    /// A record of a binary file.
+    Record(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line(number) => write!(f, "line {number}"),
+            Place::Record(number) => write!(f, "record {number}"),
+        }
+    }
+}
+
+/// What is wrong with one record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadRecord {
+    /// The line has another number of fields than the format.
+    #[error("{found} fields where the format has {wanted}")]
+    Fields {
+        /// Fields in the line.
+        found: usize,
+        /// Fields in the format.
+        wanted: usize,
+    },
+    /// A field is not a whole number in decimal digits.
+    #[error("the field `{field}` is not a number: \"{text}\"")]
+    NotANumber {
+        /// The field's name.
+        field: &'static str,
+        /// The field's bytes, escaped and cut short.
+        text: String,
+    },
+    /// A field is a number that its column cannot hold.
+    #[error("the field `{field}` is out of range: {text}")]
+    OutOfRange {
+        /// The field's name.
+        field: &'static str,
+        /// The number as it stands in the file.
+        text: String,
+    },
+    /// The line is longer than any line of the format can be.
+    #[error("the line is longer than {limit_bytes} bytes")]
+    LineTooLong {
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// The file ends within the record.
+    #[error("the file ends within the record: {found} of {wanted} bytes")]
+    Truncated {
+        /// Bytes that are there.
+        found: usize,
+        /// Bytes that a record has.
+        wanted: usize,
+    },
+}
+
+/// Why the description of a generator was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// The word before the colon names no generator.
+    #[error("there is no generator `{kind}`; the generators are {known}")]
+    Kind {
+        /// The word.
+        kind: String,
+        /// The words that would do.
+        known: &'static str,
+    },
+    /// A setting that the generator does not have.
+    #[error("`{kind}` has no setting `{key}`; its settings are {known}")]
+    Key {
+        /// The generator.
+        kind: &'static str,
+        /// The unknown setting.
+        key: String,
+        /// The settings it has.
+        known: &'static str,
+    },
+    /// A part between commas that is not `key=value`, or the same key twice.
+    #[error("`{part}` in the description of `{kind}` {problem}; its settings are {known}")]
+    Part {
+        /// The generator.
+        kind: &'static str,
+        /// The part.
+        part: String,
+        /// What is wrong with it.
+        problem: &'static str,
+        /// The settings the generator has.
+        known: &'static str,
+    },
+    /// A value outside of what the setting can be.
+    #[error("`{key}={value}` must be {wanted}")]
+    Value {
+        /// The setting.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What it may be.
+        wanted: &'static str,
+    },
+}

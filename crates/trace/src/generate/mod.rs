@@ -1,0 +1,27 @@
+//! Seeded generators of synthetic traces.
+//!
+//! Each is an endless iterator of look-ups whose stream follows from its settings alone: the same on every
+//! machine, for every version of the compiler and the system's mathematics library. Take as many as you need.
+//! Generated requests are one microsecond apart.
+
+mod elementary;
+mod permute;
+mod phase;
+mod scan;
+mod sizes;
+mod uniform;
+mod zipf;
+
+pub use permute::Permutation;
+pub use phase::Phase;
+pub use scan::Scan;
+pub use sizes::Sizes;
+pub use uniform::Uniform;
+pub use zipf::{Zipf, ZipfRanks};
+
+/// The largest exponent of a Zipf distribution that the generators take.
+pub const ALPHA_MAX: f64 = 3.0;
+/// The largest number of objects: ranks must be exact as `f64`, with room for halves.
+pub const OBJECTS_MAX: u64 = 1 << 48;
+/// The time between two generated requests.
+pub const STEP_NS: u64 = 1_000;
