@@ -111,6 +111,12 @@ impl<E: Evict> Ladder<E> {
     /// Frees space of this kind in `tier`, moving or dropping as little as it can.
     fn make_room(&mut self, tier: usize, fit: Fit, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Room {
         let class = self.classes.class(fit);
+        if self.levels[tier].leaving[class.index()] > 0
+            && let Some(ticket) = self.last_ticket()
+        {
+            // Space is about to be free: nobody else has to go for it.
+            return Room::After(ticket);
+        }
         let large_enough = |ladder: &Self, id: Id| match fit {
             Fit::Slot(_) => true,
             Fit::Run(pages) => ladder.place_bytes(id) >= u64::from(pages) * super::PAGE_BYTES,
