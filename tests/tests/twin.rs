@@ -64,7 +64,11 @@ fn live(ladder: &LadderConfig, trace: &[Access]) -> Counts {
     Counts {
         gets: stats.gets,
         misses: stats.gets - stats.hits,
-        tiers: stats.tiers.iter().map(|t| [t.hits, t.promotions, t.demotions, t.evictions, t.items]).collect(),
+        tiers: stats
+            .tiers
+            .iter()
+            .map(|t| [t.hits, t.promotions, t.demotions, t.evictions, t.items])
+            .collect(),
         aborted: stats.moves_aborted,
         expired: stats.expired,
         metadata_bytes: stats.metadata_bytes,
@@ -94,8 +98,10 @@ fn simulated(ladder: &LadderConfig, trace: &[Access]) -> Counts {
 /// Ladders small enough that the slices move, evict and reclaim.
 fn ladders(fast: u64, slow: u64) -> Vec<(&'static str, LadderConfig)> {
     let base = LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&[fast, slow]) };
-    let three = LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&[fast, slow / 4, slow]) };
-    let charged = LadderConfig { charge_metadata: true, ..LadderConfig::with_capacities(&[fast + (2 << 20), slow]) };
+    let three =
+        LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&[fast, slow / 4, slow]) };
+    let charged =
+        LadderConfig { charge_metadata: true, ..LadderConfig::with_capacities(&[fast + (2 << 20), slow]) };
     vec![
         ("default", base.clone()),
         ("naive", LadderConfig { promotion: Promotion::Naive, ..base.clone() }),

@@ -34,6 +34,7 @@ struct Tier {
 pub struct Tiers {
     tiers: Vec<Tier>,
     debt_ns: Cell<f64>,
+    waited_ns: Cell<f64>,
     /// Whether debts are spun off; a simulation of time only counts them.
     spin: bool,
 }
@@ -50,7 +51,12 @@ impl Tiers {
             let error = |source| TierError { name: spec.name.clone(), capacity: spec.capacity, source };
             Ok(Tier { device: device.map_err(error)?, charged_ns: Cell::new(0.0) })
         });
-        Ok(Tiers { tiers: tiers.collect::<Result<_, _>>()?, debt_ns: Cell::new(0.0), spin })
+        Ok(Tiers {
+            tiers: tiers.collect::<Result<_, _>>()?,
+            debt_ns: Cell::new(0.0),
+            waited_ns: Cell::new(0.0),
+            spin,
+        })
     }
 
     /// `len` bytes at `offset` behind a place, uncharged: for reading what was charged as part of a range.
@@ -131,6 +137,7 @@ impl Tiers {
             if waited >= owed {
                 // What was waited too long is credit for the next debt.
                 self.debt_ns.set(owed - waited);
+                self.waited_ns.set(self.waited_ns.get() + waited);
                 return;
             }
             std::hint::spin_loop();
@@ -140,6 +147,11 @@ impl Tiers {
     /// Nanoseconds charged in a tier since the start.
     pub fn charged_ns(&self, tier: usize) -> f64 {
         self.tiers[tier].charged_ns.get()
+    }
+
+    /// Nanoseconds waited off since the start.
+    pub fn waited_ns(&self) -> f64 {
+        self.waited_ns.get()
     }
 
     /// Nanoseconds charged in all tiers since the start: the difference over a request is that request's own.

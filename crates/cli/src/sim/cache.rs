@@ -116,7 +116,10 @@ fn run_flat(options: &Options) -> Result<(), Failure> {
 fn run_tiered(options: &Options) -> Result<(), Failure> {
     let capacities: Vec<u64> = options.tier.iter().map(|tier| tier.0).collect();
     if capacities.len() > tiermem_policy::ladder::LEVELS_MAX {
-        return Err(Failure::usage(anyhow!("a ladder has at most {} tiers", tiermem_policy::ladder::LEVELS_MAX)));
+        return Err(Failure::usage(anyhow!(
+            "a ladder has at most {} tiers",
+            tiermem_policy::ladder::LEVELS_MAX
+        )));
     }
     let mut ladder = LadderConfig::with_capacities(&capacities);
     ladder.promotion = options.promotion;

@@ -121,6 +121,11 @@ impl Engine {
         self.tiers.charged_total_ns()
     }
 
+    /// Nanoseconds of that which have been waited off.
+    pub fn waited_ns(&self) -> f64 {
+        self.tiers.waited_ns()
+    }
+
     /// A copy of all counters.
     pub fn stats(&self) -> EngineStats {
         let tier = |(at, spec): (usize, &tiermem_tier::TierSpec)| {
