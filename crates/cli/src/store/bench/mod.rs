@@ -55,14 +55,14 @@ costs beyond local DRAM.
 Fields, for each system (all-dram, naive, tiermem, all-cxl, ...):
   requests                look-ups measured; a miss is followed by a set
   hit_ratio               hits in any tier over look-ups
-  requests_per_second     over the wall time of all its slices
+  requests_per_second     over the thread's processor time, waits for emulated memory included
   relative_speed          against the first system in the same round: median over the rounds, with the lowest
                           (relative_low) and the highest (relative_high)
   fast_hit_share          hits in tier 0 over look-ups
   promotions ... evictions  items moved during the measurement
   charged_ns_per_request  emulated cost, moves included
   p50_ns ... p999_ns      charged latency of a look-up: its own time plus what it was charged, whenever that was waited
-                          for; every 16th is timed
+                          for; every 17th is timed
 And for the setting:
   fast_fraction                tier 0 as a share of the bytes of all items
   fast_fraction_with_metadata  DRAM as a share of all memory, index and nodes counted
