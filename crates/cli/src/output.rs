@@ -183,7 +183,7 @@ mod tests {
     fn tables_line_up() {
         assert_eq!(
             written(Format::Table),
-            "requests  hit_ratio\n      12     0.5000\n\nname       hits\ndram    1234567\na,\"b\"         1\n"
+            "requests  hit_ratio\n      12     0.5000\n\nname      hits\ndram   1234567\na,\"b\"        1\n"
         );
     }
 
