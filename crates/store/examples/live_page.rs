@@ -31,7 +31,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::thread::sleep(Duration::from_secs(1));
         let uptime_s = started.elapsed().as_secs_f64();
         if !idle {
-            advance(&mut view, uptime_s - view.uptime_s, &mut rng);
+            let seconds = uptime_s - view.uptime_s;
+            advance(&mut view, seconds, &mut rng);
         }
         view.uptime_s = uptime_s;
         publish.send_replace(Arc::new(view.clone()));
