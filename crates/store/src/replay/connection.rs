@@ -16,11 +16,16 @@ use tokio::io::ReadBuf;
 use super::ReplayError;
 use super::control::Stream;
 use super::feed::{Feed, Next};
+use super::present::Present;
 use super::reply::{Reply, ReplyReader};
 use super::values::{KEY_BYTES, VALUE_BYTES_MAX, Values, key_text};
 
 /// Commands are gathered up to this many bytes, or one value, before the socket gets them.
 const OUT_BYTES: usize = 256 << 10;
+/// Requests that wait for an earlier one of their key at most, before nothing more is taken from the feed.
+const HELD_BACK_MAX: usize = 64;
+/// The longest latency told apart, 10 minutes; the stall detection ends a replay long before.
+const LATENCY_NS_MAX: u64 = 600_000_000_000;
 
 /// What all connections of a replay have in common.
 pub struct Shared {
@@ -46,9 +51,9 @@ pub struct Tally {
 
 impl Default for Tally {
     fn default() -> Self {
-        // Three significant digits; the range grows by itself. The bounds are constants, so this cannot fail.
-        #[allow(clippy::expect_used)]
-        let latency_ns = Histogram::new(3).expect("three digits are within the histogram's limits");
+        let Ok(latency_ns) = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3) else {
+            unreachable!("constant bounds and three digits are within the histogram's limits")
+        };
         Tally { requests: 0, gets: 0, hits: 0, errors: 0, first_error: None, latency_ns }
     }
 }
@@ -61,7 +66,7 @@ impl Tally {
         self.hits += other.hits;
         self.errors += other.errors;
         self.first_error = self.first_error.take().or(other.first_error);
-        // Both histograms grow by themselves, so no value is out of range.
+        // Both have the same bounds, so adding does not fail.
         let _ = self.latency_ns.add(other.latency_ns);
     }
 }
@@ -69,8 +74,17 @@ impl Tally {
 /// A command that waits for its reply.
 enum Pending {
     Get { access: Access, sent: Instant },
-    Set { after_miss: bool },
-    Del,
+    Set { key: u64, after_miss: bool },
+    Del { key: u64 },
+}
+
+impl Pending {
+    fn key(&self) -> u64 {
+        match self {
+            Pending::Get { access, .. } => access.key,
+            Pending::Set { key, .. } | Pending::Del { key } => *key,
+        }
+    }
 }
 
 /// One connection of a replay.
@@ -86,6 +100,9 @@ pub struct Connection<S> {
     pending: VecDeque<Pending>,
     /// Look-ups that missed and whose value has not been sent yet.
     misses: VecDeque<Access>,
+    /// Requests that wait until an earlier one of their key is answered, in their order.
+    held_back: VecDeque<Access>,
+    present: Present,
     feed_ended: bool,
     tally: Tally,
 }
@@ -102,6 +119,8 @@ impl<S: Stream> Connection<S> {
             out_sent: 0,
             pending: VecDeque::with_capacity(shared.pipeline),
             misses: VecDeque::with_capacity(shared.pipeline),
+            held_back: VecDeque::with_capacity(HELD_BACK_MAX),
+            present: Present::new(),
             feed_ended: false,
             tally: Tally::default(),
             shared,
@@ -143,30 +162,68 @@ impl<S: Stream> Connection<S> {
             return Ok(());
         }
         let now = Instant::now();
+        while self.has_room()
+            && let Some(access) = self.misses.pop_front()
+        {
+            self.put_set(access, true)?;
+        }
+        let mut waiting = 0;
+        while self.has_room()
+            && let Some(access) = self.held_back.get(waiting).copied()
+        {
+            // Those before it still wait; one of the same key goes first.
+            let behind_another = self.held_back.range(..waiting).any(|earlier| earlier.key == access.key);
+            if behind_another || self.must_wait(access.key) {
+                waiting += 1;
+            } else {
+                self.held_back.remove(waiting);
+                self.put(access, now)?;
+            }
+        }
         let feed = self.feed.clone();
         let mut feed = feed.borrow_mut();
-        while self.pending.len() < self.shared.pipeline && self.out.len() < OUT_BYTES {
-            if let Some(access) = self.misses.pop_front() {
-                self.put_set(access, true)?;
-                continue;
-            }
+        while self.has_room() && self.held_back.len() < HELD_BACK_MAX {
             match feed.next(self.number, context.waker()) {
-                Next::Request(access) => match access.op {
-                    Op::Get => {
-                        self.put_key(b"*2\r\n$3\r\nGET\r\n", access.key);
-                        self.pending.push_back(Pending::Get { access, sent: now });
+                Next::Request(access) => {
+                    let behind_another = self.held_back.iter().any(|earlier| earlier.key == access.key);
+                    if behind_another || self.must_wait(access.key) {
+                        self.held_back.push_back(access);
+                    } else {
+                        self.put(access, now)?;
                     }
-                    Op::Set => self.put_set(access, false)?,
-                    Op::Del => {
-                        self.put_key(b"*2\r\n$3\r\nDEL\r\n", access.key);
-                        self.pending.push_back(Pending::Del);
-                    }
-                },
+                }
                 Next::Wait => break,
                 Next::End => {
                     self.feed_ended = true;
                     break;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.pending.len() < self.shared.pipeline && self.out.len() < OUT_BYTES
+    }
+
+    /// Whether what comes of `key` depends on an answer that is still on its way.
+    fn must_wait(&self, key: u64) -> bool {
+        !self.present.has(key)
+            && (self.pending.iter().any(|pending| pending.key() == key)
+                || self.misses.iter().any(|miss| miss.key == key))
+    }
+
+    fn put(&mut self, access: Access, now: Instant) -> Result<(), ReplayError> {
+        match access.op {
+            Op::Get => {
+                self.put_key(b"*2\r\n$3\r\nGET\r\n", access.key);
+                self.pending.push_back(Pending::Get { access, sent: now });
+            }
+            Op::Set => self.put_set(access, false)?,
+            Op::Del => {
+                self.put_key(b"*2\r\n$3\r\nDEL\r\n", access.key);
+                self.pending.push_back(Pending::Del { key: access.key });
+                self.present.remove(access.key);
             }
         }
         Ok(())
@@ -192,7 +249,9 @@ impl<S: Stream> Connection<S> {
         let _ = write!(self.out, "${size_bytes}\r\n");
         self.shared.values.append(&mut self.out, access.key, size_bytes as usize);
         self.out.extend_from_slice(b"\r\n");
-        self.pending.push_back(Pending::Set { after_miss });
+        self.pending.push_back(Pending::Set { key: access.key, after_miss });
+        // The server answers in order: whatever is sent behind this finds the value.
+        self.present.add(access.key);
         Ok(())
     }
 
@@ -239,18 +298,24 @@ impl<S: Stream> Connection<S> {
         let command = match &pending {
             Pending::Get { .. } => "GET",
             Pending::Set { .. } => "SET",
-            Pending::Del => "DEL",
+            Pending::Del { .. } => "DEL",
         };
-        self.tally.requests += u64::from(!matches!(pending, Pending::Set { after_miss: true }));
-        if let Pending::Get { access: _, sent } = &pending {
+        self.tally.requests += u64::from(!matches!(pending, Pending::Set { after_miss: true, .. }));
+        if let Pending::Get { sent, .. } = &pending {
             self.tally.gets += 1;
             let latency_ns = u64::try_from(now.duration_since(*sent).as_nanos()).unwrap_or(u64::MAX);
             self.tally.latency_ns.saturating_record(latency_ns);
         }
         match (pending, reply) {
-            (Pending::Get { .. }, Reply::Value) => self.tally.hits += 1,
-            (Pending::Get { access, .. }, Reply::Null) => self.misses.push_back(access),
-            (Pending::Set { .. }, Reply::Status) | (Pending::Del, Reply::Integer) => {}
+            (Pending::Get { access, .. }, Reply::Value) => {
+                self.tally.hits += 1;
+                self.present.add(access.key);
+            }
+            (Pending::Get { access, .. }, Reply::Null) => {
+                self.present.remove(access.key);
+                self.misses.push_back(access);
+            }
+            (Pending::Set { .. }, Reply::Status) | (Pending::Del { .. }, Reply::Integer) => {}
             (_, Reply::Error(text)) if text.starts_with("NOAUTH") => return Err(ReplayError::Auth(text)),
             (_, Reply::Error(text)) => {
                 self.tally.errors += 1;

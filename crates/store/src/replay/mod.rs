@@ -12,6 +12,7 @@ mod connection;
 mod control;
 mod error;
 mod feed;
+mod present;
 mod reply;
 mod tiers;
 mod values;
@@ -46,8 +47,9 @@ pub struct Options {
     pub to: Address,
     /// Number of connections, at least 1. A key always goes to the same one, so that its order is kept.
     pub connections: usize,
-    /// Commands under way on each connection, at least 1. With more than 1, a key that is looked up again before
-    /// its first miss has been answered misses again, as it would for several clients of a cache.
+    /// Commands under way on each connection, at least 1. A request waits while an earlier one of its key is
+    /// unanswered, unless that key was found a moment ago. So hits are those of a sequential look-aside cache,
+    /// whatever the pipeline, but for keys that the server evicts while several look-ups of them are under way.
     pub pipeline: usize,
     /// The server's password.
     pub auth: Option<String>,
@@ -132,7 +134,6 @@ async fn replay(
     });
     let mut running = JoinSet::new();
     for number in 0..connections {
-        // A macro would be no shorter: the two kinds of socket differ in type all the way down.
         match &options.to {
             Address::Tcp(_) => {
                 let stream: TcpStream = control::connect_tcp(&options.to, auth).await?;

@@ -1,0 +1,197 @@
+//! `/metrics`: the figures in Prometheus's text exposition format, version 0.0.4.
+//!
+//! Names carry their unit and are stable; times are in seconds, as Prometheus wants base units.
+
+use std::fmt::{Display, Write};
+
+use super::view::View;
+use crate::engine::TierStats;
+
+/// The content type of this format.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        self.line(format_args!("# HELP tiermem_{name} {help}\n# TYPE tiermem_{name} {kind}\n"));
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
+        self.line(format_args!("tiermem_{name}{labels} {value}\n"));
+    }
+
+    /// A family with one sample. Names of counters end in `_total`, those of gauges never do.
+    fn single(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, if name.ends_with("_total") { "counter" } else { "gauge" }, help);
+        self.sample(name, "", value);
+    }
+
+    fn line(&mut self, text: std::fmt::Arguments<'_>) {
+        // Writing to a string cannot fail.
+        let _ = self.0.write_fmt(text);
+    }
+}
+
+/// All figures as text.
+pub fn render(view: &View, ready: bool) -> String {
+    let mut text = Text(String::with_capacity(8 << 10));
+    text.family("build_info", "gauge", "The program's version, as a label.");
+    text.sample("build_info", &format!("{{version=\"{}\"}}", escape(view.version)), 1);
+    text.single("ready", "Whether requests are served: 1 or 0.", u8::from(ready));
+    text.single("uptime_seconds", "Time since the server started.", view.uptime_s);
+    text.single("connections", "Connections open now.", view.connections);
+    text.single("commands_total", "Requests answered.", view.commands_total);
+    text.single("net_input_bytes_total", "Bytes read from clients.", view.net_input_bytes);
+    text.single("net_output_bytes_total", "Bytes written to clients.", view.net_output_bytes);
+    let engine = &view.engine;
+    text.single("gets_total", "Look-ups.", engine.gets);
+    text.single("hits_total", "Look-ups that found their key, in any tier.", engine.hits);
+    text.single("sets_total", "Values written.", engine.sets);
+    text.single("expired_total", "Items removed because their time was over.", engine.expired);
+    text.single("evicted_total", "Items thrown out to make room.", engine.evicted);
+    text.single("moves_aborted_total", "Moves given up because their item changed.", engine.moves_aborted);
+    text.single("writes_refused_total", "Writes refused for lack of room.", engine.refused);
+    text.single("keys", "Keys held now.", engine.keys);
+    text.single("keys_with_expiry", "Keys with an expiry held now.", engine.keys_with_expiry);
+    text.single(
+        "metadata_bytes",
+        "Bytes of index, nodes and tables, a part of tier 0.",
+        engine.metadata_bytes,
+    );
+    text.single("pinned_bytes", "Bytes pinned by replies under way.", engine.pinned_bytes);
+    tiers(&mut text, &engine.tiers);
+    latency(&mut text, view);
+    text.0
+}
+
+fn tiers(text: &mut Text, tiers: &[TierStats]) {
+    type Field = (&'static str, &'static str, fn(&TierStats) -> u64);
+    const FIELDS: [Field; 8] = [
+        ("capacity_bytes", "Capacity of the tier, in tier 0 with the metadata.", |tier| tier.capacity_bytes),
+        ("used_bytes", "Bytes held: pages given to classes, in tier 0 with the metadata.", |tier| {
+            tier.used_bytes
+        }),
+        ("item_bytes", "Bytes of keys, values and headers held.", |tier| tier.item_bytes),
+        ("items", "Items held.", |tier| tier.items),
+        ("hits_total", "Look-ups that found their item in this tier.", |tier| tier.hits),
+        ("promotions_total", "Items moved up from this tier.", |tier| tier.promotions),
+        ("demotions_total", "Items moved down from this tier.", |tier| tier.demotions),
+        ("evictions_total", "Items thrown out of the system from this tier.", |tier| tier.evictions),
+    ];
+    let labels: Vec<String> = tiers
+        .iter()
+        .map(|tier| format!("{{tier=\"{}\",kind=\"{}\"}}", escape(&tier.name), escape(&tier.kind)))
+        .collect();
+    for (field, help, value) in FIELDS {
+        let name = format!("tier_{field}");
+        text.family(&name, if name.ends_with("_total") { "counter" } else { "gauge" }, help);
+        for (tier, labels) in tiers.iter().zip(&labels) {
+            text.sample(&name, labels, value(tier));
+        }
+    }
+    text.family("tier_charged_seconds_total", "counter", "Latency charged by the emulator; 0 on real tiers.");
+    for (tier, labels) in tiers.iter().zip(&labels) {
+        text.sample("tier_charged_seconds_total", labels, tier.charged_ns as f64 / 1e9);
+    }
+}
+
+fn latency(text: &mut Text, view: &View) {
+    let latency = &view.latency;
+    text.family("request_duration_seconds", "histogram", "Service times of requests.");
+    for bucket in &latency.buckets {
+        let labels = format!("{{le=\"{}\"}}", bucket.upper_us / 1e6);
+        text.sample("request_duration_seconds_bucket", &labels, bucket.count);
+    }
+    text.sample("request_duration_seconds_bucket", "{le=\"+Inf\"}", latency.count);
+    text.sample("request_duration_seconds_sum", "", latency.sum_us / 1e6);
+    text.sample("request_duration_seconds_count", "", latency.count);
+    text.family("request_duration_recent_seconds", "gauge", "Quantiles of service times in the last second.");
+    let quantiles = [("0.5", latency.p50_us), ("0.99", latency.p99_us), ("0.999", latency.p999_us)];
+    for (quantile, us) in quantiles {
+        text.sample("request_duration_recent_seconds", &format!("{{quantile=\"{quantile}\"}}"), us / 1e6);
+    }
+}
+
+/// A label's value: a tier's name is whatever the configuration says.
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::http::view::{Bucket, Latency};
+
+    fn view() -> View {
+        let tier = |name: &str, kind: &str| TierStats {
+            name: name.into(),
+            kind: kind.into(),
+            hits: 7,
+            charged_ns: 1_500_000_000,
+            ..Default::default()
+        };
+        let mut view = View { version: "1.2.3", uptime_s: 2.5, ..Default::default() };
+        view.engine.tiers = vec![tier("dram", "dram"), tier("odd \"\\\nname", "emulated")];
+        let bucket = |upper_us, count| Bucket { upper_us, count };
+        view.latency = Latency {
+            buckets: vec![bucket(1.0, 3), bucket(2.5, 5)],
+            count: 6,
+            sum_us: 9.0,
+            ..Default::default()
+        };
+        view
+    }
+
+    /// Checks the format line by line and returns the samples: what stands before the value, and the value.
+    fn parse(text: &str) -> BTreeMap<String, f64> {
+        let (mut samples, mut typed, mut helped) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                let (name, help) = rest.split_once(' ').unwrap();
+                assert!(helped.insert(name.to_owned()) && !help.is_empty(), "{line}");
+                continue;
+            }
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+                assert!(typed.insert(name.to_owned(), kind.to_owned()).is_none(), "{line}");
+                continue;
+            }
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let name = series.split('{').next().unwrap();
+            assert!(name.starts_with("tiermem_"), "{line}");
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{line}");
+            let family = ["_bucket", "_sum", "_count"]
+                .iter()
+                .filter_map(|end| name.strip_suffix(end))
+                .find(|family| typed.get(*family).is_some_and(|kind| kind == "histogram"))
+                .unwrap_or(name);
+            assert!(helped.contains(family), "{line} stands before its HELP");
+            assert_eq!(typed[family] == "counter", name.ends_with("_total"), "{line}");
+            assert!(series.len() == name.len() || series.ends_with("\"}"), "{line}");
+            assert!(samples.insert(series.to_owned(), value.parse().unwrap()).is_none(), "twice: {line}");
+        }
+        samples
+    }
+
+    #[test]
+    fn the_text_is_well_formed_and_says_what_the_view_says() {
+        let samples = parse(&render(&view(), true));
+        assert_eq!(samples["tiermem_ready"], 1.0);
+        assert_eq!(samples["tiermem_uptime_seconds"], 2.5);
+        assert_eq!(samples["tiermem_build_info{version=\"1.2.3\"}"], 1.0);
+        assert_eq!(samples["tiermem_tier_hits_total{tier=\"dram\",kind=\"dram\"}"], 7.0);
+        let odd = "tiermem_tier_charged_seconds_total{tier=\"odd \\\"\\\\\\nname\",kind=\"emulated\"}";
+        assert_eq!(samples[odd], 1.5);
+        assert_eq!(samples["tiermem_request_duration_seconds_bucket{le=\"0.0000025\"}"], 5.0);
+        assert_eq!(samples["tiermem_request_duration_seconds_bucket{le=\"+Inf\"}"], 6.0);
+    }
+
+    #[test]
+    fn an_empty_view_is_well_formed_too() {
+        assert_eq!(parse(&render(&View::default(), false))["tiermem_ready"], 0.0);
+    }
+}

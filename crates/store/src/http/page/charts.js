@@ -1,0 +1,167 @@
+// The plots, drawn by uPlot. Each has a legend in the page itself, which shows the newest values or, under the
+// cursor, those of that moment.
+
+import { bound, count, micros, percent } from "/page/figures.js";
+
+/** Seconds that the plots over time show. */
+export const WINDOW_S = 600;
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** Fills the legend `id` with one entry for each series; returns a function that shows their values. */
+function legend(id, series) {
+  const list = document.getElementById(id);
+  list.replaceChildren(...series.map(({ label, color }) => {
+    const entry = document.createElement("li");
+    const swatch = document.createElement("i");
+    swatch.style.setProperty("--series", `var(${color})`);
+    entry.append(swatch, label, document.createElement("b"));
+    return entry;
+  }));
+  const values = list.querySelectorAll("b");
+  return (texts) => texts.forEach((text, n) => { if (values[n].textContent !== text) values[n].textContent = text; });
+}
+
+function axis(options) {
+  return {
+    stroke: css("--soft"), font: "12px system-ui, sans-serif", size: 26,
+    grid: { stroke: css("--grid"), width: 1 }, ticks: { show: false }, ...options,
+  };
+}
+
+/** The value axis on the left, for counts from 0 up. */
+const countAxis = () => axis({ size: 48, values: (plot, splits) => splits.map((v) => v === null ? "" : count(v)) });
+
+/** From 0 to a little over the largest value, and never empty. */
+const fromZero = (plot, min, max) => [0, Math.max(max * 1.08, 1)];
+
+/**
+ * A plot that is built anew when the colour scheme changes and keeps its box's size.
+ * `build(width, height)` returns uPlot's options; `data()` its data.
+ */
+function chart(id, build, data) {
+  const box = document.getElementById(id);
+  let plot = null;
+  const make = () => {
+    plot?.destroy();
+    plot = new uPlot(build(box.clientWidth, box.clientHeight), data(), box);
+  };
+  new ResizeObserver(() => {
+    if (plot) plot.setSize({ width: box.clientWidth, height: box.clientHeight });
+  }).observe(box);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", make);
+  make();
+  return { update: () => plot.setData(data()), plot: () => plot };
+}
+
+/** A plot over time. `series` name the columns of `data()` after the first, the time. */
+function overTime(id, series, axes, scales, data) {
+  const show = legend(`${id}-legend`, series);
+  const texts = (row) => series.map((s, n) => {
+    const value = row < 0 ? null : data()[n + 1][row];
+    return value === null || value === undefined ? "–" : s.text(value);
+  });
+  const newest = () => show(texts(data()[0].length - 1));
+  const build = (width, height) => ({
+    width, height,
+    legend: { show: false },
+    padding: [8, 8, 0, 0],
+    cursor: { sync: { key: "time" }, drag: { x: false, y: false }, points: { size: 7 }, y: false },
+    scales: {
+      x: { time: true, range: () => { const end = Date.now() / 1000; return [end - WINDOW_S, end]; } },
+      ...scales,
+    },
+    axes: [axis({ space: 70, values: "{HH}:{mm}" }), ...axes()],
+    series: [{}, ...series.map((s) => ({
+      stroke: css(s.color), width: s.width ?? 1.5, scale: s.scale,
+      fill: s.filled ? `${css(s.color)}22` : undefined,
+      points: { show: false }, spanGaps: false,
+    }))],
+    hooks: { setCursor: [(plot) => plot.cursor.idx === null || plot.cursor.left < 0 ? newest() : show(texts(plot.cursor.idx))] },
+  });
+  const made = chart(id, build, data);
+  return { update: () => { made.update(); if ((made.plot().cursor.left ?? -1) < 0) newest(); } };
+}
+
+/** Requests per second with the share of hits, over time. */
+export function throughput(data) {
+  return overTime("throughput", [
+    { label: "requests/s", color: "--throughput", scale: "rate", filled: true, text: count },
+    { label: "fast-tier hit share", color: "--fast", scale: "share", width: 2, text: percent },
+    { label: "hit ratio", color: "--slow", scale: "share", width: 2, text: percent },
+  ], () => [
+    { ...countAxis(), scale: "rate" },
+    axis({ scale: "share", side: 1, size: 44, grid: { show: false }, splits: [0, .25, .5, .75, 1],
+      values: (plot, splits) => splits.map((v) => `${Math.round(v * 100)}%`) }),
+  ], { rate: { range: fromZero }, share: { range: [0, 1.02] } }, data);
+}
+
+/** Promotions, demotions and evictions per second, over time. */
+export function moves(data) {
+  return overTime("moves", [
+    { label: "promoted/s", color: "--fast", scale: "rate", text: count },
+    { label: "demoted/s", color: "--slow", scale: "rate", text: count },
+    { label: "evicted/s", color: "--fourth", scale: "rate", text: count },
+  ], () => [{ ...countAxis(), scale: "rate" }], { rate: { range: fromZero } }, data);
+}
+
+/**
+ * The latency histogram. `data()` gives `{ bounds, shares, p50, p99, p999 }`: ascending upper bounds in µs, the
+ * share of requests in each bucket, and percentiles in µs.
+ */
+export function latency(data) {
+  const show = legend("latency-legend", [
+    { label: "p50", color: "--third" }, { label: "p99", color: "--warn" }, { label: "p99.9", color: "--bad" },
+  ]);
+  /** Where a time stands on the axis: bucket n spans from n - 1/2 to n + 1/2. */
+  const place = (us, bounds) => {
+    const n = bounds.findIndex((upper) => us <= upper);
+    if (n < 0) return bounds.length - 0.5;
+    const lower = n > 0 ? bounds[n - 1] : bounds[0] / 2;
+    return n - 0.5 + Math.max(0, Math.log(us / lower) / Math.log(bounds[n] / lower));
+  };
+  const drawMarks = (plot) => {
+    const { bounds, p50, p99, p999 } = data();
+    const { ctx, bbox } = plot;
+    const dpr = devicePixelRatio;
+    [[p50, "--third"], [p99, "--warn"], [p999, "--bad"]].forEach(([us, color]) => {
+      if (!(us > 0) || !bounds.length) return;
+      const x = plot.valToPos(place(us, bounds), "x", true);
+      if (x < bbox.left || x > bbox.left + bbox.width) return;
+      ctx.save();
+      ctx.strokeStyle = css(color);
+      ctx.lineWidth = 2 * dpr;
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      ctx.restore();
+    });
+  };
+  const columns = () => [data().bounds.map((_, n) => n), data().shares];
+  const made = chart("latency", (width, height) => ({
+    width, height,
+    legend: { show: false },
+    padding: [8, 8, 0, 0],
+    cursor: { show: false },
+    scales: {
+      x: { time: false, range: () => [-0.5, Math.max(data().bounds.length, 1) - 0.5] },
+      y: { range: (plot, min, max) => [0, Math.max(max * 1.08, 0.01)] },
+    },
+    axes: [
+      axis({
+        grid: { show: false },
+        // Upper bounds stand at the right edges of their bars.
+        splits: () => data().bounds.map((_, n) => n + 0.5).filter((_, n) => n % Math.ceil(data().bounds.length / 7) === 0),
+        values: (plot, splits) => splits.map((x) => bound(data().bounds[Math.round(x - 0.5)])),
+      }),
+      axis({ size: 48, values: (plot, splits) => splits.map((v) => `${+(v * 100).toFixed(1)}%`) }),
+    ],
+    series: [{}, {
+      fill: `${css("--slow")}99`, stroke: "transparent", width: 0, points: { show: false },
+      paths: uPlot.paths.bars({ size: [0.86, 60], radius: 0.12 }),
+    }],
+    hooks: { draw: [drawMarks] },
+  }), columns);
+  return { update: () => { made.update(); show([data().p50, data().p99, data().p999].map(micros)); } };
+}

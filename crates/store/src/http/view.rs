@@ -1,0 +1,54 @@
+//! What the HTTP port shows, apart from whether the server is ready.
+
+use serde::Serialize;
+
+use crate::engine::EngineStats;
+
+/// All figures at one moment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct View {
+    /// The program's version.
+    pub version: &'static str,
+    /// Seconds since the server started; also the time by which rates are worked out, so it must come from the
+    /// same moment as the counters.
+    pub uptime_s: f64,
+    /// Connections open now.
+    pub connections: u64,
+    /// Requests answered since the start.
+    pub commands_total: u64,
+    /// Bytes read from clients since the start.
+    pub net_input_bytes: u64,
+    /// Bytes written to clients since the start.
+    pub net_output_bytes: u64,
+    /// The engine's figures.
+    pub engine: EngineStats,
+    /// Service times of requests.
+    pub latency: Latency,
+}
+
+/// How long requests took.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Latency {
+    /// Upper bounds, ascending, and how many requests since the start took at most so long.
+    pub buckets: Vec<Bucket>,
+    /// Requests since the start.
+    pub count: u64,
+    /// Time of all requests since the start together, in microseconds.
+    pub sum_us: f64,
+    /// Half of the requests of the last period (about a second) took at most this long; microseconds. 0 without
+    /// requests.
+    pub p50_us: f64,
+    /// 99% of them.
+    pub p99_us: f64,
+    /// 99.9% of them.
+    pub p999_us: f64,
+}
+
+/// One bucket of a histogram.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Bucket {
+    /// The upper bound in microseconds.
+    pub upper_us: f64,
+    /// Requests that took at most so long, those in the buckets below among them.
+    pub count: u64,
+}
