@@ -1,4 +1,40 @@
-//! The binary `tiermem`.
+//! The binary `tiermem`: one subcommand per file.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod failure;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Large allocations go back to the system, and small ones cost little.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Memory larger than DRAM: finds out which bytes are hot and puts each into the tier where it belongs.
+#[derive(Debug, Parser)]
+#[command(name = "tiermem", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The Redis-compatible store over several tiers of memory.
+    #[command(subcommand)]
+    Store(store::Command),
+}
+
+fn main() -> ExitCode {
+    // Wrong use ends in clap with exit code 2.
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Store(command) => store::run(command),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

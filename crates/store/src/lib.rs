@@ -1,4 +1,12 @@
 //! The tiered key-value engine and its Redis-compatible server.
+//!
+//! [`resp`] reads requests and writes replies, [`command`] gives the commands their meaning over an
+//! [`engine`], and [`server`] owns sockets, time and memory for buffers. [`config`] is what a user writes.
 #![forbid(unsafe_code)]
 
+pub mod command;
+pub mod config;
 pub mod engine;
+pub mod resp;
+pub mod server;
+pub mod stats;

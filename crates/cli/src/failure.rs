@@ -1,0 +1,34 @@
+//! How a command ends when it does not end well.
+
+use std::process::ExitCode;
+
+/// Why a command did not do its work.
+#[derive(Debug)]
+pub enum Failure {
+    /// It was started in a way that cannot work; exit code 2.
+    Usage(anyhow::Error),
+    /// It was tried and failed; exit code 1.
+    Failed(anyhow::Error),
+}
+
+impl Failure {
+    /// Wrong use.
+    pub fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Failure::Usage(error.into())
+    }
+
+    /// A failed try.
+    pub fn failed(error: impl Into<anyhow::Error>) -> Self {
+        Failure::Failed(error.into())
+    }
+
+    /// Tells the user and returns the exit code.
+    pub fn report(self) -> ExitCode {
+        let (error, code) = match self {
+            Failure::Usage(error) => (error, 2),
+            Failure::Failed(error) => (error, 1),
+        };
+        eprintln!("tiermem: {error}");
+        ExitCode::from(code)
+    }
+}
