@@ -4,6 +4,7 @@ use crate::engine::{Condition, Expiry};
 use crate::resp::{Args, parse_i64};
 
 use super::context::{Context, Outcome, Refusal};
+use super::extended::{Extended, Parsed};
 
 pub(super) fn incr(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     add(context, &args[1], 1)
@@ -34,5 +35,24 @@ fn add(context: &mut Context<'_>, key: &[u8], by: i64) -> Outcome {
     let mut text = itoa::Buffer::new();
     context.engine.set(db, key, text.format(new).as_bytes(), Condition::Always, Expiry::Keep)?;
     context.reply().integer(new);
+    Ok(())
+}
+
+const NOT_A_FLOAT: Refusal = Refusal::Text("ERR value is not a valid float");
+
+pub(super) fn incrbyfloat(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let (db, key) = (context.session.db, &args[1]);
+    let old = match context.engine.peek(db, key) {
+        Some(hit) => Extended::parse(hit.value).ok_or(NOT_A_FLOAT)?,
+        None => Parsed::Finite(Extended::zero()),
+    };
+    let by = Extended::parse(&args[2]).ok_or(NOT_A_FLOAT)?;
+    let new = match (old, by) {
+        (Parsed::Finite(old), Parsed::Finite(by)) => old.plus(&by),
+        _ => None,
+    };
+    let new = new.ok_or(Refusal::Text("ERR increment would produce NaN or Infinity"))?.format();
+    context.engine.set(db, key, new.as_bytes(), Condition::Always, Expiry::Keep)?;
+    context.reply().bulk(new.as_bytes());
     Ok(())
 }

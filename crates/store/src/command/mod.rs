@@ -10,6 +10,7 @@ mod counter;
 mod describe;
 mod dispatch;
 mod expiry;
+mod extended;
 
 mod glob;
 mod keyspace;

@@ -193,6 +193,7 @@ pub static COMMANDS: &[Spec] = &[
     spec("hello", -1, LOGIN, NO_KEYS, Group::Connection, connection::hello),
     spec("incr", 2, GROW_FAST, ONE_KEY, Group::String, counter::incr),
     spec("incrby", 3, GROW_FAST, ONE_KEY, Group::String, counter::incrby),
+    spec("incrbyfloat", 3, GROW_FAST, ONE_KEY, Group::String, counter::incrbyfloat),
     spec("info", -1, ANY_TIME, NO_KEYS, Group::Server, server_info::info),
     spec("memory", -2, Flags::NONE, NO_KEYS, Group::Server, describe::container).with(&[spec(
         "usage",
