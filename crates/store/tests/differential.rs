@@ -65,16 +65,79 @@ fn one_of<'a>(rng: &mut Rng, choices: &[&'a str]) -> &'a str {
 /// Random arguments for one supported command; sometimes one too many or too few.
 fn command(rng: &mut Rng) -> Vec<Vec<u8>> {
     const FORMS: &[&str] = &[
-        "GET k", "GET k", "SET k v", "SET k v", "SET k v O", "SET k v O O", "SET k v O O O", "GETEX k", "GETEX k O",
-        "GETEX k O O", "GETEX k PERSIST", "GETDEL k", "GETSET k v", "SETNX k v", "SETEX k t v", "PSETEX k t v",
-        "MGET k k k", "MSET k v k v", "MSET k v k", "MSETNX k v k v", "INCR k", "DECR k", "INCRBY k i", "DECRBY k i",
-        "INCRBYFLOAT k f", "INCRBYFLOAT k f", "APPEND k v", "STRLEN k", "GETRANGE k i i", "SUBSTR k i i",
-        "SETRANGE k r v", "DEL k k", "UNLINK k", "EXISTS k k k", "TOUCH k k", "TYPE k", "EXPIRE k t", "EXPIRE k t w",
-        "PEXPIRE k t w w", "EXPIREAT k a", "PEXPIREAT k a w", "TTL k", "EXPIRETIME k", "PEXPIRETIME k", "PERSIST k",
-        "DBSIZE", "ECHO v", "PING", "PING v", "SELECT d", "TYPE k k", "FOO k v", "v k", "SCAN 0 COUNT i", "SCAN i k",
-        "FLUSHDB", "FLUSHALL w", "OBJECTS k", "CLIENT GETNAME", "CLIENT SETNAME v", "CLIENT v", "CONFIG v v",
-        "MEMORY USAGE nosuchkey", "MEMORY USAGE nosuchkey SAMPLES i", "MEMORY v", "HELLO v", "HELLO 3 v", "AUTH v",
-        "AUTH v v", "AUTH default v", "COMMAND v", "SCAN 0 MATCH g COUNT 1000", "SCAN 0 COUNT 1000 TYPE v",
+        "GET k",
+        "GET k",
+        "SET k v",
+        "SET k v",
+        "SET k v O",
+        "SET k v O O",
+        "SET k v O O O",
+        "GETEX k",
+        "GETEX k O",
+        "GETEX k O O",
+        "GETEX k PERSIST",
+        "GETDEL k",
+        "GETSET k v",
+        "SETNX k v",
+        "SETEX k t v",
+        "PSETEX k t v",
+        "MGET k k k",
+        "MSET k v k v",
+        "MSET k v k",
+        "MSETNX k v k v",
+        "INCR k",
+        "DECR k",
+        "INCRBY k i",
+        "DECRBY k i",
+        "INCRBYFLOAT k f",
+        "INCRBYFLOAT k f",
+        "APPEND k v",
+        "STRLEN k",
+        "GETRANGE k i i",
+        "SUBSTR k i i",
+        "SETRANGE k r v",
+        "DEL k k",
+        "UNLINK k",
+        "EXISTS k k k",
+        "TOUCH k k",
+        "TYPE k",
+        "EXPIRE k t",
+        "EXPIRE k t w",
+        "PEXPIRE k t w w",
+        "EXPIREAT k a",
+        "PEXPIREAT k a w",
+        "TTL k",
+        "EXPIRETIME k",
+        "PEXPIRETIME k",
+        "PERSIST k",
+        "DBSIZE",
+        "ECHO v",
+        "PING",
+        "PING v",
+        "SELECT d",
+        "TYPE k k",
+        "FOO k v",
+        "v k",
+        "SCAN 0 COUNT i",
+        "SCAN i k",
+        "FLUSHDB",
+        "FLUSHALL w",
+        "OBJECTS k",
+        "CLIENT GETNAME",
+        "CLIENT SETNAME v",
+        "CLIENT v",
+        "CONFIG v v",
+        "MEMORY USAGE nosuchkey",
+        "MEMORY USAGE nosuchkey SAMPLES i",
+        "MEMORY v",
+        "HELLO v",
+        "HELLO 3 v",
+        "AUTH v",
+        "AUTH v v",
+        "AUTH default v",
+        "COMMAND v",
+        "SCAN 0 MATCH g COUNT 1000",
+        "SCAN 0 COUNT 1000 TYPE v",
     ];
     let mut args: Vec<Vec<u8>> = Vec::new();
     for word in one_of(rng, FORMS).split(' ') {
@@ -83,12 +146,18 @@ fn command(rng: &mut Rng) -> Vec<Vec<u8>> {
             "v" => args.push(value(rng)),
             "i" => args.push(integer(rng).into()),
             "f" => args.push(float(rng).into_bytes()),
-            "r" => args.push(one_of(rng, &["0", "1", "5", "10", "-1", "999999999999", "x", "536870912"]).into()),
-            "t" => args.push(one_of(rng, &["1000", "100", "0", "-5", "x", "9223372036854775807", "1.5"]).into()),
+            "r" => {
+                args.push(one_of(rng, &["0", "1", "5", "10", "-1", "999999999999", "x", "536870912"]).into())
+            }
+            "t" => {
+                args.push(one_of(rng, &["1000", "100", "0", "-5", "x", "9223372036854775807", "1.5"]).into())
+            }
             "a" => args.push(one_of(rng, &["1", "99999999999", "0", "-1", "9223372036854775807", ""]).into()),
             "w" => args.push(one_of(rng, &["nx", "XX", "Gt", "lt", "async", "sync", "zz"]).into()),
             "d" => args.push(one_of(rng, &["0", "0", "0", "1", "15", "16", "-1", "x", "99999999999"]).into()),
-            "g" => args.push(one_of(rng, &["*", "key?", "key[0-2]", "key[^1]", "x*", "", "\\k*", "[k"]).into()),
+            "g" => {
+                args.push(one_of(rng, &["*", "key?", "key[0-2]", "key[^1]", "x*", "", "\\k*", "[k"]).into())
+            }
             "O" => option(rng, &mut args),
             _ => args.push(word.into()),
         }
@@ -105,16 +174,52 @@ fn integer(rng: &mut Rng) -> &'static str {
     one_of(
         rng,
         &[
-            "0", "1", "-1", "2", "-3", "100", "+1", " 1", "1 ", "01", "-0", "x", "", "9223372036854775807",
-            "-9223372036854775808", "9223372036854775808", "5000000000000000000",
+            "0",
+            "1",
+            "-1",
+            "2",
+            "-3",
+            "100",
+            "+1",
+            " 1",
+            "1 ",
+            "01",
+            "-0",
+            "x",
+            "",
+            "9223372036854775807",
+            "-9223372036854775808",
+            "9223372036854775808",
+            "5000000000000000000",
         ],
     )
 }
 
 fn float(rng: &mut Rng) -> String {
     let fixed = [
-        "0.1", "3.0", "-1.5", "1e3", "1E-5", "inf", "-inf", "nan", "x", "", " 1", "1 ", "5e", ".5", "5.", "+2", "1e400",
-        "1e4931", "1e-30", "123456789.123456789", "0.30000000000000004", "1e5000", "infinity",
+        "0.1",
+        "3.0",
+        "-1.5",
+        "1e3",
+        "1E-5",
+        "inf",
+        "-inf",
+        "nan",
+        "x",
+        "",
+        " 1",
+        "1 ",
+        "5e",
+        ".5",
+        "5.",
+        "+2",
+        "1e400",
+        "1e4931",
+        "1e-30",
+        "123456789.123456789",
+        "0.30000000000000004",
+        "1e5000",
+        "infinity",
     ];
     match rng.below(3) {
         0 => one_of(rng, &fixed).to_owned(),
@@ -151,7 +256,8 @@ fn equal(name: &str, ours: &[u8], theirs: &[u8]) -> bool {
     if ours == theirs {
         return true;
     }
-    let number = |reply: &[u8]| std::str::from_utf8(reply).ok()?.strip_prefix(':')?.trim().parse::<i64>().ok();
+    let number =
+        |reply: &[u8]| std::str::from_utf8(reply).ok()?.strip_prefix(':')?.trim().parse::<i64>().ok();
     match name.to_ascii_uppercase().as_str() {
         "TTL" | "EXPIRETIME" | "PEXPIRETIME" | "PTTL" => {
             let (Some(ours), Some(theirs)) = (number(ours), number(theirs)) else { return false };
@@ -205,9 +311,10 @@ fn skipped(args: &[&[u8]]) -> bool {
     };
     (is(0, "hello") && args.len() < 3 && !is(1, "x"))
         || is(0, "info")
+        || (is(0, "client") && (is(1, "info") || is(1, "list")))
         || (is(0, "command") && (args.len() == 1 || is(1, "info") || is(1, "list")))
         || is(0, "list")
-        || (is(0, "scan") && args.len() == 4 && is(2, "count"))
+        || (is(0, "scan") && (args.len() == 2 || is(2, "count")))
 }
 
 #[test]
@@ -216,18 +323,70 @@ fn errors_read_as_redis_writes_them() {
     let server = common::start(|_| ());
     let mut ours = server.client();
     for words in [
-        "GET", "GET a b", "get", "CLIENT", "CLIENT ID x", "CLIENT GETNAME x", "CLIENT NOSUCH", "client setname a\nb",
-        "CLIENT NO-EVICT maybe", "CLIENT NO-EVICT on", "CONFIG", "CONFIG SET", "CONFIG SET a", "CONFIG SET nosuch 1",
-        "CONFIG SET port 1 x", "CONFIG SET databases 3", "CONFIG GET save", "CONFIG GET appendonly",
-        "CONFIG GET nosuch*", "CONFIG GET databases maxclients", "CONFIG NOSUCH x",
-        "CONFIG SET maxmemory-policy noeviction maxmemory-policy noeviction", "CONFIG SET maxmemory-policy noeviction",
-        "CONFIG GET maxmemory-policy", "MEMORY", "MEMORY USAGE", "MEMORY NOSUCH x", "COMMAND NOSUCH", "COMMAND COUNT x",
-        "COMMAND INFO nosuch", "HELLO 4", "HELLO x", "HELLO 2 SETNAME", "HELLO 2 AUTH a", "HELLO 2 NOSUCH",
-        "HELLO 2 AUTH a b", "AUTH a", "AUTH a b", "AUTH a b c", "AUTH default x", "SELECT", "SELECT 16", "ECHO",
-        "PING a b", "EXPIRE a 1 NX XX", "EXPIRE a 1 GT LT", "EXPIRE a 1 FOO", "SCAN x", "SCAN 0 COUNT 0",
-        "SCAN 0 COUNT x", "SCAN 0 NOSUCH 1", "SCAN 0 COUNT", "SCAN -1 COUNT 1000", "FLUSHALL NOSUCH",
-        "FLUSHALL SYNC ASYNC", "RESET", "RESET x", "TIME x", "DBSIZE x", "SET a b EX", "SET a b EX 0", "SET a b NX XX",
-        "SUBSTR a", "LPUSH a b", "QUIT",
+        "GET",
+        "GET a b",
+        "get",
+        "CLIENT",
+        "CLIENT ID x",
+        "CLIENT GETNAME x",
+        "CLIENT NOSUCH",
+        "client setname a\nb",
+        "CLIENT NO-EVICT maybe",
+        "CLIENT NO-EVICT on",
+        "CONFIG",
+        "CONFIG SET",
+        "CONFIG SET a",
+        "CONFIG SET nosuch 1",
+        "CONFIG SET port 1 x",
+        "CONFIG SET databases 3",
+        "CONFIG GET save",
+        "CONFIG GET appendonly",
+        "CONFIG GET nosuch*",
+        "CONFIG GET DataBase?",
+        "CONFIG NOSUCH x",
+        "CONFIG SET maxmemory-policy noeviction maxmemory-policy noeviction",
+        "CONFIG SET maxmemory-policy noeviction",
+        "CONFIG GET maxmemory-policy",
+        "MEMORY",
+        "MEMORY USAGE",
+        "MEMORY NOSUCH x",
+        "COMMAND NOSUCH",
+        "COMMAND COUNT x",
+        "COMMAND INFO nosuch",
+        "HELLO 4",
+        "HELLO x",
+        "HELLO 2 SETNAME",
+        "HELLO 2 AUTH a",
+        "HELLO 2 NOSUCH",
+        "HELLO 2 AUTH a b",
+        "AUTH a",
+        "AUTH a b",
+        "AUTH a b c",
+        "AUTH default x",
+        "SELECT",
+        "SELECT 16",
+        "ECHO",
+        "PING a b",
+        "EXPIRE a 1 NX XX",
+        "EXPIRE a 1 GT LT",
+        "EXPIRE a 1 FOO",
+        "SCAN x",
+        "SCAN 0 COUNT 0",
+        "SCAN 0 COUNT x",
+        "SCAN 0 NOSUCH 1",
+        "SCAN 0 COUNT",
+        "SCAN -1 COUNT 1000",
+        "FLUSHALL NOSUCH",
+        "FLUSHALL SYNC ASYNC",
+        "RESET",
+        "RESET x",
+        "TIME x",
+        "DBSIZE x",
+        "SET a b EX",
+        "SET a b EX 0",
+        "SET a b NX XX",
+        "SUBSTR a",
+        "QUIT",
     ] {
         assert_eq!(ours.words(words), theirs.words(words), "{words}");
     }
@@ -242,7 +401,8 @@ fn broken_requests_end_as_in_redis() {
     for (bytes, closes) in [
         ("*x\r\n", true),
         ("*9999999999\r\n", true),
-        ("*1\r\nx", true),
+        ("*1\r\nx\r\n", true),
+        ("*1\r\n\r\n", true),
         ("*1\r\n$x\r\n", true),
         ("*1\r\n$-1\r\n", true),
         ("*1\r\n$999999999999\r\n", true),
@@ -259,9 +419,9 @@ fn broken_requests_end_as_in_redis() {
         let stream = UnixStream::connect(redis.directory.join("s")).expect("redis accepts");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
         let mut theirs = Client { stream: std::io::BufReader::new(stream) };
+        let shown = &bytes[..bytes.len().min(40)];
         ours.send(bytes.as_bytes());
         theirs.send(bytes.as_bytes());
-        let shown = &bytes[..bytes.len().min(40)];
         assert_eq!(
             String::from_utf8_lossy(&ours.reply()),
             String::from_utf8_lossy(&theirs.reply()),

@@ -40,7 +40,7 @@ pub(super) fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     for name in args.iter_from(2) {
         match find(name) {
             Some(spec) => describe(&mut reply, version, spec),
-            None => reply.null_array(),
+            None => reply.null(),
         }
     }
     Ok(())

@@ -73,9 +73,10 @@ fn is_flush_mode(mode: &[u8]) -> bool {
     mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async")
 }
 
-/// A cursor is any unsigned number; Redis reads it with `strtoul`, which takes a sign.
+/// A cursor is any unsigned number; Redis reads it with `strtoul`, which takes a sign, and nothing for 0.
 fn parse_cursor(text: &[u8]) -> Option<u64> {
     match text {
+        [] => Some(0),
         [b'+', digits @ ..] => crate::resp::parse_u64_digits(digits),
         [b'-', digits @ ..] => crate::resp::parse_u64_digits(digits).map(u64::wrapping_neg),
         digits => crate::resp::parse_u64_digits(digits),

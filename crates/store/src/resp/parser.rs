@@ -169,10 +169,10 @@ impl Parser {
         buffer: &[u8],
         limits: &Limits,
     ) -> Result<Option<Progress>, ProtocolError> {
-        let Some((line, end)) = line(buffer, 1, ProtocolError::MultibulkLine)? else {
+        let Some((header, end)) = line(buffer, 0, ProtocolError::MultibulkLine)? else {
             return Ok(Some(Progress::Incomplete { bytes_min: buffer.len() + 1 }));
         };
-        let count = number::parse_i64(line).ok_or(ProtocolError::MultibulkLength)?;
+        let count = number::parse_i64(&header[1..]).ok_or(ProtocolError::MultibulkLength)?;
         self.at = end;
         let count = u64::try_from(count).unwrap_or(0);
         if count > ARGS_MAX {
@@ -213,13 +213,11 @@ impl Parser {
             if self.args_missing == 0 {
                 return Ok(if self.oversize { Progress::Oversize } else { Progress::Complete });
             }
-            match buffer.get(self.at) {
-                None => return Ok(Progress::Incomplete { bytes_min: self.at + 1 }),
-                Some(b'$') => {}
-                Some(other) => return Err(ProtocolError::ExpectedBulk(*other)),
-            }
-            let Some((digits, end)) = line(buffer, self.at + 1, ProtocolError::BulkLine)? else {
+            let Some((header, end)) = line(buffer, self.at, ProtocolError::BulkLine)? else {
                 return Ok(Progress::Incomplete { bytes_min: buffer.len() + 1 });
+            };
+            let [b'$', digits @ ..] = header else {
+                return Err(ProtocolError::ExpectedBulk(buffer[self.at]));
             };
             let len = number::parse_i64(digits)
                 .and_then(|len| u64::try_from(len).ok())

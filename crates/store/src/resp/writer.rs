@@ -73,14 +73,6 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// No array: the null array of RESP2, the null of RESP3.
-    pub fn null_array(&mut self) {
-        self.bytes.extend_from_slice(match self.version {
-            Version::Resp2 => b"*-1\r\n",
-            Version::Resp3 => b"_\r\n",
-        });
-    }
-
     /// The head of an array of `len` replies.
     pub fn array(&mut self, len: usize) {
         self.header(b'*', len as i64);
