@@ -120,7 +120,10 @@ pub fn print_rows(format: Format, rows: &Rows) -> io::Result<()> {
     match format {
         Format::Table => rows.write_table(&mut out)?,
         Format::Csv => rows.write_csv(&mut out)?,
-        Format::Json => writeln!(out, "{}", Value::Array(rows.json()))?,
+        Format::Json => {
+            let objects: Vec<_> = rows.json().iter().map(|members| format!("{{{members}}}")).collect();
+            writeln!(out, "[{}]", objects.join(","))?;
+        }
     }
     out.flush()
 }

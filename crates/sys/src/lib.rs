@@ -1,4 +1,6 @@
-//! The only room with raw system calls. Everything above it is safe code.
+//! The only room with raw system calls, and the readings of `/proc` and cgroups that belong to them.
 
 pub mod cpu_time;
+pub mod limits;
 pub mod mapping;
+pub mod memory;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod replay;
+mod serve;
 
 use clap::Subcommand;
 
@@ -14,6 +15,8 @@ pub enum Command {
     Replay(replay::Options),
     /// Measures the engine in process: all-DRAM, naive, tiermem and all-CXL over one trace.
     Bench(bench::Options),
+    /// Serves keys and values to Redis clients.
+    Serve(serve::Options),
 }
 
 /// Runs one of them.
@@ -21,5 +24,6 @@ pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Replay(options) => replay::run(options),
         Command::Bench(options) => bench::run(options),
+        Command::Serve(options) => serve::run(options),
     }
 }
