@@ -1,14 +1,14 @@
 //! Which items are past their time: a hierarchical timing wheel of intrusive lists.
 //!
-//! Buckets are one second wide for the next minute, then 64 times wider level by level, so an item is found
-//! within one second of its time and moved between buckets at most [`LEVELS`] times. The exact time stays with
+//! Buckets are a tenth of a second wide for the next six seconds, then 64 times wider level by level, so an item is
+//! found within a tenth of a second of its time and moved between buckets at most [`LEVELS`] times. The exact time stays with
 //! the item, in milliseconds, and decides what a request sees. Only items with an expiry cost anything: 16 bytes.
 
 use crate::Id;
 use crate::column::SparseColumn;
 
 /// Width of the finest bucket.
-const BUCKET_MS: u64 = 1000;
+const BUCKET_MS: u64 = 100;
 const BUCKETS: u64 = 64;
 const LEVELS: usize = 5;
 /// Set in a link that names a bucket, not an item.
@@ -16,10 +16,23 @@ const BUCKET_FLAG: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Timer {
-    at_ms: u64,
+    /// When, in milliseconds, and in the lowest bits the level it is filed on: sixteen bytes in all.
+    at_ms_and_level: u64,
     /// The item before, or the bucket that this item is first in.
     prev: u32,
     next: u32,
+}
+
+impl Timer {
+    const LEVEL_BITS: u32 = 3;
+
+    fn at_ms(self) -> u64 {
+        self.at_ms_and_level >> Self::LEVEL_BITS
+    }
+
+    fn level(self) -> usize {
+        (self.at_ms_and_level & ((1 << Self::LEVEL_BITS) - 1)) as usize
+    }
 }
 
 /// The wheel.
@@ -27,8 +40,10 @@ struct Timer {
 pub struct ExpiryWheel {
     timers: SparseColumn<Timer>,
     heads: Vec<u32>,
-    /// The next second to be collected; everything filed is at or after it.
+    /// The next bucket's time to be collected; everything filed is at or after it.
     cursor: u64,
+    /// Items filed on each level.
+    filed: [u64; LEVELS],
     len: u64,
 }
 
@@ -38,14 +53,16 @@ impl Default for ExpiryWheel {
             timers: SparseColumn::default(),
             heads: vec![Id::NONE.0; LEVELS * BUCKETS as usize],
             cursor: 0,
+            filed: [0; LEVELS],
             len: 0,
         }
     }
 }
 
 impl ExpiryWheel {
-    /// Files `id`, which has no timer yet, to expire at `at_ms`.
+    /// Files `id`, which has no timer yet, to expire at `at_ms` (times beyond the year 70 million count as that).
     pub fn insert(&mut self, id: Id, at_ms: u64, now_ms: u64) {
+        let at_ms = at_ms.min(u64::MAX >> Timer::LEVEL_BITS);
         if self.len == 0 {
             // Nothing is filed, so nothing is skipped: catch up with the clock at once.
             self.cursor = self.cursor.max(now_ms / BUCKET_MS);
@@ -55,25 +72,32 @@ impl ExpiryWheel {
     }
 
     fn file(&mut self, id: Id, at_ms: u64) {
-        // The bucket after the moment, so that a whole bucket is due when its second has passed.
-        let second = (at_ms.div_ceil(BUCKET_MS)).max(self.cursor);
+        // The bucket after the moment, so that a whole bucket is due when its time has come.
+        let tick = (at_ms.div_ceil(BUCKET_MS)).max(self.cursor);
         let mut level = 0;
-        while level + 1 < LEVELS && (second >> (6 * level)) - (self.cursor >> (6 * level)) >= BUCKETS {
+        while level + 1 < LEVELS && (tick >> (6 * level)) - (self.cursor >> (6 * level)) >= BUCKETS {
             level += 1;
         }
         let top = (self.cursor >> (6 * level)) + BUCKETS - 1;
-        let slot = (second >> (6 * level)).min(top) % BUCKETS;
+        let slot = (tick >> (6 * level)).min(top) % BUCKETS;
         let bucket = level * BUCKETS as usize + slot as usize;
         let next = self.heads[bucket];
-        *self.timers.at(id) = Timer { at_ms, prev: bucket as u32 | BUCKET_FLAG, next };
+        *self.timers.at(id) = Timer {
+            at_ms_and_level: at_ms << Timer::LEVEL_BITS | level as u64,
+            prev: bucket as u32 | BUCKET_FLAG,
+            next,
+        };
         if next != Id::NONE.0 {
             self.timers.at(Id(next)).prev = id.0;
         }
         self.heads[bucket] = id.0;
+        self.filed[level] += 1;
     }
 
     fn unfile(&mut self, id: Id) {
-        let Timer { prev, next, .. } = self.timers.get(id);
+        let timer = self.timers.get(id);
+        self.filed[timer.level()] -= 1;
+        let Timer { prev, next, .. } = timer;
         if prev & BUCKET_FLAG != 0 {
             self.heads[(prev & !BUCKET_FLAG) as usize] = next;
         } else {
@@ -93,7 +117,7 @@ impl ExpiryWheel {
     /// When `id`, which has a timer, expires: Unix time in milliseconds.
     #[inline]
     pub fn at_ms(&self, id: Id) -> u64 {
-        self.timers.get(id).at_ms
+        self.timers.get(id).at_ms()
     }
 
     /// An item whose time is over, if one is filed in a bucket that has passed. It keeps its timer. `budget`
@@ -106,7 +130,10 @@ impl ExpiryWheel {
             if head != Id::NONE.0 {
                 return Some(Id(head));
             }
-            self.cursor += 1;
+            // Over levels that hold nothing the cursor jumps, so that a clock that leaps years is caught up with.
+            let empty = self.filed.iter().take_while(|&&filed| filed == 0).count().min(LEVELS - 1);
+            let next = ((self.cursor >> (6 * empty)) + 1) << (6 * empty);
+            self.cursor = next.min(now + 1);
             self.cascade(budget);
         }
         None
@@ -122,10 +149,11 @@ impl ExpiryWheel {
             let bucket = level * BUCKETS as usize + slot as usize;
             let mut id = std::mem::replace(&mut self.heads[bucket], Id::NONE.0);
             while id != Id::NONE.0 {
-                let Timer { at_ms, next, .. } = self.timers.get(Id(id));
-                self.file(Id(id), at_ms);
+                let timer = self.timers.get(Id(id));
+                self.filed[level] -= 1;
+                self.file(Id(id), timer.at_ms());
                 *budget = budget.saturating_sub(1);
-                id = next;
+                id = timer.next;
             }
         }
     }

@@ -50,7 +50,11 @@ impl World {
                     let key = self.memory[&loc];
                     let (live, _, expires) = self.keys.remove(&key).expect("a dropped item was live");
                     assert_eq!(live, id);
-                    assert!(self.drop_allowed || expires.is_some_and(|at| at <= self.now.unix_ms));
+                    assert!(
+                        self.drop_allowed || expires.is_some_and(|at| at <= self.now.unix_ms),
+                        "{act:?} of {key}, {expires:?} at {:?}",
+                        self.now
+                    );
                     self.dropped += 1;
                 }
                 Act::Discard { .. } => {}

@@ -417,6 +417,7 @@ impl<E: Evict> Ladder<E> {
             return;
         }
         self.levels[from].slots.release(one.from.unit);
+        self.levels[to].slots.set_holder(one.to.unit, Holder::Item(one.id));
         let counters = &mut self.levels[from].counters;
         match one.kind {
             MoveKind::Promote => counters.promotions += 1,
@@ -452,6 +453,8 @@ impl<E: Evict> Ladder<E> {
         if kind != MoveKind::Relocate {
             self.evict.remove(id, domain(&self.classes, source, class));
         }
+        // Nobody's yet: the move may end as nothing, and the number may be another item's by then.
+        self.levels[tier].slots.set_holder(unit, Holder::Ghost);
         *self.places.at(id) = place.with_moving(true);
         let amount = if let Fit::Run(pages) = fit { pages } else { 1 };
         let bytes = self.levels[source].slots.bytes_at(from.unit);

@@ -1,5 +1,7 @@
 //! Taking pages back: a class that has no page can always get one.
 
+use std::ops::Range;
+
 use super::slots::Holder;
 use super::{Act, Eviction, Ladder, MoveKind, Why};
 use crate::evict::Evict;
@@ -44,7 +46,7 @@ impl<E: Evict> Ladder<E> {
         let slots = &self.levels[tier].slots;
         let page_of = |id: Id| slots.run_head((self.loc(id).byte_offset() / super::PAGE_BYTES) as u32);
         let mut pages = donors.into_iter().map(|(_, _, id)| page_of(id));
-        pages.find(|&page| self.can_empty(tier, page)).map(|page| (page, 1))
+        pages.find(|&page| self.can_empty(tier, page, &(page..page + 1))).map(|page| (page, 1))
     }
 
     /// Among windows spread over the tier, the one whose pages' first items are the oldest in sum.
@@ -58,9 +60,11 @@ impl<E: Evict> Ladder<E> {
             let coldness: Option<u64> = (start..start + pages)
                 .map(|page| {
                     let head = slots.run_head(page).max(start);
-                    self.can_empty(tier, head).then(|| match slots.holders(page).next() {
-                        Some(Holder::Item(id)) => u64::from(self.age(id, now)),
-                        _ => u64::from(u32::MAX),
+                    self.can_empty(tier, head, &(start..start + pages)).then(|| {
+                        match slots.holders(page).next() {
+                            Some(Holder::Item(id)) => u64::from(self.age(id, now)),
+                            _ => u64::from(u32::MAX),
+                        }
                     })
                 })
                 .sum();
@@ -76,8 +80,8 @@ impl<E: Evict> Ladder<E> {
         best.map(|(_, start)| (start, pages))
     }
 
-    /// Whether every item of a page can leave it.
-    fn can_empty(&self, tier: usize, page: u32) -> bool {
+    /// Whether every item of a page can leave it, and the window that the page is in.
+    fn can_empty(&self, tier: usize, page: u32, window: &Range<u32>) -> bool {
         let slots = &self.levels[tier].slots;
         let mut items = 0;
         for holder in slots.holders(page) {
@@ -91,17 +95,13 @@ impl<E: Evict> Ladder<E> {
         if self.config.eviction == Eviction::AllItems || items == 0 {
             return true;
         }
-        // Nothing may be dropped, so there must be a free slot for each.
+        // Nothing may be dropped, so there must be a free slot for each. A run needs its pages in a row, which a count
+        // of free pages does not promise: it stays.
         let Some(Holder::Item(id)) = slots.holders(page).next() else { return true };
         let class = slots.class_at(self.loc(id).unit);
-        let beside = u64::from(slots.slots_free_beside(class, page));
+        let beside = slots.slots_free_beside(class, window);
         let below = self.levels.get(tier + 1).map_or(0, |level| level.slots.class_space(class).0);
-        beside + below
-            >= if class == self.classes.runs() {
-                slots.bytes_at(self.loc(id).unit) / super::PAGE_BYTES
-            } else {
-                items
-            }
+        class != self.classes.runs() && beside + below >= items
     }
 
     fn empty_page(&mut self, tier: usize, page: u32, now: Now, acts: &mut Vec<Act>) {

@@ -1,5 +1,6 @@
 //! The space of one slotted tier: pages given to classes, slots within them, page runs for large items.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::classes::{Class, Fit, PAGE_BYTES, PAGE_UNITS, SizeClasses, UNIT_BYTES};
@@ -224,27 +225,25 @@ impl Slots {
         page.free = slot as u16;
         page.used -= 1;
         let (used, draining) = (page.used, page.draining);
-        self.spaces[class.index()].used -= 1;
+        let space = &mut self.spaces[class.index()];
+        space.used -= 1;
+        if draining {
+            // The slot will not be given again.
+            space.slots -= 1;
+            if used == 0 {
+                self.close_page(at);
+            }
+            return;
+        }
         self.free_slot_units += u64::from(self.classes.slot_units(class));
-        if was_full && !draining {
+        if was_full {
             self.link(at);
         }
         // An empty page goes back, unless it is all the free space that its class has.
         let alone = self.spaces[class.index()].partial == at && self.pages[at as usize].next == NO_PAGE;
-        if used == 0 && (draining || !alone) {
-            self.close_slot_page(at);
+        if used == 0 && !alone {
+            self.drain(at);
         }
-    }
-
-    fn close_slot_page(&mut self, at: u32) {
-        let page = &self.pages[at as usize];
-        let (class, slots) = (page.class, page.table.len() as u32);
-        if !page.draining {
-            self.unlink(at);
-        }
-        self.spaces[class.index()].slots -= slots;
-        self.free_slot_units -= u64::from(slots * self.classes.slot_units(class));
-        self.close_page(at);
     }
 
     /// Stops giving slots of a page; it is released when its last item leaves, at once if it has none.
@@ -254,12 +253,16 @@ impl Slots {
             return;
         }
         page.draining = true;
-        let (used, full) = (page.used, usize::from(page.used) == page.table.len());
-        if !full {
+        let (class, used, slots) = (page.class, u32::from(page.used), page.table.len() as u32);
+        let free = slots - used;
+        if free > 0 {
             self.unlink(at);
         }
+        // What it had free counts no longer: nobody can have it.
+        self.spaces[class.index()].slots -= free;
+        self.free_slot_units -= u64::from(free * self.classes.slot_units(class));
         if used == 0 {
-            self.close_slot_page(at);
+            self.close_page(at);
         }
     }
 
@@ -402,11 +405,18 @@ impl Slots {
         (u64::from(space.slots - space.used) + in_pages, u64::from(space.slots))
     }
 
-    /// Slots of the class that are free within its pages, other than on page `at`.
-    pub fn slots_free_beside(&self, class: Class, at: u32) -> u32 {
-        let Some(space) = self.spaces.get(class.index()) else { return 0 };
-        let page = &self.pages[at as usize];
-        space.slots - space.used - (page.table.len() as u32 - u32::from(page.used))
+    /// Slots that [`Self::take_within`] could give for a class if no page of `but` gave any.
+    pub fn slots_free_beside(&self, class: Class, but: &Range<u32>) -> u64 {
+        let mut at = self.spaces.get(class.index()).map_or(NO_PAGE, |space| space.partial);
+        let mut free = 0;
+        while at != NO_PAGE {
+            let page = &self.pages[at as usize];
+            if !but.contains(&at) {
+                free += page.table.len() as u64 - u64::from(page.used);
+            }
+            at = page.next;
+        }
+        free
     }
 
     /// Free bytes: whole pages and single slots.
