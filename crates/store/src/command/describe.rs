@@ -1,6 +1,6 @@
 //! `COMMAND`: the table of commands, told to clients that ask.
 
-use crate::resp::{Args, Version, Writer};
+use crate::resp::{Args, Writer};
 
 use super::context::{Context, Outcome, Refusal};
 use super::dispatch::wrong_arity;
@@ -12,10 +12,9 @@ pub(super) fn container(_: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub(super) fn command(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let version = context.session.version;
     let mut reply = context.reply();
     reply.array(COMMANDS.len());
-    COMMANDS.iter().for_each(|spec| describe(&mut reply, version, spec));
+    COMMANDS.iter().for_each(|spec| describe(&mut reply, spec));
     Ok(())
 }
 
@@ -34,12 +33,11 @@ pub(super) fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if args.len() == 2 {
         return command(context, args);
     }
-    let version = context.session.version;
     let mut reply = context.reply();
     reply.array(args.len() - 2);
     for name in args.iter_from(2) {
         match find(name) {
-            Some(spec) => describe(&mut reply, version, spec),
+            Some(spec) => describe(&mut reply, spec),
             None => reply.null(),
         }
     }
@@ -90,7 +88,7 @@ fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Clone + use<>
     .flatten()
 }
 
-fn describe(reply: &mut Writer<'_>, version: Version, spec: &Spec) {
+fn describe(reply: &mut Writer<'_>, spec: &Spec) {
     reply.array(10);
     reply.bulk(spec.full_name().as_bytes());
     reply.integer(i64::from(spec.arity));
@@ -107,5 +105,5 @@ fn describe(reply: &mut Writer<'_>, version: Version, spec: &Spec) {
     reply.set(0);
     reply.set(0);
     reply.array(spec.subcommands.len());
-    spec.subcommands.iter().for_each(|sub| describe(reply, version, sub));
+    spec.subcommands.iter().for_each(|sub| describe(reply, sub));
 }

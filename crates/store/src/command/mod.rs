@@ -28,3 +28,6 @@ pub use table::{COMMANDS, Flags, Group, Spec, lookup};
 
 /// The Redis version whose replies these are, told to clients that ask.
 pub const REDIS_VERSION: &str = "7.0.15";
+
+#[cfg(test)]
+mod tests;

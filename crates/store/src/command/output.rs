@@ -147,16 +147,6 @@ impl Output {
         }
     }
 
-    /// Strikes off `count` bytes of a queue without pins.
-    #[inline]
-    pub fn advance_plain(&mut self, count: usize) {
-        self.sent += count;
-        if self.sent == self.tail.len() {
-            self.tail.clear();
-            self.sent = 0;
-        }
-    }
-
     /// Drops everything unsent and gives all pins free.
     pub fn clear(&mut self, engine: &mut Engine) {
         for part in self.parts.drain(..) {

@@ -5,7 +5,7 @@ use crate::resp::{Args, Writer, parse_i64};
 
 use super::context::{Context, Outcome, Refusal};
 use super::dispatch::wrong_arity;
-use super::output::{Output, PIN_BYTES_MIN};
+use super::output::{Mark, PIN_BYTES_MIN};
 
 /// Redis's own bound on a string, 512 MiB; the engine's is usually lower.
 const STRING_BYTES_MAX: u64 = 512 << 20;
@@ -70,7 +70,7 @@ pub(super) fn getset(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 /// Stores, and when the engine refuses, withdraws the reply already written.
 pub(super) fn store_or_take_back(
     context: &mut Context<'_>,
-    mark: super::output::Mark,
+    mark: Mark,
     key: &[u8],
     value: &[u8],
     condition: Condition,
@@ -111,7 +111,7 @@ fn pairs<'a>(
     args: Args<'a>,
     name: &str,
 ) -> Result<impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a>, Refusal> {
-    if args.len() % 2 == 0 {
+    if args.len().is_multiple_of(2) {
         return Err(wrong_arity(name));
     }
     let limit_bytes = engine.value_bytes_max();
@@ -191,12 +191,8 @@ pub(super) fn getrange(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let Context { engine, session, output, .. } = context;
     let value = engine.get(session.db, &args[1]).map_or(&[][..], |hit| hit.value);
     let part = range(value.len(), start, end).map_or(&[][..], |range| &value[range]);
-    reply_part(output, session.version, part);
+    Writer::new(output.bytes(), session.version).bulk(part);
     Ok(())
-}
-
-fn reply_part(output: &mut Output, version: crate::resp::Version, part: &[u8]) {
-    Writer::new(output.bytes(), version).bulk(part);
 }
 
 /// The bytes from `start` to `end`, both counted, from the end when negative.

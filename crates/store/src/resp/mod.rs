@@ -12,6 +12,9 @@ pub use number::{parse_i64, parse_u64_digits};
 pub use parser::{INLINE_BYTES_MAX, Limits, Parser, Progress, ProtocolError};
 pub use writer::{Version, Writer};
 
+#[cfg(test)]
+mod tests;
+
 use core::ops::Index;
 
 /// Where one argument lies, counted from the request's first byte.

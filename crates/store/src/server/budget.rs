@@ -3,7 +3,7 @@
 //! A connection asks before it keeps more. Whoever does not fit waits in line, and is not read from. So that
 //! connections which each hold a part cannot wait for one another for ever, one of them, the first in line, is
 //! *privileged*: it may exceed the limit until its request is complete. What is held is therefore at most the
-//! limit and one largest request. Who holds something while others wait, and does not go on sending, is dropped.
+//! limit, one largest request, and the read that crossed the limit. Who holds something while others wait, and does not go on sending, is dropped.
 
 use std::collections::VecDeque;
 use std::task::Waker;
