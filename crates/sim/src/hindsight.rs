@@ -39,16 +39,18 @@ impl BestPlacement {
     /// The share of look-ups that the best placement answers from a fast tier of `fast_bytes`, the first look-up of
     /// each key not counted when `first_misses` (it cannot be answered by any cache).
     pub fn fast_share(&self, fast_bytes: u64, overhead_bytes: u64, first_misses: bool) -> f64 {
-        let mut keys: Vec<(u64, u64)> = self
-            .keys
-            .values()
-            .map(|&(count, size)| (count - u64::from(first_misses), size + overhead_bytes))
-            .collect();
-        // Most look-ups per byte first, compared without division.
-        keys.sort_by(|a, b| (u128::from(b.0) * u128::from(a.1)).cmp(&(u128::from(a.0) * u128::from(b.1))));
+        let cost = |(&key, &(count, size)): (&u64, &(u64, u64))| {
+            (count - u64::from(first_misses), size + overhead_bytes, key)
+        };
+        let mut keys: Vec<(u64, u64, u64)> = self.keys.iter().map(cost).collect();
+        // Most look-ups per byte first, compared without division; ties by key, for the map has no order of its own.
+        keys.sort_by(|a, b| {
+            let density = |x: &(u64, u64, u64), y: &(u64, u64, u64)| u128::from(x.0) * u128::from(y.1);
+            density(b, a).cmp(&density(a, b)).then(a.2.cmp(&b.2))
+        });
         let mut left = fast_bytes;
         let mut answered = 0;
-        for (count, bytes) in keys {
+        for (count, bytes, _) in keys {
             if bytes <= left {
                 left -= bytes;
                 answered += count;

@@ -8,7 +8,6 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use common::{Client, request, start};
-use tiermem_store::engine::Engine;
 use tiermem_store::server::{ServeError, Server, ServerConfig};
 
 const MIB: usize = 1 << 20;
@@ -263,7 +262,7 @@ fn a_unix_socket_serves_as_well() {
     let mut client = Client { stream: std::io::BufReader::new(UnixStream::connect(&path).unwrap()) };
     assert_eq!(client.ask(&[b"SET", b"a", b"b"]), b"+OK\r\n");
     let again = ServerConfig { listen: None, unix_socket: Some(path.clone()), ..ServerConfig::default() };
-    assert!(matches!(Server::bind(again, Engine::default()), Err(ServeError::UnixSocketInUse(_))));
+    assert!(matches!(Server::bind(again, common::engine()), Err(ServeError::UnixSocketInUse(_))));
     drop(server);
     assert!(!path.exists(), "the socket is removed");
 }
@@ -272,10 +271,10 @@ fn a_unix_socket_serves_as_well() {
 fn a_port_in_use_is_told() {
     let server = start(|_| ());
     let config = ServerConfig { listen: Some(server.address), maxclients: 10, ..ServerConfig::default() };
-    let error = Server::bind(config, Engine::default()).unwrap_err();
+    let error = Server::bind(config, common::engine()).unwrap_err();
     assert!(error.to_string().contains("is in use: stop what listens there"), "{error}");
     let nothing = ServerConfig { listen: None, ..ServerConfig::default() };
-    assert!(matches!(Server::bind(nothing, Engine::default()), Err(ServeError::NothingToListenOn)));
+    assert!(matches!(Server::bind(nothing, common::engine()), Err(ServeError::NothingToListenOn)));
 }
 
 #[test]

@@ -104,27 +104,20 @@ pub(super) fn scan(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     // Length, key, length, key, ...: the engine is borrowed while it visits.
     let mut visited = core::mem::take(&mut context.host.scratch);
     visited.clear();
+    let mut found = 0;
     let next = context.engine.scan(db, cursor, wanted.min(SCAN_COUNT_MAX) as usize, &mut |key| {
         if strings && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
             visited.extend_from_slice(&(key.len() as u16).to_le_bytes());
             visited.extend_from_slice(key);
+            found += 1;
         }
     });
-    // A key whose time is over is not there, collected or not.
-    let mut found = 0;
-    for key in keys(&visited) {
-        found += usize::from(context.engine.peek(db, key).is_some());
-    }
-    let Context { engine, session, output, .. } = context;
+    let Context { session, output, .. } = context;
     let mut reply = Writer::new(output.bytes(), session.version);
     reply.array(2);
     reply.bulk(itoa::Buffer::new().format(next).as_bytes());
     reply.array(found);
-    for key in keys(&visited) {
-        if engine.peek(db, key).is_some() {
-            reply.bulk(key);
-        }
-    }
+    keys(&visited).for_each(|key| reply.bulk(key));
     keep_scratch(context, visited);
     Ok(())
 }

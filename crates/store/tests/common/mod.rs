@@ -8,10 +8,9 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tiermem_base::Bytes;
-use tiermem_store::engine::{Engine, EngineConfig};
+use tiermem_store::config::StoreConfig;
+use tiermem_store::engine::Engine;
 use tiermem_store::server::{Server, ServerConfig, Snapshot};
-use tiermem_tier::{Kind, TierSpec};
 use tokio::sync::{oneshot, watch};
 
 /// A running server; stops when dropped.
@@ -49,9 +48,8 @@ pub fn start(change: impl FnOnce(&mut ServerConfig)) -> Running {
 
 /// An engine with room for all that a test stores.
 pub fn engine() -> Engine {
-    let tier =
-        TierSpec { name: "dram".into(), kind: Kind::Dram, capacity: Bytes(512 << 20), price_per_gb: None };
-    Engine::new(EngineConfig::new(vec![tier])).expect("memory")
+    let tiers = vec!["dram=512MiB".parse().expect("a tier")];
+    Engine::new(StoreConfig { tiers, ..StoreConfig::default() }.engine_config(0)).expect("memory")
 }
 
 impl Running {
