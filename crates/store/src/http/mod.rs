@@ -9,6 +9,7 @@ mod metrics;
 mod page;
 pub mod view;
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -153,7 +154,7 @@ async fn sample(shared: Shared) {
         let view = shared.views.borrow().clone();
         let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
         let mut history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
-        history.push(Sample::of(&view, unix_s));
+        history.push(&view, unix_s);
     }
 }
 
@@ -184,9 +185,15 @@ async fn snapshot(State(shared): State<Shared>) -> Response {
     json(&snapshot)
 }
 
+/// `/api/history`: samples and views of the last minutes, oldest first.
 async fn history(State(shared): State<Shared>) -> Response {
+    #[derive(Serialize)]
+    struct Past<'a> {
+        samples: &'a VecDeque<Sample>,
+        views: Vec<&'a View>,
+    }
     let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    json(&history)
+    json(&Past { samples: history.samples(), views: history.views().collect() })
 }
 
 fn json(value: &impl Serialize) -> Response {

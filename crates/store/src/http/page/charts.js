@@ -88,7 +88,7 @@ export function throughput(data) {
   return overTime("throughput", [
     { label: "requests/s", color: "--throughput", scale: "rate", filled: true, text: count },
     { label: "fast-tier hit share", color: "--fast", scale: "share", width: 2, text: percent },
-    { label: "hit ratio", color: "--slow", scale: "share", width: 2, text: percent },
+    { label: "hit ratio", color: "--third", scale: "share", width: 2, text: percent },
   ], () => [
     { ...countAxis(), scale: "rate" },
     axis({ scale: "share", side: 1, size: 44, grid: { show: false }, splits: [0, .25, .5, .75, 1],
@@ -142,7 +142,7 @@ export function latency(data) {
   const made = chart("latency", (width, height) => ({
     width, height,
     legend: { show: false },
-    padding: [8, 8, 0, 0],
+    padding: [8, 24, 0, 0],
     cursor: { show: false },
     scales: {
       x: { time: false, range: () => [-0.5, Math.max(data().bounds.length, 1) - 0.5] },

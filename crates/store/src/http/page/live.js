@@ -2,14 +2,16 @@
 // own uptime, so that a slow network changes nothing.
 
 import * as charts from "/page/charts.js";
-import { bytes, count, duration, percent } from "/page/figures.js";
+import { bytes, count, duration, micros, percent } from "/page/figures.js";
 
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 3000;
-/** Snapshots kept: a minute, for the histogram. */
-const KEPT = 61;
+/** Seconds for which snapshots are kept: a minute, for the histogram. */
+const KEPT_S = 60;
 /** Rates in the table and the headline are over so many seconds, to be calm enough to read. */
 const CALM_S = 10;
+/** Bars of the histogram at least. */
+const BARS_MIN = 10;
 const TIER_COLORS = ["--fast", "--slow", "--third", "--fourth"];
 
 const $ = (id) => document.getElementById(id);
@@ -43,6 +45,7 @@ let last = null;
 /** Adds what happened between the last sample and this one to the plots. */
 function plotSample(now) {
   const before = last;
+  if (before?.uptime_s === now.uptime_s) return;
   last = now;
   if (!before) return;
   const seconds = now.uptime_s - before.uptime_s;
@@ -65,7 +68,8 @@ function plotSample(now) {
 /** The snapshot to compare with for rates over `seconds`, or null when there is none yet. */
 function earlier(seconds) {
   const now = kept.at(-1);
-  return kept.find((snapshot) => now.uptime_s - snapshot.uptime_s <= seconds + 0.5 && snapshot !== now) ?? null;
+  const age = (snapshot) => now.uptime_s - snapshot.uptime_s;
+  return kept.find((snapshot) => age(snapshot) <= seconds + 0.5 && age(snapshot) >= 0.5) ?? null;
 }
 
 function showHeader(now) {
@@ -97,7 +101,8 @@ function showSplit(now, before) {
   text("split-note", gets > 0 ? "last 10 s" : "");
   const bar = $("split");
   if (gets <= 0) {
-    if (now.engine.gets === 0) hint(bar, "No look-ups yet. Point a Redis client at the store and watch.");
+    if (!before) hint(bar, "Measuring.");
+    else if (now.engine.gets === 0) hint(bar, "No look-ups yet. Point a Redis client at the store and watch.");
     else hint(bar, "No look-ups in the last 10 s.");
     return;
   }
@@ -168,7 +173,7 @@ function showTiers(now, before) {
       count(tier.items), bytes(tier.item_bytes), count(grown("hits") / seconds),
       percent(gets > 0 ? grown("hits") / gets : NaN), count(grown("promotions") / seconds),
       count(grown("demotions") / seconds), count(grown("evictions") / seconds),
-      tier.kind === "emulated" && before ? `${count(charged)} ns/s` : "–",
+      tier.kind === "emulated" && before ? `${micros(charged / 1000)}/s` : "–",
     ];
     row.querySelectorAll("td[data-label]").forEach((cell, m) => {
       if (cell.textContent !== values[m]) cell.textContent = values[m];
@@ -176,37 +181,37 @@ function showTiers(now, before) {
   });
 }
 
-/** Bars over the last minute, cut to the buckets that ever held something, so that the axis never shrinks. */
+/**
+ * Bars over the last minute. The axis spans what held all but the slowest ten-thousandth of requests since the
+ * start, so that it stays where it is and one odd request does not squeeze the rest.
+ */
 function showLatency(now) {
-  const { buckets, p50_us, p99_us, p999_us } = now.latency;
+  const { buckets, count: total, p50_us, p99_us, p999_us } = now.latency;
   const first = kept[0] === now ? null : kept[0];
-  const single = (list, n) => list[n].count - (n > 0 ? list[n - 1].count : 0);
-  const ever = buckets.map((_, n) => single(buckets, n) > 0);
-  let from = Math.max(0, ever.indexOf(true) - 1);
-  let to = Math.min(buckets.length, Math.max(ever.lastIndexOf(true) + 2, from + 8));
-  from = Math.max(0, Math.min(from, to - 8));
-  const counts = [];
-  for (let n = from; n < to; n++) {
-    counts.push(single(buckets, n) - (first?.latency.buckets[n] ? single(first.latency.buckets, n) : 0));
-  }
-  const total = counts.reduce((sum, n) => sum + n, 0);
+  const within = (latency, n) => latency.buckets[n].count - (n > 0 ? latency.buckets[n - 1].count : 0);
+  const fastest = buckets.findIndex((bucket) => bucket.count > total * 1e-4);
+  const slowest = buckets.findIndex((bucket) => bucket.count >= total * 0.9999);
+  const to = Math.min(buckets.length, Math.max(slowest + 2, fastest + BARS_MIN));
+  const from = Math.max(0, Math.min(fastest - 1, to - BARS_MIN));
+  const requests = total - (first?.latency.count ?? 0);
+  const counts = buckets.map((_, n) => within(now.latency, n) - (first ? within(first.latency, n) : 0));
   histogram.bounds = buckets.slice(from, to).map((bucket) => bucket.upper_us);
-  histogram.shares = counts.map((n) => total > 0 ? n / total : 0);
+  histogram.shares = counts.slice(from, to).map((n) => requests > 0 ? n / requests : 0);
   Object.assign(histogram, { p50: p50_us, p99: p99_us, p999: p999_us });
 }
 
 function show(now) {
   const previous = kept.at(-1);
   const sameTiers = previous?.engine.tiers.length === now.engine.tiers.length;
-  if (previous && (now.uptime_s < previous.uptime_s || !sameTiers)) kept = [];
-  // The server publishes at its own pace; a snapshot seen twice says nothing new.
-  if (kept.at(-1)?.uptime_s !== now.uptime_s) {
-    kept.push(now);
-    kept = kept.slice(-KEPT);
-    plotSample(sample(now));
-  }
-  const before = earlier(CALM_S);
   showHeader(now);
+  // The server publishes at its own pace; a snapshot seen twice says nothing new.
+  if (previous?.uptime_s === now.uptime_s) return;
+  // A restarted server counts from 0 again.
+  if (previous && (now.uptime_s < previous.uptime_s || !sameTiers)) kept = [];
+  kept.push(now);
+  kept = kept.filter((snapshot) => now.uptime_s - snapshot.uptime_s <= KEPT_S + 0.5);
+  plotSample(sample(now));
+  const before = earlier(CALM_S);
   showFigures(now, before);
   showSplit(now, before);
   showTiers(now, before);
@@ -227,9 +232,12 @@ async function get(path) {
 
 async function ask() {
   try {
-    const now = await get("/api/snapshot");
-    if (!last) (await get("/api/history").catch(() => [])).forEach(plotSample);
-    show(now);
+    if (!last) {
+      const { samples, views } = await get("/api/history");
+      samples.forEach(plotSample);
+      kept = views;
+    }
+    show(await get("/api/snapshot"));
     document.documentElement.dataset.state = "live";
   } catch (error) {
     console.warn(error);
