@@ -74,6 +74,7 @@ function earlier(seconds) {
 
 function showHeader(now) {
   text("state", now.ready ? "ready" : "not ready");
+  document.documentElement.dataset.ready = now.ready;
   text("version", now.version || "–");
   text("uptime", duration(now.uptime_s));
   text("connections", count(now.connections));
@@ -115,9 +116,11 @@ function showSplit(now, before) {
   parts.forEach(([name, share], n) => {
     const part = bar.children[n];
     part.style.flexGrow = share;
-    part.classList.toggle("sliver", share * bar.clientWidth < 90);
     part.title = `${name} ${percent(share)}`;
-    part.replaceChildren(element("b", "", percent(share)), ` ${name}`);
+    // As much as fits: share and name, the share alone, nothing.
+    const width = share * bar.clientWidth;
+    part.classList.toggle("sliver", width < 56);
+    part.replaceChildren(width < 56 ? "" : element("b", "", percent(share)), width < 110 ? "" : ` ${name}`);
   });
 }
 
@@ -173,7 +176,7 @@ function showTiers(now, before) {
       count(tier.items), bytes(tier.item_bytes), count(grown("hits") / seconds),
       percent(gets > 0 ? grown("hits") / gets : NaN), count(grown("promotions") / seconds),
       count(grown("demotions") / seconds), count(grown("evictions") / seconds),
-      tier.kind === "emulated" && before ? `${micros(charged / 1000)}/s` : "–",
+      tier.kind === "emulated" && charged > 0 ? `${micros(charged / 1000)}/s` : "–",
     ];
     row.querySelectorAll("td[data-label]").forEach((cell, m) => {
       if (cell.textContent !== values[m]) cell.textContent = values[m];
