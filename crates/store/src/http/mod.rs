@@ -5,6 +5,7 @@
 //! nobody who asks for a page can slow down a request to the store.
 
 mod history;
+mod listener;
 mod metrics;
 mod page;
 pub mod view;
@@ -31,6 +32,9 @@ use view::View;
 
 /// How long requests under way may take when the server is stopped.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
+/// Connections at a time, and how long one may be silent: pages ask every second, Prometheus every minute or so.
+const CONNECTIONS_MAX: usize = 64;
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 const SAMPLE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Why the HTTP port could not be opened.
@@ -128,6 +132,7 @@ async fn serve(listener: tokio::net::TcpListener, shared: Shared, stopped: onesh
         .route("/api/history", get(history))
         .merge(page::routes())
         .with_state(shared);
+    let listener = listener::Bounded::new(listener, CONNECTIONS_MAX, SILENCE_MAX);
     let server = axum::serve(listener, router).with_graceful_shutdown(async {
         let _ = serving_stopped.await;
     });
