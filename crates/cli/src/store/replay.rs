@@ -113,7 +113,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     print(options.format, &outcome).map_err(Failure::failed)?;
     let skipped = trace.borrow().skipped();
     if skipped > 0 {
-        eprintln!("tiermem: {skipped} broken records of the trace were passed over");
+        eprintln!("tiermem: broken records of the trace that were passed over: {skipped}");
     }
     match (outcome.errors, &outcome.first_error) {
         (0, _) | (_, None) => Ok(()),
@@ -195,7 +195,7 @@ fn advise_on_trace(error: TraceError) -> Failure {
 fn advise(error: ReplayError) -> Failure {
     let advice = match &error {
         ReplayError::Connect { .. } => "; is the server running there?",
-        ReplayError::Auth(_) => "; give the right one with --auth",
+        ReplayError::Auth(_) => "; give the password with --auth",
         ReplayError::Garbage(_) | ReplayError::Unexpected { .. } => "; is this a RESP server's port?",
         ReplayError::ValueTooLarge { .. } => "; choose a smaller --value-scale",
         ReplayError::Trace(source) => {

@@ -151,15 +151,19 @@ async fn serve(listener: tokio::net::TcpListener, shared: Shared, stopped: onesh
     sampling.abort();
 }
 
+/// The time now, in seconds since 1970.
+fn unix_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
 /// Keeps the history.
 async fn sample(shared: Shared) {
     let mut ticks = tokio::time::interval(SAMPLE_PERIOD);
     loop {
         ticks.tick().await;
         let view = shared.views.borrow().clone();
-        let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
         let mut history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
-        history.push(&view, unix_s);
+        history.push(&view, unix_s());
     }
 }
 
@@ -180,13 +184,15 @@ async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
 #[derive(Serialize)]
 struct Snapshot<'a> {
     ready: bool,
+    /// The server's clock, in seconds since 1970: the page's may be wrong.
+    unix_s: f64,
     #[serde(flatten)]
     view: &'a View,
 }
 
 async fn snapshot(State(shared): State<Shared>) -> Response {
     let view = shared.views.borrow().clone();
-    let snapshot = Snapshot { ready: shared.ready.load(Relaxed), view: &view };
+    let snapshot = Snapshot { ready: shared.ready.load(Relaxed), unix_s: unix_s(), view: &view };
     json(&snapshot)
 }
 

@@ -68,7 +68,7 @@ function overTime(id, series, axes, scales, data) {
     padding: [8, 20, 0, 0],
     cursor: { sync: { key: "time" }, drag: { x: false, y: false }, points: { size: 7 }, y: false },
     scales: {
-      x: { time: true, range: () => { const end = Date.now() / 1000; return [end - WINDOW_S, end]; } },
+      x: { time: true, range: () => { const end = data()[0].at(-1) ?? Date.now() / 1000; return [end - WINDOW_S, end]; } },
       ...scales,
     },
     axes: [axis({ space: 60, incrs: [60, 120, 300], values: "{HH}:{mm}" }), ...axes()],

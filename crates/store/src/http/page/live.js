@@ -12,6 +12,8 @@ const KEPT_S = 60;
 const CALM_S = 10;
 /** Bars of the histogram at least. */
 const BARS_MIN = 10;
+/** Without a sample for longer than this, the page asks for what it missed. */
+const GAP_S = 5;
 const TIER_COLORS = ["--fast", "--slow", "--third", "--fourth"];
 
 const $ = (id) => document.getElementById(id);
@@ -29,18 +31,19 @@ let kept = [];
 const rows = { time: [], rate: [], fast: [], hit: [], promoted: [], demoted: [], evicted: [] };
 const histogram = { bounds: [], shares: [], p50: 0, p99: 0, p999: 0 };
 let plots = null;
+/** The last sample that went into the plots. */
+let last = null;
+let shownUptime = null;
 
 /** The counters that the plots need, in the form of `/api/history`. */
 function sample(snapshot) {
   const { tiers, gets, hits } = snapshot.engine;
   const sum = (field) => tiers.reduce((total, tier) => total + tier[field], 0);
   return {
-    unix_s: Date.now() / 1000, uptime_s: snapshot.uptime_s, commands: snapshot.commands_total, gets, hits,
+    unix_s: snapshot.unix_s, uptime_s: snapshot.uptime_s, commands: snapshot.commands_total, gets, hits,
     fast_hits: tiers[0]?.hits ?? 0, promotions: sum("promotions"), demotions: sum("demotions"), evictions: sum("evictions"),
   };
 }
-
-let last = null;
 
 /** Adds what happened between the last sample and this one to the plots. */
 function plotSample(now) {
@@ -50,7 +53,7 @@ function plotSample(now) {
   if (!before) return;
   const seconds = now.uptime_s - before.uptime_s;
   // A restart, or a gap in which nobody looked: the lines break.
-  const broken = seconds <= 0 || seconds > 5;
+  const broken = seconds <= 0 || seconds > GAP_S;
   const rate = (field) => broken ? null : (now[field] - before[field]) / seconds;
   const gets = now.gets - before.gets;
   const share = (field) => broken || gets <= 0 ? null : (now[field] - before[field]) / gets;
@@ -63,6 +66,18 @@ function plotSample(now) {
   rows.evicted.push(rate("evictions"));
   const old = rows.time.findIndex((time) => time >= now.unix_s - charts.WINDOW_S);
   if (old > 0) Object.values(rows).forEach((column) => column.splice(0, old));
+}
+
+/** Replaces the plots' newest part by what the server remembers, after a gap or when the page has just been opened. */
+function refill({ samples, views }) {
+  const start = samples[0]?.unix_s ?? Infinity;
+  const known = rows.time.findIndex((time) => time >= start);
+  if (known >= 0) Object.values(rows).forEach((column) => column.splice(known));
+  // What is left is from before the server's memory: the lines must not run on from there.
+  if (rows.time.length > 0) Object.entries(rows).forEach(([name, column]) => column.push(name === "time" ? column.at(-1) : null));
+  last = null;
+  samples.forEach(plotSample);
+  kept = views;
 }
 
 /** The snapshot to compare with for rates over `seconds`, or null when there is none yet. */
@@ -204,15 +219,16 @@ function showLatency(now) {
 }
 
 function show(now) {
-  const previous = kept.at(-1);
-  const sameTiers = previous?.engine.tiers.length === now.engine.tiers.length;
   showHeader(now);
   // The server publishes at its own pace; a snapshot seen twice says nothing new.
-  if (previous?.uptime_s === now.uptime_s) return;
-  // A restarted server counts from 0 again.
-  if (previous && (now.uptime_s < previous.uptime_s || !sameTiers)) kept = [];
+  if (shownUptime === now.uptime_s) return;
+  shownUptime = now.uptime_s;
+  // Counters are compared only with older ones of the same server, which counts from 0 again when restarted.
+  const comparable = (old) => old.uptime_s < now.uptime_s && old.commands_total <= now.commands_total
+    && old.engine.tiers.length === now.engine.tiers.length
+    && old.latency.buckets.length === now.latency.buckets.length;
+  kept = kept.filter((old) => comparable(old) && now.uptime_s - old.uptime_s <= KEPT_S + 0.5);
   kept.push(now);
-  kept = kept.filter((snapshot) => now.uptime_s - snapshot.uptime_s <= KEPT_S + 0.5);
   plotSample(sample(now));
   const before = earlier(CALM_S);
   showFigures(now, before);
@@ -235,12 +251,9 @@ async function get(path) {
 
 async function ask() {
   try {
-    if (!last) {
-      const { samples, views } = await get("/api/history");
-      samples.forEach(plotSample);
-      kept = views;
-    }
-    show(await get("/api/snapshot"));
+    const now = await get("/api/snapshot");
+    if (!last || now.unix_s - last.unix_s > GAP_S) refill(await get("/api/history"));
+    show(now);
     document.documentElement.dataset.state = "live";
   } catch (error) {
     console.warn(error);
