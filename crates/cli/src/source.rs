@@ -104,7 +104,7 @@ impl Source {
         self.bar.finish_and_clear();
         let skipped = self.trace.borrow().skipped();
         if skipped > 0 {
-            eprintln!("tiermem: {skipped} broken records of the trace were passed over");
+            eprintln!("tiermem: broken records of the trace that were passed over: {skipped}");
         }
     }
 }

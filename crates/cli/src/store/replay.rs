@@ -109,7 +109,7 @@ fn print(format: Format, outcome: &Outcome) -> std::io::Result<()> {
 fn advise(error: ReplayError) -> Failure {
     let advice = match &error {
         ReplayError::Connect { .. } => "; is the server running there?",
-        ReplayError::Auth(_) => "; give the right one with --auth",
+        ReplayError::Auth(_) => "; give the password with --auth",
         ReplayError::Garbage(_) | ReplayError::Unexpected { .. } => "; is this a RESP server's port?",
         ReplayError::ValueTooLarge { .. } => "; choose a smaller --value-scale",
         ReplayError::Trace(source) => {

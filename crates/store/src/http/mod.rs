@@ -5,10 +5,12 @@
 //! nobody who asks for a page can slow down a request to the store.
 
 mod history;
+mod listener;
 mod metrics;
 mod page;
 pub mod view;
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -30,6 +32,9 @@ use view::View;
 
 /// How long requests under way may take when the server is stopped.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
+/// Connections at a time, and how long one may be silent: pages ask every second, Prometheus every minute or so.
+const CONNECTIONS_MAX: usize = 64;
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 const SAMPLE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Why the HTTP port could not be opened.
@@ -127,6 +132,7 @@ async fn serve(listener: tokio::net::TcpListener, shared: Shared, stopped: onesh
         .route("/api/history", get(history))
         .merge(page::routes())
         .with_state(shared);
+    let listener = listener::Bounded::new(listener, CONNECTIONS_MAX, SILENCE_MAX);
     let server = axum::serve(listener, router).with_graceful_shutdown(async {
         let _ = serving_stopped.await;
     });
@@ -145,15 +151,19 @@ async fn serve(listener: tokio::net::TcpListener, shared: Shared, stopped: onesh
     sampling.abort();
 }
 
+/// The time now, in seconds since 1970.
+fn unix_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
 /// Keeps the history.
 async fn sample(shared: Shared) {
     let mut ticks = tokio::time::interval(SAMPLE_PERIOD);
     loop {
         ticks.tick().await;
         let view = shared.views.borrow().clone();
-        let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
         let mut history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
-        history.push(Sample::of(&view, unix_s));
+        history.push(&view, unix_s());
     }
 }
 
@@ -174,19 +184,27 @@ async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
 #[derive(Serialize)]
 struct Snapshot<'a> {
     ready: bool,
+    /// The server's clock, in seconds since 1970: the page's may be wrong.
+    unix_s: f64,
     #[serde(flatten)]
     view: &'a View,
 }
 
 async fn snapshot(State(shared): State<Shared>) -> Response {
     let view = shared.views.borrow().clone();
-    let snapshot = Snapshot { ready: shared.ready.load(Relaxed), view: &view };
+    let snapshot = Snapshot { ready: shared.ready.load(Relaxed), unix_s: unix_s(), view: &view };
     json(&snapshot)
 }
 
+/// `/api/history`: samples and views of the last minutes, oldest first.
 async fn history(State(shared): State<Shared>) -> Response {
+    #[derive(Serialize)]
+    struct Past<'a> {
+        samples: &'a VecDeque<Sample>,
+        views: Vec<&'a View>,
+    }
     let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    json(&history)
+    json(&Past { samples: history.samples(), views: history.views().collect() })
 }
 
 fn json(value: &impl Serialize) -> Response {

@@ -145,7 +145,7 @@ impl<S: Stream> Connection<S> {
             let mut space = ReadBuf::new(self.replies.space());
             match Pin::new(&mut self.stream).poll_read(context, &mut space) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(ReplayError::Io(error))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.lost(error))),
                 Poll::Pending => return Poll::Pending,
             }
             match space.filled().len() {
@@ -260,7 +260,7 @@ impl<S: Stream> Connection<S> {
             match Pin::new(&mut self.stream).poll_write(context, &self.out[self.out_sent..]) {
                 Poll::Ready(Ok(0)) => return Err(ReplayError::Closed { unanswered: self.pending.len() }),
                 Poll::Ready(Ok(count)) => self.out_sent += count,
-                Poll::Ready(Err(error)) => return Err(self.write_failed(error)),
+                Poll::Ready(Err(error)) => return Err(self.lost(error)),
                 Poll::Pending => return Ok(()),
             }
         }
@@ -271,8 +271,8 @@ impl<S: Stream> Connection<S> {
         Ok(())
     }
 
-    /// A peer that is gone shows first when writing; say it as when reading.
-    fn write_failed(&self, error: std::io::Error) -> ReplayError {
+    /// A peer that is gone may show in several ways; they are said in one.
+    fn lost(&self, error: std::io::Error) -> ReplayError {
         match error.kind() {
             std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => {
                 ReplayError::Closed { unanswered: self.pending.len() }

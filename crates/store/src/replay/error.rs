@@ -39,7 +39,7 @@ pub enum ReplayError {
         reply: String,
     },
     /// The server wants a password that was not given, or refuses the one given.
-    #[error("the server refuses the password: {0}")]
+    #[error("the server refuses access: {0}")]
     Auth(String),
     /// No reply came on any connection for a long time.
     #[error("{to} has answered nothing for {} s", after.as_secs())]

@@ -1,7 +1,7 @@
 // The plots, drawn by uPlot. Each has a legend in the page itself, which shows the newest values or, under the
 // cursor, those of that moment.
 
-import { bound, count, micros, percent } from "/page/figures.js";
+import { bound, count, micros, percent, tick } from "/page/figures.js";
 
 /** Seconds that the plots over time show. */
 export const WINDOW_S = 600;
@@ -30,10 +30,10 @@ function axis(options) {
 }
 
 /** The value axis on the left, for counts from 0 up. */
-const countAxis = () => axis({ size: 48, values: (plot, splits) => splits.map((v) => v === null ? "" : count(v)) });
+const countAxis = () => axis({ size: 48, values: (plot, splits) => splits.map((v) => v === null ? "" : tick(v)) });
 
 /** From 0 to a little over the largest value, and never empty. */
-const fromZero = (plot, min, max) => [0, Math.max(max * 1.08, 1)];
+const fromZero = (plot, min, max) => [0, Math.max(max * 1.08, 10)];
 
 /**
  * A plot that is built anew when the colour scheme changes and keeps its box's size.
@@ -65,13 +65,13 @@ function overTime(id, series, axes, scales, data) {
   const build = (width, height) => ({
     width, height,
     legend: { show: false },
-    padding: [8, 8, 0, 0],
+    padding: [8, 20, 0, 0],
     cursor: { sync: { key: "time" }, drag: { x: false, y: false }, points: { size: 7 }, y: false },
     scales: {
-      x: { time: true, range: () => { const end = Date.now() / 1000; return [end - WINDOW_S, end]; } },
+      x: { time: true, range: () => { const end = data()[0].at(-1) ?? Date.now() / 1000; return [end - WINDOW_S, end]; } },
       ...scales,
     },
-    axes: [axis({ space: 70, values: "{HH}:{mm}" }), ...axes()],
+    axes: [axis({ space: 60, incrs: [60, 120, 300], values: "{HH}:{mm}" }), ...axes()],
     series: [{}, ...series.map((s) => ({
       stroke: css(s.color), width: s.width ?? 1.5, scale: s.scale,
       fill: s.filled ? `${css(s.color)}22` : undefined,
@@ -88,7 +88,7 @@ export function throughput(data) {
   return overTime("throughput", [
     { label: "requests/s", color: "--throughput", scale: "rate", filled: true, text: count },
     { label: "fast-tier hit share", color: "--fast", scale: "share", width: 2, text: percent },
-    { label: "hit ratio", color: "--slow", scale: "share", width: 2, text: percent },
+    { label: "hit ratio", color: "--third", scale: "share", width: 2, text: percent },
   ], () => [
     { ...countAxis(), scale: "rate" },
     axis({ scale: "share", side: 1, size: 44, grid: { show: false }, splits: [0, .25, .5, .75, 1],
@@ -142,11 +142,11 @@ export function latency(data) {
   const made = chart("latency", (width, height) => ({
     width, height,
     legend: { show: false },
-    padding: [8, 8, 0, 0],
+    padding: [8, 24, 0, 0],
     cursor: { show: false },
     scales: {
       x: { time: false, range: () => [-0.5, Math.max(data().bounds.length, 1) - 0.5] },
-      y: { range: (plot, min, max) => [0, Math.max(max * 1.08, 0.01)] },
+      y: { range: (plot, min, max) => [0, Math.max(max * 1.08, 0.1)] },
     },
     axes: [
       axis({

@@ -17,6 +17,12 @@ export function count(value) {
   return value >= 100 || Number.isInteger(value) ? value.toFixed(0) : value.toFixed(1);
 }
 
+/** A count on an axis, where round numbers need no digits after the point: 80k, 1.5M. */
+export function tick(value) {
+  const unit = SI.find(([size]) => value >= size);
+  return unit ? `${+(value / unit[0]).toFixed(2)}${unit[1]}` : `${+value.toFixed(2)}`;
+}
+
 /** Bytes in binary units: 1.50 GiB. */
 export function bytes(value) {
   if (!Number.isFinite(value)) return "–";

@@ -2,14 +2,18 @@
 // own uptime, so that a slow network changes nothing.
 
 import * as charts from "/page/charts.js";
-import { bytes, count, duration, percent } from "/page/figures.js";
+import { bytes, count, duration, micros, percent } from "/page/figures.js";
 
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 3000;
-/** Snapshots kept: a minute, for the histogram. */
-const KEPT = 61;
+/** Seconds for which snapshots are kept: a minute, for the histogram. */
+const KEPT_S = 60;
 /** Rates in the table and the headline are over so many seconds, to be calm enough to read. */
 const CALM_S = 10;
+/** Bars of the histogram at least. */
+const BARS_MIN = 10;
+/** Without a sample for longer than this, the page asks for what it missed. */
+const GAP_S = 5;
 const TIER_COLORS = ["--fast", "--slow", "--third", "--fourth"];
 
 const $ = (id) => document.getElementById(id);
@@ -27,27 +31,29 @@ let kept = [];
 const rows = { time: [], rate: [], fast: [], hit: [], promoted: [], demoted: [], evicted: [] };
 const histogram = { bounds: [], shares: [], p50: 0, p99: 0, p999: 0 };
 let plots = null;
+/** The last sample that went into the plots. */
+let last = null;
+let shownUptime = null;
 
 /** The counters that the plots need, in the form of `/api/history`. */
 function sample(snapshot) {
   const { tiers, gets, hits } = snapshot.engine;
   const sum = (field) => tiers.reduce((total, tier) => total + tier[field], 0);
   return {
-    unix_s: Date.now() / 1000, uptime_s: snapshot.uptime_s, commands: snapshot.commands_total, gets, hits,
+    unix_s: snapshot.unix_s, uptime_s: snapshot.uptime_s, commands: snapshot.commands_total, gets, hits,
     fast_hits: tiers[0]?.hits ?? 0, promotions: sum("promotions"), demotions: sum("demotions"), evictions: sum("evictions"),
   };
 }
 
-let last = null;
-
 /** Adds what happened between the last sample and this one to the plots. */
 function plotSample(now) {
   const before = last;
+  if (before?.uptime_s === now.uptime_s) return;
   last = now;
   if (!before) return;
   const seconds = now.uptime_s - before.uptime_s;
   // A restart, or a gap in which nobody looked: the lines break.
-  const broken = seconds <= 0 || seconds > 5;
+  const broken = seconds <= 0 || seconds > GAP_S;
   const rate = (field) => broken ? null : (now[field] - before[field]) / seconds;
   const gets = now.gets - before.gets;
   const share = (field) => broken || gets <= 0 ? null : (now[field] - before[field]) / gets;
@@ -62,14 +68,28 @@ function plotSample(now) {
   if (old > 0) Object.values(rows).forEach((column) => column.splice(0, old));
 }
 
+/** Replaces the plots' newest part by what the server remembers, after a gap or when the page has just been opened. */
+function refill({ samples, views }) {
+  const start = samples[0]?.unix_s ?? Infinity;
+  const known = rows.time.findIndex((time) => time >= start);
+  if (known >= 0) Object.values(rows).forEach((column) => column.splice(known));
+  // What is left is from before the server's memory: the lines must not run on from there.
+  if (rows.time.length > 0) Object.entries(rows).forEach(([name, column]) => column.push(name === "time" ? column.at(-1) : null));
+  last = null;
+  samples.forEach(plotSample);
+  kept = views;
+}
+
 /** The snapshot to compare with for rates over `seconds`, or null when there is none yet. */
 function earlier(seconds) {
   const now = kept.at(-1);
-  return kept.find((snapshot) => now.uptime_s - snapshot.uptime_s <= seconds + 0.5 && snapshot !== now) ?? null;
+  const age = (snapshot) => now.uptime_s - snapshot.uptime_s;
+  return kept.find((snapshot) => age(snapshot) <= seconds + 0.5 && age(snapshot) >= 0.5) ?? null;
 }
 
 function showHeader(now) {
   text("state", now.ready ? "ready" : "not ready");
+  document.documentElement.dataset.ready = now.ready;
   text("version", now.version || "–");
   text("uptime", duration(now.uptime_s));
   text("connections", count(now.connections));
@@ -97,7 +117,8 @@ function showSplit(now, before) {
   text("split-note", gets > 0 ? "last 10 s" : "");
   const bar = $("split");
   if (gets <= 0) {
-    if (now.engine.gets === 0) hint(bar, "No look-ups yet. Point a Redis client at the store and watch.");
+    if (!before) hint(bar, "Measuring.");
+    else if (now.engine.gets === 0) hint(bar, "No look-ups yet. Point a Redis client at the store and watch.");
     else hint(bar, "No look-ups in the last 10 s.");
     return;
   }
@@ -110,9 +131,11 @@ function showSplit(now, before) {
   parts.forEach(([name, share], n) => {
     const part = bar.children[n];
     part.style.flexGrow = share;
-    part.classList.toggle("sliver", share * bar.clientWidth < 90);
     part.title = `${name} ${percent(share)}`;
-    part.replaceChildren(element("b", "", percent(share)), ` ${name}`);
+    // As much as fits: share and name, the share alone, nothing.
+    const width = share * bar.clientWidth;
+    part.classList.toggle("sliver", width < 56);
+    part.replaceChildren(width < 56 ? "" : element("b", "", percent(share)), width < 110 ? "" : ` ${name}`);
   });
 }
 
@@ -168,7 +191,7 @@ function showTiers(now, before) {
       count(tier.items), bytes(tier.item_bytes), count(grown("hits") / seconds),
       percent(gets > 0 ? grown("hits") / gets : NaN), count(grown("promotions") / seconds),
       count(grown("demotions") / seconds), count(grown("evictions") / seconds),
-      tier.kind === "emulated" && before ? `${count(charged)} ns/s` : "–",
+      tier.kind === "emulated" && charged > 0 ? `${micros(charged / 1000)}/s` : "–",
     ];
     row.querySelectorAll("td[data-label]").forEach((cell, m) => {
       if (cell.textContent !== values[m]) cell.textContent = values[m];
@@ -176,37 +199,38 @@ function showTiers(now, before) {
   });
 }
 
-/** Bars over the last minute, cut to the buckets that ever held something, so that the axis never shrinks. */
+/**
+ * Bars over the last minute. The axis spans what held all but the slowest ten-thousandth of requests since the
+ * start, so that it stays where it is and one odd request does not squeeze the rest.
+ */
 function showLatency(now) {
-  const { buckets, p50_us, p99_us, p999_us } = now.latency;
+  const { buckets, count: total, p50_us, p99_us, p999_us } = now.latency;
   const first = kept[0] === now ? null : kept[0];
-  const single = (list, n) => list[n].count - (n > 0 ? list[n - 1].count : 0);
-  const ever = buckets.map((_, n) => single(buckets, n) > 0);
-  let from = Math.max(0, ever.indexOf(true) - 1);
-  let to = Math.min(buckets.length, Math.max(ever.lastIndexOf(true) + 2, from + 8));
-  from = Math.max(0, Math.min(from, to - 8));
-  const counts = [];
-  for (let n = from; n < to; n++) {
-    counts.push(single(buckets, n) - (first?.latency.buckets[n] ? single(first.latency.buckets, n) : 0));
-  }
-  const total = counts.reduce((sum, n) => sum + n, 0);
+  const within = (latency, n) => latency.buckets[n].count - (n > 0 ? latency.buckets[n - 1].count : 0);
+  const fastest = buckets.findIndex((bucket) => bucket.count > total * 1e-4);
+  const slowest = buckets.findIndex((bucket) => bucket.count >= total * 0.9999);
+  const to = Math.min(buckets.length, Math.max(slowest + 2, fastest + BARS_MIN));
+  const from = Math.max(0, Math.min(fastest - 1, to - BARS_MIN));
+  const requests = total - (first?.latency.count ?? 0);
+  const counts = buckets.map((_, n) => within(now.latency, n) - (first ? within(first.latency, n) : 0));
   histogram.bounds = buckets.slice(from, to).map((bucket) => bucket.upper_us);
-  histogram.shares = counts.map((n) => total > 0 ? n / total : 0);
+  histogram.shares = counts.slice(from, to).map((n) => requests > 0 ? n / requests : 0);
   Object.assign(histogram, { p50: p50_us, p99: p99_us, p999: p999_us });
 }
 
 function show(now) {
-  const previous = kept.at(-1);
-  const sameTiers = previous?.engine.tiers.length === now.engine.tiers.length;
-  if (previous && (now.uptime_s < previous.uptime_s || !sameTiers)) kept = [];
-  // The server publishes at its own pace; a snapshot seen twice says nothing new.
-  if (kept.at(-1)?.uptime_s !== now.uptime_s) {
-    kept.push(now);
-    kept = kept.slice(-KEPT);
-    plotSample(sample(now));
-  }
-  const before = earlier(CALM_S);
   showHeader(now);
+  // The server publishes at its own pace; a snapshot seen twice says nothing new.
+  if (shownUptime === now.uptime_s) return;
+  shownUptime = now.uptime_s;
+  // Counters are compared only with older ones of the same server, which counts from 0 again when restarted.
+  const comparable = (old) => old.uptime_s < now.uptime_s && old.commands_total <= now.commands_total
+    && old.engine.tiers.length === now.engine.tiers.length
+    && old.latency.buckets.length === now.latency.buckets.length;
+  kept = kept.filter((old) => comparable(old) && now.uptime_s - old.uptime_s <= KEPT_S + 0.5);
+  kept.push(now);
+  plotSample(sample(now));
+  const before = earlier(CALM_S);
   showFigures(now, before);
   showSplit(now, before);
   showTiers(now, before);
@@ -228,7 +252,7 @@ async function get(path) {
 async function ask() {
   try {
     const now = await get("/api/snapshot");
-    if (!last) (await get("/api/history").catch(() => [])).forEach(plotSample);
+    if (!last || now.unix_s - last.unix_s > GAP_S) refill(await get("/api/history"));
     show(now);
     document.documentElement.dataset.state = "live";
   } catch (error) {
