@@ -16,22 +16,28 @@ const BUCKET_FLAG: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Timer {
-    /// When, in milliseconds, and in the lowest bits the level it is filed on: sixteen bytes in all.
-    at_ms_and_level: u64,
+    at_ms: u64,
     /// The item before, or the bucket that this item is first in.
     prev: u32,
-    next: u32,
+    /// The item behind, and above it the level that this one is filed on: sixteen bytes in all.
+    next_and_level: u32,
 }
 
-impl Timer {
-    const LEVEL_BITS: u32 = 3;
+/// No item behind. Numbers stay below [`Id::COUNT_MAX`], so this is none.
+const LAST: u32 = (1 << 28) - 1;
 
-    fn at_ms(self) -> u64 {
-        self.at_ms_and_level >> Self::LEVEL_BITS
+impl Timer {
+    fn next(self) -> Option<Id> {
+        let next = self.next_and_level & LAST;
+        (next != LAST).then_some(Id(next))
     }
 
     fn level(self) -> usize {
-        (self.at_ms_and_level & ((1 << Self::LEVEL_BITS) - 1)) as usize
+        (self.next_and_level >> 28) as usize
+    }
+
+    fn set_next(&mut self, next: Option<Id>) {
+        self.next_and_level = self.next_and_level & !LAST | next.map_or(LAST, |id| id.0);
     }
 }
 
@@ -39,7 +45,7 @@ impl Timer {
 #[derive(Clone, Debug)]
 pub struct ExpiryWheel {
     timers: SparseColumn<Timer>,
-    heads: Vec<u32>,
+    heads: Vec<Option<Id>>,
     /// The next bucket's time to be collected; everything filed is at or after it.
     cursor: u64,
     /// Items filed on each level.
@@ -51,7 +57,7 @@ impl Default for ExpiryWheel {
     fn default() -> Self {
         ExpiryWheel {
             timers: SparseColumn::default(),
-            heads: vec![Id::NONE.0; LEVELS * BUCKETS as usize],
+            heads: vec![None; LEVELS * BUCKETS as usize],
             cursor: 0,
             filed: [0; LEVELS],
             len: 0,
@@ -60,9 +66,8 @@ impl Default for ExpiryWheel {
 }
 
 impl ExpiryWheel {
-    /// Files `id`, which has no timer yet, to expire at `at_ms` (times beyond the year 70 million count as that).
+    /// Files `id`, which has no timer yet, to expire at `at_ms`.
     pub fn insert(&mut self, id: Id, at_ms: u64, now_ms: u64) {
-        let at_ms = at_ms.min(u64::MAX >> Timer::LEVEL_BITS);
         if self.len == 0 {
             // Nothing is filed, so nothing is skipped: catch up with the clock at once.
             self.cursor = self.cursor.max(now_ms / BUCKET_MS);
@@ -81,30 +86,27 @@ impl ExpiryWheel {
         let top = (self.cursor >> (6 * level)) + BUCKETS - 1;
         let slot = (tick >> (6 * level)).min(top) % BUCKETS;
         let bucket = level * BUCKETS as usize + slot as usize;
-        let next = self.heads[bucket];
-        *self.timers.at(id) = Timer {
-            at_ms_and_level: at_ms << Timer::LEVEL_BITS | level as u64,
-            prev: bucket as u32 | BUCKET_FLAG,
-            next,
-        };
-        if next != Id::NONE.0 {
-            self.timers.at(Id(next)).prev = id.0;
+        let next = self.heads[bucket].replace(id);
+        let timer = self.timers.at(id);
+        *timer = Timer { at_ms, prev: bucket as u32 | BUCKET_FLAG, next_and_level: (level as u32) << 28 };
+        timer.set_next(next);
+        if let Some(next) = next {
+            self.timers.at(next).prev = id.0;
         }
-        self.heads[bucket] = id.0;
         self.filed[level] += 1;
     }
 
     fn unfile(&mut self, id: Id) {
         let timer = self.timers.get(id);
         self.filed[timer.level()] -= 1;
-        let Timer { prev, next, .. } = timer;
+        let (prev, next) = (timer.prev, timer.next());
         if prev & BUCKET_FLAG != 0 {
             self.heads[(prev & !BUCKET_FLAG) as usize] = next;
         } else {
-            self.timers.at(Id(prev)).next = next;
+            self.timers.at(Id(prev)).set_next(next);
         }
-        if next != Id::NONE.0 {
-            self.timers.at(Id(next)).prev = prev;
+        if let Some(next) = next {
+            self.timers.at(next).prev = prev;
         }
     }
 
@@ -117,7 +119,7 @@ impl ExpiryWheel {
     /// When `id`, which has a timer, expires: Unix time in milliseconds.
     #[inline]
     pub fn at_ms(&self, id: Id) -> u64 {
-        self.timers.get(id).at_ms()
+        self.timers.get(id).at_ms
     }
 
     /// An item whose time is over, if one is filed in a bucket that has passed. It keeps its timer. `budget`
@@ -126,9 +128,8 @@ impl ExpiryWheel {
         let now = now_ms / BUCKET_MS;
         while self.len > 0 && self.cursor <= now && *budget > 0 {
             *budget -= 1;
-            let head = self.heads[(self.cursor % BUCKETS) as usize];
-            if head != Id::NONE.0 {
-                return Some(Id(head));
+            if let Some(id) = self.heads[(self.cursor % BUCKETS) as usize] {
+                return Some(id);
             }
             // Over levels that hold nothing the cursor jumps, so that a clock that leaps years is caught up with.
             let empty = self.filed.iter().take_while(|&&filed| filed == 0).count().min(LEVELS - 1);
@@ -147,13 +148,13 @@ impl ExpiryWheel {
             }
             let slot = (self.cursor >> (6 * level)) % BUCKETS;
             let bucket = level * BUCKETS as usize + slot as usize;
-            let mut id = std::mem::replace(&mut self.heads[bucket], Id::NONE.0);
-            while id != Id::NONE.0 {
-                let timer = self.timers.get(Id(id));
+            let mut next = self.heads[bucket].take();
+            while let Some(id) = next {
+                let timer = self.timers.get(id);
+                next = timer.next();
                 self.filed[level] -= 1;
-                self.file(Id(id), timer.at_ms());
+                self.file(id, timer.at_ms);
                 *budget = budget.saturating_sub(1);
-                id = timer.next;
             }
         }
     }
@@ -170,7 +171,7 @@ impl ExpiryWheel {
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        self.timers.bytes() + (self.heads.capacity() * 4) as u64
+        self.timers.bytes() + (self.heads.capacity() * size_of::<Option<Id>>()) as u64
     }
 }
 

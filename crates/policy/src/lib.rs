@@ -20,7 +20,7 @@ impl Id {
     /// No item: ends a list.
     pub const NONE: Id = Id(u32::MAX);
     /// How many items one shard can hold.
-    pub const COUNT_MAX: u32 = 1 << 28;
+    pub const COUNT_MAX: u32 = (1 << 28) - crate::column::CHUNK_ITEMS as u32;
 
     /// The position in a [`column::Column`].
     #[inline]
