@@ -30,4 +30,21 @@ impl Access {
     pub fn get(time_ns: u64, key: u64, size: u32) -> Self {
         Access { time_ns, op: Op::Get, key, size }
     }
+
+    /// The name under which a trace's key is stored in a key-value server: 16 hexadecimal digits.
+    pub fn key_name(key: u64) -> [u8; 16] {
+        let digit = |at: usize| b"0123456789abcdef"[(key >> (60 - 4 * at)) as usize & 15];
+        std::array::from_fn(digit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_names_are_hexadecimal() {
+        assert_eq!(&Access::key_name(0xAB), b"00000000000000ab");
+        assert_eq!(&Access::key_name(u64::MAX), b"ffffffffffffffff");
+    }
 }

@@ -3,6 +3,8 @@
 
 mod failure;
 mod output;
+mod sim;
+mod source;
 mod store;
 
 use std::process::ExitCode;
@@ -26,6 +28,9 @@ enum Command {
     /// The Redis-compatible store over several tiers of memory.
     #[command(subcommand)]
     Store(store::Command),
+    /// Simulators that run the same decisions as the live engines.
+    #[command(subcommand)]
+    Sim(sim::Command),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +38,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Store(command) => store::run(command),
+        Command::Sim(command) => sim::run(command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -114,6 +114,20 @@ fn quote_csv(text: &str) -> String {
     }
 }
 
+/// Prints rows that are the whole result; JSON is an array.
+pub fn print_rows(format: Format, rows: &Rows) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match format {
+        Format::Table => rows.write_table(&mut out)?,
+        Format::Csv => rows.write_csv(&mut out)?,
+        Format::Json => {
+            let objects: Vec<_> = rows.json().iter().map(|members| format!("{{{members}}}")).collect();
+            writeln!(out, "[{}]", objects.join(","))?;
+        }
+    }
+    out.flush()
+}
+
 /// Prints one result: a record, and lists that belong to it, each with its name.
 ///
 /// Table and CSV put an empty line between the record and each list. JSON is one object with the record's

@@ -1,2 +1,7 @@
-//! Simulators that drive the cores of policy over a trace.
+//! Simulators that drive the cores of `policy` over a trace.
+//!
+//! They are drivers only: every decision is made by the code that the live engine runs.
 #![forbid(unsafe_code)]
+
+pub mod cache;
+pub mod hindsight;

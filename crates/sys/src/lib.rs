@@ -1,1 +1,6 @@
-//! The only room with raw system calls.
+//! The only room with raw system calls, and the readings of `/proc` and cgroups that belong to them.
+
+pub mod cpu_time;
+pub mod limits;
+pub mod mapping;
+pub mod memory;

@@ -1,1 +1,10 @@
-//! Live tiers: arenas, devices, executing moves.
+//! Live tiers: the bytes behind a ladder, and the moves that it decides.
+#![forbid(unsafe_code)]
+
+pub mod device;
+mod spec;
+mod tiers;
+
+pub use device::{Device, Memory};
+pub use spec::{Kind, TierSpec};
+pub use tiers::{TierError, Tiers};

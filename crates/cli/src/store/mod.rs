@@ -1,6 +1,8 @@
 //! `tiermem store`: serving and driving the store.
 
+mod bench;
 mod replay;
+mod serve;
 
 use clap::Subcommand;
 
@@ -11,11 +13,17 @@ use crate::failure::Failure;
 pub enum Command {
     /// Replays a trace to a server as a look-aside cache's clients would, and measures it.
     Replay(replay::Options),
+    /// Measures the engine in process: all-DRAM, naive, tiermem and all-CXL over one trace.
+    Bench(bench::Options),
+    /// Serves keys and values to Redis clients.
+    Serve(serve::Options),
 }
 
 /// Runs one of them.
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Replay(options) => replay::run(options),
+        Command::Bench(options) => bench::run(options),
+        Command::Serve(options) => serve::run(options),
     }
 }

@@ -1,73 +1,83 @@
 //! The key-value engine of one shard: keys, values and expiry over the tiers, without sockets.
 //!
-//! It runs on one thread and is handed the time. Every method is O(1) but `scan`, which is O(count), and
-//! `flush`, and none does I/O.
+//! It runs on one thread and is handed the time. It owns the bytes ([`Tiers`]) and the index from keys to item
+//! numbers; where each item lies and who goes is the [`Ladder`]'s decision. Every method is O(1) but `scan`, which
+//! is O(count), and `flush`, and none does I/O.
+//!
+//! How a look-up flows: the key's hash finds an item number in the index; the number finds the place in the
+//! ladder's node array; the key is compared there, in whichever tier; the ladder is told of the hit, which writes
+//! the node and at most one list; the value is returned in place. Every few requests, before the next one, the
+//! ladder does a step of its background work and the engine copies what it decided to move.
 
+mod item;
+mod maintain;
 mod stats;
+mod types;
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
+use tiermem_base::Rng;
+use tiermem_base::hash::KeyHasher;
+use tiermem_policy::index::Index;
+use tiermem_policy::ladder::{Act, Admit, Ladder, LadderConfig, LevelConfig, Loc, NewItem};
+use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW};
+use tiermem_policy::{Id, Now};
+use tiermem_tier::{TierError, TierSpec, Tiers};
+
+use item::{HEADER_BYTES, Header};
 pub use stats::{EngineStats, TierStats};
+pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError};
 
-/// How many databases `SELECT` can choose from.
-pub const DATABASES: u8 = 16;
-/// The longest key, in bytes.
-pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
+/// How often an admission may have to wait for moves before it counts as failed; one is the rule.
+const ADMIT_TRIES: usize = 8;
 
-/// Why a value was not stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// No space, and the policy forbids evicting (`noeviction`) or nothing can be evicted.
-    #[error("no tier has room for the value and nothing may be evicted")]
-    OutOfMemory,
-    /// The value is longer than `max-value`.
-    #[error("the value is longer than the limit of {limit_bytes} bytes")]
-    ValueTooLarge {
-        /// The limit.
-        limit_bytes: usize,
-    },
-    /// The key is longer than [`KEY_BYTES_MAX`].
-    #[error("the key is longer than the limit of {KEY_BYTES_MAX} bytes")]
-    KeyTooLarge,
+/// How an engine is set up.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Tiers, fastest first.
+    pub tiers: Vec<TierSpec>,
+    /// The ladder's parameters; its levels follow from `tiers`.
+    pub ladder: LadderConfig,
+    /// The longest value.
+    pub value_bytes_max: usize,
+    /// Bytes that replies under way may pin.
+    pub pinned_bytes_max: usize,
+    /// Seeds the index's hash and the policies' random choices; from the system's entropy in a server.
+    pub seed: u64,
+    /// Whether the charge of emulated tiers is really waited for.
+    pub spin: bool,
 }
 
-/// Under which condition [`Engine::set`] writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Condition {
-    /// Always.
-    #[default]
-    Always,
-    /// Only a key that does not exist (`NX`).
-    IfAbsent,
-    /// Only a key that exists (`XX`).
-    IfPresent,
-}
+impl EngineConfig {
+    /// Default parameters over these tiers.
+    pub fn new(tiers: Vec<TierSpec>) -> Self {
+        EngineConfig {
+            tiers,
+            ladder: LadderConfig::default(),
+            value_bytes_max: 16 << 20,
+            pinned_bytes_max: 64 << 20,
+            seed: 0,
+            spin: true,
+        }
+    }
 
-/// What [`Engine::set`] does to the key's time to live.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Expiry {
-    /// The key lives until deleted or evicted.
-    #[default]
-    Never,
-    /// The key keeps the expiry it has.
-    Keep,
-    /// The key expires at this Unix time in milliseconds.
-    AtUnixMs(u64),
-}
-
-/// What may be thrown out when space runs short.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Eviction {
-    /// Any key, the coldest first (`allkeys-lru`).
-    #[default]
-    AllKeys,
-    /// Nothing: writes that need space fail (`noeviction`).
-    Forbidden,
+    /// The ladder's configuration with a level for each tier, where it has none of its own.
+    pub fn ladder_config(&self) -> LadderConfig {
+        let mut ladder = self.ladder.clone();
+        if ladder.levels.is_empty() {
+            let level = |(at, tier): (usize, &TierSpec)| LevelConfig {
+                capacity_bytes: tier.capacity.0,
+                insertion_point: if at == 0 { INSERTION_POINT_FAST } else { INSERTION_POINT_SLOW },
+            };
+            ladder.levels = self.tiers.iter().enumerate().map(level).collect();
+        }
+        ladder
+    }
 }
 
 /// A number for an item as long as nothing is written to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ItemRef(u32);
+pub struct ItemRef(Id);
 
 /// A value found.
 #[derive(Debug)]
@@ -82,74 +92,160 @@ pub struct Hit<'a> {
 #[derive(Debug)]
 #[must_use = "a pin that is not unpinned keeps its memory for ever"]
 pub struct Pin {
-    value: Vec<u8>,
+    loc: Loc,
+    offset: usize,
+    len: usize,
 }
 
 impl Pin {
     /// Bytes of the value.
     pub fn len(&self) -> usize {
-        self.value.len()
+        self.len
     }
 
     /// Whether the value is empty.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
 }
 
+/// A move whose bytes are copied and which the ladder has not settled yet.
+#[derive(Debug)]
+struct Copied {
+    from: u8,
+    to: u8,
+    item_len: u64,
+}
+
 /// One shard's engine.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Engine {
-    now_ms: u64,
-    items: BTreeMap<(u8, Vec<u8>), (Vec<u8>, Option<u64>)>,
-    eviction: Eviction,
-    stats: EngineStats,
+    config: EngineConfig,
+    ladder: Ladder,
+    index: Index,
+    tiers: Tiers,
+    hasher: KeyHasher,
+    rng: Rng,
+    now: Now,
+    next_step: u64,
+    /// Reused by every decision, so that deciding allocates nothing.
+    acts: Vec<Act>,
+    copied: VecDeque<Copied>,
+    /// Bytes of header, key and value per tier.
+    item_bytes: Vec<u64>,
+    keys: [u64; DATABASES as usize],
+    pinned_bytes: usize,
+    gets: u64,
+    get_hits: u64,
+    sets: u64,
+    refused: u64,
+    expired_on_access: u64,
 }
 
 impl Engine {
-    /// Tells the engine the Unix time in milliseconds; it never asks a clock.
+    /// Sets the tiers up. Memory is taken as it is used.
+    pub fn new(config: EngineConfig) -> Result<Self, TierError> {
+        let ladder = Ladder::new(config.ladder_config());
+        Ok(Engine {
+            tiers: Tiers::new(&config.tiers, config.spin)?,
+            hasher: KeyHasher::seeded(config.seed),
+            rng: Rng::seeded(config.seed),
+            now: Now::default(),
+            next_step: ladder.config().step_requests,
+            acts: Vec::with_capacity(256),
+            copied: VecDeque::with_capacity(256),
+            item_bytes: vec![0; ladder.levels()],
+            keys: [0; DATABASES as usize],
+            index: Index::default(),
+            pinned_bytes: 0,
+            gets: 0,
+            get_hits: 0,
+            sets: 0,
+            refused: 0,
+            expired_on_access: 0,
+            ladder,
+            config,
+        })
+    }
+
+    /// Tells the engine the Unix time in milliseconds; it never asks a clock. Time does not go back.
     pub fn set_clock(&mut self, unix_ms: u64) {
-        self.now_ms = unix_ms;
+        self.now.unix_ms = self.now.unix_ms.max(unix_ms);
     }
 
     /// The time that [`Self::set_clock`] gave.
     pub fn clock_ms(&self) -> u64 {
-        self.now_ms
-    }
-
-    fn live(&mut self, db: u8, key: &[u8]) -> Option<&mut (Vec<u8>, Option<u64>)> {
-        let now = self.now_ms;
-        let id = (db, key.to_vec());
-        if self.items.get(&id)?.1.is_some_and(|at| at <= now) {
-            self.items.remove(&id);
-            return None;
-        }
-        self.items.get_mut(&id)
+        self.now.unix_ms
     }
 
     /// Looks `key` up and counts the access.
     pub fn get(&mut self, db: u8, key: &[u8]) -> Option<Hit<'_>> {
-        self.peek(db, key)
+        self.begin();
+        self.gets += 1;
+        let id = self.find_live(db, key, self.hasher.hash(db, key))?;
+        self.get_hits += 1;
+        self.ladder.hit(id, self.now);
+        Some(self.hit(id))
     }
 
     /// Looks `key` up without counting: for commands that read, change and write.
     pub fn peek(&mut self, db: u8, key: &[u8]) -> Option<Hit<'_>> {
-        self.live(db, key).map(|(value, _)| Hit { value, item: ItemRef(0) })
+        let id = self.find_live(db, key, self.hasher.hash(db, key))?;
+        Some(self.hit(id))
     }
 
-    /// Keeps an item's bytes in place for a reply that is sent piece by piece. `None` when too many bytes are
-    /// pinned already: copy instead.
-    pub fn pin(&mut self, _item: ItemRef) -> Option<Pin> {
-        None
+    /// The value of a live item, charged as one range from its header to its end.
+    fn hit(&self, id: Id) -> Hit<'_> {
+        let loc = self.ladder.loc(id);
+        let header = self.header(loc);
+        self.tiers.charge_read(loc.tier, header.item_len());
+        let value = self.tiers.bytes(loc, header.value_offset(), header.value_len as usize);
+        Hit { value, item: ItemRef(id) }
     }
 
-    /// The bytes of a pinned value.
-    pub fn pinned<'a>(&'a self, pin: &'a Pin) -> &'a [u8] {
-        &pin.value
+    #[inline]
+    fn header(&self, loc: Loc) -> Header {
+        Header::read(self.tiers.bytes(loc, 0, HEADER_BYTES))
     }
 
-    /// Gives a pinned value free.
-    pub fn unpin(&mut self, _pin: Pin) {}
+    /// The item of this key, expired or not.
+    #[inline]
+    fn find(&self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
+        self.index.find(hash, |id| {
+            let loc = self.ladder.loc(id);
+            let header = self.header(loc);
+            let same = usize::from(header.key_len) == key.len()
+                && header.db == db
+                && self.tiers.bytes(loc, HEADER_BYTES, key.len()) == key;
+            if !same {
+                self.tiers.charge_read(loc.tier, header.value_offset());
+            }
+            same
+        })
+    }
+
+    /// The item of this key, unless its time is over; then it is removed.
+    #[inline]
+    fn find_live(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
+        let id = self.find(db, key, hash)?;
+        if self.ladder.expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms) {
+            self.forget(id, hash);
+            self.expired_on_access += 1;
+            return None;
+        }
+        Some(id)
+    }
+
+    /// Takes an item out of index, ladder and accounts.
+    fn forget(&mut self, id: Id, hash: u64) {
+        let loc = self.ladder.loc(id);
+        let header = self.header(loc);
+        self.item_bytes[usize::from(loc.tier)] -= header.item_len() as u64;
+        self.keys[usize::from(header.db)] -= 1;
+        let found = self.index.remove(hash, id);
+        debug_assert!(found, "a live item is in the index");
+        self.ladder.remove(id);
+    }
 
     /// Stores `value` under `key`. `Ok(false)` when the condition did not hold; nothing changed then.
     pub fn set(
@@ -163,87 +259,184 @@ impl Engine {
         if key.len() > KEY_BYTES_MAX {
             return Err(StoreError::KeyTooLarge);
         }
-        if value.len() > self.value_bytes_max() {
-            return Err(StoreError::ValueTooLarge { limit_bytes: self.value_bytes_max() });
+        if value.len() > self.config.value_bytes_max {
+            return Err(StoreError::ValueTooLarge { limit_bytes: self.config.value_bytes_max });
         }
-        let old = self.live(db, key).map(|(_, at)| *at);
+        self.begin();
+        let hash = self.hasher.hash(db, key);
+        let old = self.find_live(db, key, hash);
         if (condition == Condition::IfAbsent && old.is_some())
             || (condition == Condition::IfPresent && old.is_none())
         {
             return Ok(false);
         }
-        let at = match expiry {
+        self.sets += 1;
+        let header = Header { value_len: value.len() as u32, key_len: key.len() as u16, db };
+        let expires_at_ms = match expiry {
             Expiry::Never => None,
-            Expiry::Keep => old.flatten(),
-            Expiry::AtUnixMs(at) => Some(at),
+            Expiry::AtUnixMs(at_ms) => Some(at_ms),
+            Expiry::Keep => old.and_then(|id| self.ladder.expires_at_ms(id)),
         };
-        self.items.insert((db, key.to_vec()), (value.to_vec(), at));
+        let loc = match old {
+            Some(old) => self.rewrite(old, hash, header, expires_at_ms)?,
+            None => self.enter(hash, header, expires_at_ms, None)?.1,
+        };
+        let item = self.tiers.bytes_mut(loc, header.item_len());
+        header.write(item);
+        item[HEADER_BYTES..header.value_offset()].copy_from_slice(key);
+        item[header.value_offset()..].copy_from_slice(value);
+        self.tiers.charge_write(loc.tier, header.item_len());
         Ok(true)
+    }
+
+    /// A place for a new item, which is in index and accounts then.
+    fn enter(
+        &mut self,
+        hash: u64,
+        header: Header,
+        expires_at_ms: Option<u64>,
+        rewrites: Option<Id>,
+    ) -> Result<(Id, Loc), StoreError> {
+        let item = NewItem { bytes: header.item_len() as u64, expires_at_ms, rewrites };
+        for _ in 0..ADMIT_TRIES {
+            let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut self.acts);
+            self.execute();
+            match answer {
+                Admit::Ready { id, loc } => {
+                    self.index.insert(hash, id);
+                    self.ladder.set_index_bytes(self.index.bytes());
+                    self.item_bytes[usize::from(loc.tier)] += header.item_len() as u64;
+                    self.keys[usize::from(header.db)] += 1;
+                    return Ok((id, loc));
+                }
+                Admit::After(ticket) => self.settle_moves(ticket),
+                Admit::Full => break,
+            }
+        }
+        self.refused += 1;
+        Err(StoreError::OutOfMemory)
+    }
+
+    /// A place for the new bytes of a live item: its own where they fit, else a new one in the same tier.
+    fn rewrite(
+        &mut self,
+        old: Id,
+        hash: u64,
+        header: Header,
+        expires_at_ms: Option<u64>,
+    ) -> Result<Loc, StoreError> {
+        self.ladder.hit(old, self.now);
+        if self.ladder.rewrite_in_place(old, header.item_len() as u64) {
+            let loc = self.ladder.loc(old);
+            let account = &mut self.item_bytes[usize::from(loc.tier)];
+            *account = *account + header.item_len() as u64
+                - Header::read(self.tiers.bytes(loc, 0, HEADER_BYTES)).item_len() as u64;
+            self.ladder.set_expires_at_ms(old, expires_at_ms, self.now);
+            return Ok(loc);
+        }
+        // Held, so that finding a place for the new bytes does not throw out the old ones.
+        let held = self.ladder.pin(old);
+        let entered = self.enter(hash, header, expires_at_ms, Some(old));
+        self.ladder.unpin(held);
+        match entered {
+            Ok((_, loc)) => {
+                self.forget(old, hash);
+                Ok(loc)
+            }
+            Err(full) if self.config_eviction_forbidden() => Err(full),
+            Err(_) => {
+                // It may be the old item itself that stands in the way.
+                self.forget(old, hash);
+                self.enter(hash, header, expires_at_ms, None).map(|(_, loc)| loc)
+            }
+        }
     }
 
     /// The longest value, in bytes.
     pub fn value_bytes_max(&self) -> usize {
-        16 << 20
+        self.config.value_bytes_max
     }
 
     /// Removes `key`; whether it was there.
     pub fn remove(&mut self, db: u8, key: &[u8]) -> bool {
-        self.live(db, key).is_some() && self.items.remove(&(db, key.to_vec())).is_some()
+        self.begin();
+        let hash = self.hasher.hash(db, key);
+        let found = self.find_live(db, key, hash);
+        if let Some(id) = found {
+            self.forget(id, hash);
+        }
+        found.is_some()
     }
 
-    /// Counts an access to `key` without reading it; whether it is there (`TOUCH`, `EXISTS` uses [`Self::peek`]).
+    /// Counts an access to `key` without reading it; whether it is there (`TOUCH`; `EXISTS` uses [`Self::peek`]).
     pub fn touch(&mut self, db: u8, key: &[u8]) -> bool {
-        self.live(db, key).is_some()
+        self.get(db, key).is_some()
     }
 
     /// `None`: no such key; `Some(None)`: it does not expire; `Some(Some(at))`: Unix time in ms.
     pub fn expires_at(&mut self, db: u8, key: &[u8]) -> Option<Option<u64>> {
-        self.live(db, key).map(|(_, at)| *at)
+        let id = self.find_live(db, key, self.hasher.hash(db, key))?;
+        Some(self.ladder.expires_at_ms(id))
     }
 
     /// Sets or (with `None`) removes the key's expiry; whether the key is there.
     pub fn set_expires_at(&mut self, db: u8, key: &[u8], at_unix_ms: Option<u64>) -> bool {
-        self.live(db, key).map(|(_, at)| *at = at_unix_ms).is_some()
+        let found = self.find_live(db, key, self.hasher.hash(db, key));
+        if let Some(id) = found {
+            self.ladder.set_expires_at_ms(id, at_unix_ms, self.now);
+        }
+        found.is_some()
+    }
+
+    /// Keeps an item's bytes in place for a reply that is sent piece by piece. `None` when too many bytes are
+    /// pinned already: copy instead.
+    pub fn pin(&mut self, item: ItemRef) -> Option<Pin> {
+        let header = self.header(self.ladder.loc(item.0));
+        let len = header.value_len as usize;
+        if self.pinned_bytes + len > self.config.pinned_bytes_max {
+            return None;
+        }
+        self.pinned_bytes += len;
+        Some(Pin { loc: self.ladder.pin(item.0), offset: header.value_offset(), len })
+    }
+
+    /// The bytes of a pinned value.
+    pub fn pinned<'a>(&'a self, pin: &'a Pin) -> &'a [u8] {
+        self.tiers.bytes(pin.loc, pin.offset, pin.len)
+    }
+
+    /// Gives a pinned value free.
+    pub fn unpin(&mut self, pin: Pin) {
+        self.pinned_bytes -= pin.len;
+        self.ladder.unpin(pin.loc);
     }
 
     /// Keys in `db`, expired ones that were not yet collected among them.
     pub fn len(&self, db: u8) -> u64 {
-        self.items.keys().filter(|key| key.0 == db).count() as u64
+        self.keys.get(usize::from(db)).copied().unwrap_or(0)
     }
 
     /// Visits about `count` keys of `db` from `cursor` (0 starts) and returns the next cursor, 0 at the end.
     /// A key that stays in the engine from the first call to the last is visited at least once, whatever is
-    /// written or moved in between.
-    pub fn scan(&mut self, db: u8, _cursor: u64, _count: usize, visit: &mut dyn FnMut(&[u8])) -> u64 {
-        self.items.keys().filter(|key| key.0 == db).for_each(|key| visit(&key.1));
-        0
+    /// written or moved in between: the cursor is a position in the index's hash order, which nothing rearranges.
+    pub fn scan(&mut self, db: u8, cursor: u64, count: usize, visit: &mut dyn FnMut(&[u8])) -> u64 {
+        let Ok(from) = u32::try_from(cursor) else { return 0 };
+        let next = self.index.scan(from, count.max(1), |id| {
+            let loc = self.ladder.loc(id);
+            let header = self.header(loc);
+            let expired = self.ladder.expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms);
+            self.tiers.charge_read(loc.tier, header.value_offset());
+            if header.db == db && !expired {
+                visit(self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len)));
+            }
+        });
+        next.map_or(0, u64::from)
     }
 
-    /// Removes every key of one database or, with `None`, of all.
-    pub fn flush(&mut self, db: Option<u8>) {
-        self.items.retain(|key, _| db.is_some_and(|db| db != key.0));
-    }
-
-    /// Bytes that `key` costs: its slot, node and index entry.
+    /// Bytes that `key` costs: its place and its share of the metadata.
     pub fn memory_usage(&mut self, db: u8, key: &[u8]) -> Option<u64> {
-        self.live(db, key).map(|(value, _)| (value.len() + key.len() + 64) as u64)
-    }
-
-    /// What may be thrown out when space runs short.
-    pub fn eviction(&self) -> Eviction {
-        self.eviction
-    }
-
-    /// Changes what may be thrown out.
-    pub fn set_eviction(&mut self, eviction: Eviction) {
-        self.eviction = eviction;
-    }
-
-    /// Does what is due without a request: expired items, unfinished moves. Call it when idle, at least every 100 ms.
-    pub fn idle(&mut self) {}
-
-    /// A copy of all counters.
-    pub fn stats(&self) -> EngineStats {
-        self.stats.clone()
+        let id = self.find_live(db, key, self.hasher.hash(db, key))?;
+        let items = self.ladder.items().max(1);
+        Some(self.ladder.place_bytes(id) + self.ladder.metadata_bytes().div_ceil(items).min(64))
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::engine::EngineStats;
+use crate::server::Snapshot;
 
 /// All figures at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -51,4 +52,30 @@ pub struct Bucket {
     pub upper_us: f64,
     /// Requests that took at most so long, those in the buckets below among them.
     pub count: u64,
+}
+
+impl View {
+    /// What to show of a shard's snapshot; `version` is the program's.
+    pub fn of(snapshot: &Snapshot, version: &'static str) -> Self {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let (all, recent) = (&snapshot.latency, &snapshot.latency_recent);
+        let bucket = |&(upper_ns, count): &(u64, u64)| Bucket { upper_us: us(upper_ns), count };
+        View {
+            version,
+            uptime_s: snapshot.uptime_ms as f64 / 1e3,
+            connections: snapshot.server.clients_connected,
+            commands_total: snapshot.server.commands_processed,
+            net_input_bytes: snapshot.server.net_input_bytes,
+            net_output_bytes: snapshot.server.net_output_bytes,
+            engine: snapshot.engine.clone(),
+            latency: Latency {
+                buckets: all.buckets.iter().map(bucket).collect(),
+                count: all.requests,
+                sum_us: us(all.mean_ns) * all.requests as f64,
+                p50_us: us(recent.p50_ns),
+                p99_us: us(recent.p99_ns),
+                p999_us: us(recent.p999_ns),
+            },
+        }
+    }
 }

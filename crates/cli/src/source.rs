@@ -1,0 +1,150 @@
+//! The TRACE argument that many commands take: opening it, limiting it, and showing how far it is.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use tiermem_base::Access;
+use tiermem_trace::{ReadOptions, Spec, Trace, TraceError};
+
+use crate::failure::Failure;
+
+const TRACE_HELP: &str = "\
+A trace file (Twitter text or oracleGeneral, plain or .zst), or a generator such as zipf:alpha=0.99,objects=1M
+
+Generators and their keys:
+  zipf     alpha, objects, requests, size, seed, scramble
+  uniform  objects, requests, size, seed
+  scan     objects, requests, size, seed
+  phase    alpha, objects, requests, size, seed";
+
+/// Which trace, and how much of it.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// A trace file, or a generator such as zipf:alpha=0.99,objects=1M.
+    #[arg(value_name = "TRACE", value_parser = trace_argument, long_help = TRACE_HELP)]
+    pub trace: String,
+    /// Stop after so many requests.
+    #[arg(long, value_name = "N")]
+    pub requests: Option<u64>,
+    /// Multiply the size of every value by this.
+    #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = scale)]
+    pub value_scale: f64,
+    /// Pass over up to N broken records of the trace.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip_bad: u64,
+    /// The format of the trace file, where it cannot be guessed: twitter or oracle-general.
+    #[arg(long, value_name = "FORMAT")]
+    pub trace_format: Option<tiermem_trace::Format>,
+}
+
+/// A description of a generator is checked here, where a mistake counts as wrong use.
+fn trace_argument(text: &str) -> Result<String, String> {
+    if Spec::looks_like_one(text) {
+        text.parse::<Spec>().map_err(|error| error.to_string())?;
+    }
+    Ok(text.to_owned())
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    let scale = text.parse::<f64>().ok().filter(|scale| scale.is_finite() && *scale >= 0.0);
+    scale.ok_or_else(|| "a factor is a number from 0 on, such as 10 or 0.5".to_owned())
+}
+
+impl TraceArgs {
+    /// Opens the trace and puts up a progress bar.
+    pub fn open(&self) -> Result<Source, Failure> {
+        let read = ReadOptions { format: self.trace_format, skip_bad: self.skip_bad };
+        let trace = tiermem_trace::open_with(&self.trace, &read).map_err(|error| advise_on_trace(&error))?;
+        let bar = progress_bar(&trace, self.requests);
+        // Whoever takes the records also asks how far they are; one thread does both.
+        Ok(Source { trace: Rc::new(RefCell::new(trace)), limit: self.requests, scale: self.value_scale, bar })
+    }
+}
+
+/// An open trace and its progress bar.
+#[derive(Debug)]
+pub struct Source {
+    trace: Rc<RefCell<Trace>>,
+    limit: Option<u64>,
+    scale: f64,
+    bar: ProgressBar,
+}
+
+impl Source {
+    /// The records as they stand in the trace.
+    pub fn raw_records(&self) -> impl Iterator<Item = Result<Access, TraceError>> + use<> {
+        let trace = self.trace.clone();
+        std::iter::from_fn(move || trace.borrow_mut().next())
+    }
+
+    /// The records that were asked for, their values scaled, moving the bar on.
+    pub fn records(&self) -> impl Iterator<Item = Result<Access, Failure>> + '_ {
+        const BAR_EVERY: u64 = 1 << 16;
+        let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
+        (0u64..).zip(self.raw_records().take(limit)).map(move |(number, record)| {
+            if number % BAR_EVERY == 0 {
+                self.progress(number);
+            }
+            let access = record.map_err(|error| advise_on_trace(&error))?;
+            Ok(Access { size: (f64::from(access.size) * self.scale) as u32, ..access })
+        })
+    }
+
+    /// Moves the bar to where so many requests are done.
+    pub fn progress(&self, answered: u64) {
+        show_progress(&self.bar, &self.trace.borrow(), self.limit, answered);
+    }
+
+    /// Takes the bar away and says what was passed over.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+        let skipped = self.trace.borrow().skipped();
+        if skipped > 0 {
+            eprintln!("tiermem: broken records of the trace that were passed over: {skipped}");
+        }
+    }
+}
+
+/// A bar over the requests where their number is known, over the file's bytes where not. It is drawn on standard
+/// error and only if that is a terminal.
+fn progress_bar(trace: &Trace, limit: Option<u64>) -> ProgressBar {
+    let bar = ProgressBar::new(expected(trace, limit).unwrap_or(0));
+    let template = "{bar:40} {percent:>3}%  {msg}  {eta} left";
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
+fn expected(trace: &Trace, limit: Option<u64>) -> Option<u64> {
+    match (trace.len_hint(), limit) {
+        (Some(len), Some(limit)) => Some(len.min(limit)),
+        (len, limit) => len.or(limit),
+    }
+}
+
+fn show_progress(bar: &ProgressBar, trace: &Trace, limit: Option<u64>, answered: u64) {
+    // Parts per thousand of the file stand in for requests whose number nobody knows.
+    const SHARES: f64 = 1000.0;
+    match (expected(trace, limit), trace.share_read()) {
+        (Some(_), _) | (None, None) => bar.set_position(answered),
+        (None, Some(share)) => {
+            bar.set_length(SHARES as u64);
+            bar.set_position((share * SHARES) as u64);
+        }
+    }
+    bar.set_message(format!("{answered} requests, {:.0}/s", answered as f64 / bar.elapsed().as_secs_f64()));
+}
+
+/// What went wrong with the trace, and how to mend it.
+pub fn advise_on_trace(error: &TraceError) -> Failure {
+    let advice = match error {
+        TraceError::UnknownFormat { .. } => "; say which with --trace-format",
+        TraceError::Record { .. } => "; --skip-bad N passes over N such records",
+        _ => "",
+    };
+    Failure::failed(anyhow!("{error}{advice}"))
+}

@@ -1,0 +1,224 @@
+//! One system under measurement: an engine with its tiers and policy.
+
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+use tiermem_base::curve::Curve;
+use tiermem_base::{Access, Bytes, Rng};
+use tiermem_policy::ladder::LadderConfig;
+use tiermem_policy::promote::Promotion;
+use tiermem_store::engine::{Condition, Engine, EngineConfig, EngineStats, Expiry};
+use tiermem_sys::cpu_time::thread_cpu_time;
+use tiermem_tier::{Kind, TierError, TierSpec};
+
+/// Bytes of an item beside its value: the engine's header and a key name of sixteen digits.
+pub const ITEM_OVERHEAD_BYTES: u64 = 24;
+/// One look-up in so many is timed: reading the clock would cost too much on each. No multiple of the step period, whose
+/// steps would all be timed then.
+const TIME_EVERY: usize = 17;
+/// The longest value that is stored.
+const VALUE_BYTES_MAX: usize = 16 << 20;
+
+/// One request of the trace, as small as it can be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    /// The key.
+    pub key: u64,
+    /// Bytes of its value.
+    pub size: u32,
+}
+
+/// Which system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SystemKind {
+    /// Everything in DRAM.
+    AllDram,
+    /// Two tiers, promotion at every slow hit.
+    Naive,
+    /// Two tiers, promotion by reuse time.
+    Tiermem,
+    /// Two tiers, promotion by reuse time, candidates found by scanning: the seed's own way.
+    TiermemScan,
+    /// Two tiers, nothing is promoted.
+    DemotionOnly,
+    /// All items in the slow tier; index and nodes in DRAM.
+    AllCxl,
+}
+
+/// What one slice of the trace gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Measured {
+    pub requests: u64,
+    pub hits: u64,
+    pub fast_hits: u64,
+    pub promotions: u64,
+    pub demotions: u64,
+    pub evictions: u64,
+    pub charged_ns: f64,
+    pub cpu_s: f64,
+}
+
+impl Measured {
+    pub fn requests_per_second(&self) -> f64 {
+        self.requests as f64 / self.cpu_s.max(1e-9)
+    }
+}
+
+impl std::ops::Add for Measured {
+    type Output = Measured;
+    fn add(self, other: Measured) -> Measured {
+        Measured {
+            requests: self.requests + other.requests,
+            hits: self.hits + other.hits,
+            fast_hits: self.fast_hits + other.fast_hits,
+            promotions: self.promotions + other.promotions,
+            demotions: self.demotions + other.demotions,
+            evictions: self.evictions + other.evictions,
+            charged_ns: self.charged_ns + other.charged_ns,
+            cpu_s: self.cpu_s + other.cpu_s,
+        }
+    }
+}
+
+/// An engine and what it needs to answer a trace.
+pub struct System {
+    kind: SystemKind,
+    engine: Engine,
+    /// Values are slices of this.
+    values: Vec<u8>,
+    /// Values are copied here, as a server copies them to a reply.
+    reply: Vec<u8>,
+    latency: Histogram<u64>,
+}
+
+impl System {
+    /// A system over `item_bytes` of items, `fast` of them in tier 0 where it is tiered. The slow tier has room for
+    /// everything, as in the seed; so has the only tier of the others.
+    pub fn new(kind: SystemKind, fast: Bytes, items: Bytes, curve: Curve) -> Result<Self, TierError> {
+        // Slots are larger than items, pages are given to classes as a whole, and the watermarks keep some free.
+        let roomy = Bytes(items.0 + items.0 / 4 + (256 << 20));
+        let tier =
+            |name: &str, kind, capacity| TierSpec { name: name.into(), kind, capacity, price_per_gb: None };
+        let (dram, cxl) = (Kind::Dram, Kind::Emulated(curve));
+        let tiers = match kind {
+            SystemKind::AllDram => vec![tier("dram", dram, roomy)],
+            SystemKind::AllCxl => vec![tier("cxl", cxl, roomy)],
+            _ => vec![tier("dram", dram, fast), tier("cxl", cxl, roomy)],
+        };
+        let promotion = match kind {
+            SystemKind::Naive => Promotion::Naive,
+            SystemKind::TiermemScan => Promotion::ReuseTimeScan,
+            SystemKind::DemotionOnly => Promotion::None,
+            _ => Promotion::ReuseTime,
+        };
+        // The fraction is one of item bytes, so metadata lies beside the tiers here; it is reported.
+        let ladder = LadderConfig { promotion, charge_metadata: false, ..LadderConfig::default() };
+        let config = EngineConfig { ladder, value_bytes_max: VALUE_BYTES_MAX, ..EngineConfig::new(tiers) };
+        let mut rng = Rng::seeded(1);
+        let values = (0..VALUE_BYTES_MAX / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+        let latency =
+            Histogram::new_with_bounds(1, 10_000_000_000, 3).unwrap_or_else(|_| unreachable!("fixed bounds"));
+        Ok(System { kind, engine: Engine::new(config)?, values, reply: Vec::new(), latency })
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self.kind {
+            SystemKind::AllDram => "all-dram",
+            SystemKind::Naive => "naive",
+            SystemKind::Tiermem => "tiermem",
+            SystemKind::TiermemScan => "tiermem-scan",
+            SystemKind::DemotionOnly => "demotion-only",
+            SystemKind::AllCxl => "all-cxl",
+        }
+    }
+
+    pub fn is_tiered(&self) -> bool {
+        !matches!(self.kind, SystemKind::AllDram | SystemKind::AllCxl)
+    }
+
+    pub fn metadata_bytes(&self) -> u64 {
+        self.engine.stats().metadata_bytes
+    }
+
+    /// Charged latency of look-ups at this quantile.
+    pub fn latency_ns(&self, quantile: f64) -> u64 {
+        self.latency.value_at_quantile(quantile)
+    }
+
+    /// Stores every key of the trace once.
+    pub fn preload(&mut self, trace: &[Record]) {
+        for record in trace {
+            let key = Access::key_name(record.key);
+            if self.engine.peek(0, &key).is_none() {
+                self.set(&key, record.size);
+            }
+        }
+    }
+
+    fn set(&mut self, key: &[u8], size: u32) {
+        let value = &self.values[..(size as usize).min(VALUE_BYTES_MAX)];
+        // A refusal shows as a miss at the next look-up.
+        let _ = self.engine.set(0, key, value, Condition::Always, Expiry::Never);
+    }
+
+    fn request(&mut self, record: &Record) {
+        let key = Access::key_name(record.key);
+        match self.engine.get(0, &key) {
+            Some(hit) => {
+                self.reply.clear();
+                self.reply.extend_from_slice(hit.value);
+                std::hint::black_box(&self.reply);
+            }
+            None => self.set(&key, record.size),
+        }
+    }
+
+    /// Answers a part of the trace without measuring.
+    pub fn warm(&mut self, trace: &[Record]) {
+        trace.iter().for_each(|record| self.request(record));
+    }
+
+    /// Answers a part of the trace.
+    pub fn measure(&mut self, trace: &[Record]) -> Measured {
+        let (before, charged) = (self.engine.stats(), self.engine.charged_ns());
+        let start = thread_cpu_time();
+        for (at, record) in trace.iter().enumerate() {
+            if at % TIME_EVERY == 0 {
+                self.timed_request(record);
+            } else {
+                self.request(record);
+            }
+        }
+        let cpu_s = (thread_cpu_time() - start).as_secs_f64();
+        let after = self.engine.stats();
+        let sum = |what: fn(&tiermem_store::engine::TierStats) -> u64| {
+            let total = |stats: &EngineStats| stats.tiers.iter().map(what).sum::<u64>();
+            total(&after) - total(&before)
+        };
+        let fast_hits = match self.kind {
+            SystemKind::AllCxl => 0,
+            _ => after.tiers[0].hits - before.tiers[0].hits,
+        };
+        Measured {
+            requests: after.gets - before.gets,
+            hits: after.hits - before.hits,
+            fast_hits,
+            promotions: sum(|tier| tier.promotions),
+            demotions: sum(|tier| tier.demotions),
+            evictions: sum(|tier| tier.evictions),
+            charged_ns: self.engine.charged_ns() - charged,
+            cpu_s,
+        }
+    }
+
+    /// A request whose charged latency is recorded: its own time plus its own charge, less whatever debt it happened
+    /// to wait off.
+    fn timed_request(&mut self, record: &Record) {
+        let (charged, waited) = (self.engine.charged_ns(), self.engine.waited_ns());
+        let start = Instant::now();
+        self.request(record);
+        let own = start.elapsed().as_nanos() as f64 - (self.engine.waited_ns() - waited);
+        let latency = own + self.engine.charged_ns() - charged;
+        self.latency.saturating_record(latency.max(1.0) as u64);
+    }
+}

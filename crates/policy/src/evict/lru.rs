@@ -1,0 +1,350 @@
+//! LRU lists with an insertion point (seed 001, section 5.1.2) and lazy bumps.
+//!
+//! Each list is split in an upper and a lower part; the lower part holds `insertion_point` of the items. New
+//! and demoted items enter at the top of the lower part, so that one-hit wonders reach the tail soon and demoted
+//! items are not at once candidates for promotion. With `insertion_point = 1` the list is plain LRU.
+//!
+//! A hit in the lower part moves the item to the head. What a hit in the upper part does is the [`Bump`]: plain
+//! LRU moves the item too; `LowerOnly` leaves it, since it is not in danger. The order is then only approximate
+//! within the upper part, but the common hit writes no list at all (the seed's Figure 5.3 shows list updates as
+//! the largest cost where there are few classes). An item that stays hot sinks to the lower part at worst and is
+//! lifted by its next hit; only items not used during the whole of the lower part are evicted.
+
+use super::{Domain, Evict, Origin};
+use crate::Id;
+use crate::column::{Bits, Column};
+use tiermem_base::Rng;
+
+/// What a hit in the upper part of a list does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bump {
+    /// Moves the item to the head: plain LRU.
+    Always,
+    /// Nothing: only hits in the lower part move items.
+    #[default]
+    LowerOnly,
+}
+
+/// How many items at a list's tail are asked before `victim` gives up.
+const VICTIM_TRIES: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+struct Links {
+    prev: Id,
+    next: Id,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Links { prev: Id::NONE, next: Id::NONE }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct List {
+    head: Id,
+    tail: Id,
+    /// The first item of the lower part; `NONE` when that is empty.
+    middle: Id,
+    len: u32,
+    lower_len: u32,
+    /// Share of the items in the lower part, in 1/1024.
+    lower_share: u32,
+}
+
+impl List {
+    fn new(lower_share: u32) -> Self {
+        List { head: Id::NONE, tail: Id::NONE, middle: Id::NONE, len: 0, lower_len: 0, lower_share }
+    }
+}
+
+/// LRU lists, one per domain, sharing one array of links.
+#[derive(Clone, Debug)]
+pub struct Lru {
+    links: Column<Links>,
+    lower: Bits,
+    lists: Vec<List>,
+    bump: Bump,
+}
+
+impl Lru {
+    /// One list per entry of `insertion_points`: where new items enter, as a share of the list from its tail, in
+    /// `(0, 1]`; 1 is the head.
+    pub fn new(insertion_points: impl IntoIterator<Item = f64>, bump: Bump) -> Self {
+        let list = |point: f64| List::new(((point * 1024.0) as u32).clamp(1, 1024));
+        Lru {
+            links: Column::default(),
+            lower: Bits::default(),
+            lists: insertion_points.into_iter().map(list).collect(),
+            bump,
+        }
+    }
+
+    /// Links `id` in before `next` (`NONE`: at the tail).
+    fn link(&mut self, id: Id, domain: Domain, next: Id) {
+        let list = &mut self.lists[domain.0 as usize];
+        let prev = if next == Id::NONE { list.tail } else { self.links.get(next).prev };
+        *self.links.at(id) = Links { prev, next };
+        if prev == Id::NONE {
+            list.head = id;
+        } else {
+            self.links.at(prev).next = id;
+        }
+        if next == Id::NONE {
+            list.tail = id;
+        } else {
+            self.links.at(next).prev = id;
+        }
+        list.len += 1;
+    }
+
+    fn unlink(&mut self, id: Id, domain: Domain) {
+        let Links { prev, next } = self.links.get(id);
+        let list = &mut self.lists[domain.0 as usize];
+        if self.lower.get(id) {
+            list.lower_len -= 1;
+            if list.middle == id {
+                // All below the first of the lower part is lower too.
+                list.middle = next;
+            }
+        }
+        if prev == Id::NONE {
+            list.head = next;
+        } else {
+            self.links.at(prev).next = next;
+        }
+        if next == Id::NONE {
+            list.tail = prev;
+        } else {
+            self.links.at(next).prev = prev;
+        }
+        list.len -= 1;
+    }
+
+    /// Moves the boundary so that the lower part has its share, within 1/64 of the list.
+    fn balance(&mut self, domain: Domain) {
+        let list = &mut self.lists[domain.0 as usize];
+        let wanted = (u64::from(list.len) * u64::from(list.lower_share)).div_ceil(1024) as u32;
+        while list.lower_len < wanted {
+            let next_up = if list.middle == Id::NONE { list.tail } else { self.links.get(list.middle).prev };
+            self.lower.set(next_up, true);
+            list.middle = next_up;
+            list.lower_len += 1;
+        }
+        while list.lower_len > wanted + list.len / 64 {
+            let first = list.middle;
+            self.lower.set(first, false);
+            list.middle = self.links.get(first).next;
+            list.lower_len -= 1;
+        }
+    }
+
+    fn insert_at_head(&mut self, id: Id, domain: Domain) {
+        self.lower.set(id, false);
+        let head = self.lists[domain.0 as usize].head;
+        self.link(id, domain, head);
+        self.balance(domain);
+    }
+}
+
+impl Evict for Lru {
+    fn insert(&mut self, id: Id, domain: Domain, origin: Origin) {
+        self.links.grow_to(id);
+        self.lower.grow_to(id);
+        match origin {
+            Origin::Promoted => self.insert_at_head(id, domain),
+            Origin::Admitted | Origin::Demoted => {
+                let middle = self.lists[domain.0 as usize].middle;
+                self.link(id, domain, middle);
+                self.lower.set(id, true);
+                let list = &mut self.lists[domain.0 as usize];
+                list.middle = id;
+                list.lower_len += 1;
+                self.balance(domain);
+            }
+        }
+    }
+
+    #[inline]
+    fn hit(&mut self, id: Id, domain: impl FnOnce() -> Domain) {
+        if self.bump == Bump::LowerOnly && !self.lower.get(id) {
+            return;
+        }
+        let domain = domain();
+        if self.lists[domain.0 as usize].head != id {
+            self.unlink(id, domain);
+            self.insert_at_head(id, domain);
+        }
+    }
+
+    fn remove(&mut self, id: Id, domain: Domain) {
+        self.unlink(id, domain);
+        self.balance(domain);
+    }
+
+    fn victim(&mut self, domain: Domain, _rng: &mut Rng, may_go: impl Fn(Id) -> bool) -> Option<Id> {
+        let mut id = self.lists[domain.0 as usize].tail;
+        for _ in 0..VICTIM_TRIES {
+            if id == Id::NONE {
+                return None;
+            }
+            if may_go(id) {
+                return Some(id);
+            }
+            id = self.links.get(id).prev;
+        }
+        None
+    }
+
+    fn hottest(&self, domain: Domain, count: usize, mut visit: impl FnMut(Id)) {
+        let mut id = self.lists[domain.0 as usize].head;
+        for _ in 0..count {
+            if id == Id::NONE {
+                return;
+            }
+            visit(id);
+            id = self.links.get(id).next;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.links = Column::default();
+        self.lower = Bits::default();
+        for list in &mut self.lists {
+            *list = List::new(list.lower_share);
+        }
+    }
+
+    fn len(&self, domain: Domain) -> u32 {
+        self.lists[domain.0 as usize].len
+    }
+
+    fn metadata_bytes(&self) -> u64 {
+        self.links.bytes() + self.lower.bytes() + (self.lists.capacity() * size_of::<List>()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tiermem_base::Rng;
+
+    const LIST: Domain = Domain(0);
+
+    fn order(lru: &Lru) -> Vec<u32> {
+        let mut ids = Vec::new();
+        lru.hottest(LIST, usize::MAX, |id| ids.push(id.0));
+        ids
+    }
+
+    #[test]
+    fn with_the_point_at_the_head_it_is_plain_lru() {
+        let mut lru = Lru::new([1.0], Bump::LowerOnly);
+        for id in 0..4 {
+            lru.insert(Id(id), LIST, Origin::Admitted);
+        }
+        lru.hit(Id(1), || LIST);
+        assert_eq!(order(&lru), [1, 3, 2, 0]);
+        assert_eq!(lru.victim(LIST, &mut Rng::seeded(0), |_| true), Some(Id(0)));
+        assert_eq!(lru.victim(LIST, &mut Rng::seeded(0), |id| id != Id(0)), Some(Id(2)));
+    }
+
+    #[test]
+    fn new_items_enter_a_quarter_from_the_tail() {
+        let mut lru = Lru::new([0.25], Bump::Always);
+        for id in 0..8 {
+            lru.insert(Id(id), LIST, Origin::Promoted);
+        }
+        assert_eq!(order(&lru), [7, 6, 5, 4, 3, 2, 1, 0]);
+        lru.insert(Id(8), LIST, Origin::Admitted);
+        assert_eq!(order(&lru), [7, 6, 5, 4, 3, 2, 8, 1, 0]);
+        lru.hit(Id(8), || LIST);
+        assert_eq!(order(&lru)[0], 8);
+    }
+
+    #[test]
+    fn lazy_bumps_move_only_what_is_in_danger() {
+        let mut lru = Lru::new([0.5], Bump::LowerOnly);
+        for id in 0..4 {
+            lru.insert(Id(id), LIST, Origin::Promoted);
+        }
+        lru.hit(Id(2), || unreachable!("an upper hit needs no list"));
+        assert_eq!(order(&lru), [3, 2, 1, 0]);
+        lru.hit(Id(0), || LIST);
+        assert_eq!(order(&lru), [0, 3, 2, 1]);
+    }
+
+    /// The obvious twin: a vector from head to tail and a boundary.
+    struct Naive {
+        items: Vec<u32>,
+        lower: usize,
+        share: f64,
+        bump: Bump,
+    }
+
+    impl Naive {
+        fn balance(&mut self) {
+            let share = ((self.share * 1024.0) as usize).clamp(1, 1024);
+            let wanted = (self.items.len() * share).div_ceil(1024);
+            self.lower = self.lower.clamp(wanted, wanted + self.items.len() / 64);
+        }
+        fn boundary(&self) -> usize {
+            self.items.len() - self.lower
+        }
+        fn take(&mut self, id: u32) -> bool {
+            let at = self.items.iter().position(|&item| item == id).expect("present");
+            let was_lower = at >= self.boundary();
+            self.lower -= usize::from(was_lower);
+            self.items.remove(at);
+            was_lower
+        }
+        fn hit(&mut self, id: u32) {
+            let at = self.items.iter().position(|&item| item == id).expect("present");
+            if (self.bump == Bump::LowerOnly && at < self.boundary()) || at == 0 {
+                return;
+            }
+            self.take(id);
+            self.items.insert(0, id);
+            self.balance();
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn equals_its_naive_twin(
+            ops in prop::collection::vec((0u8..6, 0u32..200), 1..1200),
+            share in 0.05f64..=1.0,
+            lazy in any::<bool>(),
+        ) {
+            let bump = if lazy { Bump::LowerOnly } else { Bump::Always };
+            let mut lru = Lru::new([share], bump);
+            let mut naive = Naive { items: vec![], lower: 0, share, bump };
+            for (what, id) in ops {
+                let present = naive.items.contains(&id);
+                match what {
+                    0 | 1 if !present => {
+                        let origin = if what == 0 { Origin::Admitted } else { Origin::Promoted };
+                        lru.insert(Id(id), LIST, origin);
+                        let at = if what == 0 { naive.boundary() } else { 0 };
+                        naive.items.insert(at, id);
+                        naive.lower += usize::from(what == 0);
+                        naive.balance();
+                    }
+                    2 if present => {
+                        lru.remove(Id(id), LIST);
+                        naive.take(id);
+                        naive.balance();
+                    }
+                    _ if present => {
+                        lru.hit(Id(id), || LIST);
+                        naive.hit(id);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(order(&lru), naive.items.clone());
+                prop_assert_eq!(lru.lists[0].lower_len as usize, naive.lower);
+            }
+        }
+    }
+}

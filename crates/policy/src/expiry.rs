@@ -1,0 +1,215 @@
+//! Which items are past their time: a hierarchical timing wheel of intrusive lists.
+//!
+//! Buckets are a tenth of a second wide for the next six seconds, then 64 times wider level by level, so an item is
+//! found within a tenth of a second of its time and moved between buckets at most [`LEVELS`] times. The exact time stays with
+//! the item, in milliseconds, and decides what a request sees. Only items with an expiry cost anything: 16 bytes.
+
+use crate::Id;
+use crate::column::SparseColumn;
+
+/// Width of the finest bucket.
+const BUCKET_MS: u64 = 100;
+const BUCKETS: u64 = 64;
+const LEVELS: usize = 5;
+/// Set in a link that names a bucket, not an item.
+const BUCKET_FLAG: u32 = 1 << 31;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Timer {
+    /// When, in milliseconds, and in the lowest bits the level it is filed on: sixteen bytes in all.
+    at_ms_and_level: u64,
+    /// The item before, or the bucket that this item is first in.
+    prev: u32,
+    next: u32,
+}
+
+impl Timer {
+    const LEVEL_BITS: u32 = 3;
+
+    fn at_ms(self) -> u64 {
+        self.at_ms_and_level >> Self::LEVEL_BITS
+    }
+
+    fn level(self) -> usize {
+        (self.at_ms_and_level & ((1 << Self::LEVEL_BITS) - 1)) as usize
+    }
+}
+
+/// The wheel.
+#[derive(Clone, Debug)]
+pub struct ExpiryWheel {
+    timers: SparseColumn<Timer>,
+    heads: Vec<u32>,
+    /// The next bucket's time to be collected; everything filed is at or after it.
+    cursor: u64,
+    /// Items filed on each level.
+    filed: [u64; LEVELS],
+    len: u64,
+}
+
+impl Default for ExpiryWheel {
+    fn default() -> Self {
+        ExpiryWheel {
+            timers: SparseColumn::default(),
+            heads: vec![Id::NONE.0; LEVELS * BUCKETS as usize],
+            cursor: 0,
+            filed: [0; LEVELS],
+            len: 0,
+        }
+    }
+}
+
+impl ExpiryWheel {
+    /// Files `id`, which has no timer yet, to expire at `at_ms` (times beyond the year 70 million count as that).
+    pub fn insert(&mut self, id: Id, at_ms: u64, now_ms: u64) {
+        let at_ms = at_ms.min(u64::MAX >> Timer::LEVEL_BITS);
+        if self.len == 0 {
+            // Nothing is filed, so nothing is skipped: catch up with the clock at once.
+            self.cursor = self.cursor.max(now_ms / BUCKET_MS);
+        }
+        self.len += 1;
+        self.file(id, at_ms);
+    }
+
+    fn file(&mut self, id: Id, at_ms: u64) {
+        // The bucket after the moment, so that a whole bucket is due when its time has come.
+        let tick = (at_ms.div_ceil(BUCKET_MS)).max(self.cursor);
+        let mut level = 0;
+        while level + 1 < LEVELS && (tick >> (6 * level)) - (self.cursor >> (6 * level)) >= BUCKETS {
+            level += 1;
+        }
+        let top = (self.cursor >> (6 * level)) + BUCKETS - 1;
+        let slot = (tick >> (6 * level)).min(top) % BUCKETS;
+        let bucket = level * BUCKETS as usize + slot as usize;
+        let next = self.heads[bucket];
+        *self.timers.at(id) = Timer {
+            at_ms_and_level: at_ms << Timer::LEVEL_BITS | level as u64,
+            prev: bucket as u32 | BUCKET_FLAG,
+            next,
+        };
+        if next != Id::NONE.0 {
+            self.timers.at(Id(next)).prev = id.0;
+        }
+        self.heads[bucket] = id.0;
+        self.filed[level] += 1;
+    }
+
+    fn unfile(&mut self, id: Id) {
+        let timer = self.timers.get(id);
+        self.filed[timer.level()] -= 1;
+        let Timer { prev, next, .. } = timer;
+        if prev & BUCKET_FLAG != 0 {
+            self.heads[(prev & !BUCKET_FLAG) as usize] = next;
+        } else {
+            self.timers.at(Id(prev)).next = next;
+        }
+        if next != Id::NONE.0 {
+            self.timers.at(Id(next)).prev = prev;
+        }
+    }
+
+    /// Removes the timer of `id`, which has one.
+    pub fn remove(&mut self, id: Id) {
+        self.unfile(id);
+        self.len -= 1;
+    }
+
+    /// When `id`, which has a timer, expires: Unix time in milliseconds.
+    #[inline]
+    pub fn at_ms(&self, id: Id) -> u64 {
+        self.timers.get(id).at_ms()
+    }
+
+    /// An item whose time is over, if one is filed in a bucket that has passed. It keeps its timer. `budget`
+    /// bounds the work of moving the wheel on and is used up by it.
+    pub fn due(&mut self, now_ms: u64, budget: &mut u32) -> Option<Id> {
+        let now = now_ms / BUCKET_MS;
+        while self.len > 0 && self.cursor <= now && *budget > 0 {
+            *budget -= 1;
+            let head = self.heads[(self.cursor % BUCKETS) as usize];
+            if head != Id::NONE.0 {
+                return Some(Id(head));
+            }
+            // Over levels that hold nothing the cursor jumps, so that a clock that leaps years is caught up with.
+            let empty = self.filed.iter().take_while(|&&filed| filed == 0).count().min(LEVELS - 1);
+            let next = ((self.cursor >> (6 * empty)) + 1) << (6 * empty);
+            self.cursor = next.min(now + 1);
+            self.cascade(budget);
+        }
+        None
+    }
+
+    /// Refiles the coarser buckets that the cursor has just entered.
+    fn cascade(&mut self, budget: &mut u32) {
+        for level in 1..LEVELS {
+            if self.cursor % (1 << (6 * level)) != 0 {
+                break;
+            }
+            let slot = (self.cursor >> (6 * level)) % BUCKETS;
+            let bucket = level * BUCKETS as usize + slot as usize;
+            let mut id = std::mem::replace(&mut self.heads[bucket], Id::NONE.0);
+            while id != Id::NONE.0 {
+                let timer = self.timers.get(Id(id));
+                self.filed[level] -= 1;
+                self.file(Id(id), timer.at_ms());
+                *budget = budget.saturating_sub(1);
+                id = timer.next;
+            }
+        }
+    }
+
+    /// Items with a timer.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether no item has a timer.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        self.timers.bytes() + (self.heads.capacity() * 4) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// Every item comes due within a bucket of its time, none early, whatever was added, removed or skipped.
+        #[test]
+        fn nothing_is_early_lost_or_late(
+            ops in prop::collection::vec((0u32..50, prop_oneof![0u64..5_000, 0u64..400_000, 0u64..9_000_000_000]), 1..60),
+            steps in prop::collection::vec(prop_oneof![1u64..3_000, 1u64..100_000, 1u64..20_000_000], 1..60),
+        ) {
+            let mut wheel = ExpiryWheel::default();
+            let mut model = BTreeMap::new();
+            let mut now = 1_700_000_000_000u64;
+            for (at, step) in steps.iter().cycle().take(ops.len().max(steps.len())).enumerate() {
+                if let Some(&(id, ttl)) = ops.get(at) {
+                    if model.remove(&id).is_some() {
+                        wheel.remove(Id(id));
+                    }
+                    if id % 5 != 0 {
+                        wheel.insert(Id(id), now + ttl, now);
+                        model.insert(id, now + ttl);
+                    }
+                }
+                now += step;
+                while let Some(id) = wheel.due(now, &mut u32::MAX.clone()) {
+                    let expires = model.remove(&id.0);
+                    prop_assert!(expires.is_some_and(|at| at <= now), "{id:?} at {expires:?}, now {now}");
+                    prop_assert_eq!(wheel.at_ms(id), expires.unwrap_or(0));
+                    wheel.remove(id);
+                }
+                prop_assert!(model.values().all(|&at| at + BUCKET_MS > now));
+                prop_assert_eq!(wheel.len(), model.len() as u64);
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Admission: new items enter the fast tier (seed 001, section 5.1.1).
+
+use super::{Act, Eviction, Fit, Ladder, Loc, MoveKind, Reactive, Ticket, Why};
+use crate::column::CHUNK_ITEMS;
+use crate::evict::{Evict, Origin};
+use crate::ladder::place::Place;
+use crate::{Id, Now};
+use tiermem_base::Rng;
+
+/// Expired items taken before a live one has to go.
+const EXPIRE_BEFORE_EVICT: u32 = 32;
+/// Bytes of metadata that a new chunk of item numbers brings with it: node, links, table cell and index entry.
+const CHUNK_METADATA_BYTES: u64 = 32 * CHUNK_ITEMS as u64;
+
+/// What is admitted.
+#[derive(Clone, Copy, Debug)]
+pub struct NewItem {
+    /// Bytes that the driver will store: header, key and value.
+    pub bytes: u64,
+    /// When it expires.
+    pub expires_at_ms: Option<u64>,
+    /// The item that it replaces and whose tier and recency it inherits. The driver has pinned that one.
+    pub rewrites: Option<Id>,
+}
+
+/// The answer to an admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admit {
+    /// The item has a number and a place: write its bytes.
+    Ready {
+        /// Its number.
+        id: Id,
+        /// Its place.
+        loc: Loc,
+    },
+    /// Execute the acts, call `done` with this ticket, and ask again.
+    After(Ticket),
+    /// There is no room and nothing may go.
+    Full,
+}
+
+enum Room {
+    /// Space was freed.
+    Free,
+    /// Space will be free when this move is done.
+    After(Ticket),
+    /// Nothing can go.
+    None,
+}
+
+impl<E: Evict> Ladder<E> {
+    /// Finds a place for an item.
+    ///
+    /// A free slot of the fast tier is taken first, then expired items go, then the class's coldest item goes down
+    /// or out as [`Reactive`] says. A class without a page gets the page of the coldest class. Only where the fast
+    /// tier cannot take the item at all does the next one.
+    pub fn admit(&mut self, item: &NewItem, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Admit {
+        let fit = self.classes.fit(item.bytes);
+        let Some(id) = self.new_id().or_else(|| self.free_a_number(fit, now, rng, acts)) else {
+            self.counters.refused += 1;
+            return Admit::Full;
+        };
+        let first = item.rewrites.map_or(0, |old| usize::from(self.loc(old).tier));
+        for tier in first..self.levels.len() {
+            if let Fit::Run(pages) = fit
+                && pages > self.levels[tier].slots.page_limit() / 2
+            {
+                // It would take more than half of the tier.
+                continue;
+            }
+            let mut unit = self.take(tier, fit, id);
+            if unit.is_none() && self.expire(now, EXPIRE_BEFORE_EVICT, acts) > 0 {
+                unit = self.take(tier, fit, id);
+            }
+            if unit.is_none() {
+                match self.make_room(tier, fit, now, rng, acts) {
+                    Room::Free => unit = self.take(tier, fit, id),
+                    Room::After(ticket) => {
+                        self.give_back_id(id);
+                        return Admit::After(ticket);
+                    }
+                    Room::None => {}
+                }
+            }
+            if let Some(unit) = unit {
+                let loc = Loc { tier: tier as u8, unit };
+                self.enter(id, loc, item, now);
+                return Admit::Ready { id, loc };
+            }
+        }
+        self.give_back_id(id);
+        self.counters.refused += 1;
+        Admit::Full
+    }
+
+    fn enter(&mut self, id: Id, loc: Loc, item: &NewItem, now: Now) {
+        *self.places.at(id) = Place::new(loc, self.recency(now), item.expires_at_ms.is_some());
+        if let Some(at_ms) = item.expires_at_ms {
+            self.expiry.insert(id, at_ms, now.unix_ms);
+        }
+        if let Some(column) = &mut self.reuse {
+            *column.at(id) = 0;
+        }
+        let level = &mut self.levels[usize::from(loc.tier)];
+        level.counters.items += 1;
+        let class = level.slots.class_at(loc.unit);
+        let origin = if item.rewrites.is_some() { Origin::Promoted } else { Origin::Admitted };
+        self.evict.insert(id, super::domain(&self.classes, usize::from(loc.tier), class), origin);
+    }
+
+    /// Frees space of this kind in `tier`, moving or dropping as little as it can.
+    fn make_room(&mut self, tier: usize, fit: Fit, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Room {
+        let class = self.classes.class(fit);
+        if self.levels[tier].leaving[class.index()] > 0
+            && let Some(ticket) = self.last_ticket()
+        {
+            // Space is about to be free: nobody else has to go for it.
+            return Room::After(ticket);
+        }
+        let large_enough = |ladder: &Self, id: Id| match fit {
+            Fit::Slot(_) => true,
+            Fit::Run(pages) => ladder.place_bytes(id) >= u64::from(pages) * super::PAGE_BYTES,
+        };
+        let victim = self.victim(tier, class, rng).filter(|&id| large_enough(self, id));
+        let Some(victim) = victim else {
+            let pages = if let Fit::Run(pages) = fit { pages } else { 1 };
+            return match self.reclaim(tier, pages, now, rng, acts) {
+                true => self.last_ticket().map_or(Room::Free, Room::After),
+                false => Room::None,
+            };
+        };
+        if self.config.reactive == Reactive::Demote
+            && tier + 1 < self.levels.len()
+            && let Some(ticket) = self.open_move(victim, tier + 1, MoveKind::Demote, acts)
+        {
+            return Room::After(ticket);
+        }
+        if self.config.eviction == Eviction::Forbidden {
+            return Room::None;
+        }
+        self.drop_item(victim, Why::Evicted, now, acts);
+        Room::Free
+    }
+
+    /// An unused number, if metadata may grow for it.
+    fn new_id(&mut self) -> Option<Id> {
+        if self.free_ids != Id::NONE {
+            let id = self.free_ids;
+            self.free_ids = self.places.get(id).next_free();
+            return Some(id);
+        }
+        if self.ids_made as usize % CHUNK_ITEMS == 0 {
+            let max = self.config.levels[0].capacity_bytes as f64 * self.config.metadata_share_max;
+            let bounded = self.config.charge_metadata;
+            if self.ids_made == Id::COUNT_MAX
+                || bounded && (self.metadata_bytes() + CHUNK_METADATA_BYTES) as f64 > max
+            {
+                return None;
+            }
+            let last = Id(self.ids_made + CHUNK_ITEMS as u32 - 1);
+            self.places.grow_to(last);
+            if let Some(column) = &mut self.reuse {
+                column.grow_to(last);
+            }
+            self.limit_pages();
+        }
+        self.ids_made += 1;
+        Some(Id(self.ids_made - 1))
+    }
+
+    fn give_back_id(&mut self, id: Id) {
+        *self.places.at(id) = Place::free(self.free_ids);
+        self.free_ids = id;
+    }
+
+    /// When no further number can be made: the coldest item of the slowest tier gives up its own.
+    fn free_a_number(&mut self, fit: Fit, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Option<Id> {
+        if self.expire(now, EXPIRE_BEFORE_EVICT, acts) == 0 {
+            if self.config.eviction == Eviction::Forbidden {
+                return None;
+            }
+            let class = self.classes.class(fit);
+            let victim = (0..self.levels.len()).rev().find_map(|tier| {
+                self.victim(tier, class, rng).or_else(|| Some(self.donors(tier, now, rng).first()?.2))
+            })?;
+            self.drop_item(victim, Why::Evicted, now, acts);
+        }
+        self.new_id()
+    }
+}

@@ -1,0 +1,135 @@
+//! What the ladder can be told. Every mechanism of the seed can be switched off by itself, so that an ablation
+//! is one experiment.
+
+use crate::evict::lru::Bump;
+use crate::promote::Promotion;
+
+/// What happens when a tier is full at the moment an item is admitted (seed 001, section 5.1.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reactive {
+    /// The coldest item of the class moves to the next tier if that has a free slot, and is dropped otherwise.
+    /// The next tier never evicts for it (no cascade).
+    #[default]
+    Demote,
+    /// The coldest item of the class is dropped: the seed's own rule, which makes the fast tier a filter.
+    Drop,
+}
+
+/// What may be thrown out of the system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// Any item.
+    #[default]
+    AllItems,
+    /// Nothing; admission fails instead.
+    Forbidden,
+}
+
+/// Free space that a tier keeps ready (seed 001, section 5.1.3), in shares of what it holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Watermarks {
+    /// Below this the tier, or a class of it, starts to give items away...
+    pub low: f64,
+    /// ... until this much is free.
+    pub high: f64,
+}
+
+impl Default for Watermarks {
+    fn default() -> Self {
+        Watermarks { low: 0.02, high: 0.05 }
+    }
+}
+
+/// One slotted tier.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LevelConfig {
+    /// Bytes of the tier; in tier 0 the metadata comes out of it if that is charged.
+    pub capacity_bytes: u64,
+    /// Where new and demoted items enter the lists, as a share of the list from its tail.
+    pub insertion_point: f64,
+}
+
+/// The whole ladder. `Default` is the seed's design but for `bump` and `reactive`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LadderConfig {
+    /// Tiers, fastest first; at most [`super::LEVELS_MAX`].
+    pub levels: Vec<LevelConfig>,
+    /// Growth from one size class to the next.
+    pub class_factor: f64,
+    /// What a hit does to the lists.
+    pub bump: Bump,
+    /// When the fast tier is full.
+    pub reactive: Reactive,
+    /// Whether anything may be thrown out.
+    pub eviction: Eviction,
+    /// Free space kept ready by moving items in the background; `None` switches proactive moves off.
+    pub watermarks: Option<Watermarks>,
+    /// Who is promoted.
+    pub promotion: Promotion,
+    /// Window of the mean reuse time, in requests.
+    pub reuse_window_requests: u64,
+    /// Candidates for promotion that can wait.
+    pub candidates: usize,
+    /// Requests between two steps. Driven by the caller, stated here so that simulator and engine agree.
+    pub step_requests: u64,
+    /// Items promoted in one step at most.
+    pub promote_batch: u32,
+    /// Items demoted in one step at most.
+    pub demote_batch: u32,
+    /// Items evicted or expired in one step at most.
+    pub evict_batch: u32,
+    /// `Promotion::ReuseTimeScan`: requests between two scans, and items looked at in each class.
+    pub scan_requests: u64,
+    /// Items that one scan looks at in each list.
+    pub scan_depth: usize,
+    /// Requests to which recency is known. Ages wrap after 2^27 times this.
+    pub recency_requests: u64,
+    /// Whether metadata is taken out of tier 0's capacity.
+    pub charge_metadata: bool,
+    /// Share of tier 0 that metadata may take; the number of items is bounded by it.
+    pub metadata_share_max: f64,
+}
+
+impl Default for LadderConfig {
+    fn default() -> Self {
+        LadderConfig {
+            levels: Vec::new(),
+            class_factor: 1.08,
+            bump: Bump::default(),
+            reactive: Reactive::default(),
+            eviction: Eviction::default(),
+            watermarks: Some(Watermarks::default()),
+            promotion: Promotion::default(),
+            reuse_window_requests: 1 << 20,
+            candidates: 1024,
+            step_requests: 16,
+            promote_batch: 32,
+            demote_batch: 32,
+            evict_batch: 32,
+            scan_requests: 1024,
+            scan_depth: 32,
+            recency_requests: 16,
+            charge_metadata: true,
+            metadata_share_max: 0.75,
+        }
+    }
+}
+
+/// Insertion point of a fast tier: a quarter of the list from its tail (seed 001, section 5.1.2).
+pub const INSERTION_POINT_FAST: f64 = 0.25;
+/// Insertion point of a slower tier: the middle.
+pub const INSERTION_POINT_SLOW: f64 = 0.5;
+
+impl LadderConfig {
+    /// The default ladder over tiers of these capacities, fastest first.
+    pub fn with_capacities(capacities_bytes: &[u64]) -> Self {
+        let level = |(at, &capacity_bytes): (usize, &u64)| LevelConfig {
+            capacity_bytes,
+            insertion_point: if at == 0 { INSERTION_POINT_FAST } else { INSERTION_POINT_SLOW },
+        };
+        LadderConfig {
+            levels: capacities_bytes.iter().enumerate().map(level).collect(),
+            ..LadderConfig::default()
+        }
+    }
+}

@@ -1,0 +1,620 @@
+//! The ladder: a chain of slotted tiers, and where each item stands on it.
+//!
+//! One [`Ladder`] per shard holds item numbers, places, free space, eviction order, expiry and moves under way. It
+//! owns no bytes: it hands out places and lists of [`Act`]s, which a live engine executes on memory and a
+//! simulator only counts. Both call it in the same way, so both see the same hits:
+//!
+//! 1. `hit` for each request that finds its item, `admit` for each item that comes, `remove` when one goes;
+//! 2. every [`LadderConfig::step_requests`] requests: `done` for the moves under way, then `step`;
+//! 3. acts are executed in the order given, before anything else is asked.
+//!
+//! `admit` may answer `After(ticket)`: execute the acts, call `done(ticket)` and ask again.
+//!
+//! Source: seed 001, chapter 5 (sdTMM); the differences are named where they are made.
+
+mod admit;
+mod classes;
+mod config;
+mod page_set;
+mod place;
+mod reclaim;
+mod slots;
+mod step;
+mod tickets;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use admit::{Admit, NewItem};
+pub use classes::{Class, Fit, PAGE_BYTES, SizeClasses, UNIT_BYTES};
+pub use config::{
+    Eviction, INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig, Reactive, Watermarks,
+};
+pub use tickets::{MoveKind, Ticket};
+
+use crate::column::Column;
+use crate::evict::{Domain, Evict, Lru, Origin};
+use crate::expiry::ExpiryWheel;
+use crate::promote::{Candidates, Promotion, ReuseWindow, packed_reuse};
+use crate::{Id, Now};
+use place::Place;
+use slots::{Holder, Slots};
+use tickets::{Move, MoveState, Tickets};
+use tiermem_base::Rng;
+
+/// Slotted tiers that a ladder can have: the node has two bits for them.
+pub const LEVELS_MAX: usize = 4;
+
+/// Where an item's bytes lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Loc {
+    /// The tier, 0 the fastest.
+    pub tier: u8,
+    /// The address in the tier's arena, in units of 16 bytes.
+    pub unit: u32,
+}
+
+impl Loc {
+    /// The address in bytes.
+    #[inline]
+    pub fn byte_offset(self) -> u64 {
+        u64::from(self.unit) * UNIT_BYTES
+    }
+}
+
+/// Why an item left the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// To make room.
+    Evicted,
+    /// Its time was over.
+    Expired,
+}
+
+/// What the driver has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Copy the item's bytes. The old place stays the item's until `done`.
+    Move {
+        /// To hand back.
+        ticket: Ticket,
+        /// Whose bytes.
+        id: Id,
+        /// Where they are.
+        from: Loc,
+        /// Where they go.
+        to: Loc,
+        /// Why.
+        kind: MoveKind,
+    },
+    /// Forget the key of this item; its bytes are still at `loc` until the next act.
+    Drop {
+        /// Which item.
+        id: Id,
+        /// Where its bytes are.
+        loc: Loc,
+        /// Why.
+        why: Why,
+    },
+    /// Give these pages' memory back to the system.
+    Discard {
+        /// The tier.
+        tier: u8,
+        /// The page's number in the arena.
+        page: u32,
+    },
+}
+
+/// What one tier has seen. Only grows, but `items`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelCounters {
+    /// Requests that found their item here.
+    pub hits: u64,
+    /// Items that left upwards.
+    pub promotions: u64,
+    /// Items that left downwards.
+    pub demotions: u64,
+    /// Live items dropped from here.
+    pub evictions: u64,
+    /// Items moved within the tier to empty a page.
+    pub relocations: u64,
+    /// Items here now.
+    pub items: u64,
+}
+
+/// What the whole ladder has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LadderCounters {
+    /// Items dropped because their time was over.
+    pub expired: u64,
+    /// Moves whose item changed on the way.
+    pub moves_aborted: u64,
+    /// Admissions refused.
+    pub refused: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Level {
+    slots: Slots,
+    /// Classes that fell below the low watermark and have not reached the high one.
+    short: u128,
+    /// The tier as a whole did.
+    pressed: bool,
+    /// Moves under way out of each class: space that will be free.
+    leaving: Vec<u32>,
+    leaving_bytes: u64,
+    reuse: ReuseWindow,
+    counters: LevelCounters,
+}
+
+/// The ladder of one shard.
+#[derive(Clone, Debug)]
+pub struct Ladder<E = Lru> {
+    config: LadderConfig,
+    classes: Arc<SizeClasses>,
+    places: Column<Place>,
+    ids_made: u32,
+    free_ids: Id,
+    levels: Vec<Level>,
+    evict: E,
+    expiry: ExpiryWheel,
+    tickets: Tickets,
+    /// Places held by replies under way: how many, and whether their item has left.
+    pins: BTreeMap<Loc, (u32, bool)>,
+    candidates: Candidates,
+    /// Last reuse time per item, only for promotion by scanning.
+    reuse: Option<Column<u8>>,
+    next_scan: u64,
+    index_bytes: u64,
+    counters: LadderCounters,
+}
+
+impl Ladder<Lru> {
+    /// An empty ladder ordered by LRU lists.
+    pub fn new(config: LadderConfig) -> Self {
+        let classes = SizeClasses::geometric(config.class_factor).count() + 1;
+        let points = config.levels.iter().flat_map(|level| vec![level.insertion_point; classes]);
+        let lru = Lru::new(points, config.bump);
+        Ladder::with_evict(config, lru)
+    }
+}
+
+impl<E: Evict> Ladder<E> {
+    /// An empty ladder whose eviction order is `evict`, with one domain per tier and class, tiers first.
+    ///
+    /// # Panics
+    /// When there is no level or more than [`LEVELS_MAX`]; callers check their configuration.
+    pub fn with_evict(config: LadderConfig, evict: E) -> Self {
+        assert!((1..=LEVELS_MAX).contains(&config.levels.len()), "a ladder has 1 to {LEVELS_MAX} levels");
+        let classes = Arc::new(SizeClasses::geometric(config.class_factor));
+        let level = |level: &LevelConfig| Level {
+            slots: Slots::new(
+                classes.clone(),
+                (level.capacity_bytes / PAGE_BYTES).min(u64::from(u32::MAX) / 4096) as u32,
+            ),
+            short: 0,
+            pressed: false,
+            leaving: vec![0; classes.count() + 1],
+            leaving_bytes: 0,
+            reuse: ReuseWindow::new(config.reuse_window_requests),
+            counters: LevelCounters::default(),
+        };
+        let mut ladder = Ladder {
+            levels: config.levels.iter().map(level).collect(),
+            classes,
+            places: Column::default(),
+            ids_made: 0,
+            free_ids: Id::NONE,
+            evict,
+            expiry: ExpiryWheel::default(),
+            tickets: Tickets::default(),
+            pins: BTreeMap::new(),
+            candidates: Candidates::new(config.candidates.max(1)),
+            reuse: (config.promotion == Promotion::ReuseTimeScan).then(Column::default),
+            next_scan: 0,
+            index_bytes: 0,
+            counters: LadderCounters::default(),
+            config,
+        };
+        ladder.limit_pages();
+        ladder
+    }
+
+    /// The configuration it was made with.
+    pub fn config(&self) -> &LadderConfig {
+        &self.config
+    }
+
+    /// Changes what may be thrown out.
+    pub fn set_eviction(&mut self, eviction: Eviction) {
+        self.config.eviction = eviction;
+    }
+
+    /// Notes an access to a live item; returns its tier.
+    #[inline]
+    pub fn hit(&mut self, id: Id, now: Now) -> u8 {
+        let recency = self.recency(now);
+        let cell = self.places.at(id);
+        let place = *cell;
+        debug_assert!(!place.is_free());
+        *cell = place.with_last(recency);
+        let tier = usize::from(place.tier());
+        let level = &mut self.levels[tier];
+        level.counters.hits += 1;
+        // A promoted or demoted item is between two lists until its move is done.
+        if !place.is_moving() {
+            let slots = &level.slots;
+            self.evict.hit(id, || domain(&self.classes, tier, slots.class_at(place.unit())));
+        }
+        let reuse = u64::from(recency.wrapping_sub(place.last()) & place::LAST_MASK);
+        match self.config.promotion {
+            Promotion::None => {}
+            Promotion::Naive if tier > 0 => self.candidates.push(id),
+            Promotion::Naive => {}
+            Promotion::ReuseTime | Promotion::ReuseTimeScan => {
+                level.reuse.note(reuse);
+                if tier > 0 {
+                    if let Some(column) = &mut self.reuse {
+                        // 0 means never reused; a reuse within one tick counts as one.
+                        *column.at(id) = packed_reuse::pack(reuse.max(1));
+                    } else if reuse < self.levels[tier - 1].reuse.mean() {
+                        self.candidates.push(id);
+                    }
+                }
+            }
+        }
+        place.tier()
+    }
+
+    /// Where a live item's bytes lie.
+    #[inline]
+    pub fn loc(&self, id: Id) -> Loc {
+        self.places.get(id).loc()
+    }
+
+    /// Whether `bytes` fit the place that the item has, so that it can be rewritten there; a move under way is
+    /// given up then. Never while the item is pinned.
+    pub fn rewrite_in_place(&mut self, id: Id, bytes: u64) -> bool {
+        let place = self.places.get(id);
+        if place.is_pinned() {
+            return false;
+        }
+        let slots = &self.levels[usize::from(place.tier())].slots;
+        if slots.fit_at(place.unit()) != self.classes.fit(bytes) {
+            return false;
+        }
+        self.abort_move(id);
+        true
+    }
+
+    /// Takes a live item out. Its place is free at once, or when a move or a pin lets go of it.
+    pub fn remove(&mut self, id: Id) {
+        let place = self.places.get(id);
+        debug_assert!(!place.is_free());
+        let tier = usize::from(place.tier());
+        let loc = place.loc();
+        let mut listed = true;
+        if place.is_moving()
+            && let Some(one) = self.tickets.live_of(id)
+        {
+            // Only the copy's target has to wait for `done`: what is still read from here goes nowhere.
+            listed = one.kind == MoveKind::Relocate;
+            one.state = MoveState::Void;
+            self.counters.moves_aborted += 1;
+        }
+        if listed {
+            let class = self.levels[tier].slots.class_at(loc.unit);
+            self.evict.remove(id, domain(&self.classes, tier, class));
+        }
+        if place.expires() {
+            self.expiry.remove(id);
+        }
+        let level = &mut self.levels[tier];
+        level.counters.items -= 1;
+        if let Some((_, left)) = self.pins.get_mut(&loc) {
+            *left = true;
+            level.slots.set_holder(loc.unit, Holder::Ghost);
+        } else {
+            level.slots.release(loc.unit);
+        }
+        *self.places.at(id) = Place::free(self.free_ids);
+        self.free_ids = id;
+    }
+
+    /// When the item expires, in Unix milliseconds.
+    #[inline]
+    pub fn expires_at_ms(&self, id: Id) -> Option<u64> {
+        self.places.get(id).expires().then(|| self.expiry.at_ms(id))
+    }
+
+    /// Sets or removes the item's expiry.
+    pub fn set_expires_at_ms(&mut self, id: Id, at_ms: Option<u64>, now: Now) {
+        let place = self.places.get(id);
+        if place.expires() {
+            self.expiry.remove(id);
+        }
+        if let Some(at_ms) = at_ms {
+            self.expiry.insert(id, at_ms, now.unix_ms);
+        }
+        *self.places.at(id) = place.with_expires(at_ms.is_some());
+        self.limit_pages();
+    }
+
+    /// Keeps the item's bytes where they are, even beyond its removal, until `unpin` of its place. A move under
+    /// way is given up.
+    pub fn pin(&mut self, id: Id) -> Loc {
+        self.abort_move(id);
+        let place = self.places.get(id);
+        *self.places.at(id) = place.with_pinned(true);
+        self.pins.entry(place.loc()).or_insert((0, false)).0 += 1;
+        place.loc()
+    }
+
+    /// Lets go of a pinned place.
+    pub fn unpin(&mut self, loc: Loc) {
+        let Some((count, left)) = self.pins.get_mut(&loc) else { return };
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        let left = *left;
+        self.pins.remove(&loc);
+        let slots = &mut self.levels[usize::from(loc.tier)].slots;
+        if left {
+            slots.release(loc.unit);
+        } else if let Holder::Item(id) = slots.holder_at(loc.unit) {
+            let place = self.places.get(id);
+            *self.places.at(id) = place.with_pinned(false);
+        }
+    }
+
+    /// Ends all moves up to `ticket`; `copied` tells whether the bytes arrived (of all of them). `settled` is told
+    /// of each, in ticket order, whether its item stands at the new place now.
+    pub fn done(&mut self, ticket: Ticket, copied: bool, mut settled: impl FnMut(bool)) {
+        while let Some(one) = self.tickets.close_first(ticket) {
+            settled(copied && one.state == MoveState::Live);
+            self.end_move(one, copied);
+        }
+    }
+
+    /// Takes all items out at once. `false`, and nothing done, while a place is pinned.
+    pub fn clear(&mut self) -> bool {
+        if !self.pins.is_empty() {
+            return false;
+        }
+        self.tickets.clear();
+        self.places = Column::default();
+        self.reuse = self.reuse.is_some().then(Column::default);
+        (self.ids_made, self.free_ids) = (0, Id::NONE);
+        self.evict.clear();
+        self.expiry = ExpiryWheel::default();
+        self.candidates = Candidates::new(self.config.candidates.max(1));
+        for level in &mut self.levels {
+            level.slots.clear();
+            level.leaving.fill(0);
+            (level.leaving_bytes, level.short, level.pressed, level.counters.items) = (0, 0, false, 0);
+        }
+        self.limit_pages();
+        true
+    }
+
+    /// The last move under way.
+    pub fn last_ticket(&self) -> Option<Ticket> {
+        self.tickets.last()
+    }
+
+    fn end_move(&mut self, one: Move, copied: bool) {
+        let (from, to) = (usize::from(one.from.tier), usize::from(one.to.tier));
+        self.levels[from].leaving[one.class.index()] -= one.amount;
+        self.levels[from].leaving_bytes -= one.bytes;
+        if one.state == MoveState::Void {
+            self.levels[to].slots.release(one.to.unit);
+            return;
+        }
+        if !copied {
+            self.levels[to].slots.release(one.to.unit);
+            self.settle(one, one.from, Origin::Admitted);
+            return;
+        }
+        self.levels[from].slots.release(one.from.unit);
+        self.levels[to].slots.set_holder(one.to.unit, Holder::Item(one.id));
+        let counters = &mut self.levels[from].counters;
+        match one.kind {
+            MoveKind::Promote => counters.promotions += 1,
+            MoveKind::Demote => counters.demotions += 1,
+            MoveKind::Relocate => counters.relocations += 1,
+        }
+        counters.items -= 1;
+        self.levels[to].counters.items += 1;
+        let origin = if one.kind == MoveKind::Promote { Origin::Promoted } else { Origin::Demoted };
+        self.settle(one, one.to, origin);
+    }
+
+    /// The item of a move stands at `loc` from now on.
+    fn settle(&mut self, one: Move, loc: Loc, origin: Origin) {
+        let place = self.places.get(one.id);
+        *self.places.at(one.id) = place.with_loc(loc).with_moving(false);
+        if one.kind != MoveKind::Relocate {
+            self.evict.insert(one.id, domain(&self.classes, usize::from(loc.tier), one.class), origin);
+        }
+    }
+
+    /// Takes space in `tier` for a copy of the item and writes the move down. `None`: no space there.
+    fn open_move(&mut self, id: Id, tier: usize, kind: MoveKind, acts: &mut Vec<Act>) -> Option<Ticket> {
+        let place = self.places.get(id);
+        let from = place.loc();
+        let source = usize::from(from.tier);
+        let fit = self.levels[source].slots.fit_at(from.unit);
+        let class = self.classes.class(fit);
+        let unit = match kind {
+            MoveKind::Relocate => self.levels[tier].slots.take_within(class, id)?,
+            MoveKind::Promote | MoveKind::Demote => self.take(tier, fit, id)?,
+        };
+        if kind != MoveKind::Relocate {
+            self.evict.remove(id, domain(&self.classes, source, class));
+        }
+        // Nobody's yet: the move may end as nothing, and the number may be another item's by then.
+        self.levels[tier].slots.set_holder(unit, Holder::Ghost);
+        *self.places.at(id) = place.with_moving(true);
+        let amount = if let Fit::Run(pages) = fit { pages } else { 1 };
+        let bytes = self.levels[source].slots.bytes_at(from.unit);
+        self.levels[source].leaving[class.index()] += amount;
+        self.levels[source].leaving_bytes += bytes;
+        let to = Loc { tier: tier as u8, unit };
+        let ticket =
+            self.tickets.open(Move { id, from, to, kind, state: MoveState::Live, class, amount, bytes });
+        acts.push(Act::Move { ticket, id, from, to, kind });
+        Some(ticket)
+    }
+
+    /// The item stays where it is; it was just used, so it stands at the head of its list again.
+    fn abort_move(&mut self, id: Id) {
+        if !self.places.get(id).is_moving() {
+            return;
+        }
+        let Some(one) = self.tickets.live_of(id) else { return };
+        one.state = MoveState::Void;
+        let one = *one;
+        self.counters.moves_aborted += 1;
+        self.settle(one, one.from, Origin::Promoted);
+    }
+
+    /// Space in a tier, noting when its class has fallen below the low watermark.
+    fn take(&mut self, tier: usize, fit: Fit, id: Id) -> Option<u32> {
+        let level = &mut self.levels[tier];
+        let unit = level.slots.take(fit, id)?;
+        let class = self.classes.class(fit);
+        if let Some(marks) = self.config.watermarks {
+            let (free, held) = level.slots.class_space(class);
+            if free < step::threshold(held, marks.low) {
+                level.short |= 1 << class.index();
+            }
+        }
+        Some(unit)
+    }
+
+    #[inline]
+    fn recency(&self, now: Now) -> u32 {
+        (now.requests / self.config.recency_requests.max(1)) as u32 & place::LAST_MASK
+    }
+
+    /// Ticks since the item was last used.
+    fn age(&self, id: Id, now: Now) -> u32 {
+        self.recency(now).wrapping_sub(self.places.get(id).last()) & place::LAST_MASK
+    }
+
+    /// The item of this tier and class that should go next.
+    fn victim(&mut self, tier: usize, class: Class, rng: &mut Rng) -> Option<Id> {
+        let places = &self.places;
+        let may_go = |id: Id| {
+            let place = places.get(id);
+            !place.is_moving() && !place.is_pinned()
+        };
+        self.evict.victim(domain(&self.classes, tier, class), rng, may_go)
+    }
+
+    /// Takes an item out of the system and tells the driver.
+    fn drop_item(&mut self, id: Id, mut why: Why, now: Now, acts: &mut Vec<Act>) {
+        let loc = self.loc(id);
+        if self.expires_at_ms(id).is_some_and(|at_ms| at_ms <= now.unix_ms) {
+            why = Why::Expired;
+        }
+        match why {
+            Why::Evicted => self.levels[usize::from(loc.tier)].counters.evictions += 1,
+            Why::Expired => self.counters.expired += 1,
+        }
+        acts.push(Act::Drop { id, loc, why });
+        self.remove(id);
+    }
+
+    /// Drops up to `budget` items whose time is over; how many.
+    fn expire(&mut self, now: Now, budget: u32, acts: &mut Vec<Act>) -> u32 {
+        let mut work = budget;
+        let mut dropped = 0;
+        while let Some(id) = self.expiry.due(now.unix_ms, &mut work) {
+            self.drop_item(id, Why::Expired, now, acts);
+            dropped += 1;
+        }
+        dropped
+    }
+
+    /// Classes of a tier that hold something, with their next victim and its age, coldest first.
+    fn donors(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Vec<(u32, Class, Id)> {
+        let mut donors = Vec::new();
+        for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
+            if self.evict.len(domain(&self.classes, tier, class)) > 0
+                && let Some(id) = self.victim(tier, class, rng)
+            {
+                donors.push((self.age(id, now), class, id));
+            }
+        }
+        donors.sort_by_key(|&(age, class, _)| (std::cmp::Reverse(age), class));
+        donors
+    }
+
+    /// The caller's own index, which is charged to tier 0.
+    pub fn set_index_bytes(&mut self, bytes: u64) {
+        self.index_bytes = bytes;
+    }
+
+    /// Bytes of all state beside the items: nodes, lists, tables, timers and the caller's index.
+    pub fn metadata_bytes(&self) -> u64 {
+        self.places.bytes()
+            + self.evict.metadata_bytes()
+            + self.expiry.bytes()
+            + self.reuse.as_ref().map_or(0, Column::bytes)
+            + self.levels.iter().map(|level| level.slots.metadata_bytes()).sum::<u64>()
+            + self.index_bytes
+    }
+
+    /// Tier 0 holds what metadata leaves of it.
+    fn limit_pages(&mut self) {
+        if self.config.charge_metadata {
+            let left = self.config.levels[0].capacity_bytes.saturating_sub(self.metadata_bytes());
+            self.levels[0].slots.set_page_limit((left / PAGE_BYTES) as u32);
+        }
+    }
+
+    /// Bytes held in a tier: its pages, and in tier 0 the metadata if that is charged.
+    pub fn charged_bytes(&self, tier: usize) -> u64 {
+        let pages = u64::from(self.levels[tier].slots.pages_used()) * PAGE_BYTES;
+        pages + if tier == 0 && self.config.charge_metadata { self.metadata_bytes() } else { 0 }
+    }
+
+    /// Bytes that the item's place occupies.
+    pub fn place_bytes(&self, id: Id) -> u64 {
+        let loc = self.loc(id);
+        self.levels[usize::from(loc.tier)].slots.bytes_at(loc.unit)
+    }
+
+    /// A tier's counters.
+    pub fn level(&self, tier: usize) -> LevelCounters {
+        self.levels[tier].counters
+    }
+
+    /// How many tiers there are.
+    pub fn levels(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// Counters of the whole.
+    pub fn counters(&self) -> LadderCounters {
+        self.counters
+    }
+
+    /// Items that have an expiry.
+    pub fn items_with_expiry(&self) -> u64 {
+        self.expiry.len()
+    }
+
+    /// Live items.
+    pub fn items(&self) -> u64 {
+        self.levels.iter().map(|level| level.counters.items).sum()
+    }
+}
+
+/// The order that an item of this tier and class is in.
+#[inline]
+fn domain(classes: &SizeClasses, tier: usize, class: Class) -> Domain {
+    Domain((tier * (classes.count() + 1) + class.index()) as u32)
+}

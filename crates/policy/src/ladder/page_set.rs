@@ -1,0 +1,126 @@
+//! A set of page numbers, as bits.
+
+/// Pages below a fixed capacity, each in the set or not.
+#[derive(Clone, Debug)]
+pub struct PageSet {
+    words: Vec<u64>,
+    capacity: u32,
+    len: u32,
+    /// No member lies in a word before this one.
+    first_word: usize,
+}
+
+impl PageSet {
+    /// No page of `capacity`.
+    pub fn empty(capacity: u32) -> Self {
+        PageSet { words: vec![0; capacity.div_ceil(64) as usize], capacity, len: 0, first_word: 0 }
+    }
+
+    /// All pages of `capacity`.
+    pub fn full(capacity: u32) -> Self {
+        let mut set = PageSet::empty(capacity);
+        set.words.fill(u64::MAX);
+        if capacity % 64 != 0
+            && let Some(last) = set.words.last_mut()
+        {
+            *last = (1 << (capacity % 64)) - 1;
+        }
+        set.len = capacity;
+        set
+    }
+
+    /// How many pages there can be.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Members.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Adds a page.
+    pub fn insert(&mut self, page: u32) {
+        let word = page as usize / 64;
+        let bit = 1u64 << (page % 64);
+        self.len += u32::from(self.words[word] & bit == 0);
+        self.words[word] |= bit;
+        self.first_word = self.first_word.min(word);
+    }
+
+    /// Takes a page out.
+    pub fn remove(&mut self, page: u32) {
+        let word = &mut self.words[page as usize / 64];
+        let bit = 1u64 << (page % 64);
+        self.len -= u32::from(*word & bit != 0);
+        *word &= !bit;
+    }
+
+    /// The lowest member.
+    pub fn first(&mut self) -> Option<u32> {
+        while *self.words.get(self.first_word)? == 0 {
+            self.first_word += 1;
+        }
+        Some(self.first_word as u32 * 64 + self.words[self.first_word].trailing_zeros())
+    }
+
+    /// The lowest `count` members in a row.
+    pub fn first_run(&mut self, count: u32) -> Option<u32> {
+        let mut start = self.first()?;
+        let mut page = start;
+        while page < self.capacity {
+            let word = self.words[page as usize / 64] >> (page % 64);
+            let members = word.trailing_ones().min(64 - page % 64);
+            page += members;
+            if page - start >= count {
+                return Some(start);
+            }
+            if page % 64 != 0 || members == 0 {
+                // A page that is no member ends the run; go on behind the gap.
+                let gap =
+                    (self.words[page as usize / 64] >> (page % 64)).trailing_zeros().min(64 - page % 64);
+                page += gap;
+                start = page;
+            }
+        }
+        None
+    }
+
+    /// The highest page that is in both sets.
+    pub fn last_common(&self, other: &PageSet) -> Option<u32> {
+        let words = self.words.iter().zip(&other.words).enumerate().rev();
+        words
+            .map(|(at, (a, b))| (at, a & b))
+            .find(|&(_, common)| common != 0)
+            .map(|(at, common)| at as u32 * 64 + 63 - common.leading_zeros())
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        (self.words.capacity() * 8) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn equals_a_set(capacity in 1u32..300, ops in prop::collection::vec((any::<bool>(), any::<u32>()), 0..300), count in 1u32..80) {
+            let mut set = PageSet::full(capacity);
+            let mut model: BTreeSet<u32> = (0..capacity).collect();
+            for (add, page) in ops {
+                let page = page % capacity;
+                if add { set.insert(page); model.insert(page); } else { set.remove(page); model.remove(&page); }
+            }
+            prop_assert_eq!(set.len() as usize, model.len());
+            prop_assert_eq!(set.first(), model.first().copied());
+            let run = (0..capacity).find(|start| (*start..*start + count).all(|page| model.contains(&page)));
+            prop_assert_eq!(set.first_run(count), run);
+            prop_assert_eq!(set.last_common(&PageSet::full(capacity)), model.last().copied());
+        }
+    }
+}

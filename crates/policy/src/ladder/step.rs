@@ -1,0 +1,168 @@
+//! The work between requests: expiry, eviction, demotion, promotion, in batches (seed 001, sections 5.1.3 and 5.1.4).
+
+use super::{Act, Class, Eviction, Ladder, MoveKind, PAGE_BYTES, Why, domain};
+use crate::Now;
+use crate::evict::Evict;
+use crate::promote::{Promotion, packed_reuse};
+use tiermem_base::Rng;
+
+/// Items given away from the coldest class before the coldest is looked for again.
+const PRESSED_BATCH: u32 = 8;
+/// Classes that hold less keep nothing free: a slot would be too large a share.
+const KEEP_FREE_FROM: u64 = 8;
+
+/// How much of `held` must be free for a watermark.
+pub(super) fn threshold(held: u64, share: f64) -> u64 {
+    if held < KEEP_FREE_FROM { 0 } else { (held as f64 * share).ceil() as u64 }
+}
+
+impl<E: Evict> Ladder<E> {
+    /// One step of background work, every [`super::LadderConfig::step_requests`] requests; all moves under way have
+    /// been `done`. Each kind of work has a budget, so a step is short.
+    pub fn step(&mut self, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
+        for level in &mut self.levels {
+            level.reuse.roll(now.requests);
+        }
+        self.limit_pages();
+        let expired = self.expire(now, self.config.evict_batch, acts);
+        if self.levels[0].slots.pages_used() > self.levels[0].slots.page_limit() {
+            // Metadata has grown into the tier.
+            self.reclaim(0, 1, now, rng, acts);
+        }
+        if self.config.watermarks.is_some() {
+            for tier in (0..self.levels.len()).rev() {
+                self.relieve(tier, expired, now, rng, acts);
+            }
+        }
+        self.scan(now);
+        self.promote(now, rng, acts);
+        if let Some(page) = self.levels[0].slots.take_surplus() {
+            acts.push(Act::Discard { tier: 0, page });
+        }
+    }
+
+    /// Work that needs no request: expiry only, so that a simulator, which has no idle time, sees the same.
+    pub fn idle(&mut self, now: Now, acts: &mut Vec<Act>) {
+        self.expire(now, self.config.evict_batch, acts);
+    }
+
+    /// Brings a tier from the low to the high watermark: class by class, then as a whole.
+    fn relieve(&mut self, tier: usize, expired: u32, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
+        let Some(marks) = self.config.watermarks else { return };
+        let is_last = tier + 1 == self.levels.len();
+        if is_last && self.config.eviction == Eviction::Forbidden {
+            return;
+        }
+        let mut budget =
+            if is_last { self.config.evict_batch.saturating_sub(expired) } else { self.config.demote_batch };
+        while self.levels[tier].short != 0 && budget > 0 {
+            let level = &self.levels[tier];
+            let class = Class(level.short.trailing_zeros() as u8);
+            let (free, held) = level.slots.class_space(class);
+            let will_be_free = free + u64::from(level.leaving[class.index()]);
+            if will_be_free >= threshold(held, marks.high) || !self.give_one(tier, class, now, rng, acts) {
+                self.levels[tier].short &= !(1 << class.index());
+            } else {
+                budget -= 1;
+            }
+        }
+        let capacity_bytes = u64::from(self.levels[tier].slots.page_limit()) * PAGE_BYTES;
+        let free = |ladder: &Self| ladder.levels[tier].slots.free_bytes() + ladder.levels[tier].leaving_bytes;
+        if free(self) < (capacity_bytes as f64 * marks.low) as u64 {
+            self.levels[tier].pressed = true;
+        }
+        while self.levels[tier].pressed && budget > 0 {
+            let coldest = self.donors(tier, now, rng).first().copied();
+            let mut given = 0;
+            while let Some((_, class, _)) = coldest
+                && given < budget.min(PRESSED_BATCH)
+                && self.give_one(tier, class, now, rng, acts)
+            {
+                given += 1;
+            }
+            budget -= given;
+            if given == 0 || free(self) >= (capacity_bytes as f64 * marks.high) as u64 {
+                self.levels[tier].pressed = false;
+            }
+        }
+    }
+
+    /// Moves a class's coldest item down, or out of the last tier. The next tier, if it is the last, evicts for it
+    /// when it must: this is background work, not an admission (seed 001, section 5.1.4.3).
+    fn give_one(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
+        let Some(victim) = self.victim(tier, class, rng) else { return false };
+        let below = tier + 1;
+        if below == self.levels.len() {
+            self.drop_item(victim, Why::Evicted, now, acts);
+            return true;
+        }
+        if self.open_move(victim, below, MoveKind::Demote, acts).is_some() {
+            return true;
+        }
+        if below + 1 != self.levels.len() || self.config.eviction == Eviction::Forbidden {
+            return false;
+        }
+        match self.victim(below, class, rng) {
+            Some(coldest) => self.drop_item(coldest, Why::Evicted, now, acts),
+            None => {
+                self.reclaim(below, 1, now, rng, acts);
+            }
+        }
+        self.open_move(victim, below, MoveKind::Demote, acts).is_some()
+    }
+
+    /// The seed's own way to find candidates: the heads of the slow lists, now and then.
+    fn scan(&mut self, now: Now) {
+        let Some(column) = &self.reuse else { return };
+        if now.requests < self.next_scan {
+            return;
+        }
+        self.next_scan = now.requests + self.config.scan_requests;
+        for tier in 1..self.levels.len() {
+            let mean = self.levels[tier - 1].reuse.mean();
+            for class in 0..=self.classes.count() {
+                let list = domain(&self.classes, tier, Class(class as u8));
+                self.evict.hottest(list, self.config.scan_depth, |id| {
+                    let reuse = packed_reuse::unpack(column.get(id));
+                    if reuse != 0 && reuse < mean {
+                        self.candidates.push(id);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Moves candidates up, making room by demoting where the faster tier has none.
+    fn promote(&mut self, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
+        let mut budget = self.config.promote_batch;
+        let mut reclaimed = false;
+        for _ in 0..self.candidates.len() {
+            let Some(id) = self.candidates.pop().filter(|_| budget > 0) else { break };
+            let place = self.places.get(id);
+            // The number may have been given to another item since; that one is judged on its own merits.
+            if place.is_free() || place.tier() == 0 || place.is_moving() || place.is_pinned() {
+                continue;
+            }
+            let (tier, above) = (usize::from(place.tier()), usize::from(place.tier()) - 1);
+            let class = self.levels[tier].slots.class_at(place.unit());
+            let coldest_above = self.victim(above, class, rng);
+            if self.config.promotion == Promotion::Naive
+                && coldest_above.is_some_and(|coldest| self.age(coldest, now) <= self.age(id, now))
+            {
+                continue;
+            }
+            budget -= 1;
+            if self.open_move(id, above, MoveKind::Promote, acts).is_some() {
+                continue;
+            }
+            let room_comes = match coldest_above {
+                Some(coldest) => self.open_move(coldest, tier, MoveKind::Demote, acts).is_some(),
+                None => !std::mem::replace(&mut reclaimed, true) && self.reclaim(above, 1, now, rng, acts),
+            };
+            if room_comes {
+                // There will be room at the next step.
+                self.candidates.push(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The connection itself: greeting, password, database, name.
+
+use crate::engine::DATABASES;
+use crate::resp::{Args, Version, parse_i64};
+
+use super::context::{Context, Outcome, Refusal};
+use super::dispatch::{printable, wrong_arity};
+
+pub(super) fn ping(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    match args.len() {
+        1 => context.reply().simple("PONG"),
+        2 => context.reply().bulk(&args[1]),
+        _ => return Err(wrong_arity("ping")),
+    }
+    Ok(())
+}
+
+pub(super) fn echo(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    context.reply().bulk(&args[1]);
+    Ok(())
+}
+
+pub(super) fn quit(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    context.session.closing = true;
+    context.reply().ok();
+    Ok(())
+}
+
+pub(super) fn reset(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    *context.session = context.host.new_session(context.session.id);
+    context.reply().simple("RESET");
+    Ok(())
+}
+
+pub(super) fn select(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let number = parse_i64(&args[1]).ok_or(Refusal::NOT_AN_INTEGER)?;
+    if i32::try_from(number).is_err() {
+        return Err(Refusal::Text(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
+    let db = u8::try_from(number).ok().filter(|db| *db < DATABASES);
+    context.session.db = db.ok_or(Refusal::Text("ERR DB index is out of range"))?;
+    context.reply().ok();
+    Ok(())
+}
+
+const WRONG_PASSWORD: Refusal =
+    Refusal::Text("WRONGPASS invalid username-password pair or user is disabled.");
+
+/// Lets the client in if user and password are right. Without a password anything is right for `default`.
+fn authenticate(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Outcome {
+    let right = match &context.host.password {
+        Some(wanted) => same(wanted, password),
+        None => true,
+    };
+    if user != b"default" || !right {
+        return Err(WRONG_PASSWORD);
+    }
+    context.session.authenticated = true;
+    Ok(())
+}
+
+/// Compares in a time that tells nothing of where the two differ, only of their lengths.
+fn same(wanted: &[u8], given: &[u8]) -> bool {
+    let differing = (0..given.len()).fold(0, |differing, at| {
+        let other = if wanted.is_empty() { 0 } else { wanted[at % wanted.len()] };
+        core::hint::black_box(differing | (given[at] ^ other))
+    });
+    differing == 0 && wanted.len() == given.len()
+}
+
+pub(super) fn auth(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    match args.len() {
+        2 if context.host.password.is_none() => {
+            return Err(Refusal::Text(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure \
+                 your configuration is correct?",
+            ));
+        }
+        2 => authenticate(context, b"default", &args[1])?,
+        3 => authenticate(context, &args[1], &args[2])?,
+        _ => return Err(Refusal::SYNTAX),
+    }
+    context.reply().ok();
+    Ok(())
+}
+
+pub(super) fn hello(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let version = match args.get(1).map(parse_i64) {
+        None => context.session.version,
+        Some(None) => {
+            return Err(Refusal::Text("ERR Protocol version is not an integer or out of range"));
+        }
+        Some(Some(2)) => Version::Resp2,
+        Some(Some(3)) => Version::Resp3,
+        Some(Some(_)) => return Err(Refusal::Text("NOPROTO unsupported protocol version")),
+    };
+    let mut name = None;
+    let mut at = 2;
+    while let Some(option) = args.get(at) {
+        match (args.get(at + 1), args.get(at + 2)) {
+            (Some(user), Some(password)) if option.eq_ignore_ascii_case(b"auth") => {
+                authenticate(context, user, password)?;
+                at += 3;
+            }
+            (Some(wanted), _) if option.eq_ignore_ascii_case(b"setname") => {
+                check_name(wanted)?;
+                name = Some(wanted);
+                at += 2;
+            }
+            _ => {
+                let mut text = b"ERR Syntax error in HELLO option '".to_vec();
+                text.extend_from_slice(printable(option, option.len()));
+                text.push(b'\'');
+                return Err(Refusal::Built(text));
+            }
+        }
+    }
+    if !context.session.authenticated {
+        return Err(Refusal::Text(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
+             <user> <pass> option can be used to authenticate the client and select the RESP protocol version at \
+             the same time",
+        ));
+    }
+    if let Some(name) = name {
+        context.session.name = name.into();
+    }
+    context.session.version = version;
+    let id = context.session.id;
+    let mut reply = context.reply();
+    reply.map(7);
+    for (field, value) in [("server", "redis"), ("version", super::REDIS_VERSION)] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"proto");
+    reply.integer(if version == Version::Resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.integer(id as i64);
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+    Ok(())
+}
+
+/// Names are shown in lists of one line per client, so they hold neither blanks nor control bytes.
+fn check_name(name: &[u8]) -> Outcome {
+    if name.iter().all(u8::is_ascii_graphic) {
+        return Ok(());
+    }
+    Err(Refusal::Text("ERR Client names cannot contain spaces, newlines or special characters."))
+}
+
+pub(super) fn client_id(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    let id = context.session.id;
+    context.reply().integer(id as i64);
+    Ok(())
+}
+
+pub(super) fn client_setname(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    check_name(&args[2])?;
+    context.session.name = args[2].into();
+    context.reply().ok();
+    Ok(())
+}
+
+pub(super) fn client_getname(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    let Context { session, output, .. } = context;
+    let mut reply = crate::resp::Writer::new(output.bytes(), session.version);
+    match &*session.name {
+        [] => reply.null(),
+        name => reply.bulk(name),
+    }
+    Ok(())
+}
+
+/// Clients tell their library's name and version when they connect; both are checked and not kept.
+pub(super) fn client_setinfo(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let option = [&b"lib-name"[..], b"lib-ver"].into_iter().find(|name| args[2].eq_ignore_ascii_case(name));
+    let Some(option) = option else {
+        let mut text = b"ERR Unrecognized option '".to_vec();
+        text.extend_from_slice(printable(&args[2], args[2].len()));
+        text.push(b'\'');
+        return Err(Refusal::Built(text));
+    };
+    if !args[3].iter().all(u8::is_ascii_graphic) {
+        let option = String::from_utf8_lossy(option);
+        return Err(format!("ERR {option} cannot contain spaces, newlines or special characters.").into());
+    }
+    context.reply().ok();
+    Ok(())
+}
+
+/// No client is ever evicted here, so there is nothing to turn on or off.
+pub(super) fn client_no_evict(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if !args[2].eq_ignore_ascii_case(b"on") && !args[2].eq_ignore_ascii_case(b"off") {
+        return Err(Refusal::SYNTAX);
+    }
+    context.reply().ok();
+    Ok(())
+}

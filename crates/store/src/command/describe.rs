@@ -1,0 +1,109 @@
+//! `COMMAND`: the table of commands, told to clients that ask.
+
+use crate::resp::{Args, Writer};
+
+use super::context::{Context, Outcome, Refusal};
+use super::dispatch::wrong_arity;
+use super::table::{COMMANDS, Flags, Group, Spec, lookup};
+
+/// Stands for commands that only have subcommands; called without one, which their arity forbids.
+pub(super) fn container(_: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    Err(wrong_arity(&String::from_utf8_lossy(&args[0]).to_ascii_lowercase()))
+}
+
+pub(super) fn command(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    let mut reply = context.reply();
+    reply.array(COMMANDS.len());
+    COMMANDS.iter().for_each(|spec| describe(&mut reply, spec));
+    Ok(())
+}
+
+pub(super) fn count(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    context.reply().integer(COMMANDS.len() as i64);
+    Ok(())
+}
+
+/// No documentation is kept here; clients then show none.
+pub(super) fn docs(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    context.reply().map(0);
+    Ok(())
+}
+
+pub(super) fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if args.len() == 2 {
+        return command(context, args);
+    }
+    let mut reply = context.reply();
+    reply.array(args.len() - 2);
+    for name in args.iter_from(2) {
+        match find(name) {
+            Some(spec) => describe(&mut reply, spec),
+            None => reply.null(),
+        }
+    }
+    Ok(())
+}
+
+/// A command by its name, or a subcommand by `container|name`.
+fn find(name: &[u8]) -> Option<&'static Spec> {
+    let mut words = name.splitn(2, |byte| *byte == b'|');
+    let spec = lookup(words.next()?)?;
+    match words.next() {
+        None => Some(spec),
+        Some(sub) => spec.subcommands.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(sub)),
+    }
+}
+
+pub(super) fn list(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if args.len() > 2 {
+        return Err(Refusal::SYNTAX);
+    }
+    let mut reply = context.reply();
+    reply.set(COMMANDS.len());
+    COMMANDS.iter().for_each(|spec| reply.bulk(spec.name.as_bytes()));
+    Ok(())
+}
+
+/// The access-control categories that follow from a command's flags and family.
+fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Clone + use<> {
+    let flags = spec.flags;
+    let family = match spec.group {
+        Group::String => Some("@string"),
+        Group::Keyspace => Some("@keyspace"),
+        // A container is not itself counted as a connection command.
+        Group::Connection if spec.subcommands.is_empty() => Some("@connection"),
+        Group::Connection | Group::Server => None,
+    };
+    let speed = if flags.contains(Flags::FAST) { "@fast" } else { "@slow" };
+    let admin = flags.contains(Flags::ADMIN);
+    [
+        family,
+        flags.contains(Flags::WRITE).then_some("@write"),
+        flags.contains(Flags::READONLY).then_some("@read"),
+        admin.then_some("@admin"),
+        Some(speed),
+        admin.then_some("@dangerous"),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+fn describe(reply: &mut Writer<'_>, spec: &Spec) {
+    reply.array(10);
+    reply.bulk(spec.full_name().as_bytes());
+    reply.integer(i64::from(spec.arity));
+    let flags = spec.flags.names();
+    reply.set(flags.clone().count());
+    flags.for_each(|name| reply.simple(name));
+    for place in [spec.keys.0, spec.keys.1, spec.keys.2] {
+        reply.integer(i64::from(place));
+    }
+    let categories = categories(spec);
+    reply.set(categories.clone().count());
+    categories.for_each(|name| reply.simple(name));
+    // Tips and key specifications: none are given.
+    reply.set(0);
+    reply.set(0);
+    reply.array(spec.subcommands.len());
+    spec.subcommands.iter().for_each(|sub| describe(reply, sub));
+}

@@ -1,0 +1,75 @@
+//! From a request to its handler.
+
+use crate::resp::Args;
+
+use super::context::Outcome;
+use super::table::{Flags, Spec, lookup};
+use super::{Context, Refusal};
+
+/// Runs one request and appends its one reply.
+#[inline]
+pub fn execute(context: &mut Context<'_>, args: Args<'_>) {
+    context.host.stats.commands_processed += 1;
+    if let Err(refusal) = run(context, args) {
+        context.host.stats.error_replies += 1;
+        refusal.write(context.reply());
+    }
+}
+
+#[inline]
+fn run(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let Some(mut spec) = lookup(&args[0]) else { return Err(unknown(context, args)) };
+    if !spec.subcommands.is_empty() && args.len() > 1 {
+        spec = subcommand(spec, &args[1])?;
+    }
+    if !spec.accepts(args.len()) {
+        return Err(wrong_arity(&spec.full_name()));
+    }
+    if !context.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) {
+        return Err(Refusal::Text("NOAUTH Authentication required."));
+    }
+    (spec.handler)(context, args)
+}
+
+fn subcommand(spec: &'static Spec, name: &[u8]) -> Result<&'static Spec, Refusal> {
+    spec.subcommands.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name)).ok_or_else(|| {
+        let mut text = b"ERR unknown subcommand '".to_vec();
+        text.extend_from_slice(printable(name, 128));
+        text.extend_from_slice(format!("'. Try {} HELP.", spec.name.to_ascii_uppercase()).as_bytes());
+        Refusal::Built(text)
+    })
+}
+
+/// The error for a number of arguments that `name` does not take.
+pub(super) fn wrong_arity(name: &str) -> Refusal {
+    format!("ERR wrong number of arguments for '{name}' command").into()
+}
+
+/// What an error shows of an argument: up to a NUL, and not more than `max` bytes.
+pub(super) fn printable(argument: &[u8], max: usize) -> &[u8] {
+    let end = argument.iter().take(max).position(|byte| *byte == 0);
+    &argument[..end.unwrap_or(argument.len().min(max))]
+}
+
+#[cold]
+fn unknown(context: &mut Context<'_>, args: Args<'_>) -> Refusal {
+    // A browser that was tricked into posting here must get no second line executed.
+    if args[0].eq_ignore_ascii_case(b"post") || args[0].eq_ignore_ascii_case(b"host:") {
+        context.session.closing = true;
+    }
+    let mut shown = Vec::new();
+    for argument in args.iter_from(1) {
+        if shown.len() >= 128 {
+            break;
+        }
+        shown.push(b'\'');
+        let room = 128 - (shown.len() - 1);
+        shown.extend_from_slice(printable(argument, room));
+        shown.extend_from_slice(b"' ");
+    }
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend_from_slice(printable(&args[0], 128));
+    text.extend_from_slice(b"', with args beginning with: ");
+    text.extend_from_slice(&shown);
+    Refusal::Built(text)
+}

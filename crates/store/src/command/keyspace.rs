@@ -1,0 +1,149 @@
+//! Keys, whatever their values: whether they are there, which there are, removing them.
+
+use crate::resp::{Args, Writer, parse_i64};
+
+use super::context::{Context, Outcome, Refusal};
+use super::glob;
+use super::string::keep_scratch;
+
+/// `SCAN` never visits more keys than this in one call; `COUNT` is a wish.
+const SCAN_COUNT_MAX: u64 = 10_000;
+const SCAN_COUNT_DEFAULT: u64 = 10;
+
+/// Replies with how many of the keys `holds` says yes to.
+fn count(
+    context: &mut Context<'_>,
+    args: Args<'_>,
+    mut holds: impl FnMut(&mut Context<'_>, &[u8]) -> bool,
+) -> Outcome {
+    let mut found = 0;
+    for key in args.iter_from(1) {
+        found += i64::from(holds(context, key));
+    }
+    context.reply().integer(found);
+    Ok(())
+}
+
+pub(super) fn del(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    count(context, args, |context, key| context.engine.remove(context.session.db, key))
+}
+
+pub(super) fn exists(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    count(context, args, |context, key| context.engine.peek(context.session.db, key).is_some())
+}
+
+pub(super) fn touch(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    count(context, args, |context, key| context.engine.touch(context.session.db, key))
+}
+
+pub(super) fn type_of(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let there = context.engine.peek(context.session.db, &args[1]).is_some();
+    context.reply().simple(if there { "string" } else { "none" });
+    Ok(())
+}
+
+pub(super) fn dbsize(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    let keys = context.engine.len(context.session.db);
+    context.reply().integer(keys as i64);
+    Ok(())
+}
+
+pub(super) fn flushdb(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let db = context.session.db;
+    flush(context, args, Some(db))
+}
+
+pub(super) fn flushall(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    flush(context, args, None)
+}
+
+/// `SYNC` and `ASYNC` are both taken: removing is a matter of giving regions back, there is nothing to put off.
+fn flush(context: &mut Context<'_>, args: Args<'_>, db: Option<u8>) -> Outcome {
+    match args.get(1) {
+        None => {}
+        Some(mode) if args.len() == 2 && is_flush_mode(mode) => {}
+        Some(_) => return Err(Refusal::SYNTAX),
+    }
+    context.engine.flush(db);
+    context.reply().ok();
+    Ok(())
+}
+
+fn is_flush_mode(mode: &[u8]) -> bool {
+    mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async")
+}
+
+/// A cursor is any unsigned number; Redis reads it with `strtoul`, which takes a sign, and nothing for 0.
+fn parse_cursor(text: &[u8]) -> Option<u64> {
+    match text {
+        [] => Some(0),
+        [b'+', digits @ ..] => crate::resp::parse_u64_digits(digits),
+        [b'-', digits @ ..] => crate::resp::parse_u64_digits(digits).map(u64::wrapping_neg),
+        digits => crate::resp::parse_u64_digits(digits),
+    }
+}
+
+pub(super) fn scan(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let cursor = parse_cursor(&args[1]).ok_or(Refusal::Text("ERR invalid cursor"))?;
+    let (mut pattern, mut wanted, mut strings) = (None, SCAN_COUNT_DEFAULT, true);
+    let mut rest = args.iter_from(2);
+    while let Some(option) = rest.next() {
+        let value = rest.next().ok_or(Refusal::SYNTAX)?;
+        if option.eq_ignore_ascii_case(b"count") {
+            let count = parse_i64(value).ok_or(Refusal::NOT_AN_INTEGER)?;
+            wanted = u64::try_from(count).ok().filter(|count| *count > 0).ok_or(Refusal::SYNTAX)?;
+        } else if option.eq_ignore_ascii_case(b"match") {
+            pattern = Some(value);
+        } else if option.eq_ignore_ascii_case(b"type") {
+            strings = value.eq_ignore_ascii_case(b"string");
+        } else {
+            return Err(Refusal::SYNTAX);
+        }
+    }
+    let db = context.session.db;
+    // Length, key, length, key, ...: the engine is borrowed while it visits.
+    let mut visited = core::mem::take(&mut context.host.scratch);
+    visited.clear();
+    let mut found = 0;
+    let next = context.engine.scan(db, cursor, wanted.min(SCAN_COUNT_MAX) as usize, &mut |key| {
+        if strings && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
+            visited.extend_from_slice(&(key.len() as u16).to_le_bytes());
+            visited.extend_from_slice(key);
+            found += 1;
+        }
+    });
+    let Context { session, output, .. } = context;
+    let mut reply = Writer::new(output.bytes(), session.version);
+    reply.array(2);
+    reply.bulk(itoa::Buffer::new().format(next).as_bytes());
+    reply.array(found);
+    keys(&visited).for_each(|key| reply.bulk(key));
+    keep_scratch(context, visited);
+    Ok(())
+}
+
+/// The keys that `SCAN` noted down.
+fn keys(mut noted: &[u8]) -> impl Iterator<Item = &[u8]> {
+    core::iter::from_fn(move || {
+        let (len, rest) = noted.split_first_chunk::<2>()?;
+        let (key, rest) = rest.split_at(usize::from(u16::from_le_bytes(*len)));
+        noted = rest;
+        Some(key)
+    })
+}
+
+pub(super) fn memory_usage(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let mut rest = args.iter_from(3);
+    while let Some(option) = rest.next() {
+        let samples = rest.next().filter(|_| option.eq_ignore_ascii_case(b"samples"));
+        let samples = parse_i64(samples.ok_or(Refusal::SYNTAX)?).ok_or(Refusal::NOT_AN_INTEGER)?;
+        if samples < 0 {
+            return Err(Refusal::SYNTAX);
+        }
+    }
+    match context.engine.memory_usage(context.session.db, &args[2]) {
+        Some(bytes) => context.reply().integer(bytes as i64),
+        None => context.reply().null(),
+    }
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! What the commands mean: a static table, one file per family of commands, no sockets.
+//!
+//! A handler reads its arguments, asks or changes the engine, and writes one reply. Replies and the wording of
+//! errors are Redis 7.0's, so that clients which match on them go on working.
+
+mod config;
+mod connection;
+mod context;
+mod counter;
+mod describe;
+mod dispatch;
+mod expiry;
+mod extended;
+
+mod glob;
+mod keyspace;
+mod output;
+mod server_info;
+mod string;
+mod table;
+mod ttl;
+
+pub use config::TCP_KEEPALIVE_S;
+pub use context::{Context, Host, Refusal, Session};
+pub use dispatch::execute;
+pub use output::Output;
+pub use table::{COMMANDS, Flags, Group, Spec, lookup};
+
+/// The Redis version whose replies these are, told to clients that ask.
+pub const REDIS_VERSION: &str = "7.0.15";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! A client's queue of replies: bytes, and values that stay pinned in the engine until they are sent.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use crate::engine::{Engine, Pin};
+
+/// A value at least this long is sent from where it lies in its tier, if the engine can pin it.
+pub const PIN_BYTES_MIN: usize = 32 * 1024;
+
+#[derive(Debug)]
+enum Part {
+    Bytes(Box<[u8]>),
+    Pin(Pin),
+}
+
+/// Where a reply began, to take it back.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    parts: usize,
+    tail_bytes: usize,
+    len: usize,
+}
+
+/// Replies in the order in which they are sent.
+///
+/// Most queues are one buffer, [`Output::bytes`]; a pinned value closes that buffer off and the next begins
+/// behind it. Whoever drops a queue must call [`Output::clear`] first, or pins keep their memory.
+#[derive(Debug, Default)]
+pub struct Output {
+    parts: VecDeque<Part>,
+    /// Behind all parts.
+    tail: Vec<u8>,
+    /// Bytes of the first part (or, without parts, of the tail) already sent.
+    sent: usize,
+    /// Bytes in `parts`.
+    parts_bytes: usize,
+}
+
+impl Output {
+    /// The buffer at the queue's end, to append to.
+    #[inline]
+    pub fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.tail
+    }
+
+    /// Bytes not yet sent, pinned ones counted.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.parts_bytes + self.tail.len() - self.sent
+    }
+
+    /// Whether all is sent.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends a pinned value's bytes.
+    pub fn push_pin(&mut self, pin: Pin) {
+        if !self.tail.is_empty() {
+            self.parts_bytes += self.tail.len();
+            // The tail's memory may be lent, and large: it stays.
+            self.parts.push_back(Part::Bytes(self.tail.as_slice().into()));
+            self.tail.clear();
+        }
+        self.parts_bytes += pin.len();
+        self.parts.push_back(Part::Pin(pin));
+    }
+
+    /// The present end, for [`Self::truncate`].
+    pub fn mark(&self) -> Mark {
+        Mark { parts: self.parts.len(), tail_bytes: self.tail.len(), len: self.len() }
+    }
+
+    /// Bytes appended since `mark`. Nothing may have been sent since.
+    pub fn since(&self, mark: Mark) -> usize {
+        self.len() - mark.len
+    }
+
+    /// Takes back what was appended since `mark`. Nothing may have been sent since.
+    pub fn truncate(&mut self, mark: Mark, engine: &mut Engine) {
+        if self.parts.len() == mark.parts {
+            self.tail.truncate(mark.tail_bytes);
+            return;
+        }
+        self.tail.clear();
+        while self.parts.len() > mark.parts {
+            match self.parts.pop_back() {
+                Some(Part::Pin(pin)) => {
+                    self.parts_bytes -= pin.len();
+                    engine.unpin(pin);
+                }
+                Some(Part::Bytes(bytes)) => {
+                    self.parts_bytes -= bytes.len();
+                    // The first part behind the mark is the buffer that was the tail then.
+                    self.tail = bytes.into_vec();
+                }
+                None => break,
+            }
+        }
+        self.tail.truncate(mark.tail_bytes);
+    }
+
+    /// Fills `slices` with what is to be sent next and returns how many it filled.
+    pub fn slices<'a>(&'a self, engine: &'a Engine, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut filled = 0;
+        let mut skip = self.sent;
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Bytes(bytes) => bytes,
+            Part::Pin(pin) => engine.pinned(pin),
+        });
+        for (slice, bytes) in slices.iter_mut().zip(parts.chain(core::iter::once(self.tail.as_slice()))) {
+            *slice = IoSlice::new(&bytes[skip..]);
+            skip = 0;
+            filled += 1;
+        }
+        filled
+    }
+
+    /// The one buffer to be sent, when nothing is pinned.
+    #[inline]
+    pub fn plain(&self) -> Option<&[u8]> {
+        self.parts.is_empty().then(|| &self.tail[self.sent..])
+    }
+
+    /// Strikes off `count` bytes that were sent.
+    pub fn advance(&mut self, count: usize, engine: &mut Engine) {
+        self.sent += count;
+        while let Some(front) = self.parts.front() {
+            let len = match front {
+                Part::Bytes(bytes) => bytes.len(),
+                Part::Pin(pin) => pin.len(),
+            };
+            if self.sent < len {
+                return;
+            }
+            self.sent -= len;
+            self.parts_bytes -= len;
+            if let Some(Part::Pin(pin)) = self.parts.pop_front() {
+                engine.unpin(pin);
+            }
+        }
+        if self.sent == self.tail.len() {
+            self.tail.clear();
+            self.sent = 0;
+        }
+    }
+
+    /// Drops everything unsent and gives all pins free.
+    pub fn clear(&mut self, engine: &mut Engine) {
+        for part in self.parts.drain(..) {
+            if let Part::Pin(pin) = part {
+                engine.unpin(pin);
+            }
+        }
+        self.tail = Vec::new();
+        (self.sent, self.parts_bytes) = (0, 0);
+    }
+
+    /// Exchanges the memory of an empty queue for `buffer`'s, so that an idle queue owns none; whether it did.
+    #[inline]
+    pub fn lend(&mut self, buffer: &mut Vec<u8>) -> bool {
+        let lent = self.is_empty();
+        if lent {
+            core::mem::swap(&mut self.tail, buffer);
+        }
+        lent
+    }
+
+    /// Takes the memory lent back into `buffer` and keeps what is unsent in memory of the queue's own.
+    #[inline]
+    pub fn give_back(&mut self, buffer: &mut Vec<u8>) {
+        core::mem::swap(&mut self.tail, buffer);
+        if !buffer.is_empty() {
+            let from = if self.parts.is_empty() { core::mem::take(&mut self.sent) } else { 0 };
+            self.tail.extend_from_slice(&buffer[from..]);
+            buffer.clear();
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Strings without expiry options: reading, writing, parts of them.
+
+use crate::engine::{Condition, Engine, Expiry, StoreError};
+use crate::resp::{Args, Writer, parse_i64};
+
+use super::context::{Context, Outcome, Refusal};
+use super::dispatch::wrong_arity;
+use super::output::{Mark, PIN_BYTES_MIN};
+
+/// Redis's own bound on a string, 512 MiB; the engine's is usually lower.
+const STRING_BYTES_MAX: u64 = 512 << 20;
+
+/// Replies with `key`'s value or null; whether it was there.
+///
+/// A large value is pinned and sent from its tier; when the engine has too many bytes pinned already it is
+/// copied, and when the queue would then grow beyond `reply_bytes_max` it is refused.
+#[inline]
+pub(super) fn reply_value(context: &mut Context<'_>, key: &[u8]) -> Result<bool, Refusal> {
+    let Context { engine, session, output, host } = context;
+    let Some(hit) = engine.get(session.db, key) else {
+        Writer::new(output.bytes(), session.version).null();
+        return Ok(false);
+    };
+    if hit.value.len() < PIN_BYTES_MIN {
+        Writer::new(output.bytes(), session.version).bulk(hit.value);
+        return Ok(true);
+    }
+    let (item, len) = (hit.item, hit.value.len());
+    match engine.pin(item) {
+        Some(pin) => {
+            Writer::new(output.bytes(), session.version).bulk_header(len);
+            output.push_pin(pin);
+            output.bytes().extend_from_slice(b"\r\n");
+        }
+        None if output.len() + len > host.reply_bytes_max => {
+            return Err(reply_too_large(host.reply_bytes_max));
+        }
+        None => {
+            if let Some(hit) = engine.peek(session.db, key) {
+                Writer::new(output.bytes(), session.version).bulk(hit.value);
+            }
+        }
+    }
+    Ok(true)
+}
+
+#[cold]
+fn reply_too_large(limit_bytes: usize) -> Refusal {
+    format!("ERR the reply is longer than the limit of {limit_bytes} bytes, ask for fewer keys at a time")
+        .into()
+}
+
+pub(super) fn get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    reply_value(context, &args[1]).map(drop)
+}
+
+pub(super) fn getdel(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if reply_value(context, &args[1])? {
+        context.engine.remove(context.session.db, &args[1]);
+    }
+    Ok(())
+}
+
+pub(super) fn getset(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let mark = context.output.mark();
+    reply_value(context, &args[1])?;
+    store_or_take_back(context, mark, &args[1], &args[2], Condition::Always, Expiry::Never).map(drop)
+}
+
+/// Stores, and when the engine refuses, withdraws the reply already written.
+pub(super) fn store_or_take_back(
+    context: &mut Context<'_>,
+    mark: Mark,
+    key: &[u8],
+    value: &[u8],
+    condition: Condition,
+    expiry: Expiry,
+) -> Result<bool, Refusal> {
+    context.engine.set(context.session.db, key, value, condition, expiry).map_err(|error| {
+        context.output.truncate(mark, context.engine);
+        error.into()
+    })
+}
+
+pub(super) fn mget(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let mark = context.output.mark();
+    context.reply().array(args.len() - 1);
+    for key in args.iter_from(1) {
+        let limit = context.host.reply_bytes_max;
+        let result = reply_value(context, key);
+        if result.is_err() || context.output.since(mark) > limit {
+            context.output.truncate(mark, context.engine);
+            result?;
+            return Err(reply_too_large(limit));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn setnx(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let db = context.session.db;
+    let stored = context.engine.set(db, &args[1], &args[2], Condition::IfAbsent, Expiry::Never)?;
+    context.reply().integer(i64::from(stored));
+    Ok(())
+}
+
+/// The keys and values of `MSET` and `MSETNX`, after a check that all of them can be stored at all, so that
+/// neither command stops half-way for a reason that was plain before.
+fn pairs<'a>(
+    engine: &Engine,
+    args: Args<'a>,
+    name: &str,
+) -> Result<impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a>, Refusal> {
+    if args.len().is_multiple_of(2) {
+        return Err(wrong_arity(name));
+    }
+    let limit_bytes = engine.value_bytes_max();
+    for at in (1..args.len()).step_by(2) {
+        if args[at].len() > crate::engine::KEY_BYTES_MAX {
+            return Err(StoreError::KeyTooLarge.into());
+        }
+        if args[at + 1].len() > limit_bytes {
+            return Err(StoreError::ValueTooLarge { limit_bytes }.into());
+        }
+    }
+    Ok((1..args.len())
+        .step_by(2)
+        .map(move |at| (args.get(at).unwrap_or_default(), args.get(at + 1).unwrap_or_default())))
+}
+
+pub(super) fn mset(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    for (key, value) in pairs(context.engine, args, "mset")? {
+        context.engine.set(context.session.db, key, value, Condition::Always, Expiry::Never)?;
+    }
+    context.reply().ok();
+    Ok(())
+}
+
+pub(super) fn msetnx(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let db = context.session.db;
+    let pairs = pairs(context.engine, args, "msetnx")?;
+    if pairs.clone().any(|(key, _)| context.engine.peek(db, key).is_some()) {
+        context.reply().integer(0);
+        return Ok(());
+    }
+    for (done, (key, value)) in pairs.clone().enumerate() {
+        if let Err(error) = context.engine.set(db, key, value, Condition::Always, Expiry::Never) {
+            // All or nothing: none of the keys was there before.
+            pairs.clone().take(done).for_each(|(key, _)| {
+                context.engine.remove(db, key);
+            });
+            return Err(error.into());
+        }
+    }
+    context.reply().integer(1);
+    Ok(())
+}
+
+pub(super) fn append(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let db = context.session.db;
+    let mut value = core::mem::take(&mut context.host.scratch);
+    value.clear();
+    if let Some(hit) = context.engine.peek(db, &args[1]) {
+        value.extend_from_slice(hit.value);
+    }
+    value.extend_from_slice(&args[2]);
+    let stored = context.engine.set(db, &args[1], &value, Condition::Always, Expiry::Keep);
+    let len = value.len();
+    keep_scratch(context, value);
+    stored?;
+    context.reply().integer(len as i64);
+    Ok(())
+}
+
+/// Gives the scratch memory back to its place, unless it has grown large.
+pub(super) fn keep_scratch(context: &mut Context<'_>, scratch: Vec<u8>) {
+    if scratch.capacity() <= 1 << 16 {
+        context.host.scratch = scratch;
+    }
+}
+
+pub(super) fn strlen(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let len = context.engine.get(context.session.db, &args[1]).map_or(0, |hit| hit.value.len());
+    context.reply().integer(len as i64);
+    Ok(())
+}
+
+pub(super) fn getrange(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let start = parse_i64(&args[2]).ok_or(Refusal::NOT_AN_INTEGER)?;
+    let end = parse_i64(&args[3]).ok_or(Refusal::NOT_AN_INTEGER)?;
+    let Context { engine, session, output, .. } = context;
+    let value = engine.get(session.db, &args[1]).map_or(&[][..], |hit| hit.value);
+    let part = range(value.len(), start, end).map_or(&[][..], |range| &value[range]);
+    Writer::new(output.bytes(), session.version).bulk(part);
+    Ok(())
+}
+
+/// The bytes from `start` to `end`, both counted, from the end when negative.
+fn range(len: usize, start: i64, end: i64) -> Option<core::ops::Range<usize>> {
+    if start < 0 && end < 0 && start > end {
+        return None;
+    }
+    let len = len as i64;
+    let place = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at };
+    let (start, end) = (place(start), place(end).min(len - 1));
+    (start <= end && len > 0).then(|| start as usize..end as usize + 1)
+}
+
+pub(super) fn setrange(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let offset = parse_i64(&args[2]).ok_or(Refusal::NOT_AN_INTEGER)?;
+    let offset = u64::try_from(offset).map_err(|_| Refusal::Text("ERR offset is out of range"))?;
+    let (db, part) = (context.session.db, &args[3]);
+    let old_len = context.engine.peek(db, &args[1]).map_or(0, |hit| hit.value.len());
+    if part.is_empty() {
+        context.reply().integer(old_len as i64);
+        return Ok(());
+    }
+    let end = offset.saturating_add(part.len() as u64);
+    if end > STRING_BYTES_MAX {
+        return Err(Refusal::Text("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
+    }
+    let limit_bytes = context.engine.value_bytes_max();
+    if end > limit_bytes as u64 {
+        return Err(StoreError::ValueTooLarge { limit_bytes }.into());
+    }
+    let (offset, end) = (offset as usize, end as usize);
+    let mut value = core::mem::take(&mut context.host.scratch);
+    value.clear();
+    if let Some(hit) = context.engine.peek(db, &args[1]) {
+        value.extend_from_slice(hit.value);
+    }
+    value.resize(old_len.max(end), 0);
+    value[offset..end].copy_from_slice(part);
+    let stored = context.engine.set(db, &args[1], &value, Condition::Always, Expiry::Keep);
+    let len = value.len();
+    keep_scratch(context, value);
+    stored?;
+    context.reply().integer(len as i64);
+    Ok(())
+}

@@ -1,0 +1,314 @@
+//! The table of commands and the look-up of a name in it.
+
+use super::context::{Context, Outcome};
+use super::{config, connection, counter, describe, expiry, keyspace, server_info, string, ttl};
+use crate::resp::Args;
+
+/// What a command does to the server, in Redis's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// None.
+    pub const NONE: Flags = Flags(0);
+    /// May change keys.
+    pub const WRITE: Flags = Flags(1);
+    /// Only reads keys.
+    pub const READONLY: Flags = Flags(2);
+    /// Refused when memory is full.
+    pub const DENYOOM: Flags = Flags(4);
+    /// For administrators.
+    pub const ADMIN: Flags = Flags(8);
+    /// Not for scripts.
+    pub const NOSCRIPT: Flags = Flags(16);
+    /// Allowed while data are loaded.
+    pub const LOADING: Flags = Flags(32);
+    /// Allowed on a stale replica.
+    pub const STALE: Flags = Flags(64);
+    /// Constant or logarithmic time.
+    pub const FAST: Flags = Flags(128);
+    /// Allowed before the password is given.
+    pub const NO_AUTH: Flags = Flags(256);
+    /// Allowed while the server is busy.
+    pub const ALLOW_BUSY: Flags = Flags(512);
+
+    const NAMES: [(Flags, &'static str); 10] = [
+        (Flags::WRITE, "write"),
+        (Flags::READONLY, "readonly"),
+        (Flags::DENYOOM, "denyoom"),
+        (Flags::ADMIN, "admin"),
+        (Flags::NOSCRIPT, "noscript"),
+        (Flags::LOADING, "loading"),
+        (Flags::STALE, "stale"),
+        (Flags::FAST, "fast"),
+        (Flags::NO_AUTH, "no_auth"),
+        (Flags::ALLOW_BUSY, "allow_busy"),
+    ];
+
+    /// Both sets together.
+    pub const fn and(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are set.
+    #[inline]
+    pub const fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Redis's names of those set.
+    pub fn names(self) -> impl Iterator<Item = &'static str> + Clone {
+        Self::NAMES.into_iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, name)| name)
+    }
+}
+
+/// The family a command belongs to; its ACL category.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Values that are strings.
+    String,
+    /// Keys, whatever their values.
+    Keyspace,
+    /// The connection itself.
+    Connection,
+    /// The server.
+    Server,
+}
+
+/// Runs one command.
+pub(super) type Handler = fn(&mut Context<'_>, Args<'_>) -> Outcome;
+
+/// One command, or one of a command's subcommands.
+#[derive(Debug)]
+pub struct Spec {
+    /// The name in lower case.
+    pub name: &'static str,
+    /// The command this is a subcommand of, or nothing.
+    pub container: &'static str,
+    /// How many arguments it takes, the name counted; negative: at least that many.
+    pub arity: i8,
+    /// What it does to the server.
+    pub flags: Flags,
+    /// The first key's place among the arguments, the last one's (negative from the end), and the step.
+    pub keys: (i8, i8, i8),
+    /// Its family.
+    pub group: Group,
+    /// Its subcommands; when there are some, they do the work.
+    pub subcommands: &'static [Spec],
+    pub(super) handler: Handler,
+}
+
+impl Spec {
+    /// Whether it takes `count` arguments.
+    #[inline]
+    pub fn accepts(&self, count: usize) -> bool {
+        let wanted = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 { count >= wanted } else { count == wanted }
+    }
+
+    /// The name with the container's before it, as errors show it.
+    pub fn full_name(&self) -> String {
+        match self.container {
+            "" => self.name.to_owned(),
+            container => format!("{container}|{}", self.name),
+        }
+    }
+
+    const fn with(mut self, subcommands: &'static [Spec]) -> Self {
+        self.subcommands = subcommands;
+        self
+    }
+
+    const fn of(mut self, container: &'static str) -> Self {
+        self.container = container;
+        self
+    }
+}
+
+const fn spec(
+    name: &'static str,
+    arity: i8,
+    flags: Flags,
+    keys: (i8, i8, i8),
+    group: Group,
+    handler: Handler,
+) -> Spec {
+    Spec { name, container: "", arity, flags, keys, group, subcommands: &[], handler }
+}
+
+const NO_KEYS: (i8, i8, i8) = (0, 0, 0);
+const ONE_KEY: (i8, i8, i8) = (1, 1, 1);
+const ALL_KEYS: (i8, i8, i8) = (1, -1, 1);
+const PAIRS: (i8, i8, i8) = (1, -1, 2);
+
+const READ: Flags = Flags::READONLY;
+const READ_FAST: Flags = READ.and(Flags::FAST);
+const WRITE: Flags = Flags::WRITE;
+const WRITE_FAST: Flags = WRITE.and(Flags::FAST);
+const GROW: Flags = WRITE.and(Flags::DENYOOM);
+const GROW_FAST: Flags = GROW.and(Flags::FAST);
+const ANY_TIME: Flags = Flags::LOADING.and(Flags::STALE);
+const ANY_TIME_FAST: Flags = ANY_TIME.and(Flags::FAST);
+const SESSION: Flags = ANY_TIME.and(Flags::NOSCRIPT);
+const LOGIN: Flags = SESSION.and(Flags::FAST).and(Flags::NO_AUTH).and(Flags::ALLOW_BUSY);
+const ADMIN: Flags = SESSION.and(Flags::ADMIN);
+
+/// Every command.
+pub static COMMANDS: &[Spec] = &[
+    spec("append", 3, GROW_FAST, ONE_KEY, Group::String, string::append),
+    spec("auth", -2, LOGIN, NO_KEYS, Group::Connection, connection::auth),
+    spec("client", -2, Flags::NONE, NO_KEYS, Group::Connection, describe::container).with(&[
+        spec("getname", 2, SESSION, NO_KEYS, Group::Connection, connection::client_getname).of("client"),
+        spec("id", 2, SESSION, NO_KEYS, Group::Connection, connection::client_id).of("client"),
+        spec("no-evict", 3, ADMIN, NO_KEYS, Group::Connection, connection::client_no_evict).of("client"),
+        spec("setinfo", 4, SESSION, NO_KEYS, Group::Connection, connection::client_setinfo).of("client"),
+        spec("setname", 3, SESSION, NO_KEYS, Group::Connection, connection::client_setname).of("client"),
+    ]),
+    spec("command", -1, ANY_TIME, NO_KEYS, Group::Server, describe::command).with(&[
+        spec("count", 2, ANY_TIME, NO_KEYS, Group::Server, describe::count).of("command"),
+        spec("docs", -2, ANY_TIME, NO_KEYS, Group::Server, describe::docs).of("command"),
+        spec("info", -2, ANY_TIME, NO_KEYS, Group::Server, describe::info).of("command"),
+        spec("list", -2, ANY_TIME, NO_KEYS, Group::Server, describe::list).of("command"),
+    ]),
+    spec("config", -2, Flags::NONE, NO_KEYS, Group::Server, describe::container).with(&[
+        spec("get", -3, ADMIN, NO_KEYS, Group::Server, config::get).of("config"),
+        spec("set", -4, ADMIN, NO_KEYS, Group::Server, config::set).of("config"),
+    ]),
+    spec("dbsize", 1, READ_FAST, NO_KEYS, Group::Keyspace, keyspace::dbsize),
+    spec("decr", 2, GROW_FAST, ONE_KEY, Group::String, counter::decr),
+    spec("decrby", 3, GROW_FAST, ONE_KEY, Group::String, counter::decrby),
+    spec("del", -2, WRITE, ALL_KEYS, Group::Keyspace, keyspace::del),
+    spec("echo", 2, ANY_TIME_FAST, NO_KEYS, Group::Connection, connection::echo),
+    spec("exists", -2, READ_FAST, ALL_KEYS, Group::Keyspace, keyspace::exists),
+    spec("expire", -3, WRITE_FAST, ONE_KEY, Group::Keyspace, ttl::expire),
+    spec("expireat", -3, WRITE_FAST, ONE_KEY, Group::Keyspace, ttl::expireat),
+    spec("expiretime", 2, READ_FAST, ONE_KEY, Group::Keyspace, ttl::expiretime),
+    spec("flushall", -1, WRITE, NO_KEYS, Group::Keyspace, keyspace::flushall),
+    spec("flushdb", -1, WRITE, NO_KEYS, Group::Keyspace, keyspace::flushdb),
+    spec("get", 2, READ_FAST, ONE_KEY, Group::String, string::get),
+    spec("getdel", 2, WRITE_FAST, ONE_KEY, Group::String, string::getdel),
+    spec("getex", -2, WRITE_FAST, ONE_KEY, Group::String, expiry::getex),
+    spec("getrange", 4, READ, ONE_KEY, Group::String, string::getrange),
+    spec("getset", 3, GROW_FAST, ONE_KEY, Group::String, string::getset),
+    spec("hello", -1, LOGIN, NO_KEYS, Group::Connection, connection::hello),
+    spec("incr", 2, GROW_FAST, ONE_KEY, Group::String, counter::incr),
+    spec("incrby", 3, GROW_FAST, ONE_KEY, Group::String, counter::incrby),
+    spec("incrbyfloat", 3, GROW_FAST, ONE_KEY, Group::String, counter::incrbyfloat),
+    spec("info", -1, ANY_TIME, NO_KEYS, Group::Server, server_info::info),
+    spec("memory", -2, Flags::NONE, NO_KEYS, Group::Server, describe::container).with(&[spec(
+        "usage",
+        -3,
+        READ,
+        (2, 2, 1),
+        Group::Server,
+        keyspace::memory_usage,
+    )
+    .of("memory")]),
+    spec("mget", -2, READ_FAST, ALL_KEYS, Group::String, string::mget),
+    spec("mset", -3, GROW, PAIRS, Group::String, string::mset),
+    spec("msetnx", -3, GROW, PAIRS, Group::String, string::msetnx),
+    spec("persist", 2, WRITE_FAST, ONE_KEY, Group::Keyspace, ttl::persist),
+    spec("pexpire", -3, WRITE_FAST, ONE_KEY, Group::Keyspace, ttl::pexpire),
+    spec("pexpireat", -3, WRITE_FAST, ONE_KEY, Group::Keyspace, ttl::pexpireat),
+    spec("pexpiretime", 2, READ_FAST, ONE_KEY, Group::Keyspace, ttl::pexpiretime),
+    spec("ping", -1, Flags::FAST, NO_KEYS, Group::Connection, connection::ping),
+    spec("psetex", 4, GROW, ONE_KEY, Group::String, expiry::psetex),
+    spec("pttl", 2, READ_FAST, ONE_KEY, Group::Keyspace, ttl::pttl),
+    spec("quit", -1, LOGIN, NO_KEYS, Group::Connection, connection::quit),
+    spec("reset", 1, LOGIN, NO_KEYS, Group::Connection, connection::reset),
+    spec("scan", -2, READ, NO_KEYS, Group::Keyspace, keyspace::scan),
+    spec("select", 2, ANY_TIME_FAST, NO_KEYS, Group::Connection, connection::select),
+    spec("set", -3, GROW, ONE_KEY, Group::String, expiry::set),
+    spec("setex", 4, GROW, ONE_KEY, Group::String, expiry::setex),
+    spec("setnx", 3, GROW_FAST, ONE_KEY, Group::String, string::setnx),
+    spec("setrange", 4, GROW, ONE_KEY, Group::String, string::setrange),
+    spec("strlen", 2, READ_FAST, ONE_KEY, Group::String, string::strlen),
+    spec("substr", 4, READ, ONE_KEY, Group::String, string::getrange),
+    spec("time", 1, ANY_TIME_FAST, NO_KEYS, Group::Server, server_info::time),
+    spec("touch", -2, READ_FAST, ALL_KEYS, Group::Keyspace, keyspace::touch),
+    spec("ttl", 2, READ_FAST, ONE_KEY, Group::Keyspace, ttl::ttl),
+    spec("type", 2, READ_FAST, ONE_KEY, Group::Keyspace, keyspace::type_of),
+    spec("unlink", -2, WRITE_FAST, ALL_KEYS, Group::Keyspace, keyspace::del),
+];
+
+const SLOTS: usize = 1024;
+const NO_COMMAND: u8 = u8::MAX;
+
+/// A few of a name's letters and its length: enough to tell all commands apart, whatever their case.
+#[inline]
+const fn letters(name: &[u8]) -> u64 {
+    let len = name.len();
+    let picked = name[0] as u64
+        | (name[1] as u64) << 8
+        | (name[len / 2] as u64) << 16
+        | (name[len - 2] as u64) << 24
+        | (name[len - 1] as u64) << 32;
+    (picked | 0x20_2020_2020) << 8 | (len & 0xff) as u64
+}
+
+#[inline]
+const fn slot(letters: u64, factor: u64) -> usize {
+    (letters.wrapping_mul(factor) >> (64 - SLOTS.trailing_zeros())) as usize
+}
+
+/// Places every command in a slot of its own, or says at which command that failed.
+const fn place(factor: u64) -> Option<[u8; SLOTS]> {
+    let mut slots = [NO_COMMAND; SLOTS];
+    let mut at = 0;
+    while at < COMMANDS.len() {
+        let slot = slot(letters(COMMANDS[at].name.as_bytes()), factor);
+        if slots[slot] != NO_COMMAND {
+            return None;
+        }
+        slots[slot] = at as u8;
+        at += 1;
+    }
+    Some(slots)
+}
+
+/// The first odd factor, of a fixed sequence, that gives every command its own slot.
+const INDEX: (u64, [u8; SLOTS]) = {
+    let mut factor = 0x9e37_79b9_7f4a_7c15_u64;
+    loop {
+        if let Some(slots) = place(factor) {
+            break (factor, slots);
+        }
+        factor = factor.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(2);
+    }
+};
+static SLOT_TABLE: [u8; SLOTS] = INDEX.1;
+
+/// Finds a command by its name in any case: one multiplication, one comparison.
+#[inline]
+pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
+    if name.len() < 2 {
+        return None;
+    }
+    let spec = COMMANDS.get(usize::from(SLOT_TABLE[slot(letters(name), INDEX.0)]))?;
+    spec.name.as_bytes().eq_ignore_ascii_case(name).then_some(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case_and_nothing_else_is() {
+        for spec in COMMANDS {
+            for name in [spec.name.to_owned(), spec.name.to_uppercase()] {
+                assert_eq!(lookup(name.as_bytes()).unwrap().name, spec.name);
+            }
+            let longer = format!("{}x", spec.name);
+            assert!(lookup(longer.as_bytes()).is_none_or(|found| found.name != spec.name));
+        }
+        for name in ["", "g", "ge", "getx", "gey", "zzz", "s\u{5}t"] {
+            assert!(lookup(name.as_bytes()).is_none(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_is_sorted_and_fits_its_index() {
+        assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
+        assert!(COMMANDS.len() < usize::from(NO_COMMAND));
+    }
+}

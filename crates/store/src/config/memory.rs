@@ -1,0 +1,53 @@
+//! Whether the tiers fit the memory that this process may use.
+
+use tiermem_base::Bytes;
+use tiermem_sys::memory::{LimitSource, MemoryLimit};
+
+use super::{ConfigError, TierConfig, TierKind};
+
+/// What the process uses beside its tiers: the program, requests and replies under way.
+pub const PROCESS_BYTES: u64 = 192 << 20;
+
+/// Checks the tiers against the cgroup's limit or the machine's memory, whichever is less. Where neither can be
+/// read nothing is checked.
+pub fn check_memory(tiers: &[TierConfig]) -> Result<(), ConfigError> {
+    match tiermem_sys::memory::limit() {
+        Some(limit) => check_memory_against(tiers, &limit),
+        None => Ok(()),
+    }
+}
+
+/// Checks the tiers against a limit.
+pub fn check_memory_against(tiers: &[TierConfig], limit: &MemoryLimit) -> Result<(), ConfigError> {
+    let in_memory = |kind| !matches!(kind, TierKind::Flash | TierKind::Remote);
+    let tiers = tiers.iter().filter(|tier| in_memory(tier.kind));
+    let tiers = tiers.fold(0u64, |sum, tier| sum.saturating_add(tier.capacity.0));
+    let needed = tiers.saturating_add(PROCESS_BYTES);
+    if needed <= limit.bytes {
+        return Ok(());
+    }
+    let limit_source = match &limit.source {
+        LimitSource::Cgroup(file) => format!("the cgroup ({})", file.display()),
+        LimitSource::Machine => "the machine".to_owned(),
+    };
+    Err(ConfigError::Memory {
+        tiers: Bytes(tiers),
+        needed: Bytes(needed),
+        limit: Bytes(limit.bytes),
+        limit_source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiers_that_do_not_fit_are_refused_with_both_figures() {
+        let tiers: Vec<TierConfig> = vec!["dram=1GiB".parse().unwrap(), "emulated=1GiB".parse().unwrap()];
+        let limit = |bytes| MemoryLimit { bytes, source: LimitSource::Machine };
+        assert!(check_memory_against(&tiers, &limit(3 << 30)).is_ok());
+        let error = check_memory_against(&tiers, &limit(2 << 30)).unwrap_err().to_string();
+        assert!(error.contains("the machine allows 2GiB"), "{error}");
+    }
+}

@@ -1,0 +1,265 @@
+//! The store's configuration: what a user writes in a file or gives as flags, checked.
+
+mod memory;
+mod tier;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use tiermem_base::{Bytes, Nanos};
+
+pub use memory::{PROCESS_BYTES, check_memory, check_memory_against};
+pub use tier::{TierConfig, TierKind};
+
+use crate::engine::EngineConfig;
+use crate::server::ServerConfig;
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is no TOML, has an unknown key, or a value of the wrong kind.
+    #[error("the configuration {} is not valid: {source}", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and in which line.
+        source: Box<toml::de::Error>,
+    },
+    /// A tier's description contradicts itself or asks for what there is not.
+    #[error("tier {name:?}: {problem}")]
+    Tier {
+        /// The tier's name, or what was given for it.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// There is no tier at all.
+    #[error("no tier is configured: give at least one, for example --tier dram=512MiB")]
+    NoTier,
+    /// More tiers than a ladder can have.
+    #[error("{given} tiers are configured, and there can be {most}: leave some out")]
+    TooManyTiers {
+        /// How many.
+        given: usize,
+        /// How many there may be.
+        most: usize,
+    },
+    /// The tiers together need more memory than this process may use.
+    #[error(
+        "the tiers need {needed} ({tiers} and {} for the program and its buffers), but {limit_source} allows {limit}: \
+         make the tiers smaller, or raise the limit",
+        Bytes(PROCESS_BYTES)
+    )]
+    Memory {
+        /// Capacities together.
+        tiers: Bytes,
+        /// With the program itself.
+        needed: Bytes,
+        /// What is allowed.
+        limit: Bytes,
+        /// Who allows it.
+        limit_source: String,
+    },
+    /// Some other value that is out of range.
+    #[error("{key}: {problem}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// The whole configuration. Unknown keys are errors.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoreConfig {
+    /// The longest value (`max_value`). Default 16 MiB.
+    pub max_value: Bytes,
+    /// Threads that each own a part of the keys. Only 1 for now.
+    pub shards: u32,
+    /// Sockets and limits.
+    pub server: ServerSection,
+    /// Tiers, the fastest first. Default: 512 MiB of DRAM and 2 GiB of emulated CXL memory.
+    #[serde(rename = "tier")]
+    pub tiers: Vec<TierConfig>,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        StoreConfig {
+            max_value: Bytes(16 << 20),
+            shards: 1,
+            server: ServerSection::default(),
+            tiers: tier::default_tiers(),
+        }
+    }
+}
+
+/// The keys of `[server]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerSection {
+    /// The TCP address for clients. Default 127.0.0.1:7379.
+    pub listen: SocketAddr,
+    /// The TCP address of the live page and `/metrics`. Default 127.0.0.1:7380.
+    pub http: SocketAddr,
+    /// A unix socket for clients. Default none.
+    pub unix_socket: Option<PathBuf>,
+    /// The password clients must give. Default none.
+    pub requirepass: Option<String>,
+    /// The most clients at a time. Default 10000.
+    pub maxclients: usize,
+    /// Clients that do nothing for so long are dropped. Default: never.
+    pub timeout: Option<Nanos>,
+    /// Unsent replies from which on a client is not read from. Default 1 MiB.
+    pub output_buffer: Bytes,
+    /// Unfinished requests of all clients together. Default 64 MiB.
+    pub request_buffer: Bytes,
+}
+
+impl Default for ServerSection {
+    fn default() -> Self {
+        let server = ServerConfig::default();
+        ServerSection {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7379)),
+            http: SocketAddr::from(([127, 0, 0, 1], 7380)),
+            unix_socket: None,
+            requirepass: None,
+            maxclients: server.maxclients,
+            timeout: None,
+            output_buffer: Bytes(server.output_bytes_max as u64),
+            request_buffer: Bytes(server.request_buffer_bytes as u64),
+        }
+    }
+}
+
+impl StoreConfig {
+    /// Reads a configuration file.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        toml::from_str(&text)
+            .map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })
+    }
+
+    /// Checks everything that can be checked without touching the machine.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let value = |key, problem: &str| Err(ConfigError::Value { key, problem: problem.to_owned() });
+        if self.shards != 1 {
+            return value("shards", "only one shard is supported for now: leave it out, or give 1");
+        }
+        if !(1024..=512 << 20).contains(&self.max_value.0) {
+            return value("max_value", "must lie between 1KiB and 512MiB");
+        }
+        if self.server.maxclients == 0 {
+            return value("server.maxclients", "must be at least 1");
+        }
+        if self.server.output_buffer.0 < 16 << 10 {
+            return value("server.output_buffer", "must be at least 16KiB");
+        }
+        if self.server.requirepass.as_ref().is_some_and(String::is_empty) {
+            return value("server.requirepass", "is empty: leave it out to ask for no password");
+        }
+        tier::validate(&self.tiers)
+    }
+
+    /// What the engine needs of it; `seed` for its hash.
+    pub fn engine_config(&self, seed: u64) -> EngineConfig {
+        let tiers = self.tiers.iter().map(TierConfig::spec).collect();
+        EngineConfig { value_bytes_max: self.max_value.0 as usize, seed, ..EngineConfig::new(tiers) }
+    }
+
+    /// What the server needs of it.
+    pub fn server_config(&self) -> ServerConfig {
+        let section = &self.server;
+        ServerConfig {
+            listen: Some(section.listen),
+            unix_socket: section.unix_socket.clone(),
+            requirepass: section.requirepass.clone(),
+            maxclients: section.maxclients,
+            timeout: section.timeout.filter(|it| it.0 > 0).map(|it| Duration::from_nanos(it.0)),
+            output_bytes_max: section.output_buffer.0 as usize,
+            request_buffer_bytes: section.request_buffer.0 as usize,
+            ..ServerConfig::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<StoreConfig, String> {
+        let config: StoreConfig = toml::from_str(text).map_err(|error| error.to_string())?;
+        config.validate().map_err(|error| error.to_string())?;
+        Ok(config)
+    }
+
+    #[test]
+    fn the_empty_file_is_the_default() {
+        let config = read("").unwrap();
+        assert_eq!(config.tiers.len(), 2);
+        assert_eq!(config.server.listen.port(), 7379);
+        assert_eq!(config.server_config().maxclients, 10_000);
+    }
+
+    #[test]
+    fn a_full_file_is_understood() {
+        let config = read(
+            r#"
+            max_value = "1MiB"
+            [server]
+            listen = "127.0.0.1:1"
+            unix_socket = "s"
+            requirepass = "p"
+            timeout = "30s"
+            [[tier]]
+            name = "dram"
+            kind = "dram"
+            capacity = "64MiB"
+            price_per_gb = 4.875
+            [[tier]]
+            name = "cxl"
+            kind = "emulated"
+            capacity = "1GiB"
+            read_latency = "250ns"
+            write_latency = "300ns"
+            bandwidth = "20GB/s"
+            bandwidth_share = 0.5
+            "#,
+        )
+        .unwrap();
+        assert_eq!(config.tiers[1].bandwidth.unwrap().0, 20_000_000_000);
+        assert_eq!(config.server_config().timeout, Some(Duration::from_secs(30)));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, part) in [
+            ("colour = 1", "unknown field `colour`"),
+            ("[server]\nport = 1", "unknown field `port`"),
+            ("shards = 2", "only one shard"),
+            ("max_value = \"1GiB\"", "between 1KiB and 512MiB"),
+            ("max_value = \"lots\"", "is not a size"),
+            ("tier = []", "no tier is configured"),
+            ("[[tier]]\nname = \"a\"\nkind = \"dram\"", "missing field `capacity`"),
+            ("[[tier]]\nname = \"a\"\nkind = \"paper\"\ncapacity = \"1GiB\"", "unknown variant `paper`"),
+            ("[[tier]]\nname = \"a\"\nkind = \"numa\"\ncapacity = \"1GiB\"", "not supported yet"),
+            ("[[tier]]\nname = \"a\"\nkind = \"emulated\"\ncapacity = \"1GiB\"", "tier 0 must be"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

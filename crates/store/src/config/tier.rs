@@ -1,0 +1,218 @@
+//! The description of tiers.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use tiermem_base::curve::{Curve, DEFAULT_CURVE, LOCAL_DRAM};
+use tiermem_base::{Bytes, Nanos};
+use tiermem_policy::ladder::LEVELS_MAX;
+use tiermem_tier::{Kind, TierSpec};
+
+use super::ConfigError;
+
+/// Addresses count sixteen bytes in 32 bits.
+const TIER_BYTES_MAX: u64 = (u32::MAX as u64) << 4;
+
+/// What a tier is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TierKind {
+    /// The machine's local memory.
+    Dram,
+    /// Memory of another NUMA node.
+    Numa,
+    /// A DAX device.
+    Dax,
+    /// Local memory that charges a slower device's time.
+    Emulated,
+    /// A file on flash.
+    Flash,
+    /// Memory of another machine.
+    Remote,
+}
+
+impl TierKind {
+    const ALL: [(TierKind, &'static str); 6] = [
+        (TierKind::Dram, "dram"),
+        (TierKind::Numa, "numa"),
+        (TierKind::Dax, "dax"),
+        (TierKind::Emulated, "emulated"),
+        (TierKind::Flash, "flash"),
+        (TierKind::Remote, "remote"),
+    ];
+
+    /// The name in files and flags.
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// One `[[tier]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TierConfig {
+    /// The name in figures.
+    pub name: String,
+    /// What it is made of.
+    pub kind: TierKind,
+    /// Bytes, with everything that is kept for it.
+    pub capacity: Bytes,
+    /// A named latency-bandwidth curve (`emulated`).
+    pub curve: Option<String>,
+    /// Instead of a curve: the latency of a read.
+    pub read_latency: Option<Nanos>,
+    /// Instead of a curve: the latency of a write.
+    pub write_latency: Option<Nanos>,
+    /// Instead of a curve: bytes per second, such as `"20GB/s"`.
+    #[serde(default, deserialize_with = "bandwidth")]
+    pub bandwidth: Option<Bytes>,
+    /// The part of the device's bandwidth that this process is given; above 0, at most 1.
+    pub bandwidth_share: Option<f64>,
+    /// What a gigabyte costs, in any currency.
+    pub price_per_gb: Option<f64>,
+}
+
+fn bandwidth<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Bytes>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.strip_suffix("/s").unwrap_or(&text).parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+impl TierConfig {
+    fn new(name: &str, kind: TierKind, capacity: Bytes) -> Self {
+        let emulated = kind == TierKind::Emulated;
+        TierConfig {
+            name: name.to_owned(),
+            kind,
+            capacity,
+            curve: emulated.then(|| DEFAULT_CURVE.to_owned()),
+            read_latency: None,
+            write_latency: None,
+            bandwidth: None,
+            bandwidth_share: None,
+            price_per_gb: None,
+        }
+    }
+
+    /// The tier to set up. Call it on a checked configuration: what is missing there is taken as DRAM's.
+    pub fn spec(&self) -> TierSpec {
+        let kind = match self.kind {
+            TierKind::Emulated => {
+                Kind::Emulated(self.device_curve().with_bandwidth_share(self.bandwidth_share.unwrap_or(1.0)))
+            }
+            _ => Kind::Dram,
+        };
+        TierSpec { name: self.name.clone(), kind, capacity: self.capacity, price_per_gb: self.price_per_gb }
+    }
+
+    fn device_curve(&self) -> Curve {
+        if let (Some(read), Some(write), Some(bandwidth)) =
+            (self.read_latency, self.write_latency, self.bandwidth)
+        {
+            return Curve::custom(read, write, bandwidth.0 as f64 / 1e9);
+        }
+        Curve::named(self.curve.as_deref().unwrap_or(DEFAULT_CURVE)).unwrap_or(LOCAL_DRAM)
+    }
+
+    fn error(&self, problem: impl Into<String>) -> ConfigError {
+        ConfigError::Tier { name: self.name.clone(), problem: problem.into() }
+    }
+}
+
+/// 512 MiB of DRAM and 2 GiB of emulated CXL memory.
+pub(super) fn default_tiers() -> Vec<TierConfig> {
+    vec![
+        TierConfig::new("dram", TierKind::Dram, Bytes(512 << 20)),
+        TierConfig::new("cxl", TierKind::Emulated, Bytes(2 << 30)),
+    ]
+}
+
+impl FromStr for TierConfig {
+    type Err = ConfigError;
+
+    /// Reads the short form `kind=size`; the tier is named after its kind.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let error = |problem: String| ConfigError::Tier { name: text.to_owned(), problem };
+        let (kind, size) = text
+            .split_once('=')
+            .ok_or_else(|| error("write it as kind=size, for example dram=512MiB".to_owned()))?;
+        let known = TierKind::ALL.into_iter().find(|(_, name)| *name == kind);
+        let (kind, name) = known.ok_or_else(|| {
+            let names = TierKind::ALL.map(|(_, name)| name).join(", ");
+            error(format!("{kind:?} is no kind of tier; there are {names}"))
+        })?;
+        let capacity = size.parse::<Bytes>().map_err(|it| error(it.to_string()))?;
+        Ok(TierConfig::new(name, kind, capacity))
+    }
+}
+
+/// Checks each tier by itself and the list as a whole.
+pub(super) fn validate(tiers: &[TierConfig]) -> Result<(), ConfigError> {
+    let first = tiers.first().ok_or(ConfigError::NoTier)?;
+    for (number, tier) in tiers.iter().enumerate() {
+        if !matches!(tier.kind, TierKind::Dram | TierKind::Emulated) {
+            return Err(tier
+                .error(format!("the kind {} is not supported yet; use dram or emulated", tier.kind.name())));
+        }
+        if tier.capacity.0 == 0 {
+            return Err(tier.error("its capacity is zero"));
+        }
+        if tiers[..number].iter().any(|other| other.name == tier.name) {
+            return Err(tier.error("another tier has that name"));
+        }
+        let measures = [tier.read_latency.is_some(), tier.write_latency.is_some(), tier.bandwidth.is_some()];
+        let described = measures.iter().filter(|given| **given).count();
+        if tier.kind == TierKind::Dram && (tier.curve.is_some() || described > 0) {
+            return Err(tier.error("curve, latencies and bandwidth describe an emulated tier, not dram"));
+        }
+        if tier.kind == TierKind::Emulated && number > 0 {
+            match (tier.curve.is_some(), described) {
+                (true, 0) | (false, 3) => {}
+                (true, _) => return Err(tier.error("give a curve, or latencies and bandwidth, not both")),
+                (false, _) => {
+                    return Err(tier.error("give a curve, or read_latency, write_latency and bandwidth"));
+                }
+            }
+        }
+        if let Some(Err(problem)) = tier.curve.as_deref().map(Curve::named) {
+            return Err(tier.error(problem));
+        }
+        if tier.bandwidth.is_some_and(|bandwidth| bandwidth.0 == 0) {
+            return Err(tier.error("its bandwidth is zero"));
+        }
+        if tier.capacity.0 > TIER_BYTES_MAX {
+            return Err(
+                tier.error(format!("one shard addresses at most {} of a tier", Bytes(TIER_BYTES_MAX)))
+            );
+        }
+        if tier.bandwidth_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+            return Err(tier.error("bandwidth_share must be above 0 and at most 1"));
+        }
+        if tier.price_per_gb.is_some_and(|price| !(price >= 0.0 && price.is_finite())) {
+            return Err(tier.error("price_per_gb must be a number that is not negative"));
+        }
+    }
+    if tiers.len() > LEVELS_MAX {
+        return Err(ConfigError::TooManyTiers { given: tiers.len(), most: LEVELS_MAX });
+    }
+    if first.kind != TierKind::Dram {
+        return Err(first.error("tier 0 must be of kind dram: the index lives there"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_form_is_read_or_explained() {
+        let tier: TierConfig = "emulated=2GiB".parse().unwrap();
+        assert_eq!((tier.name.as_str(), tier.capacity), ("emulated", Bytes(2 << 30)));
+        for (text, part) in
+            [("dram", "kind=size"), ("tape=1GiB", "no kind of tier"), ("dram=x", "not a size")]
+        {
+            let error = text.parse::<TierConfig>().unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! An item's bytes: a header of eight bytes, the key, the value. Expiry, tier and recency are not here but in the
+//! ladder's arrays, so that deciding about an item never touches the memory that it lies in.
+
+/// Bytes before the key.
+pub const HEADER_BYTES: usize = 8;
+
+/// What the header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Bytes of the value.
+    pub value_len: u32,
+    /// Bytes of the key.
+    pub key_len: u16,
+    /// The database that the key belongs to.
+    pub db: u8,
+}
+
+impl Header {
+    /// Reads a header; `bytes` starts with it.
+    #[inline]
+    pub fn read(bytes: &[u8]) -> Self {
+        Header {
+            value_len: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
+            key_len: u16::from_le_bytes([bytes[4], bytes[5]]),
+            db: bytes[6],
+        }
+    }
+
+    /// Writes the header to the start of `bytes`.
+    #[inline]
+    pub fn write(self, bytes: &mut [u8]) {
+        bytes[..4].copy_from_slice(&self.value_len.to_le_bytes());
+        bytes[4..6].copy_from_slice(&self.key_len.to_le_bytes());
+        bytes[6] = self.db;
+        bytes[7] = 0;
+    }
+
+    /// Where the value starts.
+    #[inline]
+    pub fn value_offset(self) -> usize {
+        HEADER_BYTES + usize::from(self.key_len)
+    }
+
+    /// Bytes of header, key and value.
+    #[inline]
+    pub fn item_len(self) -> usize {
+        self.value_offset() + self.value_len as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_survives_its_bytes() {
+        let header = Header { value_len: 70_000, key_len: 300, db: 15 };
+        let mut bytes = [0xFF; HEADER_BYTES];
+        header.write(&mut bytes);
+        assert_eq!(Header::read(&bytes), header);
+        assert_eq!(header.item_len(), 8 + 300 + 70_000);
+    }
+}

@@ -1,0 +1,164 @@
+//! The engine's work beside requests: steps of the ladder, and executing what it decides.
+
+use tiermem_policy::Id;
+use tiermem_policy::ladder::{Act, Eviction as LadderEviction, Ticket};
+
+use super::item::HEADER_BYTES;
+use super::{Copied, Engine, EngineStats, Eviction, TierStats};
+
+impl Engine {
+    /// Every request starts here: the debt of the one before is waited off, and a step is made when it is due.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        self.tiers.settle();
+        self.now.requests += 1;
+        if self.now.requests >= self.next_step {
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        self.next_step = self.now.requests + self.ladder.config().step_requests;
+        if let Some(last) = self.ladder.last_ticket() {
+            self.settle_moves(last);
+        }
+        self.ladder.step(self.now, &mut self.rng, &mut self.acts);
+        self.execute();
+    }
+
+    /// Does what is due without a request: expired items. Call it when idle, at least every 100 ms.
+    pub fn idle(&mut self) {
+        self.ladder.idle(self.now, &mut self.acts);
+        self.execute();
+        self.tiers.settle();
+    }
+
+    /// Executes the ladder's acts in order.
+    pub(super) fn execute(&mut self) {
+        let mut acts = std::mem::take(&mut self.acts);
+        for act in acts.drain(..) {
+            match act {
+                Act::Move { from, to, .. } => {
+                    let item_len = self.header(from).item_len();
+                    self.tiers.copy(from, to, item_len);
+                    self.copied.push_back(Copied { from: from.tier, to: to.tier, item_len: item_len as u64 });
+                }
+                Act::Drop { id, loc, .. } => {
+                    let header = self.header(loc);
+                    let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
+                    self.tiers.charge_read(loc.tier, header.value_offset());
+                    let hash = self.hasher.hash(header.db, key);
+                    let found = self.index.remove(hash, id);
+                    debug_assert!(found, "a dropped item is in the index");
+                    self.item_bytes[usize::from(loc.tier)] -= header.item_len() as u64;
+                    self.keys[usize::from(header.db)] -= 1;
+                }
+                Act::Discard { tier, page } => self.tiers.discard(tier, page),
+            }
+        }
+        self.acts = acts;
+    }
+
+    /// Tells the ladder that all copies up to `ticket` are made, which they are as soon as they are executed:
+    /// memory is synchronous.
+    pub(super) fn settle_moves(&mut self, ticket: Ticket) {
+        let (copied, item_bytes) = (&mut self.copied, &mut self.item_bytes);
+        self.ladder.done(ticket, true, |moved| {
+            let Some(copy) = copied.pop_front() else { return };
+            if moved {
+                item_bytes[usize::from(copy.from)] -= copy.item_len;
+                item_bytes[usize::from(copy.to)] += copy.item_len;
+            }
+        });
+    }
+
+    /// Removes every key of one database or, with `None`, of all. All at once where no other database has keys.
+    pub fn flush(&mut self, db: Option<u8>) {
+        let others = db.map_or(0, |db| self.keys.iter().sum::<u64>() - self.len(db));
+        if others == 0 && self.ladder.clear() {
+            self.index = Default::default();
+            self.ladder.set_index_bytes(self.index.bytes());
+            self.copied.clear();
+            self.item_bytes.fill(0);
+            self.keys.fill(0);
+            return;
+        }
+        let mut ids: Vec<Id> = Vec::new();
+        self.index.scan(0, usize::MAX, |id| ids.push(id));
+        for id in ids {
+            let loc = self.ladder.loc(id);
+            let header = self.header(loc);
+            if db.is_none_or(|db| db == header.db) {
+                let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
+                let hash = self.hasher.hash(header.db, key);
+                self.forget(id, hash);
+            }
+        }
+    }
+
+    pub(super) fn config_eviction_forbidden(&self) -> bool {
+        self.eviction() == Eviction::Forbidden
+    }
+
+    /// What may be thrown out when space runs short.
+    pub fn eviction(&self) -> Eviction {
+        match self.ladder.config().eviction {
+            LadderEviction::AllItems => Eviction::AllKeys,
+            LadderEviction::Forbidden => Eviction::Forbidden,
+        }
+    }
+
+    /// Changes what may be thrown out.
+    pub fn set_eviction(&mut self, eviction: Eviction) {
+        self.ladder.set_eviction(match eviction {
+            Eviction::AllKeys => LadderEviction::AllItems,
+            Eviction::Forbidden => LadderEviction::Forbidden,
+        });
+    }
+
+    /// Nanoseconds that emulated tiers have charged since the start; the difference over a request is its own.
+    pub fn charged_ns(&self) -> f64 {
+        self.tiers.charged_total_ns()
+    }
+
+    /// Nanoseconds of that which have been waited off.
+    pub fn waited_ns(&self) -> f64 {
+        self.tiers.waited_ns()
+    }
+
+    /// A copy of all counters.
+    pub fn stats(&self) -> EngineStats {
+        let tier = |(at, spec): (usize, &tiermem_tier::TierSpec)| {
+            let level = self.ladder.level(at);
+            TierStats {
+                name: spec.name.clone(),
+                kind: spec.kind.name().to_owned(),
+                capacity_bytes: spec.capacity.0,
+                used_bytes: self.ladder.charged_bytes(at),
+                item_bytes: self.item_bytes[at],
+                items: level.items,
+                hits: level.hits,
+                promotions: level.promotions,
+                demotions: level.demotions,
+                evictions: level.evictions,
+                charged_ns: self.tiers.charged_ns(at) as u64,
+            }
+        };
+        let tiers: Vec<_> = self.config.tiers.iter().enumerate().map(tier).collect();
+        let counters = self.ladder.counters();
+        EngineStats {
+            gets: self.gets,
+            hits: self.get_hits,
+            sets: self.sets,
+            expired: counters.expired + self.expired_on_access,
+            evicted: tiers.iter().map(|tier| tier.evictions).sum(),
+            moves_aborted: counters.moves_aborted,
+            refused: self.refused,
+            keys: self.keys.iter().sum(),
+            keys_with_expiry: self.ladder.items_with_expiry(),
+            metadata_bytes: self.ladder.metadata_bytes(),
+            pinned_bytes: self.pinned_bytes as u64,
+            tiers,
+        }
+    }
+}

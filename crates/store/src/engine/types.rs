@@ -1,0 +1,57 @@
+//! What the engine's callers say and hear.
+
+/// How many databases `SELECT` can choose from.
+pub const DATABASES: u8 = 16;
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
+
+/// Why a value was not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// No space, and the policy forbids evicting (`noeviction`) or nothing can be evicted.
+    #[error("no tier has room for the value and nothing may be evicted")]
+    OutOfMemory,
+    /// The value is longer than `max-value`.
+    #[error("the value is longer than the limit of {limit_bytes} bytes")]
+    ValueTooLarge {
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// The key is longer than [`KEY_BYTES_MAX`].
+    #[error("the key is longer than the limit of {KEY_BYTES_MAX} bytes")]
+    KeyTooLarge,
+}
+
+/// Under which condition [`Engine::set`] writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Condition {
+    /// Always.
+    #[default]
+    Always,
+    /// Only a key that does not exist (`NX`).
+    IfAbsent,
+    /// Only a key that exists (`XX`).
+    IfPresent,
+}
+
+/// What [`Engine::set`] does to the key's time to live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expiry {
+    /// The key lives until deleted or evicted.
+    #[default]
+    Never,
+    /// The key keeps the expiry it has.
+    Keep,
+    /// The key expires at this Unix time in milliseconds.
+    AtUnixMs(u64),
+}
+
+/// What may be thrown out when space runs short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// Any key, the coldest first (`allkeys-lru`).
+    #[default]
+    AllKeys,
+    /// Nothing: writes that need space fail (`noeviction`).
+    Forbidden,
+}

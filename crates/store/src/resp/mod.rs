@@ -1,0 +1,72 @@
+//! The Redis serialization protocol: requests in, replies out, no I/O.
+//!
+//! Requests come as arrays of bulk strings or as inline lines; replies are written as RESP2 or RESP3. The
+//! limits and the wording of protocol errors are Redis 7.0's.
+
+mod inline;
+mod number;
+mod parser;
+mod writer;
+
+pub use number::{parse_i64, parse_u64_digits};
+pub use parser::{INLINE_BYTES_MAX, Limits, Parser, Progress, ProtocolError};
+pub use writer::{Version, Writer};
+
+#[cfg(test)]
+mod tests;
+
+use core::ops::Index;
+
+/// Where one argument lies, counted from the request's first byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+}
+
+/// A request's arguments, the command's name first.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a> {
+    bytes: &'a [u8],
+    spans: &'a [Span],
+}
+
+impl<'a> Args<'a> {
+    pub(crate) fn new(bytes: &'a [u8], spans: &'a [Span]) -> Self {
+        Args { bytes, spans }
+    }
+
+    /// How many there are, the name counted.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there is none at all; a parsed request always has a name.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Argument `at`, or `None` behind the last.
+    pub fn get(&self, at: usize) -> Option<&'a [u8]> {
+        let span = self.spans.get(at)?;
+        Some(&self.bytes[span.start as usize..span.start as usize + span.len as usize])
+    }
+
+    /// The arguments from number `first` on.
+    pub fn iter_from(&self, first: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let bytes = self.bytes;
+        self.spans
+            .iter()
+            .skip(first)
+            .map(move |span| &bytes[span.start as usize..span.start as usize + span.len as usize])
+    }
+}
+
+impl Index<usize> for Args<'_> {
+    type Output = [u8];
+
+    fn index(&self, at: usize) -> &[u8] {
+        let span = self.spans[at];
+        &self.bytes[span.start as usize..span.start as usize + span.len as usize]
+    }
+}

@@ -1,0 +1,120 @@
+//! Opening the sockets, with errors that say what to do.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::ServerConfig;
+use crate::engine::Engine;
+
+/// Connections that the kernel keeps until they are accepted, as in Redis.
+const BACKLOG: i32 = 511;
+/// Files that the process has open beside its clients.
+const FILES_RESERVED: u64 = 64;
+
+/// Why a server does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Neither an address nor a path was given.
+    #[error("there is nothing to listen on: give an address or a unix socket")]
+    NothingToListenOn,
+    /// The address is taken.
+    #[error("{0} is in use: stop what listens there, or choose another port")]
+    AddressInUse(SocketAddr),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another process listens on the unix socket.
+    #[error("{} is in use by another process: stop it, or choose another path", .0.display())]
+    UnixSocketInUse(PathBuf),
+    /// The path is taken by something that is no socket.
+    #[error("{} exists and is no socket: remove it, or choose another path", .0.display())]
+    NotASocket(PathBuf),
+    /// The unix socket cannot be made.
+    #[error("cannot listen on the unix socket {}: {source}", path.display())]
+    UnixSocket {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Fewer files may be open than `maxclients` needs.
+    #[error("{source}: raise the limit (ulimit -n {}), or set maxclients to {} or less", source.wanted, source.limit.saturating_sub(FILES_RESERVED))]
+    OpenFiles {
+        /// Both numbers.
+        source: tiermem_sys::limits::OpenFilesError,
+    },
+    /// The event loop cannot be made.
+    #[error("cannot start the event loop: {0}")]
+    EventLoop(#[source] io::Error),
+}
+
+/// A server whose sockets are open; clients may connect and wait until [`Server::run`].
+#[derive(Debug)]
+pub struct Server {
+    pub(super) config: ServerConfig,
+    pub(super) engine: Engine,
+    pub(super) tcp: Option<TcpListener>,
+    pub(super) unix: Option<UnixListener>,
+}
+
+impl Server {
+    /// Opens the sockets that `config` names and raises the limit of open files to what `maxclients` needs.
+    pub fn bind(config: ServerConfig, engine: Engine) -> Result<Self, ServeError> {
+        if config.listen.is_none() && config.unix_socket.is_none() {
+            return Err(ServeError::NothingToListenOn);
+        }
+        tiermem_sys::limits::raise_open_files(config.maxclients as u64 + FILES_RESERVED)
+            .map_err(|source| ServeError::OpenFiles { source })?;
+        let tcp = config.listen.map(listen_tcp).transpose()?;
+        let unix = config.unix_socket.as_deref().map(listen_unix).transpose()?;
+        Ok(Server { config, engine, tcp, unix })
+    }
+
+    /// The TCP address, with the port that the system chose if it was to choose.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref()?.local_addr().ok()
+    }
+}
+
+fn listen_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let open = || -> io::Result<TcpListener> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket.into())
+    };
+    open().map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => ServeError::AddressInUse(address),
+        _ => ServeError::Listen { address, source },
+    })
+}
+
+fn listen_unix(path: &Path) -> Result<UnixListener, ServeError> {
+    let error = |source| ServeError::UnixSocket { path: path.to_owned(), source };
+    match path.symlink_metadata() {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(ServeError::NotASocket(path.to_owned()));
+        }
+        Ok(_) if UnixStream::connect(path).is_ok() => {
+            return Err(ServeError::UnixSocketInUse(path.to_owned()));
+        }
+        // Left behind by a process that was killed.
+        Ok(_) => std::fs::remove_file(path).map_err(error)?,
+        Err(_) => {}
+    }
+    let listener = UnixListener::bind(path).map_err(error)?;
+    listener.set_nonblocking(true).map_err(error)?;
+    Ok(listener)
+}

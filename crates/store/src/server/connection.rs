@@ -1,0 +1,402 @@
+//! One client's connection: reads, runs what is complete, writes.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Instant;
+
+use tokio::time::Sleep;
+
+use super::budget::{FREE_BYTES, Share};
+use super::shard::{Core, READ_BYTES, Shard};
+use super::stream::Stream;
+use crate::command::{Context, Output, Session, execute};
+use crate::resp::{Parser, Progress, Writer};
+
+/// Replies are handed to the kernel when they come to this much, even amid a batch.
+const WRITE_BYTES: usize = 64 * 1024;
+/// What one client may have unsent when all clients together have too much.
+const TIGHT_OUTPUT_BYTES: usize = 16 * 1024;
+/// Places of arguments kept between requests; more are given back.
+const ARGS_KEPT: usize = 64;
+/// Pieces written with one call.
+const SLICES: usize = 16;
+
+/// The client is gone or is to go.
+struct Gone;
+
+/// A connection as a future that is ready when the client has gone.
+pub(super) struct Connection {
+    shard: Rc<Shard>,
+    stream: Stream,
+    session: Session,
+    parser: Parser,
+    /// Bytes of an unfinished request, or of requests that wait for the output to drain.
+    pending: Vec<u8>,
+    /// Bytes that `pending` must come to hold for the request to get on.
+    bytes_min: usize,
+    /// `pending` holds requests that were not looked at.
+    runnable: bool,
+    output: Output,
+    /// What of `output` the shard's total counts.
+    unsent: usize,
+    /// Counted as blocked.
+    blocked: bool,
+    share: Share,
+    last_progress: Instant,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Connection {
+    pub(super) fn new(stream: Stream, shard: Rc<Shard>, session: Session) -> Self {
+        Connection {
+            shard,
+            stream,
+            session,
+            parser: Parser::default(),
+            pending: Vec::new(),
+            bytes_min: 0,
+            runnable: false,
+            output: Output::default(),
+            unsent: 0,
+            blocked: false,
+            share: Share::default(),
+            last_progress: Instant::now(),
+            timer: None,
+        }
+    }
+
+    /// Does all that the socket allows; `Ok` when it must be waited for.
+    fn advance(&mut self, core: &mut Core, cx: &mut TaskContext<'_>) -> Result<(), Gone> {
+        loop {
+            if !self.output.is_empty() {
+                if let Poll::Ready(ready) = self.stream.poll_write_ready(cx) {
+                    ready.map_err(|_| Gone)?;
+                    self.flush(core)?;
+                    self.last_progress = core.clock.batch_start();
+                    if !self.output.is_empty() {
+                        // The kernel's buffer is full again: ask to be woken.
+                        continue;
+                    }
+                }
+                self.count_unsent(core);
+            }
+            if self.session.closing {
+                return if self.output.is_empty() { Err(Gone) } else { Ok(()) };
+            }
+            self.set_blocked(core);
+            if self.blocked {
+                core.budget.progress(&self.share, 0, cx.waker());
+                return Ok(());
+            }
+            if self.runnable {
+                self.run(core, 0)?;
+                continue;
+            }
+            match self.read(core, cx)? {
+                Poll::Ready(read) => self.run(core, read)?,
+                Poll::Pending => return Ok(()),
+            }
+        }
+    }
+
+    /// Reads once, behind what is pending. `Ready` says how much of the shard's input buffer is filled; 0 when
+    /// all is in `pending`.
+    fn read(&mut self, core: &mut Core, cx: &mut TaskContext<'_>) -> Result<Poll<usize>, Gone> {
+        let held = self.pending.len();
+        let large = held > FREE_BYTES;
+        let (from, to) = if large {
+            if !self.make_room(core, cx)? {
+                return Ok(Poll::Pending);
+            }
+            (0, (self.pending.capacity() - held).min(READ_BYTES))
+        } else {
+            let room = if core.budget.is_tight() { FREE_BYTES } else { READ_BYTES };
+            (held, (held + room).min(READ_BYTES))
+        };
+        match self.stream.poll_read(cx, &mut core.input[from..to]) {
+            Poll::Pending => {
+                if held == 0 {
+                    self.release_memory();
+                } else {
+                    core.budget.progress(&self.share, 0, cx.waker());
+                }
+                Ok(Poll::Pending)
+            }
+            Poll::Ready(Ok(0) | Err(_)) => Err(Gone),
+            Poll::Ready(Ok(count)) => {
+                core.host.stats.net_input_bytes += count as u64;
+                if large {
+                    self.pending.extend_from_slice(&core.input[..count]);
+                    core.budget.progress(&self.share, count, cx.waker());
+                    return Ok(Poll::Ready(0));
+                }
+                core.input[..held].copy_from_slice(&self.pending);
+                self.pending.clear();
+                Ok(Poll::Ready(held + count))
+            }
+        }
+    }
+
+    /// Sees to it that `pending` can take more; `false` when that must wait for others' requests.
+    fn make_room(&mut self, core: &mut Core, cx: &mut TaskContext<'_>) -> Result<bool, Gone> {
+        let held = self.pending.len();
+        let more = self.bytes_min.saturating_sub(held).max(1);
+        if self.pending.capacity() - held >= more.min(FREE_BYTES) {
+            return Ok(true);
+        }
+        // Doubling keeps the copying linear; a length that is known is not exceeded.
+        let doubled = (held * 2).min(core.limits.request_bytes_max).max(held + READ_BYTES);
+        let capacity = if more > FREE_BYTES { self.bytes_min.min(doubled) } else { doubled };
+        if !core.budget.grow(&mut self.share, capacity + self.parser.memory_bytes(), cx.waker()) {
+            return Ok(false);
+        }
+        self.pending.try_reserve_exact(capacity - held).map_err(|_| Gone)?;
+        Ok(true)
+    }
+
+    /// Runs a batch: what is complete in `pending` or, when that is empty, in the first `filled` bytes of the
+    /// shard's input buffer. Then writes the replies.
+    fn run(&mut self, core: &mut Core, filled: usize) -> Result<(), Gone> {
+        let start = core.clock.batch_start();
+        self.last_progress = start;
+        core.begin_batch();
+        let requests = core.host.stats.commands_processed;
+        let (charged, waited) = (core.engine.charged_ns(), core.engine.waited_ns());
+        let lent = self.output.lend(&mut core.replies);
+        let result = if self.pending.is_empty() {
+            let input = core::mem::take(&mut core.input);
+            let result = self.run_complete(core, &input[..filled]);
+            if let Ok(consumed) = result
+                && consumed < filled
+            {
+                self.pending.extend_from_slice(&input[consumed..filled]);
+            }
+            core.input = input;
+            result
+        } else {
+            let mut pending = core::mem::take(&mut self.pending);
+            let result = self.run_complete(core, &pending);
+            if let Ok(consumed) = result {
+                if consumed > 0 {
+                    core.budget.end_privilege(&self.share);
+                }
+                pending.drain(..consumed);
+            }
+            self.pending = pending;
+            result
+        };
+        let flushed = result.and_then(|_| self.flush(core));
+        if lent {
+            self.output.give_back(&mut core.replies);
+        }
+        self.count_unsent(core);
+        flushed?;
+        self.settle_pending(core);
+        let wall_ns = core.clock.batch_end().saturating_duration_since(start).as_nanos() as f64;
+        // What emulated memory charges these requests is theirs, whoever happens to wait it off.
+        let (charged_ns, waited_ns) = (core.engine.charged_ns() - charged, core.engine.waited_ns() - waited);
+        let ns = (wall_ns - waited_ns + charged_ns).max(0.0) as u64;
+        core.latency.record(ns, core.host.stats.commands_processed - requests);
+        Ok(())
+    }
+
+    /// Runs the complete requests at the start of `input` and returns how many bytes are done with.
+    #[inline]
+    fn run_complete(&mut self, core: &mut Core, input: &[u8]) -> Result<usize, Gone> {
+        let mut at = 0;
+        self.runnable = false;
+        loop {
+            let rest = &input[at..];
+            if rest.is_empty() && !self.parser.is_midway() {
+                return Ok(at);
+            }
+            core.limits.unauthenticated = !self.session.authenticated;
+            match self.parser.parse(rest, &core.limits) {
+                Ok(Progress::Complete) => {
+                    let Core { engine, host, .. } = core;
+                    let Connection { session, output, parser, .. } = self;
+                    execute(&mut Context { engine, session, output, host }, parser.args(rest));
+                }
+                Ok(Progress::Empty) => {}
+                Ok(Progress::Oversize) => self.refuse_oversize(core),
+                Ok(Progress::Incomplete { bytes_min }) => {
+                    let discarded = self.parser.discard();
+                    self.bytes_min = bytes_min - discarded;
+                    return Ok(at + discarded);
+                }
+                Err(error) => {
+                    core.host.stats.error_replies += 1;
+                    core.host.stats.clients_dropped += 1;
+                    let mut reply = Writer::new(self.output.bytes(), self.session.version);
+                    reply.error(format!("ERR {error}").as_bytes());
+                    self.session.closing = true;
+                }
+            }
+            at += self.parser.consumed();
+            self.parser.reset();
+            if self.session.closing {
+                return Ok(input.len());
+            }
+            if self.output.len() >= WRITE_BYTES.min(core.output_bytes_max) {
+                self.flush(core)?;
+                if self.is_over_limit(core) {
+                    self.runnable = at < input.len();
+                    return Ok(at);
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse_oversize(&mut self, core: &mut Core) {
+        core.host.stats.commands_processed += 1;
+        core.host.stats.error_replies += 1;
+        let text = format!(
+            "ERR the request is too large: a value may have {} bytes, a request {}",
+            core.engine.value_bytes_max(),
+            core.limits.request_bytes_max
+        );
+        Writer::new(self.output.bytes(), self.session.version).error(text.as_bytes());
+    }
+
+    /// Writes as much as the kernel takes now.
+    #[inline]
+    fn flush(&mut self, core: &mut Core) -> Result<(), Gone> {
+        while !self.output.is_empty() {
+            let written = match self.output.plain() {
+                Some(bytes) => self.stream.try_write(bytes),
+                None => {
+                    let mut slices = [IoSlice::new(&[]); SLICES];
+                    let filled = self.output.slices(&core.engine, &mut slices);
+                    self.stream.try_write_vectored(&slices[..filled])
+                }
+            };
+            match written {
+                Ok(0) => return Err(Gone),
+                Ok(count) => {
+                    core.host.stats.net_output_bytes += count as u64;
+                    self.output.advance(count, &mut core.engine);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Gone),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the client must take replies before it is read from again.
+    fn is_over_limit(&self, core: &Core) -> bool {
+        let own = self.output.len();
+        let others = core.unsent_bytes - self.unsent;
+        own >= core.output_bytes_max
+            || (own >= TIGHT_OUTPUT_BYTES && others + own >= core.output_total_bytes_max)
+    }
+
+    fn set_blocked(&mut self, core: &mut Core) {
+        let blocked = !self.output.is_empty() && self.is_over_limit(core);
+        if blocked != self.blocked {
+            self.blocked = blocked;
+            let count = &mut core.host.stats.clients_blocked_on_output;
+            *count = if blocked { *count + 1 } else { *count - 1 };
+        }
+    }
+
+    /// Brings the shard's total of unsent bytes up to date.
+    #[inline]
+    fn count_unsent(&mut self, core: &mut Core) {
+        let unsent = self.output.len();
+        if unsent != self.unsent {
+            core.unsent_bytes = core.unsent_bytes - self.unsent + unsent;
+            self.unsent = unsent;
+        }
+    }
+
+    /// Books what is pending, and gives memory back that is no longer needed.
+    #[inline]
+    fn settle_pending(&mut self, core: &mut Core) {
+        if self.pending.is_empty() {
+            if self.pending.capacity() > FREE_BYTES {
+                self.pending = Vec::new();
+            }
+            if self.share.is_charged() {
+                core.budget.release(&mut self.share);
+            }
+        } else if self.pending.capacity() > FREE_BYTES || self.share.is_charged() {
+            if self.pending.len() * 4 < self.pending.capacity()
+                && self.bytes_min <= self.pending.capacity() / 2
+            {
+                self.pending.shrink_to_fit();
+            }
+            let bytes = self.pending.capacity() + self.parser.memory_bytes();
+            core.budget.charge(&mut self.share, bytes);
+        }
+    }
+
+    /// An idle connection keeps no buffers.
+    #[inline]
+    fn release_memory(&mut self) {
+        if self.pending.capacity() > 0 {
+            self.pending = Vec::new();
+        }
+        if !self.parser.is_midway() {
+            self.parser.shrink(ARGS_KEPT);
+        }
+    }
+
+    /// Whether the client has kept still for longer than it may; if not, sees to being woken when it has.
+    fn is_timed_out(&mut self, core: &Core, cx: &mut TaskContext<'_>) -> bool {
+        let Some(timeout) = core.timeout else { return false };
+        let deadline = self.last_progress + timeout;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline.into())));
+        while timer.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= deadline {
+                return true;
+            }
+            timer.as_mut().reset(deadline.into());
+        }
+        false
+    }
+}
+
+impl Future for Connection {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
+        let connection = &mut *self;
+        let shard = Rc::clone(&connection.shard);
+        let core = &mut *shard.borrow_mut();
+        if core.budget.is_stalled(&connection.share) {
+            core.host.stats.clients_dropped += 1;
+            tracing::debug!(
+                client = connection.session.id,
+                "dropped: its request stood still, others waited"
+            );
+            return Poll::Ready(());
+        }
+        if connection.advance(core, cx).is_err() {
+            return Poll::Ready(());
+        }
+        if connection.is_timed_out(core, cx) {
+            core.host.stats.clients_dropped += 1;
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let shard = Rc::clone(&self.shard);
+        let core = &mut *shard.borrow_mut();
+        self.output.clear(&mut core.engine);
+        self.count_unsent(core);
+        core.budget.release(&mut self.share);
+        let stats = &mut core.host.stats;
+        stats.clients_connected -= 1;
+        stats.clients_blocked_on_output -= u64::from(self.blocked);
+    }
+}

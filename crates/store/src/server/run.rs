@@ -1,0 +1,141 @@
+//! The event loop: accepting, ticking, publishing, shutting down.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::task::spawn_local;
+use tokio::time::MissedTickBehavior;
+
+use super::bind::{ServeError, Server};
+use super::connection::Connection;
+use super::shard::{Core, Shard};
+use super::snapshot::Snapshot;
+use super::stream::Stream;
+
+const TICK: Duration = Duration::from_millis(100);
+/// Redis's default, which `CONFIG GET tcp-keepalive` tells.
+const KEEPALIVE: Duration = Duration::from_secs(crate::command::TCP_KEEPALIVE_S);
+/// How long accepting rests when the system has no more files or memory to give.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+impl Server {
+    /// Serves on this thread until `shutdown` is ready, then closes all connections. `shutdown` is polled within a
+    /// tokio runtime, so it may await signals. Hands figures to `publish` every
+    /// [`super::ServerConfig::snapshot_interval`] and once at the end.
+    pub fn run(
+        self,
+        shutdown: impl Future<Output = ()>,
+        publish: impl Fn(Snapshot) + 'static,
+    ) -> Result<(), ServeError> {
+        let publish = Rc::new(publish);
+        let port = self.local_addr().map_or(0, |address| address.port());
+        let Server { config, engine, tcp, unix } = self;
+        let woken = Arc::new(AtomicBool::new(true));
+        let flag = Arc::clone(&woken);
+        // A local runtime runs tasks that need not be `Send` from its own queue. A `LocalSet` in an ordinary one
+        // would wake the loop through a file descriptor for every batch of events: two system calls more.
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .on_thread_unpark(move || flag.store(true, Ordering::Relaxed))
+            .build_local(LocalOptions::default())
+            .map_err(ServeError::EventLoop)?;
+        let shard = Rc::new(RefCell::new(Core::new(&config, engine, port, woken)));
+        let result = runtime.block_on(async {
+            if let Some(listener) = tcp {
+                let listener = TcpListener::from_std(listener).map_err(ServeError::EventLoop)?;
+                spawn_local(accept_tcp(listener, Rc::clone(&shard)));
+            }
+            if let Some(listener) = unix {
+                let listener = UnixListener::from_std(listener).map_err(ServeError::EventLoop)?;
+                spawn_local(accept_unix(listener, Rc::clone(&shard)));
+            }
+            spawn_local(tick(Rc::clone(&shard)));
+            spawn_local(publish_often(Rc::clone(&shard), Rc::clone(&publish), config.snapshot_interval));
+            shutdown.await;
+            Ok(())
+        });
+        // Connections end here and give their pins free.
+        drop(runtime);
+        publish(shard.borrow_mut().snapshot());
+        if let Some(path) = &config.unix_socket
+            && let Err(error) = std::fs::remove_file(path)
+        {
+            tracing::warn!(path = %path.display(), %error, "the unix socket was not removed");
+        }
+        result
+    }
+}
+
+async fn tick(shard: Rc<Shard>) {
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        shard.borrow_mut().tick();
+    }
+}
+
+async fn publish_often(shard: Rc<Shard>, publish: Rc<impl Fn(Snapshot)>, every: Duration) {
+    let mut interval = tokio::time::interval(every);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        let snapshot = shard.borrow_mut().snapshot();
+        publish(snapshot);
+    }
+}
+
+async fn accept_tcp(listener: TcpListener, shard: Rc<Shard>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Replies are written whole; nothing is gained by waiting for more.
+                let _ = stream.set_nodelay(true);
+                // A peer that vanished without a word is noticed after some minutes.
+                let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
+                welcome(Stream::Tcp(stream), &shard);
+            }
+            Err(error) => rest_after(error).await,
+        }
+    }
+}
+
+async fn accept_unix(listener: UnixListener, shard: Rc<Shard>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => welcome(Stream::Unix(stream), &shard),
+            Err(error) => rest_after(error).await,
+        }
+    }
+}
+
+/// A client that went away before it was accepted is nothing to wait for; anything else is.
+async fn rest_after(error: io::Error) {
+    if error.kind() != io::ErrorKind::ConnectionAborted {
+        tracing::warn!(%error, "a connection was not accepted");
+        tokio::time::sleep(ACCEPT_REST).await;
+    }
+}
+
+fn welcome(stream: Stream, shard: &Rc<Shard>) {
+    let core = &mut *shard.borrow_mut();
+    core.host.stats.connections_received += 1;
+    if core.host.stats.clients_connected >= core.host.maxclients as u64 {
+        core.host.stats.connections_rejected += 1;
+        // A new socket has room for a line; a client that closed already misses nothing.
+        let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+        return;
+    }
+    core.host.stats.clients_connected += 1;
+    let id = core.next_client_id();
+    let session = core.host.new_session(id);
+    spawn_local(Connection::new(stream, Rc::clone(shard), session));
+}

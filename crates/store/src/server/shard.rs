@@ -1,0 +1,159 @@
+//! What all connections of a shard share.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use super::ServerConfig;
+use super::budget::Budget;
+use super::clock::Clock;
+use super::latency::Latency;
+use super::snapshot::Snapshot;
+use crate::command::Host;
+use crate::engine::Engine;
+use crate::resp::Limits;
+
+/// Bytes read from a socket at a time.
+pub(super) const READ_BYTES: usize = 64 * 1024;
+/// A value may be this much longer than the engine takes before it is skipped instead of read: whoever is a
+/// little over the limit is told by the command itself.
+const BULK_SLACK_BYTES: usize = 1024;
+
+/// A shard, borrowed by one connection at a time for as long as its socket gives it work.
+pub(super) type Shard = RefCell<Core>;
+
+/// The shard's state.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) engine: Engine,
+    pub(super) host: Host,
+    pub(super) clock: Clock,
+    pub(super) latency: Latency,
+    pub(super) budget: Budget,
+    /// What is read goes here first; only an unfinished request is copied out.
+    pub(super) input: Vec<u8>,
+    /// Lent to the connection at work for its replies.
+    pub(super) replies: Vec<u8>,
+    pub(super) limits: Limits,
+    pub(super) output_bytes_max: usize,
+    pub(super) output_total_bytes_max: usize,
+    reply_bytes_max: usize,
+    /// Unsent replies of all connections.
+    pub(super) unsent_bytes: usize,
+    pub(super) timeout: Option<Duration>,
+    stall_timeout: Duration,
+    started: Instant,
+    last_snapshot: (Instant, u64),
+    next_client_id: u64,
+}
+
+impl Core {
+    pub(super) fn new(config: &ServerConfig, engine: Engine, tcp_port: u16, woken: Arc<AtomicBool>) -> Self {
+        let clock = Clock::new(woken);
+        let value_bytes_max = engine.value_bytes_max();
+        let host = Host {
+            password: config.requirepass.as_ref().map(|it| it.as_bytes().into()),
+            tcp_port,
+            unix_socket: config.unix_socket.as_ref().map_or_else(String::new, |it| it.display().to_string()),
+            maxclients: config.maxclients,
+            timeout_s: config.timeout.map_or(0, |timeout| timeout.as_secs()),
+            started_us: clock.unix_us(),
+            now_us: clock.unix_us(),
+            run_id: run_id(clock.unix_us()),
+            ..Host::default()
+        };
+        let request_bytes_max = config.request_bytes_max.max(value_bytes_max + (1 << 20));
+        let started = Instant::now();
+        Core {
+            engine,
+            host,
+            clock,
+            latency: Latency::new(),
+            budget: Budget::new(config.request_buffer_bytes),
+            input: vec![0; READ_BYTES],
+            replies: Vec::new(),
+            limits: Limits {
+                bulk_bytes_max: value_bytes_max + BULK_SLACK_BYTES,
+                // Places in a request are counted in 32 bits.
+                request_bytes_max: request_bytes_max.min(u32::MAX as usize - READ_BYTES),
+                unauthenticated: false,
+            },
+            output_bytes_max: config.output_bytes_max,
+            output_total_bytes_max: config.output_total_bytes_max,
+            // One longest value with its length line always fits.
+            reply_bytes_max: config.reply_bytes_max.max(value_bytes_max + 64),
+            unsent_bytes: 0,
+            timeout: config.timeout,
+            stall_timeout: config.stall_timeout,
+            started,
+            last_snapshot: (started, 0),
+            next_client_id: 0,
+        }
+    }
+
+    /// A number for the next client.
+    pub(super) fn next_client_id(&mut self) -> u64 {
+        self.next_client_id += 1;
+        self.next_client_id
+    }
+
+    /// Gets ready for a batch of requests.
+    #[inline]
+    pub(super) fn begin_batch(&mut self) {
+        self.pass_time_on();
+        let tight = self.unsent_bytes >= self.output_total_bytes_max;
+        self.host.reply_bytes_max = if tight { self.output_bytes_max } else { self.reply_bytes_max };
+    }
+
+    /// Tells the engine and the commands the time of the last clock reading.
+    #[inline]
+    fn pass_time_on(&mut self) {
+        let now_us = self.clock.unix_us();
+        self.host.now_us = now_us;
+        self.engine.set_clock(now_us / 1000);
+    }
+
+    /// Does what is due without a request; every 100 ms.
+    pub(super) fn tick(&mut self) {
+        self.clock.synchronize();
+        self.pass_time_on();
+        self.engine.idle();
+        self.budget.find_stalled(Instant::now(), self.stall_timeout);
+    }
+
+    /// All figures now. Recent ones begin anew.
+    pub(super) fn snapshot(&mut self) -> Snapshot {
+        let (then, requests_then) = self.last_snapshot;
+        let (now, requests) = (Instant::now(), self.host.stats.commands_processed);
+        self.last_snapshot = (now, requests);
+        let passed = now.saturating_duration_since(then).as_secs_f64().max(1e-3);
+        self.host.ops_per_sec = ((requests - requests_then) as f64 / passed) as u64;
+        self.note_buffers();
+        let (latency, latency_recent) = self.latency.summarize();
+        Snapshot {
+            unix_ms: self.host.now_us / 1000,
+            uptime_ms: now.saturating_duration_since(self.started).as_millis() as u64,
+            requests_per_sec: self.host.ops_per_sec,
+            engine: self.engine.stats(),
+            server: self.host.stats.clone(),
+            latency,
+            latency_recent,
+        }
+    }
+
+    /// Brings the figures of buffers up to date.
+    pub(super) fn note_buffers(&mut self) {
+        let stats = &mut self.host.stats;
+        stats.request_buffer_bytes = self.budget.held_bytes() as u64;
+        stats.reply_buffer_bytes = self.unsent_bytes as u64;
+        stats.clients_waiting_for_buffer = self.budget.waiting() as u64;
+    }
+}
+
+/// Forty hexadecimal digits from the time and the process: different for each run, and no secret.
+fn run_id(now_us: u64) -> String {
+    let seed = now_us ^ (u64::from(std::process::id()) << 48);
+    let word = |round: u64| (seed ^ round).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
+    format!("{:016x}{:016x}{:08x}", word(1), word(2), word(3) as u32)
+}

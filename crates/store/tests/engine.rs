@@ -1,0 +1,239 @@
+//! The engine against a map: with room for everything it behaves as one, and without room it may only forget.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use tiermem_base::Bytes;
+use tiermem_base::curve::{Curve, DEFAULT_CURVE};
+use tiermem_store::engine::{Condition, Engine, EngineConfig, Eviction, Expiry, StoreError};
+use tiermem_tier::{Kind, TierSpec};
+
+fn engine(dram: u64, emulated: u64) -> Engine {
+    let cxl = Kind::Emulated(Curve::named(DEFAULT_CURVE).unwrap());
+    let spec = |name: &str, kind, capacity| TierSpec {
+        name: name.into(),
+        kind,
+        capacity: Bytes(capacity),
+        price_per_gb: None,
+    };
+    let mut tiers = vec![spec("dram", Kind::Dram, dram)];
+    if emulated > 0 {
+        tiers.push(spec("cxl", cxl, emulated));
+    }
+    let mut config = EngineConfig { spin: false, ..EngineConfig::new(tiers) };
+    config.ladder.class_factor = 1.5;
+    let mut engine = Engine::new(config).unwrap();
+    engine.set_clock(1_000_000);
+    engine
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Set(u8, u16, usize, Option<u64>, Condition),
+    Get(u8, u16),
+    Remove(u8, u16),
+    Expire(u8, u16, Option<u64>),
+    Wait(u64),
+    Pin(u8, u16),
+    Unpin(prop::sample::Index),
+    Flush(Option<u8>),
+    Scan(u8),
+}
+
+fn step(keys: u16, value: usize) -> impl Strategy<Value = Step> {
+    let db = 0u8..3;
+    let condition = prop_oneof![8 => Just(Condition::Always), 1 => Just(Condition::IfAbsent), 1 => Just(Condition::IfPresent)];
+    let ttl = prop_oneof![3 => Just(None), 1 => (1u64..5000).prop_map(Some)];
+    let value = prop_oneof![8 => 0..value, 1 => 0..value * 20];
+    prop_oneof![
+        30 => (db.clone(), 0..keys, value, ttl.clone(), condition).prop_map(|(db, key, len, ttl, condition)| Step::Set(db, key, len, ttl, condition)),
+        30 => (db.clone(), 0..keys).prop_map(|(db, key)| Step::Get(db, key)),
+        5 => (db.clone(), 0..keys).prop_map(|(db, key)| Step::Remove(db, key)),
+        4 => (db.clone(), 0..keys, ttl).prop_map(|(db, key, ttl)| Step::Expire(db, key, ttl)),
+        4 => (1u64..2000).prop_map(Step::Wait),
+        3 => (db.clone(), 0..keys).prop_map(|(db, key)| Step::Pin(db, key)),
+        3 => any::<prop::sample::Index>().prop_map(Step::Unpin),
+        1 => prop_oneof![Just(None), db.clone().prop_map(Some)].prop_map(Step::Flush),
+        2 => db.prop_map(Step::Scan),
+    ]
+}
+
+fn value(seed: u16, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at as u16).wrapping_mul(31).wrapping_add(seed) as u8).collect()
+}
+
+/// Runs the steps; `forgetful` allows the engine to miss keys that the map has.
+fn run(mut engine: Engine, steps: Vec<Step>, forgetful: bool) -> Result<(), TestCaseError> {
+    let mut model = BTreeMap::<(u8, u16), (Vec<u8>, Option<u64>)>::new();
+    let mut pins = Vec::new();
+    let mut now = 1_000_000;
+    let name = |key: u16| format!("key:{key}").into_bytes();
+    for (number, step) in steps.into_iter().enumerate() {
+        model.retain(|_, (_, at)| at.is_none_or(|at| at > now));
+        match step {
+            Step::Set(db, key, len, ttl, condition) => {
+                let bytes = value(number as u16, len);
+                let expiry = ttl.map_or(Expiry::Never, |ttl| Expiry::AtUnixMs(now + ttl));
+                let present = engine.peek(db, &name(key)).is_some();
+                prop_assert!(!present || model.contains_key(&(db, key)), "a key appears from nowhere");
+                match engine.set(db, &name(key), &bytes, condition, expiry) {
+                    Ok(stored) => {
+                        let wanted = match condition {
+                            Condition::Always => true,
+                            Condition::IfAbsent => !present,
+                            Condition::IfPresent => present,
+                        };
+                        prop_assert_eq!(stored, wanted);
+                        if stored {
+                            model.insert((db, key), (bytes, ttl.map(|ttl| now + ttl)));
+                        }
+                    }
+                    Err(error) => {
+                        prop_assert!(forgetful && error == StoreError::OutOfMemory, "{}", error);
+                        // The old value may be gone, but must not be mixed with the new one.
+                    }
+                }
+            }
+            Step::Get(db, key) => {
+                let found = engine.get(db, &name(key)).map(|hit| hit.value.to_vec());
+                let wanted = model.get(&(db, key)).map(|(bytes, _)| bytes.clone());
+                prop_assert!(found == wanted || forgetful && found.is_none(), "{:?}", (db, key));
+                if found.is_some() {
+                    let expires = engine.expires_at(db, &name(key));
+                    prop_assert_eq!(expires, Some(model[&(db, key)].1));
+                }
+            }
+            Step::Remove(db, key) => {
+                let removed = engine.remove(db, &name(key));
+                let was = model.remove(&(db, key)).is_some();
+                prop_assert!(removed == was || forgetful && !removed);
+            }
+            Step::Expire(db, key, ttl) => {
+                let at = ttl.map(|ttl| now + ttl);
+                if engine.set_expires_at(db, &name(key), at) {
+                    model.get_mut(&(db, key)).expect("known").1 = at;
+                }
+            }
+            Step::Wait(ms) => {
+                now += ms;
+                engine.set_clock(now);
+                engine.idle();
+            }
+            Step::Pin(db, key) => {
+                if let Some(item) = engine.get(db, &name(key)).map(|hit| hit.item)
+                    && let Some(pin) = engine.pin(item)
+                {
+                    pins.push((pin, model[&(db, key)].0.clone()));
+                }
+            }
+            Step::Unpin(at) if !pins.is_empty() => {
+                let (pin, _) = pins.swap_remove(at.index(pins.len()));
+                engine.unpin(pin);
+            }
+            Step::Unpin(_) => {}
+            Step::Flush(db) => {
+                engine.flush(db);
+                model.retain(|key, _| db.is_some_and(|db| db != key.0));
+            }
+            Step::Scan(db) => {
+                let mut seen = Vec::new();
+                let mut cursor = 0;
+                loop {
+                    cursor = engine.scan(db, cursor, 10, &mut |key| seen.push(key.to_vec()));
+                    if cursor == 0 {
+                        break;
+                    }
+                }
+                seen.sort();
+                let mut wanted: Vec<_> =
+                    model.keys().filter(|key| key.0 == db).map(|key| name(key.1)).collect();
+                wanted.sort();
+                prop_assert!(seen == wanted || forgetful && seen.iter().all(|key| wanted.contains(key)));
+            }
+        }
+        for (pin, bytes) in &pins {
+            prop_assert_eq!(engine.pinned(pin), &bytes[..], "a pinned value stays");
+        }
+    }
+    let stats = engine.stats();
+    prop_assert!(forgetful || stats.evicted == 0);
+    for tier in &stats.tiers {
+        prop_assert!(tier.item_bytes <= tier.used_bytes);
+        prop_assert!(tier.used_bytes <= tier.capacity_bytes, "{:?}", tier);
+    }
+    prop_assert_eq!(stats.keys, stats.tiers.iter().map(|tier| tier.items).sum::<u64>());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn with_room_it_is_a_map(steps in prop::collection::vec(step(300, 800), 1..800)) {
+        run(engine(16 << 20, 16 << 20), steps, false)?;
+    }
+
+    #[test]
+    fn without_room_it_only_forgets(steps in prop::collection::vec(step(800, 4000), 1..1500)) {
+        run(engine(1 << 20, 1 << 20), steps, true)?;
+    }
+
+    #[test]
+    fn one_tier_is_enough(steps in prop::collection::vec(step(800, 4000), 1..800)) {
+        run(engine(1 << 20, 0), steps, true)?;
+    }
+}
+
+#[test]
+fn values_survive_demotion_and_promotion() {
+    let mut engine = engine(4 << 20, 32 << 20);
+    for key in 0..20_000u16 {
+        engine.set(0, &key.to_le_bytes(), &value(key, 700), Condition::Always, Expiry::Never).unwrap();
+    }
+    for round in 0..20 {
+        for key in (0..20_000u16).step_by(97 + round) {
+            assert_eq!(engine.get(0, &key.to_le_bytes()).unwrap().value, value(key, 700));
+        }
+    }
+    let stats = engine.stats();
+    assert_eq!((stats.keys, stats.evicted, stats.hits), (20_000, 0, stats.gets));
+    assert!(stats.tiers[0].demotions > 10_000 && stats.tiers[1].promotions > 100, "{stats:?}");
+    assert!(stats.tiers[1].charged_ns > 0 && stats.tiers[0].charged_ns == 0);
+}
+
+#[test]
+fn without_eviction_writes_fail_and_nothing_is_lost() {
+    let mut engine = engine(1 << 20, 2 << 20);
+    engine.set_eviction(Eviction::Forbidden);
+    let mut stored = 0u32;
+    while engine.set(0, &stored.to_le_bytes(), &[7; 500], Condition::Always, Expiry::Never).is_ok() {
+        stored += 1;
+    }
+    assert!(stored > 2500, "{stored}");
+    assert_eq!(
+        engine.set(0, b"x", &[7; 500], Condition::Always, Expiry::Never),
+        Err(StoreError::OutOfMemory)
+    );
+    for key in 0..stored {
+        assert!(engine.get(0, &key.to_le_bytes()).is_some());
+    }
+    assert!(engine.remove(0, &0u32.to_le_bytes()));
+    assert_eq!(engine.set(0, b"x", &[7; 500], Condition::Always, Expiry::Never), Ok(true));
+}
+
+#[test]
+fn limits_are_errors() {
+    let mut engine = engine(1 << 20, 0);
+    let long_key = vec![b'k'; 70_000];
+    assert_eq!(engine.set(0, &long_key, b"", Condition::Always, Expiry::Never), Err(StoreError::KeyTooLarge));
+    let long_value = vec![0; (16 << 20) + 1];
+    let limit_bytes = 16 << 20;
+    assert_eq!(
+        engine.set(0, b"k", &long_value, Condition::Always, Expiry::Never),
+        Err(StoreError::ValueTooLarge { limit_bytes })
+    );
+    assert_eq!(
+        engine.set(0, b"k", &long_value[..8 << 20], Condition::Always, Expiry::Never),
+        Err(StoreError::OutOfMemory)
+    );
+}

@@ -1,0 +1,104 @@
+//! How much memory this process may use and uses.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where a memory limit comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LimitSource {
+    /// A cgroup's limit, read from this file.
+    Cgroup(PathBuf),
+    /// The machine's memory.
+    Machine,
+}
+
+/// The least of the limits that hold for this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryLimit {
+    /// Bytes.
+    pub bytes: u64,
+    /// What sets it.
+    pub source: LimitSource,
+}
+
+/// The machine's memory in bytes, or `None` where `/proc` does not tell.
+pub fn total_bytes() -> Option<u64> {
+    parse_total(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn parse_total(meminfo: &str) -> Option<u64> {
+    kib_field(meminfo, "MemTotal:")
+}
+
+/// The bytes in a line of the form `Name:   123 kB`.
+fn kib_field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Bytes of this process that are in memory now, or `None` where `/proc` does not tell.
+pub fn resident_bytes() -> Option<u64> {
+    kib_field(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
+/// The memory this process may use: the least of its cgroups' limits and the machine's memory. `None` where
+/// neither can be read.
+pub fn limit() -> Option<MemoryLimit> {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let cgroups = cgroup_limit(Path::new("/sys/fs/cgroup"), &own);
+    let machine = total_bytes().map(|bytes| MemoryLimit { bytes, source: LimitSource::Machine });
+    cgroups.into_iter().chain(machine).min_by_key(|limit| limit.bytes)
+}
+
+/// The least limit on the way from this process's cgroup up to the root, version 2 or 1.
+fn cgroup_limit(root: &Path, own: &str) -> Option<MemoryLimit> {
+    let mut least: Option<MemoryLimit> = None;
+    for line in own.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let (base, file) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            v1 if v1.split(',').any(|name| name == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        // In a container the path may not exist below the mounted root; its parents, down to the root, do.
+        for directory in Path::new(path.trim_start_matches('/')).ancestors() {
+            let file = base.join(directory).join(file);
+            let read = fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok());
+            if let Some(bytes) = read.filter(|bytes| least.as_ref().is_none_or(|it| *bytes < it.bytes)) {
+                least = Some(MemoryLimit { bytes, source: LimitSource::Cgroup(file) });
+            }
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machines_memory_is_read_in_kib() {
+        assert_eq!(parse_total("MemTotal:        2048 kB\nMemFree: 1 kB\n"), Some(2 << 20));
+        assert_eq!(parse_total("MemFree: 1 kB\n"), None);
+        assert!(total_bytes().is_some_and(|bytes| bytes > 0));
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 0));
+        assert!(limit().is_some());
+    }
+
+    #[test]
+    fn the_tightest_cgroup_on_the_way_up_counts() {
+        let root = std::env::temp_dir().join(format!("tiermem-cgroup-{}", std::process::id()));
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::create_dir_all(root.join("memory/c")).unwrap();
+        fs::write(root.join("a/memory.max"), "4096\n").unwrap();
+        fs::write(root.join("a/b/memory.max"), "max\n").unwrap();
+        fs::write(root.join("memory/c/memory.limit_in_bytes"), "8192\n").unwrap();
+        assert_eq!(cgroup_limit(&root, "0::/a/b\n").unwrap().bytes, 4096);
+        assert_eq!(cgroup_limit(&root, "5:cpu,memory:/c\n").unwrap().bytes, 8192);
+        assert_eq!(cgroup_limit(&root, "0::/elsewhere\n"), None);
+        fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -1,0 +1,43 @@
+//! Local memory of the process.
+
+use super::Memory;
+use tiermem_sys::mapping::{MapError, Mapping};
+
+/// Local DRAM: costs what it costs.
+#[derive(Debug)]
+pub struct Dram {
+    mapping: Mapping,
+}
+
+impl Dram {
+    /// Reserves `len` bytes; memory is taken as they are written.
+    pub fn new(len: usize) -> Result<Self, MapError> {
+        Ok(Dram { mapping: Mapping::anonymous(len)? })
+    }
+}
+
+impl Memory for Dram {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self.mapping.bytes()
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.mapping.bytes_mut()
+    }
+
+    fn discard(&mut self, offset: usize, len: usize) {
+        self.mapping.discard(offset, len);
+    }
+
+    #[inline]
+    fn touch_read(&self, _len: u64) -> f64 {
+        0.0
+    }
+
+    #[inline]
+    fn touch_write(&self, _len: u64) -> f64 {
+        0.0
+    }
+}

@@ -1,0 +1,103 @@
+//! Devices that hold a tier's bytes.
+//!
+//! The contract of [`Memory`]: `len` bytes at fixed offsets, zero until written; what is written is read back until
+//! overwritten or discarded. `touch_*` says how many nanoseconds a contiguous range costs beyond what the access
+//! itself takes here; the caller collects that as a debt. One conformance suite runs against every device.
+
+mod dram;
+mod emulated;
+
+pub use dram::Dram;
+pub use emulated::Emulated;
+
+/// Byte-addressable memory.
+pub trait Memory {
+    /// All bytes.
+    fn bytes(&self) -> &[u8];
+    /// All bytes, to write.
+    fn bytes_mut(&mut self) -> &mut [u8];
+    /// Gives the memory of a range back to the system; it reads as zero or as before.
+    fn discard(&mut self, offset: usize, len: usize);
+    /// Nanoseconds to charge for reading a contiguous range.
+    fn touch_read(&self, len: u64) -> f64;
+    /// Nanoseconds to charge for writing a contiguous range.
+    fn touch_write(&self, len: u64) -> f64;
+}
+
+/// Any device. An enum, so that the hot path is a branch and not a call through a table.
+#[derive(Debug)]
+pub enum Device {
+    /// Local memory.
+    Dram(Dram),
+    /// Local memory with the cost of another device.
+    Emulated(Emulated),
+}
+
+impl Memory for Device {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Device::Dram(device) => device.bytes(),
+            Device::Emulated(device) => device.bytes(),
+        }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Device::Dram(device) => device.bytes_mut(),
+            Device::Emulated(device) => device.bytes_mut(),
+        }
+    }
+
+    fn discard(&mut self, offset: usize, len: usize) {
+        match self {
+            Device::Dram(device) => device.discard(offset, len),
+            Device::Emulated(device) => device.discard(offset, len),
+        }
+    }
+
+    #[inline]
+    fn touch_read(&self, len: u64) -> f64 {
+        match self {
+            Device::Dram(device) => device.touch_read(len),
+            Device::Emulated(device) => device.touch_read(len),
+        }
+    }
+
+    #[inline]
+    fn touch_write(&self, len: u64) -> f64 {
+        match self {
+            Device::Dram(device) => device.touch_write(len),
+            Device::Emulated(device) => device.touch_write(len),
+        }
+    }
+}
+
+#[cfg(test)]
+mod conformance {
+    use super::*;
+    use tiermem_base::curve::{Curve, DEFAULT_CURVE};
+
+    fn suite(mut device: impl Memory) {
+        const LEN: usize = 1 << 20;
+        assert!(device.bytes().len() >= LEN);
+        assert!(device.bytes().iter().all(|&byte| byte == 0), "zero until written");
+        device.bytes_mut()[4000..9000].fill(5);
+        assert_eq!(&device.bytes()[3999..4001], &[0, 5], "what is written is read back");
+        device.discard(0, 4096);
+        assert_eq!(device.bytes()[4096..9000], [5; 9000 - 4096], "a discard leaves the rest");
+        assert!(matches!(device.bytes()[4095], 0 | 5));
+        assert!(device.touch_read(4096) >= device.touch_read(64) && device.touch_read(64) >= 0.0);
+        assert!(device.touch_write(4096) >= device.touch_write(64) && device.touch_write(64) >= 0.0);
+    }
+
+    #[test]
+    fn every_device_keeps_the_contract() {
+        let cxl = Curve::named(DEFAULT_CURVE).unwrap();
+        suite(Dram::new(1 << 20).unwrap());
+        suite(Emulated::new(1 << 20, cxl).unwrap());
+        suite(Device::Dram(Dram::new(1 << 20).unwrap()));
+        suite(Device::Emulated(Emulated::new(1 << 20, cxl).unwrap()));
+    }
+}

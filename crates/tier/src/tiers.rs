@@ -1,0 +1,207 @@
+//! The tiers of one shard: reading, writing and copying at the places that the ladder names, and the debt of time
+//! that emulated tiers run up.
+
+use std::cell::Cell;
+use std::time::Instant;
+
+use tiermem_policy::ladder::{Loc, PAGE_BYTES};
+use tiermem_sys::mapping::MapError;
+
+use crate::device::{Device, Dram, Emulated, Memory};
+use crate::spec::{Kind, TierSpec};
+
+/// Debts up to here are carried on: a clock read costs some 25 ns, so smaller ones cannot be spun off precisely.
+const SPIN_ABOVE_NS: f64 = 1000.0;
+
+/// A tier that could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[error("tier {name:?} of {capacity}: {source}")]
+pub struct TierError {
+    name: String,
+    capacity: tiermem_base::Bytes,
+    source: MapError,
+}
+
+#[derive(Debug)]
+struct Tier {
+    device: Device,
+    /// Nanoseconds charged since the start. In a cell, because a read charges too.
+    charged_ns: Cell<f64>,
+}
+
+/// All tiers of a shard.
+#[derive(Debug)]
+pub struct Tiers {
+    tiers: Vec<Tier>,
+    debt_ns: Cell<f64>,
+    waited_ns: Cell<f64>,
+    /// Whether debts are spun off; a simulation of time only counts them.
+    spin: bool,
+}
+
+impl Tiers {
+    /// Sets the tiers up, fastest first. With `spin` the process really waits for what emulated tiers charge.
+    pub fn new(specs: &[TierSpec], spin: bool) -> Result<Self, TierError> {
+        let tiers = specs.iter().map(|spec| {
+            let len = spec.capacity.0 as usize;
+            let device = match spec.kind {
+                Kind::Dram => Dram::new(len).map(Device::Dram),
+                Kind::Emulated(curve) => Emulated::new(len, curve).map(Device::Emulated),
+            };
+            let error = |source| TierError { name: spec.name.clone(), capacity: spec.capacity, source };
+            Ok(Tier { device: device.map_err(error)?, charged_ns: Cell::new(0.0) })
+        });
+        Ok(Tiers {
+            tiers: tiers.collect::<Result<_, _>>()?,
+            debt_ns: Cell::new(0.0),
+            waited_ns: Cell::new(0.0),
+            spin,
+        })
+    }
+
+    /// `len` bytes at `offset` behind a place, uncharged: for reading what was charged as part of a range.
+    #[inline]
+    pub fn bytes(&self, loc: Loc, offset: usize, len: usize) -> &[u8] {
+        let start = loc.byte_offset() as usize + offset;
+        &self.tiers[usize::from(loc.tier)].device.bytes()[start..start + len]
+    }
+
+    /// `len` bytes at a place, to write; uncharged.
+    #[inline]
+    pub fn bytes_mut(&mut self, loc: Loc, len: usize) -> &mut [u8] {
+        let start = loc.byte_offset() as usize;
+        &mut self.tiers[usize::from(loc.tier)].device.bytes_mut()[start..start + len]
+    }
+
+    /// Charges the reading of a contiguous range of `len` bytes.
+    #[inline]
+    pub fn charge_read(&self, tier: u8, len: usize) {
+        let tier = &self.tiers[usize::from(tier)];
+        self.charge(tier, tier.device.touch_read(len as u64));
+    }
+
+    /// Charges the writing of a contiguous range of `len` bytes.
+    #[inline]
+    pub fn charge_write(&self, tier: u8, len: usize) {
+        let tier = &self.tiers[usize::from(tier)];
+        self.charge(tier, tier.device.touch_write(len as u64));
+    }
+
+    #[inline]
+    fn charge(&self, tier: &Tier, ns: f64) {
+        if ns > 0.0 {
+            tier.charged_ns.set(tier.charged_ns.get() + ns);
+            self.debt_ns.set(self.debt_ns.get() + ns);
+        }
+    }
+
+    /// Copies `len` bytes from one place to another and charges both ranges.
+    pub fn copy(&mut self, from: Loc, to: Loc, len: usize) {
+        self.charge_read(from.tier, len);
+        self.charge_write(to.tier, len);
+        let (source, target) = (from.byte_offset() as usize, to.byte_offset() as usize);
+        let (source_tier, target_tier) = (usize::from(from.tier), usize::from(to.tier));
+        if source_tier == target_tier {
+            self.tiers[source_tier].device.bytes_mut().copy_within(source..source + len, target);
+            return;
+        }
+        let (low, high) = self.tiers.split_at_mut(source_tier.max(target_tier));
+        let (from, to) = if source_tier < target_tier {
+            (&low[source_tier].device, &mut high[0].device)
+        } else {
+            (&high[0].device, &mut low[target_tier].device)
+        };
+        to.bytes_mut()[target..target + len].copy_from_slice(&from.bytes()[source..source + len]);
+    }
+
+    /// Gives a page's memory back to the system.
+    pub fn discard(&mut self, tier: u8, page: u32) {
+        let start = u64::from(page) * PAGE_BYTES;
+        self.tiers[usize::from(tier)].device.discard(start as usize, PAGE_BYTES as usize);
+    }
+
+    /// Waits off the debt when it is large enough to be waited off precisely.
+    #[inline]
+    pub fn settle(&self) {
+        if self.spin && self.debt_ns.get() > SPIN_ABOVE_NS {
+            self.spin_off();
+        }
+    }
+
+    #[cold]
+    fn spin_off(&self) {
+        let owed = self.debt_ns.get();
+        let start = Instant::now();
+        loop {
+            let waited = start.elapsed().as_nanos() as f64;
+            if waited >= owed {
+                // What was waited too long is credit for the next debt.
+                self.debt_ns.set(owed - waited);
+                self.waited_ns.set(self.waited_ns.get() + waited);
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Nanoseconds charged in a tier since the start.
+    pub fn charged_ns(&self, tier: usize) -> f64 {
+        self.tiers[tier].charged_ns.get()
+    }
+
+    /// Nanoseconds waited off since the start.
+    pub fn waited_ns(&self) -> f64 {
+        self.waited_ns.get()
+    }
+
+    /// Nanoseconds charged in all tiers since the start: the difference over a request is that request's own.
+    pub fn charged_total_ns(&self) -> f64 {
+        self.tiers.iter().map(|tier| tier.charged_ns.get()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tiermem_base::Bytes;
+    use tiermem_base::curve::{Curve, DEFAULT_CURVE};
+
+    fn tiers(spin: bool) -> Tiers {
+        let spec = |name: &str, kind| TierSpec {
+            name: name.into(),
+            kind,
+            capacity: Bytes(1 << 20),
+            price_per_gb: None,
+        };
+        let cxl = Curve::named(DEFAULT_CURVE).unwrap();
+        Tiers::new(&[spec("dram", Kind::Dram), spec("cxl", Kind::Emulated(cxl))], spin).unwrap()
+    }
+
+    #[test]
+    fn copies_go_up_down_and_within_and_only_the_slow_tier_charges() {
+        let mut tiers = tiers(false);
+        let at = |tier, unit| Loc { tier, unit };
+        tiers.bytes_mut(at(0, 4), 100).fill(9);
+        tiers.copy(at(0, 4), at(0, 100), 100);
+        assert_eq!(tiers.charged_total_ns(), 0.0);
+        tiers.copy(at(0, 100), at(1, 8), 100);
+        tiers.copy(at(1, 8), at(1, 40), 100);
+        tiers.copy(at(1, 40), at(0, 200), 100);
+        assert_eq!(tiers.bytes(at(0, 200), 0, 100), [9; 100]);
+        let charged = tiers.charged_ns(1);
+        assert!((4.0 * 140.0..4.0 * 160.0).contains(&charged), "{charged}");
+        assert_eq!(tiers.charged_total_ns(), charged);
+    }
+
+    #[test]
+    fn debts_are_waited_off_in_full() {
+        let tiers = tiers(true);
+        let start = Instant::now();
+        for _ in 0..1000 {
+            tiers.charge_read(1, 64);
+            tiers.settle();
+        }
+        // Only a lower bound: the machine may be busy, but the wait can never be shorter than the charge.
+        assert!(start.elapsed().as_nanos() as f64 + SPIN_ABOVE_NS >= tiers.charged_ns(1));
+    }
+}
