@@ -15,9 +15,15 @@ use clap::{Parser, Subcommand};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+const EXAMPLES: &str = "\
+Examples:
+  tiermem store serve
+  tiermem store replay zipf:objects=100k,requests=1M --to 127.0.0.1:7379
+  tiermem sim cache zipf:objects=100k,requests=1M --size 10000";
+
 /// Memory larger than DRAM: finds out which bytes are hot and puts each into the tier where it belongs.
 #[derive(Debug, Parser)]
-#[command(name = "tiermem", version, about)]
+#[command(name = "tiermem", version, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -26,10 +32,10 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// The Redis-compatible store over several tiers of memory.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = store::EXAMPLE)]
     Store(store::Command),
     /// Simulators that run the same decisions as the live engines.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = sim::EXAMPLE)]
     Sim(sim::Command),
 }
 

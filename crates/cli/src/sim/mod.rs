@@ -6,6 +6,11 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
+/// For `tiermem sim --help`.
+pub const EXAMPLE: &str = "\
+Example:
+  tiermem sim cache zipf:objects=100k,requests=1M --size 1000 --size 10000";
+
 /// What to simulate.
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -8,6 +8,11 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
+/// For `tiermem store --help`.
+pub const EXAMPLE: &str = "\
+Example:
+  tiermem store serve --tier dram=512MiB --tier emulated=2GiB";
+
 /// What to do with the store.
 #[derive(Debug, Subcommand)]
 pub enum Command {

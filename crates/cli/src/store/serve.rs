@@ -1,8 +1,8 @@
 //! `tiermem store serve`: runs the store until it is told to stop.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::IsTerminal;
-use std::net::SocketAddr;
+use std::io::{IsTerminal, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -56,6 +56,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        // Whoever reads the log may go away; telling so on the same stream would end in a panic.
+        .log_internal_errors(false)
         .init();
     let config = configure(options).map_err(Failure::usage)?;
     let engine = Engine::new(config.engine_config(seed())).map_err(Failure::failed)?;
@@ -98,17 +100,39 @@ fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Tells people how to reach the store.
+/// Tells people how to reach the store: the last words before it works.
 fn announce(config: &StoreConfig, server: &Server, http: &HttpServer) {
-    let address = server.local_addr().unwrap_or(config.server.listen);
-    let host = if address.ip().is_unspecified() { "127.0.0.1".to_owned() } else { address.ip().to_string() };
-    println!("redis-cli -h {host} -p {}", address.port());
-    if let Some(path) = &config.server.unix_socket {
-        println!("redis-cli -s {}", path.display());
-    }
-    println!("live page: http://{}/", http.address());
     for tier in &config.tiers {
         tracing::info!(tier = tier.name, kind = tier.kind.name(), capacity = %tier.capacity, "tier");
+    }
+    let address = server.local_addr().unwrap_or(config.server.listen);
+    let mut text = format!("redis-cli {}\n", redis_cli_flags(address));
+    if let Some(path) = &config.server.unix_socket {
+        text += &format!("redis-cli -s {}\n", path.display());
+    }
+    text += &format!("live page: http://{}/\n", reachable(http.address()));
+    // Nobody may be reading; the store works all the same.
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// An address at which this machine reaches a server that may listen on all of its addresses.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
+
+/// redis-cli's own default host is left out.
+fn redis_cli_flags(address: SocketAddr) -> String {
+    let address = reachable(address);
+    match address.ip() {
+        ip if ip == Ipv4Addr::LOCALHOST => format!("-p {}", address.port()),
+        ip => format!("-h {ip} -p {}", address.port()),
     }
 }
 
@@ -124,4 +148,22 @@ async fn stopped() {
         _ = terminate.recv() => {}
     }
     tracing::info!("stopping");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_told_can_be_reached() {
+        for (address, flags) in [
+            ("127.0.0.1:7379", "-p 7379"),
+            ("0.0.0.0:7379", "-p 7379"),
+            ("10.0.0.1:1", "-h 10.0.0.1 -p 1"),
+            ("[::]:7379", "-h ::1 -p 7379"),
+        ] {
+            assert_eq!(redis_cli_flags(address.parse().unwrap()), flags);
+        }
+        assert_eq!(reachable("[::]:80".parse().unwrap()).to_string(), "[::1]:80");
+    }
 }

@@ -230,9 +230,17 @@ impl<E: Evict> Ladder<E> {
         self.config.eviction = eviction;
     }
 
-    /// Notes an access to a live item; returns its tier.
+    /// Notes a look-up that found a live item; returns its tier.
     #[inline]
     pub fn hit(&mut self, id: Id, now: Now) -> u8 {
+        let tier = self.touch(id, now);
+        self.levels[usize::from(tier)].counters.hits += 1;
+        tier
+    }
+
+    /// Notes an access to a live item that is no look-up, such as a write; returns its tier.
+    #[inline]
+    pub fn touch(&mut self, id: Id, now: Now) -> u8 {
         let recency = self.recency(now);
         let cell = self.places.at(id);
         let place = *cell;
@@ -240,7 +248,6 @@ impl<E: Evict> Ladder<E> {
         *cell = place.with_last(recency);
         let tier = usize::from(place.tier());
         let level = &mut self.levels[tier];
-        level.counters.hits += 1;
         // A promoted or demoted item is between two lists until its move is done.
         if !place.is_moving() {
             let slots = &level.slots;

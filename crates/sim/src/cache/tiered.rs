@@ -107,7 +107,7 @@ impl TieredCache {
             self.enter(key, bytes, None);
             return;
         };
-        self.ladder.hit(old, self.now);
+        self.ladder.touch(old, self.now);
         if self.ladder.rewrite_in_place(old, bytes) {
             return;
         }

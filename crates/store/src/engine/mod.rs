@@ -325,7 +325,7 @@ impl Engine {
         header: Header,
         expires_at_ms: Option<u64>,
     ) -> Result<Loc, StoreError> {
-        self.ladder.hit(old, self.now);
+        self.ladder.touch(old, self.now);
         if self.ladder.rewrite_in_place(old, header.item_len() as u64) {
             let loc = self.ladder.loc(old);
             let account = &mut self.item_bytes[usize::from(loc.tier)];

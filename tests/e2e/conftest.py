@@ -1,0 +1,67 @@
+"""What all tests share. Tests assert what the store does, never how long it takes."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from store import PATIENCE_S, Store
+
+RedisCli = Callable[..., subprocess.CompletedProcess]
+
+
+def tool(name: str) -> str:
+    """The path of a program that may not be installed; the test is skipped without it."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"there is no {name} here")
+    return path
+
+
+@pytest.fixture
+def serve(tmp_path: pathlib.Path) -> Iterator[Callable[..., Store]]:
+    """Starts servers with the flags that a test wants."""
+    stores: list[Store] = []
+
+    def start(*flags: str) -> Store:
+        directory = tmp_path / f"store{len(stores)}"
+        directory.mkdir()
+        stores.append(Store(directory, *flags))
+        return stores[-1]
+
+    yield start
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """One server for a whole file, for tests that only use it."""
+    store = Store(tmp_path_factory.mktemp("store"))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def store(shared: Store) -> Store:
+    """The file's server, empty."""
+    with redis.Redis(port=shared.port) as client:
+        client.flushall()
+    return shared
+
+
+@pytest.fixture
+def cli(store: Store) -> RedisCli:
+    """Runs redis-cli against the file's server."""
+    program = tool("redis-cli")
+
+    def run(*arguments: str, **options: object) -> subprocess.CompletedProcess:
+        options = {"capture_output": True, "timeout": PATIENCE_S, "text": True, **options}
+        return subprocess.run([program, "-p", str(store.port), *arguments], check=False, **options)
+
+    return run

@@ -1,0 +1,111 @@
+"""The HTTP port: metrics, readiness, and the live page in a real browser."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+import redis
+
+from conftest import tool
+from store import PATIENCE_S, Store, eventually
+
+METRIC = re.compile(r'^tiermem_\w+(\{(\w+="[^"]*",?)+\})? ([-+0-9.e]+|NaN|\+Inf)$')
+# No first-run pages, no updates, no telemetry: what is left on the network is the page's own doing.
+QUIET_CHROMIUM = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+def sample(store: Store, name: str) -> float:
+    found = re.search(rf"^{re.escape(name)} (\S+)$", store.get("/metrics"), re.MULTILINE)
+    assert found, f"{name} is not among the metrics"
+    return float(found[1])
+
+
+def test_ready(store: Store) -> None:
+    eventually(lambda: store.get("/ready"), "it is ready")
+
+
+def test_metrics_are_well_formed_and_count(store: Store) -> None:
+    for line in store.get("/metrics").splitlines():
+        assert line.startswith(("# HELP tiermem_", "# TYPE tiermem_")) or METRIC.match(line), line
+    gets, hits = sample(store, "tiermem_gets_total"), sample(store, "tiermem_hits_total")
+    with redis.Redis(port=store.port) as client:
+        client.set("a", 1)
+        for _ in range(10):
+            client.get("a")
+        client.get("nothing")
+    eventually(lambda: sample(store, "tiermem_gets_total") == gets + 11, "look-ups are counted")
+    assert sample(store, "tiermem_hits_total") == hits + 10
+    assert sample(store, 'tiermem_tier_items{tier="dram",kind="dram"}') == 1
+    assert sample(store, 'tiermem_tier_capacity_bytes{tier="cxl",kind="emulated"}') == 2 << 30
+    assert sample(store, 'tiermem_request_duration_seconds_bucket{le="+Inf"}') > 0
+
+
+def test_the_snapshot_agrees_with_info(store: Store) -> None:
+    with redis.Redis(port=store.port) as client:
+        client.mset({f"k{n}": "x" * 100 for n in range(100)})
+        assert client.info("keyspace")["db0"]["keys"] == 100
+    eventually(lambda: store.snapshot()["engine"]["keys"] == 100, "the snapshot has the keys")
+
+
+@pytest.mark.parametrize(("path", "code"), [("/nothing", 404), ("/page/../../secret", 404)])
+def test_what_is_not_there(store: Store, path: str, code: int) -> None:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        store.get(path)
+    assert caught.value.code == code
+
+
+def test_nothing_can_be_written(store: Store) -> None:
+    request = urllib.request.Request(store.page + "metrics", data=b"x", method="POST")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=PATIENCE_S)
+    assert caught.value.code == 405
+
+
+def requested_hosts(net_log: pathlib.Path) -> set[str]:
+    """The hosts of everything that a page asked for, according to Chromium's log of its network stack."""
+    log = json.loads(net_log.read_text())
+    types = {number: name for name, number in log["constants"]["logEventTypes"].items()}
+    hosts = set()
+    for event in log["events"]:
+        parameters = event.get("params") or {}
+        # Requests of the browser itself have no page as their initiator.
+        if types.get(event["type"]) == "URL_REQUEST_START_JOB" and "not an origin" not in parameters["initiator"]:
+            hosts.add(urllib.parse.urlsplit(parameters["url"]).netloc)
+    return hosts
+
+
+def test_the_live_page_in_a_browser(store: Store, tmp_path: pathlib.Path) -> None:
+    browser = tool("chromium")
+    with redis.Redis(port=store.port) as client:
+        client.mset({f"k{n}": "x" * 1000 for n in range(300)})
+        for n in range(400):
+            client.get(f"k{n}")
+    net_log = tmp_path / "net.json"
+    done = subprocess.run(
+        [
+            browser, *QUIET_CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}", f"--log-net-log={net_log}",
+            "--enable-logging=stderr", "--virtual-time-budget=6000", "--dump-dom", store.page,
+        ],
+        capture_output=True, text=True, timeout=3 * PATIENCE_S, check=False,
+    )  # fmt: skip
+    page = done.stdout
+    assert 'data-state="live"' in page, done.stderr[-3000:]
+    assert 'data-ready="true"' in page
+    # Two tiers with what they hold, three plots drawn, and no error in the page's console.
+    tiers = page.partition('<tbody id="tiers"')[2].partition("</tbody>")[0]
+    assert tiers.count("<tr") == 2 and ">dram<" in tiers and ">cxl<" in tiers and "emulated" in tiers
+    assert re.search(r'id="keys">300<', page), page
+    assert page.count("<canvas") == 3
+    console = [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
+    assert console == []
+    assert requested_hosts(net_log) == {urllib.parse.urlsplit(store.page).netloc}

@@ -1,0 +1,214 @@
+"""Bad neighbours: floods, clients that never read, thousands that do nothing."""
+
+from __future__ import annotations
+
+import random
+import re
+import resource
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from conftest import tool
+from store import MIB, PATIENCE_S, ROOT, Store, eventually
+
+DRAM, SLOW = 96 * MIB, 160 * MIB
+TIERS = ("--tier", f"dram={DRAM}", "--tier", f"emulated={SLOW}")
+
+
+def process_bytes() -> int:
+    """What the store says that it needs beside its tiers."""
+    source = (ROOT / "crates/store/src/config/memory.rs").read_text()
+    found = re.search(r"pub const PROCESS_BYTES: u64 = (\d+) << 20;", source)
+    assert found
+    return int(found[1]) * MIB
+
+
+def stays_within(store: Store, capacity: int) -> None:
+    peak = store.memory_bytes("VmHWM")
+    allowed = capacity + process_bytes()
+    assert peak <= allowed, f"{peak / MIB:.0f} MiB were resident, and {allowed / MIB:.0f} MiB are allowed"
+    engine = store.snapshot()["engine"]
+    for tier in engine["tiers"]:
+        assert tier["used_bytes"] <= tier["capacity_bytes"], tier
+    assert engine["metadata_bytes"] <= engine["tiers"][0]["used_bytes"]
+
+
+def flood(sizes: Callable[[random.Random], int], total: int) -> Iterator[bytes]:
+    """SET requests with values of such sizes, `total` bytes of them, in batches."""
+    noise = random.Random(3)
+    value = noise.randbytes(16 * MIB)
+    sent = number = 0
+    while sent < total:
+        batch = bytearray()
+        while len(batch) < MIB and sent < total:
+            size = sizes(noise)
+            name = b"%d:%d" % (size, number)
+            batch += b"*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n" % (len(name), name, size)
+            batch += memoryview(value)[:size]
+            batch += b"\r\n"
+            sent += size + len(name)
+            number += 1
+        yield bytes(batch)
+
+
+def write(store: Store, batches: Iterator[bytes]) -> bytes:
+    """Sends requests while another thread reads the answers; these."""
+    answers = bytearray()
+    with store.connect() as connection:
+        def read() -> None:
+            while more := connection.recv(1 << 16):
+                answers.extend(more)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        for batch in batches:
+            connection.sendall(batch)
+        connection.shutdown(socket.SHUT_WR)
+        reader.join()
+    return bytes(answers)
+
+
+SIZES: dict[str, Callable[[random.Random], int]] = {
+    "small": lambda noise: noise.randint(100, 400),
+    "every magnitude": lambda noise: int(2 ** noise.uniform(0, 22)),
+    "large": lambda noise: noise.randint(MIB // 2, 16 * MIB),
+}
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_a_flood_stays_within_the_configured_memory(serve: Callable[..., Store], kind: str) -> None:
+    store = serve(*TIERS)
+    # Small values cost most per byte on both sides; three times the capacity of large ones is quickly written.
+    total = DRAM + SLOW if kind == "small" else 3 * (DRAM + SLOW)
+    answers = write(store, flood(SIZES[kind], total))
+    assert answers.count(b"+OK\r\n") * 5 == len(answers), answers.replace(b"+OK\r\n", b"")[:200]
+    stays_within(store, DRAM + SLOW)
+    engine = store.snapshot()["engine"]
+    assert engine["evicted"] > 0
+    # What is held is a good part of the capacity, in both tiers.
+    held = sum(tier["item_bytes"] for tier in engine["tiers"])
+    assert held > (DRAM + SLOW) * 0.6, engine
+
+
+def test_a_flood_of_changing_sizes(serve: Callable[..., Store]) -> None:
+    """Each size in turn takes the memory that the size before it had."""
+    store = serve(*TIERS)
+    for size in (1000, 100_000, 5 * MIB, 300, 20_000):
+        answers = write(store, flood(lambda _, size=size: size, 150 * MIB))
+        assert answers.count(b"+OK\r\n") * 5 == len(answers), answers.replace(b"+OK\r\n", b"")[:200]
+        # The newest keys of that size are there.
+        with redis.Redis(port=store.port) as client:
+            last = len(answers) // 5 - 1
+            assert client.strlen(f"{size}:{last}") == size
+    stays_within(store, DRAM + SLOW)
+
+
+def test_a_flood_of_tiny_items(serve: Callable[..., Store]) -> None:
+    """Index and nodes are the larger part here, and are counted too."""
+    program = tool("redis-benchmark")
+    store = serve("--tier", "dram=32MiB", "--tier", "emulated=32MiB")
+    arguments = ["-p", str(store.port), "-q", "-t", "set", "-d", "3", "-n", "1500000", "-r", "100000000", "-P", "100"]
+    done = subprocess.run(
+        [program, *arguments], capture_output=True, text=True, timeout=5 * PATIENCE_S, check=True
+    )
+    assert "rror" not in done.stdout + done.stderr, done
+    stays_within(store, 64 * MIB)
+    engine = store.snapshot()["engine"]
+    assert engine["evicted"] > 0 and engine["refused"] == 0, engine
+
+
+def test_without_eviction_a_full_store_refuses_writes_and_serves_reads(serve: Callable[..., Store]) -> None:
+    store = serve("--tier", "dram=32MiB", "--tier", "emulated=32MiB")
+    with redis.Redis(port=store.port) as client:
+        client.config_set("maxmemory-policy", "noeviction")
+        with pytest.raises(redis.ResponseError, match="OOM command not allowed"):
+            for number in range(2000):
+                client.set(f"k{number}", b"x" * 100_000)
+        assert client.get("k0") == b"x" * 100_000
+        assert client.delete("k0", "k1", "k2", "k3") == 4
+        assert client.set("again", "y")
+    stays_within(store, 64 * MIB)
+
+
+def test_a_client_that_never_reads(serve: Callable[..., Store]) -> None:
+    store = serve(*TIERS)
+    with redis.Redis(port=store.port) as client, store.connect() as deaf:
+        client.set("large", b"x" * (4 * MIB))
+        # Half a gigabyte of answers is asked for and left on the way.
+        deaf.sendall(b"GET large\r\n" * 128)
+        for number in range(1000):
+            client.set(f"k{number}", number)
+            assert client.get(f"k{number}") == str(number).encode()
+        assert client.get("large") == b"x" * (4 * MIB)
+        # The value that it is owed may be replaced meanwhile.
+        client.set("large", b"y" * (4 * MIB))
+        stays_within(store, DRAM + SLOW)
+    with redis.Redis(port=store.port) as client:
+        assert client.get("large") == b"y" * (4 * MIB)
+
+
+def test_many_clients_that_never_read(serve: Callable[..., Store]) -> None:
+    store = serve(*TIERS)
+    with redis.Redis(port=store.port) as client:
+        client.set("large", b"x" * MIB)
+        deaf = [store.connect() for _ in range(200)]
+        for connection in deaf:
+            connection.sendall(b"GET large\r\n" * 20)
+        for number in range(200):
+            client.set(f"k{number}", b"y" * 1000)
+            assert client.get(f"k{number}") == b"y" * 1000
+        stays_within(store, DRAM + SLOW)
+        for connection in deaf:
+            connection.close()
+        eventually(lambda: store.snapshot()["engine"]["pinned_bytes"] == 0, "nothing is pinned any more")
+
+
+def test_thousands_of_idle_clients(serve: Callable[..., Store]) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2500
+    if soft < wanted:
+        if hard != resource.RLIM_INFINITY and hard < wanted:
+            pytest.skip(f"no more than {hard} files may be open here")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    store = serve(*TIERS)
+    before = store.memory_bytes("VmRSS")
+    idle = [store.connect() for _ in range(2000)]
+    try:
+        eventually(lambda: store.snapshot()["connections"] >= 2000, "all are counted")
+        with redis.Redis(port=store.port) as client:
+            for number in range(200):
+                client.set("a", number)
+                assert client.get("a") == str(number).encode()
+            assert client.info("clients")["connected_clients"] == 2001
+        each = (store.memory_bytes("VmRSS") - before) / 2000
+        assert each < 32 * 1024, f"an idle client costs {each:.0f} bytes"
+        # One of them wakes up.
+        idle[1000].sendall(b"PING\r\n")
+        assert idle[1000].recv(100) == b"+PONG\r\n"
+    finally:
+        for connection in idle:
+            connection.close()
+    eventually(lambda: store.snapshot()["connections"] == 0, "all have left")
+
+
+def test_noise_ends_only_its_own_connection(serve: Callable[..., Store]) -> None:
+    store = serve(*TIERS)
+    noise = random.Random(4)
+    openings = [b"*3\r\n$-5\r\n", b"*99999999999\r\n", b"*1\r\n$999999999999\r\n", b"\x00" * 70_000, b"GET / HTTP/1.1\r\n\r\n"]
+    with redis.Redis(port=store.port) as client:
+        client.set("a", 1)
+        for opening in [*openings, *(noise.randbytes(noise.randint(1, 5000)) for _ in range(200))]:
+            with store.connect() as stranger:
+                try:
+                    stranger.sendall(opening)
+                    stranger.shutdown(socket.SHUT_WR)
+                    while stranger.recv(1 << 16):
+                        pass
+                except (ConnectionResetError, BrokenPipeError):
+                    pass
+        assert client.get("a") == b"1"
