@@ -3,6 +3,7 @@
 
 mod failure;
 mod output;
+mod probe;
 mod sim;
 mod source;
 mod store;
@@ -31,6 +32,8 @@ enum Command {
     /// Simulators that run the same decisions as the live engines.
     #[command(subcommand)]
     Sim(sim::Command),
+    /// Measures how closely an emulated tier keeps to its curve on this machine.
+    Probe(probe::Options),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Store(command) => store::run(command),
         Command::Sim(command) => sim::run(command),
+        Command::Probe(options) => probe::run(options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
