@@ -27,6 +27,19 @@ pub enum Bump {
     AtTail,
 }
 
+impl std::str::FromStr for Bump {
+    type Err = String;
+    /// Reads the word that configuration and command line use.
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "always" => Ok(Bump::Always),
+            "lower-only" => Ok(Bump::LowerOnly),
+            "at-tail" => Ok(Bump::AtTail),
+            _ => Err(format!("{word:?} is none of always, lower-only, at-tail")),
+        }
+    }
+}
+
 /// How many items at a list's tail are asked before `victim` gives up.
 const VICTIM_TRIES: usize = 64;
 
