@@ -1,4 +1,5 @@
 //! The simulator against the live engine: one trace, one ladder, every count equal.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::path::Path;
 

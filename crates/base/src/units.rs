@@ -69,7 +69,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (unit, factor) in &BYTE_UNITS[..4] {
             if self.0 >= *factor {
-                return if self.0 % factor == 0 {
+                return if self.0.is_multiple_of(*factor) {
                     write!(f, "{}{unit}", self.0 / factor)
                 } else {
                     write!(f, "{:.2}{unit}", self.0 as f64 / *factor as f64)
@@ -91,7 +91,7 @@ impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, factor) =
             TIME_UNITS.iter().rev().find(|(_, factor)| self.0 >= *factor).unwrap_or(&TIME_UNITS[0]);
-        if self.0 % factor == 0 {
+        if self.0.is_multiple_of(*factor) {
             write!(f, "{}{unit}", self.0 / factor)
         } else {
             write!(f, "{:.2}{unit}", self.0 as f64 / *factor as f64)

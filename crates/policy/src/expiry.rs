@@ -143,7 +143,7 @@ impl ExpiryWheel {
     /// Refiles the coarser buckets that the cursor has just entered.
     fn cascade(&mut self, budget: &mut u32) {
         for level in 1..LEVELS {
-            if self.cursor % (1 << (6 * level)) != 0 {
+            if !self.cursor.is_multiple_of(1 << (6 * level)) {
                 break;
             }
             let slot = (self.cursor >> (6 * level)) % BUCKETS;

@@ -145,8 +145,8 @@ impl World {
             }
             last = Some((loc, loc.byte_offset() + bytes));
         }
-        for tier in 0..self.ladder.levels() {
-            assert_eq!(self.ladder.level(tier).items, per_tier[tier], "items of tier {tier}");
+        for (tier, &items) in per_tier.iter().enumerate().take(self.ladder.levels()) {
+            assert_eq!(self.ladder.level(tier).items, items, "items of tier {tier}");
             let capacity = self.ladder.config().levels[tier].capacity_bytes;
             let pages: u64 =
                 places.iter().filter(|(loc, _)| usize::from(loc.tier) == tier).map(|(_, b)| b).sum();
@@ -245,7 +245,7 @@ fn fill(world: &mut World, keys: std::ops::Range<u32>, bytes: u64) {
     for key in keys {
         world.now.requests += 1;
         world.set(key, bytes, None);
-        if world.now.requests % 16 == 0 {
+        if world.now.requests.is_multiple_of(16) {
             world.step();
         }
     }

@@ -1,4 +1,5 @@
 //! The engine against a map: with room for everything it behaves as one, and without room it may only forget.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::BTreeMap;
 

@@ -149,7 +149,7 @@ impl<E: Evict> Ladder<E> {
             self.free_ids = self.places.get(id).next_free();
             return Some(id);
         }
-        if self.ids_made as usize % CHUNK_ITEMS == 0 {
+        if (self.ids_made as usize).is_multiple_of(CHUNK_ITEMS) {
             let max = self.config.levels[0].capacity_bytes as f64 * self.config.metadata_share_max;
             let bounded = self.config.charge_metadata;
             if self.ids_made == Id::COUNT_MAX

@@ -20,7 +20,7 @@ impl PageSet {
     pub fn full(capacity: u32) -> Self {
         let mut set = PageSet::empty(capacity);
         set.words.fill(u64::MAX);
-        if capacity % 64 != 0
+        if !capacity.is_multiple_of(64)
             && let Some(last) = set.words.last_mut()
         {
             *last = (1 << (capacity % 64)) - 1;

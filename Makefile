@@ -1,0 +1,56 @@
+# Every chore of this repository; `make help` lists them.
+
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+# What rustup or scripts/bootstrap.sh may have installed outside PATH, last: what the user has chosen comes first.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(TARGET)/tools
+
+# Flags for `tiermem store serve`, for example: make run ARGS="--tier dram=1GiB --listen 127.0.0.1:7000"
+ARGS ?=
+# Flags for pytest, for example: make e2e PYTEST_ARGS="-k page"
+PYTEST_ARGS ?=
+# The trace of `make bench`: some 2 GiB of items.
+BENCH_TRACE ?= zipf:alpha=0.99,objects=3M,requests=10M,size=64-1024
+BENCH_ARGS ?=
+FUZZ_SECONDS ?= 60
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test lint unit e2e bench fuzz-smoke
+.NOTPARALLEL:
+
+help: ## this list
+	@echo "tiermem: a Redis-compatible store whose memory is larger than DRAM"
+	@echo
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{ printf "%-19s %s\n", $$1, $$2 }'
+
+run: ## install what is missing, build, and start the store (flags: ARGS="...")
+	@scripts/bootstrap.sh run
+	@cargo build --release --locked -p tiermem-cli
+	@exec $(TARGET)/release/tiermem store serve $(ARGS)
+
+build: ## the release binary alone
+	@scripts/bootstrap.sh run
+	cargo build --release --locked -p tiermem-cli
+
+test: ## everything that must hold before a change is merged
+	@scripts/bootstrap.sh test
+	@$(MAKE) --no-print-directory lint unit e2e
+	@if [ -n "$$CI" ]; then $(MAKE) --no-print-directory fuzz-smoke; fi
+
+lint: ## formatting, clippy, and licences and advisories where cargo-deny is installed
+	@scripts/lint.sh
+
+unit: ## the tests written in Rust
+	cargo test --locked --workspace --quiet
+
+e2e: ## the tests that drive the built program with real clients (flags: PYTEST_ARGS="...")
+	@scripts/bootstrap.sh test
+	cargo build --locked -p tiermem-cli
+	TIERMEM=$(TARGET)/debug/tiermem $(TARGET)/e2e-python/bin/python -m pytest tests/e2e $(PYTEST_ARGS)
+
+bench: ## tiermem beside all-DRAM, naive promotion and all-CXL, in process (BENCH_TRACE, BENCH_ARGS)
+	@scripts/bootstrap.sh run
+	cargo build --release --locked -p tiermem-cli
+	$(TARGET)/release/tiermem store bench $(BENCH_TRACE) $(BENCH_ARGS)
+
+fuzz-smoke: ## the parser of requests against noise for a minute, where cargo-fuzz is installed
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz_smoke.sh

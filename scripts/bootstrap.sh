@@ -1,0 +1,171 @@
+#!/bin/sh
+# Installs what this machine lacks, and says nothing when it lacks nothing.
+#
+#   scripts/bootstrap.sh run     to build and use tiermem: a C compiler, cargo, redis-cli
+#   scripts/bootstrap.sh test    to test it also: rustfmt and clippy, Redis's tools, Python with pytest and redis-py
+#
+# Packages are installed with apt where there is apt; elsewhere the script says what is needed and stops. With
+# CI=1 it also installs Chromium, which is large: without it the tests of the live page are skipped.
+set -eu
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-target}
+rust_min=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+python_check='import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 9))'
+
+say() { printf '%s\n' "$*" >&2; }
+fail() { say "$@"; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# Whether version $1 is at least version $2.
+at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
+
+# ---- Packages
+
+packages=
+need() { packages="$packages $1"; }
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"
+    elif have sudo; then sudo "$@"
+    else fail "This needs root, and there is no sudo here. As root, please run: $*"
+    fi
+}
+
+install_packages() {
+    [ -n "$packages" ] || return 0
+    have apt-get || fail "Please install, in your system's words for it:$packages"
+    say "Installing:$packages"
+    update_package_lists
+    # shellcheck disable=SC2086 # The list is meant to be split.
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $packages >/dev/null
+    packages=
+}
+
+lists_are_new=
+update_package_lists() {
+    [ -z "$lists_are_new" ] || return 0
+    as_root apt-get update -qq
+    lists_are_new=yes
+}
+
+# The version of a package that apt would install; nothing where there is none.
+candidate() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([0-9][0-9.]*\).*/\1/p'; }
+
+# ---- What it takes to build
+
+want_compiler() {
+    # The header shows that the C library's development files are there too.
+    if ! have cc || ! echo '#include <stdlib.h>' | cc -E - >/dev/null 2>&1; then
+        need gcc
+        need libc6-dev
+    fi
+}
+
+RUSTUP_HINT="With rustup (https://rustup.rs) it is: rustup toolchain install stable"
+
+want_cargo() {
+    # Cargo asks its registry through TLS.
+    if have apt-get && [ ! -e /etc/ssl/certs/ca-certificates.crt ]; then need ca-certificates; fi
+    if have rustup; then
+        # rustup may be set up not to install by itself what rust-toolchain.toml asks for.
+        cargo --version >/dev/null 2>&1 || rustup toolchain install stable --profile minimal
+        if [ "$purpose" = test ] && ! { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1; then
+            rustup component add rustfmt clippy
+        fi
+    elif ! have cargo; then
+        have apt-get || fail "Rust's cargo is missing, in version $rust_min or newer. $RUSTUP_HINT"
+        update_package_lists
+        # Debian keeps a newer Rust beside its own, for web browsers.
+        for name in cargo cargo-web; do
+            version=$(candidate "$name")
+            if [ "$name" = cargo ]; then
+                # Until 1.75, Debian counted cargo's versions in another way than Rust's: as 0.x.
+                case $version in 0.*) version=0 ;; esac
+            fi
+            if at_least "${version:-0}" "$rust_min"; then
+                need "$name"
+                [ "$purpose" = run ] || need "rustfmt${name#cargo}"
+                return
+            fi
+        done
+        fail "Rust $rust_min or newer is needed, and this system's packages have none. $RUSTUP_HINT"
+    fi
+}
+
+check_cargo() {
+    version=$(rustc --version 2>/dev/null | cut -d ' ' -f 2)
+    at_least "${version:-0}" "$rust_min" && return
+    fail "Rust $rust_min or newer is needed, and here is ${version:-none}. $RUSTUP_HINT"
+}
+
+want_redis_cli() {
+    have redis-cli && return
+    if have apt-get; then need redis-tools
+    else say "There is no redis-cli here: install Redis's tools to talk to the store from a terminal."
+    fi
+}
+
+# ---- What it takes to test
+
+want_browser() {
+    if [ -n "${CI:-}" ] && have apt-get && ! have chromium; then need chromium; fi
+}
+
+# The first Python that is new enough and can make a virtual environment: one that stands first in PATH may not.
+find_python() {
+    for name in python3 /usr/bin/python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9; do
+        if "$name" -c "$python_check" >/dev/null 2>&1; then
+            echo "$name"
+            return
+        fi
+    done
+}
+
+want_python() {
+    [ -n "$(find_python)" ] && return
+    if have apt-get; then need python3-venv
+    else fail "Python 3.9 or newer with its module venv is needed."
+    fi
+}
+
+# pytest and redis-py in the versions that the tests were written for, apart from whatever is installed here.
+make_environment() {
+    environment=$target/e2e-python
+    wanted=tests/e2e/requirements.txt
+    if "$environment/bin/python" -c 'import pytest, redis' 2>/dev/null && cmp -s "$wanted" "$environment/made-from"; then
+        return
+    fi
+    say "Installing pytest and redis-py into $environment"
+    python=$(find_python)
+    [ -n "$python" ] || fail "Python 3.9 or newer with its module venv is needed."
+    rm -rf "$environment"
+    "$python" -m venv "$environment"
+    "$environment/bin/python" -m pip install -q --disable-pip-version-check -r "$wanted"
+    cp "$wanted" "$environment/made-from"
+}
+
+# The tests that compare with a real Redis start one. Debian's package of it would also run it as a service; its
+# tools hold the same program under the name redis-check-rdb, which looks at the name that it is called by.
+link_redis_server() {
+    if ! have redis-server && have redis-check-rdb; then
+        mkdir -p "$target/tools"
+        ln -sf "$(command -v redis-check-rdb)" "$target/tools/redis-server"
+    fi
+}
+
+purpose=${1:-}
+case $purpose in
+    run) ;;
+    test) want_python; want_browser ;;
+    *) fail "usage: $0 run|test" ;;
+esac
+want_compiler
+want_cargo
+want_redis_cli
+install_packages
+check_cargo
+if [ "$purpose" = test ]; then
+    make_environment
+    link_redis_server
+fi

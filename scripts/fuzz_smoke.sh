@@ -1,0 +1,16 @@
+#!/bin/sh
+# Fuzzes the parser of requests for FUZZ_SECONDS (60), starting from the corpus in the repository.
+set -eu
+cd "$(dirname "$0")/../fuzz"
+
+skip() {
+    echo "fuzz-smoke: skipped, $1"
+    exit 0
+}
+cargo +nightly --version >/dev/null 2>&1 || skip "as there is no nightly toolchain here (rustup toolchain install nightly)"
+cargo +nightly fuzz --version >/dev/null 2>&1 || skip "as there is no cargo-fuzz here (cargo install cargo-fuzz)"
+
+# New inputs go to a folder of their own: the corpus holds only what someone chose to keep.
+found=$(mktemp -d)
+trap 'rm -rf "$found"' EXIT
+cargo +nightly fuzz run resp "$found" corpus/resp -- -max_total_time="${FUZZ_SECONDS:-60}" -max_len=8192 -verbosity=0
