@@ -108,7 +108,8 @@ fn ladders(fast: u64, slow: u64) -> Vec<(&'static str, LadderConfig)> {
         ("scan", LadderConfig { promotion: Promotion::ReuseTimeScan, ..base.clone() }),
         ("drop", LadderConfig { reactive: Reactive::Drop, ..base.clone() }),
         ("no watermarks", LadderConfig { watermarks: None, ..base.clone() }),
-        ("always bump", LadderConfig { bump: Bump::Always, ..base }),
+        ("plain lists", LadderConfig { bump: Bump::Always, ..base.clone() }),
+        ("lazy lists", LadderConfig { bump: Bump::LowerOnly, ..base }),
         ("three tiers", three),
         ("metadata charged", charged),
     ]

@@ -160,8 +160,8 @@ impl World {
 
 fn config() -> impl Strategy<Value = LadderConfig> {
     let levels = prop::collection::vec(2u64..12, 1..4);
-    let modes = (0u8..4, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (levels, modes, 1u64..4).prop_map(|(pages, (promotion, lazy, reactive, forbid, marks), recency)| {
+    let modes = (0u8..4, 0usize..3, any::<bool>(), any::<bool>(), any::<bool>());
+    (levels, modes, 1u64..4).prop_map(|(pages, (promotion, bump, reactive, forbid, marks), recency)| {
         let capacities: Vec<u64> = pages.iter().map(|pages| pages * PAGE_BYTES).collect();
         let mut config = LadderConfig::with_capacities(&capacities);
         config.class_factor = 1.6;
@@ -171,7 +171,7 @@ fn config() -> impl Strategy<Value = LadderConfig> {
         config.promotion =
             [Promotion::None, Promotion::Naive, Promotion::ReuseTime, Promotion::ReuseTimeScan]
                 [usize::from(promotion)];
-        config.bump = if lazy { Bump::LowerOnly } else { Bump::Always };
+        config.bump = [Bump::Always, Bump::LowerOnly, Bump::AtTail][bump];
         config.reactive = if reactive { Reactive::Demote } else { Reactive::Drop };
         config.eviction = if forbid { Eviction::Forbidden } else { Eviction::AllItems };
         if !marks {

@@ -62,9 +62,9 @@ pub struct Options {
     /// Where new items enter a tier's lists, as a share from the tail: one value for all tiers.
     #[arg(long, value_name = "SHARE")]
     insertion_point: Option<f64>,
-    /// Move an item to the head of its list at every hit, not only in the list's lower part.
-    #[arg(long)]
-    bump_always: bool,
+    /// When a hit moves an item to the head of its list: always, lower-only or at-tail.
+    #[arg(long, default_value = "at-tail", value_parser = bump)]
+    bump: Bump,
     /// Take metadata out of the first tier's capacity, as the store does.
     #[arg(long)]
     charge_metadata: bool,
@@ -81,6 +81,15 @@ pub fn promotion(text: &str) -> Result<Promotion, String> {
         "naive" => Ok(Promotion::Naive),
         "none" => Ok(Promotion::None),
         _ => Err("promotion is one of reuse-time, reuse-time-scan, naive, none".into()),
+    }
+}
+
+fn bump(text: &str) -> Result<Bump, String> {
+    match text {
+        "always" => Ok(Bump::Always),
+        "lower-only" => Ok(Bump::LowerOnly),
+        "at-tail" => Ok(Bump::AtTail),
+        _ => Err("bump is one of always, lower-only, at-tail".into()),
     }
 }
 
@@ -128,9 +137,7 @@ fn run_tiered(options: &Options) -> Result<(), Failure> {
     if options.no_watermarks {
         ladder.watermarks = None;
     }
-    if options.bump_always {
-        ladder.bump = Bump::Always;
-    }
+    ladder.bump = options.bump;
     if let Some(point) = options.insertion_point {
         ladder.levels.iter_mut().for_each(|level| level.insertion_point = point);
     }

@@ -6,6 +6,9 @@ use serde::Serialize;
 /// The longest time told apart, in nanoseconds; longer ones count as this.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
+/// Bounds of the published buckets: 1 us to 69 s, so that the last one holds every request.
+const BUCKET_POWERS: core::ops::RangeInclusive<u32> = 10..=36;
+
 /// Service times of one period.
 ///
 /// A request's service time runs from the moment the event loop learned that its batch had arrived (or finished
@@ -64,7 +67,12 @@ impl Latency {
 }
 
 fn summary(histogram: &Histogram<u64>) -> LatencySummary {
-    let buckets = (10..36).map(|power| (1 << power, histogram.count_between(0, 1 << power))).collect();
+    let mut buckets: Vec<(u64, u64)> = BUCKET_POWERS.map(|power| (1 << power, 0)).collect();
+    for recorded in histogram.iter_recorded() {
+        let (ns, count) = (recorded.value_iterated_to(), recorded.count_since_last_iteration());
+        let first = buckets.partition_point(|(bound, _)| *bound < ns);
+        buckets[first..].iter_mut().for_each(|(_, sum)| *sum += count);
+    }
     LatencySummary {
         requests: histogram.len(),
         p50_ns: histogram.value_at_quantile(0.5),

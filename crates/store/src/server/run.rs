@@ -126,16 +126,19 @@ async fn rest_after(error: io::Error) {
 }
 
 fn welcome(stream: Stream, shard: &Rc<Shard>) {
-    let core = &mut *shard.borrow_mut();
-    core.host.stats.connections_received += 1;
-    if core.host.stats.clients_connected >= core.host.maxclients as u64 {
-        core.host.stats.connections_rejected += 1;
-        // A new socket has room for a line; a client that closed already misses nothing.
-        let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
-        return;
-    }
-    core.host.stats.clients_connected += 1;
-    let id = core.next_client_id();
-    let session = core.host.new_session(id);
+    let session = {
+        let core = &mut *shard.borrow_mut();
+        core.host.stats.connections_received += 1;
+        if core.host.stats.clients_connected >= core.host.maxclients as u64 {
+            core.host.stats.connections_rejected += 1;
+            // A new socket has room for a line; a client that closed already misses nothing.
+            let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+            return;
+        }
+        core.host.stats.clients_connected += 1;
+        let id = core.next_client_id();
+        core.host.new_session(id)
+    };
+    // The shard is free again: a connection that is dropped at once borrows it.
     spawn_local(Connection::new(stream, Rc::clone(shard), session));
 }
