@@ -4,8 +4,8 @@ use crate::engine::{Condition, Engine, Expiry, StoreError};
 use crate::resp::{Args, Writer, parse_i64};
 
 use super::context::{Context, Outcome, Refusal};
-use super::dispatch::wrong_arity;
 use super::output::{Mark, PIN_BYTES_MIN};
+use super::refusal::wrong_arity;
 
 /// Redis's own bound on a string, 512 MiB; the engine's is usually lower.
 const STRING_BYTES_MAX: u64 = 512 << 20;
