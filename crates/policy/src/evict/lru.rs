@@ -199,6 +199,15 @@ impl Evict for Lru {
         }
     }
 
+    #[inline]
+    fn mark(&self, id: Id) -> Option<&u64> {
+        match self.bump {
+            Bump::AtTail => Some(self.hit.word(id)),
+            Bump::LowerOnly => Some(self.lower.word(id)),
+            Bump::Always => None,
+        }
+    }
+
     fn remove(&mut self, id: Id, domain: Domain) {
         self.unlink(id, domain);
         self.balance(domain);

@@ -13,6 +13,7 @@
 //! Source: seed 001, chapter 5 (sdTMM); the differences are named where they are made.
 
 mod admit;
+mod ahead;
 mod classes;
 mod config;
 mod moves;
@@ -331,6 +332,9 @@ impl<E: Evict> Ladder<E> {
     /// Sets or removes the item's expiry.
     pub fn set_expires_at_ms(&mut self, id: Id, at_ms: Option<u64>, now: Now) {
         let place = self.places.get(id);
+        if !place.expires() && at_ms.is_none() {
+            return;
+        }
         if place.expires() {
             self.expiry.remove(id);
         }
