@@ -21,7 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 /// Rooms that may hold unsafe code.
 const UNSAFE_ROOMS: &[&str] = &["sys"];
-const LINES_MAX: usize = 650;
+const LINES_MAX: usize = 600;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()

@@ -3,6 +3,7 @@
 
 mod failure;
 mod output;
+mod probe;
 mod sim;
 mod source;
 mod store;
@@ -37,6 +38,8 @@ enum Command {
     /// Simulators that run the same decisions as the live engines.
     #[command(subcommand, after_help = sim::EXAMPLE)]
     Sim(sim::Command),
+    /// Measures how closely an emulated tier keeps to its curve on this machine.
+    Probe(probe::Options),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Store(command) => store::run(command),
         Command::Sim(command) => sim::run(command),
+        Command::Probe(options) => probe::run(options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

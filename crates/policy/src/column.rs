@@ -25,6 +25,12 @@ impl<T: Copy + Default> Column<T> {
         self.chunks[id.index() / CHUNK_ITEMS][id.index() % CHUNK_ITEMS]
     }
 
+    /// The cell of `id` in its place.
+    #[inline]
+    pub fn cell(&self, id: Id) -> &T {
+        &self.chunks[id.index() / CHUNK_ITEMS][id.index() % CHUNK_ITEMS]
+    }
+
     /// The cell of `id` to change.
     #[inline]
     pub fn at(&mut self, id: Id) -> &mut T {
@@ -96,6 +102,12 @@ impl Bits {
     #[inline]
     pub fn get(&self, id: Id) -> bool {
         self.words[id.index() / 64] >> (id.index() % 64) & 1 == 1
+    }
+
+    /// The word that holds the bit of `id`.
+    #[inline]
+    pub fn word(&self, id: Id) -> &u64 {
+        &self.words[id.index() / 64]
     }
 
     /// Writes the bit of `id`.

@@ -176,6 +176,20 @@ impl Index {
         None
     }
 
+    /// What [`Self::home`] reads, for bringing it near before it is needed.
+    #[inline]
+    pub fn segment(&self, hash: u64) -> &impl Sized {
+        &self.segments[self.segment_of((hash >> 32) as u32)]
+    }
+
+    /// Where [`Self::find`] begins to look, for bringing it near before it is needed.
+    #[inline]
+    pub fn home(&self, hash: u64) -> Option<&impl Sized> {
+        let hash32 = (hash >> 32) as u32;
+        let segment = &self.segments[self.segment_of(hash32)];
+        segment.slots.get(segment.home(hash32))
+    }
+
     /// Enters an item. The caller has made sure that its key is not there.
     pub fn insert(&mut self, hash: u64, id: Id) {
         let hash32 = (hash >> 32) as u32;

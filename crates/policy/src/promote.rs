@@ -20,6 +20,20 @@ pub enum Promotion {
     ReuseTimeScan,
 }
 
+impl std::str::FromStr for Promotion {
+    type Err = String;
+    /// Reads the word that configuration and command line use.
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "reuse-time" => Ok(Promotion::ReuseTime),
+            "reuse-time-scan" => Ok(Promotion::ReuseTimeScan),
+            "naive" => Ok(Promotion::Naive),
+            "none" => Ok(Promotion::None),
+            _ => Err(format!("{word:?} is none of reuse-time, reuse-time-scan, naive, none")),
+        }
+    }
+}
+
 /// Parts of a [`ReuseWindow`] that are forgotten one at a time.
 const PARTS: usize = 16;
 

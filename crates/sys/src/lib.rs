@@ -4,3 +4,4 @@ pub mod cpu_time;
 pub mod limits;
 pub mod mapping;
 pub mod memory;
+pub mod prefetch;

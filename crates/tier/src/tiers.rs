@@ -6,12 +6,15 @@ use std::time::Instant;
 
 use tiermem_policy::ladder::{Loc, PAGE_BYTES};
 use tiermem_sys::mapping::MapError;
+use tiermem_sys::prefetch::prefetch;
 
 use crate::device::{Device, Dram, Emulated, Memory};
 use crate::spec::{Kind, TierSpec};
 
 /// Debts up to here are carried on: a clock read costs some 25 ns, so smaller ones cannot be spun off precisely.
 const SPIN_ABOVE_NS: f64 = 1000.0;
+
+const CACHE_LINE_BYTES: usize = 64;
 
 /// A tier that could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +80,16 @@ impl Tiers {
     pub fn bytes(&self, loc: Loc, offset: usize, len: usize) -> &[u8] {
         let start = loc.byte_offset() as usize + offset;
         &self.tiers[usize::from(loc.tier)].device.bytes()[start..start + len]
+    }
+
+    /// Asks for the first `len` bytes at a place before they are needed; uncharged, for it is no access.
+    #[inline]
+    pub fn prefetch(&self, loc: Loc, len: usize) {
+        let start = loc.byte_offset() as usize;
+        let bytes = self.tiers[usize::from(loc.tier)].device.bytes();
+        for line in bytes[start..].iter().take(len).step_by(CACHE_LINE_BYTES) {
+            prefetch(line);
+        }
     }
 
     /// `len` bytes at a place, to write; uncharged.

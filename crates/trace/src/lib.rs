@@ -6,11 +6,13 @@
 
 mod error;
 pub mod generate;
+mod open;
 pub mod reader;
 mod spec;
 mod trace;
 
 pub use error::{BadRecord, Place, SpecError, TraceError};
+pub use open::{open, open_with};
 pub use reader::{Format, ReadOptions};
 pub use spec::{Kind, Spec};
-pub use trace::{Trace, open, open_with};
+pub use trace::Trace;

@@ -1,17 +1,15 @@
 //! One trace to read from start to end, whichever source it has.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tiermem_base::Access;
 
-use crate::reader::{self, ReadOptions};
-use crate::{Spec, TraceError};
+use crate::TraceError;
 
 /// A stream of accesses, from a file or from a generator.
 ///
-/// A broken record comes out as an error, once the number of them that [`ReadOptions::skip_bad`] allows is used
+/// A broken record comes out as an error, once the number of them that [`crate::ReadOptions::skip_bad`] allows is used
 /// up; that error is the last item.
 pub struct Trace {
     records: Box<dyn Iterator<Item = Result<Access, TraceError>> + Send>,
@@ -94,18 +92,4 @@ impl std::fmt::Debug for Trace {
             .field("skipped", &self.skipped)
             .finish_non_exhaustive()
     }
-}
-
-/// Opens a TRACE argument: the description of a generator (`zipf:alpha=0.9`, see [`Spec`]) or else a path, whose
-/// format and compression are found out. A file whose name looks like a description is reached as `./name`.
-pub fn open(trace: &str) -> Result<Trace, TraceError> {
-    open_with(trace, &ReadOptions::default())
-}
-
-/// [`open`] with an explicit format or with leave to pass over broken records.
-pub fn open_with(trace: &str, options: &ReadOptions) -> Result<Trace, TraceError> {
-    if Spec::looks_like_one(trace) {
-        return Ok(trace.parse::<Spec>()?.open());
-    }
-    reader::open_file(Path::new(trace), options)
 }

@@ -51,10 +51,10 @@ pub struct Options {
     #[arg(long, value_name = "BYTES")]
     tier: Vec<Bytes>,
     /// How items are promoted: reuse-time, reuse-time-scan, naive or none.
-    #[arg(long, default_value = "reuse-time", value_parser = promotion)]
+    #[arg(long, default_value = "reuse-time")]
     promotion: Promotion,
     /// What a full fast tier does at an admission: demote or drop.
-    #[arg(long, default_value = "demote", value_parser = reactive)]
+    #[arg(long, default_value = "demote")]
     reactive: Reactive,
     /// Switch the background demotion and eviction between watermarks off.
     #[arg(long)]
@@ -63,7 +63,7 @@ pub struct Options {
     #[arg(long, value_name = "SHARE")]
     insertion_point: Option<f64>,
     /// When a hit moves an item to the head of its list: always, lower-only or at-tail.
-    #[arg(long, default_value = "at-tail", value_parser = bump)]
+    #[arg(long, default_value = "at-tail")]
     bump: Bump,
     /// Take metadata out of the first tier's capacity, as the store does.
     #[arg(long)]
@@ -71,34 +71,6 @@ pub struct Options {
     /// How to print the result.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-}
-
-/// The word for a promotion policy on the command line.
-pub fn promotion(text: &str) -> Result<Promotion, String> {
-    match text {
-        "reuse-time" => Ok(Promotion::ReuseTime),
-        "reuse-time-scan" => Ok(Promotion::ReuseTimeScan),
-        "naive" => Ok(Promotion::Naive),
-        "none" => Ok(Promotion::None),
-        _ => Err("promotion is one of reuse-time, reuse-time-scan, naive, none".into()),
-    }
-}
-
-fn bump(text: &str) -> Result<Bump, String> {
-    match text {
-        "always" => Ok(Bump::Always),
-        "lower-only" => Ok(Bump::LowerOnly),
-        "at-tail" => Ok(Bump::AtTail),
-        _ => Err("bump is one of always, lower-only, at-tail".into()),
-    }
-}
-
-fn reactive(text: &str) -> Result<Reactive, String> {
-    match text {
-        "demote" => Ok(Reactive::Demote),
-        "drop" => Ok(Reactive::Drop),
-        _ => Err("reactive is demote or drop".into()),
-    }
 }
 
 /// Simulates and prints.

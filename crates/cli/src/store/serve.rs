@@ -60,7 +60,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
         .log_internal_errors(false)
         .init();
     let config = configure(options).map_err(Failure::usage)?;
-    let engine = Engine::new(config.engine_config(seed())).map_err(Failure::failed)?;
+    let engine_config = config.engine_config(seed()).map_err(Failure::usage)?;
+    let engine = Engine::new(engine_config).map_err(Failure::failed)?;
     let server = Server::bind(config.server_config(), engine).map_err(Failure::failed)?;
     let (publisher, views) = watch::channel(Arc::new(View::default()));
     let http = HttpServer::start(config.server.http, views).map_err(Failure::failed)?;

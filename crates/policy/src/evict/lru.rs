@@ -27,6 +27,19 @@ pub enum Bump {
     AtTail,
 }
 
+impl std::str::FromStr for Bump {
+    type Err = String;
+    /// Reads the word that configuration and command line use.
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "always" => Ok(Bump::Always),
+            "lower-only" => Ok(Bump::LowerOnly),
+            "at-tail" => Ok(Bump::AtTail),
+            _ => Err(format!("{word:?} is none of always, lower-only, at-tail")),
+        }
+    }
+}
+
 /// How many items at a list's tail are asked before `victim` gives up.
 const VICTIM_TRIES: usize = 64;
 
@@ -183,6 +196,15 @@ impl Evict for Lru {
         if self.lists[domain.0 as usize].head != id {
             self.unlink(id, domain);
             self.insert_at_head(id, domain);
+        }
+    }
+
+    #[inline]
+    fn mark(&self, id: Id) -> Option<&u64> {
+        match self.bump {
+            Bump::AtTail => Some(self.hit.word(id)),
+            Bump::LowerOnly => Some(self.lower.word(id)),
+            Bump::Always => None,
         }
     }
 

@@ -35,6 +35,10 @@ pub trait Evict {
     fn insert(&mut self, id: Id, domain: Domain, origin: Origin);
     /// Notes an access. `domain` is computed only if the policy needs it.
     fn hit(&mut self, id: Id, domain: impl FnOnce() -> Domain);
+    /// The one word that [`Self::hit`] usually writes, if there is such a word: a driver may bring it near before.
+    fn mark(&self, _id: Id) -> Option<&u64> {
+        None
+    }
     /// Forgets an item.
     fn remove(&mut self, id: Id, domain: Domain);
     /// Who should go next among those that `may_go` accepts; the item stays until removed. A policy may give up

@@ -15,6 +15,18 @@ pub enum Reactive {
     Drop,
 }
 
+impl std::str::FromStr for Reactive {
+    type Err = String;
+    /// Reads the word that configuration and command line use.
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "demote" => Ok(Reactive::Demote),
+            "drop" => Ok(Reactive::Drop),
+            _ => Err(format!("{word:?} is none of demote, drop")),
+        }
+    }
+}
+
 /// What may be thrown out of the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {

@@ -4,8 +4,8 @@ use crate::engine::{DATABASES, Eviction};
 use crate::resp::{Args, Writer};
 
 use super::context::{Context, Outcome, Refusal};
-use super::dispatch::printable;
 use super::glob;
+use super::refusal::printable;
 
 /// Seconds after which a silent TCP peer is probed.
 pub const TCP_KEEPALIVE_S: u64 = 300;

@@ -4,7 +4,7 @@ use crate::engine::DATABASES;
 use crate::resp::{Args, Version, parse_i64};
 
 use super::context::{Context, Outcome, Refusal};
-use super::dispatch::{printable, wrong_arity};
+use super::refusal::{printable, wrong_arity};
 
 pub(super) fn ping(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     match args.len() {

@@ -3,23 +3,23 @@
 use crate::resp::{Args, Writer};
 
 use super::context::{Context, Outcome, Refusal};
-use super::dispatch::wrong_arity;
-use super::table::{COMMANDS, Flags, Group, Spec, lookup};
+use super::refusal::wrong_arity;
+use super::spec::{Flags, Group, Spec};
 
 /// Stands for commands that only have subcommands; called without one, which their arity forbids.
 pub(super) fn container(_: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Err(wrong_arity(&String::from_utf8_lossy(&args[0]).to_ascii_lowercase()))
 }
 
-pub(super) fn command(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
+pub(super) fn command(context: &mut Context<'_>, _: Args<'_>, table: &'static [Spec]) -> Outcome {
     let mut reply = context.reply();
-    reply.array(COMMANDS.len());
-    COMMANDS.iter().for_each(|spec| describe(&mut reply, spec));
+    reply.array(table.len());
+    table.iter().for_each(|spec| describe(&mut reply, spec));
     Ok(())
 }
 
-pub(super) fn count(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    context.reply().integer(COMMANDS.len() as i64);
+pub(super) fn count(context: &mut Context<'_>, _: Args<'_>, table: &'static [Spec]) -> Outcome {
+    context.reply().integer(table.len() as i64);
     Ok(())
 }
 
@@ -29,14 +29,14 @@ pub(super) fn docs(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+pub(super) fn info(context: &mut Context<'_>, args: Args<'_>, table: &'static [Spec]) -> Outcome {
     if args.len() == 2 {
-        return command(context, args);
+        return command(context, args, table);
     }
     let mut reply = context.reply();
     reply.array(args.len() - 2);
     for name in args.iter_from(2) {
-        match find(name) {
+        match find(table, name) {
             Some(spec) => describe(&mut reply, spec),
             None => reply.null(),
         }
@@ -45,22 +45,25 @@ pub(super) fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// A command by its name, or a subcommand by `container|name`.
-fn find(name: &[u8]) -> Option<&'static Spec> {
+fn find(table: &'static [Spec], name: &[u8]) -> Option<&'static Spec> {
     let mut words = name.splitn(2, |byte| *byte == b'|');
-    let spec = lookup(words.next()?)?;
+    let named = |specs: &'static [Spec], name: &[u8]| {
+        specs.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
+    };
+    let spec = named(table, words.next()?)?;
     match words.next() {
         None => Some(spec),
-        Some(sub) => spec.subcommands.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(sub)),
+        Some(sub) => named(spec.subcommands, sub),
     }
 }
 
-pub(super) fn list(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+pub(super) fn list(context: &mut Context<'_>, args: Args<'_>, table: &'static [Spec]) -> Outcome {
     if args.len() > 2 {
         return Err(Refusal::SYNTAX);
     }
     let mut reply = context.reply();
-    reply.set(COMMANDS.len());
-    COMMANDS.iter().for_each(|spec| reply.bulk(spec.name.as_bytes()));
+    reply.set(table.len());
+    table.iter().for_each(|spec| reply.bulk(spec.name.as_bytes()));
     Ok(())
 }
 

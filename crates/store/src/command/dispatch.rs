@@ -2,9 +2,10 @@
 
 use crate::resp::Args;
 
-use super::context::Outcome;
-use super::table::{Flags, Spec, lookup};
-use super::{Context, Refusal};
+use super::context::{Context, Outcome, Refusal};
+use super::refusal::{printable, wrong_arity};
+use super::spec::{Flags, Handler, Spec};
+use super::table::{COMMANDS, lookup};
 
 /// Runs one request and appends its one reply.
 #[inline]
@@ -28,7 +29,10 @@ fn run(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if !context.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) {
         return Err(Refusal::Text("NOAUTH Authentication required."));
     }
-    (spec.handler)(context, args)
+    match spec.handler {
+        Handler::Plain(run) => run(context, args),
+        Handler::OverTable(run) => run(context, args, COMMANDS),
+    }
 }
 
 fn subcommand(spec: &'static Spec, name: &[u8]) -> Result<&'static Spec, Refusal> {
@@ -38,17 +42,6 @@ fn subcommand(spec: &'static Spec, name: &[u8]) -> Result<&'static Spec, Refusal
         text.extend_from_slice(format!("'. Try {} HELP.", spec.name.to_ascii_uppercase()).as_bytes());
         Refusal::Built(text)
     })
-}
-
-/// The error for a number of arguments that `name` does not take.
-pub(super) fn wrong_arity(name: &str) -> Refusal {
-    format!("ERR wrong number of arguments for '{name}' command").into()
-}
-
-/// What an error shows of an argument: up to a NUL, and not more than `max` bytes.
-pub(super) fn printable(argument: &[u8], max: usize) -> &[u8] {
-    let end = argument.iter().take(max).position(|byte| *byte == 0);
-    &argument[..end.unwrap_or(argument.len().min(max))]
 }
 
 #[cold]

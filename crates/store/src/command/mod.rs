@@ -11,11 +11,12 @@ mod describe;
 mod dispatch;
 mod expiry;
 mod extended;
-
 mod glob;
 mod keyspace;
 mod output;
+mod refusal;
 mod server_info;
+mod spec;
 mod string;
 mod table;
 mod ttl;
@@ -24,7 +25,8 @@ pub use config::TCP_KEEPALIVE_S;
 pub use context::{Context, Host, Refusal, Session};
 pub use dispatch::execute;
 pub use output::Output;
-pub use table::{COMMANDS, Flags, Group, Spec, lookup};
+pub use spec::{Flags, Group, Spec};
+pub use table::{COMMANDS, lookup};
 
 /// The Redis version whose replies these are, told to clients that ask.
 pub const REDIS_VERSION: &str = "7.0.15";

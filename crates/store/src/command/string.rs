@@ -1,11 +1,11 @@
 //! Strings without expiry options: reading, writing, parts of them.
 
-use crate::engine::{Condition, Engine, Expiry, StoreError};
+use crate::engine::{Condition, Engine, Expiry, FORESEEN_MAX, StoreError};
 use crate::resp::{Args, Writer, parse_i64};
 
 use super::context::{Context, Outcome, Refusal};
-use super::dispatch::wrong_arity;
 use super::output::{Mark, PIN_BYTES_MIN};
+use super::refusal::wrong_arity;
 
 /// Redis's own bound on a string, 512 MiB; the engine's is usually lower.
 const STRING_BYTES_MAX: u64 = 512 << 20;
@@ -85,7 +85,10 @@ pub(super) fn store_or_take_back(
 pub(super) fn mget(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mark = context.output.mark();
     context.reply().array(args.len() - 1);
-    for key in args.iter_from(1) {
+    for (at, key) in args.iter_from(1).enumerate() {
+        if at % FORESEEN_MAX == 0 {
+            context.engine.foresee(context.session.db, args.iter_from(1 + at));
+        }
         let limit = context.host.reply_bytes_max;
         let result = reply_value(context, key);
         if result.is_err() || context.output.since(mark) > limit {

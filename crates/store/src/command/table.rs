@@ -1,140 +1,9 @@
 //! The table of commands and the look-up of a name in it.
 
 use super::context::{Context, Outcome};
+use super::spec::{Flags, Group, Handler, Spec};
 use super::{config, connection, counter, describe, expiry, keyspace, server_info, string, ttl};
 use crate::resp::Args;
-
-/// What a command does to the server, in Redis's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flags(u16);
-
-impl Flags {
-    /// None.
-    pub const NONE: Flags = Flags(0);
-    /// May change keys.
-    pub const WRITE: Flags = Flags(1);
-    /// Only reads keys.
-    pub const READONLY: Flags = Flags(2);
-    /// Refused when memory is full.
-    pub const DENYOOM: Flags = Flags(4);
-    /// For administrators.
-    pub const ADMIN: Flags = Flags(8);
-    /// Not for scripts.
-    pub const NOSCRIPT: Flags = Flags(16);
-    /// Allowed while data are loaded.
-    pub const LOADING: Flags = Flags(32);
-    /// Allowed on a stale replica.
-    pub const STALE: Flags = Flags(64);
-    /// Constant or logarithmic time.
-    pub const FAST: Flags = Flags(128);
-    /// Allowed before the password is given.
-    pub const NO_AUTH: Flags = Flags(256);
-    /// Allowed while the server is busy.
-    pub const ALLOW_BUSY: Flags = Flags(512);
-
-    const NAMES: [(Flags, &'static str); 10] = [
-        (Flags::WRITE, "write"),
-        (Flags::READONLY, "readonly"),
-        (Flags::DENYOOM, "denyoom"),
-        (Flags::ADMIN, "admin"),
-        (Flags::NOSCRIPT, "noscript"),
-        (Flags::LOADING, "loading"),
-        (Flags::STALE, "stale"),
-        (Flags::FAST, "fast"),
-        (Flags::NO_AUTH, "no_auth"),
-        (Flags::ALLOW_BUSY, "allow_busy"),
-    ];
-
-    /// Both sets together.
-    pub const fn and(self, other: Flags) -> Flags {
-        Flags(self.0 | other.0)
-    }
-
-    /// Whether all of `other` are set.
-    #[inline]
-    pub const fn contains(self, other: Flags) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Redis's names of those set.
-    pub fn names(self) -> impl Iterator<Item = &'static str> + Clone {
-        Self::NAMES.into_iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, name)| name)
-    }
-}
-
-/// The family a command belongs to; its ACL category.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// Values that are strings.
-    String,
-    /// Keys, whatever their values.
-    Keyspace,
-    /// The connection itself.
-    Connection,
-    /// The server.
-    Server,
-}
-
-/// Runs one command.
-pub(super) type Handler = fn(&mut Context<'_>, Args<'_>) -> Outcome;
-
-/// One command, or one of a command's subcommands.
-#[derive(Debug)]
-pub struct Spec {
-    /// The name in lower case.
-    pub name: &'static str,
-    /// The command this is a subcommand of, or nothing.
-    pub container: &'static str,
-    /// How many arguments it takes, the name counted; negative: at least that many.
-    pub arity: i8,
-    /// What it does to the server.
-    pub flags: Flags,
-    /// The first key's place among the arguments, the last one's (negative from the end), and the step.
-    pub keys: (i8, i8, i8),
-    /// Its family.
-    pub group: Group,
-    /// Its subcommands; when there are some, they do the work.
-    pub subcommands: &'static [Spec],
-    pub(super) handler: Handler,
-}
-
-impl Spec {
-    /// Whether it takes `count` arguments.
-    #[inline]
-    pub fn accepts(&self, count: usize) -> bool {
-        let wanted = usize::from(self.arity.unsigned_abs());
-        if self.arity < 0 { count >= wanted } else { count == wanted }
-    }
-
-    /// The name with the container's before it, as errors show it.
-    pub fn full_name(&self) -> String {
-        match self.container {
-            "" => self.name.to_owned(),
-            container => format!("{container}|{}", self.name),
-        }
-    }
-
-    const fn with(mut self, subcommands: &'static [Spec]) -> Self {
-        self.subcommands = subcommands;
-        self
-    }
-
-    const fn of(mut self, container: &'static str) -> Self {
-        self.container = container;
-        self
-    }
-}
-
-const fn spec(
-    name: &'static str,
-    arity: i8,
-    flags: Flags,
-    keys: (i8, i8, i8),
-    group: Group,
-    handler: Handler,
-) -> Spec {
-    Spec { name, container: "", arity, flags, keys, group, subcommands: &[], handler }
-}
 
 const NO_KEYS: (i8, i8, i8) = (0, 0, 0);
 const ONE_KEY: (i8, i8, i8) = (1, 1, 1);
@@ -153,6 +22,45 @@ const SESSION: Flags = ANY_TIME.and(Flags::NOSCRIPT);
 const LOGIN: Flags = SESSION.and(Flags::FAST).and(Flags::NO_AUTH).and(Flags::ALLOW_BUSY);
 const ADMIN: Flags = SESSION.and(Flags::ADMIN);
 
+const fn spec(
+    name: &'static str,
+    arity: i8,
+    flags: Flags,
+    keys: (i8, i8, i8),
+    group: Group,
+    handler: fn(&mut Context<'_>, Args<'_>) -> Outcome,
+) -> Spec {
+    Spec {
+        name,
+        container: "",
+        arity,
+        flags,
+        keys,
+        group,
+        subcommands: &[],
+        handler: Handler::Plain(handler),
+    }
+}
+
+/// A command about commands: no keys, at any time.
+const fn over_table(
+    name: &'static str,
+    arity: i8,
+    handler: fn(&mut Context<'_>, Args<'_>, &'static [Spec]) -> Outcome,
+) -> Spec {
+    let handler = Handler::OverTable(handler);
+    Spec {
+        name,
+        container: "",
+        arity,
+        flags: ANY_TIME,
+        keys: NO_KEYS,
+        group: Group::Server,
+        subcommands: &[],
+        handler,
+    }
+}
+
 /// Every command.
 pub static COMMANDS: &[Spec] = &[
     spec("append", 3, GROW_FAST, ONE_KEY, Group::String, string::append),
@@ -164,11 +72,11 @@ pub static COMMANDS: &[Spec] = &[
         spec("setinfo", 4, SESSION, NO_KEYS, Group::Connection, connection::client_setinfo).of("client"),
         spec("setname", 3, SESSION, NO_KEYS, Group::Connection, connection::client_setname).of("client"),
     ]),
-    spec("command", -1, ANY_TIME, NO_KEYS, Group::Server, describe::command).with(&[
-        spec("count", 2, ANY_TIME, NO_KEYS, Group::Server, describe::count).of("command"),
+    over_table("command", -1, describe::command).with(&[
+        over_table("count", 2, describe::count).of("command"),
         spec("docs", -2, ANY_TIME, NO_KEYS, Group::Server, describe::docs).of("command"),
-        spec("info", -2, ANY_TIME, NO_KEYS, Group::Server, describe::info).of("command"),
-        spec("list", -2, ANY_TIME, NO_KEYS, Group::Server, describe::list).of("command"),
+        over_table("info", -2, describe::info).of("command"),
+        over_table("list", -2, describe::list).of("command"),
     ]),
     spec("config", -2, Flags::NONE, NO_KEYS, Group::Server, describe::container).with(&[
         spec("get", -3, ADMIN, NO_KEYS, Group::Server, config::get).of("config"),

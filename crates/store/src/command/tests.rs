@@ -20,7 +20,7 @@ const START_MS: u64 = 1_700_000_000_000;
 
 fn engine() -> Engine {
     let config = StoreConfig { tiers: vec!["dram=64MiB".parse().expect("a tier")], ..StoreConfig::default() };
-    Engine::new(config.engine_config(0)).expect("memory")
+    Engine::new(config.engine_config(0).expect("a configuration")).expect("memory")
 }
 
 impl Client {

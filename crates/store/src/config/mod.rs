@@ -1,6 +1,7 @@
 //! The store's configuration: what a user writes in a file or gives as flags, checked.
 
 mod memory;
+mod policy;
 mod tier;
 
 use std::net::SocketAddr;
@@ -11,7 +12,10 @@ use serde::Deserialize;
 use tiermem_base::{Bytes, Nanos};
 
 pub use memory::{PROCESS_BYTES, check_memory, check_memory_against};
+pub use policy::PolicySection;
 pub use tier::{TierConfig, TierKind};
+
+use tiermem_policy::ladder::LadderConfig;
 
 use crate::engine::EngineConfig;
 use crate::server::ServerConfig;
@@ -90,6 +94,8 @@ pub struct StoreConfig {
     pub shards: u32,
     /// Sockets and limits.
     pub server: ServerSection,
+    /// Who is admitted, promoted, demoted and evicted.
+    pub policy: PolicySection,
     /// Tiers, the fastest first. Default: 512 MiB of DRAM and 2 GiB of emulated CXL memory.
     #[serde(rename = "tier")]
     pub tiers: Vec<TierConfig>,
@@ -101,6 +107,7 @@ impl Default for StoreConfig {
             max_value: Bytes(16 << 20),
             shards: 1,
             server: ServerSection::default(),
+            policy: PolicySection::default(),
             tiers: tier::default_tiers(),
         }
     }
@@ -171,13 +178,25 @@ impl StoreConfig {
         if self.server.requirepass.as_ref().is_some_and(String::is_empty) {
             return value("server.requirepass", "is empty: leave it out to ask for no password");
         }
-        tier::validate(&self.tiers)
+        tier::validate(&self.tiers)?;
+        self.ladder().map(|_| ())
+    }
+
+    fn ladder(&self) -> Result<LadderConfig, ConfigError> {
+        let capacities: Vec<Bytes> = self.tiers.iter().map(|tier| tier.capacity).collect();
+        self.policy.ladder(&capacities)
     }
 
     /// What the engine needs of it; `seed` for its hash.
-    pub fn engine_config(&self, seed: u64) -> EngineConfig {
+    pub fn engine_config(&self, seed: u64) -> Result<EngineConfig, ConfigError> {
         let tiers = self.tiers.iter().map(TierConfig::spec).collect();
-        EngineConfig { value_bytes_max: self.max_value.0 as usize, seed, ..EngineConfig::new(tiers) }
+        let ladder = self.ladder()?;
+        Ok(EngineConfig {
+            ladder,
+            value_bytes_max: self.max_value.0 as usize,
+            seed,
+            ..EngineConfig::new(tiers)
+        })
     }
 
     /// What the server needs of it.

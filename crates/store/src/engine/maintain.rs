@@ -36,6 +36,12 @@ impl Engine {
     /// Executes the ladder's acts in order.
     pub(super) fn execute(&mut self) {
         let mut acts = std::mem::take(&mut self.acts);
+        for act in &acts {
+            if let Act::Move { from, .. } | Act::Drop { loc: from, .. } = act {
+                // A batch waits for its items' memory once, not item by item.
+                self.tiers.prefetch(*from, HEADER_BYTES);
+            }
+        }
         for act in acts.drain(..) {
             match act {
                 Act::Move { from, to, .. } => {

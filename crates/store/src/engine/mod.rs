@@ -9,6 +9,7 @@
 //! the node and at most one list; the value is returned in place. Every few requests, before the next one, the
 //! ladder does a step of its background work and the engine copies what it decided to move.
 
+mod ahead;
 mod item;
 mod maintain;
 mod stats;
@@ -24,6 +25,7 @@ use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW};
 use tiermem_policy::{Id, Now};
 use tiermem_tier::{TierError, TierSpec, Tiers};
 
+pub use ahead::FORESEEN_MAX;
 use item::{HEADER_BYTES, Header};
 pub use stats::{EngineStats, TierStats};
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError};

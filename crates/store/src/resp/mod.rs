@@ -3,11 +3,13 @@
 //! Requests come as arrays of bulk strings or as inline lines; replies are written as RESP2 or RESP3. The
 //! limits and the wording of protocol errors are Redis 7.0's.
 
+mod ahead;
 mod inline;
 mod number;
 mod parser;
 mod writer;
 
+pub use ahead::KeysAhead;
 pub use number::{parse_i64, parse_u64_digits};
 pub use parser::{INLINE_BYTES_MAX, Limits, Parser, Progress, ProtocolError};
 pub use writer::{Version, Writer};

@@ -13,7 +13,7 @@ use super::budget::{FREE_BYTES, Share};
 use super::shard::{Core, READ_BYTES, Shard};
 use super::stream::Stream;
 use crate::command::{Context, Output, Session, execute};
-use crate::resp::{Parser, Progress, Writer};
+use crate::resp::{KeysAhead, Parser, Progress, Writer};
 
 /// Replies are handed to the kernel when they come to this much, even amid a batch.
 const WRITE_BYTES: usize = 64 * 1024;
@@ -207,6 +207,8 @@ impl Connection {
     #[inline]
     fn run_complete(&mut self, core: &mut Core, input: &[u8]) -> Result<usize, Gone> {
         let mut at = 0;
+        // Up to here the engine knows which keys come.
+        let mut foreseen = 0;
         self.runnable = false;
         loop {
             let rest = &input[at..];
@@ -216,6 +218,11 @@ impl Connection {
             core.limits.unauthenticated = !self.session.authenticated;
             match self.parser.parse(rest, &core.limits) {
                 Ok(Progress::Complete) => {
+                    if at >= foreseen && self.parser.consumed() < rest.len() {
+                        let mut keys = KeysAhead::new(rest);
+                        core.engine.foresee(self.session.db, &mut keys);
+                        foreseen = at + keys.passed();
+                    }
                     let Core { engine, host, .. } = core;
                     let Connection { session, output, parser, .. } = self;
                     execute(&mut Context { engine, session, output, host }, parser.args(rest));

@@ -49,7 +49,8 @@ pub fn start(change: impl FnOnce(&mut ServerConfig)) -> Running {
 /// An engine with room for all that a test stores.
 pub fn engine() -> Engine {
     let tiers = vec!["dram=512MiB".parse().expect("a tier")];
-    Engine::new(StoreConfig { tiers, ..StoreConfig::default() }.engine_config(0)).expect("memory")
+    let config = StoreConfig { tiers, ..StoreConfig::default() }.engine_config(0);
+    Engine::new(config.expect("a configuration")).expect("memory")
 }
 
 impl Running {

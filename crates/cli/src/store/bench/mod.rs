@@ -46,8 +46,9 @@ const SETTING_FIELDS: &[&str] = &[
 
 const HELP: &str = "\
 Examples:
-  tiermem store bench
+  tiermem store bench zipf:alpha=0.99,objects=1M,requests=6M,size=300 --preload
   tiermem store bench twitter_cluster52.csv.zst --value-scale 70 --fast-fraction 0.2
+  tiermem store bench zipf:objects=1M,requests=6M --systems all-dram,tiermem,no-watermarks,head-insertion,reactive-drop,plain-lru,demotion-only
 
 The slow tier is emulated: its bytes lie in DRAM, and each contiguous range that is touched waits for what the curve
 costs beyond local DRAM.
@@ -167,7 +168,7 @@ fn print(
         relative.sort_by(f64::total_cmp);
         let per_request = |count: f64| count / total.requests.max(1) as f64;
         vec![
-            Cell::Text(system.name().to_owned()),
+            Cell::Text(system.name()),
             Cell::Count(total.requests),
             Cell::Number(per_request(total.hits as f64), 4),
             Cell::Number(total.requests_per_second(), 0),

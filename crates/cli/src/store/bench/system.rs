@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
+use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use tiermem_base::curve::Curve;
 use tiermem_base::{Access, Bytes, Rng};
-use tiermem_policy::ladder::LadderConfig;
+use tiermem_policy::evict::lru::Bump;
+use tiermem_policy::ladder::{LadderConfig, Reactive};
 use tiermem_policy::promote::Promotion;
 use tiermem_store::engine::{Condition, Engine, EngineConfig, EngineStats, Expiry};
 use tiermem_sys::cpu_time::thread_cpu_time;
@@ -41,6 +43,14 @@ pub enum SystemKind {
     TiermemScan,
     /// Two tiers, nothing is promoted.
     DemotionOnly,
+    /// As tiermem, without the free space that background moves keep.
+    NoWatermarks,
+    /// As tiermem, new and demoted items entering at the head of their lists.
+    HeadInsertion,
+    /// As tiermem, a full fast tier dropping items instead of demoting them.
+    ReactiveDrop,
+    /// As tiermem, every hit moving its item to the head of its list.
+    PlainLru,
     /// All items in the slow tier; index and nodes in DRAM.
     AllCxl,
 }
@@ -105,14 +115,22 @@ impl System {
             SystemKind::AllCxl => vec![tier("cxl", cxl, roomy)],
             _ => vec![tier("dram", dram, fast), tier("cxl", cxl, roomy)],
         };
-        let promotion = match kind {
-            SystemKind::Naive => Promotion::Naive,
-            SystemKind::TiermemScan => Promotion::ReuseTimeScan,
-            SystemKind::DemotionOnly => Promotion::None,
-            _ => Promotion::ReuseTime,
-        };
+        let capacities: Vec<u64> = tiers.iter().map(|tier: &TierSpec| tier.capacity.0).collect();
         // The fraction is one of item bytes, so metadata lies beside the tiers here; it is reported.
-        let ladder = LadderConfig { promotion, charge_metadata: false, ..LadderConfig::default() };
+        let mut ladder =
+            LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&capacities) };
+        match kind {
+            SystemKind::Naive => ladder.promotion = Promotion::Naive,
+            SystemKind::TiermemScan => ladder.promotion = Promotion::ReuseTimeScan,
+            SystemKind::DemotionOnly => ladder.promotion = Promotion::None,
+            SystemKind::NoWatermarks => ladder.watermarks = None,
+            SystemKind::HeadInsertion => {
+                ladder.levels.iter_mut().for_each(|level| level.insertion_point = 1.0)
+            }
+            SystemKind::ReactiveDrop => ladder.reactive = Reactive::Drop,
+            SystemKind::PlainLru => ladder.bump = Bump::Always,
+            SystemKind::AllDram | SystemKind::Tiermem | SystemKind::AllCxl => {}
+        }
         let config = EngineConfig { ladder, value_bytes_max: VALUE_BYTES_MAX, ..EngineConfig::new(tiers) };
         let mut rng = Rng::seeded(1);
         let values = (0..VALUE_BYTES_MAX / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
@@ -121,15 +139,9 @@ impl System {
         Ok(System { kind, engine: Engine::new(config)?, values, reply: Vec::new(), latency })
     }
 
-    pub fn name(&self) -> &'static str {
-        match self.kind {
-            SystemKind::AllDram => "all-dram",
-            SystemKind::Naive => "naive",
-            SystemKind::Tiermem => "tiermem",
-            SystemKind::TiermemScan => "tiermem-scan",
-            SystemKind::DemotionOnly => "demotion-only",
-            SystemKind::AllCxl => "all-cxl",
-        }
+    /// The word that chooses it on the command line.
+    pub fn name(&self) -> String {
+        self.kind.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     pub fn is_tiered(&self) -> bool {

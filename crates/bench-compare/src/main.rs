@@ -1,0 +1,75 @@
+//! `tiermem-bench-compare`: the store beside Redis, both started, driven and measured in one run.
+//!
+//! Wall time on a shared machine says little, so the figures are ratios of interleaved pairs, of processor time and
+//! of bytes.
+#![forbid(unsafe_code)]
+
+mod client;
+mod cpu;
+mod memory;
+mod server;
+mod summary;
+
+/// The same form of results as the binary `tiermem` prints.
+#[path = "../../cli/src/output.rs"]
+#[expect(dead_code, reason = "results here always have lists beside the record")]
+mod output;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use output::Format;
+
+/// Measures tiermem beside Redis: starts both on free loopback ports, drives both alike, prints ratios.
+#[derive(Debug, Parser)]
+#[command(name = "tiermem-bench-compare", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The server's processor time per request.
+    Cpu(cpu::Options),
+    /// Bytes per key beyond key and value.
+    Memory(memory::Options),
+}
+
+/// Which servers are compared, where they run, and how the result is printed.
+#[derive(Debug, Args)]
+struct Common {
+    /// The Redis server.
+    #[arg(long, value_name = "PATH", default_value = "redis-server")]
+    redis: PathBuf,
+    /// The binary `tiermem` [default: the one beside this program, else the one on PATH].
+    #[arg(long, value_name = "PATH")]
+    tiermem: Option<PathBuf>,
+    /// What tiermem's only tier holds.
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    dram: String,
+    /// The core that servers run on.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    server_core: usize,
+    /// How the result is printed.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+impl Common {
+    fn tiermem(&self) -> PathBuf {
+        self.tiermem.clone().unwrap_or_else(|| {
+            let beside = std::env::current_exe().ok().map(|own| own.with_file_name("tiermem"));
+            beside.filter(|path| path.is_file()).unwrap_or_else(|| "tiermem".into())
+        })
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    // Wrong use ends in clap with exit code 2.
+    match Cli::parse().command {
+        Command::Cpu(options) => cpu::run(&options),
+        Command::Memory(options) => memory::run(&options),
+    }
+}

@@ -1,0 +1,192 @@
+//! A server under measurement: started on a free port and one core, watched through `/proc`, ended with its value.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::Common;
+
+/// How long a server may take until it accepts connections.
+const START_TRIES: u32 = 200;
+const START_PAUSE: Duration = Duration::from_millis(50);
+/// Clock ticks per second in `/proc`: a constant of Linux's interface to programs.
+const TICKS_PER_S: f64 = 100.0;
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Redis,
+    Tiermem,
+}
+
+impl Kind {
+    /// Both, in the order of the columns.
+    pub const BOTH: [Kind; 2] = [Kind::Redis, Kind::Tiermem];
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    port: u16,
+    command: String,
+}
+
+/// Processor time of a process since its start, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CpuTime {
+    pub user_s: f64,
+    pub system_s: f64,
+}
+
+impl CpuTime {
+    /// Both parts together.
+    pub fn total_s(self) -> f64 {
+        self.user_s + self.system_s
+    }
+
+    /// The time since `before`.
+    pub fn since(self, before: CpuTime) -> CpuTime {
+        CpuTime { user_s: self.user_s - before.user_s, system_s: self.system_s - before.system_s }
+    }
+}
+
+impl Server {
+    /// Starts a server and waits until it accepts connections.
+    pub fn start(kind: Kind, common: &Common) -> Result<Self> {
+        let port = free_port()?;
+        let (program, arguments) = match kind {
+            Kind::Redis => (
+                common.redis.clone(),
+                vec![
+                    "--save".into(),
+                    String::new(),
+                    "--appendonly".into(),
+                    "no".into(),
+                    "--port".into(),
+                    port.to_string(),
+                ],
+            ),
+            Kind::Tiermem => (
+                common.tiermem(),
+                vec![
+                    "store".into(),
+                    "serve".into(),
+                    "--listen".into(),
+                    format!("127.0.0.1:{port}"),
+                    "--http".into(),
+                    format!("127.0.0.1:{}", free_port()?),
+                    "--tier".into(),
+                    format!("dram={}", common.dram),
+                ],
+            ),
+        };
+        let mut command = pinned(common.server_core, &program);
+        command.args(&arguments).env("RUST_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::null());
+        let shown = shown(&command);
+        let child = command.spawn().with_context(|| format!("start {shown}"))?;
+        // Owned from here on, so that it ends whatever happens next.
+        let mut server = Server { child, port, command: shown };
+        for _ in 0..START_TRIES {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return Ok(server);
+            }
+            if let Some(status) = server.child.try_wait()? {
+                bail!("{} ended with {status} before it served", server.command);
+            }
+            sleep(START_PAUSE);
+        }
+        bail!("{} does not accept connections", server.command)
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The command that started it.
+    pub fn command(&self) -> &str {
+        &self.command
+    }
+
+    /// The processor time it has used.
+    pub fn cpu_time(&self) -> Result<CpuTime> {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+        parse_stat(&text).with_context(|| format!("{path} is not understood"))
+    }
+
+    /// Bytes resident in memory.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+        let kib = text.lines().find_map(|line| {
+            line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+        });
+        Ok(kib.with_context(|| format!("{path} has no VmRSS"))? * 1024)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A command that runs `program` on one core; the process number stays that of `program`.
+pub fn pinned(core: usize, program: &Path) -> Command {
+    let mut command = Command::new("taskset");
+    command.arg("-c").arg(core.to_string()).arg(program);
+    command
+}
+
+/// A command as one would type it, the program without its folder.
+pub fn shown(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    for word in command.get_args() {
+        let word =
+            Path::new(word).is_absolute().then(|| Path::new(word).file_name()).flatten().unwrap_or(word);
+        let word = word.to_string_lossy();
+        words.push(if word.is_empty() { "''".to_owned() } else { word.into_owned() });
+    }
+    words.join(" ")
+}
+
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).context("find a free port")?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// Fields 14 and 15, counted behind the name in brackets, which may hold blanks.
+fn parse_stat(text: &str) -> Option<CpuTime> {
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(11);
+    let mut seconds = || Some(fields.next()?.parse::<f64>().ok()? / TICKS_PER_S);
+    Some(CpuTime { user_s: seconds()?, system_s: seconds()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_read_behind_any_name() {
+        let text = "42 (a ) b) S 1 2 3 4 5 6 7 8 9 10 250 125 0 0 20 0 1 0";
+        let time = parse_stat(text).unwrap();
+        assert_eq!(time, CpuTime { user_s: 2.5, system_s: 1.25 });
+        assert_eq!(time.since(CpuTime { user_s: 0.5, system_s: 0.25 }).total_s(), 3.0);
+        assert!(parse_stat("42 (x) S 1").is_none());
+    }
+
+    #[test]
+    fn commands_are_shown_as_one_types_them() {
+        let mut command = pinned(1, Path::new("/opt/redis/redis-server"));
+        command.args(["--save", "", "--port", "7"]);
+        assert_eq!(shown(&command), "taskset -c 1 redis-server --save '' --port 7");
+    }
+}

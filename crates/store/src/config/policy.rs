@@ -1,0 +1,166 @@
+//! The ladder's parameters as a user writes them.
+
+use serde::Deserialize;
+use tiermem_base::Bytes;
+use tiermem_policy::evict::lru::Bump;
+use tiermem_policy::ladder::{LadderConfig, Reactive, Watermarks};
+use tiermem_policy::promote::Promotion;
+
+use super::ConfigError;
+
+/// The keys of `[policy]`. What is left out keeps its default; every mechanism can be switched off by itself.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicySection {
+    /// Who is promoted: `reuse-time` (default), `reuse-time-scan`, `naive` or `none`.
+    pub promotion: Option<String>,
+    /// What a full fast tier does at an admission: `demote` (default) or `drop`.
+    pub reactive: Option<String>,
+    /// When a hit moves an item to the head of its list: `at-tail` (default), `lower-only` or `always`.
+    pub bump: Option<String>,
+    /// Whether space is kept free by moving items in the background. Default true.
+    pub watermarks: Option<bool>,
+    /// Free share below which that begins. Default 0.02.
+    pub low_watermark: Option<f64>,
+    /// Free share at which it ends. Default 0.05.
+    pub high_watermark: Option<f64>,
+    /// Where new items enter the fast tier's lists, as a share from the tail; 1 is the head. Default 0.25.
+    pub insertion_point_fast: Option<f64>,
+    /// The same for slower tiers. Default 0.5.
+    pub insertion_point_slow: Option<f64>,
+    /// Growth from one size class to the next. Default 1.08.
+    pub class_factor: Option<f64>,
+    /// Window of the mean reuse time, in requests. Default 1048576.
+    pub reuse_window_requests: Option<u64>,
+    /// Candidates for promotion that can wait. Default 1024.
+    pub candidates: Option<usize>,
+    /// Requests between two steps of background work. Default 16.
+    pub step_requests: Option<u64>,
+    /// Items promoted in one step at most. Default 32.
+    pub promote_batch: Option<u32>,
+    /// Items demoted in one step at most. Default 32.
+    pub demote_batch: Option<u32>,
+    /// Items evicted or expired in one step at most. Default 32.
+    pub evict_batch: Option<u32>,
+    /// `reuse-time-scan`: requests between two scans. Default 1024.
+    pub scan_requests: Option<u64>,
+    /// `reuse-time-scan`: items looked at in each list. Default 32.
+    pub scan_depth: Option<usize>,
+    /// Share of tier 0 that metadata may take. Default 0.75.
+    pub metadata_share_max: Option<f64>,
+}
+
+impl PolicySection {
+    /// The ladder's configuration over tiers of these capacities.
+    pub fn ladder(&self, capacities: &[Bytes]) -> Result<LadderConfig, ConfigError> {
+        let capacities: Vec<u64> = capacities.iter().map(|capacity| capacity.0).collect();
+        let mut ladder = LadderConfig::with_capacities(&capacities);
+        let defaults = Watermarks::default();
+        ladder.promotion = word("policy.promotion", &self.promotion, Promotion::default())?;
+        ladder.reactive = word("policy.reactive", &self.reactive, Reactive::default())?;
+        ladder.bump = word("policy.bump", &self.bump, Bump::default())?;
+        let low = share("policy.low_watermark", self.low_watermark, defaults.low)?;
+        let high = share("policy.high_watermark", self.high_watermark, defaults.high)?;
+        if low > high {
+            return Err(out_of_range("policy.low_watermark", "must not be above high_watermark"));
+        }
+        ladder.watermarks = self.watermarks.unwrap_or(true).then_some(Watermarks { low, high });
+        for (tier, level) in ladder.levels.iter_mut().enumerate() {
+            let (key, given) = match tier {
+                0 => ("policy.insertion_point_fast", self.insertion_point_fast),
+                _ => ("policy.insertion_point_slow", self.insertion_point_slow),
+            };
+            level.insertion_point = share(key, given, level.insertion_point)?;
+        }
+        ladder.metadata_share_max =
+            share("policy.metadata_share_max", self.metadata_share_max, ladder.metadata_share_max)?;
+        ladder.class_factor = self.class_factor.unwrap_or(ladder.class_factor);
+        if !(1.05..=4.0).contains(&ladder.class_factor) {
+            return Err(out_of_range("policy.class_factor", "must lie between 1.05 and 4"));
+        }
+        let counts = [
+            self.reuse_window_requests,
+            self.step_requests,
+            self.scan_requests,
+            self.candidates.map(|n| n as u64),
+        ];
+        if counts.contains(&Some(0)) {
+            return Err(out_of_range("policy", "windows, periods and candidates must be at least 1"));
+        }
+        ladder.reuse_window_requests = self.reuse_window_requests.unwrap_or(ladder.reuse_window_requests);
+        ladder.step_requests = self.step_requests.unwrap_or(ladder.step_requests);
+        ladder.scan_requests = self.scan_requests.unwrap_or(ladder.scan_requests);
+        ladder.candidates = self.candidates.unwrap_or(ladder.candidates).min(1 << 20);
+        ladder.promote_batch = self.promote_batch.unwrap_or(ladder.promote_batch);
+        ladder.demote_batch = self.demote_batch.unwrap_or(ladder.demote_batch);
+        ladder.evict_batch = self.evict_batch.unwrap_or(ladder.evict_batch);
+        ladder.scan_depth = self.scan_depth.unwrap_or(ladder.scan_depth);
+        Ok(ladder)
+    }
+}
+
+fn out_of_range(key: &'static str, problem: &str) -> ConfigError {
+    ConfigError::Value { key, problem: problem.to_owned() }
+}
+
+fn word<T: std::str::FromStr<Err = String>>(
+    key: &'static str,
+    given: &Option<String>,
+    default: T,
+) -> Result<T, ConfigError> {
+    match given {
+        Some(word) => word.parse().map_err(|problem| ConfigError::Value { key, problem }),
+        None => Ok(default),
+    }
+}
+
+fn share(key: &'static str, given: Option<f64>, default: f64) -> Result<f64, ConfigError> {
+    match given {
+        Some(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        Some(_) => Err(out_of_range(key, "must be above 0 and at most 1")),
+        None => Ok(default),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<LadderConfig, String> {
+        let section: PolicySection = toml::from_str(text).map_err(|error| error.to_string())?;
+        section.ladder(&[Bytes(1 << 20), Bytes(1 << 22)]).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nothing_said_is_the_default() {
+        assert_eq!(read("").unwrap(), LadderConfig::with_capacities(&[1 << 20, 1 << 22]));
+    }
+
+    #[test]
+    fn every_mechanism_can_be_switched_off() {
+        let ladder = read(
+            "promotion = \"none\"\nreactive = \"drop\"\nbump = \"always\"\nwatermarks = false\ninsertion_point_fast = 1.0",
+        )
+        .unwrap();
+        assert_eq!(
+            (ladder.promotion, ladder.reactive, ladder.bump),
+            (Promotion::None, Reactive::Drop, Bump::Always)
+        );
+        assert!(ladder.watermarks.is_none() && ladder.levels[0].insertion_point == 1.0);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, part) in [
+            ("promotion = \"often\"", "none of reuse-time"),
+            ("low_watermark = 0.5", "above high_watermark"),
+            ("insertion_point_slow = 0.0", "insertion_point_slow"),
+            ("step_requests = 0", "at least 1"),
+            ("class_factor = 1.0", "between 1.05 and 4"),
+            ("speed = 1", "unknown field"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Look-ups that are known to come: their memory is asked for together, so that they wait for it once instead of
+//! one after the other.
+//!
+//! A look-up touches four places at random, each found in the one before: the index's segment and in it the entry,
+//! the node, the item. In a store larger than the processor's caches those waits are most of its time. The keys of a
+//! pipeline are known before the first of them is looked up, so all segments are asked for, then all entries, then
+//! all nodes, then all items.
+//! Nothing is counted, charged or changed here: whatever a request costs, its look-up pays.
+
+use tiermem_policy::Id;
+use tiermem_sys::prefetch::prefetch;
+
+use super::Engine;
+
+/// Keys that [`Engine::foresee`] takes at a time: enough to keep all the memory requests busy that a core can have
+/// open, and few enough that what was fetched is still there when it is used.
+pub const FORESEEN_MAX: usize = 16;
+/// Bytes asked for at an item's start: header, key and the start of the value. What follows in order, the processor
+/// fetches by itself.
+const ITEM_BYTES: usize = 192;
+
+impl Engine {
+    /// Asks for the memory that looking up the first of `keys` will touch, [`FORESEEN_MAX`] at most.
+    pub fn foresee<'a>(&self, db: u8, keys: impl Iterator<Item = &'a [u8]>) {
+        let mut hashes = [0; FORESEEN_MAX];
+        let mut count = 0;
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = self.hasher.hash(db, key);
+            prefetch(self.index.segment(*hash));
+            count += 1;
+        }
+        for &hash in &hashes[..count] {
+            if let Some(home) = self.index.home(hash) {
+                prefetch(home);
+            }
+        }
+        let mut ids = [Id::NONE; FORESEEN_MAX];
+        let mut found = 0;
+        for &hash in &hashes[..count] {
+            // Half the hash must do, for the keys to compare are not here yet.
+            if let Some(id) = self.index.find(hash, |_| true) {
+                prefetch(self.ladder.node(id));
+                if let Some(mark) = self.ladder.mark(id) {
+                    prefetch(mark);
+                }
+                ids[found] = id;
+                found += 1;
+            }
+        }
+        for &id in &ids[..found] {
+            self.tiers.prefetch(self.ladder.loc(id), ITEM_BYTES);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Condition, EngineConfig, Expiry};
+    use tiermem_base::Bytes;
+    use tiermem_base::curve::{Curve, DEFAULT_CURVE};
+    use tiermem_tier::{Kind, TierSpec};
+
+    #[test]
+    fn what_is_foreseen_is_neither_counted_nor_charged() {
+        let tier = |name: &str, kind, mib: u64| TierSpec {
+            name: name.to_owned(),
+            kind,
+            capacity: Bytes(mib << 20),
+            price_per_gb: None,
+        };
+        let cxl = Curve::named(DEFAULT_CURVE).unwrap();
+        let tiers = vec![tier("dram", Kind::Dram, 2), tier("cxl", Kind::Emulated(cxl), 8)];
+        let mut engine = Engine::new(EngineConfig { spin: false, ..EngineConfig::new(tiers) }).unwrap();
+        let keys: Vec<String> = (0..5000).map(|key| format!("key:{key}")).collect();
+        for key in &keys[..4000] {
+            engine.set(0, key.as_bytes(), &[7; 1000], Condition::Always, Expiry::Never).unwrap();
+        }
+        let before = serde_json::to_value(engine.stats()).unwrap();
+        for keys in keys.chunks(FORESEEN_MAX + 3) {
+            engine.foresee(0, keys.iter().map(String::as_bytes));
+            engine.foresee(1, keys.iter().map(String::as_bytes));
+        }
+        engine.foresee(0, std::iter::empty());
+        assert_eq!(serde_json::to_value(engine.stats()).unwrap(), before);
+    }
+}
