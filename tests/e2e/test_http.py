@@ -78,8 +78,9 @@ def requested_hosts(net_log: pathlib.Path) -> set[str]:
     hosts = set()
     for event in log["events"]:
         parameters = event.get("params") or {}
-        # Requests of the browser itself have no page as their initiator.
-        if types.get(event["type"]) == "URL_REQUEST_START_JOB" and "not an origin" not in parameters["initiator"]:
+        # What the browser asks for itself, such as the page that was named, has no page as its initiator.
+        initiator = parameters.get("initiator", "not an origin")
+        if types.get(event["type"]) == "URL_REQUEST_START_JOB" and initiator != "not an origin":
             hosts.add(urllib.parse.urlsplit(parameters["url"]).netloc)
     return hosts
 
