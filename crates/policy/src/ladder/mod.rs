@@ -110,7 +110,7 @@ pub enum Act {
 /// What one tier has seen. Only grows, but `items`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelCounters {
-    /// Requests that found their item here.
+    /// Look-ups that found their item here.
     pub hits: u64,
     /// Items that left upwards.
     pub promotions: u64,

@@ -273,6 +273,7 @@ mod tests {
             ("max_value = \"lots\"", "is not a size"),
             ("tier = []", "no tier is configured"),
             ("[[tier]]\nname = \"a\"\nkind = \"dram\"", "missing field `capacity`"),
+            ("[[tier]]\nname = \"a\"\nkind = \"dram\"\ncapacity = \"64KiB\"", "64KiB is too small"),
             ("[[tier]]\nname = \"a\"\nkind = \"paper\"\ncapacity = \"1GiB\"", "unknown variant `paper`"),
             ("[[tier]]\nname = \"a\"\nkind = \"numa\"\ncapacity = \"1GiB\"", "not supported yet"),
             ("[[tier]]\nname = \"a\"\nkind = \"emulated\"\ncapacity = \"1GiB\"", "tier 0 must be"),

@@ -13,6 +13,9 @@ use super::ConfigError;
 /// Addresses count sixteen bytes in 32 bits.
 const TIER_BYTES_MAX: u64 = (u32::MAX as u64) << 4;
 
+/// Less than this leaves a tier without a page for each of a few size classes, and tier 0 without room for the index.
+const TIER_BYTES_MIN: u64 = 1 << 20;
+
 /// What a tier is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -155,6 +158,12 @@ pub(super) fn validate(tiers: &[TierConfig]) -> Result<(), ConfigError> {
         }
         if tier.capacity.0 == 0 {
             return Err(tier.error("its capacity is zero"));
+        }
+        if tier.capacity.0 < TIER_BYTES_MIN {
+            let least = Bytes(TIER_BYTES_MIN);
+            return Err(
+                tier.error(format!("its capacity of {} is too small: give at least {least}", tier.capacity))
+            );
         }
         if tiers[..number].iter().any(|other| other.name == tier.name) {
             return Err(tier.error("another tier has that name"));
