@@ -1,5 +1,6 @@
 //! How a command ends when it does not end well.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Why a command did not do its work.
@@ -28,7 +29,8 @@ impl Failure {
             Failure::Usage(error) => (error, 2),
             Failure::Failed(error) => (error, 1),
         };
-        eprintln!("tiermem: {error}");
+        // Nobody may be reading; the exit code tells it all the same.
+        let _ = writeln!(std::io::stderr(), "tiermem: {error}");
         ExitCode::from(code)
     }
 }

@@ -1,7 +1,7 @@
 //! `tiermem store serve`: runs the store until it is told to stop.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tiermem_store::engine::Engine;
 use tiermem_store::http::HttpServer;
 use tiermem_store::http::view::View;
 use tiermem_store::server::{Server, Snapshot};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
@@ -54,8 +54,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         // Whoever reads the log may go away; telling so on the same stream would end in a panic.
         .log_internal_errors(false)
         .init();
@@ -65,12 +65,18 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let server = Server::bind(config.server_config(), engine).map_err(Failure::failed)?;
     let (publisher, views) = watch::channel(Arc::new(View::default()));
     let http = HttpServer::start(config.server.http, views).map_err(Failure::failed)?;
-    announce(&config, &server, &http);
-    http.set_ready(true);
+    let words = announcement(&config, &server, &http);
+    // Who reads that the store is there may stop it at once, so signals are received before anything is said.
+    let stopped = async {
+        let signals = Signals::receive();
+        http.set_ready(true);
+        say(&words);
+        signals.stopped().await;
+    };
     let publish = move |snapshot: Snapshot| {
         publisher.send_replace(Arc::new(View::of(&snapshot, env!("CARGO_PKG_VERSION"))));
     };
-    server.run(stopped(), publish).map_err(Failure::failed)?;
+    server.run(stopped, publish).map_err(Failure::failed)?;
     drop(http);
     tracing::info!("stopped");
     Ok(())
@@ -101,8 +107,8 @@ fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Tells people how to reach the store: the last words before it works.
-fn announce(config: &StoreConfig, server: &Server, http: &HttpServer) {
+/// Tells people how to reach the store.
+fn announcement(config: &StoreConfig, server: &Server, http: &HttpServer) -> String {
     for tier in &config.tiers {
         tracing::info!(tier = tier.name, kind = tier.kind.name(), capacity = %tier.capacity, "tier");
     }
@@ -111,9 +117,12 @@ fn announce(config: &StoreConfig, server: &Server, http: &HttpServer) {
     if let Some(path) = &config.server.unix_socket {
         text += &format!("redis-cli -s {}\n", path.display());
     }
-    text += &format!("live page: http://{}/\n", reachable(http.address()));
-    // Nobody may be reading; the store works all the same.
-    let mut out = std::io::stdout().lock();
+    text + &format!("live page: http://{}/\n", reachable(http.address()))
+}
+
+/// Prints what nobody may be reading; the store works all the same.
+fn say(text: &str) {
+    let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
@@ -137,18 +146,30 @@ fn redis_cli_flags(address: SocketAddr) -> String {
     }
 }
 
-/// Ready when the process is asked to stop.
-async fn stopped() {
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
-    let [Ok(mut interrupt), Ok(mut terminate)] = kinds.map(signal) else {
-        tracing::error!("signals cannot be received: only SIGKILL will stop the store");
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+/// The signals that ask the process to stop, received from here on.
+struct Signals {
+    interrupt: io::Result<Signal>,
+    terminate: io::Result<Signal>,
+}
+
+impl Signals {
+    /// Call it within a runtime.
+    fn receive() -> Self {
+        Signals { interrupt: signal(SignalKind::interrupt()), terminate: signal(SignalKind::terminate()) }
     }
-    tracing::info!("stopping");
+
+    /// Ready when one has come.
+    async fn stopped(self) {
+        let (Ok(mut interrupt), Ok(mut terminate)) = (self.interrupt, self.terminate) else {
+            tracing::error!("signals cannot be received: only SIGKILL will stop the store");
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("stopping");
+    }
 }
 
 #[cfg(test)]
