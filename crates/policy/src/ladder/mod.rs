@@ -248,7 +248,8 @@ impl<E: Evict> Ladder<E> {
             let slots = &level.slots;
             self.evict.hit(id, || domain(&self.classes, tier, slots.class_at(place.unit())));
         }
-        let reuse = u64::from(recency.wrapping_sub(place.last()) & place::LAST_MASK);
+        // In ticks; a reuse within one counts as one.
+        let reuse = u64::from(recency.wrapping_sub(place.last()) & place::LAST_MASK).max(1);
         match self.config.promotion {
             Promotion::None => {}
             Promotion::Naive if tier > 0 => self.candidates.push(id),
@@ -257,9 +258,9 @@ impl<E: Evict> Ladder<E> {
                 level.reuse.note(reuse);
                 if tier > 0 {
                     if let Some(column) = &mut self.reuse {
-                        // 0 means never reused; a reuse within one tick counts as one.
-                        *column.at(id) = packed_reuse::pack(reuse.max(1));
-                    } else if reuse < self.levels[tier - 1].reuse.mean() {
+                        // 0 there means never reused.
+                        *column.at(id) = packed_reuse::pack(reuse);
+                    } else if self.levels[tier - 1].reuse.is_below_mean(reuse) {
                         self.candidates.push(id);
                     }
                 }
@@ -451,6 +452,20 @@ impl<E: Evict> Ladder<E> {
             dropped += 1;
         }
         dropped
+    }
+
+    /// The class whose next victim is the oldest.
+    fn coldest_class(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Option<Class> {
+        let mut coldest = None;
+        for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
+            if self.evict.len(domain(&self.classes, tier, class)) > 0
+                && let Some(id) = self.victim(tier, class, rng)
+                && coldest.is_none_or(|(age, _)| self.age(id, now) > age)
+            {
+                coldest = Some((self.age(id, now), class));
+            }
+        }
+        coldest.map(|(_, class)| class)
     }
 
     /// Classes of a tier that hold something, with their next victim and its age, coldest first.
