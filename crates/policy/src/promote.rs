@@ -16,7 +16,7 @@ pub enum Promotion {
     #[default]
     ReuseTime,
     /// As `ReuseTime`, but candidates are found by walking the slow lists from their heads now and then, the
-    /// seed's own way. Costs a byte per item for its last reuse time.
+    /// seed's own way. Costs a byte per item for its last reuse time, and hits that move items in their lists.
     ReuseTimeScan,
 }
 

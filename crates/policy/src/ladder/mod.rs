@@ -35,6 +35,7 @@ pub use config::{
 pub use tickets::{MoveKind, Ticket};
 
 use crate::column::Column;
+use crate::evict::lru::Bump;
 use crate::evict::{Domain, Evict, Lru};
 use crate::expiry::ExpiryWheel;
 use crate::promote::{Candidates, Promotion, ReuseWindow, packed_reuse};
@@ -176,7 +177,10 @@ impl Ladder<Lru> {
     pub fn new(config: LadderConfig) -> Self {
         let classes = SizeClasses::geometric(config.class_factor).count() + 1;
         let points = config.levels.iter().flat_map(|level| vec![level.insertion_point; classes]);
-        let lru = Lru::new(points, config.bump);
+        // A scan finds hot items at the heads of the lists only if hits move them there.
+        let scans = config.promotion == Promotion::ReuseTimeScan;
+        let bump = if scans && config.bump == Bump::AtTail { Bump::Always } else { config.bump };
+        let lru = Lru::new(points, bump);
         Ladder::with_evict(config, lru)
     }
 }
