@@ -48,6 +48,8 @@ pub struct ExpiryWheel {
     heads: Vec<Option<Id>>,
     /// The next bucket's time to be collected; everything filed is at or after it.
     cursor: u64,
+    /// The level whose bucket at the cursor is being refiled; [`LEVELS`] when none is.
+    refiling: usize,
     /// Items filed on each level.
     filed: [u64; LEVELS],
     len: u64,
@@ -59,6 +61,7 @@ impl Default for ExpiryWheel {
             timers: SparseColumn::default(),
             heads: vec![None; LEVELS * BUCKETS as usize],
             cursor: 0,
+            refiling: LEVELS,
             filed: [0; LEVELS],
             len: 0,
         }
@@ -127,6 +130,9 @@ impl ExpiryWheel {
     pub fn due(&mut self, now_ms: u64, budget: &mut u32) -> Option<Id> {
         let now = now_ms / BUCKET_MS;
         while self.len > 0 && self.cursor <= now && *budget > 0 {
+            if !self.refile(budget) || *budget == 0 {
+                return None;
+            }
             *budget -= 1;
             if let Some(id) = self.heads[(self.cursor % BUCKETS) as usize] {
                 return Some(id);
@@ -135,28 +141,30 @@ impl ExpiryWheel {
             let empty = self.filed.iter().take_while(|&&filed| filed == 0).count().min(LEVELS - 1);
             let next = ((self.cursor >> (6 * empty)) + 1) << (6 * empty);
             self.cursor = next.min(now + 1);
-            self.cascade(budget);
+            self.refiling = 1;
         }
         None
     }
 
-    /// Refiles the coarser buckets that the cursor has just entered.
-    fn cascade(&mut self, budget: &mut u32) {
-        for level in 1..LEVELS {
-            if !self.cursor.is_multiple_of(1 << (6 * level)) {
-                break;
+    /// Refiles the coarser buckets that the cursor has entered, an item for each unit of the budget; whether that is
+    /// finished.
+    fn refile(&mut self, budget: &mut u32) -> bool {
+        while self.refiling < LEVELS && self.cursor % (1 << (6 * self.refiling)) == 0 {
+            let slot = (self.cursor >> (6 * self.refiling)) % BUCKETS;
+            let bucket = self.refiling * BUCKETS as usize + slot as usize;
+            while let Some(id) = self.heads[bucket] {
+                if *budget == 0 {
+                    return false;
+                }
+                *budget -= 1;
+                let at_ms = self.timers.get(id).at_ms;
+                self.unfile(id);
+                self.file(id, at_ms);
             }
-            let slot = (self.cursor >> (6 * level)) % BUCKETS;
-            let bucket = level * BUCKETS as usize + slot as usize;
-            let mut next = self.heads[bucket].take();
-            while let Some(id) = next {
-                let timer = self.timers.get(id);
-                next = timer.next();
-                self.filed[level] -= 1;
-                self.file(id, timer.at_ms);
-                *budget = budget.saturating_sub(1);
-            }
+            self.refiling += 1;
         }
+        self.refiling = LEVELS;
+        true
     }
 
     /// Items with a timer.

@@ -248,6 +248,8 @@ impl Index {
                 visited += 1;
                 last = Some(entry_hash(found));
             }
+            // A segment without an entry is work as well.
+            visited += usize::from(last.is_none());
             // The first hash behind this segment's prefix; past the last prefix the scan is over.
             let prefixes_behind = (u64::from(hash32) >> (32 - segment.depth)) + 1;
             hash32 = u32::try_from(prefixes_behind << (32 - segment.depth)).ok()?;

@@ -16,7 +16,7 @@ pub enum Promotion {
     #[default]
     ReuseTime,
     /// As `ReuseTime`, but candidates are found by walking the slow lists from their heads now and then, the
-    /// seed's own way. Costs a byte per item for its last reuse time.
+    /// seed's own way. Costs a byte per item for its last reuse time, and hits that move items in their lists.
     ReuseTimeScan,
 }
 
@@ -89,10 +89,12 @@ impl ReuseWindow {
         }
     }
 
-    /// The mean, in the unit that was noted; `u64::MAX` when the tier was not hit within the window.
-    pub fn mean(&self) -> u64 {
+    /// Whether `reuse` is below the mean; everything is when the tier was not hit within the window.
+    #[inline]
+    pub fn is_below_mean(&self, reuse: u64) -> bool {
         let part = self.parts[self.current];
-        (self.total.0 + part.0).checked_div(self.total.1 + part.1).unwrap_or(u64::MAX)
+        let (sum, hits) = (self.total.0 + part.0, self.total.1 + part.1);
+        hits == 0 || u128::from(reuse) * u128::from(hits) < u128::from(sum)
     }
 }
 
@@ -126,10 +128,10 @@ impl Candidates {
         self.ring.pop_front()
     }
 
-    /// Puts a candidate back that could not be promoted yet.
-    pub fn put_back(&mut self, id: Id) {
-        if self.ring.len() < self.capacity {
-            self.ring.push_front(id);
+    /// If the newest candidate is `old`, it is `new` from now on: an item rewritten under another number.
+    pub fn rename_last(&mut self, old: Id, new: Id) {
+        if let Some(last) = self.ring.back_mut().filter(|last| **last == old) {
+            *last = new;
         }
     }
 
@@ -174,22 +176,22 @@ mod tests {
     #[test]
     fn the_window_forgets() {
         let mut window = ReuseWindow::new(160);
-        assert_eq!(window.mean(), u64::MAX);
+        assert!(window.is_below_mean(u64::MAX));
         for now in 0..160 {
             window.roll(now);
             window.note(100);
         }
-        assert_eq!(window.mean(), 100);
+        assert!(window.is_below_mean(99) && !window.is_below_mean(100));
         for now in 160..320 {
             window.roll(now);
             window.note(10);
         }
-        assert!(window.mean() <= 16, "{}", window.mean());
+        assert!(window.is_below_mean(9) && !window.is_below_mean(16));
         window.roll(10_000);
-        assert_eq!(window.mean(), u64::MAX);
+        assert!(window.is_below_mean(u64::MAX));
         window.roll(10_001);
         window.note(5);
-        assert_eq!(window.mean(), 5);
+        assert!(window.is_below_mean(4) && !window.is_below_mean(5));
     }
 
     #[test]

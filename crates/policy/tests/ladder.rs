@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{
-    Act, Admit, Eviction, Ladder, LadderConfig, Loc, NewItem, PAGE_BYTES, Reactive, Ticket,
+    Act, Admit, Eviction, Ladder, LadderConfig, Loc, NewItem, PAGE_BYTES, Reactive, SizeClasses, Ticket,
 };
 use tiermem_policy::promote::Promotion;
 use tiermem_policy::{Id, Now};
@@ -181,12 +181,17 @@ fn config() -> impl Strategy<Value = LadderConfig> {
     })
 }
 
+/// `PROPTEST_CASES` or so many.
+fn cases(default: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
+}
+
 fn bytes() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 1u64..600, 4 => 600u64..9_000, 1 => 9_000u64..200_000]
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(300)))]
 
     #[test]
     fn bytes_follow_their_items(
@@ -230,6 +235,15 @@ proptest! {
             world.ladder.remove(id);
         }
         prop_assert_eq!(world.ladder.items(), 0);
+        // Nothing is held but the page that a class may keep, and even that is given when it is needed.
+        let classes = SizeClasses::geometric(world.ladder.config().class_factor).count() as u64;
+        for tier in 0..world.ladder.levels() {
+            prop_assert!(world.ladder.charged_bytes(tier) <= classes * PAGE_BYTES);
+            let pages = world.ladder.config().levels[tier].capacity_bytes / PAGE_BYTES;
+            let half = pages / 2 * PAGE_BYTES;
+            prop_assert!(world.admit(1_000 + tier as u32, half, None, None), "half of tier {} is free", tier);
+        }
+        world.check();
     }
 }
 

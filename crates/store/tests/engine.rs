@@ -28,6 +28,11 @@ fn engine(dram: u64, emulated: u64) -> Engine {
     engine
 }
 
+/// `PROPTEST_CASES` or so many.
+fn cases(default: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Set(u8, u16, usize, Option<u64>, Condition),
@@ -167,7 +172,7 @@ fn run(mut engine: Engine, steps: Vec<Step>, forgetful: bool) -> Result<(), Test
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(150)))]
 
     #[test]
     fn with_room_it_is_a_map(steps in prop::collection::vec(step(300, 800), 1..800)) {

@@ -9,8 +9,10 @@ use tiermem_base::Rng;
 
 /// Expired items taken before a live one has to go.
 const EXPIRE_BEFORE_EVICT: u32 = 32;
-/// Bytes of metadata that a new chunk of item numbers brings with it: node, links, table cell and index entry.
-const CHUNK_METADATA_BYTES: u64 = 32 * CHUNK_ITEMS as u64;
+/// Bytes of metadata that a new chunk of item numbers brings with it: node, links, table cell, index entry and timer.
+const CHUNK_METADATA_BYTES: u64 = (32 + TIMER_BYTES) * CHUNK_ITEMS as u64;
+/// Bytes of an item's timer.
+const TIMER_BYTES: u64 = 16;
 
 /// What is admitted.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +63,8 @@ impl<E: Evict> Ladder<E> {
             return Admit::Full;
         };
         let first = item.rewrites.map_or(0, |old| usize::from(self.loc(old).tier));
-        for tier in first..self.levels.len() {
+        // A rewritten item stays in its tier if it can, then goes down, then up; a new one starts at the top.
+        for tier in (first..self.levels.len()).chain((0..first).rev()) {
             if let Fit::Run(pages) = fit
                 && pages > self.levels[tier].slots.page_limit() / 2
             {
@@ -104,6 +107,9 @@ impl<E: Evict> Ladder<E> {
         let level = &mut self.levels[usize::from(loc.tier)];
         level.counters.items += 1;
         let class = level.slots.class_at(loc.unit);
+        if let Some(old) = item.rewrites {
+            self.candidates.rename_last(old, id);
+        }
         let origin = if item.rewrites.is_some() { Origin::Promoted } else { Origin::Admitted };
         self.evict.insert(id, super::domain(&self.classes, usize::from(loc.tier), class), origin);
     }
@@ -122,24 +128,32 @@ impl<E: Evict> Ladder<E> {
             Fit::Run(pages) => ladder.place_bytes(id) >= u64::from(pages) * super::PAGE_BYTES,
         };
         let victim = self.victim(tier, class, rng).filter(|&id| large_enough(self, id));
-        let Some(victim) = victim else {
-            let pages = if let Fit::Run(pages) = fit { pages } else { 1 };
-            return match self.reclaim(tier, pages, now, rng, acts) {
-                true => self.last_ticket().map_or(Room::Free, Room::After),
-                false => Room::None,
-            };
-        };
-        if self.config.reactive == Reactive::Demote
-            && tier + 1 < self.levels.len()
-            && let Some(ticket) = self.open_move(victim, tier + 1, MoveKind::Demote, acts)
-        {
-            return Room::After(ticket);
+        if let Some(victim) = victim {
+            if self.config.reactive == Reactive::Demote
+                && tier + 1 < self.levels.len()
+                && let Some(ticket) = self.open_move(victim, tier + 1, MoveKind::Demote, acts)
+            {
+                return Room::After(ticket);
+            }
+            if self.config.eviction == Eviction::AllItems {
+                self.drop_item(victim, Why::Evicted, now, acts);
+                return Room::Free;
+            }
         }
-        if self.config.eviction == Eviction::Forbidden {
-            return Room::None;
+        // Nobody of the class can go: another class may have a page to give.
+        let pages = if let Fit::Run(pages) = fit { pages } else { 1 };
+        match self.reclaim(tier, pages, now, rng, acts) {
+            true => self.last_ticket().map_or(Room::Free, Room::After),
+            false => Room::None,
         }
-        self.drop_item(victim, Why::Evicted, now, acts);
-        Room::Free
+    }
+
+    /// Whether an item of so many bytes could be admitted if everything else went: a larger one never is.
+    pub fn could_hold(&self, bytes: u64) -> bool {
+        match self.classes.fit(bytes) {
+            Fit::Slot(_) => true,
+            Fit::Run(pages) => self.levels.iter().any(|level| pages <= level.slots.page_limit() / 2),
+        }
     }
 
     /// An unused number, if metadata may grow for it.
@@ -152,9 +166,10 @@ impl<E: Evict> Ladder<E> {
         if (self.ids_made as usize).is_multiple_of(CHUNK_ITEMS) {
             let max = self.config.levels[0].capacity_bytes as f64 * self.config.metadata_share_max;
             let bounded = self.config.charge_metadata;
-            if self.ids_made == Id::COUNT_MAX
-                || bounded && (self.metadata_bytes() + CHUNK_METADATA_BYTES) as f64 > max
-            {
+            // As if every item had an expiry: it may get one at any time, without asking for room.
+            let timers = (u64::from(self.ids_made) * TIMER_BYTES).saturating_sub(self.expiry.bytes());
+            let metadata = self.metadata_bytes() + timers + CHUNK_METADATA_BYTES;
+            if self.ids_made == Id::COUNT_MAX || bounded && metadata as f64 > max {
                 return None;
             }
             let last = Id(self.ids_made + CHUNK_ITEMS as u32 - 1);

@@ -78,7 +78,7 @@ pub struct LadderConfig {
     pub watermarks: Option<Watermarks>,
     /// Who is promoted.
     pub promotion: Promotion,
-    /// Window of the mean reuse time, in requests.
+    /// Window of the mean reuse time, in requests. (The times themselves are known to `recency_requests`.)
     pub reuse_window_requests: u64,
     /// Candidates for promotion that can wait.
     pub candidates: usize,

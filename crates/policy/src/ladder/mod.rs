@@ -35,6 +35,7 @@ pub use config::{
 pub use tickets::{MoveKind, Ticket};
 
 use crate::column::Column;
+use crate::evict::lru::Bump;
 use crate::evict::{Domain, Evict, Lru};
 use crate::expiry::ExpiryWheel;
 use crate::promote::{Candidates, Promotion, ReuseWindow, packed_reuse};
@@ -176,7 +177,10 @@ impl Ladder<Lru> {
     pub fn new(config: LadderConfig) -> Self {
         let classes = SizeClasses::geometric(config.class_factor).count() + 1;
         let points = config.levels.iter().flat_map(|level| vec![level.insertion_point; classes]);
-        let lru = Lru::new(points, config.bump);
+        // A scan finds hot items at the heads of the lists only if hits move them there.
+        let scans = config.promotion == Promotion::ReuseTimeScan;
+        let bump = if scans && config.bump == Bump::AtTail { Bump::Always } else { config.bump };
+        let lru = Lru::new(points, bump);
         Ladder::with_evict(config, lru)
     }
 }
@@ -255,7 +259,8 @@ impl<E: Evict> Ladder<E> {
             let slots = &level.slots;
             self.evict.hit(id, || domain(&self.classes, tier, slots.class_at(place.unit())));
         }
-        let reuse = u64::from(recency.wrapping_sub(place.last()) & place::LAST_MASK);
+        // In ticks; a reuse within one counts as one.
+        let reuse = u64::from(recency.wrapping_sub(place.last()) & place::LAST_MASK).max(1);
         match self.config.promotion {
             Promotion::None => {}
             Promotion::Naive if tier > 0 => self.candidates.push(id),
@@ -264,9 +269,9 @@ impl<E: Evict> Ladder<E> {
                 level.reuse.note(reuse);
                 if tier > 0 {
                     if let Some(column) = &mut self.reuse {
-                        // 0 means never reused; a reuse within one tick counts as one.
-                        *column.at(id) = packed_reuse::pack(reuse.max(1));
-                    } else if reuse < self.levels[tier - 1].reuse.mean() {
+                        // 0 there means never reused.
+                        *column.at(id) = packed_reuse::pack(reuse);
+                    } else if self.levels[tier - 1].reuse.is_below_mean(reuse) {
                         self.candidates.push(id);
                     }
                 }
@@ -458,6 +463,20 @@ impl<E: Evict> Ladder<E> {
             dropped += 1;
         }
         dropped
+    }
+
+    /// The class whose next victim is the oldest.
+    fn coldest_class(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Option<Class> {
+        let mut coldest = None;
+        for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
+            if self.evict.len(domain(&self.classes, tier, class)) > 0
+                && let Some(id) = self.victim(tier, class, rng)
+                && coldest.is_none_or(|(age, _)| self.age(id, now) > age)
+            {
+                coldest = Some((self.age(id, now), class));
+            }
+        }
+        coldest.map(|(_, class)| class)
     }
 
     /// Classes of a tier that hold something, with their next victim and its age, coldest first.

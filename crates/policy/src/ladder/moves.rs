@@ -52,6 +52,9 @@ impl<E: Evict> Ladder<E> {
     fn settle(&mut self, one: Move, loc: Loc, origin: Origin) {
         let place = self.places.get(one.id);
         *self.places.at(one.id) = place.with_loc(loc).with_moving(false);
+        if one.kind == MoveKind::Relocate && loc == one.from {
+            self.levels[usize::from(loc.tier)].slots.undrain(loc.unit);
+        }
         if one.kind != MoveKind::Relocate {
             self.evict.insert(one.id, domain(&self.classes, usize::from(loc.tier), one.class), origin);
         }

@@ -24,6 +24,9 @@ impl<E: Evict> Ladder<E> {
         rng: &mut Rng,
         acts: &mut Vec<Act>,
     ) -> bool {
+        if pages == 1 && self.levels[tier].slots.close_empty_page() {
+            return true;
+        }
         let window = if pages == 1 {
             self.coldest_page(tier, now, rng)
         } else {
@@ -53,31 +56,27 @@ impl<E: Evict> Ladder<E> {
     fn coldest_window(&self, tier: usize, pages: u32, now: Now) -> Option<(u32, u32)> {
         let slots = &self.levels[tier].slots;
         let starts = slots.page_limit().checked_sub(pages)? + 1;
-        let mut best: Option<(u64, u32)> = None;
-        for window in 0..WINDOWS.min(starts) {
-            let start = slots
-                .run_head((u64::from(window) * u64::from(starts) / u64::from(WINDOWS.min(starts))) as u32);
-            let coldness: Option<u64> = (start..start + pages)
-                .map(|page| {
-                    let head = slots.run_head(page).max(start);
-                    self.can_empty(tier, head, &(start..start + pages)).then(|| {
-                        match slots.holders(page).next() {
-                            Some(Holder::Item(id)) => u64::from(self.age(id, now)),
-                            _ => u64::from(u32::MAX),
-                        }
-                    })
-                })
-                .sum();
-            // Each page was checked by itself; where nothing may be dropped they must not count on the same space.
-            let taken = (start..start + pages).filter(|&page| slots.holders(page).next().is_some()).count();
-            let sure = self.config.eviction == Eviction::AllItems || taken <= 1;
-            if let Some(coldness) = coldness.filter(|_| sure)
-                && best.is_none_or(|(most, _)| coldness > most)
-            {
-                best = Some((coldness, start));
-            }
-        }
-        best.map(|(_, start)| (start, pages))
+        let count = WINDOWS.min(starts);
+        let start =
+            |window: u32| slots.run_head((u64::from(window) * u64::from(starts) / u64::from(count)) as u32);
+        // One item speaks for its page here; whether all can leave is asked of the best windows only.
+        let coldness = |page: u32| match slots.holders(page).next() {
+            Some(Holder::Item(id)) if !self.places.get(id).is_free() => u64::from(self.age(id, now)),
+            Some(_) => 0,
+            None => u64::from(u32::MAX),
+        };
+        let coldness = |start: u32| (start..start + pages).map(coldness).sum::<u64>();
+        let mut windows: Vec<_> = (0..count).map(|window| (coldness(start(window)), start(window))).collect();
+        windows.sort_by_key(|&(coldness, start)| (std::cmp::Reverse(coldness), start));
+        let fits = |start: u32| {
+            let window = start..start + pages;
+            let heads = window.clone().map(|page| slots.run_head(page).max(start));
+            // Each page is asked by itself; where nothing may be dropped they must not count on the same space.
+            let taken = window.clone().filter(|&page| slots.holders(page).next().is_some()).count();
+            (self.config.eviction == Eviction::AllItems || taken <= 1)
+                && heads.into_iter().all(|head| self.can_empty(tier, head, &window))
+        };
+        windows.into_iter().map(|(_, start)| start).find(|&start| fits(start)).map(|start| (start, pages))
     }
 
     /// Whether every item of a page can leave it, and the window that the page is in.

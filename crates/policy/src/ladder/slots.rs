@@ -34,7 +34,7 @@ struct Page {
     /// Slots at and above were never given.
     fresh: u16,
     free: u16,
-    /// Pages of the run that starts here.
+    /// Of a run's head its pages, of another page of the run its distance from the head.
     run_pages: u32,
     prev: u32,
     next: u32,
@@ -181,7 +181,8 @@ impl Slots {
             Page { table, state: PageState::RunHead, class, used: 1, run_pages: pages, ..Page::unused() };
         self.open_page(first, head);
         for tail in first + 1..first + pages {
-            self.open_page(tail, Page { state: PageState::RunTail, class, ..Page::unused() });
+            let run_pages = tail - first;
+            self.open_page(tail, Page { state: PageState::RunTail, class, run_pages, ..Page::unused() });
         }
         self.run_pages_used += pages;
         Some(first * PAGE_UNITS)
@@ -264,6 +265,37 @@ impl Slots {
         if used == 0 {
             self.close_page(at);
         }
+    }
+
+    /// Gives slots of a drained page again: an item that was to leave it stays.
+    pub fn undrain(&mut self, unit: u32) {
+        let at = unit / PAGE_UNITS;
+        let page = &mut self.pages[at as usize];
+        if !std::mem::replace(&mut page.draining, false) {
+            return;
+        }
+        let free = page.table.len() as u32 - u32::from(page.used);
+        let class = page.class;
+        self.spaces[class.index()].slots += free;
+        self.free_slot_units += u64::from(free * self.classes.slot_units(class));
+        if free > 0 {
+            self.link(at);
+        }
+    }
+
+    /// Takes a page back that a class keeps although nothing lies on it; whether there was one.
+    pub fn close_empty_page(&mut self) -> bool {
+        for class in 0..self.spaces.len() {
+            let mut at = self.spaces[class].partial;
+            while at != NO_PAGE {
+                if self.pages[at as usize].used == 0 {
+                    self.drain(at);
+                    return true;
+                }
+                at = self.pages[at as usize].next;
+            }
+        }
+        false
     }
 
     fn link(&mut self, at: u32) {
@@ -351,11 +383,10 @@ impl Slots {
 
     /// The first page of the run that `at` belongs to; `at` itself where that is no run's tail.
     pub fn run_head(&self, at: u32) -> u32 {
-        let mut head = at;
-        while self.pages.get(head as usize).is_some_and(|page| page.state == PageState::RunTail) {
-            head -= 1;
+        match self.pages.get(at as usize) {
+            Some(page) if page.state == PageState::RunTail => at - page.run_pages,
+            _ => at,
         }
-        head
     }
 
     /// Pages that can still be given out.

@@ -8,6 +8,8 @@ use tiermem_base::Rng;
 
 /// Items given away from the coldest class before the coldest is looked for again.
 const PRESSED_BATCH: u32 = 8;
+/// Pages taken back in one step when metadata has outgrown its part of tier 0.
+const RECLAIM_BATCH: u32 = 4;
 /// Classes that hold less keep nothing free: a slot would be too large a share.
 const KEEP_FREE_FROM: u64 = 8;
 
@@ -25,9 +27,12 @@ impl<E: Evict> Ladder<E> {
         }
         self.limit_pages();
         let expired = self.expire(now, self.config.evict_batch, acts);
-        if self.levels[0].slots.pages_used() > self.levels[0].slots.page_limit() {
+        for _ in 0..RECLAIM_BATCH {
             // Metadata has grown into the tier.
-            self.reclaim(0, 1, now, rng, acts);
+            let slots = &self.levels[0].slots;
+            if slots.pages_used() <= slots.page_limit() || !self.reclaim(0, 1, now, rng, acts) {
+                break;
+            }
         }
         if self.config.watermarks.is_some() {
             for tier in (0..self.levels.len()).rev() {
@@ -72,9 +77,9 @@ impl<E: Evict> Ladder<E> {
             self.levels[tier].pressed = true;
         }
         while self.levels[tier].pressed && budget > 0 {
-            let coldest = self.donors(tier, now, rng).first().copied();
+            let coldest = self.coldest_class(tier, now, rng);
             let mut given = 0;
-            while let Some((_, class, _)) = coldest
+            while let Some(class) = coldest
                 && given < budget.min(PRESSED_BATCH)
                 && self.give_one(tier, class, now, rng, acts)
             {
@@ -99,10 +104,10 @@ impl<E: Evict> Ladder<E> {
         if self.open_move(victim, below, MoveKind::Demote, acts).is_some() {
             return true;
         }
-        if below + 1 != self.levels.len() || self.config.eviction == Eviction::Forbidden {
+        if below + 1 != self.levels.len() {
             return false;
         }
-        match self.victim(below, class, rng) {
+        match self.victim(below, class, rng).filter(|_| self.config.eviction == Eviction::AllItems) {
             Some(coldest) => self.drop_item(coldest, Why::Evicted, now, acts),
             None => {
                 self.reclaim(below, 1, now, rng, acts);
@@ -119,12 +124,12 @@ impl<E: Evict> Ladder<E> {
         }
         self.next_scan = now.requests + self.config.scan_requests;
         for tier in 1..self.levels.len() {
-            let mean = self.levels[tier - 1].reuse.mean();
+            let window = &self.levels[tier - 1].reuse;
             for class in 0..=self.classes.count() {
                 let list = domain(&self.classes, tier, Class(class as u8));
                 self.evict.hottest(list, self.config.scan_depth, |id| {
                     let reuse = packed_reuse::unpack(column.get(id));
-                    if reuse != 0 && reuse < mean {
+                    if reuse != 0 && window.is_below_mean(reuse) {
                         self.candidates.push(id);
                     }
                 });
@@ -137,7 +142,10 @@ impl<E: Evict> Ladder<E> {
         let mut budget = self.config.promote_batch;
         let mut reclaimed = false;
         for _ in 0..self.candidates.len() {
-            let Some(id) = self.candidates.pop().filter(|_| budget > 0) else { break };
+            if budget == 0 {
+                break;
+            }
+            let Some(id) = self.candidates.pop() else { break };
             let place = self.places.get(id);
             // The number may have been given to another item since; that one is judged on its own merits.
             if place.is_free() || place.tier() == 0 || place.is_moving() || place.is_pinned() {

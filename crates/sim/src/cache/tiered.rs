@@ -6,7 +6,9 @@
 use tiermem_base::hash::KeyHasher;
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::index::Index;
-use tiermem_policy::ladder::{Act, Admit, Ladder, LadderConfig, LadderCounters, LevelCounters, NewItem};
+use tiermem_policy::ladder::{
+    Act, Admit, Eviction, Ladder, LadderConfig, LadderCounters, LevelCounters, NewItem,
+};
 use tiermem_policy::{Id, Now};
 
 /// How often an admission may wait for moves; as in the engine.
@@ -114,8 +116,10 @@ impl TieredCache {
         let held = self.ladder.pin(old);
         let entered = self.enter(key, bytes, Some(old));
         self.ladder.unpin(held);
-        self.forget(old);
-        if !entered {
+        if entered {
+            self.forget(old);
+        } else if self.ladder.config().eviction == Eviction::AllItems && self.ladder.could_hold(bytes) {
+            self.forget(old);
             self.enter(key, bytes, None);
         }
     }

@@ -86,7 +86,7 @@ pub(super) fn mget(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mark = context.output.mark();
     context.reply().array(args.len() - 1);
     for (at, key) in args.iter_from(1).enumerate() {
-        if at % FORESEEN_MAX == 0 {
+        if at.is_multiple_of(FORESEEN_MAX) {
             context.engine.foresee(context.session.db, args.iter_from(1 + at));
         }
         let limit = context.host.reply_bytes_max;

@@ -345,7 +345,12 @@ impl Engine {
                 self.forget(old, hash);
                 Ok(loc)
             }
-            Err(full) if self.config_eviction_forbidden() => Err(full),
+            // Taking the old value out would not help.
+            Err(full)
+                if self.config_eviction_forbidden() || !self.ladder.could_hold(header.item_len() as u64) =>
+            {
+                Err(full)
+            }
             Err(_) => {
                 // It may be the old item itself that stands in the way.
                 self.forget(old, hash);
@@ -383,6 +388,7 @@ impl Engine {
 
     /// Sets or (with `None`) removes the key's expiry; whether the key is there.
     pub fn set_expires_at(&mut self, db: u8, key: &[u8], at_unix_ms: Option<u64>) -> bool {
+        self.begin();
         let found = self.find_live(db, key, self.hasher.hash(db, key));
         if let Some(id) = found {
             self.ladder.set_expires_at_ms(id, at_unix_ms, self.now);
