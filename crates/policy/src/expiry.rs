@@ -149,7 +149,7 @@ impl ExpiryWheel {
     /// Refiles the coarser buckets that the cursor has entered, an item for each unit of the budget; whether that is
     /// finished.
     fn refile(&mut self, budget: &mut u32) -> bool {
-        while self.refiling < LEVELS && self.cursor % (1 << (6 * self.refiling)) == 0 {
+        while self.refiling < LEVELS && self.cursor.is_multiple_of(1 << (6 * self.refiling)) {
             let slot = (self.cursor >> (6 * self.refiling)) % BUCKETS;
             let bucket = self.refiling * BUCKETS as usize + slot as usize;
             while let Some(id) = self.heads[bucket] {
