@@ -243,3 +243,14 @@ fn limits_are_errors() {
         Err(StoreError::OutOfMemory)
     );
 }
+
+#[test]
+fn writes_are_no_hits() {
+    let mut engine = engine(16 << 20, 0);
+    for len in [10, 10, 5000, 20] {
+        engine.set(0, b"a", &vec![1; len], Condition::Always, Expiry::Never).unwrap();
+    }
+    assert!(engine.get(0, b"a").is_some() && engine.get(0, b"b").is_none());
+    let stats = engine.stats();
+    assert_eq!((stats.gets, stats.hits, stats.tiers[0].hits), (2, 1, 1));
+}
