@@ -25,28 +25,27 @@ at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; 
 packages=
 need() { packages="$packages $1"; }
 
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"
-    elif have sudo; then sudo "$@"
-    else fail "This needs root, and there is no sudo here. As root, please run: $*"
-    fi
-}
+is_root() { [ "$(id -u)" -eq 0 ]; }
+can_install() { have apt-get && { is_root || have sudo; }; }
+as_root() { if is_root; then "$@"; else sudo "$@"; fi; }
 
 install_packages() {
     [ -n "$packages" ] || return 0
     have apt-get || fail "Please install, in your system's words for it:$packages"
+    can_install || fail "Only root can install packages, and there is no sudo here. As root, please run:
+  apt-get update && apt-get install$packages"
     say "Installing:$packages"
     update_package_lists
     # shellcheck disable=SC2086 # The list is meant to be split.
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $packages >/dev/null
-    packages=
 }
 
 lists_are_new=
 update_package_lists() {
-    [ -z "$lists_are_new" ] || return 0
-    as_root apt-get update -qq
-    lists_are_new=yes
+    if [ -z "$lists_are_new" ] && can_install; then
+        as_root apt-get update -qq
+        lists_are_new=yes
+    fi
 }
 
 # The version of a package that apt would install; nothing where there is none.
@@ -62,7 +61,8 @@ want_compiler() {
     fi
 }
 
-RUSTUP_HINT="With rustup (https://rustup.rs) it is: rustup toolchain install stable"
+# How to come by a newer Rust.
+hint="With rustup (https://rustup.rs) it is: rustup toolchain install stable"
 
 want_cargo() {
     # Cargo asks its registry through TLS.
@@ -74,7 +74,8 @@ want_cargo() {
             rustup component add rustfmt clippy
         fi
     elif ! have cargo; then
-        have apt-get || fail "Rust's cargo is missing, in version $rust_min or newer. $RUSTUP_HINT"
+        have apt-get || fail "cargo is missing: Rust $rust_min or newer is needed. $hint${packages:+
+Please install also:$packages}"
         update_package_lists
         # Debian keeps a newer Rust beside its own, for web browsers.
         for name in cargo cargo-web; do
@@ -89,27 +90,29 @@ want_cargo() {
                 return
             fi
         done
-        fail "Rust $rust_min or newer is needed, and this system's packages have none. $RUSTUP_HINT"
+        fail "Rust $rust_min or newer is needed, and this system's packages have none. $hint"
     fi
 }
 
 check_cargo() {
     version=$(rustc --version 2>/dev/null | cut -d ' ' -f 2)
     at_least "${version:-0}" "$rust_min" && return
-    fail "Rust $rust_min or newer is needed, and here is ${version:-none}. $RUSTUP_HINT"
+    if at_least "$(candidate cargo-web)" "$rust_min"; then hint="$hint
+On this system also: apt-get install cargo-web"; fi
+    fail "Rust $rust_min or newer is needed, and here is ${version:-none}. $hint"
 }
 
 want_redis_cli() {
     have redis-cli && return
-    if have apt-get; then need redis-tools
-    else say "There is no redis-cli here: install Redis's tools to talk to the store from a terminal."
+    if can_install; then need redis-tools
+    else say "There is no redis-cli here: install Redis's tools (Debian: redis-tools) to talk to the store from a terminal."
     fi
 }
 
 # ---- What it takes to test
 
 want_browser() {
-    if [ -n "${CI:-}" ] && have apt-get && ! have chromium; then need chromium; fi
+    if [ -n "${CI:-}" ] && can_install && ! have chromium; then need chromium; fi
 }
 
 # The first Python that is new enough and can make a virtual environment: one that stands first in PATH may not.
