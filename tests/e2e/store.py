@@ -99,7 +99,17 @@ class Store:
             return answer.read().decode()
 
     def snapshot(self) -> dict:
-        return json.loads(self.get("/api/snapshot"))
+        """What the page shows. The server publishes now and then, so this waits for a publication made after the call."""
+        old = json.loads(self.get("/api/snapshot"))
+        new = old
+
+        def published() -> bool:
+            nonlocal new
+            new = json.loads(self.get("/api/snapshot"))
+            return new["uptime_s"] != old["uptime_s"]
+
+        eventually(published, "a new snapshot was published")
+        return new
 
     def memory_bytes(self, field: str) -> int:
         """A field of the process's status, such as VmRSS."""
