@@ -26,7 +26,7 @@ pub fn k_lru_misses(workload: &[(u32, u32)], unit: Unit, capacity: u64, k: u32, 
         size[id] = unit.charge(bytes);
         while used + size[id] > capacity && !cached.is_empty() {
             let drawn = (0..k).map(|_| rng.below(cached.len() as u64) as usize);
-            let victim = drawn.min_by_key(|&at| last[cached[at]]).unwrap();
+            let victim = drawn.min_by_key(|&at| last[cached[at]]).expect("k is at least 1");
             used -= size[cached[victim]];
             place[cached[victim]] = usize::MAX;
             cached.swap_remove(victim);
