@@ -4,10 +4,16 @@
 //! sizes would have missed. Some models yield all sizes at once (a stack distance says which caches hit), some follow
 //! a few sizes that they were made for.
 
+mod aet;
+mod curve;
 mod distances;
 pub mod klru;
+mod lru;
 
+pub use aet::Aet;
+pub use curve::{Curve, Point};
 pub use distances::Distances;
+pub use lru::LruStack;
 
 /// What a cache's size is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
