@@ -8,6 +8,7 @@ mod aet;
 mod curve;
 mod distances;
 pub mod klru;
+pub mod krr;
 mod lru;
 
 pub use aet::Aet;
