@@ -9,6 +9,7 @@ pub mod generate;
 mod open;
 pub mod reader;
 mod spec;
+pub mod stat;
 mod trace;
 
 pub use error::{BadRecord, Place, SpecError, TraceError};
