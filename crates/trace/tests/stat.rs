@@ -62,10 +62,10 @@ fn the_cloud_physics_slice_has_its_known_figures() {
     assert_eq!(stat.duration_ns, 1_799_000_000_000);
     let reuse = stat.reuse_time_requests.as_ref().unwrap();
     assert_eq!((reuse.count, reuse.max), (6222, 13_492));
-    close(reuse.mean, 2669.551_108_968_177_2);
+    close(reuse.mean, 2_669.551_108_968_177);
     let stack = stat.stack_distance_keys.as_ref().unwrap();
     assert_eq!(stack.max, 11_501);
-    close(stack.mean, 2582.438_283_510_125_5);
+    close(stack.mean, 2_582.438_283_510_125);
     assert_eq!(stat.accesses_per_key.as_ref().unwrap().max, 415);
     assert_eq!((stat.spatial.block, near(&stat)), (1, vec![2079, 3022, 3041, 4633, 4899]));
     assert_eq!((stat.spatial.sequential_share * 20_000.0).round(), 574.0);
