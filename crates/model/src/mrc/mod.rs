@@ -7,14 +7,21 @@
 mod aet;
 mod curve;
 mod distances;
+mod distinct;
+mod estimate;
+mod kind;
 pub mod klru;
 pub mod krr;
 mod lru;
+mod survey;
 
 pub use aet::Aet;
 pub use curve::{Curve, Point};
 pub use distances::Distances;
+pub use distinct::Distinct;
+pub use kind::Kind;
 pub use lru::LruStack;
+pub use survey::Survey;
 
 /// What a cache's size is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
