@@ -11,10 +11,6 @@ pub(super) struct PartCounts {
 
 /// How many standard errors a slope must exceed before it is trusted, squared.
 const SIGNIFICANT: f64 = 12.0;
-/// The parts see distances more coarsely than the whole sample does, and their number is small; measured coverage of the
-/// plain interval is 90 to 92%, of one so much wider 95%.
-const WIDENING: f64 = 1.2;
-
 /// Misses per request of the whole, and the half-width of its 95% interval, from a sample in which `misses` were counted
 /// and independent parts of it with theirs.
 ///
@@ -57,5 +53,5 @@ pub(super) fn ratio_by_keys(
     let rest: f64 = deviations.iter().map(|d| (d.1 - slope * d.0).powi(2)).sum();
     let count = filled.len() as f64;
     let standard_error = (rest * count / (count - 1.0)).sqrt() / keys;
-    (estimate * per_request, WIDENING * student_95(filled.len() - 1) * standard_error * per_request)
+    (estimate * per_request, student_95(filled.len() - 1) * standard_error * per_request)
 }

@@ -162,7 +162,7 @@ impl Survey {
             let horizontal = 1.0 - share;
             let size_error = if horizontal > 0.0 { 1.0 + (competing * horizontal).sqrt() } else { 0.0 };
             let slope = local_slope(sizes, &misses, at) * known.keys / whole.keys / requests;
-            let sideways = 2.0 * slope * size_error / self.keys.len() as f64 * self.working_set(unit) as f64;
+            let sideways = slope * size_error / self.keys.len() as f64 * self.working_set(unit) as f64;
             let counting = 2.0 * distinct::RELATIVE_ERROR * per_request * (keys > 0.0) as u8 as f64;
             let error = (spread.powi(2) + sideways.powi(2) + counting.powi(2)).sqrt();
             points.push(Point { size, miss_ratio: per_request.clamp(0.0, 1.0), error: error.min(1.0) });

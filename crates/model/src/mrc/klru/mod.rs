@@ -39,8 +39,11 @@ use super::{Model, Unit};
 
 /// A last access that was never, or of what is gone.
 const NEVER: u32 = u32::MAX;
-/// Steps per turnover of a cache, at least.
+/// Steps per turnover of a cache, at least; fewer where the workload is a sample, whose own error is far larger.
 const STEPS_PER_TURNOVER: f64 = 16.0;
+const STEPS_PER_TURNOVER_SAMPLED: f64 = 6.0;
+/// Buckets may be as wide as their age over this times the steps per turnover.
+const AGE_PER_WIDTH_STEPS: f64 = 4.0;
 /// Buckets beyond those that merging leaves, before it is done again.
 const MERGE_EVERY: usize = 48;
 
@@ -107,6 +110,7 @@ impl SampledCaches {
         sizes.dedup();
         let smallest = sizes.first().map_or(1.0, |&size| size as f64 * rate);
         let paces = paces(&sizes);
+        let steps = if rate < 1.0 { STEPS_PER_TURNOVER_SAMPLED } else { STEPS_PER_TURNOVER };
         let new = |&size: &u64| Cache {
             size,
             misses: 0.0,
@@ -119,11 +123,11 @@ impl SampledCaches {
             rate,
             caches: sizes.iter().map(new).collect(),
             paces,
-            ages: Ages::new(),
+            ages: Ages::new((steps * AGE_PER_WIDTH_STEPS) as u32),
             merged_len: 0,
             epoch: 0,
             epoch_charge: 0.0,
-            epoch_charge_max: smallest / STEPS_PER_TURNOVER.max(2.0 * law.slope_max()),
+            epoch_charge_max: smallest / f64::max(steps, 2.0 * law.slope_max()),
             law,
             hits: vec![0],
             touched: Vec::new(),
