@@ -13,6 +13,6 @@ mod trace;
 
 pub use error::{BadRecord, Place, SpecError, TraceError};
 pub use open::{open, open_with};
-pub use reader::{Format, ReadOptions};
+pub use reader::{CsvColumns, Fields, Format, ReadOptions};
 pub use spec::{Kind, Spec};
-pub use trace::Trace;
+pub use trace::{Notes, Trace};
