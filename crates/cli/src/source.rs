@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 /// What every TRACE argument takes; the generators are described in full in `docs/generators.md`.
 const TRACE_HELP: &str = "\
-A trace file, plain or compressed, or a generator such as zipf:alpha=0.99,objects=1M
+A trace file (plain or .gz, .zst, .xz, .bz2; formats: see --trace-format), or a generator such as zipf:alpha=0.99,objects=1M
 
 Generators and their keys:
   zipf               alpha, objects, requests, size, seed, scramble
@@ -43,9 +43,26 @@ pub struct TraceArgs {
     /// Pass over up to N broken records of the trace.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_bad: u64,
-    /// The format of the trace file, where it cannot be guessed: twitter or oracle-general.
-    #[arg(long, value_name = "FORMAT")]
+    /// The format of the trace file, where it cannot be guessed.
+    #[arg(long, value_name = "FORMAT", long_help = format_help())]
     pub trace_format: Option<tiermem_trace::Format>,
+    /// Which columns of a text file say what: key=2,size=3,time=1,unit=ms,...
+    #[arg(long, value_name = "COLUMNS", long_help = COLUMNS_HELP)]
+    pub columns: Option<tiermem_trace::CsvColumns>,
+}
+
+const COLUMNS_HELP: &str = "\
+Which columns of a text file say what, counted from 1, such as key=2,size=3,time=1,unit=ms,header
+
+  key, time, op, size, tenant, key-size, ttl   with the number of their column; the key is needed
+  unit=s|ms|us|ns|filetime                     of the time (default s)
+  delimiter=comma|semicolon|tab|space|pipe|blanks";
+
+/// The formats and what they are, a line each.
+fn format_help() -> String {
+    let line = |format: tiermem_trace::Format| format!("\n  {:16} {}", format.name(), format.about());
+    let lines: String = tiermem_trace::Format::all().map(line).collect();
+    format!("The format of the trace file, where it cannot be guessed from its name and content\n{lines}")
 }
 
 /// A description of a generator is checked here, where a mistake counts as wrong use.
@@ -64,7 +81,12 @@ fn scale(text: &str) -> Result<f64, String> {
 impl TraceArgs {
     /// Opens the trace and puts up a progress bar.
     pub fn open(&self) -> Result<Source, Failure> {
-        let read = ReadOptions { format: self.trace_format, skip_bad: self.skip_bad };
+        let read = ReadOptions {
+            format: self.trace_format,
+            skip_bad: self.skip_bad,
+            columns: self.columns.clone(),
+            ..ReadOptions::default()
+        };
         let trace = tiermem_trace::open_with(&self.trace, &read).map_err(|error| advise_on_trace(&error))?;
         let bar = progress_bar(&trace, self.requests);
         // Whoever takes the records also asks how far they are; one thread does both.
@@ -149,7 +171,9 @@ fn show_progress(bar: &ProgressBar, trace: &Trace, limit: Option<u64>, answered:
 /// What went wrong with the trace, and how to mend it.
 pub fn advise_on_trace(error: &TraceError) -> Failure {
     let advice = match error {
-        TraceError::UnknownFormat { .. } => "; say which with --trace-format",
+        TraceError::UnknownFormat { .. } => {
+            "; say which with --trace-format, or what its columns are with --columns"
+        }
         TraceError::Record { .. } => "; --skip-bad N passes over N such records",
         _ => "",
     };

@@ -16,6 +16,6 @@ mod trace;
 
 pub use error::{BadRecord, Place, SpecError, TraceError};
 pub use open::{open, open_with};
-pub use reader::{Format, ReadOptions};
+pub use reader::{CsvColumns, Fields, Format, ReadOptions};
 pub use spec::{Kind, Spec, parse_count};
-pub use trace::Trace;
+pub use trace::{Notes, Trace};
