@@ -79,6 +79,11 @@ impl Distances {
         sizes.iter().map(miss).collect()
     }
 
+    /// Each bin's lowest and highest distance and its weight, ascending, empty ones too.
+    pub fn bins(&self) -> impl Iterator<Item = ((u64, u64), f64)> + '_ {
+        self.bins.iter().enumerate().map(|(bin, &weight)| (self.range(bin), weight))
+    }
+
     /// Bytes held.
     pub fn metadata_bytes(&self) -> u64 {
         (self.bins.capacity() * size_of::<f64>()) as u64

@@ -4,10 +4,24 @@
 //! sizes would have missed. Some models yield all sizes at once (a stack distance says which caches hit), some follow
 //! a few sizes that they were made for.
 
+mod aet;
+mod curve;
 mod distances;
+mod distinct;
+mod estimate;
+mod kind;
 pub mod klru;
+pub mod krr;
+mod lru;
+mod survey;
 
+pub use aet::Aet;
+pub use curve::{Curve, Point};
 pub use distances::Distances;
+pub use distinct::Distinct;
+pub use kind::Kind;
+pub use lru::LruStack;
+pub use survey::Survey;
 
 /// What a cache's size is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
