@@ -43,6 +43,12 @@ pub struct Filter {
     pub every: u64,
     /// How many are kept at most.
     pub first: Option<u64>,
+}
+
+/// Applies a [`Filter`] to one trace.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    filter: Filter,
     /// Accesses that met the conditions so far.
     met: u64,
     kept: u64,
@@ -61,31 +67,37 @@ impl Default for Filter {
             part: None,
             every: 1,
             first: None,
-            met: 0,
-            kept: 0,
         }
     }
 }
 
-impl Filter {
+impl Judge {
+    /// No access has been judged.
+    pub fn new(filter: Filter) -> Self {
+        Judge { filter, met: 0, kept: 0 }
+    }
+
     /// Decides on the next access. After [`Verdict::End`] every answer is the same.
     pub fn judge(&mut self, access: &Access) -> Verdict {
-        if self.first.is_some_and(|first| self.kept >= first) {
+        if self.filter.first.is_some_and(|first| self.kept >= first) {
             return Verdict::End;
         }
-        if !self.meets(access) {
+        if !self.filter.meets(access) {
             return Verdict::Drop;
         }
         let number = self.met;
         self.met += 1;
-        if self.every > 1 && !number.is_multiple_of(self.every) {
+        if self.filter.every > 1 && !number.is_multiple_of(self.filter.every) {
             return Verdict::Drop;
         }
         self.kept += 1;
         Verdict::Keep
     }
+}
 
-    fn meets(&self, access: &Access) -> bool {
+impl Filter {
+    /// Whether an access meets the conditions, apart from those that count.
+    pub fn meets(&self, access: &Access) -> bool {
         access.time_ns >= self.since_ns
             && self.until_ns.is_none_or(|until| access.time_ns < until)
             && self.sizes.contains(&access.size)
@@ -103,8 +115,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn kept(filter: Filter, accesses: &[Access]) -> Vec<Access> {
-        let mut filter = filter;
-        let judged = accesses.iter().map(|access| (filter.judge(access), *access)).collect::<Vec<_>>();
+        let mut judge = Judge::new(filter);
+        let judged = accesses.iter().map(|access| (judge.judge(access), *access)).collect::<Vec<_>>();
         let end = judged.iter().position(|(verdict, _)| *verdict == Verdict::End).unwrap_or(judged.len());
         assert!(judged[end..].iter().all(|(verdict, _)| *verdict == Verdict::End));
         judged[..end]

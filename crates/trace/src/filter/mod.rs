@@ -4,6 +4,6 @@ mod choose;
 mod merge;
 mod split;
 
-pub use choose::{Filter, Verdict};
+pub use choose::{Filter, Judge, Verdict};
 pub use merge::{KeySpaces, Merge, MergeError, MergeOptions};
 pub use split::{Splitter, key_part};

@@ -1,0 +1,28 @@
+//! `tiermem trace convert`: the same trace in another format.
+
+use clap::Args;
+use tiermem_trace::filter::Verdict;
+
+use super::sink::{self, OutputArgs};
+use crate::failure::Failure;
+use crate::source::TraceArgs;
+
+const HELP: &str = "\
+Examples:
+  tiermem trace convert twitter_cluster52.csv.zst -o cluster52.csv
+  tiermem trace convert cloudPhysicsIO.oracleGeneral.bin --requests 1000 -o -";
+
+/// What `tiermem trace convert` takes.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Options {
+    #[command(flatten)]
+    trace: TraceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Writes it.
+pub fn run(options: Options) -> Result<(), Failure> {
+    sink::copy(&options.trace, &options.output, |_| Verdict::Keep)
+}
