@@ -52,7 +52,8 @@ enum Spaces {
 
 /// Writes it.
 pub fn run(options: Options) -> Result<(), Failure> {
-    let read = ReadOptions { format: options.trace_format, skip_bad: options.skip_bad };
+    let read =
+        ReadOptions { format: options.trace_format, skip_bad: options.skip_bad, ..ReadOptions::default() };
     let open =
         |trace: &String| tiermem_trace::open_with(trace, &read).map_err(|error| advise_on_trace(&error));
     let traces = options.traces.iter().map(open).collect::<Result<Vec<Trace>, Failure>>()?;
