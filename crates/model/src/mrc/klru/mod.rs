@@ -268,19 +268,7 @@ impl Model for SampledCaches {
 
     /// Between the sizes of the caches the misses are interpolated linearly, beyond them they are those of the nearest.
     fn misses(&self, sizes: &[u64]) -> Vec<f64> {
-        let counts = self.counts();
-        let at = |&size: &u64| {
-            let right = counts.partition_point(|count| count.0 < size);
-            match (right.checked_sub(1).and_then(|left| counts.get(left)), counts.get(right)) {
-                (None, None) => 0.0,
-                (Some(only), None) | (None, Some(only)) => only.1,
-                (Some(left), Some(right)) => {
-                    let share = (size - left.0) as f64 / (right.0 - left.0) as f64;
-                    left.1 + share * (right.1 - left.1)
-                }
-            }
-        };
-        sizes.iter().map(at).collect()
+        super::interpolate(&self.counts(), sizes)
     }
 
     fn decay(&mut self, keep: f64) {
