@@ -79,6 +79,8 @@ impl Model for Miniature {
         }
     }
 
+    fn set_rate(&mut self, _rate: f64) {}
+
     fn metadata_bytes(&self) -> u64 {
         self.caches.iter().map(|small| small.cache.metadata_bytes() + 4 * u64::from(self.keys)).sum()
     }

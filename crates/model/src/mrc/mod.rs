@@ -14,6 +14,7 @@ pub mod klru;
 pub mod krr;
 mod lru;
 mod miniature;
+mod online;
 mod survey;
 
 pub use aet::Aet;
@@ -23,6 +24,7 @@ pub use distinct::Distinct;
 pub use kind::Kind;
 pub use lru::LruStack;
 pub use miniature::Miniature;
+pub use online::Online;
 pub use survey::Survey;
 
 /// What a cache's size is counted in.
@@ -60,6 +62,9 @@ pub trait Model {
     fn misses(&self, sizes: &[u64]) -> Vec<f64>;
     /// Multiplies all that was counted so far by `keep`, so that newer accesses weigh more; what is in the caches stays.
     fn decay(&mut self, keep: f64);
+    /// From now on the share `rate` of the workload's objects is seen; what was counted keeps its meaning. Simulated caches
+    /// cannot change their size, and stay as they are.
+    fn set_rate(&mut self, rate: f64);
     /// Bytes held.
     fn metadata_bytes(&self) -> u64;
 }

@@ -211,7 +211,7 @@ impl Survey {
             let competing = share * whole.counts.keys;
             let size_error = (1.0 + (competing * (1.0 - share)).sqrt()) / whole.counts.keys * working_set;
             let per_request = known.keys / whole.counts.keys / requests.max(1.0);
-            let sideways = local_slope(sizes, &whole.misses, at) * size_error * per_request;
+            let sideways = 2.0 * local_slope(sizes, &whole.misses, at) * size_error * per_request;
             let counting = 2.0 * distinct::RELATIVE_ERROR * miss_ratio;
             let error = (spread.powi(2) + sideways.powi(2) + counting.powi(2)).sqrt();
             points.push(Point { size, miss_ratio: miss_ratio.clamp(0.0, 1.0), error: error.min(1.0) });

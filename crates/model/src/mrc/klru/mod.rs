@@ -279,6 +279,11 @@ impl Model for SampledCaches {
         self.caches.iter_mut().for_each(|cache| cache.misses *= keep);
     }
 
+    fn set_rate(&mut self, rate: f64) {
+        self.epoch_charge_max *= rate / self.rate;
+        self.rate = rate;
+    }
+
     fn metadata_bytes(&self) -> u64 {
         let floats: usize = self.caches.iter().map(|cache| cache.survival.capacity()).sum::<usize>()
             + self.paces.iter().map(|pace| pace.hits.capacity()).sum::<usize>();
@@ -302,14 +307,21 @@ impl Cache {
         };
         let objects = cached(&ages.objects);
         let size = self.size as f64 * rate;
+        // The next step will miss about as often as this one, on the average halfway through it; but a cache that is not
+        // full yet evicts nothing in advance.
         let evictions = match unit {
-            // The next step will miss about as often as this one, on the average halfway through it.
-            Unit::Objects => objects - (size - missed / 2.0),
+            Unit::Objects => {
+                if objects > size {
+                    objects - size + missed / 2.0
+                } else {
+                    0.0
+                }
+            }
             Unit::Bytes => {
                 let bytes = cached(&ages.bytes);
                 let mean = if objects > 0.0 { bytes / objects } else { 0.0 };
                 let each = if self.bytes_per_eviction > 0.0 { self.bytes_per_eviction } else { mean };
-                if each > 0.0 { (bytes - (size - missed * each / 2.0)) / each } else { 0.0 }
+                if bytes > size { (bytes - size) / each + missed / 2.0 } else { 0.0 }
             }
         };
         if evictions > 0.0 {
