@@ -12,14 +12,21 @@ use tiermem_trace::{ReadOptions, Spec, Trace, TraceError};
 
 use crate::failure::Failure;
 
+/// What every TRACE argument takes; the generators are described in full in `docs/generators.md`.
 const TRACE_HELP: &str = "\
-A trace file (plain or .gz, .zst, .xz, .bz2; formats: see --trace-format), or a generator such as zipf:alpha=0.99,objects=1M
+A trace file, plain or .gz, .zst, .xz, .bz2 (see --trace-format), or a generator such as zipf:alpha=0.99,objects=1M
 
 Generators and their keys:
-  zipf     alpha, objects, requests, size, seed, scramble
-  uniform  objects, requests, size, seed
-  scan     objects, requests, size, seed
-  phase    alpha, objects, requests, size, seed";
+  zipf               alpha, objects, requests, size, seed, scramble
+  uniform            objects, requests, size, seed
+  scan               objects, requests, size, seed: keys in ascending order, again and again
+  loop               objects, requests, size, seed: the same in an order without neighbours
+  phase              alpha, objects, requests, size, seed: the hot keys change at half of the requests
+  ycsb-a to ycsb-f   objects, requests, size, seed: YCSB's core workloads
+  mix                requests, seed: several tenants, 'mix:0.7*zipf(alpha=0.9)+0.3*scan(objects=10k),requests=5M'
+
+Sizes: 300, 4KiB, 64-1024, 'lognormal(300,1.2)', 'pareto(64,1.5)', 'choice(64:0.7,4KiB:0.3)'
+Quote what holds parentheses.";
 
 /// Which trace, and how much of it.
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ mod open;
 pub mod reader;
 mod spec;
 mod trace;
+pub mod writer;
 
 pub use error::{BadRecord, Place, SpecError, TraceError};
 pub use open::{open, open_with};
