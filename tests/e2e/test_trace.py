@@ -193,6 +193,20 @@ def test_windows_and_chunks_follow_each_other(generated: pathlib.Path, tmp_path:
         assert [row["key"] for part in rows for row in records(part["file"])] == everything
 
 
+def test_conversion_keeps_what_the_format_has_room_for(generated: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    packed, back = tmp_path / "packed.csv.zst", tmp_path / "back.csv"
+    trace("convert", generated, "-o", packed)
+    assert packed.stat().st_size < generated.stat().st_size / 4
+    trace("convert", packed, "-o", back)
+    assert back.read_text() == generated.read_text()
+
+    binary = tmp_path / "binary"
+    trace("convert", generated, "-o", binary, "--output-format", "oracle-general")
+    whole, again = stat(generated), stat(binary, "--trace-format", "oracle-general")
+    for field in ["requests", "unique_keys", "working_set_bytes", "one_hit_keys", "zipf", *DISTRIBUTIONS]:
+        assert field == "inter_arrival_ns" or whole[field] == again[field], field
+
+
 def test_merging_numbers_tenants_and_parts_key_spaces() -> None:
     inputs = ("scan:objects=3,requests=3", "scan:objects=3,requests=3,size=9")
 
@@ -227,6 +241,8 @@ def test_broken_records_are_named(tmp_path: pathlib.Path, generated: pathlib.Pat
     ):
         error = refused(1, *arguments)
         assert f"{broken}, line 8: " in error and "--skip-bad" in error, error
+    # Nobody finds half a trace.
+    assert not out.exists()
     done = tiermem("trace", "stat", str(broken), "--skip-bad", "1", "--format", "json")
     assert done.returncode == 0 and json.loads(done.stdout)["requests"] == 19_999
     assert "passed over: 1" in done.stderr
@@ -246,6 +262,8 @@ def test_broken_records_are_named(tmp_path: pathlib.Path, generated: pathlib.Pat
         (["filter", "zipf", "-o", "-", "--keys", "9-3"], "keys are a number or a range"),
         (["filter", "zipf", "-o", "-", "--part", "3/3"], "from 0 to N - 1"),
         (["filter", "zipf", "-o", "-", "--since", "2s", "--until", "1s"], "--until must be later"),
+        (["convert", "zipf", "-o", "x", "--output-format", "msr"], "msr can only be read"),
+        (["convert", "zipf", "-o", "-", "--output-format", "oracle-general"], "standard output takes csv only"),
         (["split", "zipf", "-o", "x-{}.csv"], "--parts"),
         (["split", "zipf", "-o", "x-{}.csv", "--parts", "2", "--by-tenant"], "cannot be used with"),
         (["split", "zipf", "-o", "x.csv", "--parts", "2"], "the output needs {} once"),
