@@ -13,6 +13,7 @@ pub mod reader;
 mod spec;
 pub mod stat;
 mod trace;
+pub mod writer;
 
 pub use error::{BadRecord, Place, SpecError, TraceError};
 pub use open::{open, open_with};

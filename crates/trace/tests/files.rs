@@ -126,7 +126,8 @@ fn a_line_without_end_costs_no_memory() {
     let dir = tempfile::tempdir().unwrap();
     // 64 MiB of one line; the reader keeps none of it.
     let packed = zstd::encode_all(&vec![b'7'; 64 << 20][..], 1).unwrap();
-    let mut trace = open(&write(&dir, "line.csv.zst", &packed)).unwrap();
+    let options = ReadOptions { format: Some("twitter-text".parse().unwrap()), ..ReadOptions::default() };
+    let mut trace = open_with(&write(&dir, "line.csv.zst", &packed), &options).unwrap();
     assert!(trace.next().unwrap().unwrap_err().to_string().contains("longer than 1024 bytes"));
     assert!(trace.next().is_none());
 }

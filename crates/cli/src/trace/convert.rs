@@ -9,8 +9,12 @@ use crate::source::TraceArgs;
 
 const HELP: &str = "\
 Examples:
-  tiermem trace convert twitter_cluster52.csv.zst -o cluster52.csv
-  tiermem trace convert cloudPhysicsIO.oracleGeneral.bin --requests 1000 -o -";
+  tiermem trace convert msr-slice-rw20.trace -o rw20.csv.zst
+  tiermem trace convert twitter_cluster52.csv.zst -o cluster52.oracleGeneral.bin
+  tiermem trace convert log.txt --columns key=2,size=3,time=1,unit=ms -o log.csv
+  tiermem trace convert cloudPhysicsIO.oracleGeneral.bin --requests 1000 -o -
+
+The formats to read are those of --trace-format, those to write of --output-format. A file appears when it is complete.";
 
 /// What `tiermem trace convert` takes.
 #[derive(Debug, Args)]

@@ -73,7 +73,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     };
     let mut merge =
         Merge::new(traces, MergeOptions { keep_tenants: options.keep_tenants, keys }).map_err(explain)?;
-    let mut sink = Sink::create(&options.output.output)?;
+    let mut sink = Sink::create(&options.output.output, &options.output.format, &options.traces.join(" "))?;
     for (access, number) in merge.by_ref().zip(0u64..) {
         sink.write(&access.map_err(explain)?)?;
         bar.moved_to(number);

@@ -8,7 +8,7 @@ use tiermem_base::Nanos;
 use tiermem_trace::filter::Splitter;
 
 use super::positive_count;
-use super::sink::Sink;
+use super::sink::{FormatArgs, Sink};
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 use crate::source::TraceArgs;
@@ -43,6 +43,8 @@ pub struct Options {
     /// The files to write, with {} where the number of the part goes.
     #[arg(short, long, value_name = "PATTERN", value_parser = pattern)]
     output: String,
+    #[command(flatten)]
+    output_format: FormatArgs,
     /// How to print what was written.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -94,14 +96,14 @@ fn window(text: &str) -> Result<Nanos, String> {
 
 /// The files written so far.
 struct Parts<'a> {
-    pattern: &'a str,
+    options: &'a Options,
     open: BTreeMap<u64, Sink>,
     requests: BTreeMap<u64, u64>,
 }
 
 impl Parts<'_> {
     fn file(&self, part: u64) -> String {
-        self.pattern.replace("{}", &part.to_string())
+        self.options.output.replace("{}", &part.to_string())
     }
 
     /// The open file of a part, made if there was none.
@@ -117,7 +119,8 @@ impl Parts<'_> {
                     "there are more than {OPEN_MAX} parts; split by --parts N, or choose tenants with `tiermem trace filter --tenant`"
                 )));
             }
-            let sink = Sink::create(&self.file(part))?;
+            let sink =
+                Sink::create(&self.file(part), &self.options.output_format, &self.options.trace.trace)?;
             self.open.insert(part, sink);
         }
         *self.requests.entry(part).or_insert(0) += 1;
@@ -137,7 +140,7 @@ impl Parts<'_> {
 pub fn run(options: Options) -> Result<(), Failure> {
     let splitter = options.by.splitter();
     let source = options.trace.open()?;
-    let mut parts = Parts { pattern: &options.output, open: BTreeMap::new(), requests: BTreeMap::new() };
+    let mut parts = Parts { options: &options, open: BTreeMap::new(), requests: BTreeMap::new() };
     for (record, number) in source.records().zip(0u64..) {
         let access = record?;
         let part = splitter.part(number, &access);

@@ -133,7 +133,7 @@ fn meaning(name: &[u8]) -> Option<Column> {
     let name = name.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\"")).unwrap_or(name);
     let name = name.to_ascii_lowercase();
     Some(match name.as_slice() {
-        b"key" | b"obj_id" | b"object" | b"object_id" | b"obj" | b"id" | b"address" | b"addr" | b"offset" => {
+        b"key" | b"obj_id" | b"object" | b"object_id" | b"obj" | b"id" | b"address" | b"addr" => {
             Column::AnyKey
         }
         b"time" | b"time_s" | b"timestamp" | b"op_time" => Column::Time(SECOND_NS),

@@ -45,9 +45,8 @@ pub(crate) enum Open {
 static TABLE: &[FormatInfo] = &[
     #[cfg(feature = "parquet")]
     super::parquet::INFO,
-    kv::oracle_general::INFO,
     block::vscsi::INFO,
-    csv::INFO,
+    kv::oracle_general::INFO,
     kv::twitter::INFO,
     kv::twitter_text::INFO,
     kv::cachelib::INFO,
@@ -66,6 +65,7 @@ static TABLE: &[FormatInfo] = &[
     memory::perf_faults::INFO,
     memory::spec::INFO,
     block::lirs::INFO,
+    csv::INFO,
     kv::keys::INFO,
     kv::libcachesim_csv::INFO,
     kv::scarab::INFO,
@@ -137,7 +137,7 @@ impl Format {
         Format::all().find(|format| matches!(format.0.open, Open::Binary { looks, .. } if looks(start)))
     }
 
-    /// The format that takes most of the lines, and more than it refuses.
+    /// The format that takes most of the lines and refuses fewest.
     fn from_lines(lines: &[&[u8]]) -> Option<Format> {
         let options = ReadOptions::default();
         let mut best = (0, None);
@@ -148,8 +148,8 @@ impl Format {
                 _ => continue,
             };
             let (taken, refused) = lines_taken(&mut *make(&options), lines);
-            if taken > best.0 && taken > refused {
-                best = (taken, Some(format));
+            if taken > refused && taken - refused > best.0 {
+                best = (taken - refused, Some(format));
             }
         }
         best.1

@@ -19,7 +19,7 @@ pub(crate) const INFO: FormatInfo = FormatInfo {
 const LAYOUT: Layout = Layout {
     delimiter: Delimiter::Blanks,
     columns: Cow::Borrowed(&[
-        Column::Time(1),
+        Column::TimeNs,
         Column::Tenant,
         Column::Key(SECTOR_BYTES),
         Column::Size(SECTOR_BYTES),

@@ -94,6 +94,8 @@ pub(crate) enum Column {
     Tenant,
     /// Seconds to live; -1 is none.
     Ttl,
+    /// When, in whole nanoseconds.
+    TimeNs,
     /// Nanoseconds since the record above.
     Gap,
     /// How many accesses the line stands for.
@@ -170,6 +172,7 @@ impl Parsed {
             }
             Column::Tenant => access.tenant = number_u32("tenant", text)?,
             Column::Ttl => access.ttl_s = if text == b"-1" { 0 } else { number_u32("ttl", text)? },
+            Column::TimeNs => self.time_ns = Some(number("time", text)?),
             Column::Gap => self.gap_ns = Some(number("gap", text)?),
             Column::Count => self.count = number("count", text)?,
             Column::AnyOp => access.op = operation(text)?,

@@ -15,7 +15,10 @@ pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "cachelib",
     about: "Meta CacheLib kv: key, op, size, op_count, key_size, ... by its header; op_count records per line",
     file_names: &["kvcache_traces"],
-    open: Open::Text(|_| Box::new(CacheLib { columns: None })),
+    open: Open::TextIf(
+        |_| Box::new(CacheLib { columns: None }),
+        |lines| lines.first().is_some_and(|line| is_header(line)),
+    ),
 };
 
 const DEFAULT: &[Column] = &[Column::AnyKey, Column::AnyOp, Column::Size(1), Column::Count, Column::KeySize];
@@ -24,13 +27,17 @@ struct CacheLib {
     columns: Option<Columns>,
 }
 
+/// Only these traces count operations, and without that the guess would take other people's columns for these.
+fn is_header(line: &[u8]) -> bool {
+    memchr::memmem::find(line, b"op_count").is_some()
+}
+
 impl LineFormat for CacheLib {
     fn line(&mut self, number: u64, line: &[u8], out: &mut LineOut<'_>) -> Result<(), BadRecord> {
         if let Some(columns) = &mut self.columns {
             return columns.line(number, line, out);
         }
-        const COUNT: &[u8] = b"op_count";
-        if line.windows(COUNT.len()).any(|part| part == COUNT) {
+        if is_header(line) {
             self.columns = Some(from_header(line, Delimiter::Byte(b','))?);
             out.note();
             return Ok(());

@@ -20,7 +20,7 @@ pub(crate) const INFO: FormatInfo = FormatInfo {
 const LAYOUT: Layout = Layout {
     delimiter: Delimiter::Blanks,
     columns: Cow::Borrowed(&[
-        Column::Time(1),
+        Column::TimeNs,
         Column::Tenant,
         Column::Key(1),
         Column::Size(1),
