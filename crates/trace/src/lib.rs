@@ -7,6 +7,8 @@
 mod error;
 pub mod generate;
 mod open;
+#[cfg(feature = "parquet")]
+mod parquet_form;
 pub mod reader;
 mod spec;
 mod trace;
