@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod failure;
+mod mrc;
 mod output;
 mod probe;
 mod sim;
@@ -22,6 +23,7 @@ Examples:
   tiermem store serve
   tiermem store replay zipf:objects=100k,requests=1M --to 127.0.0.1:7379
   tiermem trace stat zipf:objects=100k,requests=1M
+  tiermem mrc zipf:objects=100k,requests=1M --policy klru --k 1 --k 5
   tiermem sim cache zipf:objects=100k,requests=1M --size 10000";
 
 /// Memory larger than DRAM: finds out which bytes are hot and puts each into the tier where it belongs.
@@ -40,6 +42,8 @@ enum Command {
     /// Access traces: made, converted, measured, shown, cut and joined.
     #[command(subcommand, after_help = trace::EXAMPLES)]
     Trace(trace::Command),
+    /// Miss-ratio curves: how much a cache of each size would miss.
+    Mrc(mrc::Options),
     /// Simulators that run the same decisions as the live engines.
     #[command(subcommand, after_help = sim::EXAMPLE)]
     Sim(sim::Command),
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Store(command) => store::run(command),
         Command::Trace(command) => trace::run(command),
+        Command::Mrc(options) => mrc::run(&options),
         Command::Sim(command) => sim::run(command),
         Command::Probe(options) => probe::run(options),
     };

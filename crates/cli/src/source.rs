@@ -193,6 +193,15 @@ fn styled_bar(expected: Option<u64>) -> ProgressBar {
     bar
 }
 
+/// A bar over so many steps, whatever they are.
+pub fn steps_bar(steps: u64, what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(steps).with_message(what);
+    let template = "{bar:40} {pos}/{len} {msg}  {elapsed}";
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
 fn expected(trace: &Trace, limit: Option<u64>) -> Option<u64> {
     match (trace.len_hint(), limit) {
         (Some(len), Some(limit)) => Some(len.min(limit)),

@@ -4,14 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use tiermem_policy::evict::Named;
 
 use super::klru::{EvictionLaw, SampledCaches};
 use super::krr::{Correction, KrrStack};
-use super::{Aet, LruStack, Model, Unit};
+use super::{Aet, LruStack, Miniature, Model, Unit};
 
 /// A cache policy together with the way in which it is modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(into = "String", try_from = "String")]
 pub enum Kind {
     /// LRU by stack distances: [`LruStack`].
     Lru,
@@ -32,32 +33,49 @@ pub enum Kind {
         /// Objects drawn per eviction.
         k: f64,
     },
+    /// Any policy, simulated in [`Miniature`].
+    Miniature(Named),
 }
 
-impl Kind {
-    /// The names that [`Kind::with_name`] takes.
-    pub const NAMES: [&str; 5] = ["lru", "aet", "klru", "redis", "krr"];
+/// Before the names of policies that are to be simulated although there is a model of them.
+const SIMULATED: &str = "mini-";
 
-    /// The kind of that name, with `k` where it has one.
+impl Kind {
+    /// The names of the models; besides these every name of [`Named`] is taken, and simulated.
+    pub const MODELS: [&str; 5] = ["lru", "aet", "klru", "redis", "krr"];
+
+    /// The kind of that name, with `k` (from 1 on) where it has one. `mini-` before the name of a policy asks for simulation
+    /// where there is a model as well.
     pub fn with_name(name: &str, k: f64) -> Option<Kind> {
+        if !(k.is_finite() && k >= 1.0) {
+            return None;
+        }
+        let whole_k = (k.round() as u32).max(1);
         Some(match name {
             "lru" => Kind::Lru,
             "aet" => Kind::Aet,
             "klru" => Kind::KLru { k },
-            "redis" => Kind::Redis { k: k.round() as u32 },
+            "redis" => Kind::Redis { k: whole_k },
             "krr" => Kind::Krr { k },
-            _ => return None,
+            other => {
+                let policy: Named = other.strip_prefix(SIMULATED).unwrap_or(other).parse().ok()?;
+                Kind::Miniature(policy.with_k(whole_k))
+            }
         })
     }
 
     /// Its name without K.
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Kind::Lru => "lru",
-            Kind::Aet => "aet",
-            Kind::KLru { .. } => "klru",
-            Kind::Redis { .. } => "redis",
-            Kind::Krr { .. } => "krr",
+            Kind::Lru => "lru".to_owned(),
+            Kind::Aet => "aet".to_owned(),
+            Kind::KLru { .. } => "klru".to_owned(),
+            Kind::Redis { .. } => "redis".to_owned(),
+            Kind::Krr { .. } => "krr".to_owned(),
+            Kind::Miniature(policy) if Self::MODELS.contains(&policy.name()) => {
+                format!("{SIMULATED}{policy}")
+            }
+            Kind::Miniature(policy) => policy.name().to_owned(),
         }
     }
 
@@ -67,6 +85,7 @@ impl Kind {
             Kind::Lru | Kind::Aet => None,
             Kind::KLru { k } | Kind::Krr { k } => Some(k),
             Kind::Redis { k } => Some(f64::from(k)),
+            Kind::Miniature(policy) => policy.k().map(f64::from),
         }
     }
 
@@ -79,6 +98,7 @@ impl Kind {
             Kind::KLru { k } => Box::new(SampledCaches::new(EvictionLaw::k_lru(k), unit, sizes, rate)),
             Kind::Redis { k } => Box::new(SampledCaches::new(EvictionLaw::redis(k), unit, sizes, rate)),
             Kind::Krr { k } => Box::new(KrrStack::new(unit, k, Correction::Power, rate, seed)),
+            Kind::Miniature(policy) => Box::new(Miniature::new(policy, unit, sizes, rate, seed)),
         }
     }
 }
@@ -87,7 +107,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.k() {
             Some(k) => write!(f, "{}:{k}", self.name()),
-            None => f.write_str(self.name()),
+            None => f.write_str(&self.name()),
         }
     }
 }
@@ -98,13 +118,31 @@ impl FromStr for Kind {
     /// Takes what [`fmt::Display`] writes, such as `lru` or `klru:5`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, k) = match text.split_once(':') {
-            Some((name, k)) => (name, k.parse().ok().filter(|k: &f64| k.is_finite() && *k >= 1.0)),
-            None => (text, Some(5.0)),
+            Some((name, k)) => (name, k.parse().ok()),
+            None => (text, Some(K_DEFAULT)),
         };
-        let kind = k.and_then(|k| Kind::with_name(name, k));
-        kind.ok_or_else(|| {
-            format!("`{text}` is no policy with a curve: there are {}, the last three with a K from 1 on as in klru:5", Kind::NAMES.join(", "))
+        k.and_then(|k| Kind::with_name(name, k)).ok_or_else(|| {
+            let models = Kind::MODELS.join(", ");
+            let policies = Named::ALL.map(Named::name).join(", ");
+            format!("`{text}` has no curve: there are the models {models}, with a K from 1 on as in klru:5 where that means something, and by simulation {policies}")
         })
+    }
+}
+
+/// Redis's own default.
+const K_DEFAULT: f64 = 5.0;
+
+impl From<Kind> for String {
+    fn from(kind: Kind) -> String {
+        kind.to_string()
+    }
+}
+
+impl TryFrom<String> for Kind {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
     }
 }
 
@@ -114,11 +152,11 @@ mod tests {
 
     #[test]
     fn names_go_there_and_back() {
-        for text in ["lru", "aet", "klru:2.5", "redis:10", "krr:16"] {
+        for text in ["lru", "aet", "klru:2.5", "redis:10", "krr:16", "mini-redis:3", "mini-lru", "s3-fifo"] {
             assert_eq!(text.parse::<Kind>().unwrap().to_string(), text);
         }
         assert_eq!("klru".parse(), Ok(Kind::KLru { k: 5.0 }));
-        for text in ["", "klru:", "klru:0", "klru:nan", "lfu"] {
+        for text in ["", "klru:", "klru:0", "klru:nan", "belady", "mini-"] {
             assert!(text.parse::<Kind>().is_err(), "{text}");
         }
     }

@@ -32,6 +32,18 @@ pub struct Survey {
     distinct: Distinct,
     /// The last size of each key, for the working set.
     size: Vec<u32>,
+    /// Where windows end.
+    marks: Vec<Mark>,
+}
+
+/// The end of a window.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// Requests held until then.
+    at: usize,
+    /// Requests of the whole trace until then, and of the sample.
+    total: u64,
+    sampled: u64,
 }
 
 impl Survey {
@@ -47,7 +59,20 @@ impl Survey {
             requests_sampled: 0,
             distinct: Distinct::default(),
             size: Vec::new(),
+            marks: Vec::new(),
         }
+    }
+
+    /// Ends a window here: [`Self::curves`] gives a curve for each.
+    pub fn end_window(&mut self) {
+        let here = self.here();
+        if self.marks.last().is_none_or(|last| last.total < here.total) {
+            self.marks.push(here);
+        }
+    }
+
+    fn here(&self) -> Mark {
+        Mark { at: self.requests.len(), total: self.requests_total, sampled: self.requests_sampled }
     }
 
     /// Takes an access in. Keys beyond 2^31 sampled ones are refused with `false`: the rate is too high for the trace.
@@ -126,55 +151,75 @@ impl Survey {
         sizes
     }
 
-    /// The curve of a policy at ascending `sizes`.
+    /// The curve of a policy at ascending `sizes`, for each window; one for all where no window was ended.
     ///
-    /// Of a sample, misses per key are what is estimated, and multiplied by the number of keys, which is known better than
-    /// the sample tells: misses come from the many rare keys, requests from a few frequent ones that a sample has
-    /// or has not. (SHARDS, FAST'15, divides by the expected number of requests instead; on the traces of
-    /// `docs/lab.md` that is off by two to three times as much.)
-    pub fn curve(&self, kind: Kind, unit: Unit, sizes: &[u64]) -> Curve {
-        let requests = self.requests_total as f64;
+    /// Caches stay warm from window to window. Of a sample, misses per key are what is estimated, and multiplied by the
+    /// number of keys, which is known better than the sample tells: misses come from the many rare keys, requests from a few
+    /// frequent ones that a sample has or has not. (SHARDS, FAST'15, divides by the expected number of requests instead; on
+    /// the traces of `docs/lab.md` that is off by two to three times as much.)
+    pub fn curves(&self, kind: Kind, unit: Unit, sizes: &[u64]) -> Vec<Curve> {
+        let mut ends = self.marks.clone();
+        if ends.last().is_none_or(|last| last.total < self.requests_total) {
+            ends.push(self.here());
+        }
         // The share that the sample turned out to be, not the one that was aimed at.
         let rate =
             if self.is_whole() { 1.0 } else { (self.keys.len() as f64 / self.keys().max(1.0)).min(1.0) };
-        let misses = self.run(kind, unit, sizes, rate, None).1;
-        if self.is_whole() || self.keys.is_empty() {
-            let point = |(&size, misses): (&u64, f64)| Point {
-                size,
-                miss_ratio: (misses / requests.max(1.0)).min(1.0),
-                error: 0.0,
+        let whole = self.run(kind, unit, sizes, rate, None, &ends);
+        let is_sample = !self.is_whole() && !self.keys.is_empty();
+        let run = |part| self.run(kind, unit, sizes, rate / PARTS as f64, Some(part as u8), &ends);
+        let parts: Vec<Vec<Seen>> = if is_sample { (0..PARTS).map(run).collect() } else { Vec::new() };
+        let mut start = 0;
+        let curve = |(window, end): (usize, &Mark)| {
+            let requests = (end.total - start) as f64;
+            start = end.total;
+            let parts: Vec<&Seen> = parts.iter().map(|part| &part[window]).collect();
+            let points = match is_sample {
+                true => self.sampled_points(unit, sizes, requests, &whole[window], &parts),
+                false => whole_points(sizes, requests, &whole[window]),
             };
-            return Curve { unit, requests, points: sizes.iter().zip(misses).map(point).collect() };
+            Curve { unit, requests, points }
+        };
+        ends.iter().enumerate().map(curve).collect()
+    }
+
+    /// [`Self::curves`] over the whole trace.
+    pub fn curve(&self, kind: Kind, unit: Unit, sizes: &[u64]) -> Curve {
+        if !self.marks.is_empty() {
+            return Survey { marks: Vec::new(), ..self.clone() }.curve(kind, unit, sizes);
         }
-        let parts: Vec<(PartCounts, Vec<f64>)> = (0..PARTS)
-            .map(|part| self.run(kind, unit, sizes, rate / PARTS as f64, Some(part as u8)))
-            .collect();
-        let whole = PartCounts { keys: self.keys.len() as f64, requests: self.requests_sampled as f64 };
-        let (keys, known) = (self.keys(), PartCounts { keys: self.keys(), requests });
+        self.curves(kind, unit, sizes).swap_remove(0)
+    }
+
+    fn sampled_points(
+        &self,
+        unit: Unit,
+        sizes: &[u64],
+        requests: f64,
+        whole: &Seen,
+        parts: &[&Seen],
+    ) -> Vec<Point> {
+        let known = PartCounts { keys: self.keys(), requests };
+        let working_set = self.working_set(unit).max(1) as f64;
         let mut points: Vec<Point> = Vec::with_capacity(sizes.len());
         for (at, &size) in sizes.iter().enumerate() {
             let by_part: Vec<(PartCounts, f64)> =
-                parts.iter().map(|(counts, misses)| (*counts, misses[at])).collect();
-            let (per_request, spread) = ratio_by_keys(whole, misses[at], &by_part, known);
-            // The number of keys that compete for a cache of this size is itself a sample's: the size is uncertain.
-            let share = size as f64 / (self.working_set(unit).max(1) as f64);
-            let competing = share * self.keys.len() as f64;
-            let horizontal = 1.0 - share;
-            let size_error = if horizontal > 0.0 { 1.0 + (competing * horizontal).sqrt() } else { 0.0 };
-            let slope = local_slope(sizes, &misses, at) * known.keys / whole.keys / requests;
-            let sideways = slope * size_error / self.keys.len() as f64 * self.working_set(unit) as f64;
-            let counting = 2.0 * distinct::RELATIVE_ERROR * per_request * (keys > 0.0) as u8 as f64;
+                parts.iter().map(|part| (part.counts, part.misses[at])).collect();
+            let (miss_ratio, spread) = ratio_by_keys(whole.counts, whole.misses[at], &by_part, known);
+            // How many keys of the sample compete for a cache of this size varies, as if the size did.
+            let share = (size as f64 / working_set).min(1.0);
+            let competing = share * whole.counts.keys;
+            let size_error = (1.0 + (competing * (1.0 - share)).sqrt()) / whole.counts.keys * working_set;
+            let per_request = known.keys / whole.counts.keys / requests.max(1.0);
+            let sideways = 2.0 * local_slope(sizes, &whole.misses, at) * size_error * per_request;
+            let counting = 2.0 * distinct::RELATIVE_ERROR * miss_ratio;
             let error = (spread.powi(2) + sideways.powi(2) + counting.powi(2)).sqrt();
-            points.push(Point { size, miss_ratio: per_request.clamp(0.0, 1.0), error: error.min(1.0) });
+            points.push(Point { size, miss_ratio: miss_ratio.clamp(0.0, 1.0), error: error.min(1.0) });
         }
-        // More memory never hurts these policies on the average; what says otherwise is noise.
-        for at in (1..points.len()).rev() {
-            points[at - 1].miss_ratio = points[at - 1].miss_ratio.max(points[at].miss_ratio);
-        }
-        Curve { unit, requests, points }
+        points
     }
 
-    /// Keys, requests and misses of a model that sees the requests of a part, or all.
+    /// What a model has seen in each window that sees the requests of a part, or all.
     fn run(
         &self,
         kind: Kind,
@@ -182,33 +227,64 @@ impl Survey {
         sizes: &[u64],
         rate: f64,
         part: Option<u8>,
-    ) -> (PartCounts, Vec<f64>) {
+        ends: &[Mark],
+    ) -> Vec<Seen> {
         let mut model = kind.model(unit, sizes, rate, u64::from(part.unwrap_or(0)));
-        let mut counts = PartCounts { keys: 0.0, requests: 0.0 };
         // A part numbers its keys itself, so that its arrays are its own size.
         let mut own = vec![u32::MAX; if part.is_some() { self.part.len() } else { 0 }];
-        for &(tagged, size) in &self.requests {
-            let id = tagged & !REMOVAL;
-            let number = match part {
-                None => id,
-                Some(part) if self.part[id as usize] != part => continue,
-                Some(_) => {
-                    if own[id as usize] == u32::MAX {
-                        own[id as usize] = counts.keys as u32;
-                        counts.keys += 1.0;
+        let mut keys = 0u32;
+        let mut seen: Vec<Seen> = Vec::with_capacity(ends.len());
+        let (mut start, mut misses_before) = (Mark { at: 0, total: 0, sampled: 0 }, vec![0.0; sizes.len()]);
+        for &end in ends {
+            let mut requests = if part.is_none() { end.sampled - start.sampled } else { 0 };
+            for &(tagged, size) in &self.requests[start.at..end.at] {
+                let id = tagged & !REMOVAL;
+                let number = match part {
+                    None => id,
+                    Some(part) if self.part[id as usize] != part => continue,
+                    Some(_) => {
+                        requests += u64::from(tagged == id);
+                        let own = &mut own[id as usize];
+                        if *own == u32::MAX {
+                            *own = keys;
+                            keys += 1;
+                        }
+                        *own
                     }
-                    own[id as usize]
-                }
-            };
-            if tagged & REMOVAL != 0 {
-                model.remove(number);
-            } else {
-                counts.requests += 1.0;
-                model.access(number, size);
+                };
+                if tagged == id { model.access(number, size) } else { model.remove(number) }
             }
+            start = end;
+            let misses = model.misses(sizes);
+            let of_window = misses.iter().zip(&misses_before).map(|(after, before)| after - before).collect();
+            misses_before = misses;
+            seen.push(Seen {
+                counts: PartCounts { keys: 0.0, requests: requests as f64 },
+                misses: of_window,
+            });
         }
-        (counts, model.misses(sizes))
+        // Misses are related to the keys of all windows: those of one do not tell which of its misses are new keys.
+        let keys = if part.is_none() { self.keys.len() as f64 } else { f64::from(keys) };
+        seen.iter_mut().for_each(|seen| seen.counts.keys = keys);
+        seen
     }
+}
+
+/// What a model has seen in a window.
+#[derive(Clone, Debug)]
+struct Seen {
+    counts: PartCounts,
+    /// By size.
+    misses: Vec<f64>,
+}
+
+fn whole_points(sizes: &[u64], requests: f64, seen: &Seen) -> Vec<Point> {
+    let point = |(&size, misses): (&u64, &f64)| Point {
+        size,
+        miss_ratio: (misses / requests.max(1.0)).clamp(0.0, 1.0),
+        error: 0.0,
+    };
+    sizes.iter().zip(&seen.misses).map(point).collect()
 }
 
 /// How fast misses fall around a size, per unit of size.

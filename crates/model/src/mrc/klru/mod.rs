@@ -268,19 +268,7 @@ impl Model for SampledCaches {
 
     /// Between the sizes of the caches the misses are interpolated linearly, beyond them they are those of the nearest.
     fn misses(&self, sizes: &[u64]) -> Vec<f64> {
-        let counts = self.counts();
-        let at = |&size: &u64| {
-            let right = counts.partition_point(|count| count.0 < size);
-            match (right.checked_sub(1).and_then(|left| counts.get(left)), counts.get(right)) {
-                (None, None) => 0.0,
-                (Some(only), None) | (None, Some(only)) => only.1,
-                (Some(left), Some(right)) => {
-                    let share = (size - left.0) as f64 / (right.0 - left.0) as f64;
-                    left.1 + share * (right.1 - left.1)
-                }
-            }
-        };
-        sizes.iter().map(at).collect()
+        super::interpolate(&self.counts(), sizes)
     }
 
     fn decay(&mut self, keep: f64) {
@@ -289,6 +277,11 @@ impl Model for SampledCaches {
             pace.hits.iter_mut().for_each(|hits| *hits *= keep);
         }
         self.caches.iter_mut().for_each(|cache| cache.misses *= keep);
+    }
+
+    fn set_rate(&mut self, rate: f64) {
+        self.epoch_charge_max *= rate / self.rate;
+        self.rate = rate;
     }
 
     fn metadata_bytes(&self) -> u64 {
@@ -314,14 +307,21 @@ impl Cache {
         };
         let objects = cached(&ages.objects);
         let size = self.size as f64 * rate;
+        // The next step will miss about as often as this one, on the average halfway through it; but a cache that is not
+        // full yet evicts nothing in advance.
         let evictions = match unit {
-            // The next step will miss about as often as this one, on the average halfway through it.
-            Unit::Objects => objects - (size - missed / 2.0),
+            Unit::Objects => {
+                if objects > size {
+                    objects - size + missed / 2.0
+                } else {
+                    0.0
+                }
+            }
             Unit::Bytes => {
                 let bytes = cached(&ages.bytes);
                 let mean = if objects > 0.0 { bytes / objects } else { 0.0 };
                 let each = if self.bytes_per_eviction > 0.0 { self.bytes_per_eviction } else { mean };
-                if each > 0.0 { (bytes - (size - missed * each / 2.0)) / each } else { 0.0 }
+                if bytes > size { (bytes - size) / each + missed / 2.0 } else { 0.0 }
             }
         };
         if evictions > 0.0 {
