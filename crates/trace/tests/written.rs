@@ -157,3 +157,66 @@ fn fields_that_are_asked_for_are_there() {
         assert_eq!(with(Fields::ALL), wanted, "{name}");
     }
 }
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_keeps_row_groups_apart_and_knows_its_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let spec = "zipf:alpha=0.9,objects=100k,requests=1200k,size=64-1024";
+    let mut trace = open(spec).unwrap();
+    let mut writer = writer::create(&path, &WriteOptions::default()).unwrap();
+    let mut batch = Vec::new();
+    while trace.next_batch(&mut batch, 5000).unwrap() > 0 {
+        // The operation changes with the row group, so that some have but one.
+        batch.iter_mut().filter(|record| record.time_ns > 700_000_000).for_each(|record| record.op = Op::Set);
+        writer.write(&batch).unwrap();
+        batch.clear();
+    }
+    writer.finish().unwrap();
+    let read = open(path.to_str().unwrap()).unwrap();
+    assert_eq!(read.len_hint(), Some(1_200_000));
+    let mut count = 0;
+    for (wanted, record) in open(spec).unwrap().zip(read) {
+        let (mut wanted, record) = (wanted.unwrap(), record.unwrap());
+        if wanted.time_ns > 700_000_000 {
+            wanted.op = Op::Set;
+        }
+        assert_eq!(record, wanted);
+        count += 1;
+    }
+    assert_eq!(count, 1_200_000);
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_that_is_broken_or_of_others_is_an_error_with_a_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    write(&path, &[Access::get(0, 1, 2), Access::get(5, 3, 4)]).unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let error = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        open(path.to_str().unwrap())
+            .and_then(|trace| trace.collect::<Result<Vec<_>, _>>())
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(error(&whole[..whole.len() / 2]).contains("a.parquet"));
+    assert!(error(b"PAR1").contains("a.parquet"));
+    // Another name for the column of keys.
+    let renamed: Vec<u8> = {
+        let mut bytes = whole.clone();
+        for at in 0..bytes.len() - 3 {
+            if &bytes[at..at + 3] == b"key" && bytes.get(at + 3) != Some(&b'_') {
+                bytes[at + 2] = b'z';
+            }
+        }
+        bytes
+    };
+    assert!(
+        error(&renamed).contains("there is no column `key`; the columns are time_ns, op, kez"),
+        "{}",
+        error(&renamed)
+    );
+}

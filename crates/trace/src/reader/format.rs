@@ -37,7 +37,8 @@ pub(crate) enum Open {
     #[cfg(feature = "parquet")]
     Columnar {
         looks: fn(&[u8]) -> bool,
-        open: fn(&Path, Source, &ReadOptions) -> Result<Opened, crate::TraceError>,
+        open: fn(&Path, &ReadOptions) -> Result<Opened, crate::TraceError>,
+        open_bytes: fn(&Path, Vec<u8>, &ReadOptions) -> Result<Opened, crate::TraceError>,
     },
 }
 
@@ -77,6 +78,10 @@ impl Format {
     pub const CSV: Format = Format(&csv::INFO);
     /// libCacheSim's packed binary records.
     pub const ORACLE_GENERAL: Format = Format(&kv::oracle_general::INFO);
+
+    /// The trace form as Parquet.
+    #[cfg(feature = "parquet")]
+    pub const PARQUET: Format = Format(&super::parquet::INFO);
 
     /// All formats.
     pub fn all() -> impl Iterator<Item = Format> {

@@ -9,6 +9,8 @@ mod csv;
 mod format;
 mod kv;
 mod memory;
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use std::io::BufRead;
 use std::ops::BitOr;
@@ -103,7 +105,11 @@ pub fn read_bytes(
     options: &ReadOptions,
     format: Format,
 ) -> Result<Trace, TraceError> {
-    let opened = open_source(name, Source::of_bytes(name, bytes)?, format, options)?;
+    let opened = match format.opener() {
+        #[cfg(feature = "parquet")]
+        Open::Columnar { open_bytes, .. } => open_bytes(name, bytes, options)?,
+        _ => open_source(name, Source::of_bytes(name, bytes)?, format, options)?,
+    };
     Ok(Trace::of(opened.records, options.skip_bad, opened.extent))
 }
 
@@ -120,7 +126,7 @@ fn open_source(
         }
         Open::Binary { open, .. } => Ok(open(path, source)),
         #[cfg(feature = "parquet")]
-        Open::Columnar { open, .. } => open(path, source, options),
+        Open::Columnar { open, .. } => open(path, options),
     }
 }
 

@@ -6,6 +6,8 @@
 mod csv;
 mod oracle_general;
 mod output;
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use std::path::Path;
 
@@ -37,6 +39,10 @@ pub struct WriteOptions {
 
 /// Whether [`create`] can write the format.
 pub fn can_write(format: Format) -> bool {
+    #[cfg(feature = "parquet")]
+    if format == Format::PARQUET {
+        return true;
+    }
     format == Format::CSV || format == Format::ORACLE_GENERAL
 }
 
@@ -76,6 +82,10 @@ pub fn create(path: &Path, options: &WriteOptions) -> Result<Box<dyn Writer>, Tr
         let reason = format!("the format {} can only be read; those to write are {}", format.name(), names());
         return Err(TraceError::Form { path: path.to_owned(), reason });
     }
+    #[cfg(feature = "parquet")]
+    if format == Format::PARQUET {
+        return Ok(Box::new(parquet::ParquetWriter::create(path, options)?));
+    }
     if format == Format::ORACLE_GENERAL {
         return Ok(Box::new(oracle_general::OracleGeneralWriter::create(path)?));
     }
@@ -84,5 +94,9 @@ pub fn create(path: &Path, options: &WriteOptions) -> Result<Box<dyn Writer>, Tr
 
 fn format_of_name(path: &Path) -> Format {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    #[cfg(feature = "parquet")]
+    if name.ends_with(".parquet") {
+        return Format::PARQUET;
+    }
     if name.contains("oraclegeneral") { Format::ORACLE_GENERAL } else { Format::CSV }
 }
