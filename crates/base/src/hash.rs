@@ -35,6 +35,11 @@ impl Sample {
         Sample { threshold: (rate.clamp(0.0, 1.0) * 2f64.powi(64)) as u64 }
     }
 
+    /// The sample of all keys whose hash is less than this one.
+    pub fn below(hash: u64) -> Self {
+        Sample { threshold: hash.saturating_sub(1) }
+    }
+
     /// The rate R that the threshold stands for.
     pub fn rate(&self) -> f64 {
         self.threshold as f64 / 2f64.powi(64)

@@ -8,6 +8,7 @@
 pub mod column;
 pub mod evict;
 pub mod expiry;
+pub mod flat;
 pub mod index;
 pub mod ladder;
 pub mod promote;

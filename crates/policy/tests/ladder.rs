@@ -66,7 +66,7 @@ impl World {
         for _ in 0..8 {
             let mut acts = Vec::new();
             let answer = self.ladder.admit(
-                &NewItem { bytes, expires_at_ms, rewrites },
+                &NewItem { key: u64::from(key), bytes, expires_at_ms, rewrites },
                 self.now,
                 &mut self.rng,
                 &mut acts,

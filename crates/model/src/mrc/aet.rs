@@ -17,9 +17,10 @@ const PRECISION_BITS: u32 = 10;
 #[derive(Clone, Debug)]
 pub struct Aet {
     unit: Unit,
-    /// The share of the workload's objects that this model sees.
-    rate: f64,
-    now: u64,
+    /// How many requests of the workload pass for each that is seen.
+    pace: f64,
+    /// Requests of the workload so far.
+    now: f64,
     last: Vec<u64>,
     reuse_times: Distances,
     /// The same, each access weighing its object's size.
@@ -27,10 +28,17 @@ pub struct Aet {
 }
 
 impl Aet {
-    /// A model that will see the share `rate` of the workload's objects; times are those of the sample.
+    /// A model that will see the share `rate` of the workload's objects.
     pub fn new(unit: Unit, rate: f64) -> Self {
         let reuse_times = Distances::new(PRECISION_BITS);
-        Aet { unit, rate, now: 0, last: Vec::new(), reuse_bytes: reuse_times.clone(), reuse_times }
+        Aet {
+            unit,
+            pace: 1.0 / rate,
+            now: 0.0,
+            last: Vec::new(),
+            reuse_bytes: reuse_times.clone(),
+            reuse_times,
+        }
     }
 }
 
@@ -40,16 +48,17 @@ impl Model for Aet {
         if index >= self.last.len() {
             self.last.resize(index + 1, NEVER);
         }
-        let before = std::mem::replace(&mut self.last[index], self.now);
+        let now = self.now as u64;
+        let before = std::mem::replace(&mut self.last[index], now);
         let weight = self.unit.charge(size) as f64;
         if before == NEVER {
             self.reuse_times.record_cold(1.0);
             self.reuse_bytes.record_cold(weight);
         } else {
-            self.reuse_times.record(self.now - before, 1.0);
-            self.reuse_bytes.record(self.now - before, weight);
+            self.reuse_times.record(now - before, 1.0);
+            self.reuse_bytes.record(now - before, weight);
         }
-        self.now += 1;
+        self.now += self.pace;
     }
 
     fn remove(&mut self, id: u32) {
@@ -68,7 +77,7 @@ impl Model for Aet {
         let mut from = 0u64;
         // Between two reuse times P is constant, so the fill grows linearly.
         while let Some(&&size) = sizes_left.peek() {
-            let target = size as f64 * self.rate * total;
+            let target = size as f64 * total;
             let Some(((range, weight), (_, bytes))) = times.next() else {
                 misses.push(longer);
                 sizes_left.next();
@@ -83,7 +92,7 @@ impl Model for Aet {
                 misses.push(longer - ((age + 1.0) / span).min(1.0) * weight);
                 sizes_left.next();
                 match sizes_left.peek() {
-                    Some(&&next) => target = next as f64 * self.rate * total,
+                    Some(&&next) => target = next as f64 * total,
                     None => return misses,
                 }
             }
@@ -98,6 +107,10 @@ impl Model for Aet {
     fn decay(&mut self, keep: f64) {
         self.reuse_times.scale(keep);
         self.reuse_bytes.scale(keep);
+    }
+
+    fn set_rate(&mut self, rate: f64) {
+        self.pace = 1.0 / rate;
     }
 
     fn metadata_bytes(&self) -> u64 {

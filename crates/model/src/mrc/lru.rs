@@ -73,11 +73,6 @@ impl LruStack {
         &self.distances
     }
 
-    /// From now on the share `rate` is seen; distances recorded so far keep their meaning.
-    pub fn set_rate(&mut self, rate: f64) {
-        self.rate = rate;
-    }
-
     /// The access's distance including the object's own charge; `None` if it is new.
     #[inline]
     fn touch(&mut self, id: u32, size: u32) -> Option<(u64, u64)> {
@@ -237,6 +232,10 @@ impl Model for LruStack {
 
     fn decay(&mut self, keep: f64) {
         self.distances.scale(keep);
+    }
+
+    fn set_rate(&mut self, rate: f64) {
+        self.rate = rate;
     }
 
     fn metadata_bytes(&self) -> u64 {

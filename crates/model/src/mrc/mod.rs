@@ -7,14 +7,25 @@
 mod aet;
 mod curve;
 mod distances;
+mod distinct;
+mod estimate;
+mod kind;
 pub mod klru;
 pub mod krr;
 mod lru;
+mod miniature;
+mod online;
+mod survey;
 
 pub use aet::Aet;
 pub use curve::{Curve, Point};
 pub use distances::Distances;
+pub use distinct::Distinct;
+pub use kind::Kind;
 pub use lru::LruStack;
+pub use miniature::Miniature;
+pub use online::Online;
+pub use survey::Survey;
 
 /// What a cache's size is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -51,6 +62,25 @@ pub trait Model {
     fn misses(&self, sizes: &[u64]) -> Vec<f64>;
     /// Multiplies all that was counted so far by `keep`, so that newer accesses weigh more; what is in the caches stays.
     fn decay(&mut self, keep: f64);
+    /// From now on the share `rate` of the workload's objects is seen; what was counted keeps its meaning. Simulated caches
+    /// cannot change their size, and stay as they are.
+    fn set_rate(&mut self, rate: f64);
     /// Bytes held.
     fn metadata_bytes(&self) -> u64;
+}
+
+/// Misses at `sizes` from those at the sizes of some caches, ascending: linear in between, constant beyond.
+fn interpolate(counts: &[(u64, f64)], sizes: &[u64]) -> Vec<f64> {
+    let at = |&size: &u64| {
+        let right = counts.partition_point(|count| count.0 < size);
+        match (right.checked_sub(1).and_then(|left| counts.get(left)), counts.get(right)) {
+            (None, None) => 0.0,
+            (Some(only), None) | (None, Some(only)) => only.1,
+            (Some(left), Some(right)) => {
+                let share = (size - left.0) as f64 / (right.0 - left.0) as f64;
+                left.1 + share * (right.1 - left.1)
+            }
+        }
+    };
+    sizes.iter().map(at).collect()
 }

@@ -10,7 +10,8 @@
 //! that reaches the tail is moved to the head instead of going, so that a hit writes one bit and the list is written
 //! once per journey through it (the second chance of CLOCK, on a list with an insertion point).
 
-use super::{Domain, Evict, Origin};
+use super::list::{Links, List};
+use super::{Departure, Domain, Evict, Origin, Touch};
 use crate::Id;
 use crate::column::{Bits, Column};
 use tiermem_base::Rng;
@@ -43,33 +44,19 @@ impl std::str::FromStr for Bump {
 /// How many items at a list's tail are asked before `victim` gives up.
 const VICTIM_TRIES: usize = 64;
 
-#[derive(Clone, Copy, Debug)]
-struct Links {
-    prev: Id,
-    next: Id,
-}
-
-impl Default for Links {
-    fn default() -> Self {
-        Links { prev: Id::NONE, next: Id::NONE }
-    }
-}
-
 #[derive(Clone, Debug)]
-struct List {
-    head: Id,
-    tail: Id,
+struct Parted {
+    list: List,
     /// The first item of the lower part; `NONE` when that is empty.
     middle: Id,
-    len: u32,
     lower_len: u32,
     /// Share of the items in the lower part, in 1/1024.
     lower_share: u32,
 }
 
-impl List {
+impl Parted {
     fn new(lower_share: u32) -> Self {
-        List { head: Id::NONE, tail: Id::NONE, middle: Id::NONE, len: 0, lower_len: 0, lower_share }
+        Parted { list: List::default(), middle: Id::NONE, lower_len: 0, lower_share }
     }
 }
 
@@ -80,7 +67,7 @@ pub struct Lru {
     lower: Bits,
     /// Hit since it was last placed, for `Bump::AtTail`.
     hit: Bits,
-    lists: Vec<List>,
+    lists: Vec<Parted>,
     bump: Bump,
 }
 
@@ -88,7 +75,7 @@ impl Lru {
     /// One list per entry of `insertion_points`: where new items enter, as a share of the list from its tail, in
     /// `(0, 1]`; 1 is the head.
     pub fn new(insertion_points: impl IntoIterator<Item = f64>, bump: Bump) -> Self {
-        let list = |point: f64| List::new(((point * 1024.0) as u32).clamp(1, 1024));
+        let list = |point: f64| Parted::new(((point * 1024.0) as u32).clamp(1, 1024));
         Lru {
             links: Column::default(),
             lower: Bits::default(),
@@ -98,69 +85,43 @@ impl Lru {
         }
     }
 
-    /// Links `id` in before `next` (`NONE`: at the tail).
-    fn link(&mut self, id: Id, domain: Domain, next: Id) {
-        let list = &mut self.lists[domain.0 as usize];
-        let prev = if next == Id::NONE { list.tail } else { self.links.get(next).prev };
-        *self.links.at(id) = Links { prev, next };
-        if prev == Id::NONE {
-            list.head = id;
-        } else {
-            self.links.at(prev).next = id;
-        }
-        if next == Id::NONE {
-            list.tail = id;
-        } else {
-            self.links.at(next).prev = id;
-        }
-        list.len += 1;
-    }
-
     fn unlink(&mut self, id: Id, domain: Domain) {
-        let Links { prev, next } = self.links.get(id);
-        let list = &mut self.lists[domain.0 as usize];
+        let parted = &mut self.lists[domain.0 as usize];
+        let links = parted.list.unlink(&mut self.links, id);
         if self.lower.get(id) {
-            list.lower_len -= 1;
-            if list.middle == id {
+            parted.lower_len -= 1;
+            if parted.middle == id {
                 // All below the first of the lower part is lower too.
-                list.middle = next;
+                parted.middle = links.next;
             }
         }
-        if prev == Id::NONE {
-            list.head = next;
-        } else {
-            self.links.at(prev).next = next;
-        }
-        if next == Id::NONE {
-            list.tail = prev;
-        } else {
-            self.links.at(next).prev = prev;
-        }
-        list.len -= 1;
     }
 
     /// Moves the boundary so that the lower part has its share, within 1/64 of the list.
     fn balance(&mut self, domain: Domain) {
-        let list = &mut self.lists[domain.0 as usize];
-        let wanted = (u64::from(list.len) * u64::from(list.lower_share)).div_ceil(1024) as u32;
-        while list.lower_len < wanted {
-            let next_up = if list.middle == Id::NONE { list.tail } else { self.links.get(list.middle).prev };
+        let parted = &mut self.lists[domain.0 as usize];
+        let len = parted.list.len;
+        let wanted = (u64::from(len) * u64::from(parted.lower_share)).div_ceil(1024) as u32;
+        while parted.lower_len < wanted {
+            let next_up = match parted.middle {
+                Id::NONE => parted.list.tail,
+                middle => self.links.get(middle).prev,
+            };
             self.lower.set(next_up, true);
-            list.middle = next_up;
-            list.lower_len += 1;
+            parted.middle = next_up;
+            parted.lower_len += 1;
         }
-        while list.lower_len > wanted + list.len / 64 {
-            let first = list.middle;
+        while parted.lower_len > wanted + len / 64 {
+            let first = parted.middle;
             self.lower.set(first, false);
-            list.middle = self.links.get(first).next;
-            list.lower_len -= 1;
+            parted.middle = self.links.get(first).next;
+            parted.lower_len -= 1;
         }
     }
 
     fn insert_at_head(&mut self, id: Id, domain: Domain) {
         self.lower.set(id, false);
-        let head = self.lists[domain.0 as usize].head;
-        self.link(id, domain, head);
+        self.lists[domain.0 as usize].list.push_head(&mut self.links, id);
         self.balance(domain);
     }
 }
@@ -172,28 +133,27 @@ impl Evict for Lru {
         self.hit.grow_to(id);
         self.hit.set(id, false);
         match origin {
-            Origin::Promoted => self.insert_at_head(id, domain),
-            Origin::Admitted | Origin::Demoted => {
-                let middle = self.lists[domain.0 as usize].middle;
-                self.link(id, domain, middle);
+            Origin::Promoted | Origin::Rewritten(_) => self.insert_at_head(id, domain),
+            Origin::Admitted(_) | Origin::Demoted => {
+                let parted = &mut self.lists[domain.0 as usize];
+                parted.list.insert_before(&mut self.links, id, parted.middle);
                 self.lower.set(id, true);
-                let list = &mut self.lists[domain.0 as usize];
-                list.middle = id;
-                list.lower_len += 1;
+                parted.middle = id;
+                parted.lower_len += 1;
                 self.balance(domain);
             }
         }
     }
 
     #[inline]
-    fn hit(&mut self, id: Id, domain: impl FnOnce() -> Domain) {
+    fn hit(&mut self, id: Id, _touch: Touch, domain: impl FnOnce() -> Domain) {
         match self.bump {
             Bump::AtTail => return self.hit.set(id, true),
             Bump::LowerOnly if !self.lower.get(id) => return,
             Bump::LowerOnly | Bump::Always => {}
         }
         let domain = domain();
-        if self.lists[domain.0 as usize].head != id {
+        if self.lists[domain.0 as usize].list.head != id {
             self.unlink(id, domain);
             self.insert_at_head(id, domain);
         }
@@ -208,13 +168,19 @@ impl Evict for Lru {
         }
     }
 
-    fn remove(&mut self, id: Id, domain: Domain) {
+    fn remove(&mut self, id: Id, domain: Domain, _departure: Departure) {
         self.unlink(id, domain);
         self.balance(domain);
     }
 
-    fn victim(&mut self, domain: Domain, _rng: &mut Rng, may_go: impl Fn(Id) -> bool) -> Option<Id> {
-        let mut id = self.lists[domain.0 as usize].tail;
+    fn victim(
+        &mut self,
+        domain: Domain,
+        _now: u64,
+        _rng: &mut Rng,
+        may_go: impl Fn(Id) -> bool,
+    ) -> Option<Id> {
+        let mut id = self.lists[domain.0 as usize].list.tail;
         for _ in 0..VICTIM_TRIES {
             if id == Id::NONE {
                 break;
@@ -231,19 +197,12 @@ impl Evict for Lru {
             id = before;
         }
         // Everybody at this end was used: the last may go all the same.
-        let tail = self.lists[domain.0 as usize].tail;
+        let tail = self.lists[domain.0 as usize].list.tail;
         (tail != Id::NONE && may_go(tail)).then_some(tail)
     }
 
-    fn hottest(&self, domain: Domain, count: usize, mut visit: impl FnMut(Id)) {
-        let mut id = self.lists[domain.0 as usize].head;
-        for _ in 0..count {
-            if id == Id::NONE {
-                return;
-            }
-            visit(id);
-            id = self.links.get(id).next;
-        }
+    fn hottest(&self, domain: Domain, count: usize, visit: impl FnMut(Id)) {
+        self.lists[domain.0 as usize].list.first(&self.links, count, visit);
     }
 
     fn clear(&mut self) {
@@ -251,29 +210,32 @@ impl Evict for Lru {
         self.lower = Bits::default();
         self.hit = Bits::default();
         for list in &mut self.lists {
-            *list = List::new(list.lower_share);
+            *list = Parted::new(list.lower_share);
         }
     }
 
     fn len(&self, domain: Domain) -> u32 {
-        self.lists[domain.0 as usize].len
+        self.lists[domain.0 as usize].list.len
     }
 
     fn metadata_bytes(&self) -> u64 {
         self.links.bytes()
             + self.lower.bytes()
             + self.hit.bytes()
-            + (self.lists.capacity() * size_of::<List>()) as u64
+            + (self.lists.capacity() * size_of::<Parted>()) as u64
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Item;
     use super::*;
     use proptest::prelude::*;
     use tiermem_base::Rng;
 
     const LIST: Domain = Domain(0);
+    const TOUCH: Touch = Touch { now: 0, write: false };
+    const NEW: Origin = Origin::Admitted(Item { key: 0, size: 1, dirty: false, now: 0 });
 
     fn order(lru: &Lru) -> Vec<u32> {
         let mut ids = Vec::new();
@@ -285,12 +247,12 @@ mod tests {
     fn with_the_point_at_the_head_it_is_plain_lru() {
         let mut lru = Lru::new([1.0], Bump::LowerOnly);
         for id in 0..4 {
-            lru.insert(Id(id), LIST, Origin::Admitted);
+            lru.insert(Id(id), LIST, NEW);
         }
-        lru.hit(Id(1), || LIST);
+        lru.hit(Id(1), TOUCH, || LIST);
         assert_eq!(order(&lru), [1, 3, 2, 0]);
-        assert_eq!(lru.victim(LIST, &mut Rng::seeded(0), |_| true), Some(Id(0)));
-        assert_eq!(lru.victim(LIST, &mut Rng::seeded(0), |id| id != Id(0)), Some(Id(2)));
+        assert_eq!(lru.victim(LIST, 0, &mut Rng::seeded(0), |_| true), Some(Id(0)));
+        assert_eq!(lru.victim(LIST, 0, &mut Rng::seeded(0), |id| id != Id(0)), Some(Id(2)));
     }
 
     #[test]
@@ -300,9 +262,9 @@ mod tests {
             lru.insert(Id(id), LIST, Origin::Promoted);
         }
         assert_eq!(order(&lru), [7, 6, 5, 4, 3, 2, 1, 0]);
-        lru.insert(Id(8), LIST, Origin::Admitted);
+        lru.insert(Id(8), LIST, NEW);
         assert_eq!(order(&lru), [7, 6, 5, 4, 3, 2, 8, 1, 0]);
-        lru.hit(Id(8), || LIST);
+        lru.hit(Id(8), TOUCH, || LIST);
         assert_eq!(order(&lru)[0], 8);
     }
 
@@ -312,9 +274,9 @@ mod tests {
         for id in 0..4 {
             lru.insert(Id(id), LIST, Origin::Promoted);
         }
-        lru.hit(Id(2), || unreachable!("an upper hit needs no list"));
+        lru.hit(Id(2), TOUCH, || unreachable!("an upper hit needs no list"));
         assert_eq!(order(&lru), [3, 2, 1, 0]);
-        lru.hit(Id(0), || LIST);
+        lru.hit(Id(0), TOUCH, || LIST);
         assert_eq!(order(&lru), [0, 3, 2, 1]);
     }
 
@@ -324,12 +286,12 @@ mod tests {
         for id in 0..4 {
             lru.insert(Id(id), LIST, Origin::Promoted);
         }
-        lru.hit(Id(0), || unreachable!("a hit needs no list"));
-        assert_eq!(lru.victim(LIST, &mut Rng::seeded(0), |_| true), Some(Id(1)));
+        lru.hit(Id(0), TOUCH, || unreachable!("a hit needs no list"));
+        assert_eq!(lru.victim(LIST, 0, &mut Rng::seeded(0), |_| true), Some(Id(1)));
         assert_eq!(order(&lru), [0, 3, 2, 1]);
-        (0..4).for_each(|id| lru.hit(Id(id), || LIST));
+        (0..4).for_each(|id| lru.hit(Id(id), TOUCH, || LIST));
         assert!(
-            lru.victim(LIST, &mut Rng::seeded(0), |_| true).is_some(),
+            lru.victim(LIST, 0, &mut Rng::seeded(0), |_| true).is_some(),
             "somebody goes though all were hit"
         );
     }
@@ -400,7 +362,7 @@ mod tests {
                 let present = naive.items.contains(&id);
                 match what {
                     0 | 1 if !present => {
-                        let origin = if what == 0 { Origin::Admitted } else { Origin::Promoted };
+                        let origin = if what == 0 { NEW } else { Origin::Promoted };
                         lru.insert(Id(id), LIST, origin);
                         let at = if what == 0 { naive.boundary() } else { 0 };
                         naive.items.insert(at, id);
@@ -409,16 +371,16 @@ mod tests {
                         naive.balance();
                     }
                     2 if present => {
-                        lru.remove(Id(id), LIST);
+                        lru.remove(Id(id), LIST, Departure::Deleted);
                         naive.take(id);
                         naive.balance();
                     }
                     3 => {
-                        let victim = lru.victim(LIST, &mut Rng::seeded(0), |_| true);
+                        let victim = lru.victim(LIST, 0, &mut Rng::seeded(0), |_| true);
                         prop_assert_eq!(victim.map(|id| id.0), naive.victim());
                     }
                     _ if present => {
-                        lru.hit(Id(id), || LIST);
+                        lru.hit(Id(id), TOUCH, || LIST);
                         naive.hit(id);
                     }
                     _ => {}

@@ -2,7 +2,7 @@
 
 use super::{Act, Eviction, Fit, Ladder, Loc, MoveKind, Reactive, Ticket, Why};
 use crate::column::CHUNK_ITEMS;
-use crate::evict::{Evict, Origin};
+use crate::evict::{Evict, Item, Origin};
 use crate::ladder::place::Place;
 use crate::{Id, Now};
 use tiermem_base::Rng;
@@ -17,6 +17,8 @@ const TIMER_BYTES: u64 = 16;
 /// What is admitted.
 #[derive(Clone, Copy, Debug)]
 pub struct NewItem {
+    /// The hash of its key, the same whenever it comes.
+    pub key: u64,
     /// Bytes that the driver will store: header, key and value.
     pub bytes: u64,
     /// When it expires.
@@ -63,6 +65,10 @@ impl<E: Evict> Ladder<E> {
             return Admit::Full;
         };
         let first = item.rewrites.map_or(0, |old| usize::from(self.loc(old).tier));
+        if item.rewrites.is_none() {
+            let class = self.classes.class(fit);
+            self.evict.miss(super::domain(&self.classes, first, class), item.key);
+        }
         // A rewritten item stays in its tier if it can, then goes down, then up; a new one starts at the top.
         for tier in (first..self.levels.len()).chain((0..first).rev()) {
             if let Fit::Run(pages) = fit
@@ -110,8 +116,12 @@ impl<E: Evict> Ladder<E> {
         if let Some(old) = item.rewrites {
             self.candidates.rename_last(old, id);
         }
-        let origin = if item.rewrites.is_some() { Origin::Promoted } else { Origin::Admitted };
-        self.evict.insert(id, super::domain(&self.classes, usize::from(loc.tier), class), origin);
+        // Sizes beyond 64 GiB are not told apart.
+        let size = u32::try_from(item.bytes.div_ceil(super::UNIT_BYTES)).unwrap_or(u32::MAX);
+        let known = Item { key: item.key, size, dirty: true, now: now.requests };
+        let origin = if item.rewrites.is_some() { Origin::Rewritten(known) } else { Origin::Admitted(known) };
+        let domain = super::domain(&self.classes, usize::from(loc.tier), class);
+        self.evict.insert(id, domain, origin);
     }
 
     /// Frees space of this kind in `tier`, moving or dropping as little as it can.
@@ -127,7 +137,7 @@ impl<E: Evict> Ladder<E> {
             Fit::Slot(_) => true,
             Fit::Run(pages) => ladder.place_bytes(id) >= u64::from(pages) * super::PAGE_BYTES,
         };
-        let victim = self.victim(tier, class, rng).filter(|&id| large_enough(self, id));
+        let victim = self.victim(tier, class, now, rng).filter(|&id| large_enough(self, id));
         if let Some(victim) = victim {
             if self.config.reactive == Reactive::Demote
                 && tier + 1 < self.levels.len()
@@ -196,7 +206,7 @@ impl<E: Evict> Ladder<E> {
             }
             let class = self.classes.class(fit);
             let victim = (0..self.levels.len()).rev().find_map(|tier| {
-                self.victim(tier, class, rng).or_else(|| Some(self.donors(tier, now, rng).first()?.2))
+                self.victim(tier, class, now, rng).or_else(|| Some(self.donors(tier, now, rng).first()?.2))
             })?;
             self.drop_item(victim, Why::Evicted, now, acts);
         }

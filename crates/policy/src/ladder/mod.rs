@@ -36,7 +36,7 @@ pub use tickets::{MoveKind, Ticket};
 
 use crate::column::Column;
 use crate::evict::lru::Bump;
-use crate::evict::{Domain, Evict, Lru};
+use crate::evict::{Departure, Domain, Evict, Lru, Touch};
 use crate::expiry::ExpiryWheel;
 use crate::promote::{Candidates, Promotion, ReuseWindow, packed_reuse};
 use crate::{Id, Now};
@@ -239,7 +239,7 @@ impl<E: Evict> Ladder<E> {
     /// Notes a look-up that found a live item; returns its tier.
     #[inline]
     pub fn hit(&mut self, id: Id, now: Now) -> u8 {
-        let tier = self.touch(id, now);
+        let tier = self.used(id, now, false);
         self.levels[usize::from(tier)].counters.hits += 1;
         tier
     }
@@ -247,6 +247,11 @@ impl<E: Evict> Ladder<E> {
     /// Notes an access to a live item that is no look-up, such as a write; returns its tier.
     #[inline]
     pub fn touch(&mut self, id: Id, now: Now) -> u8 {
+        self.used(id, now, true)
+    }
+
+    #[inline]
+    fn used(&mut self, id: Id, now: Now, write: bool) -> u8 {
         let recency = self.recency(now);
         let cell = self.places.at(id);
         let place = *cell;
@@ -257,7 +262,8 @@ impl<E: Evict> Ladder<E> {
         // A promoted or demoted item is between two lists until its move is done.
         if !place.is_moving() {
             let slots = &level.slots;
-            self.evict.hit(id, || domain(&self.classes, tier, slots.class_at(place.unit())));
+            let touch = Touch { now: now.requests, write };
+            self.evict.hit(id, touch, || domain(&self.classes, tier, slots.class_at(place.unit())));
         }
         // In ticks; a reuse within one counts as one.
         let reuse = u64::from(recency.wrapping_sub(place.last()) & place::LAST_MASK).max(1);
@@ -303,6 +309,10 @@ impl<E: Evict> Ladder<E> {
 
     /// Takes a live item out. Its place is free at once, or when a move or a pin lets go of it.
     pub fn remove(&mut self, id: Id) {
+        self.leave(id, Departure::Deleted);
+    }
+
+    fn leave(&mut self, id: Id, departure: Departure) {
         let place = self.places.get(id);
         debug_assert!(!place.is_free());
         let tier = usize::from(place.tier());
@@ -318,7 +328,7 @@ impl<E: Evict> Ladder<E> {
         }
         if listed {
             let class = self.levels[tier].slots.class_at(loc.unit);
-            self.evict.remove(id, domain(&self.classes, tier, class));
+            self.evict.remove(id, domain(&self.classes, tier, class), departure);
         }
         if place.expires() {
             self.expiry.remove(id);
@@ -431,13 +441,13 @@ impl<E: Evict> Ladder<E> {
     }
 
     /// The item of this tier and class that should go next.
-    fn victim(&mut self, tier: usize, class: Class, rng: &mut Rng) -> Option<Id> {
+    fn victim(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> Option<Id> {
         let places = &self.places;
         let may_go = |id: Id| {
             let place = places.get(id);
             !place.is_moving() && !place.is_pinned()
         };
-        self.evict.victim(domain(&self.classes, tier, class), rng, may_go)
+        self.evict.victim(domain(&self.classes, tier, class), now.requests, rng, may_go)
     }
 
     /// Takes an item out of the system and tells the driver.
@@ -451,7 +461,8 @@ impl<E: Evict> Ladder<E> {
             Why::Expired => self.counters.expired += 1,
         }
         acts.push(Act::Drop { id, loc, why });
-        self.remove(id);
+        let departure = if why == Why::Evicted { Departure::Evicted } else { Departure::Deleted };
+        self.leave(id, departure);
     }
 
     /// Drops up to `budget` items whose time is over; how many.
@@ -470,7 +481,7 @@ impl<E: Evict> Ladder<E> {
         let mut coldest = None;
         for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
             if self.evict.len(domain(&self.classes, tier, class)) > 0
-                && let Some(id) = self.victim(tier, class, rng)
+                && let Some(id) = self.victim(tier, class, now, rng)
                 && coldest.is_none_or(|(age, _)| self.age(id, now) > age)
             {
                 coldest = Some((self.age(id, now), class));
@@ -484,7 +495,7 @@ impl<E: Evict> Ladder<E> {
         let mut donors = Vec::new();
         for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
             if self.evict.len(domain(&self.classes, tier, class)) > 0
-                && let Some(id) = self.victim(tier, class, rng)
+                && let Some(id) = self.victim(tier, class, now, rng)
             {
                 donors.push((self.age(id, now), class, id));
             }

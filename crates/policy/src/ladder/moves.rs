@@ -4,7 +4,7 @@ use super::slots::Holder;
 use super::tickets::{Move, MoveState};
 use super::{Act, Fit, Ladder, Loc, MoveKind, Ticket, domain};
 use crate::Id;
-use crate::evict::{Evict, Origin};
+use crate::evict::{Departure, Evict, Origin};
 
 impl<E: Evict> Ladder<E> {
     /// Ends all moves up to `ticket`; `copied` tells whether the bytes arrived (of all of them). `settled` is told
@@ -31,7 +31,7 @@ impl<E: Evict> Ladder<E> {
         }
         if !copied {
             self.levels[to].slots.release(one.to.unit);
-            self.settle(one, one.from, Origin::Admitted);
+            self.settle(one, one.from, Origin::Demoted);
             return;
         }
         self.levels[from].slots.release(one.from.unit);
@@ -78,7 +78,7 @@ impl<E: Evict> Ladder<E> {
             MoveKind::Promote | MoveKind::Demote => self.take(tier, fit, id)?,
         };
         if kind != MoveKind::Relocate {
-            self.evict.remove(id, domain(&self.classes, source, class));
+            self.evict.remove(id, domain(&self.classes, source, class), Departure::Moved);
         }
         // Nobody's yet: the move may end as nothing, and the number may be another item's by then.
         self.levels[tier].slots.set_holder(unit, Holder::Ghost);

@@ -95,7 +95,7 @@ impl<E: Evict> Ladder<E> {
     /// Moves a class's coldest item down, or out of the last tier. The next tier, if it is the last, evicts for it
     /// when it must: this is background work, not an admission (seed 001, section 5.1.4.3).
     fn give_one(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
-        let Some(victim) = self.victim(tier, class, rng) else { return false };
+        let Some(victim) = self.victim(tier, class, now, rng) else { return false };
         let below = tier + 1;
         if below == self.levels.len() {
             self.drop_item(victim, Why::Evicted, now, acts);
@@ -107,7 +107,7 @@ impl<E: Evict> Ladder<E> {
         if below + 1 != self.levels.len() {
             return false;
         }
-        match self.victim(below, class, rng).filter(|_| self.config.eviction == Eviction::AllItems) {
+        match self.victim(below, class, now, rng).filter(|_| self.config.eviction == Eviction::AllItems) {
             Some(coldest) => self.drop_item(coldest, Why::Evicted, now, acts),
             None => {
                 self.reclaim(below, 1, now, rng, acts);
@@ -153,7 +153,7 @@ impl<E: Evict> Ladder<E> {
             }
             let (tier, above) = (usize::from(place.tier()), usize::from(place.tier()) - 1);
             let class = self.levels[tier].slots.class_at(place.unit());
-            let coldest_above = self.victim(above, class, rng);
+            let coldest_above = self.victim(above, class, now, rng);
             if self.config.promotion == Promotion::Naive
                 && coldest_above.is_some_and(|coldest| self.age(coldest, now) <= self.age(id, now))
             {

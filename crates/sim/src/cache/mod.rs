@@ -1,7 +1,13 @@
-//! Cache simulation: one tier in the terms of the literature ([`flat`]), or the store's ladder ([`tiered`]).
+//! Cache simulation: many caches of one tier in one pass over a trace ([`pass`]), or the store's ladder ([`tiered`]).
+//!
+//! The caches themselves are [`tiermem_policy::flat`]; here are the numbers for keys, the threads, the windows, and the
+//! one policy that must know the future.
 
-pub mod flat;
+pub mod belady;
+pub mod intern;
+pub mod pass;
 pub mod tiered;
 
-pub use flat::{Capacity, FlatCache};
+pub use belady::Belady;
+pub use pass::{Batch, Batches, run};
 pub use tiered::TieredCache;

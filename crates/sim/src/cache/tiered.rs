@@ -125,7 +125,7 @@ impl TieredCache {
     }
 
     fn enter(&mut self, key: u64, bytes: u64, rewrites: Option<Id>) -> bool {
-        let item = NewItem { bytes, expires_at_ms: None, rewrites };
+        let item = NewItem { key: self.hash(key), bytes, expires_at_ms: None, rewrites };
         for _ in 0..ADMIT_TRIES {
             let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut self.acts);
             self.execute();

@@ -299,7 +299,7 @@ impl Engine {
         expires_at_ms: Option<u64>,
         rewrites: Option<Id>,
     ) -> Result<(Id, Loc), StoreError> {
-        let item = NewItem { bytes: header.item_len() as u64, expires_at_ms, rewrites };
+        let item = NewItem { key: hash, bytes: header.item_len() as u64, expires_at_ms, rewrites };
         for _ in 0..ADMIT_TRIES {
             let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut self.acts);
             self.execute();

@@ -125,7 +125,7 @@ impl Format {
         // An ending is a part of the name too, but only at its end.
         let speaks =
             |part: &&str| if part.starts_with('.') { name.ends_with(*part) } else { name.contains(*part) };
-        Format::all().find(|format| format.0.file_names.iter().any(speaks))
+        Format::all().find(|format| format.0.file_names.iter().any(&speaks))
     }
 
     fn from_content(start: &[u8]) -> Option<Format> {

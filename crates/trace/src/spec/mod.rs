@@ -2,6 +2,7 @@
 
 mod text;
 
+pub use text::parse_count;
 use tiermem_base::Access;
 
 use crate::TraceError;

@@ -21,8 +21,8 @@ fn split_outside(text: &str, separator: char) -> Vec<&str> {
     text.split(outside).collect()
 }
 
-/// A whole number, perhaps with `k`, `M` or `G` behind it.
-fn count(text: &str) -> Option<u64> {
+/// A whole number, perhaps with `k`, `M` or `G` behind it for thousands, millions and milliards.
+pub fn parse_count(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 1_000),
         b'M' => (&text[..text.len() - 1], 1_000_000),
@@ -51,13 +51,13 @@ impl Spec {
                 self.alpha = alpha.ok_or_else(|| bad("alpha", "a number from 0 to 3"))?;
             }
             "objects" => {
-                let objects = count(value).filter(|objects| (1..=OBJECTS_MAX).contains(objects));
+                let objects = parse_count(value).filter(|objects| (1..=OBJECTS_MAX).contains(objects));
                 self.objects =
                     objects.ok_or_else(|| bad("objects", "a count from 1 to 2^48, such as 1000000 or 1M"))?;
             }
             "requests" => {
                 self.requests =
-                    count(value).ok_or_else(|| bad("requests", "a count such as 1000000 or 10M"))?;
+                    parse_count(value).ok_or_else(|| bad("requests", "a count such as 1000000 or 10M"))?;
             }
             "size" => self.size = value.parse().map_err(|_| bad("size", SIZE_FORMS))?,
             "seed" => self.seed = value.parse().map_err(|_| bad("seed", "a whole number below 2^64"))?,

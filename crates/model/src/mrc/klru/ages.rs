@@ -1,7 +1,5 @@
 //! Objects by the age of their last access.
 
-/// Ages longer than this many times a bucket's width may share the bucket.
-const AGE_PER_WIDTH: u32 = 64;
 /// Ages below this have a hint each, longer ones 32 an octave.
 const HINTS_EXACT: u32 = 64;
 const HINTS_PER_OCTAVE: u32 = 32;
@@ -11,6 +9,8 @@ const HINTS_PER_OCTAVE: u32 = 32;
 /// number of epochs.
 #[derive(Clone, Debug)]
 pub(super) struct Ages {
+    /// Ages longer than this many times a bucket's width may share the bucket.
+    age_per_width: u32,
     /// The first epoch of each bucket; the last bucket is the current epoch.
     pub start: Vec<u32>,
     /// Objects last accessed in each bucket.
@@ -22,8 +22,8 @@ pub(super) struct Ages {
 }
 
 impl Ages {
-    pub fn new() -> Self {
-        Ages { start: vec![0], objects: vec![0.0], bytes: vec![0.0], hints: vec![0] }
+    pub fn new(age_per_width: u32) -> Self {
+        Ages { age_per_width, start: vec![0], objects: vec![0.0], bytes: vec![0.0], hints: vec![0] }
     }
 
     pub fn len(&self) -> usize {
@@ -60,7 +60,7 @@ impl Ages {
             let mut to = from + 1;
             // The current epoch's bucket stays alone.
             while to < newest
-                && (self.start[to + 1] - self.start[from]) * AGE_PER_WIDTH <= now - self.start[to + 1]
+                && (self.start[to + 1] - self.start[from]) * self.age_per_width <= now - self.start[to + 1]
             {
                 to += 1;
             }
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn every_epoch_is_found_in_its_bucket_and_buckets_stay_few() {
-        let mut ages = Ages::new();
+        let mut ages = Ages::new(64);
         for epoch in 1..20_000u32 {
             ages.objects[epoch as usize % 7 % ages.start.len()] += 1.0;
             ages.push(epoch);
@@ -160,6 +160,6 @@ mod tests {
         assert_eq!(ages.objects.iter().sum::<f64>(), 19_999.0);
         assert!(ages.len() < 64 * 11, "{}", ages.len());
         let widths = ages.start.windows(2).map(|pair| pair[1] - pair[0]);
-        assert!(widths.max().unwrap() <= 20_000 / AGE_PER_WIDTH);
+        assert!(widths.max().unwrap() <= 20_000 / 64);
     }
 }

@@ -39,8 +39,11 @@ use super::{Model, Unit};
 
 /// A last access that was never, or of what is gone.
 const NEVER: u32 = u32::MAX;
-/// Steps per turnover of a cache, at least.
+/// Steps per turnover of a cache, at least; fewer where the workload is a sample, whose own error is far larger.
 const STEPS_PER_TURNOVER: f64 = 16.0;
+const STEPS_PER_TURNOVER_SAMPLED: f64 = 6.0;
+/// Buckets may be as wide as their age over this times the steps per turnover.
+const AGE_PER_WIDTH_STEPS: f64 = 4.0;
 /// Buckets beyond those that merging leaves, before it is done again.
 const MERGE_EVERY: usize = 48;
 
@@ -107,6 +110,7 @@ impl SampledCaches {
         sizes.dedup();
         let smallest = sizes.first().map_or(1.0, |&size| size as f64 * rate);
         let paces = paces(&sizes);
+        let steps = if rate < 1.0 { STEPS_PER_TURNOVER_SAMPLED } else { STEPS_PER_TURNOVER };
         let new = |&size: &u64| Cache {
             size,
             misses: 0.0,
@@ -119,11 +123,11 @@ impl SampledCaches {
             rate,
             caches: sizes.iter().map(new).collect(),
             paces,
-            ages: Ages::new(),
+            ages: Ages::new((steps * AGE_PER_WIDTH_STEPS) as u32),
             merged_len: 0,
             epoch: 0,
             epoch_charge: 0.0,
-            epoch_charge_max: smallest / STEPS_PER_TURNOVER.max(2.0 * law.slope_max()),
+            epoch_charge_max: smallest / f64::max(steps, 2.0 * law.slope_max()),
             law,
             hits: vec![0],
             touched: Vec::new(),
@@ -264,19 +268,7 @@ impl Model for SampledCaches {
 
     /// Between the sizes of the caches the misses are interpolated linearly, beyond them they are those of the nearest.
     fn misses(&self, sizes: &[u64]) -> Vec<f64> {
-        let counts = self.counts();
-        let at = |&size: &u64| {
-            let right = counts.partition_point(|count| count.0 < size);
-            match (right.checked_sub(1).and_then(|left| counts.get(left)), counts.get(right)) {
-                (None, None) => 0.0,
-                (Some(only), None) | (None, Some(only)) => only.1,
-                (Some(left), Some(right)) => {
-                    let share = (size - left.0) as f64 / (right.0 - left.0) as f64;
-                    left.1 + share * (right.1 - left.1)
-                }
-            }
-        };
-        sizes.iter().map(at).collect()
+        super::interpolate(&self.counts(), sizes)
     }
 
     fn decay(&mut self, keep: f64) {
@@ -285,6 +277,11 @@ impl Model for SampledCaches {
             pace.hits.iter_mut().for_each(|hits| *hits *= keep);
         }
         self.caches.iter_mut().for_each(|cache| cache.misses *= keep);
+    }
+
+    fn set_rate(&mut self, rate: f64) {
+        self.epoch_charge_max *= rate / self.rate;
+        self.rate = rate;
     }
 
     fn metadata_bytes(&self) -> u64 {
@@ -310,14 +307,21 @@ impl Cache {
         };
         let objects = cached(&ages.objects);
         let size = self.size as f64 * rate;
+        // The next step will miss about as often as this one, on the average halfway through it; but a cache that is not
+        // full yet evicts nothing in advance.
         let evictions = match unit {
-            // The next step will miss about as often as this one, on the average halfway through it.
-            Unit::Objects => objects - (size - missed / 2.0),
+            Unit::Objects => {
+                if objects > size {
+                    objects - size + missed / 2.0
+                } else {
+                    0.0
+                }
+            }
             Unit::Bytes => {
                 let bytes = cached(&ages.bytes);
                 let mean = if objects > 0.0 { bytes / objects } else { 0.0 };
                 let each = if self.bytes_per_eviction > 0.0 { self.bytes_per_eviction } else { mean };
-                if each > 0.0 { (bytes - (size - missed * each / 2.0)) / each } else { 0.0 }
+                if bytes > size { (bytes - size) / each + missed / 2.0 } else { 0.0 }
             }
         };
         if evictions > 0.0 {

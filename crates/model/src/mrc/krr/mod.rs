@@ -223,6 +223,10 @@ impl Model for KrrStack {
         self.distances.scale(keep);
     }
 
+    fn set_rate(&mut self, rate: f64) {
+        self.rate = rate;
+    }
+
     fn metadata_bytes(&self) -> u64 {
         let words =
             self.stack.capacity() + self.place.capacity() + self.size.capacity() + self.swaps.capacity();

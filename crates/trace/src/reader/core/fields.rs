@@ -112,7 +112,7 @@ pub(crate) fn operation(text: &[u8]) -> Result<Op, BadRecord> {
         (Op::Scan, &["scan"]),
     ];
     let is = |word: &&str| text.eq_ignore_ascii_case(word.as_bytes());
-    let known = WORDS.iter().find(|(_, words)| words.iter().any(is));
+    let known = WORDS.iter().find(|(_, words)| words.iter().any(&is));
     known.map(|(op, _)| *op).ok_or_else(|| BadRecord::UnknownOp { text: excerpt(text) })
 }
 

@@ -314,7 +314,7 @@ const TABLE: &[(&[&str], Command)] = &[
 /// The command of that name, in any case.
 pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
     let is = |known: &&str| name.eq_ignore_ascii_case(known.as_bytes());
-    TABLE.iter().find(|(names, _)| names.iter().any(is)).map(|(_, command)| command)
+    TABLE.iter().find(|(names, _)| names.iter().any(&is)).map(|(_, command)| command)
 }
 
 #[cfg(test)]

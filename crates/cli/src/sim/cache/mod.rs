@@ -1,14 +1,15 @@
 //! `tiermem sim cache`: hits and misses of a trace.
 
+mod flat;
+mod sizes;
+
 use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::{Access, Bytes};
-use tiermem_policy::evict::Lru;
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{LadderConfig, Reactive};
 use tiermem_policy::promote::Promotion;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
-use tiermem_sim::cache::{Capacity, FlatCache};
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
@@ -21,19 +22,31 @@ const ITEM_OVERHEAD_BYTES: u64 = 24;
 
 const HELP: &str = "\
 Examples:
-  tiermem sim cache twitter_cluster52.csv.zst --size 1000 --size 10000
-  tiermem sim cache twitter_cluster52.csv.zst --size 4MiB --bytes
+  tiermem sim cache twitter_cluster52.csv.zst --size 1000 --size 10%
+  tiermem sim cache twitter_cluster52.csv.zst --policy lru --policy s3-fifo --policy k-lru --k 5 --k 16 --sizes 25
+  tiermem sim cache twitter_cluster52.csv.zst --size 4MiB --bytes --window 100000 --warmup 200000
   tiermem sim cache zipf:objects=1M,requests=10M --tier 64MiB --tier 256MiB --promotion naive
 
-Without --tier: one tier of --size objects (with --bytes: bytes of values), exact LRU.
+Without --tier: one tier for each --policy and size, all in one pass over the trace.
+  A miss brings the object in, unless it is larger than the cache. The size of an object is that of its first access
+  since it came in, and then of each write; a deletion is no request.
+  A percentage, --sizes and the policy belady need the whole trace first: it is held in memory, 12 bytes a request
+  (belady: 16). The working set is all distinct objects, each with its largest size.
 With --tier: the store's own ladder, fastest tier first, its slots and size classes included.
 
+Policies: fifo, clock, clock2, lru, lru-lazy (the store's), slru, s4lru, k-lru, redis (k-lru with its eviction pool), random,
+  lfu, lfu-da, arc, 2q, s3-fifo, sieve, lhd, hyperbolic, cflru, belady. docs/policies.md says what each is.
+
 Fields:
-  policy, size     what was simulated; the size of a ladder is that of all its tiers
-  requests         look-ups and writes of the trace
+  policy, k        what was simulated; k of k-lru and redis, 0 for others
+  size             objects, or with --bytes bytes of values
+  requests         look-ups and writes of the window
   misses           those that did not find their key
   miss_ratio       misses over requests
-For a ladder also, for each tier: tier, capacity_bytes, hits, promotions, demotions, evictions";
+  byte_miss_ratio  bytes of the values missed over bytes of the values asked for
+  window           the number of the window, from 0; without --window all requests after the warm-up are one
+For a ladder policy, size, requests, misses, miss_ratio and for each tier: tier, capacity_bytes, hits, promotions,
+  demotions, evictions; the size of a ladder is that of all its tiers";
 
 /// What `tiermem sim cache` takes.
 #[derive(Debug, Args)]
@@ -41,12 +54,8 @@ For a ladder also, for each tier: tier, capacity_bytes, hits, promotions, demoti
 pub struct Options {
     #[command(flatten)]
     trace: TraceArgs,
-    /// A cache size; repeat it for several in one pass.
-    #[arg(long, value_name = "N", required_unless_present = "tier", conflicts_with = "tier")]
-    size: Vec<Bytes>,
-    /// Count sizes in bytes of values instead of objects.
-    #[arg(long)]
-    bytes: bool,
+    #[command(flatten)]
+    flat: flat::FlatArgs,
     /// Capacity of a tier, fastest first; repeat it for a ladder.
     #[arg(long, value_name = "BYTES")]
     tier: Vec<Bytes>,
@@ -75,23 +84,11 @@ pub struct Options {
 
 /// Simulates and prints.
 pub fn run(options: Options) -> Result<(), Failure> {
-    if options.tier.is_empty() { run_flat(&options) } else { run_tiered(&options) }
-}
-
-fn run_flat(options: &Options) -> Result<(), Failure> {
-    let cache = |size: &Bytes| {
-        let capacity = if options.bytes { Capacity::Bytes(size.0) } else { Capacity::Objects(size.0) };
-        FlatCache::new(Lru::new([1.0], Bump::Always), capacity)
-    };
-    let mut caches: Vec<_> = options.size.iter().map(cache).collect();
-    each_record(&options.trace, |access| {
-        for cache in &mut caches {
-            cache.access(access);
-        }
-    })?;
-    let row = |(size, cache): (&Bytes, &FlatCache<Lru>)| record("lru", size.0, cache.requests, cache.misses);
-    let rows = options.size.iter().zip(&caches).map(row).collect();
-    output::print_rows(options.format, &Rows { fields: FIELDS, rows }).map_err(Failure::failed)
+    if options.tier.is_empty() {
+        flat::run(&options.trace, &options.flat, options.format)
+    } else {
+        run_tiered(&options)
+    }
 }
 
 fn run_tiered(options: &Options) -> Result<(), Failure> {

@@ -1,0 +1,66 @@
+//! Cache sizes as the command line gives them: numbers, percentages, or so many over the working set.
+
+use std::str::FromStr;
+
+use tiermem_base::Bytes;
+
+/// One `--size`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Size {
+    /// So many objects or bytes.
+    Units(u64),
+    /// This share of the working set.
+    Share(f64),
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some(percent) = text.strip_suffix('%') else {
+            return text
+                .parse::<Bytes>()
+                .map(|units| Size::Units(units.0))
+                .map_err(|error| error.to_string());
+        };
+        let share = percent.trim().parse::<f64>().ok().filter(|share| share.is_finite() && *share > 0.0);
+        share
+            .map(|share| Size::Share(share / 100.0))
+            .ok_or_else(|| format!("{text:?} is no percentage above 0, such as 10%"))
+    }
+}
+
+impl Size {
+    /// The size in units, when the working set has so many; never 0 of a working set that has any.
+    pub fn units(self, working_set: u64) -> u64 {
+        match self {
+            Size::Units(units) => units,
+            Size::Share(share) => {
+                ((working_set as f64 * share).round() as u64).max(u64::from(working_set > 0))
+            }
+        }
+    }
+}
+
+/// `count` sizes that divide the working set evenly, the last of them all of it.
+pub fn evenly(count: u32) -> impl Iterator<Item = Size> {
+    (1..=count).map(move |at| Size::Share(f64::from(at) / f64::from(count)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_numbers_or_percentages() {
+        assert_eq!("1000".parse(), Ok(Size::Units(1000)));
+        assert_eq!("4MiB".parse(), Ok(Size::Units(4 << 20)));
+        assert_eq!("12.5%".parse(), Ok(Size::Share(0.125)));
+        for wrong in ["", "%", "0%", "-1%", "nan%", "ten"] {
+            assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+        assert_eq!(Size::Share(0.125).units(1000), 125);
+        assert_eq!(Size::Share(0.00001).units(1000), 1);
+        assert_eq!(evenly(4).map(|size| size.units(1000)).collect::<Vec<_>>(), [250, 500, 750, 1000]);
+    }
+}

@@ -1,0 +1,202 @@
+//! The policies by the names that command lines and configurations use.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Evict;
+use super::arc::Arc;
+use super::cflru::Cflru;
+use super::clock::Clock;
+use super::fifo::Fifo;
+use super::hyperbolic::Hyperbolic;
+use super::klru::KLru;
+use super::lfu::Lfu;
+use super::lhd::Lhd;
+use super::lru::{Bump, Lru};
+use super::redis::Redis;
+use super::s3fifo::S3Fifo;
+use super::sieve::Sieve;
+use super::slru::Slru;
+use super::twoq::TwoQ;
+use crate::ladder::INSERTION_POINT_FAST;
+
+/// A policy and its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Named {
+    /// [`super::fifo`].
+    Fifo,
+    /// [`super::clock`] with one bit.
+    Clock,
+    /// [`super::clock`] with two bits.
+    Clock2,
+    /// [`super::lru`] with hits at once and the insertion point at the head: exact LRU.
+    Lru,
+    /// [`super::lru`] as the store uses it: marks at hits, new items enter at the store's insertion point.
+    LruLazy,
+    /// [`super::slru`] with 80% protected.
+    Slru,
+    /// [`super::slru`] with four equal segments.
+    S4Lru,
+    /// [`super::klru`] with this K.
+    KLru(u32),
+    /// [`super::redis`] with this K.
+    Redis(u32),
+    /// [`super::klru`] with K = 1.
+    Random,
+    /// [`super::lfu`] without ageing.
+    Lfu,
+    /// [`super::lfu`] with dynamic ageing.
+    LfuDa,
+    /// [`super::arc`].
+    Arc,
+    /// [`super::twoq`].
+    TwoQ,
+    /// [`super::s3fifo`].
+    S3Fifo,
+    /// [`super::sieve`].
+    Sieve,
+    /// [`super::lhd`].
+    Lhd,
+    /// [`super::hyperbolic`].
+    Hyperbolic,
+    /// [`super::cflru`] with its usual window.
+    Cflru,
+}
+
+/// The K of Redis's default configuration, and ours where none is given.
+pub const K_DEFAULT: u32 = 5;
+
+impl Named {
+    /// Each of them once, in the order of their names' table; those with a K have the default.
+    pub const ALL: [Named; 19] = [
+        Named::Fifo,
+        Named::Clock,
+        Named::Clock2,
+        Named::Lru,
+        Named::LruLazy,
+        Named::Slru,
+        Named::S4Lru,
+        Named::KLru(K_DEFAULT),
+        Named::Redis(K_DEFAULT),
+        Named::Random,
+        Named::Lfu,
+        Named::LfuDa,
+        Named::Arc,
+        Named::TwoQ,
+        Named::S3Fifo,
+        Named::Sieve,
+        Named::Lhd,
+        Named::Hyperbolic,
+        Named::Cflru,
+    ];
+
+    /// The name, without the parameters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Named::Fifo => "fifo",
+            Named::Clock => "clock",
+            Named::Clock2 => "clock2",
+            Named::Lru => "lru",
+            Named::LruLazy => "lru-lazy",
+            Named::Slru => "slru",
+            Named::S4Lru => "s4lru",
+            Named::KLru(_) => "k-lru",
+            Named::Redis(_) => "redis",
+            Named::Random => "random",
+            Named::Lfu => "lfu",
+            Named::LfuDa => "lfu-da",
+            Named::Arc => "arc",
+            Named::TwoQ => "2q",
+            Named::S3Fifo => "s3-fifo",
+            Named::Sieve => "sieve",
+            Named::Lhd => "lhd",
+            Named::Hyperbolic => "hyperbolic",
+            Named::Cflru => "cflru",
+        }
+    }
+
+    /// The K, where there is one.
+    pub fn k(self) -> Option<u32> {
+        match self {
+            Named::KLru(k) | Named::Redis(k) => Some(k),
+            _ => None,
+        }
+    }
+
+    /// The same policy with another K, where there is one.
+    pub fn with_k(self, k: u32) -> Self {
+        match self {
+            Named::KLru(_) => Named::KLru(k),
+            Named::Redis(_) => Named::Redis(k),
+            other => other,
+        }
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = || Named::ALL.map(Named::name).join(", ");
+        let found = Named::ALL.into_iter().find(|policy| policy.name() == text);
+        found.ok_or_else(|| format!("there is no policy {text:?}; the policies are {}", names()))
+    }
+}
+
+/// What is done with a policy of whichever type a name stands for: [`Named::build`] calls it.
+pub trait WithPolicy {
+    /// What comes of it.
+    type Output;
+    /// Compiled for each type of policy.
+    fn with<E: Evict + Send + std::fmt::Debug + 'static>(self, policy: E) -> Self::Output;
+}
+
+impl Named {
+    /// Makes the policy for so many domains, each of this capacity (0: unknown, see [`Evict`]), and hands it on.
+    pub fn build<W: WithPolicy>(self, domains: usize, capacity: u64, then: W) -> W::Output {
+        let capacities = std::iter::repeat_n(capacity, domains);
+        let points = |point| std::iter::repeat_n(point, domains);
+        match self {
+            Named::Fifo => then.with(Fifo::new(domains)),
+            Named::Clock => then.with(Clock::new(domains, 1)),
+            Named::Clock2 => then.with(Clock::new(domains, 2)),
+            Named::Lru => then.with(Lru::new(points(1.0), Bump::Always)),
+            Named::LruLazy => then.with(Lru::new(points(INSERTION_POINT_FAST), Bump::AtTail)),
+            Named::Slru => then.with(Slru::new(capacities, &Slru::PROTECTED)),
+            Named::S4Lru => then.with(Slru::new(capacities, &Slru::QUARTERS)),
+            Named::KLru(k) => then.with(KLru::new(domains, k)),
+            Named::Redis(k) => then.with(Redis::new(domains, k)),
+            Named::Random => then.with(KLru::new(domains, 1)),
+            Named::Lfu => then.with(Lfu::new(domains, false)),
+            Named::LfuDa => then.with(Lfu::new(domains, true)),
+            Named::Arc => then.with(Arc::new(capacities)),
+            Named::TwoQ => then.with(TwoQ::new(capacities)),
+            Named::S3Fifo => then.with(S3Fifo::new(capacities)),
+            Named::Sieve => then.with(Sieve::new(domains)),
+            Named::Lhd => then.with(Lhd::new(domains)),
+            Named::Hyperbolic => then.with(Hyperbolic::new(domains)),
+            Named::Cflru => then.with(Cflru::new(domains, Cflru::WINDOW_SHARE)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for policy in Named::ALL {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
+        assert!("belady".parse::<Named>().unwrap_err().contains("s3-fifo"));
+        assert_eq!(Named::Redis(5).with_k(3).k(), Some(3));
+        assert_eq!(Named::Lru.with_k(3), Named::Lru);
+    }
+}

@@ -1,0 +1,178 @@
+//! S3-FIFO: J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi, "FIFO queues are all you need for cache eviction", SOSP 2023,
+//! section 4 and algorithm 1.
+//!
+//! New items enter a small queue (10% of the capacity). Those used more than once there move on to the main queue, the
+//! others go and leave a ghost; a key with a ghost enters the main queue at once. The main queue is CLOCK with counters up
+//! to 3. A hit adds to a counter and nothing else. Good on skewed workloads with many one-hit wonders; not where items are
+//! used exactly twice, shortly after another but further apart than the small queue is long.
+
+use super::ghosts::Ghosts;
+use super::list::{List, Node, REFUSALS_MAX};
+use super::{Departure, Domain, Evict, Origin, Touch};
+use crate::Id;
+use crate::column::Column;
+use tiermem_base::Rng;
+
+/// Uses in the small queue that make an item move on to the main queue: more than one, as in the paper.
+const MOVE_AT: u8 = 2;
+const COUNT_MAX: u8 = 3;
+/// The share of the small queue.
+const SMALL_SHARE: f64 = 0.1;
+/// Bit of a state that says that the item is in the main queue; below it is the count.
+const MAIN: u8 = 4;
+
+#[derive(Clone, Debug, Default)]
+struct Queues {
+    small: List,
+    main: List,
+    ghosts: Ghosts,
+    capacity: u64,
+}
+
+impl Queues {
+    fn capacity(&self) -> u64 {
+        self.capacity.max(self.small.size + self.main.size)
+    }
+
+    fn small_limit(&self) -> u64 {
+        (self.capacity() as f64 * SMALL_SHARE) as u64
+    }
+}
+
+/// Queues and ghosts, one set per domain.
+#[derive(Clone, Debug)]
+pub struct S3Fifo {
+    nodes: Column<Node>,
+    states: Column<u8>,
+    domains: Vec<Queues>,
+}
+
+impl S3Fifo {
+    /// A set of queues for each capacity.
+    pub fn new(capacities: impl IntoIterator<Item = u64>) -> Self {
+        let queues = |capacity| Queues { capacity, ..Queues::default() };
+        S3Fifo {
+            nodes: Column::default(),
+            states: Column::default(),
+            domains: capacities.into_iter().map(queues).collect(),
+        }
+    }
+
+    /// The first of the small queue, from its tail, that was not used enough; others move on.
+    fn small_victim(&mut self, domain: usize, may_go: &impl Fn(Id) -> bool) -> Option<Id> {
+        let queues = &mut self.domains[domain];
+        let mut id = queues.small.tail;
+        let mut refusals = 0;
+        while id != Id::NONE && refusals < REFUSALS_MAX {
+            let before = super::list::Linked::links(self.nodes.cell(id)).prev;
+            if !may_go(id) {
+                refusals += 1;
+            } else if self.states.get(id) < MOVE_AT {
+                return Some(id);
+            } else {
+                queues.small.unlink(&mut self.nodes, id);
+                queues.main.push_head(&mut self.nodes, id);
+                *self.states.at(id) = MAIN;
+                if queues.small.size < queues.small_limit() {
+                    return None;
+                }
+            }
+            id = before;
+        }
+        None
+    }
+
+    fn main_victim(&mut self, domain: usize, may_go: &impl Fn(Id) -> bool) -> Option<Id> {
+        let states = &mut self.states;
+        self.domains[domain].main.second_chance(&mut self.nodes, may_go, |id| {
+            let state = states.at(id);
+            let spared = *state > MAIN;
+            *state -= u8::from(spared);
+            spared
+        })
+    }
+}
+
+impl Evict for S3Fifo {
+    #[inline]
+    fn insert(&mut self, id: Id, domain: Domain, origin: Origin) {
+        self.nodes.grow_to(id);
+        self.states.grow_to(id);
+        let queues = &mut self.domains[domain.0 as usize];
+        let mut to_main = origin.is_hot();
+        if let Some(item) = origin.new_item() {
+            let node = Node::new(item.key, item.size);
+            to_main |= queues.ghosts.take(node.key).is_some();
+            *self.nodes.at(id) = node;
+        }
+        *self.states.at(id) = if to_main { MAIN } else { 0 };
+        let queue = if to_main { &mut queues.main } else { &mut queues.small };
+        queue.push_head(&mut self.nodes, id);
+    }
+
+    #[inline]
+    fn hit(&mut self, id: Id, _touch: Touch, _domain: impl FnOnce() -> Domain) {
+        let state = self.states.at(id);
+        *state += u8::from(*state & COUNT_MAX < COUNT_MAX);
+    }
+
+    fn resize(&mut self, id: Id, domain: Domain, size: u32) {
+        let queues = &mut self.domains[domain.0 as usize];
+        let queue = if self.states.get(id) & MAIN != 0 { &mut queues.main } else { &mut queues.small };
+        let old = std::mem::replace(&mut self.nodes.at(id).size, size);
+        queue.size = queue.size - u64::from(old) + u64::from(size);
+    }
+
+    #[inline]
+    fn remove(&mut self, id: Id, domain: Domain, departure: Departure) {
+        let queues = &mut self.domains[domain.0 as usize];
+        if self.states.get(id) & MAIN != 0 {
+            queues.main.unlink(&mut self.nodes, id);
+            return;
+        }
+        let capacity = queues.capacity();
+        queues.small.unlink(&mut self.nodes, id);
+        if departure == Departure::Evicted {
+            // As many ghosts as the main queue has places.
+            let limit = capacity - (capacity as f64 * SMALL_SHARE) as u64;
+            let node = self.nodes.cell(id);
+            queues.ghosts.push(node.key, node.size);
+            queues.ghosts.shrink_to(limit);
+        }
+    }
+
+    #[inline]
+    fn victim(
+        &mut self,
+        domain: Domain,
+        _now: u64,
+        _rng: &mut Rng,
+        may_go: impl Fn(Id) -> bool,
+    ) -> Option<Id> {
+        let at = domain.0 as usize;
+        let queues = &self.domains[at];
+        let small_first = queues.small.size >= queues.small_limit().max(1) || queues.main.len == 0;
+        let small = if small_first { self.small_victim(at, &may_go) } else { None };
+        small.or_else(|| self.main_victim(at, &may_go)).or_else(|| self.small_victim(at, &may_go))
+    }
+
+    fn hottest(&self, domain: Domain, count: usize, visit: impl FnMut(Id)) {
+        self.domains[domain.0 as usize].main.first(&self.nodes, count, visit);
+    }
+
+    fn clear(&mut self) {
+        let capacities: Vec<u64> = self.domains.iter().map(|queues| queues.capacity).collect();
+        *self = S3Fifo::new(capacities);
+    }
+
+    fn len(&self, domain: Domain) -> u32 {
+        let queues = &self.domains[domain.0 as usize];
+        queues.small.len + queues.main.len
+    }
+
+    fn metadata_bytes(&self) -> u64 {
+        let ghosts: u64 = self.domains.iter().map(|queues| queues.ghosts.bytes()).sum();
+        let domains = (self.domains.capacity() * size_of::<Queues>()) as u64;
+        self.nodes.bytes() + self.states.bytes() + ghosts + domains
+    }
+}
