@@ -7,6 +7,7 @@
 mod client;
 mod cpu;
 mod curves;
+mod krr_cost;
 mod memory;
 mod redis_curve;
 mod server;
@@ -38,6 +39,8 @@ enum Command {
     Memory(memory::Options),
     /// Models of K-LRU beside a simulation of the same sizes: time and error.
     Curves(curves::Options),
+    /// How the cost of an access to KRR's stack grows with the stack.
+    KrrCost(krr_cost::Options),
     /// Redis's own miss ratio at a few memory limits, beside the models of it.
     RedisCurve(redis_curve::Options),
 }
@@ -77,6 +80,7 @@ fn main() -> anyhow::Result<()> {
         Command::Cpu(options) => cpu::run(&options),
         Command::Memory(options) => memory::run(&options),
         Command::Curves(options) => curves::run(&options),
+        Command::KrrCost(options) => krr_cost::run(&options),
         Command::RedisCurve(options) => redis_curve::run(&options),
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use proptest::prelude::*;
 use tiermem_base::{Access, Op};
 use tiermem_trace::{Format, ReadOptions, Trace, TraceError, open, open_with, reader};
 
@@ -295,4 +296,54 @@ fn published_samples_without_a_slice_here() {
     // CacheLib.
     let records = read("key,op,size,op_count,key_size\n1668757755,SET,82,2,40\n").unwrap();
     assert_eq!(records, [Access { key_size: 40, ..Access::new(0, Op::Set, 1_668_757_755, 82) }; 2]);
+}
+
+/// A slice of a trace, uncompressed, with a few bytes changed.
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
+    let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12);
+    (prop::sample::select(SLICES.to_vec()), edits, 1usize..3000).prop_map(|(name, edits, length)| {
+        let packed = std::fs::read(testdata(name)).unwrap();
+        let mut bytes = match name.rsplit('.').next().unwrap() {
+            "zst" => zstd::decode_all(&packed[..]).unwrap(),
+            _ => packed,
+        };
+        bytes.truncate(length);
+        for (at, byte) in edits {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_bytes_make_any_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+        read_all_formats(&bytes);
+    }
+
+    #[test]
+    fn no_text_makes_any_reader_panic(text in "[0-9a-zA-Z,. \t\n\"\\[\\]=:*#-]{0,400}") {
+        read_all_formats(text.as_bytes());
+    }
+
+    #[test]
+    fn nearly_good_files_do_not_make_any_reader_panic(bytes in mutated()) {
+        read_all_formats(&bytes);
+    }
+}
+
+#[test]
+fn every_line_is_a_record_a_note_or_an_error() {
+    // Formats of one record per line at most: nothing is lost, nothing is made up.
+    let text = "1,2,3,4\n\n#x\n5,6,7,-1\nnonsense\n\u{fffd}\n9,9,9,9";
+    let options = ReadOptions { skip_bad: u64::MAX, ..ReadOptions::default() };
+    for name in ["twitter-text", "msr", "alibaba", "lirs", "adaptsize", "spec", "mqsim", "txt"] {
+        let bytes = text.as_bytes().to_vec();
+        let mut trace = reader::read_bytes(Path::new("t"), bytes, &options, name.parse().unwrap()).unwrap();
+        let records = trace.by_ref().count() as u64;
+        assert_eq!(records + trace.skipped() + trace.notes().not_accesses, 7, "{name}");
+    }
 }
