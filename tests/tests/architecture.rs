@@ -17,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tier", &["base", "sys", "policy"]),
     ("store", &["base", "sys", "policy", "tier"]),
     ("cli", &["base", "sys", "policy", "model", "trace", "sim", "tier", "store"]),
-    ("bench-compare", &["base", "sys", "cli"]),
+    ("bench-compare", &["base", "sys", "policy", "model", "trace", "sim", "cli"]),
     ("tests", &["base", "sys", "policy", "model", "trace", "sim", "tier", "store"]),
 ];
 /// Rooms that may hold unsafe code.

@@ -58,6 +58,9 @@ pub struct Options {
     /// Look at the share R of the keys only.
     #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = rate)]
     sample: f64,
+    /// Look at no more than N keys, and at all of them while there are fewer.
+    #[arg(long, value_name = "N", conflicts_with = "sample", value_parser = clap::value_parser!(u64).range(1..))]
+    sample_keys: Option<u64>,
     /// Another choice of keys.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -131,7 +134,10 @@ fn kinds(options: &Options) -> Result<Vec<Kind>, Failure> {
 
 fn survey(options: &Options) -> Result<Survey, Failure> {
     let source = options.trace.open()?;
-    let mut survey = Survey::new(options.sample, options.seed);
+    let mut survey = match options.sample_keys {
+        Some(keys) => Survey::with_keys(keys as usize, options.seed),
+        None => Survey::new(options.sample, options.seed),
+    };
     for record in source.records() {
         if !survey.access(&record?) {
             return Err(Failure::failed(anyhow!(

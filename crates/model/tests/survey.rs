@@ -149,6 +149,35 @@ fn a_bounded_number_of_keys_is_enough() {
     assert!(Online::with_keys("lfu".parse().unwrap(), Unit::Objects, &sizes, 10).is_none());
 }
 
+/// The bound is reached early, and what was gathered is settled several times.
+#[test]
+fn a_survey_of_so_many_keys_is_one_of_their_share() {
+    let workload = skewed();
+    let whole = survey(&workload, 1.0, 0);
+    let sizes = whole.even_sizes(Unit::Objects, 8);
+    let mut bounded = Survey::with_keys(2_000, 1);
+    for (number, access) in accesses(&workload).enumerate() {
+        assert!(bounded.access(&access));
+        if number == 100_000 {
+            bounded.end_window();
+        }
+    }
+    assert_eq!(bounded.keys_sampled(), 2_000);
+    assert!(
+        (bounded.working_set(Unit::Bytes) as f64 / whole.working_set(Unit::Bytes) as f64 - 1.0).abs() < 0.1
+    );
+    // The same keys as a sample of that rate from the start, so the same curve.
+    let rate = (20..)
+        .map(|step| f64::from(step) * 1e-3)
+        .find(|&rate| survey(&workload, rate, 1).keys_sampled() >= 2_000);
+    let fixed = survey(&workload, rate.unwrap(), 1);
+    let kind = Kind::KLru { k: 5.0 };
+    let (a, b) = (bounded.curve(kind, Unit::Objects, &sizes), fixed.curve(kind, Unit::Objects, &sizes));
+    assert!(a.mean_absolute_error(&b) < 1e-3, "{a:?} {b:?}");
+    assert!(a.mean_absolute_error(&whole.curve(kind, Unit::Objects, &sizes)) < 0.02);
+    assert_eq!(bounded.curves(kind, Unit::Objects, &sizes).len(), 2);
+}
+
 #[test]
 fn old_windows_are_forgotten() {
     let (first, second) = (zipf(20_000, 100_000, 1.2, 14), cycle(50_000, 60_000, 100_000));

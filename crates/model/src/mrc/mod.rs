@@ -9,6 +9,7 @@ mod curve;
 mod distances;
 mod distinct;
 mod estimate;
+mod gather;
 mod kind;
 pub mod klru;
 pub mod krr;

@@ -1,145 +1,63 @@
 //! Curves of a whole trace, from all of it or from a spatial sample.
 
-use tiermem_base::hash::{Sample, sample_hash};
-use tiermem_base::{Access, Interner, Op};
+use tiermem_base::Access;
 
 use super::curve::{Curve, Point};
-use super::distinct::{self, Distinct};
+use super::distinct;
 use super::estimate::{PartCounts, ratio_by_keys};
+use super::gather::{Gathered, Mark, PARTS, REMOVAL};
 use super::{Kind, Unit};
-
-/// Parts of a sample, by whose differences its error is judged.
-const PARTS: usize = 16;
-/// Marks a removal among the requests; numbers of keys stay below.
-const REMOVAL: u32 = 1 << 31;
 
 /// The requests of a trace, or those of a spatial sample of its keys, held for as many models as one likes.
 ///
-/// Memory: 8 bytes per request of the sample, and 21 to 48 bytes per key of it; models add theirs.
+/// Memory: 8 bytes per request of the sample, and 45 to 67 bytes per key of it (with a bounded number of keys up to three
+/// times that); models add theirs.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    sample: Sample,
-    /// Mixed into keys before hashing: another sample of the same rate.
-    salt: u64,
-    keys: Interner,
-    /// The part of each key, by its number.
-    part: Vec<u8>,
-    requests: Vec<(u32, u32)>,
-    /// Look-ups and writes of the whole trace.
-    requests_total: u64,
-    /// Look-ups and writes among `requests`.
-    requests_sampled: u64,
-    distinct: Distinct,
-    /// The last size of each key, for the working set.
-    size: Vec<u32>,
-    /// Where windows end.
-    marks: Vec<Mark>,
-}
-
-/// The end of a window.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    /// Requests held until then.
-    at: usize,
-    /// Requests of the whole trace until then, and of the sample.
-    total: u64,
-    sampled: u64,
+    gathered: Gathered,
 }
 
 impl Survey {
     /// A survey of the share `rate` of the keys; with another `seed` another choice of them.
     pub fn new(rate: f64, seed: u64) -> Self {
-        Survey {
-            sample: Sample::with_rate(rate),
-            salt: if seed == 0 { 0 } else { sample_hash(seed) },
-            keys: Interner::new(),
-            part: Vec::new(),
-            requests: Vec::new(),
-            requests_total: 0,
-            requests_sampled: 0,
-            distinct: Distinct::default(),
-            size: Vec::new(),
-            marks: Vec::new(),
-        }
+        Survey { gathered: Gathered::new(rate, usize::MAX, seed) }
     }
 
-    /// Ends a window here: [`Self::curves`] gives a curve for each.
-    pub fn end_window(&mut self) {
-        let here = self.here();
-        if self.marks.last().is_none_or(|last| last.total < here.total) {
-            self.marks.push(here);
-        }
-    }
-
-    fn here(&self) -> Mark {
-        Mark { at: self.requests.len(), total: self.requests_total, sampled: self.requests_sampled }
+    /// A survey of as many keys as come, up to `keys_max`, and beyond that of a share of them that falls so that no more
+    /// are held (as fixed-size SHARDS does; but as the requests are kept, what leaves the sample leaves it from the start).
+    pub fn with_keys(keys_max: usize, seed: u64) -> Self {
+        Survey { gathered: Gathered::new(1.0, keys_max.max(1), seed) }
     }
 
     /// Takes an access in. Keys beyond 2^31 sampled ones are refused with `false`: the rate is too high for the trace.
     #[inline]
     pub fn access(&mut self, access: &Access) -> bool {
-        let removal = access.op == Op::Del;
-        self.requests_total += u64::from(!removal);
-        if self.is_whole() {
-            return self.keep(access.key, access.size, 0, removal);
-        }
-        let hash = sample_hash(access.key ^ self.salt);
-        if !removal {
-            self.distinct.insert(hash);
-        }
-        !self.sample.holds(hash) || self.keep(access.key, access.size, hash, removal)
+        self.gathered.access(access)
     }
 
-    fn keep(&mut self, key: u64, size: u32, hash: u64, removal: bool) -> bool {
-        if removal {
-            if let Some(id) = self.keys.get(key) {
-                self.requests.push((id | REMOVAL, 0));
-            }
-            return true;
-        }
-        let (id, new) = self.keys.intern(key);
-        if id >= REMOVAL {
-            return false;
-        }
-        if new {
-            self.part.push(hash as u8 % PARTS as u8);
-            self.size.push(0);
-        }
-        self.size[id as usize] = size;
-        self.requests_sampled += 1;
-        self.requests.push((id, size));
-        true
-    }
-
-    fn is_whole(&self) -> bool {
-        self.sample.rate() >= 1.0
+    /// Ends a window here: [`Self::curves`] gives a curve for each.
+    pub fn end_window(&mut self) {
+        self.gathered.end_window();
     }
 
     /// Look-ups and writes of the whole trace.
     pub fn requests(&self) -> u64 {
-        self.requests_total
+        self.gathered.total
     }
 
     /// Keys of the sample.
     pub fn keys_sampled(&self) -> usize {
-        self.keys.len()
+        self.gathered.keys_sampled()
     }
 
     /// Distinct keys of the whole trace: counted, or where it was sampled estimated to 0.4% (one standard error).
     pub fn keys(&self) -> f64 {
-        if self.is_whole() { self.keys.len() as f64 } else { self.distinct.estimate() }
+        self.gathered.keys_total()
     }
 
     /// All keys at their last sizes, in the unit.
     pub fn working_set(&self, unit: Unit) -> u64 {
-        let objects = self.keys();
-        match unit {
-            Unit::Objects => objects.round() as u64,
-            Unit::Bytes => {
-                let sampled: u64 = self.size.iter().map(|&size| u64::from(size)).sum();
-                (sampled as f64 * objects / self.keys.len().max(1) as f64).round() as u64
-            }
-        }
+        self.gathered.working_set(unit)
     }
 
     /// `count` sizes evenly over the working set, the last one all of it.
@@ -158,16 +76,21 @@ impl Survey {
     /// frequent ones that a sample has or has not. (SHARDS, FAST'15, divides by the expected number of requests instead; on
     /// the traces of `docs/lab.md` that is off by two to three times as much.)
     pub fn curves(&self, kind: Kind, unit: Unit, sizes: &[u64]) -> Vec<Curve> {
-        let mut ends = self.marks.clone();
-        if ends.last().is_none_or(|last| last.total < self.requests_total) {
-            ends.push(self.here());
-        }
+        self.curves_until(kind, unit, sizes, &self.gathered.ends())
+    }
+    /// [`Self::curves`] over the whole trace.
+    pub fn curve(&self, kind: Kind, unit: Unit, sizes: &[u64]) -> Curve {
+        let end = Mark { at: self.gathered.requests.len(), total: self.gathered.total };
+        self.curves_until(kind, unit, sizes, &[end]).swap_remove(0)
+    }
+
+    fn curves_until(&self, kind: Kind, unit: Unit, sizes: &[u64], ends: &[Mark]) -> Vec<Curve> {
         // The share that the sample turned out to be, not the one that was aimed at.
-        let rate =
-            if self.is_whole() { 1.0 } else { (self.keys.len() as f64 / self.keys().max(1.0)).min(1.0) };
-        let whole = self.run(kind, unit, sizes, rate, None, &ends);
-        let is_sample = !self.is_whole() && !self.keys.is_empty();
-        let run = |part| self.run(kind, unit, sizes, rate / PARTS as f64, Some(part as u8), &ends);
+        let is_whole = self.gathered.is_whole();
+        let rate = if is_whole { 1.0 } else { (self.keys_sampled() as f64 / self.keys().max(1.0)).min(1.0) };
+        let whole = self.run(kind, unit, sizes, rate, None, ends);
+        let is_sample = !is_whole && self.keys_sampled() > 0;
+        let run = |part| self.run(kind, unit, sizes, rate / PARTS as f64, Some(part as u8), ends);
         let parts: Vec<Vec<Seen>> = if is_sample { (0..PARTS).map(run).collect() } else { Vec::new() };
         let mut start = 0;
         let curve = |(window, end): (usize, &Mark)| {
@@ -181,14 +104,6 @@ impl Survey {
             Curve { unit, requests, points }
         };
         ends.iter().enumerate().map(curve).collect()
-    }
-
-    /// [`Self::curves`] over the whole trace.
-    pub fn curve(&self, kind: Kind, unit: Unit, sizes: &[u64]) -> Curve {
-        if !self.marks.is_empty() {
-            return Survey { marks: Vec::new(), ..self.clone() }.curve(kind, unit, sizes);
-        }
-        self.curves(kind, unit, sizes).swap_remove(0)
     }
 
     fn sampled_points(
@@ -231,19 +146,21 @@ impl Survey {
     ) -> Vec<Seen> {
         let mut model = kind.model(unit, sizes, rate, u64::from(part.unwrap_or(0)));
         // A part numbers its keys itself, so that its arrays are its own size.
-        let mut own = vec![u32::MAX; if part.is_some() { self.part.len() } else { 0 }];
+        let mut own = vec![u32::MAX; if part.is_some() { self.gathered.key_bound() } else { 0 }];
         let mut keys = 0u32;
         let mut seen: Vec<Seen> = Vec::with_capacity(ends.len());
-        let (mut start, mut misses_before) = (Mark { at: 0, total: 0, sampled: 0 }, vec![0.0; sizes.len()]);
+        let (mut start, mut misses_before) = (0, vec![0.0; sizes.len()]);
         for &end in ends {
-            let mut requests = if part.is_none() { end.sampled - start.sampled } else { 0 };
-            for &(tagged, size) in &self.requests[start.at..end.at] {
+            let mut requests = 0u64;
+            for &(tagged, size) in &self.gathered.requests[start..end.at] {
                 let id = tagged & !REMOVAL;
+                if !self.gathered.holds(id) {
+                    continue;
+                }
                 let number = match part {
                     None => id,
-                    Some(part) if self.part[id as usize] != part => continue,
+                    Some(part) if self.gathered.part(id) != part => continue,
                     Some(_) => {
-                        requests += u64::from(tagged == id);
                         let own = &mut own[id as usize];
                         if *own == u32::MAX {
                             *own = keys;
@@ -252,9 +169,10 @@ impl Survey {
                         *own
                     }
                 };
+                requests += u64::from(tagged == id);
                 if tagged == id { model.access(number, size) } else { model.remove(number) }
             }
-            start = end;
+            start = end.at;
             let misses = model.misses(sizes);
             let of_window = misses.iter().zip(&misses_before).map(|(after, before)| after - before).collect();
             misses_before = misses;
@@ -264,7 +182,7 @@ impl Survey {
             });
         }
         // Misses are related to the keys of all windows: those of one do not tell which of its misses are new keys.
-        let keys = if part.is_none() { self.keys.len() as f64 } else { f64::from(keys) };
+        let keys = if part.is_none() { self.keys_sampled() as f64 } else { f64::from(keys) };
         seen.iter_mut().for_each(|seen| seen.counts.keys = keys);
         seen
     }

@@ -3,10 +3,15 @@
 //!
 //! New items enter a small queue (10% of the capacity). Those used more than once there move on to the main queue, the
 //! others go and leave a ghost; a key with a ghost enters the main queue at once. The main queue is CLOCK with counters up
-//! to 3. A hit adds to a counter and nothing else. Good on skewed workloads with many one-hit wonders; not where items are
+//! to 3. A hit adds to a counter and nothing else.
+//!
+//! Two things that the algorithm leaves open are as in the authors' own simulator: whether a key has a ghost is asked before
+//! room is made for it; and until something has gone, items for which the small queue has no room enter the main queue.
+//!
+//! Good on skewed workloads with many one-hit wonders; not where items are
 //! used exactly twice, shortly after another but further apart than the small queue is long.
 
-use super::ghosts::Ghosts;
+use super::ghosts::{Ghosts, fold};
 use super::list::{List, Node, REFUSALS_MAX};
 use super::{Departure, Domain, Evict, Origin, Touch};
 use crate::Id;
@@ -18,6 +23,8 @@ const MOVE_AT: u8 = 2;
 const COUNT_MAX: u8 = 3;
 /// The share of the small queue.
 const SMALL_SHARE: f64 = 0.1;
+/// The ghosts' sizes sum up to no more than this share, which is the main queue's.
+const GHOST_SHARE: f64 = 0.9;
 /// Bit of a state that says that the item is in the main queue; below it is the count.
 const MAIN: u8 = 4;
 
@@ -26,6 +33,10 @@ struct Queues {
     small: List,
     main: List,
     ghosts: Ghosts,
+    /// The key that was last found among the ghosts, until it enters.
+    returning: Option<u32>,
+    /// Whether something has gone for want of room.
+    has_evicted: bool,
     capacity: u64,
 }
 
@@ -73,9 +84,6 @@ impl S3Fifo {
                 queues.small.unlink(&mut self.nodes, id);
                 queues.main.push_head(&mut self.nodes, id);
                 *self.states.at(id) = MAIN;
-                if queues.small.size < queues.small_limit() {
-                    return None;
-                }
             }
             id = before;
         }
@@ -95,6 +103,15 @@ impl S3Fifo {
 
 impl Evict for S3Fifo {
     #[inline]
+    fn miss(&mut self, domain: Domain, key: u64) {
+        let queues = &mut self.domains[domain.0 as usize];
+        let key = fold(key);
+        if queues.returning != Some(key) {
+            queues.returning = queues.ghosts.take(key).map(|_| key);
+        }
+    }
+
+    #[inline]
     fn insert(&mut self, id: Id, domain: Domain, origin: Origin) {
         self.nodes.grow_to(id);
         self.states.grow_to(id);
@@ -102,7 +119,9 @@ impl Evict for S3Fifo {
         let mut to_main = origin.is_hot();
         if let Some(item) = origin.new_item() {
             let node = Node::new(item.key, item.size);
-            to_main |= queues.ghosts.take(node.key).is_some();
+            to_main |= queues.returning == Some(node.key) || queues.ghosts.take(node.key).is_some();
+            to_main |= !queues.has_evicted && queues.small.size >= queues.small_limit().max(1);
+            queues.returning = None;
             *self.nodes.at(id) = node;
         }
         *self.states.at(id) = if to_main { MAIN } else { 0 };
@@ -126,6 +145,7 @@ impl Evict for S3Fifo {
     #[inline]
     fn remove(&mut self, id: Id, domain: Domain, departure: Departure) {
         let queues = &mut self.domains[domain.0 as usize];
+        queues.has_evicted |= departure == Departure::Evicted;
         if self.states.get(id) & MAIN != 0 {
             queues.main.unlink(&mut self.nodes, id);
             return;
@@ -133,8 +153,7 @@ impl Evict for S3Fifo {
         let capacity = queues.capacity();
         queues.small.unlink(&mut self.nodes, id);
         if departure == Departure::Evicted {
-            // As many ghosts as the main queue has places.
-            let limit = capacity - (capacity as f64 * SMALL_SHARE) as u64;
+            let limit = (capacity as f64 * GHOST_SHARE) as u64;
             let node = self.nodes.cell(id);
             queues.ghosts.push(node.key, node.size);
             queues.ghosts.shrink_to(limit);

@@ -17,6 +17,8 @@ struct Slot {
 /// No number: an empty slot.
 const NONE: u32 = u32::MAX;
 const SLOTS_MIN: usize = 1 << 12;
+/// Keys looked up together: more than a core can wait for at once, few enough to stay in its nearest cache.
+const GROUP: usize = 32;
 
 impl Default for KeyTable {
     fn default() -> Self {
@@ -83,6 +85,22 @@ impl KeyTable {
             }
             self.slots[at] = slot;
         }
+    }
+
+    /// The numbers of many keys, in their order, as from [`Self::number`].
+    ///
+    /// A group's slots are all read once before they are searched, so that the memory brings them at the same time.
+    pub fn number_all(&mut self, keys: &[u64], mut each: impl FnMut(u32)) -> Option<()> {
+        for group in keys.chunks(GROUP) {
+            let mask = self.slots.len() - 1;
+            let near =
+                group.iter().fold(0, |near, key| near ^ self.slots[spread(*key) as usize & mask].number);
+            std::hint::black_box(near);
+            for key in group {
+                each(self.number(*key)?);
+            }
+        }
+        Some(())
     }
 
     /// Bytes held.

@@ -4,6 +4,7 @@
 //! threads, each of which sees every batch in order. So a cache's state stays with one core, nothing is locked, and the
 //! result does not depend on how many threads there are.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
@@ -16,6 +17,8 @@ use super::intern::KeyTable;
 const BATCH_REQUESTS: usize = 1 << 15;
 /// Batches that may wait for a worker.
 const BATCHES_AHEAD: usize = 4;
+/// Batches whose memory may be used again: those on their way to the slowest worker, and some.
+const BATCHES_KEPT: usize = 2 * BATCHES_AHEAD;
 
 /// A piece of a trace.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +58,10 @@ pub struct Batches<I> {
     /// Where the last one was.
     last_mark: Option<u64>,
     finished: bool,
+    /// Keys of the batch that is being made.
+    unnumbered: Vec<u64>,
+    /// The last batches: who has let go of one gives its memory to another.
+    handed_out: VecDeque<Arc<Batch>>,
 }
 
 impl<I> Batches<I> {
@@ -63,8 +70,34 @@ impl<I> Batches<I> {
     pub fn new(records: I, warmup: u64, window: u64) -> Self {
         let after = if window == 0 { u64::MAX } else { window };
         let next_mark = if warmup == 0 { after } else { warmup };
-        let keys = KeyTable::default();
-        Batches { records, keys, read: 0, warmup, window, next_mark, last_mark: None, finished: false }
+        Batches {
+            records,
+            keys: KeyTable::default(),
+            read: 0,
+            warmup,
+            window,
+            next_mark,
+            last_mark: None,
+            finished: false,
+            unnumbered: Vec::new(),
+            handed_out: VecDeque::new(),
+        }
+    }
+
+    /// An empty buffer, if possible that of a batch which nobody needs any more.
+    fn spare_buffer(&mut self) -> Vec<Request> {
+        let oldest = self.handed_out.pop_front();
+        match oldest.map(Arc::try_unwrap) {
+            Some(Ok(Batch { mut requests, .. })) => {
+                requests.clear();
+                requests
+            }
+            Some(Err(needed)) if self.handed_out.len() < BATCHES_KEPT => {
+                self.handed_out.push_front(needed);
+                Vec::with_capacity(BATCH_REQUESTS)
+            }
+            Some(Err(_)) | None => Vec::with_capacity(BATCH_REQUESTS),
+        }
     }
 
     /// Whether a mark is here; the next one is set.
@@ -99,15 +132,13 @@ where
             return None;
         }
         let room = (self.next_mark - self.read).min(BATCH_REQUESTS as u64) as usize;
-        let mut requests = Vec::with_capacity(room);
+        let mut requests = self.spare_buffer();
+        self.unnumbered.clear();
         while requests.len() < room {
             match self.records.next() {
                 Some(Ok(access)) => {
-                    let Some(key) = self.keys.number(access.key) else {
-                        self.finished = true;
-                        return Some(Err(PassError::Keys));
-                    };
-                    requests.push(Request { key, size: access.size, op: access.op });
+                    self.unnumbered.push(access.key);
+                    requests.push(Request { key: 0, size: access.size, op: access.op });
                 }
                 Some(Err(error)) => {
                     self.finished = true;
@@ -119,9 +150,22 @@ where
                 }
             }
         }
+        let mut unnumbered = requests.iter_mut();
+        let numbered = self.keys.number_all(&self.unnumbered, |number| {
+            // As many as there are keys.
+            if let Some(request) = unnumbered.next() {
+                request.key = number;
+            }
+        });
+        if numbered.is_none() {
+            self.finished = true;
+            return Some(Err(PassError::Keys));
+        }
         self.read += requests.len() as u64;
         let marked = self.mark();
-        Some(Ok(Arc::new(Batch { requests, keys: self.keys.len(), marked })))
+        let batch = Arc::new(Batch { requests, keys: self.keys.len(), marked });
+        self.handed_out.push_back(batch.clone());
+        Some(Ok(batch))
     }
 }
 

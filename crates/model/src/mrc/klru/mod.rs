@@ -13,7 +13,8 @@
 //!
 //! An access to an object last accessed at τ adds 1 − s(τ) misses and resets its survival to 1; evictions keep N at C.
 //! That is the whole model: nothing is fitted, K may be any real number from 1, and what is neglected is the
-//! fluctuation of the state of one random run around the mean, which is of the order of 1/√C and itself averages out.
+//! fluctuation of the state of one random run around the mean, which is of the order of 1/√C and itself averages out (a
+//! cache of five objects is still off by some hundredths, one of a few hundred by a few ten-thousandths).
 //! No assumption about the workload enters: loops, phases and scans come out as well as independent references. The
 //! average eviction time (AET, USENIX ATC'16) is the special case of a workload in steady state; KRR (ICPP'21, see
 //! `krr`) is a stack that approximates the same caches and drifts from them on loops, because a stack

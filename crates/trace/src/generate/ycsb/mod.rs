@@ -301,4 +301,19 @@ mod tests {
         // Its own rank and its share of the cold ones.
         assert!((0.0377..0.040).contains(&got), "{got}");
     }
+
+    #[test]
+    fn the_smallest_key_spaces_work() {
+        use Workload::{A, B, C, D, E, F};
+        for workload in [A, B, C, D, E, F] {
+            for records in 0..6 {
+                let sizes = Sizes::new(SizeDistribution::Fixed(1), 1);
+                let mut inserted = 0;
+                for access in Ycsb::new(workload, records, 5000, SCAN_LENGTH_MAX, sizes, 1).take(5000) {
+                    inserted += u64::from(access.op == Op::Set && access.key == records.max(2) + inserted);
+                    assert!(access.key < records.max(2) + inserted, "{workload:?} {records}");
+                }
+            }
+        }
+    }
 }
