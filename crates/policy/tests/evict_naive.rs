@@ -131,7 +131,9 @@ impl Naive for Segmented {
         at.is_some()
     }
     fn delete(&mut self, key: u32) {
-        self.segments.iter_mut().for_each(|segment| drop(take(segment, key)));
+        for segment in &mut self.segments {
+            take(segment, key);
+        }
     }
 }
 
