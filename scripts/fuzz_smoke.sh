@@ -1,5 +1,6 @@
 #!/bin/sh
-# Fuzzes the parser of requests for FUZZ_SECONDS (60), starting from the corpus in the repository.
+# Fuzzes the parser of requests and the trace readers for FUZZ_SECONDS (60) each, starting from the corpus in the
+# repository.
 set -eu
 cd "$(dirname "$0")/../fuzz"
 
@@ -13,4 +14,8 @@ cargo +nightly fuzz --version >/dev/null 2>&1 || skip "as there is no cargo-fuzz
 # New inputs go to a folder of their own: the corpus holds only what someone chose to keep.
 found=$(mktemp -d)
 trap 'rm -rf "$found"' EXIT
-cargo +nightly fuzz run resp "$found" corpus/resp -- -max_total_time="${FUZZ_SECONDS:-60}" -max_len=8192 -verbosity=0
+for target in resp trace; do
+    mkdir "$found/$target"
+    cargo +nightly fuzz run "$target" "$found/$target" "corpus/$target" -- \
+        -max_total_time="${FUZZ_SECONDS:-60}" -max_len=8192 -verbosity=0
+done

@@ -12,12 +12,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sys", &["base"]),
     ("trace", &["base"]),
     ("policy", &["base"]),
-    ("sim", &["base", "policy", "trace"]),
+    ("model", &["base", "policy"]),
+    ("sim", &["base", "policy", "model", "trace"]),
     ("tier", &["base", "sys", "policy"]),
     ("store", &["base", "sys", "policy", "tier"]),
-    ("cli", &["base", "sys", "policy", "trace", "sim", "tier", "store"]),
-    ("bench-compare", &["base", "sys", "cli"]),
-    ("tests", &["base", "sys", "policy", "trace", "sim", "tier", "store"]),
+    ("cli", &["base", "sys", "policy", "model", "trace", "sim", "tier", "store"]),
+    ("bench-compare", &["base", "sys", "policy", "model", "trace", "sim", "cli"]),
+    ("tests", &["base", "sys", "policy", "model", "trace", "sim", "tier", "store"]),
 ];
 /// Rooms that may hold unsafe code.
 const UNSAFE_ROOMS: &[&str] = &["sys"];

@@ -49,8 +49,8 @@ fn live(ladder: &LadderConfig, trace: &[Access]) -> Counts {
         let key = Access::key_name(access.key);
         let value = &value[..access.size as usize];
         let found = match access.op {
-            Op::Get => engine.get(0, &key).is_some(),
-            Op::Set => false,
+            Op::Get | Op::Read | Op::Load | Op::Scan => engine.get(0, &key).is_some(),
+            Op::Set | Op::Write | Op::Store => false,
             Op::Del => {
                 engine.remove(0, &key);
                 continue;

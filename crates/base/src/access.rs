@@ -1,34 +1,120 @@
 //! One record of an access trace, the form that every reader yields and every simulator consumes.
 
-/// What an access does to its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+use std::fmt;
+use std::str::FromStr;
+
+/// What an access does to its key. Key-value traces say get, set and del; block traces read and write; memory
+/// traces load and store; scan is a range read, of which `size` is the bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
 pub enum Op {
     /// Look the key up; in a look-aside cache a miss is followed by a set.
-    Get,
+    #[default]
+    Get = 0,
     /// Write the key's value.
-    Set,
+    Set = 1,
     /// Remove the key.
-    Del,
+    Del = 2,
+    /// Read bytes of a device, from the offset that is the key.
+    Read = 3,
+    /// Write bytes of a device.
+    Write = 4,
+    /// Read memory at the address that is the key.
+    Load = 5,
+    /// Write memory.
+    Store = 6,
+    /// Read a range of keys from this key on.
+    Scan = 7,
 }
 
-/// One access. Field names and units are those of the trace form in `docs/`: they do not change with the
-/// format a record was read from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+impl Op {
+    /// All of them, at the index of their code.
+    pub const ALL: [Op; 8] = [Op::Get, Op::Set, Op::Del, Op::Read, Op::Write, Op::Load, Op::Store, Op::Scan];
+
+    /// The name in trace files and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Get => "get",
+            Op::Set => "set",
+            Op::Del => "del",
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Load => "load",
+            Op::Store => "store",
+            Op::Scan => "scan",
+        }
+    }
+
+    /// The number that stands for it in files; see [`Self::from_code`].
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The operation of that code, if there is one.
+    pub fn from_code(code: u8) -> Option<Op> {
+        Op::ALL.get(usize::from(code)).copied()
+    }
+
+    /// Whether it brings new bytes: set, write, store.
+    pub const fn is_write(self) -> bool {
+        matches!(self, Op::Set | Op::Write | Op::Store)
+    }
+
+    /// Whether it asks for bytes, so that a cache can hit or miss: get, read, load, scan.
+    pub const fn is_lookup(self) -> bool {
+        matches!(self, Op::Get | Op::Read | Op::Load | Op::Scan)
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Op {
+    type Err = String;
+
+    /// Reads a name as [`Op::name`] writes it.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = |op: &Op| op.name() == text;
+        Op::ALL.into_iter().find(known).ok_or_else(|| {
+            format!("there is no operation `{text}`; the operations are {}", Op::ALL.map(Op::name).join(", "))
+        })
+    }
+}
+
+/// One access, 32 bytes. Field names and units are those of the trace form in `docs/traces.md`: they do not change
+/// with the format a record was read from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Time since the start of the trace, in nanoseconds; formats that count seconds are scaled.
     pub time_ns: u64,
+    /// The key, or its 64-bit hash where the trace has names; a byte offset (block traces); an address.
+    pub key: u64,
+    /// Bytes of the value (key-value traces) or of the request (block and memory traces).
+    pub size: u32,
+    /// Whose access it is: a client, a database, a volume; 0 where the trace has none.
+    pub tenant: u32,
+    /// Seconds the value may live; 0 where there is no limit or none is known.
+    pub ttl_s: u32,
+    /// Bytes of the key's name; 0 where that is not known.
+    pub key_size: u16,
     /// What is done.
     pub op: Op,
-    /// The key, or its 64-bit hash where the trace has names.
-    pub key: u64,
-    /// Bytes of the value (key-value traces) or of the request (block traces).
-    pub size: u32,
 }
 
+const _: () = assert!(size_of::<Access>() == 32, "batches of records are sized for this");
+
 impl Access {
+    /// An access of `key`, whose value has `size` bytes, with nothing more known.
+    pub const fn new(time_ns: u64, op: Op, key: u64, size: u32) -> Self {
+        Access { time_ns, key, size, tenant: 0, ttl_s: 0, key_size: 0, op }
+    }
+
     /// A look-up of `key`, whose value has `size` bytes.
-    pub fn get(time_ns: u64, key: u64, size: u32) -> Self {
-        Access { time_ns, op: Op::Get, key, size }
+    pub const fn get(time_ns: u64, key: u64, size: u32) -> Self {
+        Access::new(time_ns, Op::Get, key, size)
     }
 
     /// The name under which a trace's key is stored in a key-value server: 16 hexadecimal digits.
@@ -46,5 +132,17 @@ mod tests {
     fn key_names_are_hexadecimal() {
         assert_eq!(&Access::key_name(0xAB), b"00000000000000ab");
         assert_eq!(&Access::key_name(u64::MAX), b"ffffffffffffffff");
+    }
+
+    #[test]
+    fn operations_survive_their_names_and_codes() {
+        for op in Op::ALL {
+            assert_eq!((op.name().parse(), Op::from_code(op.code())), (Ok(op), Some(op)));
+            assert!(!(op.is_write() && op.is_lookup()));
+        }
+        assert_eq!(Op::from_code(8), None);
+        assert!("GET".parse::<Op>().unwrap_err().contains("get, set, del"));
+        // Written down once: codes stand in files.
+        assert_eq!((Op::Get.code(), Op::Del.code(), Op::Scan.code()), (0, 2, 7));
     }
 }

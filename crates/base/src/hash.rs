@@ -10,6 +10,48 @@ pub fn trace_key(name: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(name, TRACE_KEY_SEED)
 }
 
+/// The seed of [`sample_hash`].
+const SAMPLE_SEED: u64 = 0x7469_6572_6d65_6d01;
+
+/// The stable 64-bit hash (xxh3 of the key's little-endian bytes) that decides whether a spatial sample holds a key.
+///
+/// Its high bits decide, see [`Sample`]; its low bits are free to tell parts of a sample from each other.
+#[inline]
+pub fn sample_hash(key: u64) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(&key.to_le_bytes(), SAMPLE_SEED)
+}
+
+/// Spatial sampling (SHARDS, FAST'15): a key is in the sample with all its accesses or with none, if its hash modulo
+/// P lies below T = R P. P is 2^64 here, and instead of the low bits the hash as a whole is compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    threshold: u64,
+}
+
+impl Sample {
+    /// A sample of about the share `rate` of all keys; 1 or more takes every key.
+    pub fn with_rate(rate: f64) -> Self {
+        // The conversion saturates: at rate 1 all hashes but one are below.
+        Sample { threshold: (rate.clamp(0.0, 1.0) * 2f64.powi(64)) as u64 }
+    }
+
+    /// The sample of all keys whose hash is less than this one.
+    pub fn below(hash: u64) -> Self {
+        Sample { threshold: hash.saturating_sub(1) }
+    }
+
+    /// The rate R that the threshold stands for.
+    pub fn rate(&self) -> f64 {
+        self.threshold as f64 / 2f64.powi(64)
+    }
+
+    /// Whether a key of this [`sample_hash`] is in the sample.
+    #[inline]
+    pub fn holds(&self, hash: u64) -> bool {
+        hash <= self.threshold
+    }
+}
+
 /// Hashes keys for the store's index. Seeded per process, so that nobody can prepare colliding keys; the value
 /// is never stored or sent.
 #[derive(Clone, Debug)]
@@ -46,6 +88,21 @@ mod tests {
         assert_eq!(
             trace_key(b"user:1"),
             xxhash_rust::xxh3::xxh3_64_with_seed(b"user:1", 0x7469_6572_6d65_6d00)
+        );
+    }
+
+    #[test]
+    fn samples_hold_their_share_and_grow_with_the_rate() {
+        let (small, large, all) = (Sample::with_rate(0.01), Sample::with_rate(0.1), Sample::with_rate(1.0));
+        let count = |sample: Sample| (0..100_000u64).filter(|&key| sample.holds(sample_hash(key))).count();
+        assert!((900..1100).contains(&count(small)), "{}", count(small));
+        assert!((9_600..10_400).contains(&count(large)), "{}", count(large));
+        assert_eq!(count(all), 100_000);
+        assert!((0..10_000).map(sample_hash).all(|hash| !small.holds(hash) || large.holds(hash)));
+        // Stored samples and split traces rely on it.
+        assert_eq!(
+            sample_hash(1),
+            xxhash_rust::xxh3::xxh3_64_with_seed(&[1, 0, 0, 0, 0, 0, 0, 0], SAMPLE_SEED)
         );
     }
 

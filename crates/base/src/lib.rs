@@ -7,9 +7,11 @@
 pub mod access;
 pub mod curve;
 pub mod hash;
+pub mod intern;
 pub mod rng;
 pub mod units;
 
 pub use access::{Access, Op};
+pub use intern::Interner;
 pub use rng::Rng;
 pub use units::{Bytes, Nanos};

@@ -62,6 +62,62 @@ impl Client {
         Ok(())
     }
 
+    /// `CONFIG SET name value`.
+    pub fn configure(&mut self, name: &str, value: &str) -> Result<()> {
+        self.replies.get_mut().write_all(format!("CONFIG SET {name} {value}\r\n").as_bytes())?;
+        let reply = self.line()?;
+        if reply != "+OK" {
+            bail!("CONFIG SET {name} {value} was answered with {reply:?}");
+        }
+        Ok(())
+    }
+
+    /// Gets `keys`, and sets those that are not there to values of `value_bytes` bytes; how many these were. A key that
+    /// comes twice among `keys` and is not there is set once and counted once.
+    pub fn look_aside(&mut self, keys: impl Iterator<Item = u64>, value_bytes: usize) -> Result<u64> {
+        let keys: Vec<u64> = keys.collect();
+        let mut batch = Vec::new();
+        for key in &keys {
+            write!(batch, "*2\r\n$3\r\nGET\r\n$16\r\n{key:016x}\r\n")?;
+        }
+        self.replies.get_mut().write_all(&batch)?;
+        let mut missing = Vec::new();
+        for key in &keys {
+            let header = self.line()?;
+            match header.strip_prefix('$').and_then(|len| len.parse::<i64>().ok()) {
+                Some(-1) => missing.push(*key),
+                Some(_) => _ = self.line()?,
+                None => bail!("GET was answered with {header:?}"),
+            }
+        }
+        missing.sort_unstable();
+        missing.dedup();
+        batch.clear();
+        let value = "v".repeat(value_bytes);
+        for key in &missing {
+            write!(batch, "*3\r\n$3\r\nSET\r\n$16\r\n{key:016x}\r\n${value_bytes}\r\n{value}\r\n")?;
+        }
+        self.replies.get_mut().write_all(&batch)?;
+        for _ in &missing {
+            let reply = self.line()?;
+            if reply != "+OK" {
+                bail!("SET was answered with {reply:?}");
+            }
+        }
+        Ok(missing.len() as u64)
+    }
+
+    /// How many keys the server holds, and how many it has evicted.
+    pub fn keys_and_evicted(&mut self) -> Result<(u64, u64)> {
+        let evicted = info_number(&self.info("stats")?, "evicted_keys")?;
+        self.replies.get_mut().write_all(b"DBSIZE\r\n")?;
+        let line = self.line()?;
+        match line.strip_prefix(':').and_then(|keys| keys.parse().ok()) {
+            Some(keys) => Ok((keys, evicted)),
+            None => bail!("DBSIZE was answered with {line:?}"),
+        }
+    }
+
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         if self.replies.read_line(&mut line)? == 0 {

@@ -1,4 +1,4 @@
-//! `tiermem-bench-compare`: the store beside Redis, both started, driven and measured in one run.
+//! `tiermem-bench-compare`: the store beside Redis, and models beside simulations, measured in one run.
 //!
 //! Wall time on a shared machine says little, so the figures are ratios of interleaved pairs, of processor time and
 //! of bytes.
@@ -6,13 +6,15 @@
 
 mod client;
 mod cpu;
+mod curves;
+mod krr_cost;
 mod memory;
+mod redis_curve;
 mod server;
 mod summary;
 
 /// The same form of results as the binary `tiermem` prints.
 #[path = "../../cli/src/output.rs"]
-#[expect(dead_code, reason = "results here always have lists beside the record")]
 mod output;
 
 use std::path::PathBuf;
@@ -21,7 +23,7 @@ use clap::{Args, Parser, Subcommand};
 
 use output::Format;
 
-/// Measures tiermem beside Redis: starts both on free loopback ports, drives both alike, prints ratios.
+/// Measures tiermem beside its rivals in one run, and prints ratios. Servers are started on free loopback ports.
 #[derive(Debug, Parser)]
 #[command(name = "tiermem-bench-compare", version)]
 struct Cli {
@@ -35,6 +37,12 @@ enum Command {
     Cpu(cpu::Options),
     /// Bytes per key beyond key and value.
     Memory(memory::Options),
+    /// Models of K-LRU beside a simulation of the same sizes: time and error.
+    Curves(curves::Options),
+    /// How the cost of an access to KRR's stack grows with the stack.
+    KrrCost(krr_cost::Options),
+    /// Redis's own miss ratio at a few memory limits, beside the models of it.
+    RedisCurve(redis_curve::Options),
 }
 
 /// Which servers are compared, where they run, and how the result is printed.
@@ -71,5 +79,8 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Cpu(options) => cpu::run(&options),
         Command::Memory(options) => memory::run(&options),
+        Command::Curves(options) => curves::run(&options),
+        Command::KrrCost(options) => krr_cost::run(&options),
+        Command::RedisCurve(options) => redis_curve::run(&options),
     }
 }

@@ -10,6 +10,8 @@ pub enum Failure {
     Usage(anyhow::Error),
     /// It was tried and failed; exit code 1.
     Failed(anyhow::Error),
+    /// Whoever read the output has seen enough, as `head` does; nothing is said, exit code 0.
+    ReaderGone,
 }
 
 impl Failure {
@@ -23,11 +25,20 @@ impl Failure {
         Failure::Failed(error.into())
     }
 
+    /// A failed try to write a result.
+    pub fn writing(what: &str, error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            _ => Failure::Failed(anyhow::anyhow!("cannot write {what}: {error}")),
+        }
+    }
+
     /// Tells the user and returns the exit code.
     pub fn report(self) -> ExitCode {
         let (error, code) = match self {
             Failure::Usage(error) => (error, 2),
             Failure::Failed(error) => (error, 1),
+            Failure::ReaderGone => return ExitCode::SUCCESS,
         };
         // Nobody may be reading; the exit code tells it all the same.
         let _ = writeln!(std::io::stderr(), "tiermem: {error}");

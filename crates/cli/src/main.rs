@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod failure;
+mod mrc;
 mod output;
 mod probe;
 mod sim;
 mod source;
 mod store;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -20,6 +22,8 @@ const EXAMPLES: &str = "\
 Examples:
   tiermem store serve
   tiermem store replay zipf:objects=100k,requests=1M --to 127.0.0.1:7379
+  tiermem trace stat zipf:objects=100k,requests=1M
+  tiermem mrc zipf:objects=100k,requests=1M --policy klru --k 1 --k 5
   tiermem sim cache zipf:objects=100k,requests=1M --size 10000";
 
 /// Memory larger than DRAM: finds out which bytes are hot and puts each into the tier where it belongs.
@@ -35,6 +39,11 @@ enum Command {
     /// The Redis-compatible store over several tiers of memory.
     #[command(subcommand, after_help = store::EXAMPLE)]
     Store(store::Command),
+    /// Access traces: made, converted, measured, shown, cut and joined.
+    #[command(subcommand, after_help = trace::EXAMPLES)]
+    Trace(trace::Command),
+    /// Miss-ratio curves: how much a cache of each size would miss.
+    Mrc(mrc::Options),
     /// Simulators that run the same decisions as the live engines.
     #[command(subcommand, after_help = sim::EXAMPLE)]
     Sim(sim::Command),
@@ -47,6 +56,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Store(command) => store::run(command),
+        Command::Trace(command) => trace::run(command),
+        Command::Mrc(options) => mrc::run(&options),
         Command::Sim(command) => sim::run(command),
         Command::Probe(options) => probe::run(options),
     };

@@ -12,20 +12,30 @@ use tiermem_trace::{ReadOptions, Spec, Trace, TraceError};
 
 use crate::failure::Failure;
 
-const TRACE_HELP: &str = "\
-A trace file (Twitter text or oracleGeneral, plain or .zst), or a generator such as zipf:alpha=0.99,objects=1M
+/// The generators, for help texts; they are described in full in `docs/generators.md`.
+pub const GENERATORS_HELP: &str = "\
+A generator such as zipf:alpha=0.99,objects=1M
 
 Generators and their keys:
-  zipf     alpha, objects, requests, size, seed, scramble
-  uniform  objects, requests, size, seed
-  scan     objects, requests, size, seed
-  phase    alpha, objects, requests, size, seed";
+  zipf               alpha, objects, requests, size, seed, scramble
+  uniform            objects, requests, size, seed
+  scan               objects, requests, size, seed: keys in ascending order, again and again
+  loop               objects, requests, size, seed: the same in an order without neighbours
+  phase              alpha, objects, requests, size, seed: the hot keys change at half of the requests
+  ycsb-a to ycsb-f   objects, requests, size, seed: YCSB's core workloads
+  mix                requests, seed: several tenants, 'mix:0.7*zipf(alpha=0.9)+0.3*scan(objects=10k),requests=5M'
+
+Sizes: 300, 4KiB, 64-1024, 'lognormal(300,1.2)', 'pareto(64,1.5)', 'choice(64:0.7,4KiB:0.3)'
+Quote what holds parentheses.";
+
+/// Requests between two looks at the bar.
+const BAR_EVERY: u64 = 1 << 16;
 
 /// Which trace, and how much of it.
 #[derive(Debug, Args)]
 pub struct TraceArgs {
     /// A trace file, or a generator such as zipf:alpha=0.99,objects=1M.
-    #[arg(value_name = "TRACE", value_parser = trace_argument, long_help = TRACE_HELP)]
+    #[arg(value_name = "TRACE", value_parser = trace_argument, long_help = trace_help())]
     pub trace: String,
     /// Stop after so many requests.
     #[arg(long, value_name = "N")]
@@ -36,13 +46,36 @@ pub struct TraceArgs {
     /// Pass over up to N broken records of the trace.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_bad: u64,
-    /// The format of the trace file, where it cannot be guessed: twitter or oracle-general.
-    #[arg(long, value_name = "FORMAT")]
+    /// The format of the trace file, where it cannot be guessed.
+    #[arg(long, value_name = "FORMAT", long_help = format_help())]
     pub trace_format: Option<tiermem_trace::Format>,
+    /// Which columns of a text file say what: key=2,size=3,time=1,unit=ms,...
+    #[arg(long, value_name = "COLUMNS", long_help = COLUMNS_HELP)]
+    pub columns: Option<tiermem_trace::CsvColumns>,
+}
+
+const COLUMNS_HELP: &str = "\
+Which columns of a text file say what, counted from 1, such as key=2,size=3,time=1,unit=ms,header
+
+  key, time, op, size, tenant, key-size, ttl   with the number of their column; the key is needed
+  unit=s|ms|us|ns|filetime                     of the time (default s)
+  delimiter=comma|semicolon|tab|space|pipe|blanks";
+
+/// The formats and what they are, a line each.
+fn format_help() -> String {
+    let line = |format: tiermem_trace::Format| format!("\n  {:16} {}", format.name(), format.about());
+    let lines: String = tiermem_trace::Format::all().map(line).collect();
+    format!("The format of the trace file, where it cannot be guessed from its name and content\n{lines}")
+}
+
+fn trace_help() -> String {
+    format!(
+        "A trace file (plain or .gz, .zst, .xz, .bz2; formats: see --trace-format), or a generator.\n\n{GENERATORS_HELP}"
+    )
 }
 
 /// A description of a generator is checked here, where a mistake counts as wrong use.
-fn trace_argument(text: &str) -> Result<String, String> {
+pub fn trace_argument(text: &str) -> Result<String, String> {
     if Spec::looks_like_one(text) {
         text.parse::<Spec>().map_err(|error| error.to_string())?;
     }
@@ -55,9 +88,19 @@ fn scale(text: &str) -> Result<f64, String> {
 }
 
 impl TraceArgs {
+    /// The whole of a trace as it is.
+    pub fn of(trace: String) -> Self {
+        TraceArgs { trace, requests: None, value_scale: 1.0, skip_bad: 0, trace_format: None, columns: None }
+    }
+
     /// Opens the trace and puts up a progress bar.
     pub fn open(&self) -> Result<Source, Failure> {
-        let read = ReadOptions { format: self.trace_format, skip_bad: self.skip_bad };
+        let read = ReadOptions {
+            format: self.trace_format,
+            skip_bad: self.skip_bad,
+            columns: self.columns.clone(),
+            ..ReadOptions::default()
+        };
         let trace = tiermem_trace::open_with(&self.trace, &read).map_err(|error| advise_on_trace(&error))?;
         let bar = progress_bar(&trace, self.requests);
         // Whoever takes the records also asks how far they are; one thread does both.
@@ -83,7 +126,6 @@ impl Source {
 
     /// The records that were asked for, their values scaled, moving the bar on.
     pub fn records(&self) -> impl Iterator<Item = Result<Access, Failure>> + '_ {
-        const BAR_EVERY: u64 = 1 << 16;
         let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
         (0u64..).zip(self.raw_records().take(limit)).map(move |(number, record)| {
             if number % BAR_EVERY == 0 {
@@ -102,18 +144,59 @@ impl Source {
     /// Takes the bar away and says what was passed over.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
-        let skipped = self.trace.borrow().skipped();
-        if skipped > 0 {
-            eprintln!("tiermem: broken records of the trace that were passed over: {skipped}");
+        tell_skipped(self.trace.borrow().skipped());
+    }
+}
+
+fn tell_skipped(skipped: u64) {
+    if skipped > 0 {
+        eprintln!("tiermem: broken records of the trace that were passed over: {skipped}");
+    }
+}
+
+/// A bar for those who read traces by themselves: over the requests if their number is known.
+#[derive(Debug)]
+pub struct CountingBar(ProgressBar);
+
+impl CountingBar {
+    /// Puts the bar up.
+    pub fn new(requests: Option<u64>) -> Self {
+        CountingBar(styled_bar(requests))
+    }
+
+    /// Moves the bar to where the request with this number, from 0, is done.
+    pub fn moved_to(&self, number: u64) {
+        if number.is_multiple_of(BAR_EVERY) {
+            self.0.set_position(number);
+            show_rate(&self.0, number);
         }
+    }
+
+    /// Takes the bar away and says what was passed over.
+    pub fn finish(&self, skipped: u64) {
+        self.0.finish_and_clear();
+        tell_skipped(skipped);
     }
 }
 
 /// A bar over the requests where their number is known, over the file's bytes where not. It is drawn on standard
 /// error and only if that is a terminal.
 fn progress_bar(trace: &Trace, limit: Option<u64>) -> ProgressBar {
-    let bar = ProgressBar::new(expected(trace, limit).unwrap_or(0));
+    styled_bar(expected(trace, limit))
+}
+
+fn styled_bar(expected: Option<u64>) -> ProgressBar {
+    let bar = ProgressBar::new(expected.unwrap_or(0));
     let template = "{bar:40} {percent:>3}%  {msg}  {eta} left";
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
+/// A bar over so many steps, whatever they are.
+pub fn steps_bar(steps: u64, what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(steps).with_message(what);
+    let template = "{bar:40} {pos}/{len} {msg}  {elapsed}";
     bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_millis(500));
     bar
@@ -136,13 +219,19 @@ fn show_progress(bar: &ProgressBar, trace: &Trace, limit: Option<u64>, answered:
             bar.set_position((share * SHARES) as u64);
         }
     }
+    show_rate(bar, answered);
+}
+
+fn show_rate(bar: &ProgressBar, answered: u64) {
     bar.set_message(format!("{answered} requests, {:.0}/s", answered as f64 / bar.elapsed().as_secs_f64()));
 }
 
 /// What went wrong with the trace, and how to mend it.
 pub fn advise_on_trace(error: &TraceError) -> Failure {
     let advice = match error {
-        TraceError::UnknownFormat { .. } => "; say which with --trace-format",
+        TraceError::UnknownFormat { .. } => {
+            "; say which with --trace-format, or what its columns are with --columns"
+        }
         TraceError::Record { .. } => "; --skip-bad N passes over N such records",
         _ => "",
     };

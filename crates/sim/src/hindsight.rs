@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tiermem_base::{Access, Op};
+use tiermem_base::Access;
 
 /// Counts accesses, and then places the keys with the most accesses per byte in the fast tier, for the whole trace.
 ///
@@ -18,7 +18,7 @@ pub struct BestPlacement {
 impl BestPlacement {
     /// Counts one access; only look-ups count.
     pub fn note(&mut self, access: &Access) {
-        if access.op == Op::Get {
+        if access.op.is_lookup() {
             self.requests += 1;
             let key = self.keys.entry(access.key).or_default();
             key.0 += 1;

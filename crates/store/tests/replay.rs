@@ -144,7 +144,7 @@ fn a_miss_sets_the_value_and_the_next_look_up_hits() {
 #[test]
 fn writes_and_deletions_go_through_and_sizes_scale() {
     let (to, state) = serve(State::default());
-    let access = |op, key, size| Access { time_ns: 0, op, key, size };
+    let access = |op, key, size| Access::new(0, op, key, size);
     let trace =
         vec![access(Op::Set, 1, 10), access(Op::Set, 2, 30), access(Op::Del, 1, 0), access(Op::Get, 2, 0)];
     let outcome = replay(&Options { value_scale: 1.5, ..options(to) }, trace).unwrap();

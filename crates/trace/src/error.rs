@@ -32,10 +32,26 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// Neither the name nor the content tells which format the file has.
-    #[error("{}: cannot tell the format of this trace; the formats are {}", path.display(), crate::Format::NAMES)]
+    #[error("{}: cannot tell the format of this trace; the formats are {}", path.display(), crate::Format::names())]
     UnknownFormat {
         /// The file.
         path: PathBuf,
+    },
+    /// The file is not of the format that it was taken for, or uses a part of it that is not understood.
+    #[error("{}: {reason}", path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A trace could not be written.
+    #[error("cannot write the trace {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system or the encoder said.
+        source: io::Error,
     },
     /// One record is broken. A reader that yields this can go on with the next record.
     #[error("{}, {place}: {reason}", path.display())]
@@ -102,6 +118,20 @@ pub enum BadRecord {
     LineTooLong {
         /// The limit.
         limit_bytes: usize,
+    },
+    /// The word names no operation.
+    #[error("there is no operation \"{text}\"")]
+    UnknownOp {
+        /// The word, escaped and cut short.
+        text: String,
+    },
+    /// The line is not what the format's lines look like.
+    #[error("this is not {wanted}: \"{text}\"")]
+    Malformed {
+        /// What it should be.
+        wanted: &'static str,
+        /// The part that is not, escaped and cut short.
+        text: String,
     },
     /// The file ends within the record.
     #[error("the file ends within the record: {found} of {wanted} bytes")]

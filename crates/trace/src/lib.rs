@@ -1,18 +1,24 @@
-//! Access traces: readers of the formats that traces are published in, and seeded generators of synthetic ones.
+//! Access traces: readers of the formats that traces are published in, seeded generators of synthetic ones, filters
+//! and statistics.
 //!
 //! Everything yields [`tiermem_base::Access`]. Wherever a command takes a TRACE, that is either the path of a
 //! file or the description of a generator, such as `zipf:alpha=0.99,objects=1000000`; [`open`] takes both.
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod filter;
 pub mod generate;
 mod open;
+#[cfg(feature = "parquet")]
+mod parquet_form;
 pub mod reader;
 mod spec;
+pub mod stat;
 mod trace;
+pub mod writer;
 
 pub use error::{BadRecord, Place, SpecError, TraceError};
 pub use open::{open, open_with};
-pub use reader::{Format, ReadOptions};
-pub use spec::{Kind, Spec};
-pub use trace::Trace;
+pub use reader::{CsvColumns, Fields, Format, ReadOptions};
+pub use spec::{Kind, Spec, parse_count};
+pub use trace::{Notes, Trace};

@@ -7,17 +7,49 @@ use tiermem_base::Access;
 
 use crate::TraceError;
 
+/// Records that [`Trace`] takes from its source at once when it is used as an iterator.
+const BATCH_RECORDS: usize = 1024;
+
 /// A stream of accesses, from a file or from a generator.
 ///
-/// A broken record comes out as an error, once the number of them that [`crate::ReadOptions::skip_bad`] allows is used
-/// up; that error is the last item.
+/// It is an iterator, and for those who count nanoseconds it hands out batches ([`Self::next_batch`]). A broken record
+/// comes out as an error, once the number of them that [`crate::ReadOptions::skip_bad`] allows is used up; that
+/// error is the last item.
 pub struct Trace {
-    records: Box<dyn Iterator<Item = Result<Access, TraceError>> + Send>,
+    records: Box<dyn Records>,
+    /// Records read ahead for the iterator, from `batch_at` on.
+    batch: Vec<Access>,
+    batch_at: usize,
+    /// The error that comes once the records before it are taken.
+    error: Option<TraceError>,
     /// Broken records that may still be passed over.
     skips_left: u64,
     skipped: u64,
     finished: bool,
     extent: Extent,
+}
+
+/// Where records come from: the seam between [`Trace`] and the readers of all formats.
+pub(crate) trait Records: Send {
+    /// Appends up to `max` records to `out`; none at the end of the trace only.
+    ///
+    /// At an error, the records before it have been appended. After [`TraceError::Record`] the next call goes on
+    /// behind the broken record; after any other error there is nothing to go on with.
+    fn read(&mut self, out: &mut Vec<Access>, max: usize) -> Result<(), TraceError>;
+
+    /// What was read so far that is no access, or is strange but legal.
+    fn notes(&self) -> Notes {
+        Notes::default()
+    }
+}
+
+/// What a trace holds beside its accesses. None of it is an error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// Lines or records that belong to the format but access no key: headers, comments, PING, statistics.
+    pub not_accesses: u64,
+    /// Accesses whose time lies before that of the access above them.
+    pub steps_back: u64,
 }
 
 /// What is known about how long a trace is before it has been read.
@@ -28,13 +60,84 @@ pub(crate) enum Extent {
     Bytes { total: u64, read: Arc<AtomicU64> },
 }
 
+/// Records of an iterator, such as a generator.
+struct Iterated<I>(I);
+
+impl<I: Iterator<Item = Result<Access, TraceError>> + Send> Records for Iterated<I> {
+    fn read(&mut self, out: &mut Vec<Access>, max: usize) -> Result<(), TraceError> {
+        for record in self.0.by_ref().take(max) {
+            out.push(record?);
+        }
+        Ok(())
+    }
+}
+
 impl Trace {
+    /// A trace of what an iterator yields.
     pub(crate) fn new(
-        records: Box<dyn Iterator<Item = Result<Access, TraceError>> + Send>,
+        records: impl Iterator<Item = Result<Access, TraceError>> + Send + 'static,
         skip_bad: u64,
         extent: Extent,
     ) -> Self {
-        Trace { records, skips_left: skip_bad, skipped: 0, finished: false, extent }
+        Trace::of(Box::new(Iterated(records)), skip_bad, extent)
+    }
+
+    pub(crate) fn of(records: Box<dyn Records>, skip_bad: u64, extent: Extent) -> Self {
+        Trace {
+            records,
+            batch: Vec::new(),
+            batch_at: 0,
+            error: None,
+            skips_left: skip_bad,
+            skipped: 0,
+            finished: false,
+            extent,
+        }
+    }
+
+    /// Appends the next records, at most `max`, to `records`, and says how many: 0 at the end (or if `max` is 0).
+    ///
+    /// An error comes after the records before it, and is the last thing that comes. This costs no virtual call per
+    /// record; a batch of a few thousand records stays in the processor's cache.
+    pub fn next_batch(&mut self, records: &mut Vec<Access>, max: usize) -> Result<usize, TraceError> {
+        // Records that the iterator has read ahead go first.
+        if self.batch_at < self.batch.len() {
+            let end = self.batch.len().min(self.batch_at.saturating_add(max));
+            records.extend_from_slice(&self.batch[self.batch_at..end]);
+            let count = end - self.batch_at;
+            self.batch_at = end;
+            return Ok(count);
+        }
+        let count = self.fill(records, max);
+        match self.error.take() {
+            Some(error) if count == 0 => Err(error),
+            error => {
+                self.error = error;
+                Ok(count)
+            }
+        }
+    }
+
+    /// Appends records until there are `max`, an error stands in `self.error`, or the trace ends.
+    fn fill(&mut self, records: &mut Vec<Access>, max: usize) -> usize {
+        let start = records.len();
+        while !self.finished && records.len() - start < max {
+            let before = records.len();
+            match self.records.read(records, max - (before - start)) {
+                Ok(()) if records.len() == before => self.finished = true,
+                Ok(()) => break,
+                // Only a broken record can be passed over: after a failed read there is no next record.
+                Err(TraceError::Record { .. }) if self.skips_left > 0 => {
+                    self.skips_left -= 1;
+                    self.skipped += 1;
+                }
+                Err(error) => {
+                    self.finished = true;
+                    self.error = Some(error);
+                }
+            }
+        }
+        records.len() - start
     }
 
     /// How many records the trace has in all, where that is known before reading: for generators and plain
@@ -60,28 +163,32 @@ impl Trace {
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
+
+    /// What was read so far that is no access, or is strange but legal. It runs ahead of the records by one batch.
+    pub fn notes(&self) -> Notes {
+        self.records.notes()
+    }
 }
 
 impl Iterator for Trace {
     type Item = Result<Access, TraceError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.finished {
-            match self.records.next() {
-                Some(Ok(access)) => return Some(Ok(access)),
-                // Only a broken record can be passed over: after a failed read there is no next record.
-                Some(Err(TraceError::Record { .. })) if self.skips_left > 0 => {
-                    self.skips_left -= 1;
-                    self.skipped += 1;
-                }
-                Some(Err(error)) => {
-                    self.finished = true;
-                    return Some(Err(error));
-                }
-                None => self.finished = true,
-            }
+        if self.batch_at == self.batch.len() {
+            let mut batch = std::mem::take(&mut self.batch);
+            batch.clear();
+            self.batch_at = 0;
+            self.fill(&mut batch, BATCH_RECORDS);
+            self.batch = batch;
         }
-        None
+        match self.batch.get(self.batch_at) {
+            Some(access) => {
+                self.batch_at += 1;
+                Some(Ok(*access))
+            }
+            None => self.error.take().map(Err),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use tiermem_base::Access;
-use tiermem_trace::{Format, ReadOptions, Trace, TraceError, open, open_with};
+use tiermem_trace::{ReadOptions, Trace, TraceError, open, open_with};
 
 const TWITTER: &str = "twitter_cluster52-20k.csv.zst";
 const CLOUD_PHYSICS: &str = "cloudPhysicsIO-20k.oracleGeneral.bin.zst";
@@ -52,14 +52,14 @@ fn the_cloud_physics_slice_holds_what_its_readme_says() {
 #[test]
 fn compression_and_name_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    for (name, format) in [(TWITTER, Format::Twitter), (CLOUD_PHYSICS, Format::OracleGeneral)] {
+    for (name, format) in [(TWITTER, "twitter-text"), (CLOUD_PHYSICS, "oracle-general")] {
         let wanted = read(open(&testdata(name)).unwrap());
         // Found out from the content alone, plain and compressed, and said explicitly.
         let bytes = plain(name);
         assert_eq!(read(open(&write(&dir, "nameless", &bytes)).unwrap()), wanted);
         let packed = fs::read(testdata(name)).unwrap();
         assert_eq!(read(open(&write(&dir, "packed", &packed)).unwrap()), wanted);
-        let options = ReadOptions { format: Some(format), skip_bad: 0 };
+        let options = ReadOptions { format: Some(format.parse().unwrap()), ..ReadOptions::default() };
         assert_eq!(read(open_with(&write(&dir, "said.csv", &bytes), &options).unwrap()), wanted);
     }
 }
@@ -79,7 +79,7 @@ fn lengths_are_told_where_they_are_known() {
 fn broken_records_are_passed_over_only_as_often_as_allowed() {
     let dir = tempfile::tempdir().unwrap();
     let path = write(&dir, "t.csv", b"# header\n0,1,1,1\nbroken\n0,2,1,1\n\n0,3,1,1\n");
-    let with = |skip_bad| open_with(&path, &ReadOptions { format: None, skip_bad }).unwrap();
+    let with = |skip_bad| open_with(&path, &ReadOptions { skip_bad, ..ReadOptions::default() }).unwrap();
 
     let items: Vec<_> = with(0).collect();
     assert_eq!(items.len(), 2, "the first broken line ends the trace");
@@ -112,7 +112,8 @@ fn a_compressed_file_cut_short_is_an_error_after_what_it_still_holds() {
     let packed = fs::read(testdata(TWITTER)).unwrap();
     let path = write(&dir, "cut.csv.zst", &packed[..packed.len() / 2]);
     // Leave to pass over broken records does not cover this: there is nothing to go on with.
-    let items: Vec<_> = open_with(&path, &ReadOptions { format: None, skip_bad: 9 }).unwrap().collect();
+    let items: Vec<_> =
+        open_with(&path, &ReadOptions { skip_bad: 9, ..ReadOptions::default() }).unwrap().collect();
     assert!(matches!(items.last(), Some(Err(TraceError::Read { .. }))), "{:?}", items.last());
     assert!(items[..items.len() - 1].iter().all(Result::is_ok));
 
@@ -125,7 +126,8 @@ fn a_line_without_end_costs_no_memory() {
     let dir = tempfile::tempdir().unwrap();
     // 64 MiB of one line; the reader keeps none of it.
     let packed = zstd::encode_all(&vec![b'7'; 64 << 20][..], 1).unwrap();
-    let mut trace = open(&write(&dir, "line.csv.zst", &packed)).unwrap();
+    let options = ReadOptions { format: Some("twitter-text".parse().unwrap()), ..ReadOptions::default() };
+    let mut trace = open_with(&write(&dir, "line.csv.zst", &packed), &options).unwrap();
     assert!(trace.next().unwrap().unwrap_err().to_string().contains("longer than 1024 bytes"));
     assert!(trace.next().is_none());
 }

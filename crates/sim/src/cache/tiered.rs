@@ -68,22 +68,22 @@ impl TieredCache {
     pub fn access(&mut self, access: &Access) -> bool {
         self.now.unix_ms = self.now.unix_ms.max(access.time_ns / 1_000_000);
         match access.op {
-            Op::Get => {
+            Op::Get | Op::Read | Op::Load | Op::Scan => {
                 let hit = self.get(access.key);
                 if !hit {
                     self.set(access.key, access.size);
                 }
                 hit
             }
-            Op::Set => {
-                self.set(access.key, access.size);
-                false
-            }
             Op::Del => {
                 self.begin();
                 if let Some(id) = self.find(access.key) {
                     self.forget(id);
                 }
+                false
+            }
+            Op::Set | Op::Write | Op::Store => {
+                self.set(access.key, access.size);
                 false
             }
         }

@@ -215,11 +215,11 @@ impl<S: Stream> Connection<S> {
 
     fn put(&mut self, access: Access, now: Instant) -> Result<(), ReplayError> {
         match access.op {
-            Op::Get => {
+            Op::Get | Op::Read | Op::Load | Op::Scan => {
                 self.put_key(b"*2\r\n$3\r\nGET\r\n", access.key);
                 self.pending.push_back(Pending::Get { access, sent: now });
             }
-            Op::Set => self.put_set(access, false)?,
+            Op::Set | Op::Write | Op::Store => self.put_set(access, false)?,
             Op::Del => {
                 self.put_key(b"*2\r\n$3\r\nDEL\r\n", access.key);
                 self.pending.push_back(Pending::Del { key: access.key });

@@ -46,12 +46,16 @@ impl Iterator for Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generate::SizeDistribution;
+
+    fn sizes() -> Sizes {
+        Sizes::new(SizeDistribution::Fixed(1), 1)
+    }
 
     #[test]
     fn the_hot_keys_change_ends() {
         let ranks = ZipfRanks::new(1000, 0.9).unwrap();
-        let keys: Vec<u64> =
-            Phase::new(ranks, 1000, 5000, Sizes::Fixed(1), 1).map(|a| a.key).take(10_000).collect();
+        let keys: Vec<u64> = Phase::new(ranks, 1000, 5000, sizes(), 1).map(|a| a.key).take(10_000).collect();
         let low = |keys: &[u64]| keys.iter().filter(|key| **key < 100).count() as f64 / keys.len() as f64;
         let high = |keys: &[u64]| keys.iter().filter(|key| **key >= 900).count() as f64 / keys.len() as f64;
         // At 0.9 over 1000 objects the hottest tenth gets 58% of the requests, the coldest tenth 3%.

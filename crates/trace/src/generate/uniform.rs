@@ -34,11 +34,16 @@ impl Iterator for Uniform {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generate::SizeDistribution;
+
+    fn sizes() -> Sizes {
+        Sizes::new(SizeDistribution::Fixed(1), 1)
+    }
 
     #[test]
     fn keys_are_equally_likely() {
         let mut counts = [0u32; 100];
-        for access in Uniform::new(100, Sizes::Fixed(1), 3).take(100_000) {
+        for access in Uniform::new(100, sizes(), 3).take(100_000) {
             counts[access.key as usize] += 1;
         }
         let chi_square: f64 = counts.iter().map(|count| (f64::from(*count) - 1000.0).powi(2) / 1000.0).sum();

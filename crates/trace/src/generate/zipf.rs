@@ -106,6 +106,7 @@ impl Iterator for Zipf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generate::SizeDistribution;
     use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
 
     /// Pearson's statistic of `draws` samples against the exact probabilities, over cells of at least ten
@@ -182,7 +183,7 @@ mod tests {
         // Written down once. If this fails, traces named by their description no longer mean the same.
         let ranks = ZipfRanks::new(1_000_000, 0.99).unwrap();
         let keys = Permutation::new(1_000_000, 1);
-        let trace = Zipf::new(ranks, Some(keys), Sizes::Fixed(1), 1);
+        let trace = Zipf::new(ranks, Some(keys), Sizes::new(SizeDistribution::Fixed(1), 1), 1);
         let sum = trace.take(100_000).fold(0u64, |sum, access| sum.rotate_left(7) ^ access.key);
         assert_eq!(sum, 5_483_888_856_678_310_755);
     }

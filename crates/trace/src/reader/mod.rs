@@ -1,74 +1,30 @@
-//! Readers of trace files: plain or Zstandard-compressed, one sibling per format.
+//! Readers of trace files, plain or compressed (gz, zst, xz, bz2): one sibling per format, listed in one table.
 //!
 //! Every reader streams: it holds one buffer, never the file. What a record of the format cannot be is an error
 //! with the file, the place and the reason, and the reader stands at the next record afterwards.
 
-mod oracle_general;
-mod source;
-mod twitter;
+mod block;
+mod core;
+mod csv;
+mod format;
+mod kv;
+mod memory;
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use std::io::BufRead;
+use std::ops::BitOr;
 use std::path::Path;
-use std::str::FromStr;
 
-pub use oracle_general::{OracleGeneral, RECORD_BYTES};
-pub use source::Source;
-pub use twitter::{LINE_BYTES_MAX, Twitter};
+pub use csv::CsvColumns;
+pub use format::Format;
 
+use self::core::fixed::{Fixed, FixedFormat};
+use self::core::lines::Lines;
+use self::core::source::{Source, read_error};
 use crate::TraceError;
-use crate::trace::{Extent, Trace};
-
-/// The format of a trace file, apart from its compression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Text lines `time, object, size, next access` as cluster 52 of Twitter's cache traces is passed around.
-    Twitter,
-    /// libCacheSim's packed binary records.
-    OracleGeneral,
-}
-
-impl Format {
-    /// The names that [`FromStr`] takes.
-    pub const NAMES: &'static str = "twitter, oracle-general";
-
-    /// The format that a file's name speaks of, if any.
-    fn from_name(path: &Path) -> Option<Format> {
-        let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
-        let name = name.strip_suffix(".zst").unwrap_or(&name);
-        if name.contains("oraclegeneral") {
-            Some(Format::OracleGeneral)
-        } else if name.ends_with(".csv") {
-            Some(Format::Twitter)
-        } else {
-            None
-        }
-    }
-
-    /// The format that the first bytes of a file look like, if any.
-    fn from_content(start: &[u8]) -> Option<Format> {
-        let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let is_text = |byte: &u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t' | b'\r');
-        if !line.is_empty() && line.len() <= LINE_BYTES_MAX && line.iter().all(is_text) {
-            return Some(Format::Twitter);
-        }
-        // The size and the high half of the next access leave zero bytes in nearly every binary record.
-        let records = start.chunks_exact(RECORD_BYTES).take(64);
-        let plausible = |record: &[u8]| record[12..16].contains(&0);
-        (records.len() > 0 && records.clone().all(plausible)).then_some(Format::OracleGeneral)
-    }
-}
-
-impl FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "twitter" => Ok(Format::Twitter),
-            "oracle-general" => Ok(Format::OracleGeneral),
-            _ => Err(format!("there is no trace format `{text}`; the formats are {}", Format::NAMES)),
-        }
-    }
-}
+use crate::trace::{Extent, Records, Trace};
+use format::Open;
 
 /// How a file is to be read.
 #[derive(Clone, Debug, Default)]
@@ -77,30 +33,114 @@ pub struct ReadOptions {
     pub format: Option<Format>,
     /// How many broken records are passed over, and counted, before one ends the trace.
     pub skip_bad: u64,
+    /// What is needed of each record. Formats that store columns apart read no others; what is not asked for may be
+    /// filled in or left at its default.
+    pub fields: Fields,
+    /// Which columns of a text file say what, for the format `csv`; its header says so otherwise. Given, they imply that
+    /// format.
+    pub columns: Option<CsvColumns>,
+}
+
+/// Fields of [`tiermem_base::Access`] that a consumer needs; the key always belongs to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields(u8);
+
+impl Fields {
+    /// The key alone.
+    pub const KEY: Fields = Fields(0);
+    /// The time.
+    pub const TIME: Fields = Fields(1);
+    /// The operation.
+    pub const OP: Fields = Fields(2);
+    /// The size.
+    pub const SIZE: Fields = Fields(4);
+    /// The tenant.
+    pub const TENANT: Fields = Fields(8);
+    /// The time to live.
+    pub const TTL: Fields = Fields(16);
+    /// The key's size.
+    pub const KEY_SIZE: Fields = Fields(32);
+    /// Everything.
+    pub const ALL: Fields = Fields(63);
+
+    /// Whether all of `other` are among these.
+    pub const fn contains(self, other: Fields) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Fields::ALL
+    }
+}
+
+impl BitOr for Fields {
+    type Output = Fields;
+
+    fn bitor(self, other: Fields) -> Fields {
+        Fields(self.0 | other.0)
+    }
 }
 
 /// Opens the trace in the file `path`.
 pub fn open_file(path: &Path, options: &ReadOptions) -> Result<Trace, TraceError> {
     let mut source = Source::open(path)?;
-    let start =
-        source.fill_buf().map_err(|error| source::read_error(path, crate::Place::Record(0), error))?;
+    let start = source.fill_buf().map_err(|error| read_error(path, crate::Place::Record(0), error))?;
     if start.is_empty() {
         return Err(TraceError::Empty { path: path.to_owned() });
     }
-    let format = options
-        .format
-        .or_else(|| Format::from_name(path))
-        .or_else(|| Format::from_content(start))
+    let given = options.format.or(options.columns.as_ref().map(|_| Format::CSV));
+    let format = given
+        .or_else(|| Format::guess(path, start))
         .ok_or_else(|| TraceError::UnknownFormat { path: path.to_owned() })?;
-    let bytes = Extent::Bytes { total: source.file_bytes(), read: source.counter() };
-    Ok(match format {
-        Format::Twitter => Trace::new(Box::new(Twitter::new(path, source)), options.skip_bad, bytes),
-        Format::OracleGeneral => {
-            let extent = match source.is_compressed() || source.file_bytes() == 0 {
-                true => bytes,
-                false => Extent::Records(source.file_bytes() / RECORD_BYTES as u64),
-            };
-            Trace::new(Box::new(OracleGeneral::new(path, source)), options.skip_bad, extent)
+    let opened = open_source(path, source, format, options)?;
+    Ok(Trace::of(opened.records, options.skip_bad, opened.extent))
+}
+
+/// Reads a trace of a known format from bytes, compressed or not; `name` stands in errors.
+pub fn read_bytes(
+    name: &Path,
+    bytes: Vec<u8>,
+    options: &ReadOptions,
+    format: Format,
+) -> Result<Trace, TraceError> {
+    let opened = match format.opener() {
+        #[cfg(feature = "parquet")]
+        Open::Columnar { open_bytes, .. } => open_bytes(name, bytes, options)?,
+        _ => open_source(name, Source::of_bytes(name, bytes)?, format, options)?,
+    };
+    Ok(Trace::of(opened.records, options.skip_bad, opened.extent))
+}
+
+fn open_source(
+    path: &Path,
+    source: Source,
+    format: Format,
+    options: &ReadOptions,
+) -> Result<Opened, TraceError> {
+    match format.opener() {
+        Open::Text(make) | Open::TextIf(make, _) => {
+            let extent = Extent::Bytes { total: source.file_bytes(), read: source.counter() };
+            Ok(Opened { records: Box::new(Lines::new(path, source, make(options))), extent })
         }
-    })
+        Open::Binary { open, .. } => Ok(open(path, source)),
+        #[cfg(feature = "parquet")]
+        Open::Columnar { open, .. } => open(path, options),
+    }
+}
+
+/// An opened file.
+pub(crate) struct Opened {
+    pub records: Box<dyn Records>,
+    pub extent: Extent,
+}
+
+/// Opens a file of records of `N` bytes, whose number follows from its length if it is plain.
+fn open_fixed<F: FixedFormat<N> + 'static, const N: usize>(path: &Path, source: Source, format: F) -> Opened {
+    let extent = match source.is_compressed() || source.file_bytes() == 0 {
+        true => Extent::Bytes { total: source.file_bytes(), read: source.counter() },
+        false => Extent::Records(source.file_bytes() / N as u64),
+    };
+    Opened { records: Box::new(Fixed::new(path, source, format)), extent }
 }

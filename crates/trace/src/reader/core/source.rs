@@ -8,18 +8,43 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::{Place, TraceError};
 
-/// What a Zstandard frame starts with (RFC 8878, section 3.1.1).
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes read at once on opening: enough to tell a format from.
 const HEAD_BYTES: u64 = 64 << 10;
+/// What one xz block may ask for, in KiB: its level 9 takes 65 MiB, and a hostile header could ask for 4 GiB.
+const XZ_MEMORY_KIB_MAX: u32 = 512 << 10;
+
+/// How a file is packed, told by what it starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// Zstandard frames (RFC 8878, section 3.1.1).
+    Zstd,
+    /// gzip members (RFC 1952, section 2.3.1).
+    Gzip,
+    /// xz streams (The .xz File Format, section 2.1.1.1).
+    Xz,
+    /// bzip2 streams.
+    Bzip2,
+}
+
+impl Packing {
+    fn of(head: &[u8]) -> Option<Packing> {
+        let magics: [(&[u8], Packing); 4] = [
+            (&[0x28, 0xb5, 0x2f, 0xfd], Packing::Zstd),
+            (&[0x1f, 0x8b, 8], Packing::Gzip),
+            (&[0xfd, b'7', b'z', b'X', b'Z', 0], Packing::Xz),
+            (b"BZh", Packing::Bzip2),
+        ];
+        magics.into_iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, packing)| packing)
+    }
+}
 
 /// A file opened for reading, whether compressed or not.
 pub struct Source {
     input: Box<dyn BufRead + Send>,
     file_bytes: u64,
     read: Arc<AtomicU64>,
-    compressed: bool,
+    packing: Option<Packing>,
 }
 
 /// Counts the bytes of the file itself, before decompression: what a progress bar can compare with its length.
@@ -50,15 +75,18 @@ impl Source {
         // A pipe may hand out fewer bytes than asked for, so this reads until it has them or the end.
         let mut head = Vec::new();
         (&mut file).take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
-        let compressed = head.starts_with(&ZSTD_MAGIC);
+        let packing = Packing::of(&head);
         let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head).chain(file));
-        let input: Box<dyn BufRead + Send> = if compressed {
-            let decoder = zstd::stream::read::Decoder::with_buffer(whole).map_err(failed)?;
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
-        } else {
-            Box::new(whole)
-        };
-        Ok(Source { input, file_bytes: meta.len(), read, compressed })
+        let input = unpacked(whole, packing).map_err(failed)?;
+        Ok(Source { input, file_bytes: meta.len(), read, packing })
+    }
+
+    /// The bytes of a file that is in memory.
+    pub fn of_bytes(name: &Path, bytes: Vec<u8>) -> Result<Source, TraceError> {
+        let packing = Packing::of(&bytes);
+        let input = unpacked(Cursor::new(bytes), packing)
+            .map_err(|source| TraceError::Open { path: name.to_owned(), source })?;
+        Ok(Source { input, file_bytes: 0, read: Arc::default(), packing })
     }
 
     /// The file's length on disk in bytes; 0 for a pipe.
@@ -66,15 +94,32 @@ impl Source {
         self.file_bytes
     }
 
-    /// Whether the file is Zstandard-compressed.
+    /// Whether the file is compressed.
     pub fn is_compressed(&self) -> bool {
-        self.compressed
+        self.packing.is_some()
     }
 
     /// The counter of bytes taken from the file so far.
     pub(crate) fn counter(&self) -> Arc<AtomicU64> {
         self.read.clone()
     }
+}
+
+fn unpacked(
+    whole: impl BufRead + Send + 'static,
+    packing: Option<Packing>,
+) -> io::Result<Box<dyn BufRead + Send>> {
+    Ok(match packing {
+        None => Box::new(whole),
+        Some(Packing::Zstd) => buffered(zstd::stream::read::Decoder::with_buffer(whole)?),
+        Some(Packing::Gzip) => buffered(flate2::bufread::MultiGzDecoder::new(whole)),
+        Some(Packing::Xz) => buffered(lzma_rust2::XzReader::new_mem_limit(whole, true, XZ_MEMORY_KIB_MAX)),
+        Some(Packing::Bzip2) => buffered(bzip2::bufread::MultiBzDecoder::new(whole)),
+    })
+}
+
+fn buffered(decoder: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
+    Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
 }
 
 impl Read for Source {

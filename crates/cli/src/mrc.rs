@@ -1,0 +1,211 @@
+//! `tiermem mrc`: how much a cache of each size would miss.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::available_parallelism;
+
+use anyhow::anyhow;
+use clap::Args;
+use tiermem_base::Bytes;
+use tiermem_model::mrc::{Curve, Kind, Survey, Unit};
+
+use crate::failure::Failure;
+use crate::output::{self, Cell, Format, Rows};
+use crate::source::{TraceArgs, steps_bar};
+
+const FIELDS: &[&str] = &["policy", "k", "size", "miss_ratio", "error", "window"];
+
+const HELP: &str = "\
+Examples:
+  tiermem mrc twitter_cluster52.csv.zst
+  tiermem mrc twitter_cluster52.csv.zst --policy klru --k 1 --k 5 --k 16 --lowest
+  tiermem mrc big.parquet --sample 0.01 --bytes --sizes 50
+  tiermem mrc zipf:objects=1M,requests=10M --policy s3-fifo --size 10000 --size 100000
+
+Policies:
+  lru      exact stack distances
+  aet      LRU from reuse times alone: cheapest, for workloads in steady state
+  klru     random sampling of K, as Redis does without its pool; K may be any number from 1 on
+  redis    random sampling of K with Redis's eviction pool
+  krr      klru by a stack (KRR): all sizes at once, off where a workload loops
+  others   every policy of `tiermem sim cache`, simulated at each size (mini-lru: simulated although there is a model)
+
+Fields:
+  policy, k    the policy, and its K (0: has none)
+  size         of the cache, in objects or, with --bytes, in bytes of values
+  miss_ratio   misses over requests
+  error        the truth is within miss_ratio +- error in 95 of 100 samples (0: nothing was sampled)
+  window       which stretch of the trace (0: the first or only one)";
+
+/// What `tiermem mrc` takes.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Options {
+    #[command(flatten)]
+    trace: TraceArgs,
+    /// The policy; repeat it for several.
+    #[arg(long, value_name = "NAME", default_value = "lru")]
+    policy: Vec<String>,
+    /// The K of klru, redis and krr; repeat it for several.
+    #[arg(long, value_name = "K", default_value = "5", value_parser = k)]
+    k: Vec<f64>,
+    /// So many sizes, evenly over the working set.
+    #[arg(long, value_name = "COUNT", default_value_t = 25, conflicts_with = "size", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    sizes: u32,
+    /// A size; repeat it for several.
+    #[arg(long, value_name = "N")]
+    size: Vec<Bytes>,
+    /// Look at the share R of the keys only.
+    #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = rate)]
+    sample: f64,
+    /// Look at no more than N keys, and at all of them while there are fewer.
+    #[arg(long, value_name = "N", conflicts_with = "sample", value_parser = clap::value_parser!(u64).range(1..))]
+    sample_keys: Option<u64>,
+    /// Another choice of keys.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Count sizes in bytes of values instead of objects.
+    #[arg(long)]
+    bytes: bool,
+    /// A curve for every N requests of the trace; caches stay warm.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    window: Option<u64>,
+    /// Only the lowest of the curves at each size, and whose it is.
+    #[arg(long)]
+    lowest: bool,
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+fn k(text: &str) -> Result<f64, String> {
+    let k = text.parse::<f64>().ok().filter(|k| k.is_finite() && *k >= 1.0);
+    k.ok_or_else(|| "K is a number from 1 on, such as 5 or 2.5".to_owned())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1.0);
+    rate.ok_or_else(|| "a sampling rate is above 0 and at most 1, such as 0.01".to_owned())
+}
+
+/// Models and prints.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let kinds = kinds(options)?;
+    let survey = survey(options)?;
+    if survey.requests() == 0 {
+        return Err(Failure::failed(anyhow!("the trace has no look-ups or writes, so nothing can miss")));
+    }
+    let unit = if options.bytes { Unit::Bytes } else { Unit::Objects };
+    let mut sizes: Vec<u64> = options.size.iter().map(|size| size.0).collect();
+    if sizes.is_empty() {
+        sizes = survey.even_sizes(unit, options.sizes as usize);
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    if sizes.first() == Some(&0) {
+        return Err(Failure::usage(anyhow!("a cache of size 0 misses everything; sizes start at 1")));
+    }
+    let curves = curves(&survey, &kinds, unit, &sizes);
+    let rows = if options.lowest { lowest_rows(&kinds, &curves) } else { rows(&kinds, &curves) };
+    output::print_rows(options.format, &Rows { fields: FIELDS, rows }).map_err(Failure::failed)
+}
+
+/// Each policy with each K, or alone.
+fn kinds(options: &Options) -> Result<Vec<Kind>, Failure> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for name in &options.policy {
+        // Parsed once for the message that names what there is.
+        let with_default: Kind = name.parse().map_err(|error: String| Failure::usage(anyhow!(error)))?;
+        let with_k = options.k.iter().filter_map(|&k| Kind::with_name(name, k));
+        if with_default.k().is_some() && !name.contains(':') {
+            kinds.extend(with_k)
+        } else {
+            kinds.push(with_default)
+        }
+    }
+    let mut unique: Vec<Kind> = Vec::with_capacity(kinds.len());
+    kinds.into_iter().for_each(|kind| {
+        if !unique.contains(&kind) {
+            unique.push(kind)
+        }
+    });
+    Ok(unique)
+}
+
+fn survey(options: &Options) -> Result<Survey, Failure> {
+    let source = options.trace.open()?;
+    let mut survey = match options.sample_keys {
+        Some(keys) => Survey::with_keys(keys as usize, options.seed),
+        None => Survey::new(options.sample, options.seed),
+    };
+    for record in source.records() {
+        if !survey.access(&record?) {
+            return Err(Failure::failed(anyhow!(
+                "the sample has more than 2^31 keys; a smaller --sample R holds fewer"
+            )));
+        }
+        if options.window.is_some_and(|window| survey.requests().is_multiple_of(window)) {
+            survey.end_window();
+        }
+    }
+    source.finish();
+    Ok(survey)
+}
+
+/// The curves of each kind by window. Kinds are dealt out to as many threads as there are processors.
+fn curves(survey: &Survey, kinds: &[Kind], unit: Unit, sizes: &[u64]) -> Vec<Vec<Curve>> {
+    let bar = steps_bar(kinds.len() as u64, "curves");
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, Vec<Curve>)>> = Mutex::new(Vec::new());
+    let threads = available_parallelism().map_or(1, usize::from).min(kinds.len());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(kind) = kinds.get(next.fetch_add(1, Relaxed)) {
+                    let curves = survey.curves(*kind, unit, sizes);
+                    let at = kinds.iter().position(|other| other == kind).unwrap_or(0);
+                    done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((at, curves));
+                    bar.inc(1);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut done = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, curves)| curves).collect()
+}
+
+fn rows(kinds: &[Kind], curves: &[Vec<Curve>]) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for (kind, windows) in kinds.iter().zip(curves) {
+        for (window, curve) in windows.iter().enumerate() {
+            rows.extend(curve.points.iter().map(|point| row(*kind, point, window)));
+        }
+    }
+    rows
+}
+
+fn lowest_rows(kinds: &[Kind], curves: &[Vec<Curve>]) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for window in 0..curves.first().map_or(0, Vec::len) {
+        let of_window: Vec<Curve> =
+            curves.iter().filter_map(|windows| windows.get(window).cloned()).collect();
+        let Some((envelope, chosen)) = Curve::lower_envelope(&of_window) else { continue };
+        rows.extend(envelope.points.iter().zip(chosen).map(|(point, kind)| row(kinds[kind], point, window)));
+    }
+    rows
+}
+
+fn row(kind: Kind, point: &tiermem_model::mrc::Point, window: usize) -> Vec<Cell> {
+    let k = kind.k().unwrap_or(0.0);
+    let decimals = if k.fract() == 0.0 { 0 } else { 2 };
+    vec![
+        Cell::Text(kind.name()),
+        Cell::Number(k, decimals),
+        Cell::Count(point.size),
+        Cell::Number(point.miss_ratio, 6),
+        Cell::Number(point.error, 6),
+        Cell::Count(window as u64),
+    ]
+}

@@ -1,0 +1,204 @@
+//! `tiermem trace stat`: what a trace is like.
+
+use clap::Args;
+use tiermem_trace::stat::{Collector, DistributionStat, StatOptions, TraceStat};
+
+use super::{positive_count, sample_rate, stat_table};
+use crate::failure::Failure;
+use crate::output::{self, Cell, Format, Rows};
+use crate::source::TraceArgs;
+
+const HELP: &str = "\
+Examples:
+  tiermem trace stat twitter_cluster52.csv.zst
+  tiermem trace stat ycsb-a:objects=1M,requests=10M --sample 0.01
+  tiermem trace stat twitter_cluster52.csv.zst --format json | jq .zipf
+
+One pass. Memory: 3 MiB, and at most 100 bytes for each key, or for each sampled key with --sample.
+
+Fields (json nests what csv puts into tables of its own, and joins by a point, as in zipf.r_squared):
+  requests, unique_keys       accesses, and different keys among them
+  sample_rate                 the share of keys that was followed; below 1, what needs keys is estimated
+  working_set_bytes           the last size known of every key, summed up
+  requested_bytes             the sizes of all accesses, summed up
+  reads, writes, deletes      get, read, load, scan; set, write, store; del
+  read_write_ratio            reads over writes
+  compulsory_miss_ratio       unique_keys over requests
+  one_hit_keys, one_hit_ratio keys with one access, and their share of all keys
+  duration_ns                 from the earliest to the latest access
+  requests_per_second         requests over the duration
+  time_steps_back             accesses earlier than the one before them
+  zipf.alpha_least_squares    exponent of popularity: line through log rank and log accesses, down to five accesses
+  zipf.r_squared              how well that line fits: 1 at best
+  zipf.alpha_likelihood       exponent by maximum likelihood over the keys seen; not with --sample
+  zipf.ks_distance            how far that fit is off at most, as a share of requests: 0 at best
+  spatial.block               units of the key in a block
+  spatial.sequential_share    accesses that begin where the one before them ended
+  spatial.run_length_mean, spatial.run_length_max
+                              accesses in sequential runs
+  ops, tenants                requests, their share and requested_bytes of each operation and tenant; of a tenant also
+                              unique_keys and working_set_bytes, a key counting for the first tenant that accessed it
+  spatial.near                the share of accesses at most so many blocks from one of the 32 before them
+  size_bytes                  sizes of accesses
+  inter_arrival_ns            time from an access to the next
+  reuse_time_requests         requests from an access to a key to the next access to it
+  stack_distance_keys         different keys from one to the other, itself counted: the smallest LRU cache that hits
+  accesses_per_key            popularity
+                              Each of these five has count, min, mean, p50, p90, p99, p999 (percentiles to three
+                              digits), max, and a histogram by powers of two: from, to (both included), count";
+
+const RECORD_FIELDS: &[&str] = &[
+    "requests",
+    "sample_rate",
+    "unique_keys",
+    "working_set_bytes",
+    "requested_bytes",
+    "reads",
+    "writes",
+    "deletes",
+    "read_write_ratio",
+    "compulsory_miss_ratio",
+    "one_hit_keys",
+    "one_hit_ratio",
+    "duration_ns",
+    "requests_per_second",
+    "time_steps_back",
+    "zipf.alpha_least_squares",
+    "zipf.r_squared",
+    "zipf.alpha_likelihood",
+    "zipf.ks_distance",
+    "spatial.block",
+    "spatial.sequential_share",
+    "spatial.run_length_mean",
+    "spatial.run_length_max",
+];
+const OP_FIELDS: &[&str] = &["op", "requests", "share", "requested_bytes"];
+const TENANT_FIELDS: &[&str] =
+    &["tenant", "requests", "share", "requested_bytes", "unique_keys", "working_set_bytes"];
+const NEAR_FIELDS: &[&str] = &["blocks", "share"];
+const DISTRIBUTION_FIELDS: &[&str] =
+    &["distribution", "count", "min", "mean", "p50", "p90", "p99", "p999", "max"];
+const HISTOGRAM_FIELDS: &[&str] = &["distribution", "from", "to", "count"];
+
+/// What `tiermem trace stat` takes.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Options {
+    #[command(flatten)]
+    trace: TraceArgs,
+    /// Follow only this share of the keys (spatial sampling): less memory and time, and estimates of what needs keys.
+    #[arg(long, value_name = "R", value_parser = sample_rate, default_value_t = 1.0)]
+    sample: f64,
+    /// Units of the key in a block, for spatial locality. Without it, 4096 for block traces, 64 for memory traces, 1
+    /// for others.
+    #[arg(long, value_name = "N", value_parser = positive_count)]
+    block: Option<u64>,
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Measures and prints.
+pub fn run(options: Options) -> Result<(), Failure> {
+    let source = options.trace.open()?;
+    let mut collector = Collector::new(StatOptions { sample_rate: options.sample, block: options.block });
+    for record in source.records() {
+        collector.observe(&record?);
+    }
+    source.finish();
+    let stat = collector.finish();
+    let printed = match options.format {
+        Format::Table => stat_table::print(&stat),
+        Format::Csv => output::print_record(Format::Csv, &record(&stat), &lists(&stat)),
+        Format::Json => {
+            println!("{}", serde_json::to_string(&stat).map_err(Failure::failed)?);
+            Ok(())
+        }
+    };
+    printed.map_err(|error| Failure::writing("the statistics", error))
+}
+
+/// The distributions by their names.
+pub fn distributions(stat: &TraceStat) -> [(&'static str, &Option<DistributionStat>); 5] {
+    [
+        ("size_bytes", &stat.size_bytes),
+        ("inter_arrival_ns", &stat.inter_arrival_ns),
+        ("reuse_time_requests", &stat.reuse_time_requests),
+        ("stack_distance_keys", &stat.stack_distance_keys),
+        ("accesses_per_key", &stat.accesses_per_key),
+    ]
+}
+
+/// What is unknown is an empty field.
+fn optional(number: Option<f64>) -> Cell {
+    number.map_or_else(|| Cell::Text(String::new()), |number| Cell::Number(number, 6))
+}
+
+fn record(stat: &TraceStat) -> Rows {
+    let zipf = stat.zipf;
+    let row = vec![
+        Cell::Count(stat.requests),
+        Cell::Number(stat.sample_rate, 6),
+        Cell::Count(stat.unique_keys),
+        Cell::Count(stat.working_set_bytes),
+        Cell::Count(stat.requested_bytes),
+        Cell::Count(stat.reads),
+        Cell::Count(stat.writes),
+        Cell::Count(stat.deletes),
+        optional(stat.read_write_ratio),
+        Cell::Number(stat.compulsory_miss_ratio, 6),
+        Cell::Count(stat.one_hit_keys),
+        Cell::Number(stat.one_hit_ratio, 6),
+        Cell::Count(stat.duration_ns),
+        optional(stat.requests_per_second),
+        Cell::Count(stat.time_steps_back),
+        optional(zipf.map(|zipf| zipf.alpha_least_squares)),
+        optional(zipf.map(|zipf| zipf.r_squared)),
+        optional(zipf.and_then(|zipf| zipf.alpha_likelihood)),
+        optional(zipf.and_then(|zipf| zipf.ks_distance)),
+        Cell::Count(stat.spatial.block),
+        Cell::Number(stat.spatial.sequential_share, 6),
+        Cell::Number(stat.spatial.run_length_mean, 6),
+        Cell::Count(stat.spatial.run_length_max),
+    ];
+    Rows { fields: RECORD_FIELDS, rows: vec![row] }
+}
+
+fn lists(stat: &TraceStat) -> Vec<(&'static str, Rows)> {
+    let share = |share| Cell::Number(share, 6);
+    let ops = stat.ops.iter().map(|op| {
+        let (requests, bytes) = (Cell::Count(op.requests), Cell::Count(op.requested_bytes));
+        vec![Cell::Text(op.op.to_owned()), requests, share(op.share), bytes]
+    });
+    let tenants = stat.tenants.iter().map(|tenant| {
+        vec![
+            Cell::Count(u64::from(tenant.tenant)),
+            Cell::Count(tenant.requests),
+            share(tenant.share),
+            Cell::Count(tenant.requested_bytes),
+            Cell::Count(tenant.unique_keys),
+            Cell::Count(tenant.working_set_bytes),
+        ]
+    });
+    let near = stat.spatial.near.iter().map(|near| vec![Cell::Count(near.blocks), share(near.share)]);
+    let known = || distributions(stat).into_iter().filter_map(|(name, d)| d.as_ref().map(|d| (name, d)));
+    let rows = known().map(|(name, d)| {
+        let counts = [d.p50, d.p90, d.p99, d.p999, d.max].map(Cell::Count);
+        let head =
+            [Cell::Text(name.to_owned()), Cell::Count(d.count), Cell::Count(d.min), Cell::Number(d.mean, 6)];
+        head.into_iter().chain(counts).collect()
+    });
+    let buckets = known().flat_map(|(name, d)| {
+        d.histogram.iter().map(move |bucket| {
+            let counts = [bucket.from, bucket.to, bucket.count].map(Cell::Count);
+            std::iter::once(Cell::Text(name.to_owned())).chain(counts).collect()
+        })
+    });
+    vec![
+        ("ops", Rows { fields: OP_FIELDS, rows: ops.collect() }),
+        ("tenants", Rows { fields: TENANT_FIELDS, rows: tenants.collect() }),
+        ("spatial.near", Rows { fields: NEAR_FIELDS, rows: near.collect() }),
+        ("distributions", Rows { fields: DISTRIBUTION_FIELDS, rows: rows.collect() }),
+        ("histograms", Rows { fields: HISTOGRAM_FIELDS, rows: buckets.collect() }),
+    ]
+}

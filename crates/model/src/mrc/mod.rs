@@ -1,0 +1,87 @@
+//! Miss-ratio curves: the miss ratio of a cache as a function of its size.
+//!
+//! A [`Model`] is fed the accesses of a workload, or of a spatial sample of it, and then tells how much caches of given
+//! sizes would have missed. Some models yield all sizes at once (a stack distance says which caches hit), some follow
+//! a few sizes that they were made for.
+
+mod aet;
+mod curve;
+mod distances;
+mod distinct;
+mod estimate;
+mod gather;
+mod kind;
+pub mod klru;
+pub mod krr;
+mod lru;
+mod miniature;
+mod online;
+mod survey;
+
+pub use aet::Aet;
+pub use curve::{Curve, Point};
+pub use distances::Distances;
+pub use distinct::Distinct;
+pub use kind::Kind;
+pub use lru::LruStack;
+pub use miniature::Miniature;
+pub use online::Online;
+pub use survey::Survey;
+
+/// What a cache's size is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// Objects, whatever their size.
+    Objects,
+    /// Bytes of values.
+    Bytes,
+}
+
+impl Unit {
+    /// What an object of `size` bytes takes of a cache.
+    #[inline]
+    pub fn charge(self, size: u32) -> u64 {
+        match self {
+            Unit::Objects => 1,
+            Unit::Bytes => u64::from(size),
+        }
+    }
+}
+
+/// A model of how much caches of different sizes miss.
+///
+/// Objects have dense numbers ([`tiermem_base::Interner`]); state per object is kept in arrays, so memory is that of
+/// the largest number seen. The caller may use the number of a removed object again.
+pub trait Model {
+    /// An access to object `id`, which has `size` bytes from now on. A miss brings the object in.
+    fn access(&mut self, id: u32, size: u32);
+    /// The object is deleted; its next access misses at every size.
+    fn remove(&mut self, id: u32);
+    /// Misses so far at caches of these ascending `sizes`, counted in objects or bytes of the whole workload. Where the
+    /// model sees a sample of the workload, these are the sample's misses.
+    fn misses(&self, sizes: &[u64]) -> Vec<f64>;
+    /// Multiplies all that was counted so far by `keep`, so that newer accesses weigh more; what is in the caches stays.
+    fn decay(&mut self, keep: f64);
+    /// From now on the share `rate` of the workload's objects is seen; what was counted keeps its meaning. Simulated caches
+    /// cannot change their size, and stay as they are.
+    fn set_rate(&mut self, rate: f64);
+    /// Bytes held.
+    fn metadata_bytes(&self) -> u64;
+}
+
+/// Misses at `sizes` from those at the sizes of some caches, ascending: linear in between, constant beyond.
+fn interpolate(counts: &[(u64, f64)], sizes: &[u64]) -> Vec<f64> {
+    let at = |&size: &u64| {
+        let right = counts.partition_point(|count| count.0 < size);
+        match (right.checked_sub(1).and_then(|left| counts.get(left)), counts.get(right)) {
+            (None, None) => 0.0,
+            (Some(only), None) | (None, Some(only)) => only.1,
+            (Some(left), Some(right)) => {
+                let share = (size - left.0) as f64 / (right.0 - left.0) as f64;
+                left.1 + share * (right.1 - left.1)
+            }
+        }
+    };
+    sizes.iter().map(at).collect()
+}

@@ -1,0 +1,8 @@
+//! What the readers of all formats share: bytes, lines, columns, fixed records, times.
+
+pub(super) mod clock;
+pub(super) mod fields;
+pub(super) mod fixed;
+pub(super) mod layout;
+pub(super) mod lines;
+pub(super) mod source;
