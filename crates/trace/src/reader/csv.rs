@@ -37,7 +37,7 @@ fn meaning(name: &[u8]) -> Option<Column> {
         b"time" | b"time_s" | b"timestamp" | b"op_time" => Column::Time(SECOND_NS),
         b"time_ms" => Column::Time(MILLISECOND_NS),
         b"time_us" => Column::Time(MICROSECOND_NS),
-        b"time_ns" => Column::Time(1),
+        b"time_ns" => Column::TraceTime,
         b"op" | b"operation" | b"opcode" | b"op_type" => Column::AnyOp,
         b"size" | b"obj_size" | b"object_size" | b"value_size" | b"length" => Column::Size(1),
         b"tenant" | b"tenant_id" | b"client" | b"client_id" | b"volume" | b"device" | b"device_id" => {
