@@ -29,7 +29,7 @@ THEIRS = {
     "belady": lcs.Belady,
 }
 OURS = (
-    "fifo clock clock2 lru lru-lazy slru s4lru k-lru redis random lfu lfu-da arc 2q s3-fifo sieve lhd hyperbolic cflru "
+    "fifo clock clock2 lru lru-lazy slru s4lru klru redis random lfu lfu-da arc 2q s3-fifo sieve lhd hyperbolic cflru "
     "belady"
 ).split()
 

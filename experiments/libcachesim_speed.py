@@ -21,9 +21,9 @@ PAIRS = [
     ("FIFO", "", ["fifo"]),
     ("S3FIFO", "", ["s3-fifo"]),
     ("Sieve", "", ["sieve"]),
-    ("RandomLRU", "n-samples=1", ["k-lru", "--k", "1"]),
-    ("RandomLRU", "n-samples=5", ["k-lru", "--k", "5"]),
-    ("RandomLRU", "n-samples=16", ["k-lru", "--k", "16"]),
+    ("RandomLRU", "n-samples=1", ["klru", "--k", "1"]),
+    ("RandomLRU", "n-samples=5", ["klru", "--k", "5"]),
+    ("RandomLRU", "n-samples=16", ["klru", "--k", "16"]),
 ]
 
 

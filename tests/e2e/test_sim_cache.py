@@ -21,11 +21,11 @@ def simulate(*flags: str, trace: str = TWITTER) -> list[dict]:
 
 
 def test_policies_and_sizes_in_one_pass_are_what_each_gives_alone() -> None:
-    flags = ["--size", "612", "--size", "20%", "--policy", "lru", "--policy", "k-lru", "--policy", "belady"]
+    flags = ["--size", "612", "--size", "20%", "--policy", "lru", "--policy", "klru", "--policy", "belady"]
     rows = simulate(*flags, "--k", "1", "--k", "16")
     assert [(row["policy"], row["k"], row["size"]) for row in rows] == [
         (policy, k, size)
-        for policy, k in [("lru", 0), ("k-lru", 1), ("k-lru", 16), ("belady", 0)]
+        for policy, k in [("lru", 0), ("klru", 1), ("klru", 16), ("belady", 0)]
         for size in (612, 1223)
     ]
     assert list(rows[0]) == FIELDS
@@ -33,7 +33,7 @@ def test_policies_and_sizes_in_one_pass_are_what_each_gives_alone() -> None:
     misses = {(row["policy"], row["size"]): row["misses"] for row in rows}
     assert misses["lru", 612] == 7936 and misses["belady", 1223] == 6116
     assert rows == simulate(*flags, "--k", "1", "--k", "16", "--threads", "1")
-    alone = simulate("--size", "612", "--policy", "k-lru", "--k", "16")
+    alone = simulate("--size", "612", "--policy", "klru", "--k", "16")
     assert alone == [row for row in rows if row["k"] == 16 and row["size"] == 612]
 
 
