@@ -482,7 +482,7 @@ proptest! {
 
 #[test]
 fn the_tables_of_the_seed() {
-    // Seed 001, tables 2.1 to 2.3: six keys in a circle through a cache of five.
+    // Wang 2024, tables 2.1 to 2.3: six keys in a circle through a cache of five.
     let misses = |k: u32, seeds: u64| {
         let total: u64 = (0..seeds)
             .map(|seed| {
@@ -538,6 +538,6 @@ fn the_tables_of_the_seed() {
             expected(k)
         );
     }
-    // The seed's 16-LRU misses always; its 2-LRU and 1-LRU are single runs of 9 and 7 misses.
+    // Wang's 16-LRU misses always; its 2-LRU and 1-LRU are single runs of 9 and 7 misses.
     assert!(expected(16) > 11.5 && expected(1) < expected(2) && expected(2) < expected(16));
 }

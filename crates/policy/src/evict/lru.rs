@@ -1,11 +1,11 @@
-//! LRU lists with an insertion point (seed 001, section 5.1.2) and lazy bumps.
+//! LRU lists with an insertion point (Wang 2024, section 5.1.2) and lazy bumps.
 //!
 //! Each list is split in an upper and a lower part; the lower part holds `insertion_point` of the items. New
 //! and demoted items enter at the top of the lower part, so that one-hit wonders reach the tail soon and demoted
 //! items are not at once candidates for promotion. With `insertion_point = 1` the list is plain LRU.
 //!
 //! What a hit does is the [`Bump`]. Plain LRU moves the item to the head at every hit, which touches four other nodes
-//! at random places in memory (the seed's Figure 5.3 shows list updates as the largest cost where there are few
+//! at random places in memory (Wang's Figure 5.3 shows list updates as the largest cost where there are few
 //! classes). `LowerOnly` moves it only from the lower part, where it is in danger. `AtTail` only marks it: a marked item
 //! that reaches the tail is moved to the head instead of going, so that a hit writes one bit and the list is written
 //! once per journey through it (the second chance of CLOCK, on a list with an insertion point).

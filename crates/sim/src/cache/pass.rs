@@ -11,7 +11,6 @@ use std::sync::mpsc::sync_channel;
 use tiermem_base::{Access, Interner};
 use tiermem_policy::flat::{Cache, Counts, Request};
 
-
 /// Requests of a batch: 400 KB, which stay in the cache between reading and simulating.
 const BATCH_REQUESTS: usize = 1 << 15;
 /// Batches that may wait for a worker.
