@@ -184,6 +184,25 @@ def test_what_is_split_merges_again(generated: pathlib.Path, tmp_path: pathlib.P
         assert [row["key"] for row in records(merged) if row["tenant"] == tenant] == keys
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("flags", [["--by-tenant"], ["--parts", "5"], ["--window", "3ms"], ["--chunk", "7k"]])
+def test_times_are_kept_so_that_merging_undoes_splitting(
+    kind: str, flags: list[str], generated: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    whole, merged = tmp_path / f"whole.{kind}", tmp_path / f"merged.{kind}"
+    trace("convert", generated, "-o", whole)
+    everything = records(whole)
+    assert everything == records(generated)
+    rows = json.loads(trace("split", whole, *flags, "-o", tmp_path / ("part-{}." + kind), "--format", "json"))
+    assert len(rows) > 1
+    trace("merge", *(row["file"] for row in rows), "--keep-tenants", "-o", merged)
+    assert records(merged) == everything
+    assert stat(merged) == stat(generated)
+    late = tmp_path / f"late.{kind}"
+    trace("filter", whole, "--since", "5ms", "-o", late)
+    assert records(late) == everything[5000:]
+
+
 def test_windows_and_chunks_follow_each_other(generated: pathlib.Path, tmp_path: pathlib.Path) -> None:
     everything = [row["key"] for row in records(generated)]
     for flags, name in [(["--window", "6ms"], "w"), (["--chunk", "6k"], "c")]:

@@ -22,6 +22,8 @@ struct Slot {
 
 const VACANT: Slot = Slot { key: 0, id: u32::MAX };
 const SLOTS_MIN: usize = 16;
+/// Keys looked up together: more than a core can wait for at once, few enough to stay in its nearest cache.
+const GROUP: usize = 32;
 
 impl Default for Interner {
     fn default() -> Self {
@@ -35,10 +37,13 @@ impl Interner {
         Interner { slots: vec![VACANT; SLOTS_MIN], len: 0, issued: 0, free: Vec::new() }
     }
 
+    /// The most keys that can have numbers at a time. A table of them takes 128 GiB.
+    pub const KEYS_MAX: usize = u32::MAX as usize;
+
     /// The number of `key`, and whether it was given just now.
     ///
     /// # Panics
-    /// At the 2^32nd key at a time, for which the table would take 128 GiB.
+    /// With a new key when [`Self::KEYS_MAX`] others have numbers.
     #[inline]
     pub fn intern(&mut self, key: u64) -> (u32, bool) {
         let at = self.find(key);
@@ -46,6 +51,21 @@ impl Interner {
             return (self.slots[at].id, false);
         }
         (self.insert(key, at), true)
+    }
+
+    /// The numbers of many keys, in their order; `false` and fewer of them if there are too many keys.
+    ///
+    /// A group's slots are all read once before they are searched, so that the memory brings them at the same time.
+    pub fn intern_all(&mut self, keys: &[u64], mut each: impl FnMut(u32)) -> bool {
+        for group in keys.chunks(GROUP) {
+            if self.len + GROUP > Self::KEYS_MAX {
+                return false;
+            }
+            let near = group.iter().fold(0, |near, &key| near ^ self.slots[self.home(key)].id);
+            std::hint::black_box(near);
+            group.iter().for_each(|&key| each(self.intern(key).0));
+        }
+        true
     }
 
     /// The number of `key`, if it has one.
@@ -165,6 +185,9 @@ mod tests {
         let ids: Vec<_> = [7, u64::MAX, 0, 7, 0].iter().map(|&key| interner.intern(key)).collect();
         assert_eq!(ids, [(0, true), (1, true), (2, true), (0, false), (2, false)]);
         assert_eq!((interner.len(), interner.id_bound(), interner.get(1)), (3, 3, None));
+        let mut all = Vec::new();
+        assert!(interner.intern_all(&(0..100).collect::<Vec<_>>(), |id| all.push(id)));
+        assert_eq!((all[0], all[1], all[7], all[99]), (2, 3, 0, 100));
     }
 
     proptest! {

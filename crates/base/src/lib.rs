@@ -8,6 +8,7 @@ pub mod access;
 pub mod curve;
 pub mod hash;
 pub mod intern;
+pub mod recency;
 pub mod rng;
 pub mod units;
 

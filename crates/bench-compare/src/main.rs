@@ -10,6 +10,7 @@ mod curves;
 mod krr_cost;
 mod memory;
 mod redis_curve;
+mod sampling;
 mod server;
 mod summary;
 
@@ -41,6 +42,8 @@ enum Command {
     Curves(curves::Options),
     /// How the cost of an access to KRR's stack grows with the stack.
     KrrCost(krr_cost::Options),
+    /// Curves of small samples of the keys: error, its estimate, and cost.
+    Sampling(sampling::Options),
     /// Redis's own miss ratio at a few memory limits, beside the models of it.
     RedisCurve(redis_curve::Options),
 }
@@ -81,6 +84,7 @@ fn main() -> anyhow::Result<()> {
         Command::Memory(options) => memory::run(&options),
         Command::Curves(options) => curves::run(&options),
         Command::KrrCost(options) => krr_cost::run(&options),
+        Command::Sampling(options) => sampling::run(&options),
         Command::RedisCurve(options) => redis_curve::run(&options),
     }
 }

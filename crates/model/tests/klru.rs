@@ -69,7 +69,7 @@ fn a_removed_object_is_new_again() {
     assert_eq!(model.misses(&[100, 500, 1000]), [1.0, 1.0, 1.0]);
 }
 
-/// Section 2.2.2 of the seed: a cycle of six keys, a cache of five. LRU never hits; the less is sampled, the more hits.
+/// Wang 2024, section 2.2.2: a cycle of six keys, a cache of five. LRU never hits; the less is sampled, the more hits.
 #[test]
 fn a_cycle_that_does_not_fit() {
     let workload = cycle(0, 600, 60_000);

@@ -116,6 +116,18 @@ fn parts_of_a_trace_have_the_whole_trace_as_their_mean() {
     }
 }
 
+/// As in a log of `redis-cli monitor`: only writes tell sizes.
+#[test]
+fn a_size_of_zero_is_no_news() {
+    let mut survey = Survey::new(1.0, 0);
+    for (key, size) in [(1, 60), (2, 60), (1, 0), (2, 0), (1, 0)] {
+        survey.access(&Access::get(0, key, size));
+    }
+    assert_eq!(survey.working_set(Unit::Bytes), 120);
+    let curve = survey.curve(Kind::Lru, Unit::Bytes, &[100, 120]);
+    assert_eq!((curve.points[0].miss_ratio, curve.points[1].miss_ratio), (1.0, 0.4));
+}
+
 #[test]
 fn deletions_make_room_and_misses() {
     let mut survey = Survey::new(1.0, 0);

@@ -1,4 +1,4 @@
-//! Tables 2.1 to 2.3 of the seed: six keys in turn, a cache of five, under 16-, 2- and 1-LRU.
+//! Wang 2024, tables 2.1 to 2.3: six keys in turn, a cache of five, under 16-, 2- and 1-LRU.
 
 mod common;
 

@@ -10,8 +10,8 @@ use crate::source::{GENERATORS_HELP, TraceArgs};
 
 const HELP: &str = "\
 Examples:
-  tiermem trace gen zipf:alpha=0.9,objects=1M,requests=10M -o zipf.csv
-  tiermem trace gen ycsb-e:objects=100k,requests=1M,seed=7 -o ycsb-e.csv
+  tiermem trace gen zipf:alpha=0.9,objects=1M,requests=10M -o zipf.parquet
+  tiermem trace gen ycsb-e:objects=100k,requests=1M,seed=7 -o ycsb-e.csv.zst
   tiermem trace gen 'mix:0.7*zipf(objects=1M)+0.3*loop(objects=10k),requests=5M' -o mix.csv
   tiermem trace gen 'uniform:objects=1k,requests=1k,size=lognormal(300,1.2)' -o -
 

@@ -20,9 +20,9 @@ use crate::failure::Failure;
 pub const EXAMPLES: &str = "\
 Examples:
   tiermem trace stat twitter_cluster52.csv.zst
-  tiermem trace gen ycsb-b:objects=100k,requests=1M -o ycsb-b.csv
-  tiermem trace filter ycsb-b.csv --op get --sample 0.1 -o sampled.csv
-  tiermem trace split sampled.csv --parts 4 -o 'part-{}.csv'";
+  tiermem trace gen ycsb-b:objects=100k,requests=1M -o ycsb-b.parquet
+  tiermem trace filter ycsb-b.parquet --op get --sample 0.1 -o sampled.parquet
+  tiermem trace split sampled.parquet --parts 4 -o 'part-{}.parquet'";
 
 /// What to do with traces.
 #[derive(Debug, Subcommand)]

@@ -19,14 +19,17 @@ const FIELDS: &[&str] = &["part", "requests", "file"];
 
 const HELP: &str = "\
 Examples:
-  tiermem trace split twitter_cluster52.csv.zst --parts 4 -o 'part-{}.csv'
-  tiermem trace split mix.csv --by-tenant -o 'tenant-{}.csv'
-  tiermem trace split twitter_cluster52.csv.zst --window 60s -o 'minute-{}.csv'
-  tiermem trace split twitter_cluster52.csv.zst --chunk 1M -o 'chunk-{}.csv'
+  tiermem trace split twitter_cluster52.csv.zst --parts 4 -o 'part-{}.parquet'
+  tiermem trace split mix.csv --by-tenant -o 'tenant-{}.parquet'
+  tiermem trace split twitter_cluster52.csv.zst --window 60s -o 'minute-{}.parquet'
+  tiermem trace split twitter_cluster52.csv.zst --chunk 1M -o 'chunk-{}.parquet'
 
 --parts deals the keys out by their hash: each key has all its accesses in one part, and each part is a spatial sample of
 the keys, so that parts can be analysed apart (on several machines) and their curves averaged. It is the hash of
 `tiermem trace filter --part`.
+
+Parquet keeps the times of parts as they are, so that `tiermem trace merge --keep-tenants` undoes a split; text formats
+are read with the first record at time 0.
 
 Fields:
   part, file  the number of the part and its file

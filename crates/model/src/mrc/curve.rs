@@ -59,8 +59,8 @@ impl Curve {
     }
 
     /// The lower envelope of several curves at the sizes of the first, and for each of its points the number of the curve
-    /// that is lowest there: the merged curve of a cache that may choose its policy or its K (section 4.1.1 of the
-    /// multi-tenant design). Of equal ones the first is taken. `None` for no curve.
+    /// that is lowest there: the merged curve of a cache that may choose its policy or its K (Wang 2024,
+    /// section 4.1.1). Of equal ones the first is taken. `None` for no curve.
     pub fn lower_envelope(curves: &[Curve]) -> Option<(Curve, Vec<usize>)> {
         let first = curves.first()?;
         let mut chosen = Vec::with_capacity(first.points.len());

@@ -105,8 +105,10 @@ impl Gathered {
         if new {
             self.keys.push(Key { key, hash, size });
         }
-        self.keys[id as usize].size = size;
-        self.requests.push((id, size));
+        // Logs do not say the sizes of what is read: 0 is no news.
+        let known = &mut self.keys[id as usize].size;
+        *known = if size == 0 { *known } else { size };
+        self.requests.push((id, *known));
         if new && self.keys_max != usize::MAX {
             self.by_hash.push((hash, id));
             self.shrink();

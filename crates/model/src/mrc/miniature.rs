@@ -1,4 +1,4 @@
-//! Miniature simulation (Waldspurger et al., USENIX ATC'17; section 3.1.1 of the seed on choosing K): the policy itself,
+//! Miniature simulation (Waldspurger et al., USENIX ATC'17; Wang 2024, section 3.1.1): the policy itself,
 //! on a sample of the keys and in caches that are as much smaller.
 
 use tiermem_base::Op;

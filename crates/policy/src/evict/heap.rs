@@ -141,17 +141,19 @@ mod tests {
             for (at, (what, id, key)) in ops.into_iter().enumerate() {
                 // Distinct keys, so that the top is one item.
                 let key = key << 32 | at as u64;
-                if naive.contains_key(&id) {
-                    if what == 0 {
+                match (naive.contains_key(&id), what) {
+                    (true, 0) => {
                         heap.remove(&mut positions, Id(id));
                         naive.remove(&id);
-                    } else {
-                        heap.update(&mut positions, Id(id), key);
+                    }
+                    (held, _) => {
+                        if held {
+                            heap.update(&mut positions, Id(id), key);
+                        } else {
+                            heap.push(&mut positions, Id(id), key);
+                        }
                         naive.insert(id, key);
                     }
-                } else {
-                    heap.push(&mut positions, Id(id), key);
-                    naive.insert(id, key);
                 }
                 let least = naive.iter().min_by_key(|(_, key)| **key);
                 prop_assert_eq!(heap.top(), least.map(|(&id, &key)| (key, Id(id))));

@@ -1,4 +1,4 @@
-//! K-LRU: of K items drawn at random, with replacement, the one used longest ago goes (seed 001, section 2.2.1, without
+//! K-LRU: of K items drawn at random, with replacement, the one used longest ago goes (Wang 2024, section 2.2.1, without
 //! Redis's eviction pool; that is [`super::redis`]).
 //!
 //! K = 1 is random replacement, K = 16 practically LRU. No list is kept: a hit writes one time stamp. The victim's rank by

@@ -100,7 +100,7 @@ impl Named {
             Named::LruLazy => "lru-lazy",
             Named::Slru => "slru",
             Named::S4Lru => "s4lru",
-            Named::KLru(_) => "k-lru",
+            Named::KLru(_) => "klru",
             Named::Redis(_) => "redis",
             Named::Random => "random",
             Named::Lfu => "lfu",

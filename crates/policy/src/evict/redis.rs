@@ -1,4 +1,4 @@
-//! K-LRU as Redis does it: with an eviction pool (seed 001, section 2.2.1).
+//! K-LRU as Redis does it: with an eviction pool (Wang 2024, section 2.2.1).
 //!
 //! Sixteen candidates are kept from one eviction to the next, sorted by how long they had been idle when they were drawn.
 //! Each eviction draws K items and merges each into the pool if the pool has a free place or one less idle; then

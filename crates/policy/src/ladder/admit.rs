@@ -1,4 +1,4 @@
-//! Admission: new items enter the fast tier (seed 001, section 5.1.1).
+//! Admission: new items enter the fast tier (Wang 2024, section 5.1.1).
 
 use super::{Act, Eviction, Fit, Ladder, Loc, MoveKind, Reactive, Ticket, Why};
 use crate::column::CHUNK_ITEMS;

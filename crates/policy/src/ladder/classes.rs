@@ -1,4 +1,4 @@
-//! Size classes: which slot an item of so many bytes gets (seed 001, section 5.1.6).
+//! Size classes: which slot an item of so many bytes gets (Wang 2024, section 5.1.6).
 
 /// Bytes of a page, the unit given to a class.
 pub const PAGE_BYTES: u64 = 64 << 10;

@@ -1,17 +1,17 @@
-//! What the ladder can be told. Every mechanism of the seed can be switched off by itself, so that an ablation
+//! What the ladder can be told. Every mechanism of Wang 2024 can be switched off by itself, so that an ablation
 //! is one experiment.
 
 use crate::evict::lru::Bump;
 use crate::promote::Promotion;
 
-/// What happens when a tier is full at the moment an item is admitted (seed 001, section 5.1.1).
+/// What happens when a tier is full at the moment an item is admitted (Wang 2024, section 5.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reactive {
     /// The coldest item of the class moves to the next tier if that has a free slot, and is dropped otherwise.
     /// The next tier never evicts for it (no cascade).
     #[default]
     Demote,
-    /// The coldest item of the class is dropped: the seed's own rule, which makes the fast tier a filter.
+    /// The coldest item of the class is dropped: Wang's own rule, which makes the fast tier a filter.
     Drop,
 }
 
@@ -37,7 +37,7 @@ pub enum Eviction {
     Forbidden,
 }
 
-/// Free space that a tier keeps ready (seed 001, section 5.1.3), in shares of what it holds.
+/// Free space that a tier keeps ready (Wang 2024, section 5.1.3), in shares of what it holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Watermarks {
     /// Below this the tier, or a class of it, starts to give items away...
@@ -61,7 +61,7 @@ pub struct LevelConfig {
     pub insertion_point: f64,
 }
 
-/// The whole ladder. `Default` is the seed's design but for `bump` and `reactive`.
+/// The whole ladder. `Default` is Wang's design but for `bump` and `reactive`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LadderConfig {
     /// Tiers, fastest first; at most [`super::LEVELS_MAX`].
@@ -127,7 +127,7 @@ impl Default for LadderConfig {
     }
 }
 
-/// Insertion point of a fast tier: a quarter of the list from its tail (seed 001, section 5.1.2).
+/// Insertion point of a fast tier: a quarter of the list from its tail (Wang 2024, section 5.1.2).
 pub const INSERTION_POINT_FAST: f64 = 0.25;
 /// Insertion point of a slower tier: the middle.
 pub const INSERTION_POINT_SLOW: f64 = 0.5;

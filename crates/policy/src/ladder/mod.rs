@@ -10,7 +10,7 @@
 //!
 //! `admit` may answer `After(ticket)`: execute the acts, call `done(ticket)` and ask again.
 //!
-//! Source: seed 001, chapter 5 (sdTMM); the differences are named where they are made.
+//! Source: Wang 2024, chapter 5 (sdTMM); the differences are named where they are made.
 
 mod admit;
 mod ahead;

@@ -1,4 +1,4 @@
-//! The work between requests: expiry, eviction, demotion, promotion, in batches (seed 001, sections 5.1.3 and 5.1.4).
+//! The work between requests: expiry, eviction, demotion, promotion, in batches (Wang 2024, sections 5.1.3 and 5.1.4).
 
 use super::{Act, Class, Eviction, Ladder, MoveKind, PAGE_BYTES, Why, domain};
 use crate::Now;
@@ -93,7 +93,7 @@ impl<E: Evict> Ladder<E> {
     }
 
     /// Moves a class's coldest item down, or out of the last tier. The next tier, if it is the last, evicts for it
-    /// when it must: this is background work, not an admission (seed 001, section 5.1.4.3).
+    /// when it must: this is background work, not an admission (Wang 2024, section 5.1.4.3).
     fn give_one(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
         let Some(victim) = self.victim(tier, class, now, rng) else { return false };
         let below = tier + 1;
@@ -116,7 +116,7 @@ impl<E: Evict> Ladder<E> {
         self.open_move(victim, below, MoveKind::Demote, acts).is_some()
     }
 
-    /// The seed's own way to find candidates: the heads of the slow lists, now and then.
+    /// Wang's own way to find candidates: the heads of the slow lists, now and then.
     fn scan(&mut self, now: Now) {
         let Some(column) = &self.reuse else { return };
         if now.requests < self.next_scan {

@@ -1,10 +1,9 @@
 //! Cache simulation: many caches of one tier in one pass over a trace ([`pass`]), or the store's ladder ([`tiered`]).
 //!
-//! The caches themselves are [`tiermem_policy::flat`]; here are the numbers for keys, the threads, the windows, and the
+//! The caches themselves are [`tiermem_policy::flat`]; here are the threads, the windows, and the
 //! one policy that must know the future.
 
 pub mod belady;
-pub mod intern;
 pub mod pass;
 pub mod tiered;
 

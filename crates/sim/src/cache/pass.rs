@@ -8,10 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use tiermem_base::Access;
+use tiermem_base::{Access, Interner};
 use tiermem_policy::flat::{Cache, Counts, Request};
-
-use super::intern::KeyTable;
 
 /// Requests of a batch: 400 KB, which stay in the cache between reading and simulating.
 const BATCH_REQUESTS: usize = 1 << 15;
@@ -40,7 +38,7 @@ pub enum PassError<E> {
     /// The trace has too many keys.
     #[error(
         "the trace has more than {} distinct keys, which is as many as can be simulated",
-        KeyTable::KEYS_MAX
+        Interner::KEYS_MAX
     )]
     Keys,
 }
@@ -49,7 +47,7 @@ pub enum PassError<E> {
 #[derive(Debug)]
 pub struct Batches<I> {
     records: I,
-    keys: KeyTable,
+    keys: Interner,
     read: u64,
     warmup: u64,
     window: u64,
@@ -72,7 +70,7 @@ impl<I> Batches<I> {
         let next_mark = if warmup == 0 { after } else { warmup };
         Batches {
             records,
-            keys: KeyTable::default(),
+            keys: Interner::new(),
             read: 0,
             warmup,
             window,
@@ -151,19 +149,19 @@ where
             }
         }
         let mut unnumbered = requests.iter_mut();
-        let numbered = self.keys.number_all(&self.unnumbered, |number| {
+        let numbered = self.keys.intern_all(&self.unnumbered, |number| {
             // As many as there are keys.
             if let Some(request) = unnumbered.next() {
                 request.key = number;
             }
         });
-        if numbered.is_none() {
+        if !numbered {
             self.finished = true;
             return Some(Err(PassError::Keys));
         }
         self.read += requests.len() as u64;
         let marked = self.mark();
-        let batch = Arc::new(Batch { requests, keys: self.keys.len(), marked });
+        let batch = Arc::new(Batch { requests, keys: self.keys.len() as u32, marked });
         self.handed_out.push_back(batch.clone());
         Some(Ok(batch))
     }

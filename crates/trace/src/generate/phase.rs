@@ -1,4 +1,4 @@
-//! A workload whose hot set changes at once: sdTMM's phase-changing case study (seed 001, section 5.2.4.3).
+//! A workload whose hot set changes at once: sdTMM's phase-changing case study (Wang 2024, section 5.2.4.3).
 //!
 //! Two phases of equal length draw from the same Zipf distribution. In the first the small keys are hot; in the
 //! second the large ones are. Keys are not scattered: that the hot ones lie at the two ends is the point.

@@ -3,44 +3,9 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use super::core::lines::{LineFormat, lines_taken};
-use super::core::source::Source;
-use super::{Opened, ReadOptions, block, csv, kv, memory};
-
-/// The format of a trace file, apart from its compression: a row of the table.
-#[derive(Clone, Copy)]
-pub struct Format(&'static FormatInfo);
-
-/// What the table says of a format.
-pub(crate) struct FormatInfo {
-    /// The name for `--trace-format`.
-    pub name: &'static str,
-    /// What it is, in one line.
-    pub about: &'static str,
-    /// Parts of file names, in lower case and without a compression's ending, that no other format has.
-    pub file_names: &'static [&'static str],
-    /// How it is read.
-    pub open: Open,
-}
-
-type MakeText = fn(&ReadOptions) -> Box<dyn LineFormat>;
-type Binary = fn(&Path, Source) -> Opened;
-
-pub(crate) enum Open {
-    /// Lines; the format can also be told by trying it on the first of them.
-    Text(MakeText),
-    /// Lines that other formats have too, so that trying is not enough to guess it: what else the lines must be.
-    TextIf(MakeText, fn(&[&[u8]]) -> bool),
-    /// Records of one length. `looks` tells whether the first bytes of a file can be it.
-    Binary { looks: fn(&[u8]) -> bool, open: Binary },
-    /// Columns that lie apart, so that the file is needed and not its stream.
-    #[cfg(feature = "parquet")]
-    Columnar {
-        looks: fn(&[u8]) -> bool,
-        open: fn(&Path, &ReadOptions) -> Result<Opened, crate::TraceError>,
-        open_bytes: fn(&Path, Vec<u8>, &ReadOptions) -> Result<Opened, crate::TraceError>,
-    },
-}
+use super::core::info::{Format, FormatInfo, Open};
+use super::core::lines::lines_taken;
+use super::{block, csv, kv, memory};
 
 /// All formats. Where two take the same lines, the first is guessed.
 static TABLE: &[FormatInfo] = &[
@@ -93,20 +58,6 @@ impl Format {
         Format::all().map(Format::name).collect::<Vec<_>>().join(", ")
     }
 
-    /// The name, such as `oracle-general`.
-    pub fn name(self) -> &'static str {
-        self.0.name
-    }
-
-    /// What it is, in one line.
-    pub fn about(self) -> &'static str {
-        self.0.about
-    }
-
-    pub(super) fn opener(self) -> &'static Open {
-        &self.0.open
-    }
-
     /// The format that a file's name speaks of, or else the one that its first bytes look like.
     pub(super) fn guess(path: &Path, start: &[u8]) -> Option<Format> {
         #[cfg(feature = "parquet")]
@@ -144,7 +95,6 @@ impl Format {
 
     /// The format that takes most of the lines and refuses fewest.
     fn from_lines(lines: &[&[u8]]) -> Option<Format> {
-        let options = ReadOptions::default();
         let mut best = (0, None);
         for format in Format::all() {
             let make = match format.0.open {
@@ -152,7 +102,7 @@ impl Format {
                 Open::TextIf(make, looks) if looks(lines) => make,
                 _ => continue,
             };
-            let (taken, refused) = lines_taken(&mut *make(&options), lines);
+            let (taken, refused) = lines_taken(&mut *make(None), lines);
             if taken > refused && taken - refused > best.0 {
                 best = (taken - refused, Some(format));
             }
@@ -168,19 +118,5 @@ impl FromStr for Format {
         Format::all()
             .find(|format| format.name() == text)
             .ok_or_else(|| format!("there is no trace format `{text}`; the formats are {}", Format::names()))
-    }
-}
-
-impl PartialEq for Format {
-    fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name()
-    }
-}
-
-impl Eq for Format {}
-
-impl std::fmt::Debug for Format {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Format").field(&self.name()).finish()
     }
 }

@@ -6,25 +6,26 @@
 mod block;
 mod core;
 mod csv;
+mod csv_columns;
 mod format;
 mod kv;
 mod memory;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod wanted;
 
 use std::io::BufRead;
-use std::ops::BitOr;
 use std::path::Path;
 
-pub use csv::CsvColumns;
-pub use format::Format;
+pub use self::core::info::Format;
+pub use csv_columns::CsvColumns;
+pub use wanted::Fields;
 
-use self::core::fixed::{Fixed, FixedFormat};
+use self::core::info::{Open, Opened};
 use self::core::lines::Lines;
 use self::core::source::{Source, read_error};
 use crate::TraceError;
-use crate::trace::{Extent, Records, Trace};
-use format::Open;
+use crate::trace::{Extent, Trace};
 
 /// How a file is to be read.
 #[derive(Clone, Debug, Default)]
@@ -39,48 +40,6 @@ pub struct ReadOptions {
     /// Which columns of a text file say what, for the format `csv`; its header says so otherwise. Given, they imply that
     /// format.
     pub columns: Option<CsvColumns>,
-}
-
-/// Fields of [`tiermem_base::Access`] that a consumer needs; the key always belongs to them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fields(u8);
-
-impl Fields {
-    /// The key alone.
-    pub const KEY: Fields = Fields(0);
-    /// The time.
-    pub const TIME: Fields = Fields(1);
-    /// The operation.
-    pub const OP: Fields = Fields(2);
-    /// The size.
-    pub const SIZE: Fields = Fields(4);
-    /// The tenant.
-    pub const TENANT: Fields = Fields(8);
-    /// The time to live.
-    pub const TTL: Fields = Fields(16);
-    /// The key's size.
-    pub const KEY_SIZE: Fields = Fields(32);
-    /// Everything.
-    pub const ALL: Fields = Fields(63);
-
-    /// Whether all of `other` are among these.
-    pub const fn contains(self, other: Fields) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl Default for Fields {
-    fn default() -> Self {
-        Fields::ALL
-    }
-}
-
-impl BitOr for Fields {
-    type Output = Fields;
-
-    fn bitor(self, other: Fields) -> Fields {
-        Fields(self.0 | other.0)
-    }
 }
 
 /// Opens the trace in the file `path`.
@@ -107,7 +66,7 @@ pub fn read_bytes(
 ) -> Result<Trace, TraceError> {
     let opened = match format.opener() {
         #[cfg(feature = "parquet")]
-        Open::Columnar { open_bytes, .. } => open_bytes(name, bytes, options)?,
+        Open::Columnar { open_bytes, .. } => open_bytes(name, bytes, options.fields)?,
         _ => open_source(name, Source::of_bytes(name, bytes)?, format, options)?,
     };
     Ok(Trace::of(opened.records, options.skip_bad, opened.extent))
@@ -122,25 +81,10 @@ fn open_source(
     match format.opener() {
         Open::Text(make) | Open::TextIf(make, _) => {
             let extent = Extent::Bytes { total: source.file_bytes(), read: source.counter() };
-            Ok(Opened { records: Box::new(Lines::new(path, source, make(options))), extent })
+            Ok(Opened { records: Box::new(Lines::new(path, source, make(options.columns.as_ref()))), extent })
         }
         Open::Binary { open, .. } => Ok(open(path, source)),
         #[cfg(feature = "parquet")]
-        Open::Columnar { open, .. } => open(path, options),
+        Open::Columnar { open, .. } => open(path, options.fields),
     }
-}
-
-/// An opened file.
-pub(crate) struct Opened {
-    pub records: Box<dyn Records>,
-    pub extent: Extent,
-}
-
-/// Opens a file of records of `N` bytes, whose number follows from its length if it is plain.
-fn open_fixed<F: FixedFormat<N> + 'static, const N: usize>(path: &Path, source: Source, format: F) -> Opened {
-    let extent = match source.is_compressed() || source.file_bytes() == 0 {
-        true => Extent::Bytes { total: source.file_bytes(), read: source.counter() },
-        false => Extent::Records(source.file_bytes() / N as u64),
-    };
-    Opened { records: Box::new(Fixed::new(path, source, format)), extent }
 }

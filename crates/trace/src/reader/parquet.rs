@@ -16,10 +16,10 @@ use parquet::file::reader::{ChunkReader, FileReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use tiermem_base::{Access, Op};
 
+use super::core::info::{FormatInfo, Open, Opened};
 use super::core::layout::SIZE_UNKNOWN;
 use super::core::source::read_error;
-use super::format::{FormatInfo, Open};
-use super::{Opened, ReadOptions};
+use super::wanted::Fields;
 use crate::parquet_form::Column;
 use crate::trace::{Extent, Records};
 use crate::{Place, TraceError};
@@ -34,28 +34,28 @@ pub(crate) const INFO: FormatInfo = FormatInfo {
 /// Records that are decoded at once.
 const BATCH_RECORDS: usize = 8 << 10;
 
-fn open(path: &Path, options: &ReadOptions) -> Result<Opened, TraceError> {
+fn open(path: &Path, wanted: Fields) -> Result<Opened, TraceError> {
     let failed = |source| TraceError::Open { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {
         let reason = "Parquet is read from its end, so it needs a plain file; a pipe is none".to_owned();
         return Err(TraceError::Form { path: path.to_owned(), reason });
     }
-    open_chunks(path, file, options)
+    open_chunks(path, file, wanted)
 }
 
-fn open_bytes(name: &Path, bytes: Vec<u8>, options: &ReadOptions) -> Result<Opened, TraceError> {
-    open_chunks(name, Bytes::from(bytes), options)
+fn open_bytes(name: &Path, bytes: Vec<u8>, wanted: Fields) -> Result<Opened, TraceError> {
+    open_chunks(name, Bytes::from(bytes), wanted)
 }
 
 fn open_chunks<C: ChunkReader + 'static>(
     path: &Path,
     chunks: C,
-    options: &ReadOptions,
+    wanted: Fields,
 ) -> Result<Opened, TraceError> {
     let form = |reason: String| TraceError::Form { path: path.to_owned(), reason };
     let file = SerializedFileReader::new(chunks).map_err(|error| form(error.to_string()))?;
-    let places = places(file.metadata(), options).map_err(form)?;
+    let places = places(file.metadata(), wanted).map_err(form)?;
     let records = u64::try_from(file.metadata().file_metadata().num_rows()).unwrap_or(0);
     let has_size = places.iter().any(|(column, _)| *column == Column::Size);
     let records_of_file = ParquetRecords {
@@ -73,7 +73,7 @@ fn open_chunks<C: ChunkReader + 'static>(
 }
 
 /// Where the columns stand that are needed and there.
-fn places(metadata: &ParquetMetaData, options: &ReadOptions) -> Result<Vec<(Column, usize)>, String> {
+fn places(metadata: &ParquetMetaData, wanted: Fields) -> Result<Vec<(Column, usize)>, String> {
     let schema = metadata.file_metadata().schema_descr();
     let mut places = Vec::new();
     for column in Column::ALL {
@@ -82,7 +82,7 @@ fn places(metadata: &ParquetMetaData, options: &ReadOptions) -> Result<Vec<(Colu
             Some(at) if schema.column(at).max_rep_level() > 0 || schema.column(at).max_def_level() > 1 => {
                 return Err(format!("the column `{}` is nested", column.name()));
             }
-            Some(at) if options.fields.contains(column.field()) => places.push((column, at)),
+            Some(at) if wanted.contains(column.field()) => places.push((column, at)),
             None if column == Column::Key => {
                 let names: Vec<String> =
                     schema.columns().iter().map(|column| column.path().string()).collect();

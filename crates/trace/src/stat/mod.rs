@@ -9,13 +9,13 @@ mod distribution;
 mod growth;
 mod popularity;
 mod spatial;
-pub mod stack;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tiermem_base::hash::{Sample, sample_hash};
 use tiermem_base::intern::Interner;
+use tiermem_base::recency::Recency;
 use tiermem_base::{Access, Op};
 
 pub use distribution::{Bucket, Distribution, DistributionStat};
@@ -23,7 +23,6 @@ use growth::Growth;
 pub use growth::GrowthPoint;
 pub use popularity::{RankPoint, ZipfFit, fit_zipf};
 pub use spatial::{NEAR_BLOCKS, Near, Spatial, SpatialStat, WINDOW};
-use stack::StackDistances;
 
 /// How statistics are taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,7 +87,7 @@ pub struct TraceStat {
     /// Requests from an access to a key to the next access to it; 1 is the very next.
     pub reuse_time_requests: Option<DistributionStat>,
     /// Temporal locality: the LRU stack distance of accesses that are not their key's first, in keys; see
-    /// [`StackDistances::access`].
+    /// [`tiermem_base::recency::Found`].
     pub stack_distance_keys: Option<DistributionStat>,
     /// Accesses of each key.
     pub accesses_per_key: Option<DistributionStat>,
@@ -175,7 +174,7 @@ pub struct Collector {
     time_steps_back: u64,
     interner: Interner,
     keys: Vec<KeyState>,
-    stack: StackDistances,
+    recency: Recency,
 }
 
 impl Collector {
@@ -202,7 +201,7 @@ impl Collector {
             time_steps_back: 0,
             interner: Interner::new(),
             keys: Vec::new(),
-            stack: StackDistances::new(),
+            recency: Recency::of_objects(),
         }
     }
 
@@ -248,7 +247,7 @@ impl Collector {
 
     fn observe_key(&mut self, access: &Access) {
         let (id, is_new) = self.interner.intern(access.key);
-        let distance = self.stack.access(id);
+        let distance = self.recency.access(id, 1).map(|found| found.distance);
         self.growth.key((!is_new).then(|| self.keys[id as usize].last), access.size);
         if is_new {
             let owner = self.tenant as u32;

@@ -13,8 +13,6 @@ use std::path::Path;
 
 use tiermem_base::Access;
 
-pub use output::Output;
-
 use crate::{Format, TraceError};
 
 /// Takes the records of one trace, in order.

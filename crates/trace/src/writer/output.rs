@@ -13,7 +13,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 const ZSTD_LEVEL: i32 = 3;
 
 /// A file that appears when it is complete.
-pub struct Output {
+pub(super) struct Output {
     path: PathBuf,
     encoder: Encoder,
     /// The file under its temporary name; `None` for pipes and devices.
@@ -34,6 +34,7 @@ impl Output {
     }
 
     /// Starts the file, uncompressed whatever its name says: for formats that compress within.
+    #[cfg(feature = "parquet")]
     pub fn create_plain(path: &Path) -> Result<Output, TraceError> {
         Output::start(path, "").map_err(write_error(path))
     }

@@ -35,7 +35,7 @@ pub struct FlatArgs {
     /// The policy; repeat it for several in one pass.
     #[arg(long, value_name = "NAME", default_value = "lru", conflicts_with = "tier")]
     policy: Vec<Policy>,
-    /// The K of k-lru and redis; repeat it for several.
+    /// The K of klru and redis; repeat it for several.
     #[arg(long, value_name = "K", default_values_t = [K_DEFAULT], value_parser = clap::value_parser!(u32).range(1..=4096))]
     k: Vec<u32>,
     /// A row for every N requests of the trace.

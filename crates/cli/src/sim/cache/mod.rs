@@ -23,7 +23,7 @@ const ITEM_OVERHEAD_BYTES: u64 = 24;
 const HELP: &str = "\
 Examples:
   tiermem sim cache twitter_cluster52.csv.zst --size 1000 --size 10%
-  tiermem sim cache twitter_cluster52.csv.zst --policy lru --policy s3-fifo --policy k-lru --k 5 --k 16 --sizes 25
+  tiermem sim cache twitter_cluster52.csv.zst --policy lru --policy s3-fifo --policy klru --k 5 --k 16 --sizes 25
   tiermem sim cache twitter_cluster52.csv.zst --size 4MiB --bytes --window 100000 --warmup 200000
   tiermem sim cache zipf:objects=1M,requests=10M --tier 64MiB --tier 256MiB --promotion naive
 
@@ -34,11 +34,11 @@ Without --tier: one tier for each --policy and size, all in one pass over the tr
   (belady: 16). The working set is all distinct objects, each with its largest size.
 With --tier: the store's own ladder, fastest tier first, its slots and size classes included.
 
-Policies: fifo, clock, clock2, lru, lru-lazy (the store's), slru, s4lru, k-lru, redis (k-lru with its eviction pool), random,
+Policies: fifo, clock, clock2, lru, lru-lazy (the store's), slru, s4lru, klru, redis (klru with its eviction pool), random,
   lfu, lfu-da, arc, 2q, s3-fifo, sieve, lhd, hyperbolic, cflru, belady. docs/policies.md says what each is.
 
 Fields:
-  policy, k        what was simulated; k of k-lru and redis, 0 for others
+  policy, k        what was simulated; k of klru and redis, 0 for others
   size             objects, or with --bytes bytes of values
   requests         look-ups and writes of the window
   misses           those that did not find their key

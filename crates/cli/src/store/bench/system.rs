@@ -39,7 +39,7 @@ pub enum SystemKind {
     Naive,
     /// Two tiers, promotion by reuse time.
     Tiermem,
-    /// Two tiers, promotion by reuse time, candidates found by scanning: the seed's own way.
+    /// Two tiers, promotion by reuse time, candidates found by scanning: Wang's own way.
     TiermemScan,
     /// Two tiers, nothing is promoted.
     DemotionOnly,
@@ -103,7 +103,7 @@ pub struct System {
 
 impl System {
     /// A system over `item_bytes` of items, `fast` of them in tier 0 where it is tiered. The slow tier has room for
-    /// everything, as in the seed; so has the only tier of the others.
+    /// everything, as in Wang 2024; so has the only tier of the others.
     pub fn new(kind: SystemKind, fast: Bytes, items: Bytes, curve: Curve) -> Result<Self, TierError> {
         // Slots are larger than items, pages are given to classes as a whole, and the watermarks keep some free.
         let roomy = Bytes(items.0 + items.0 / 4 + (256 << 20));

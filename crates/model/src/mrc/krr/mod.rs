@@ -1,4 +1,4 @@
-//! KRR: the stack that models K-LRU (Yang, Wang, Wang, ICPP'21; section 2.3.1 of the multi-tenant design).
+//! KRR: the stack that models K-LRU (Yang, Wang, Wang, ICPP'21; Wang 2024, section 2.3.1).
 //!
 //! Positions count from 1. An access to x at position φ (one past the end if x is new) has the distance φ: caches of φ or
 //! more objects hit. Then x goes to the top and some of those above φ move down: position 1 always swaps, position i

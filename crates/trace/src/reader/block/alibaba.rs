@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use super::LETTERS;
 use crate::reader::core::clock::MICROSECOND_NS;
+use crate::reader::core::info::{FormatInfo, Open};
 use crate::reader::core::layout::{Column, Columns, Header, Layout};
-use crate::reader::format::{FormatInfo, Open};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "alibaba",

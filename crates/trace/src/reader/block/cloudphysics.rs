@@ -5,9 +5,8 @@ use tiermem_base::{Access, Op};
 
 use crate::BadRecord;
 use crate::reader::core::fixed::FixedFormat;
+use crate::reader::core::info::{FormatInfo, Open, open_fixed};
 use crate::reader::core::layout::SIZE_UNKNOWN;
-use crate::reader::format::{FormatInfo, Open};
-use crate::reader::open_fixed;
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "cloudphysics",

@@ -7,9 +7,9 @@ use tiermem_base::{Access, Op};
 
 use crate::BadRecord;
 use crate::reader::core::fields::number;
+use crate::reader::core::info::{FormatInfo, Open};
 use crate::reader::core::layout::SIZE_UNKNOWN;
 use crate::reader::core::lines::{LineFormat, LineOut};
-use crate::reader::format::{FormatInfo, Open};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "lirs",

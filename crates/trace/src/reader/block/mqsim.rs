@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use super::{ONE_READS, SECTOR_BYTES};
+use crate::reader::core::info::{FormatInfo, Open};
 use crate::reader::core::layout::{Column, Columns, Delimiter, Layout};
-use crate::reader::format::{FormatInfo, Open};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "mqsim",

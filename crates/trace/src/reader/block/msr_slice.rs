@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use super::ONE_READS;
 use crate::reader::core::clock::MILLISECOND_NS;
+use crate::reader::core::info::{FormatInfo, Open};
 use crate::reader::core::layout::{Column, Columns, Delimiter, Layout};
-use crate::reader::format::{FormatInfo, Open};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "msr-slice",

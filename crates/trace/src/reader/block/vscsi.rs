@@ -23,9 +23,8 @@ use super::SECTOR_BYTES;
 use crate::BadRecord;
 use crate::reader::core::clock::{Clock, MICROSECOND_NS};
 use crate::reader::core::fixed::FixedFormat;
+use crate::reader::core::info::{FormatInfo, Open, Opened, open_fixed};
 use crate::reader::core::source::Source;
-use crate::reader::format::{FormatInfo, Open};
-use crate::reader::{Opened, open_fixed};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "vscsi",

@@ -96,6 +96,8 @@ pub(crate) enum Column {
     Ttl,
     /// When, in whole nanoseconds.
     TimeNs,
+    /// When, in whole nanoseconds since the start of the trace, which may be another file's.
+    TraceTime,
     /// Nanoseconds since the record above.
     Gap,
     /// How many accesses the line stands for.
@@ -129,6 +131,8 @@ impl Columns {
 pub(crate) struct Parsed {
     pub access: Access,
     pub time_ns: Option<u64>,
+    /// Whether that time counts from the start of the trace already.
+    pub is_trace_time: bool,
     pub gap_ns: Option<u64>,
     pub count: u64,
 }
@@ -173,6 +177,10 @@ impl Parsed {
             Column::Tenant => access.tenant = number_u32("tenant", text)?,
             Column::Ttl => access.ttl_s = if text == b"-1" { 0 } else { number_u32("ttl", text)? },
             Column::TimeNs => self.time_ns = Some(number("time", text)?),
+            Column::TraceTime => {
+                self.time_ns = Some(number("time_ns", text)?);
+                self.is_trace_time = true;
+            }
             Column::Gap => self.gap_ns = Some(number("gap", text)?),
             Column::Count => self.count = number("count", text)?,
             Column::AnyOp => access.op = operation(text)?,
@@ -222,7 +230,7 @@ impl LineFormat for Columns {
             return Ok(());
         }
         let access = Access::new(0, layout.op, 0, layout.size);
-        let mut parsed = Parsed { access, time_ns: None, gap_ns: None, count: 1 };
+        let mut parsed = Parsed { access, time_ns: None, is_trace_time: false, gap_ns: None, count: 1 };
         let mut first_error = None;
         let found = each_field(line, layout.delimiter, |at, text| {
             if let Some(column) = layout.columns.get(at)
@@ -244,7 +252,8 @@ impl LineFormat for Columns {
             parsed.access.time_ns = self.elapsed_ns;
         }
         if let Some(at_ns) = parsed.time_ns {
-            parsed.access.time_ns = self.clock.since_start(at_ns);
+            let since_start = self.clock.since_start(at_ns);
+            parsed.access.time_ns = if parsed.is_trace_time { at_ns } else { since_start };
         }
         out.push_run(parsed.access, parsed.count, layout.key_step);
         Ok(())

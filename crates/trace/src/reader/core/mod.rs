@@ -3,6 +3,7 @@
 pub(super) mod clock;
 pub(super) mod fields;
 pub(super) mod fixed;
+pub(super) mod info;
 pub(super) mod layout;
 pub(super) mod lines;
 pub(super) mod source;

@@ -6,10 +6,10 @@
 //! their fields: cachelib.org, "Evaluating SSD hardware for Facebook workloads".
 
 use crate::BadRecord;
+use crate::reader::core::info::{FormatInfo, Open};
 use crate::reader::core::layout::{Column, Columns, Delimiter, Header, Layout};
 use crate::reader::core::lines::{LineFormat, LineOut};
 use crate::reader::csv::from_header;
-use crate::reader::format::{FormatInfo, Open};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "cachelib",

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 
 use crate::reader::core::clock::SECOND_NS;
+use crate::reader::core::info::{FormatInfo, Open};
 use crate::reader::core::layout::{Column, Columns, Header, Layout};
-use crate::reader::format::{FormatInfo, Open};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "libcachesim-csv",

@@ -11,8 +11,8 @@ use tiermem_base::{Access, Op};
 use crate::BadRecord;
 use crate::reader::core::clock::{Clock, MICROSECOND_NS, SECOND_NS};
 use crate::reader::core::fields::{malformed, number, number_u32, out_of_range};
+use crate::reader::core::info::{FormatInfo, Open};
 use crate::reader::core::lines::{LineFormat, LineOut};
-use crate::reader::format::{FormatInfo, Open};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "memcached-watch",

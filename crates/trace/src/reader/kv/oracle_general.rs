@@ -15,8 +15,7 @@ use tiermem_base::Access;
 use crate::BadRecord;
 use crate::reader::core::clock::{Clock, SECOND_NS};
 use crate::reader::core::fixed::FixedFormat;
-use crate::reader::format::{FormatInfo, Open};
-use crate::reader::open_fixed;
+use crate::reader::core::info::{FormatInfo, Open, open_fixed};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "oracle-general",

@@ -13,8 +13,8 @@ use super::redis_commands::{Command, Keys, Size, Ttl, find};
 use crate::BadRecord;
 use crate::reader::core::clock::{Clock, SECOND_NS};
 use crate::reader::core::fields::{excerpt, malformed, number, number_u32, out_of_range, time_ns};
+use crate::reader::core::info::{FormatInfo, Open};
 use crate::reader::core::lines::{LineFormat, LineOut};
-use crate::reader::format::{FormatInfo, Open};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "redis-monitor",

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use tiermem_base::Op;
 
 use crate::reader::core::clock::SECOND_NS;
+use crate::reader::core::info::{FormatInfo, Open};
 use crate::reader::core::layout::{Column, Columns, Layout};
-use crate::reader::format::{FormatInfo, Open};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "twitter",

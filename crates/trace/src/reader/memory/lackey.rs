@@ -8,8 +8,8 @@ use tiermem_base::{Access, Op};
 
 use crate::BadRecord;
 use crate::reader::core::fields::{hexadecimal, malformed, number_u32};
+use crate::reader::core::info::{FormatInfo, Open};
 use crate::reader::core::lines::{LineFormat, LineOut};
-use crate::reader::format::{FormatInfo, Open};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "lackey",

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use tiermem_base::Op;
 
+use crate::reader::core::info::{FormatInfo, Open};
 use crate::reader::core::layout::{Column, Columns, Delimiter, Layout};
-use crate::reader::format::{FormatInfo, Open};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "spec",

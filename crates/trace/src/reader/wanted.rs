@@ -1,0 +1,45 @@
+//! Which fields of a record are wanted.
+
+use std::ops::BitOr;
+
+/// Fields of [`tiermem_base::Access`] that a consumer needs; the key always belongs to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields(u8);
+
+impl Fields {
+    /// The key alone.
+    pub const KEY: Fields = Fields(0);
+    /// The time.
+    pub const TIME: Fields = Fields(1);
+    /// The operation.
+    pub const OP: Fields = Fields(2);
+    /// The size.
+    pub const SIZE: Fields = Fields(4);
+    /// The tenant.
+    pub const TENANT: Fields = Fields(8);
+    /// The time to live.
+    pub const TTL: Fields = Fields(16);
+    /// The key's size.
+    pub const KEY_SIZE: Fields = Fields(32);
+    /// Everything.
+    pub const ALL: Fields = Fields(63);
+
+    /// Whether all of `other` are among these.
+    pub const fn contains(self, other: Fields) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Fields::ALL
+    }
+}
+
+impl BitOr for Fields {
+    type Output = Fields;
+
+    fn bitor(self, other: Fields) -> Fields {
+        Fields(self.0 | other.0)
+    }
+}
