@@ -14,9 +14,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("policy", &["base"]),
     ("model", &["base", "policy"]),
     ("sim", &["base", "policy", "model", "trace"]),
+    ("report", &["base", "model", "trace"]),
     ("tier", &["base", "sys", "policy"]),
     ("store", &["base", "sys", "policy", "tier"]),
-    ("cli", &["base", "sys", "policy", "model", "trace", "sim", "tier", "store"]),
+    ("cli", &["base", "sys", "policy", "model", "trace", "sim", "report", "tier", "store"]),
+    ("py", &["base", "policy", "model", "trace", "report"]),
     ("bench-compare", &["base", "sys", "policy", "model", "trace", "sim", "cli"]),
     ("tests", &["base", "sys", "policy", "model", "trace", "sim", "tier", "store"]),
 ];

@@ -5,6 +5,7 @@ mod failure;
 mod mrc;
 mod output;
 mod probe;
+mod report;
 mod sim;
 mod source;
 mod store;
@@ -24,6 +25,7 @@ Examples:
   tiermem store replay zipf:objects=100k,requests=1M --to 127.0.0.1:7379
   tiermem trace stat zipf:objects=100k,requests=1M
   tiermem mrc zipf:objects=100k,requests=1M --policy klru --k 1 --k 5
+  tiermem report zipf:objects=100k,requests=1M -o report.html
   tiermem sim cache zipf:objects=100k,requests=1M --size 10000";
 
 /// Memory larger than DRAM: finds out which bytes are hot and puts each into the tier where it belongs.
@@ -44,6 +46,8 @@ enum Command {
     Trace(trace::Command),
     /// Miss-ratio curves: how much a cache of each size would miss.
     Mrc(mrc::Options),
+    /// What a trace needs of memory, as one page to look at.
+    Report(report::Options),
     /// Simulators that run the same decisions as the live engines.
     #[command(subcommand, after_help = sim::EXAMPLE)]
     Sim(sim::Command),
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Command::Store(command) => store::run(command),
         Command::Trace(command) => trace::run(command),
         Command::Mrc(options) => mrc::run(&options),
+        Command::Report(options) => report::run(&options),
         Command::Sim(command) => sim::run(command),
         Command::Probe(options) => probe::run(options),
     };

@@ -1,9 +1,5 @@
 //! `tiermem mrc`: how much a cache of each size would miss.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread::available_parallelism;
-
 use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::Bytes;
@@ -11,7 +7,7 @@ use tiermem_model::mrc::{Curve, Kind, Survey, Unit};
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
-use crate::source::{TraceArgs, steps_bar};
+use crate::source::{TraceArgs, positive_k, sample_rate, steps_bar};
 
 const FIELDS: &[&str] = &["policy", "k", "size", "miss_ratio", "error", "window"];
 
@@ -47,7 +43,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME", default_value = "lru")]
     policy: Vec<String>,
     /// The K of klru, redis and krr; repeat it for several.
-    #[arg(long, value_name = "K", default_value = "5", value_parser = k)]
+    #[arg(long, value_name = "K", default_value = "5", value_parser = positive_k)]
     k: Vec<f64>,
     /// So many sizes, evenly over the working set.
     #[arg(long, value_name = "COUNT", default_value_t = 25, conflicts_with = "size", value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -56,7 +52,7 @@ pub struct Options {
     #[arg(long, value_name = "N")]
     size: Vec<Bytes>,
     /// Look at the share R of the keys only.
-    #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = rate)]
+    #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = sample_rate)]
     sample: f64,
     /// Look at no more than N keys, and at all of them while there are fewer.
     #[arg(long, value_name = "N", conflicts_with = "sample", value_parser = clap::value_parser!(u64).range(1..))]
@@ -78,16 +74,6 @@ pub struct Options {
     format: Format,
 }
 
-fn k(text: &str) -> Result<f64, String> {
-    let k = text.parse::<f64>().ok().filter(|k| k.is_finite() && *k >= 1.0);
-    k.ok_or_else(|| "K is a number from 1 on, such as 5 or 2.5".to_owned())
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1.0);
-    rate.ok_or_else(|| "a sampling rate is above 0 and at most 1, such as 0.01".to_owned())
-}
-
 /// Models and prints.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let kinds = kinds(options)?;
@@ -105,7 +91,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     if sizes.first() == Some(&0) {
         return Err(Failure::usage(anyhow!("a cache of size 0 misses everything; sizes start at 1")));
     }
-    let curves = curves(&survey, &kinds, unit, &sizes);
+    let bar = steps_bar(kinds.len() as u64, "curves");
+    let curves = tiermem_report::curves(&survey, &kinds, unit, &sizes, &|done| bar.set_position(done as u64));
+    bar.finish_and_clear();
     let rows = if options.lowest { lowest_rows(&kinds, &curves) } else { rows(&kinds, &curves) };
     output::print_rows(options.format, &Rows { fields: FIELDS, rows }).map_err(Failure::failed)
 }
@@ -150,30 +138,6 @@ fn survey(options: &Options) -> Result<Survey, Failure> {
     }
     source.finish();
     Ok(survey)
-}
-
-/// The curves of each kind by window. Kinds are dealt out to as many threads as there are processors.
-fn curves(survey: &Survey, kinds: &[Kind], unit: Unit, sizes: &[u64]) -> Vec<Vec<Curve>> {
-    let bar = steps_bar(kinds.len() as u64, "curves");
-    let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, Vec<Curve>)>> = Mutex::new(Vec::new());
-    let threads = available_parallelism().map_or(1, usize::from).min(kinds.len());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(kind) = kinds.get(next.fetch_add(1, Relaxed)) {
-                    let curves = survey.curves(*kind, unit, sizes);
-                    let at = kinds.iter().position(|other| other == kind).unwrap_or(0);
-                    done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((at, curves));
-                    bar.inc(1);
-                }
-            });
-        }
-    });
-    bar.finish_and_clear();
-    let mut done = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    done.sort_by_key(|(at, _)| *at);
-    done.into_iter().map(|(_, curves)| curves).collect()
 }
 
 fn rows(kinds: &[Kind], curves: &[Vec<Curve>]) -> Vec<Vec<Cell>> {

@@ -87,21 +87,38 @@ fn scale(text: &str) -> Result<f64, String> {
     scale.ok_or_else(|| "a factor is a number from 0 on, such as 10 or 0.5".to_owned())
 }
 
+/// A sampling rate, or another share that is not 0.
+pub fn sample_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1.0);
+    rate.ok_or_else(|| "a share is above 0 and at most 1, such as 0.01".to_owned())
+}
+
+/// The K of K-LRU.
+pub fn positive_k(text: &str) -> Result<f64, String> {
+    let k = text.parse::<f64>().ok().filter(|k| k.is_finite() && *k >= 1.0);
+    k.ok_or_else(|| "K is a number from 1 on, such as 5 or 2.5".to_owned())
+}
+
 impl TraceArgs {
     /// The whole of a trace as it is.
     pub fn of(trace: String) -> Self {
         TraceArgs { trace, requests: None, value_scale: 1.0, skip_bad: 0, trace_format: None, columns: None }
     }
 
-    /// Opens the trace and puts up a progress bar.
-    pub fn open(&self) -> Result<Source, Failure> {
+    /// Opens the trace itself, as it is.
+    pub fn open_trace(&self) -> Result<Trace, Failure> {
         let read = ReadOptions {
             format: self.trace_format,
             skip_bad: self.skip_bad,
             columns: self.columns.clone(),
             ..ReadOptions::default()
         };
-        let trace = tiermem_trace::open_with(&self.trace, &read).map_err(|error| advise_on_trace(&error))?;
+        tiermem_trace::open_with(&self.trace, &read).map_err(|error| advise_on_trace(&error))
+    }
+
+    /// Opens the trace and puts up a progress bar.
+    pub fn open(&self) -> Result<Source, Failure> {
+        let trace = self.open_trace()?;
         let bar = progress_bar(&trace, self.requests);
         // Whoever takes the records also asks how far they are; one thread does both.
         Ok(Source { trace: Rc::new(RefCell::new(trace)), limit: self.requests, scale: self.value_scale, bar })

@@ -1,7 +1,8 @@
-//! What the parts of the house know about a workload: miss-ratio curves.
+//! What the parts of the house know about a workload: miss-ratio curves, and what memory costs.
 //!
 //! Models take accesses and answer questions. Like policies they do no I/O, read no clock and own no randomness but a
 //! seeded generator, so that a live engine can ask them on line.
 #![forbid(unsafe_code)]
 
+pub mod cost;
 pub mod mrc;

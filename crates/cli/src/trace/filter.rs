@@ -9,9 +9,9 @@ use tiermem_base::{Bytes, Nanos, Op};
 use tiermem_trace::filter::{Filter, Judge};
 
 use super::sink::{self, OutputArgs};
-use super::{count, positive_count, sample_rate};
+use super::{count, positive_count};
 use crate::failure::Failure;
-use crate::source::TraceArgs;
+use crate::source::{TraceArgs, sample_rate};
 
 const HELP: &str = "\
 Examples:

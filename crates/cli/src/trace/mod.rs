@@ -72,9 +72,3 @@ fn positive_count(text: &str) -> Result<u64, String> {
         count => Ok(count),
     }
 }
-
-/// A rate of spatial sampling.
-fn sample_rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1.0);
-    rate.ok_or_else(|| "a sample rate is a number above 0 and at most 1, such as 0.01".to_owned())
-}

@@ -3,10 +3,10 @@
 use clap::Args;
 use tiermem_trace::stat::{Collector, DistributionStat, StatOptions, TraceStat};
 
-use super::{positive_count, sample_rate, stat_table};
+use super::{positive_count, stat_table};
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
-use crate::source::TraceArgs;
+use crate::source::{TraceArgs, sample_rate};
 
 const HELP: &str = "\
 Examples:
@@ -39,6 +39,9 @@ Fields (json nests what csv puts into tables of its own, and joins by a point, a
   ops, tenants                requests, their share and requested_bytes of each operation and tenant; of a tenant also
                               unique_keys and working_set_bytes, a key counting for the first tenant that accessed it
   spatial.near                the share of accesses at most so many blocks from one of the 32 before them
+  popularity                  accesses of the key of each rank, 1 for the most popular; ranks grow by 5%
+  growth                      for up to 128 equal stretches of the trace: requests until its end, time_ns there, keys_total and
+                              bytes_total seen until then, keys_in_use and bytes_in_use during it, keys_new to it
   size_bytes                  sizes of accesses
   inter_arrival_ns            time from an access to the next
   reuse_time_requests         requests from an access to a key to the next access to it
@@ -75,6 +78,9 @@ const RECORD_FIELDS: &[&str] = &[
 const OP_FIELDS: &[&str] = &["op", "requests", "share", "requested_bytes"];
 const TENANT_FIELDS: &[&str] =
     &["tenant", "requests", "share", "requested_bytes", "unique_keys", "working_set_bytes"];
+const POPULARITY_FIELDS: &[&str] = &["rank", "accesses"];
+const GROWTH_FIELDS: &[&str] =
+    &["requests", "time_ns", "keys_total", "bytes_total", "keys_in_use", "bytes_in_use", "keys_new"];
 const NEAR_FIELDS: &[&str] = &["blocks", "share"];
 const DISTRIBUTION_FIELDS: &[&str] =
     &["distribution", "count", "min", "mean", "p50", "p90", "p99", "p999", "max"];
@@ -181,6 +187,14 @@ fn lists(stat: &TraceStat) -> Vec<(&'static str, Rows)> {
         ]
     });
     let near = stat.spatial.near.iter().map(|near| vec![Cell::Count(near.blocks), share(near.share)]);
+    let popularity = stat
+        .popularity
+        .iter()
+        .map(|point| vec![Cell::Count(point.rank), Cell::Count(u64::from(point.accesses))]);
+    let growth = stat.growth.iter().map(|at| {
+        let keys = [at.requests, at.time_ns, at.keys_total, at.bytes_total, at.keys_in_use, at.bytes_in_use];
+        keys.into_iter().chain([at.keys_new]).map(Cell::Count).collect()
+    });
     let known = || distributions(stat).into_iter().filter_map(|(name, d)| d.as_ref().map(|d| (name, d)));
     let rows = known().map(|(name, d)| {
         let counts = [d.p50, d.p90, d.p99, d.p999, d.max].map(Cell::Count);
@@ -198,6 +212,8 @@ fn lists(stat: &TraceStat) -> Vec<(&'static str, Rows)> {
         ("ops", Rows { fields: OP_FIELDS, rows: ops.collect() }),
         ("tenants", Rows { fields: TENANT_FIELDS, rows: tenants.collect() }),
         ("spatial.near", Rows { fields: NEAR_FIELDS, rows: near.collect() }),
+        ("popularity", Rows { fields: POPULARITY_FIELDS, rows: popularity.collect() }),
+        ("growth", Rows { fields: GROWTH_FIELDS, rows: growth.collect() }),
         ("distributions", Rows { fields: DISTRIBUTION_FIELDS, rows: rows.collect() }),
         ("histograms", Rows { fields: HISTOGRAM_FIELDS, rows: buckets.collect() }),
     ]

@@ -1,11 +1,12 @@
 //! Statistics of a trace in one streaming pass.
 //!
-//! Counts of operations, sizes, times and spatial locality take constant memory, about 3 MiB. What is known per key
+//! Counts of operations, sizes, times and spatial locality take constant memory, about 3.5 MiB. What is known per key
 //! (unique keys, reuse, popularity) takes at most 100 bytes per key, or per sampled key: under spatial sampling at rate
 //! R, only keys in [`Sample`] are followed, counts of them are divided by R, and so are stack distances (SHARDS,
 //! FAST 2015). Everything else stays exact.
 
 mod distribution;
+mod growth;
 mod popularity;
 mod spatial;
 
@@ -18,7 +19,9 @@ use tiermem_base::recency::Recency;
 use tiermem_base::{Access, Op};
 
 pub use distribution::{Bucket, Distribution, DistributionStat};
-pub use popularity::{ZipfFit, fit_zipf};
+use growth::Growth;
+pub use growth::GrowthPoint;
+pub use popularity::{RankPoint, ZipfFit, fit_zipf};
 pub use spatial::{NEAR_BLOCKS, Near, Spatial, SpatialStat, WINDOW};
 
 /// How statistics are taken.
@@ -88,6 +91,10 @@ pub struct TraceStat {
     pub stack_distance_keys: Option<DistributionStat>,
     /// Accesses of each key.
     pub accesses_per_key: Option<DistributionStat>,
+    /// Accesses by rank of popularity, at ranks that grow by some 5% at a time.
+    pub popularity: Vec<RankPoint>,
+    /// The working set in up to 128 stretches of the trace that have equally many accesses.
+    pub growth: Vec<GrowthPoint>,
     /// Spatial locality.
     pub spatial: SpatialStat,
 }
@@ -161,6 +168,7 @@ pub struct Collector {
     reuse_times: Distribution,
     stack_distances: Distribution,
     spatial: Spatial,
+    growth: Growth,
     times_ns: Option<(u64, u64)>,
     last_time_ns: u64,
     time_steps_back: u64,
@@ -187,6 +195,7 @@ impl Collector {
             reuse_times: Distribution::new(),
             stack_distances: Distribution::new(),
             spatial: Spatial::new(options.block),
+            growth: Growth::new(),
             times_ns: None,
             last_time_ns: 0,
             time_steps_back: 0,
@@ -203,6 +212,7 @@ impl Collector {
         self.spatial.observe(access);
         self.observe_time(access.time_ns);
         self.observe_tenant(access);
+        self.growth.access(access.time_ns);
         if self.rate == 1.0 || self.sample.holds(sample_hash(access.key)) {
             self.observe_key(access);
         }
@@ -238,6 +248,7 @@ impl Collector {
     fn observe_key(&mut self, access: &Access) {
         let (id, is_new) = self.interner.intern(access.key);
         let distance = self.recency.access(id, 1).map(|found| found.distance);
+        self.growth.key((!is_new).then(|| self.keys[id as usize].last), access.size);
         if is_new {
             let owner = self.tenant as u32;
             self.keys.push(KeyState { last: self.requests, accesses: 1, size: access.size, owner });
@@ -293,6 +304,7 @@ impl Collector {
             })
             .collect();
         tenants.sort_by_key(|tenant| tenant.tenant);
+        let zipf = fit_zipf(&mut counts, self.rate == 1.0);
         let op_stat = |(sum, op): (&Sum, Op)| OpStat {
             op: op.name(),
             requests: sum.requests,
@@ -315,7 +327,9 @@ impl Collector {
             duration_ns,
             requests_per_second: (duration_ns > 0).then(|| self.requests as f64 / (duration_ns as f64 / 1e9)),
             time_steps_back: self.time_steps_back,
-            zipf: fit_zipf(&mut counts, self.rate == 1.0),
+            zipf,
+            popularity: popularity::by_rank(&counts, self.rate),
+            growth: self.growth.points(self.rate),
             ops: self.ops.iter().zip(Op::ALL).filter(|(sum, _)| sum.requests > 0).map(op_stat).collect(),
             tenants,
             size_bytes: self.sizes.stat(1.0),

@@ -20,6 +20,28 @@ pub struct ZipfFit {
     pub ks_distance: Option<f64>,
 }
 
+/// A point of the popularity curve. Fields are stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RankPoint {
+    /// The rank of a key by its accesses, 1 for the most popular one; under spatial sampling estimated.
+    pub rank: u64,
+    /// Accesses of the key at this rank.
+    pub accesses: u32,
+}
+
+/// Points of the popularity curve from counts in descending order, at ranks that grow by some 5% at a time, the last rank
+/// included. `rate` is the share of keys that the counts are of.
+pub(super) fn by_rank(sorted: &[u32], rate: f64) -> Vec<RankPoint> {
+    let mut points = Vec::new();
+    let mut rank = 1usize;
+    while let Some(&accesses) = sorted.get(rank - 1) {
+        points.push(RankPoint { rank: ((rank as f64 / rate).round() as u64).max(1), accesses });
+        let next = rank + (rank / 20).max(1);
+        rank = if rank < sorted.len() { next.min(sorted.len()) } else { next };
+    }
+    points
+}
+
 /// Accesses that a key must have to count in the least-squares fit: below, ranks are decided by chance.
 const COUNT_MIN: u32 = 5;
 /// Points that the least-squares fit must have.
@@ -96,6 +118,18 @@ mod tests {
     use super::*;
     use crate::generate::ZipfRanks;
     use tiermem_base::Rng;
+
+    #[test]
+    fn the_popularity_curve_has_both_ends() {
+        let counts: Vec<u32> = (0..1000).map(|at| 1000 - at).collect();
+        let points = by_rank(&counts, 1.0);
+        assert_eq!(points[0], RankPoint { rank: 1, accesses: 1000 });
+        assert_eq!(*points.last().unwrap(), RankPoint { rank: 1000, accesses: 1 });
+        assert!(points.windows(2).all(|two| two[0].rank < two[1].rank) && points.len() < 150);
+        // Of a tenth of the keys, the first one is about the tenth of all.
+        assert_eq!(by_rank(&counts, 0.1)[0].rank, 10);
+        assert_eq!(by_rank(&[], 1.0), []);
+    }
 
     fn drawn(objects: u64, alpha: f64, draws: u32) -> Vec<u32> {
         let ranks = ZipfRanks::new(objects, alpha).unwrap();

@@ -1,0 +1,157 @@
+//! `tiermem report`: what a trace needs of memory, as one page.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Args;
+use tiermem_model::cost::Prices;
+use tiermem_model::mrc::Kind;
+use tiermem_report::{Gatherer, Options as ReportOptions, Report, expected_requests, sample_rate_for};
+
+use crate::failure::Failure;
+use crate::source::{TraceArgs, advise_on_trace, positive_k, sample_rate, steps_bar};
+
+const HELP: &str = "\
+Examples:
+  tiermem report twitter_cluster52.csv.zst -o report.html
+  tiermem report big.parquet --sample 0.01 -o report.html
+  tiermem report redis.log --price-dram 6 --price-cxl 3 --price-misses 2.50 -o report.html
+
+One HTML file that needs no network: popularity, sizes, times, the working set, miss-ratio curves by policy and by K, what
+each tenth of the memory buys, and what each hit ratio costs.
+
+Traces of more than 3 million requests are sampled (about a million requests' worth of keys) unless --sample says how
+much; the first line of the page tells.
+
+Prices: DRAM 4.875 dollars a GB, a street price of server memory. CXL memory has no public list price; the default, half of
+DRAM's, is an assumption, so give your own. Both are spread over --months.";
+
+/// What `tiermem report` takes.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Options {
+    #[command(flatten)]
+    trace: TraceArgs,
+    /// The file to write.
+    #[arg(short, long, value_name = "FILE", default_value = "report.html")]
+    output: PathBuf,
+    /// Follow the share R of the keys only; 1 takes all.
+    #[arg(long, value_name = "R", value_parser = sample_rate)]
+    sample: Option<f64>,
+    /// Another choice of keys.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// A policy whose curve is drawn; repeat it for several. Gains and prices are told of the first.
+    #[arg(long, value_name = "NAME", value_parser = kind)]
+    policy: Vec<Kind>,
+    /// A K of K-LRU whose curve is drawn; repeat it for several.
+    #[arg(long, value_name = "K", value_parser = positive_k)]
+    k: Vec<f64>,
+    /// So many sizes on each curve.
+    #[arg(long, value_name = "COUNT", default_value_t = 28, value_parser = clap::value_parser!(u16).range(2..=1000))]
+    sizes: u16,
+    #[command(flatten)]
+    prices: PriceArgs,
+}
+
+/// What memory costs.
+#[derive(Debug, Args)]
+pub struct PriceArgs {
+    /// Dollars for a GB of DRAM.
+    #[arg(long, value_name = "DOLLARS", default_value_t = Prices::default().dram_per_gb, value_parser = price)]
+    price_dram: f64,
+    /// Dollars for a GB of CXL memory.
+    #[arg(long, value_name = "DOLLARS", default_value_t = Prices::default().cxl_per_gb, value_parser = price)]
+    price_cxl: f64,
+    /// Dollars for a million misses.
+    #[arg(long, value_name = "DOLLARS", value_parser = price)]
+    price_misses: Option<f64>,
+    /// Months for which memory is used once it is bought.
+    #[arg(long, value_name = "N", default_value_t = Prices::default().months, value_parser = months)]
+    months: f64,
+    /// Where DRAM and CXL memory are bought, the share of hits that DRAM shall serve.
+    #[arg(long, value_name = "R", default_value_t = Prices::default().fast_hit_share, value_parser = sample_rate)]
+    fast_hits: f64,
+}
+
+impl PriceArgs {
+    fn prices(&self) -> Prices {
+        Prices {
+            dram_per_gb: self.price_dram,
+            cxl_per_gb: self.price_cxl,
+            months: self.months,
+            fast_hit_share: self.fast_hits,
+            per_million_misses: self.price_misses,
+        }
+    }
+}
+
+fn kind(text: &str) -> Result<Kind, String> {
+    text.parse()
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    let price = text.parse::<f64>().ok().filter(|price| price.is_finite() && *price >= 0.0);
+    price.ok_or_else(|| "a price is a number from 0 on, such as 4.875".to_owned())
+}
+
+fn months(text: &str) -> Result<f64, String> {
+    let months = text.parse::<f64>().ok().filter(|months| months.is_finite() && *months > 0.0);
+    months.ok_or_else(|| "a number of months is above 0, such as 36".to_owned())
+}
+
+/// Reads, computes and writes.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    // What cannot be written shall not be computed for minutes first.
+    let mut file = File::create(&options.output).map_err(|error| cannot_write(&options.output, error))?;
+    let html = report(options)?.to_html();
+    file.write_all(html.as_bytes()).map_err(|error| cannot_write(&options.output, error))?;
+    println!("{}", options.output.display());
+    Ok(())
+}
+
+fn cannot_write(path: &Path, error: std::io::Error) -> Failure {
+    Failure::failed(anyhow!("cannot write the report {}: {error}", path.display()))
+}
+
+fn report(options: &Options) -> Result<Report, Failure> {
+    let sample_rate = match options.sample {
+        Some(rate) => rate,
+        None => {
+            let expected = expected_requests(options.trace.open_trace()?, options.trace.requests);
+            sample_rate_for(expected.map_err(|error| advise_on_trace(&error))?)
+        }
+    };
+    let defaults = ReportOptions::default();
+    let chosen = |given: &[Kind], otherwise| if given.is_empty() { otherwise } else { given.to_vec() };
+    let mut ks = if options.k.is_empty() { defaults.ks } else { options.k.clone() };
+    ks.sort_by(f64::total_cmp);
+    ks.dedup();
+    let mut gatherer = Gatherer::new(ReportOptions {
+        name: name(&options.trace.trace),
+        sample_rate,
+        seed: options.seed,
+        sizes: usize::from(options.sizes),
+        policies: chosen(&options.policy, defaults.policies),
+        ks,
+        prices: options.prices.prices(),
+    });
+    let source = options.trace.open()?;
+    for record in source.records() {
+        gatherer.observe(&record?).map_err(Failure::failed)?;
+    }
+    source.finish();
+    let bar = steps_bar(gatherer.curves() as u64, "curves");
+    let report = gatherer.finish(&|done| bar.set_position(done as u64)).map_err(Failure::failed);
+    bar.finish_and_clear();
+    report
+}
+
+/// A generator's description as it is, and a file by its last name: where it lay is nobody's business.
+fn name(trace: &str) -> String {
+    let is_file = !tiermem_trace::Spec::looks_like_one(trace);
+    let last = Path::new(trace).file_name().filter(|_| is_file);
+    last.map_or_else(|| trace.to_owned(), |name| name.to_string_lossy().into_owned())
+}
