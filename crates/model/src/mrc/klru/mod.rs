@@ -45,6 +45,8 @@ const STEPS_PER_TURNOVER: f64 = 16.0;
 const STEPS_PER_TURNOVER_SAMPLED: f64 = 6.0;
 /// Buckets may be as wide as their age over this times the steps per turnover.
 const AGE_PER_WIDTH_STEPS: f64 = 4.0;
+/// Less likely than this to be cached is gone.
+const SURVIVAL_MIN: f64 = 1e-7;
 /// Buckets beyond those that merging leaves, before it is done again.
 const MERGE_EVERY: usize = 48;
 
@@ -339,6 +341,10 @@ impl Cache {
         let per_object_midway = 1.0 / (objects - evictions / 2.0);
         let (mut younger, mut younger_left, mut bytes_gone) = (0.0, 0.0, 0.0);
         for (at, survival) in self.survival.iter_mut().enumerate().rev() {
+            if *survival < SURVIVAL_MIN {
+                *survival = 0.0;
+                continue;
+            }
             let cached = ages.objects[at] * *survival;
             if cached <= 0.0 {
                 continue;

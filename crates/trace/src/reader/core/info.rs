@@ -6,7 +6,6 @@ use super::fixed::{Fixed, FixedFormat};
 use super::lines::LineFormat;
 use super::source::Source;
 use crate::reader::csv_columns::CsvColumns;
-use crate::reader::wanted::Fields;
 use crate::trace::{Extent, Records};
 
 /// The format of a trace file, apart from its compression: a row of the table.
@@ -39,8 +38,8 @@ pub(crate) enum Open {
     #[cfg(feature = "parquet")]
     Columnar {
         looks: fn(&[u8]) -> bool,
-        open: fn(&Path, Fields) -> Result<Opened, crate::TraceError>,
-        open_bytes: fn(&Path, Vec<u8>, Fields) -> Result<Opened, crate::TraceError>,
+        open: fn(&Path, crate::reader::wanted::Fields) -> Result<Opened, crate::TraceError>,
+        open_bytes: fn(&Path, Vec<u8>, crate::reader::wanted::Fields) -> Result<Opened, crate::TraceError>,
     },
 }
 
