@@ -5,7 +5,18 @@ from ._curves import Sampling
 from ._report import Prices
 from ._trace import ArrowStream, Progress, Reading
 
-__all__: list[str]
+__all__ = [
+    "TraceStream",
+    "__version__",
+    "generate",
+    "mean_curve",
+    "mrc",
+    "policies",
+    "read_trace",
+    "report",
+    "simulate",
+    "stat",
+]
 __version__: str
 
 @final
