@@ -14,7 +14,7 @@ BENCH_ARGS ?= --preload
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint unit e2e bench fuzz-smoke
+.PHONY: help run build test lint unit e2e python bench fuzz-smoke
 .NOTPARALLEL:
 
 help: ## this list
@@ -33,7 +33,7 @@ build: ## the release binary alone
 
 test: ## everything that must hold before a change is merged
 	@scripts/bootstrap.sh test
-	@$(MAKE) --no-print-directory lint unit e2e
+	@$(MAKE) --no-print-directory lint unit e2e python
 	@if [ -n "$$CI" ]; then $(MAKE) --no-print-directory fuzz-smoke; fi
 
 lint: ## formatting, clippy, and licences and advisories where cargo-deny is installed
@@ -47,6 +47,10 @@ e2e: ## the tests that drive the built program with real clients (flags: PYTEST_
 	@scripts/bootstrap.sh test
 	cargo build --locked -p tiermem-cli
 	TIERMEM=$(TARGET)/debug/tiermem $(TARGET)/e2e-python/bin/python -m pytest tests/e2e $(PYTEST_ARGS)
+
+python: ## the Python package: built, linted, type-checked, tested (flags: PYTEST_ARGS="...")
+	@scripts/bootstrap.sh test
+	@scripts/test_python.sh $(PYTEST_ARGS)
 
 bench: ## tiermem beside all-DRAM, naive promotion and all-CXL, in process (BENCH_TRACE, BENCH_ARGS)
 	@scripts/bootstrap.sh run

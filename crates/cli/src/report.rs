@@ -1,7 +1,6 @@
 //! `tiermem report`: what a trace needs of memory, as one page.
 
-use std::fs::File;
-use std::io::Write;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -104,11 +103,18 @@ fn months(text: &str) -> Result<f64, String> {
 
 /// Reads, computes and writes.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    // What cannot be written shall not be computed for minutes first.
-    let mut file = File::create(&options.output).map_err(|error| cannot_write(&options.output, error))?;
-    let html = report(options)?.to_html();
-    file.write_all(html.as_bytes()).map_err(|error| cannot_write(&options.output, error))?;
-    println!("{}", options.output.display());
+    let path = &options.output;
+    // What cannot be written shall not be computed for minutes first; an older page stays until the new one is there.
+    let is_new = !path.exists();
+    File::options().append(true).create(true).open(path).map_err(|error| cannot_write(path, error))?;
+    let write = |report: Report| fs::write(path, report.to_html()).map_err(|error| cannot_write(path, error));
+    let written = report(options).and_then(write);
+    if written.is_err() && is_new {
+        // That the empty file stays would be the smaller trouble.
+        let _ = fs::remove_file(path);
+    }
+    written?;
+    println!("{}", path.display());
     Ok(())
 }
 

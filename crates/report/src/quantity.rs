@@ -30,11 +30,10 @@ impl Quantity {
     /// The factor of the unit in which a value of this size is told, and the unit's name.
     fn unit(self, value: f64) -> (f64, &'static str) {
         let (units, smallest): (&[(f64, &'static str)], _) = match self {
-            Quantity::Count => (&DECIMAL, (1.0, "")),
+            Quantity::Count | Quantity::Money => (&DECIMAL, (1.0, "")),
             Quantity::Bytes => (&BINARY, (1.0, "B")),
             Quantity::Time => (&TIME, (1.0, "ns")),
             Quantity::Share => return (0.01, "%"),
-            Quantity::Money => return (1.0, "$"),
         };
         // A hair below a unit counts as the unit: ticks are computed.
         units.iter().copied().find(|(factor, _)| value.abs() >= factor * (1.0 - 1e-9)).unwrap_or(smallest)
@@ -92,7 +91,7 @@ impl Quantity {
     fn with_unit(self, number: &str, unit: &str, is_zero: bool) -> String {
         match self {
             _ if is_zero && self != Quantity::Share && self != Quantity::Money => "0".to_owned(),
-            Quantity::Money => format!("${number}"),
+            Quantity::Money => format!("${number}{unit}"),
             Quantity::Count | Quantity::Share => format!("{number}{unit}"),
             // A narrow space that does not break.
             Quantity::Bytes | Quantity::Time => format!("{number}\u{202f}{unit}"),
@@ -154,7 +153,7 @@ mod tests {
             (Quantity::Time, 7200e9, "2\u{202f}h", "2\u{202f}h"),
             (Quantity::Money, 0.000_123_4, "$0.000123", "$0.000123"),
             (Quantity::Money, 12.5, "$12.50", "$12.5"),
-            (Quantity::Money, 12_345.6, "$12,346", "$12346"),
+            (Quantity::Money, 12_345.6, "$12,346", "$12.3k"),
         ];
         for (quantity, value, text, tick) in texts {
             assert_eq!((quantity.text(value).as_str(), quantity.tick(value).as_str()), (text, tick));

@@ -18,7 +18,10 @@ pub fn chart(report: &Report) -> Option<Chart> {
     let by_time = report.stat.duration_ns > 0 && points.windows(2).all(|two| two[0].time_ns < two[1].time_ns);
     let start = if by_time { last.time_ns.saturating_sub(report.stat.duration_ns) } else { 0 };
     let x = |at: &GrowthPoint| if by_time { at.time_ns.saturating_sub(start) } else { at.requests } as f64;
-    let line = |name: &str, colour, of: &dyn Fn(&GrowthPoint) -> u64| Mark::Line {
+    // The last stretch may have been cut short, and uses less for that alone.
+    let is_cut = points.len() > 1 && last.requests % first.requests.max(1) != 0;
+    let full = &points[..points.len() - usize::from(is_cut)];
+    let line = |name: &str, colour, points: &[GrowthPoint], of: &dyn Fn(&GrowthPoint) -> u64| Mark::Line {
         name: name.to_owned(),
         colour,
         dashed: false,
@@ -48,8 +51,8 @@ pub fn chart(report: &Report) -> Option<Chart> {
         },
         y: Axis::from_zero(what, quantity, total(last) as f64),
         marks: vec![
-            line("seen so far", Colour::Distinct(0), &total),
-            line("in a stretch", Colour::Distinct(1), &in_use),
+            line("seen so far", Colour::Distinct(0), points, &total),
+            line("in a stretch", Colour::Distinct(1), full, &in_use),
         ],
     })
 }

@@ -17,6 +17,9 @@ pub struct Words {
     pub counted: &'static str,
 }
 
+/// The axis spans at least such a factor.
+const SPAN_MIN: f64 = 256.0;
+
 /// Bars of the shares of values in each power of two, with a rule at the median. Values of 0 stand left of 1.
 pub fn chart(words: &Words, distribution: &DistributionStat, quantity: Quantity, finding: String) -> Chart {
     let total = distribution.histogram.iter().map(|bucket| bucket.count).sum::<u64>().max(1) as f64;
@@ -30,8 +33,12 @@ pub fn chart(words: &Words, distribution: &DistributionStat, quantity: Quantity,
         to => format!("{} to {}", quantity.text(bucket.from as f64), quantity.text(to as f64)),
     };
     let names = distribution.histogram.iter().map(name).collect();
-    let first = bars.first().map_or(0.5, |bar| bar.0);
-    let last = bars.last().map_or(2.0, |bar| bar.1);
+    let mut first = bars.first().map_or(0.5, |bar| bar.0);
+    let mut last = bars.last().map_or(2.0, |bar| bar.1);
+    // A bar or two do not fill the chart.
+    while last / first < SPAN_MIN {
+        (first, last) = ((first / 2.0).max(0.5), last * 2.0);
+    }
     let largest = bars.iter().map(|bar| bar.2).fold(0.0, f64::max);
     Chart {
         id: words.id,

@@ -63,10 +63,11 @@ pub fn chart(report: &Report) -> Option<Chart> {
     let mut largest = last.all_dram.max(last.all_cxl) * count;
     let finding = match cheapest(report) {
         Some((cost, total_cost)) => {
-            marks.push(line("with misses", Colour::Distinct(3), &total));
-            marks.push(Mark::Rule { x: cost.hit_ratio, name: "cheapest".to_owned() });
             // Misses of tiny caches would squeeze everything else.
             largest = largest.max(3.0 * total_cost * count);
+            let shown = |cost: &Cost| total(cost).filter(|total| total * count <= largest);
+            marks.push(line("with misses", Colour::Distinct(3), &shown));
+            marks.push(Mark::Rule { x: cost.hit_ratio, name: "cheapest".to_owned() });
             format!(
                 "Memory and misses together cost least at a hit ratio of {}: {} {} of {}.",
                 Quantity::Share.tick(cost.hit_ratio),

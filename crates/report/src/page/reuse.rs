@@ -11,7 +11,7 @@ pub fn chart(report: &Report) -> Option<Chart> {
     let text = |requests: u64| Quantity::Count.tick(requests as f64);
     let finding = format!(
         "{} of the requests are for a key that was asked for before: half of these within {} requests, 90% within {}.",
-        Quantity::Share.tick(times.count as f64 / report.stat.requests.max(1) as f64),
+        Quantity::Share.tick((1.0 - report.keys as f64 / report.stat.requests.max(1) as f64).max(0.0)),
         text(times.p50),
         text(times.p90)
     );
