@@ -49,22 +49,20 @@ impl Miniature {
         };
         Miniature { caches: sizes.iter().map(small).collect(), keys: 0 }
     }
-
-    fn run(&mut self, request: Request) {
-        self.keys = self.keys.max(request.key + 1);
-        for small in &mut self.caches {
-            small.cache.run(&[request], self.keys);
-        }
-    }
 }
 
 impl Model for Miniature {
     fn access(&mut self, id: u32, size: u32) {
-        self.run(Request { key: id, size, op: Op::Get });
+        self.run(&[Request { key: id, size, op: Op::Get }]);
     }
 
     fn remove(&mut self, id: u32) {
-        self.run(Request { key: id, size: 0, op: Op::Del });
+        self.run(&[Request { key: id, size: 0, op: Op::Del }]);
+    }
+
+    fn run(&mut self, requests: &[Request]) {
+        self.keys = requests.iter().map(|request| request.key + 1).fold(self.keys, u32::max);
+        self.caches.iter_mut().for_each(|small| small.cache.run(requests, self.keys));
     }
 
     fn misses(&self, sizes: &[u64]) -> Vec<f64> {

@@ -28,6 +28,9 @@ pub use miniature::Miniature;
 pub use online::Online;
 pub use survey::Survey;
 
+use tiermem_base::Op;
+use tiermem_policy::flat::Request;
+
 /// What a cache's size is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -56,6 +59,15 @@ impl Unit {
 pub trait Model {
     /// An access to object `id`, which has `size` bytes from now on. A miss brings the object in.
     fn access(&mut self, id: u32, size: u32);
+    /// A stretch of accesses and removals, in the same way; some models take them faster together.
+    fn run(&mut self, requests: &[Request]) {
+        for request in requests {
+            match request.op {
+                Op::Del => self.remove(request.key),
+                _ => self.access(request.key, request.size),
+            }
+        }
+    }
     /// The object is deleted; its next access misses at every size.
     fn remove(&mut self, id: u32);
     /// Misses so far at caches of these ascending `sizes`, counted in objects or bytes of the whole workload. Where the

@@ -1,12 +1,16 @@
 //! Curves of a whole trace, from all of it or from a spatial sample.
 
-use tiermem_base::Access;
+use tiermem_base::{Access, Op};
+use tiermem_policy::flat::Request;
 
 use super::curve::{Curve, Point};
 use super::distinct;
 use super::estimate::{PartCounts, ratio_by_keys};
 use super::gather::{Gathered, Mark, PARTS, REMOVAL};
 use super::{Kind, Unit};
+
+/// Requests that a model gets together: few enough to stay in a core's own cache.
+const BATCH_REQUESTS: usize = 4096;
 
 /// The requests of a trace, or those of a spatial sample of its keys, held for as many models as one likes.
 ///
@@ -150,6 +154,7 @@ impl Survey {
         let mut keys = 0u32;
         let mut seen: Vec<Seen> = Vec::with_capacity(ends.len());
         let (mut start, mut misses_before) = (0, vec![0.0; sizes.len()]);
+        let mut batch: Vec<Request> = Vec::with_capacity(BATCH_REQUESTS);
         for &end in ends {
             let mut requests = 0u64;
             for &(tagged, size) in &self.gathered.requests[start..end.at] {
@@ -170,8 +175,14 @@ impl Survey {
                     }
                 };
                 requests += u64::from(tagged == id);
-                if tagged == id { model.access(number, size) } else { model.remove(number) }
+                batch.push(Request { key: number, size, op: if tagged == id { Op::Get } else { Op::Del } });
+                if batch.len() == BATCH_REQUESTS {
+                    model.run(&batch);
+                    batch.clear();
+                }
             }
+            model.run(&batch);
+            batch.clear();
             start = end.at;
             let misses = model.misses(sizes);
             let of_window = misses.iter().zip(&misses_before).map(|(after, before)| after - before).collect();

@@ -86,6 +86,8 @@ struct Cache {
     bytes_per_eviction: f64,
     /// The survival of each bucket's objects.
     survival: Vec<f64>,
+    /// It is zero in the buckets before this one: the older a bucket, the smaller.
+    alive: usize,
     /// Something was evicted before; until then survival is 1.
     has_evicted: bool,
 }
@@ -101,6 +103,7 @@ struct Pace {
     start: u32,
     /// Accesses of this step to objects of each bucket older than the step, and to new objects.
     hits: Vec<f64>,
+    hits_total: f64,
     cold: f64,
 }
 
@@ -119,6 +122,7 @@ impl SampledCaches {
             misses: 0.0,
             bytes_per_eviction: 0.0,
             survival: vec![1.0],
+            alive: 0,
             has_evicted: false,
         };
         SampledCaches {
@@ -146,7 +150,7 @@ impl SampledCaches {
         let mut counts = Vec::with_capacity(self.caches.len());
         for pace in &self.paces {
             for cache in &self.caches[pace.caches.clone()] {
-                let mut misses = cache.misses + pace.cold + self.cold + missed(&pace.hits, &cache.survival);
+                let mut misses = cache.misses + self.cold + cache.missed(pace);
                 for &at in &self.touched {
                     if self.ages.start[at as usize] < pace.start {
                         misses += f64::from(self.hits[at as usize]) * (1.0 - cache.survival[at as usize]);
@@ -164,7 +168,9 @@ impl SampledCaches {
             for &at in &self.touched {
                 // Objects of this very step are in every cache: it is a small part of any.
                 if self.ages.start[at as usize] < pace.start {
-                    pace.hits[at as usize] += f64::from(self.hits[at as usize]);
+                    let hits = f64::from(self.hits[at as usize]);
+                    pace.hits[at as usize] += hits;
+                    pace.hits_total += hits;
                 }
             }
         }
@@ -179,6 +185,7 @@ impl SampledCaches {
                     cache.step(&self.law, self.unit, self.rate, &self.ages, pace);
                 }
                 pace.hits.fill(0.0);
+                pace.hits_total = 0.0;
                 pace.cold = 0.0;
                 pace.start = self.epoch;
             }
@@ -207,6 +214,7 @@ impl SampledCaches {
                     }
                     survival.iter().zip(&weights[range]).map(|(a, b)| a * b).sum::<f64>() / weight
                 });
+                cache.find_alive();
             }
             merge_groups(&mut pace.hits, &groups, |hits, _| hits.iter().sum());
         }
@@ -277,6 +285,7 @@ impl Model for SampledCaches {
     fn decay(&mut self, keep: f64) {
         for pace in &mut self.paces {
             pace.cold *= keep;
+            pace.hits_total *= keep;
             pace.hits.iter_mut().for_each(|hits| *hits *= keep);
         }
         self.caches.iter_mut().for_each(|cache| cache.misses *= keep);
@@ -297,13 +306,24 @@ impl Model for SampledCaches {
 }
 
 impl Cache {
+    /// The misses of the step under way.
+    fn missed(&self, pace: &Pace) -> f64 {
+        let hits = pace.hits[self.alive..].iter().zip(&self.survival[self.alive..]);
+        pace.cold + pace.hits_total - hits.map(|(hits, survival)| hits * survival).sum::<f64>()
+    }
+
+    fn find_alive(&mut self) {
+        self.alive = self.survival.iter().position(|&survival| survival > 0.0).unwrap_or(self.survival.len());
+    }
+
     /// Counts the misses of a step and evicts what came in with them.
     fn step(&mut self, law: &EvictionLaw, unit: Unit, rate: f64, ages: &Ages, pace: &Pace) {
-        let missed = pace.cold + missed(&pace.hits, &self.survival);
+        let missed = self.missed(pace);
         self.misses += missed;
         let cached = |weights: &[f64]| -> f64 {
             if self.has_evicted {
-                weights.iter().zip(&self.survival).map(|(weight, survival)| weight * survival).sum()
+                let alive = weights[self.alive..].iter().zip(&self.survival[self.alive..]);
+                alive.map(|(weight, survival)| weight * survival).sum()
             } else {
                 weights.iter().sum()
             }
@@ -340,9 +360,10 @@ impl Cache {
         // Ranks halfway through the step: the method of the midpoint.
         let per_object_midway = 1.0 / (objects - evictions / 2.0);
         let (mut younger, mut younger_left, mut bytes_gone) = (0.0, 0.0, 0.0);
-        for (at, survival) in self.survival.iter_mut().enumerate().rev() {
+        for (at, survival) in self.survival.iter_mut().enumerate().skip(self.alive).rev() {
             if *survival < SURVIVAL_MIN {
                 *survival = 0.0;
+                self.alive = self.alive.max(at + 1);
                 continue;
             }
             let cached = ages.objects[at] * *survival;
@@ -366,11 +387,6 @@ impl Cache {
     }
 }
 
-/// The misses among accesses to objects of these buckets.
-fn missed(hits: &[f64], survival: &[f64]) -> f64 {
-    hits.iter().zip(survival).map(|(hits, survival)| hits * (1.0 - survival)).sum()
-}
-
 /// Replaces each group of neighbours by one value.
 fn merge_groups(values: &mut Vec<f64>, groups: &[usize], merged: impl Fn(&[f64], usize) -> f64) {
     let mut from = 0;
@@ -388,7 +404,14 @@ fn paces(sizes: &[u64]) -> Vec<Pace> {
         let epochs = 1u32 << (size / sizes[0]).ilog2().min(31);
         match paces.last_mut() {
             Some(pace) if pace.epochs == epochs => pace.caches.end = at + 1,
-            _ => paces.push(Pace { epochs, caches: at..at + 1, start: 0, hits: vec![0.0], cold: 0.0 }),
+            _ => paces.push(Pace {
+                epochs,
+                caches: at..at + 1,
+                start: 0,
+                hits: vec![0.0],
+                hits_total: 0.0,
+                cold: 0.0,
+            }),
         }
     }
     paces
