@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -151,28 +153,39 @@ def test_progress_is_told_and_can_stop() -> None:
             tiermem.mrc(SMALL.replace("30k", "300k"), progress=stop)
 
 
-def test_other_threads_go_on_meanwhile() -> None:
-    """A thread counts while a call runs that reports nothing in between: it would stand still if the lock were held."""
-    counted = 0
+def turns_of_another_thread(call: Callable[[], object]) -> int:
+    """How often another thread had its turn during a call, when nobody is made to give up the interpreter's lock."""
+    turns = 0
     stop = threading.Event()
-    counts: list[int] = []
 
     def count() -> None:
-        nonlocal counted
+        nonlocal turns
         while not stop.is_set():
-            counted += 1
+            turns += 1
+            time.sleep(0)  # Gives the lock up.
 
+    interval = sys.getswitchinterval()
     thread = threading.Thread(target=count)
     thread.start()
     try:
-        # Below the number of requests between two reports, so that nobody asks for the lock in between.
-        counts.append(counted)
-        tiermem.mrc("zipf:objects=20k,requests=60k", policy="sieve", sizes=60, progress=False)
-        counts.append(counted)
+        sys.setswitchinterval(1000)
+        before = turns
+        call()
+        return turns - before
     finally:
+        sys.setswitchinterval(interval)
         stop.set()
         thread.join()
-    assert counts[1] - counts[0] > 1000
+
+
+def test_other_threads_go_on_meanwhile() -> None:
+    # A call that keeps the lock, for comparison.
+    assert turns_of_another_thread(lambda: sum(range(3_000_000))) <= 2
+    # Fewer requests than between two reports, so that it is not the reports that let others in.
+    quiet = {"progress": False, "requests": 60_000}
+    assert turns_of_another_thread(lambda: tiermem.mrc("zipf:objects=20k", policy="sieve", sizes=60, **quiet)) > 20
+    assert turns_of_another_thread(lambda: tiermem.simulate("zipf:objects=20k", sizes=range(100, 2000, 50), **quiet)) > 20
+    assert turns_of_another_thread(lambda: tiermem.stat("zipf:objects=20k", **quiet)) > 20
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """Plots of what the other functions find, with matplotlib (``pip install 'tiermem[plots]'``).
 
 Each function draws into the axes that it is given, or into new ones, and returns them. Colours can be told apart by the
-colour-blind; lines are named where they end.
+colour-blind.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -140,9 +141,16 @@ def working_set(stat: TraceStat, axes: Axes | None = None, *, unit: str = "bytes
     if stat.growth:
         requests = stat.growth["requests"].astype(float)
         axes.plot(requests, stat.growth[f"{unit}_total"].astype(float), color=COLOURS[0], label="seen so far")
-        axes.plot(requests, stat.growth[f"{unit}_in_use"].astype(float), color=COLOURS[1], label="in a stretch")
+        # The last stretch may have been cut short, and uses less for that alone.
+        full = len(requests) - (len(requests) > 1 and requests[-1] % requests[0] != 0)
+        in_use = stat.growth[f"{unit}_in_use"].astype(float)
+        axes.plot(requests[:full], in_use[:full], color=COLOURS[1], label="in a stretch")
         axes.legend(frameon=False)
-    if unit == "bytes":
-        _bytes(axes.yaxis)
     axes.set_ylim(bottom=0)
+    if unit == "bytes":
+        from matplotlib.ticker import MultipleLocator
+
+        _bytes(axes.yaxis)
+        # Binary units are divided by powers of two.
+        axes.yaxis.set_major_locator(MultipleLocator(2.0 ** round(math.log2(max(axes.get_ylim()[1], 8) / 5))))
     return axes
