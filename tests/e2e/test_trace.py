@@ -92,13 +92,18 @@ def test_statistics_of_a_real_trace_in_every_format() -> None:
         assert sum(bucket["count"] for bucket in result[name]["histogram"]) == result[name]["count"]
 
     tables = [list(csv.DictReader(io.StringIO(part))) for part in trace("stat", TWITTER, "--format", "csv").split("\n\n")]
-    [record], ops, tenants, near, distributions, histograms = tables
+    [record], ops, tenants, near, popularity, growth, distributions, histograms = tables
     for name, text in record.items():
         value = result
         for part in name.split("."):
             value = value[part]
         assert value is None and text == "" or float(text) == pytest.approx(value, abs=1e-6), name
     assert ops[0]["op"] == "get" and tenants[0]["unique_keys"] == "6116" and near[0]["blocks"] == "0"
+    # From the most popular key to one of those with a single access; and every key has come by the end.
+    assert (popularity[0]["rank"], popularity[-1]) == ("1", {"rank": "6116", "accesses": "1"})
+    assert int(popularity[0]["accesses"]) == result["accesses_per_key"]["max"]
+    assert (growth[-1]["requests"], growth[-1]["keys_total"]) == ("20000", "6116")
+    assert sum(int(row["keys_new"]) for row in growth) == 6116
     assert [row["distribution"] for row in distributions] == DISTRIBUTIONS
     for row in distributions:
         assert all(float(row[f]) == pytest.approx(result[row["distribution"]][f], abs=1e-6) for f in row if f != "distribution")
