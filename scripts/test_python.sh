@@ -37,7 +37,7 @@ export PATH VIRTUAL_ENV
 # The command, whose figures the tests compare with, and the module; both unoptimised, which is quick to build.
 cargo build --quiet --locked -p tiermem-cli
 cd python
-maturin develop --quiet --locked
+maturin develop --quiet --locked --profile dev
 ruff check --quiet .
 ruff format --quiet --check .
 mypy tiermem

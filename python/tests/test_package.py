@@ -46,12 +46,16 @@ def test_windows(trace: str, table_of: Table) -> None:
 
 
 def test_simulation_is_that_of_the_command(trace: str, table_of: Table) -> None:
-    rows = table_of("sim", "cache", trace, "--policy", "sieve", "--policy", "klru", "--k", "3", "--size", "100", "--size", "900")
-    found = tiermem.simulate(trace, policy=["sieve", "klru"], k=3, sizes=[100, 900])
+    policies = ["sieve", "klru", "belady"]
+    flags = [flag for policy in policies for flag in ("--policy", policy)]
+    rows = table_of("sim", "cache", trace, *flags, "--k", "3", "--size", "100", "--size", "900")
+    found = tiermem.simulate(trace, policy=policies, k=3, sizes=[100, 900])
     assert [int(row["misses"]) for row in rows] == found.misses.tolist()
-    assert found.policy == ("sieve", "sieve", "klru", "klru")
-    assert found.k.tolist() == [0, 0, 3, 3]
-    assert found.to_arrow().num_rows == len(found) == 4
+    assert found.policy == ("sieve", "sieve", "klru", "klru", "belady", "belady")
+    assert found.k.tolist() == [0, 0, 3, 3, 0, 0]
+    assert found.to_arrow().num_rows == len(found) == 6
+    alone = tiermem.simulate(trace, policy="klru", k=3, sizes=900)
+    assert alone.misses.tolist() == found.misses[[3]].tolist()
 
 
 def test_statistics_are_those_of_the_command(trace: str, program: str) -> None:

@@ -72,7 +72,7 @@ def simulate(
     Args:
         trace: A path, a generator, or a table or stream of Arrow.
         sizes: One or several sizes of caches.
-        policy: One or several policies, such as ``"s3-fifo"``.
+        policy: One or several policies, such as ``"s3-fifo"``; ``"belady"`` knows the future and is the bound.
         k: One or several K for ``"klru"`` and ``"redis"``.
         unit: Sizes count objects, or bytes of values.
         seed: Of the policies that draw at random.

@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tier", &["base", "sys", "policy"]),
     ("store", &["base", "sys", "policy", "tier"]),
     ("cli", &["base", "sys", "policy", "model", "trace", "sim", "report", "tier", "store"]),
-    ("py", &["base", "policy", "model", "trace", "report"]),
+    ("py", &["base", "policy", "model", "trace", "sim", "report"]),
     ("bench-compare", &["base", "sys", "policy", "model", "trace", "sim", "cli"]),
     ("tests", &["base", "sys", "policy", "model", "trace", "sim", "tier", "store"]),
 ];

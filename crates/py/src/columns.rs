@@ -62,14 +62,11 @@ fn column(batch: &RecordBatch, name: &str, wanted: &DataType) -> Result<Option<A
     })
 }
 
-/// Calls `each` with every record of a batch. `key` must be there; other columns are 0 where they are not, and `op` is get.
+/// Appends every record of a batch to `records`. `key` must be there; other columns are 0 where they are not, and `op` is get.
 ///
 /// # Errors
-/// What is wrong with which column; or what `each` says.
-pub fn each<E: From<String>>(
-    batch: &RecordBatch,
-    mut each: impl FnMut(Access) -> Result<(), E>,
-) -> Result<(), E> {
+/// What is wrong with which column.
+pub fn append(batch: &RecordBatch, records: &mut Vec<Access>) -> Result<(), String> {
     let names =
         || batch.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>().join(", ");
     let keys = column(batch, "key", &DataType::UInt64)?
@@ -90,12 +87,13 @@ pub fn each<E: From<String>>(
     let named: Vec<Result<Op, String>> = ops.map_or_else(Vec::new, |ops| {
         ops.values().as_string::<i32>().iter().map(|name| name.unwrap_or("").parse()).collect()
     });
+    records.reserve(batch.num_rows());
     for row in 0..batch.num_rows() {
         let op = match ops.and_then(|ops| ops.key(row)).and_then(|code| named.get(code)) {
             Some(op) => op.clone()?,
             None => Op::Get,
         };
-        each(Access {
+        records.push(Access {
             time_ns: times.map_or(0, |times| times.value(row)),
             key: keys.value(row),
             size: at(sizes, row),
@@ -103,7 +101,7 @@ pub fn each<E: From<String>>(
             ttl_s: at(ttls, row),
             key_size: at(key_sizes, row).min(u32::from(u16::MAX)) as u16,
             op,
-        })?;
+        });
     }
     Ok(())
 }

@@ -66,16 +66,15 @@ fn survey(
         return Err(Failure::Value("a window has at least 1 request".to_owned()));
     }
     let mut survey = Survey::new(sample, seed);
-    source.open(reading)?.each(progress, |access| {
-        if !survey.access(access) {
+    for access in source.open(reading)?.records(progress) {
+        if !survey.access(&access?) {
             let text = "the sample has more than 2^31 keys; a smaller sample holds fewer";
             return Err(Failure::Value(text.to_owned()));
         }
         if window.is_some_and(|window| survey.requests().is_multiple_of(window)) {
             survey.end_window();
         }
-        Ok(())
-    })?;
+    }
     if survey.requests() == 0 {
         return Err(Failure::Value("the trace has no look-ups or writes, so nothing can miss".to_owned()));
     }

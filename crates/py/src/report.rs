@@ -63,7 +63,9 @@ pub fn report(
             Options { name, sample_rate: sample, seed, prices: prices.prices()?, ..Options::default() };
         let mut gatherer = Gatherer::new(options);
         let value = |error: tiermem_report::ReportError| Failure::Value(error.to_string());
-        trace.open(&reading)?.each(&progress, |access| gatherer.observe(access).map_err(value))?;
+        for access in trace.open(&reading)?.records(&progress) {
+            gatherer.observe(&access?).map_err(value)?;
+        }
         let total = Some(gatherer.curves() as f64);
         let report = gatherer.finish(&|done| progress.report_later("curves", done as f64, total));
         progress.raise()?;

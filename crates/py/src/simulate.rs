@@ -1,8 +1,14 @@
 //! Cache simulation.
 
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
 use pyo3::prelude::*;
 use tiermem_policy::evict::Named;
-use tiermem_policy::flat::{Cache, Capacity, Counts, Request, cache};
+use tiermem_policy::flat::{Cache, Capacity, Counts, cache};
+use tiermem_sim::cache::belady::{Belady, Future};
+use tiermem_sim::cache::pass::{self, PassError};
+use tiermem_sim::cache::{Batch, Batches};
 
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -11,8 +17,37 @@ use crate::source::{Input, Reading};
 /// Policy, K or None, size, requests, misses, bytes, bytes of misses.
 type Row = (String, Option<u32>, u64, u64, u64, u64, u64);
 
-/// Requests that go through each cache at once.
-const BATCH_REQUESTS: usize = 1 << 13;
+/// The name of the bound that knows the future.
+const BELADY: &str = "belady";
+
+/// What one cache is: None is Belady's.
+type Planned = (Option<Named>, u64);
+
+fn plan(policies: &[String], ks: &[u32], sizes: &[u64]) -> Result<Vec<Planned>, Failure> {
+    let mut plan = Vec::new();
+    for name in policies {
+        let named = match name.as_str() {
+            BELADY => None,
+            name => Some(name.parse::<Named>().map_err(|error| format!("{error}, {BELADY}"))?),
+        };
+        let variants: Vec<Option<Named>> = match named {
+            Some(policy) if policy.k().is_some() => ks.iter().map(|&k| Some(policy.with_k(k))).collect(),
+            other => vec![other],
+        };
+        plan.extend(variants.iter().flat_map(|variant| sizes.iter().map(|&size| (*variant, size))));
+    }
+    Ok(plan)
+}
+
+fn failure(error: PassError<Failure>) -> Failure {
+    match error {
+        PassError::Trace(failure) => failure,
+        PassError::Keys => Failure::Value(
+            "the trace has more distinct keys than can be simulated, which is some 4 billion; requests=N cuts it"
+                .to_owned(),
+        ),
+    }
+}
 
 /// Counts of each policy at each size.
 #[pyfunction]
@@ -30,38 +65,38 @@ pub fn simulate(
 ) -> PyResult<Vec<Row>> {
     let progress = Progress::new(progress);
     let result = py.detach(|| -> Result<_, Failure> {
-        let mut plan: Vec<(Named, u64)> = Vec::new();
-        for name in &policies {
-            let named: Named = name.parse().map_err(Failure::Value)?;
-            let variants: Vec<Named> = match named.k() {
-                Some(_) => ks.iter().map(|&k| named.with_k(k)).collect(),
-                None => vec![named],
-            };
-            plan.extend(variants.iter().flat_map(|variant| sizes.iter().map(|&size| (*variant, size))));
-        }
-        let make = |&(policy, size): &(Named, u64)| {
-            cache(policy, if in_bytes { Capacity::Bytes(size) } else { Capacity::Objects(size) }, seed)
+        let plan = plan(&policies, &ks, &sizes)?;
+        let mut batches = Batches::new(trace.open(&reading)?.records(&progress), 0, 0);
+        // Who knows the future must have seen all of it.
+        let held: Option<Vec<Arc<Batch>>> = match plan.iter().any(|(policy, _)| policy.is_none()) {
+            true => Some(batches.by_ref().collect::<Result<_, _>>().map_err(failure)?),
+            false => None,
         };
-        let mut caches: Vec<Box<dyn Cache>> = plan.iter().map(make).collect();
-        let mut interner = tiermem_base::Interner::new();
-        let mut batch: Vec<Request> = Vec::with_capacity(BATCH_REQUESTS);
-        let mut keys = 0;
-        trace.open(&reading)?.each(&progress, |access| {
-            let (key, _) = interner.intern(access.key);
-            keys = keys.max(key + 1);
-            batch.push(Request { key, size: access.size, op: access.op });
-            if batch.len() == BATCH_REQUESTS {
-                caches.iter_mut().for_each(|cache| cache.run(&batch, keys));
-                batch.clear();
+        let future = match &held {
+            Some(held) => Future::of(held).ok_or_else(|| {
+                "belady takes fewer than 2^32 requests; requests=N cuts the trace".to_owned()
+            })?,
+            None => Future::default(),
+        };
+        let make = |&(policy, size): &Planned| -> Box<dyn Cache> {
+            let capacity = if in_bytes { Capacity::Bytes(size) } else { Capacity::Objects(size) };
+            match policy {
+                Some(policy) => cache(policy, capacity, seed),
+                None => Box::new(Belady::new(future.clone(), capacity)),
             }
-            Ok(())
-        })?;
-        caches.iter_mut().for_each(|cache| cache.run(&batch, keys));
-        let row = |(&(policy, size), counts): (&(Named, u64), Counts)| {
-            let Counts { requests, misses, bytes, miss_bytes } = counts;
-            (policy.name().to_owned(), policy.k(), size, requests, misses, bytes, miss_bytes)
         };
-        Ok(plan.iter().zip(caches.iter().map(|cache| cache.counts())).map(row).collect())
+        let caches = plan.iter().map(make).collect();
+        let threads = available_parallelism().map_or(1, usize::from);
+        let counts = match held {
+            Some(held) => pass::run(held.into_iter().map(Ok), caches, threads),
+            None => pass::run(batches, caches, threads),
+        };
+        let row = |(&(policy, size), counts): (&Planned, Vec<Counts>)| {
+            let Counts { requests, misses, bytes, miss_bytes } = counts.last().copied().unwrap_or_default();
+            let name = policy.map_or(BELADY, Named::name).to_owned();
+            (name, policy.and_then(Named::k), size, requests, misses, bytes, miss_bytes)
+        };
+        Ok(plan.iter().zip(counts.map_err(failure)?).map(row).collect())
     });
     Ok(result?)
 }

@@ -108,18 +108,6 @@ impl From<String> for Failure {
     }
 }
 
-/// The limit was reached; or why not all were taken.
-enum Stop {
-    Enough,
-    Failed(Failure),
-}
-
-impl From<String> for Stop {
-    fn from(text: String) -> Self {
-        Stop::Failed(Failure::Value(text))
-    }
-}
-
 impl Source {
     /// The trace itself, for those who read it piece by piece.
     pub fn into_trace(self) -> Option<(Trace, u64)> {
@@ -129,52 +117,88 @@ impl Source {
         }
     }
 
-    /// Takes all accesses, reporting now and then.
-    pub fn each(
-        self,
-        progress: &Progress,
-        mut take: impl FnMut(&Access) -> Result<(), Failure>,
-    ) -> Result<u64, Failure> {
-        let mut taken = 0u64;
-        match self.kind {
-            Kind::Trace(mut trace) => {
-                let mut records = Vec::with_capacity(4096);
-                let total = trace.len_hint().map(|len| len.min(self.limit) as f64);
-                loop {
-                    records.clear();
-                    let max = (self.limit - taken).min(4096) as usize;
-                    if trace.next_batch(&mut records, max)? == 0 {
-                        return Ok(taken);
-                    }
-                    records.iter().try_for_each(&mut take)?;
-                    let before = taken;
-                    taken += records.len() as u64;
-                    if before / EVERY != taken / EVERY {
-                        match (total, trace.share_read()) {
-                            (None, Some(share)) => progress.report("reading", share, Some(1.0))?,
-                            (total, _) => progress.report("reading", taken as f64, total)?,
-                        }
-                    }
-                }
-            }
-            Kind::Arrow(reader) => {
-                for batch in reader {
-                    let batch = batch.map_err(|error| Failure::Value(error.to_string()))?;
-                    let taking = columns::each(&batch, |access| {
-                        if taken == self.limit {
-                            return Err(Stop::Enough);
-                        }
-                        taken += 1;
-                        take(&access).map_err(Stop::Failed)
-                    });
-                    match taking {
-                        Ok(()) => progress.report("reading", taken as f64, None)?,
-                        Err(Stop::Enough) => break,
-                        Err(Stop::Failed(failure)) => return Err(failure),
+    /// The accesses one after the other, reporting now and then; an error is the last item.
+    pub fn records(self, progress: &Progress) -> Records<'_> {
+        let Source { kind, limit } = self;
+        let total = match &kind {
+            Kind::Trace(trace) => trace.len_hint().map(|len| len.min(limit) as f64),
+            Kind::Arrow(_) => None,
+        };
+        Records { kind, left: limit, taken: 0, reported: 0, total, buffer: Vec::new(), at: 0, progress }
+    }
+}
+
+/// The accesses of a [`Source`].
+pub struct Records<'a> {
+    kind: Kind,
+    /// Accesses that are still wanted.
+    left: u64,
+    taken: u64,
+    /// How many had been taken at the last report.
+    reported: u64,
+    total: Option<f64>,
+    /// Read ahead, from `at` on.
+    buffer: Vec<Access>,
+    at: usize,
+    progress: &'a Progress,
+}
+
+/// Records of a file that are read at once.
+const BATCH_RECORDS: u64 = 4096;
+
+impl Records<'_> {
+    /// Reads ahead; nothing is in the buffer then at the end alone.
+    fn fill(&mut self) -> Result<(), Failure> {
+        self.at = 0;
+        self.buffer.clear();
+        while self.buffer.is_empty() && self.left > 0 {
+            match &mut self.kind {
+                Kind::Trace(trace) => {
+                    if trace.next_batch(&mut self.buffer, self.left.min(BATCH_RECORDS) as usize)? == 0 {
+                        break;
                     }
                 }
-                Ok(taken)
+                Kind::Arrow(reader) => {
+                    let Some(batch) = reader.next() else { break };
+                    columns::append(&batch.map_err(|error| error.to_string())?, &mut self.buffer)?;
+                    self.buffer.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+                }
             }
         }
+        self.left -= self.buffer.len() as u64;
+        self.taken += self.buffer.len() as u64;
+        if self.taken - self.reported >= EVERY {
+            self.reported = self.taken;
+            self.report()?;
+        }
+        Ok(())
+    }
+
+    fn report(&self) -> Result<(), Failure> {
+        let share = match &self.kind {
+            Kind::Trace(trace) if self.total.is_none() => trace.share_read(),
+            _ => None,
+        };
+        match share {
+            Some(share) => self.progress.report("reading", share, Some(1.0)),
+            None => self.progress.report("reading", self.taken as f64, self.total),
+        }
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<Access, Failure>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at == self.buffer.len()
+            && let Err(failure) = self.fill()
+        {
+            self.left = 0;
+            return Some(Err(failure));
+        }
+        let access = self.buffer.get(self.at)?;
+        self.at += 1;
+        Some(Ok(*access))
     }
 }

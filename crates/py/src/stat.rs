@@ -23,10 +23,9 @@ pub fn stat(
             return Err(Failure::Value(format!("sample is above 0 and at most 1, not {sample}")));
         }
         let mut collector = Collector::new(StatOptions { sample_rate: sample, block });
-        trace.open(&reading)?.each(&progress, |access| {
-            collector.observe(access);
-            Ok(())
-        })?;
+        for access in trace.open(&reading)?.records(&progress) {
+            collector.observe(&access?);
+        }
         serde_json::to_string(&collector.finish()).map_err(|error| Failure::Value(error.to_string()))
     });
     Ok(result?)

@@ -106,8 +106,9 @@ impl Gatherer {
             return Err(ReportError::NoKeys);
         }
         let stat = collector.finish();
-        // A trace that tells no sizes still has numbers of objects.
-        let unit = if survey.working_set(Unit::Bytes) > 0 { Unit::Bytes } else { Unit::Objects };
+        // Readers give accesses of traces without sizes the size 0 or 1: there are still numbers of objects.
+        let tells_sizes = stat.size_bytes.as_ref().is_some_and(|sizes| sizes.max > 1);
+        let unit = if tells_sizes { Unit::Bytes } else { Unit::Objects };
         let sizes = by_factors(survey.working_set(unit), options.sizes);
         let by_k = options.ks.iter().map(|&k| Kind::KLru { k });
         let kinds: Vec<Kind> = options.policies.iter().copied().chain(by_k).collect();

@@ -66,7 +66,11 @@ impl Quantity {
 
     /// Short, for ticks.
     pub fn tick(self, value: f64) -> String {
-        let (factor, unit) = self.unit(value);
+        let (mut factor, mut unit) = self.unit(value);
+        // Hours and days are not divided by tens: better 70 minutes than 1.17 hours.
+        while self == Quantity::Time && factor > 1e9 && (value / factor).fract() > 1e-9 {
+            (factor, unit) = TIME.iter().copied().find(|smaller| smaller.0 < factor).unwrap_or((1e9, "s"));
+        }
         let number = trimmed(value / factor, 3);
         self.with_unit(&number, unit, value == 0.0)
     }
@@ -151,6 +155,7 @@ mod tests {
             (Quantity::Share, 0.0, "0.00%", "0%"),
             (Quantity::Time, 1.5e6, "1.5\u{202f}ms", "1.5\u{202f}ms"),
             (Quantity::Time, 7200e9, "2\u{202f}h", "2\u{202f}h"),
+            (Quantity::Time, 4200e9, "1.17\u{202f}h", "70\u{202f}min"),
             (Quantity::Money, 0.000_123_4, "$0.000123", "$0.000123"),
             (Quantity::Money, 12.5, "$12.50", "$12.5"),
             (Quantity::Money, 12_345.6, "$12,346", "$12.3k"),

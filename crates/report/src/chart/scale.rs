@@ -85,13 +85,14 @@ impl Axis {
         }
         let aligned = |power: &i32| power.rem_euclid(every) == 0;
         let powers: Vec<f64> = (first..=last).filter(aligned).map(|power| base.powi(power)).collect();
-        if powers.len() >= 2 {
+        let enough = if base == 2.0 { 2 } else { 4 };
+        if powers.len() >= enough {
             return powers;
         }
-        // Within one decade: its ones, twos and fives.
-        let decade = 10f64.powf(start.log10().floor());
-        let fine = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0].map(|factor| factor * decade);
-        fine.into_iter().filter(|value| *value >= start * 0.999 && *value <= end * 1.001).collect()
+        // Within few decades: their ones, twos and fives.
+        let decades = (start.log10().floor() as i32)..=(end.log10().ceil() as i32);
+        let fine = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|factor| factor * 10f64.powi(decade)));
+        fine.filter(|value| *value >= start * 0.999 && *value <= end * 1.001).collect()
     }
 }
 

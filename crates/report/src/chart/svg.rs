@@ -33,7 +33,7 @@ const LINE: f64 = 16.0;
 const CHARACTER: f64 = 6.7;
 /// About the width of a character of a name.
 const BOLD_CHARACTER: f64 = 7.7;
-const TOP: f64 = 30.0;
+const TOP: f64 = 36.0;
 const BOTTOM: f64 = 44.0;
 
 /// The area within the axes, in pixels.
@@ -195,7 +195,7 @@ fn draw_mark(out: &mut String, area: &Area<'_>, mark: &Mark) {
                 px(area.top - 6.0),
                 px(area.bottom),
                 px(word_at),
-                px(area.top + 5.0),
+                px(area.top - 7.0),
                 escape(name)
             );
         }

@@ -233,7 +233,8 @@ impl Report {
     fn footer(&self, out: &mut String) {
         let sampling = if self.is_sampled() {
             "Curves are estimates from a spatial sample of the keys (SHARDS, FAST’15); a band holds the truth in 95 of 100 \
-             samples. Sizes, operations and inter-arrival times are of all requests. "
+             samples. Sizes, operations and inter-arrival times are of all requests. Traces of more than 3 million requests are \
+             sampled unless --sample says how much. "
         } else {
             ""
         };

@@ -7,6 +7,9 @@ use crate::quantity::Quantity;
 /// Accesses that a key must have to lie in the range of the fit; as in `tiermem_trace::stat`.
 const FITTED_ACCESSES_MIN: f64 = 5.0;
 
+/// The R² from which a line is called a fit.
+const FITS_FROM: f64 = 0.9;
+
 /// The chart; none without keys.
 pub fn chart(report: &Report) -> Option<Chart> {
     let ranks = &report.stat.popularity;
@@ -40,10 +43,18 @@ pub fn chart(report: &Report) -> Option<Chart> {
             let likelihood = zipf
                 .alpha_likelihood
                 .map_or(String::new(), |alpha| format!("; {alpha:.2} by maximum likelihood"));
-            format!(
-                "A Zipf distribution with exponent {alpha:.2} fits the keys that have five accesses or more (R² {:.2}{likelihood}).",
-                zipf.r_squared
-            )
+            if zipf.r_squared >= FITS_FROM {
+                format!(
+                    "A Zipf distribution with exponent {alpha:.2} fits the keys that have five accesses or more (R² {:.2}{likelihood}).",
+                    zipf.r_squared
+                )
+            } else {
+                format!(
+                    "No Zipf distribution fits well: the nearest, for the keys that have five accesses or more, has exponent \
+                     {alpha:.2} (R² {:.2}{likelihood}).",
+                    zipf.r_squared
+                )
+            }
         }
         None => "Too few keys have five accesses or more to fit a Zipf distribution.".to_owned(),
     };

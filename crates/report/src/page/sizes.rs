@@ -1,13 +1,15 @@
 //! Sizes of what is asked for.
 
 use super::histogram::{Words, chart as histogram};
+use tiermem_model::mrc::Unit;
+
 use crate::chart::Chart;
 use crate::gather::Report;
 use crate::quantity::Quantity;
 
-/// The chart; none where all sizes are 0 or unknown.
+/// The chart; none where the trace tells no sizes.
 pub fn chart(report: &Report) -> Option<Chart> {
-    let sizes = report.stat.size_bytes.as_ref().filter(|sizes| sizes.max > 0)?;
+    let sizes = report.stat.size_bytes.as_ref().filter(|_| report.unit == Unit::Bytes)?;
     let text = |bytes: u64| Quantity::Bytes.text(bytes as f64);
     let finding = if sizes.min == sizes.max {
         format!("Every request is for {}.", text(sizes.max))
