@@ -1,7 +1,7 @@
 //! `tiermem trace stat`: what a trace is like.
 
 use clap::Args;
-use tiermem_trace::stat::{Collector, DistributionStat, StatOptions, TraceStat};
+use tiermem_trace::stat::{Collector, StatOptions, TraceStat};
 
 use super::{positive_count, stat_table};
 use crate::failure::Failure;
