@@ -1,6 +1,6 @@
 """Requests per second of `tiermem sim cache` beside libCacheSim's `cachesim`, as ratios of interleaved pairs.
 
-Claim (issue "The lab"): at least twice libCacheSim's requests per second for LRU, FIFO, S3-FIFO, SIEVE and sampling LRU, on
+Claim: at least twice libCacheSim's requests per second for LRU, FIFO, S3-FIFO, SIEVE and sampling LRU, on
 one thread, object sizes ignored. Both read the same oracleGeneral file, which is the best form of both. The figure is
 processor time of the whole process, user and system, reading included.
 

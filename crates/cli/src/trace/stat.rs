@@ -1,7 +1,7 @@
 //! `tiermem trace stat`: what a trace is like.
 
 use clap::Args;
-use tiermem_trace::stat::{Collector, DistributionStat, StatOptions, TraceStat};
+use tiermem_trace::stat::{Collector, StatOptions, TraceStat};
 
 use super::{positive_count, stat_table};
 use crate::failure::Failure;
@@ -124,17 +124,6 @@ pub fn run(options: Options) -> Result<(), Failure> {
     printed.map_err(|error| Failure::writing("the statistics", error))
 }
 
-/// The distributions by their names.
-pub fn distributions(stat: &TraceStat) -> [(&'static str, &Option<DistributionStat>); 5] {
-    [
-        ("size_bytes", &stat.size_bytes),
-        ("inter_arrival_ns", &stat.inter_arrival_ns),
-        ("reuse_time_requests", &stat.reuse_time_requests),
-        ("stack_distance_keys", &stat.stack_distance_keys),
-        ("accesses_per_key", &stat.accesses_per_key),
-    ]
-}
-
 /// What is unknown is an empty field.
 fn optional(number: Option<f64>) -> Cell {
     number.map_or_else(|| Cell::Text(String::new()), |number| Cell::Number(number, 6))
@@ -195,7 +184,7 @@ fn lists(stat: &TraceStat) -> Vec<(&'static str, Rows)> {
         let keys = [at.requests, at.time_ns, at.keys_total, at.bytes_total, at.keys_in_use, at.bytes_in_use];
         keys.into_iter().chain([at.keys_new]).map(Cell::Count).collect()
     });
-    let known = || distributions(stat).into_iter().filter_map(|(name, d)| d.as_ref().map(|d| (name, d)));
+    let known = || stat.distributions().into_iter().filter_map(|(name, d)| d.as_ref().map(|d| (name, d)));
     let rows = known().map(|(name, d)| {
         let counts = [d.p50, d.p90, d.p99, d.p999, d.max].map(Cell::Count);
         let head =

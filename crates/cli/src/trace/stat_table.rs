@@ -5,8 +5,6 @@ use std::io::{self, Write};
 use tiermem_base::{Bytes, Nanos};
 use tiermem_trace::stat::{DistributionStat, TraceStat};
 
-use super::stat::distributions;
-
 /// Tenants that are listed; the rest is summed up.
 const TENANTS_SHOWN: usize = 20;
 
@@ -132,7 +130,7 @@ fn write_distributions(out: &mut impl Write, stat: &TraceStat) -> io::Result<()>
     let labels =
         ["size", "inter-arrival", "reuse time, requests", "stack distance, keys", "accesses of a key"];
     let mut lines = vec![COLUMNS.map(str::to_owned)];
-    for (((_, distribution), unit), label) in distributions(stat).into_iter().zip(unit).zip(labels) {
+    for (((_, distribution), unit), label) in stat.distributions().into_iter().zip(unit).zip(labels) {
         if let Some(d) = distribution {
             let [min, mean, p50, p90, p99, max] =
                 [d.min, d.mean.round() as u64, d.p50, d.p90, d.p99, d.max].map(unit);

@@ -99,6 +99,19 @@ pub struct TraceStat {
     pub spatial: SpatialStat,
 }
 
+impl TraceStat {
+    /// The distributions by the names of their fields.
+    pub fn distributions(&self) -> [(&'static str, &Option<DistributionStat>); 5] {
+        [
+            ("size_bytes", &self.size_bytes),
+            ("inter_arrival_ns", &self.inter_arrival_ns),
+            ("reuse_time_requests", &self.reuse_time_requests),
+            ("stack_distance_keys", &self.stack_distance_keys),
+            ("accesses_per_key", &self.accesses_per_key),
+        ]
+    }
+}
+
 /// One operation. Fields are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OpStat {
