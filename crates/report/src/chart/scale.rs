@@ -85,14 +85,14 @@ impl Axis {
         }
         let aligned = |power: &i32| power.rem_euclid(every) == 0;
         let powers: Vec<f64> = (first..=last).filter(aligned).map(|power| base.powi(power)).collect();
-        let enough = if base == 2.0 { 2 } else { 4 };
-        if powers.len() >= enough {
+        if base == 2.0 && powers.len() >= 2 {
             return powers;
         }
-        // Within few decades: their ones, twos and fives.
+        // Within few decades: their ones, twos and fives, where there is room for them.
         let decades = (start.log10().floor() as i32)..=(end.log10().ceil() as i32);
         let fine = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|factor| factor * 10f64.powi(decade)));
-        fine.filter(|value| *value >= start * 0.999 && *value <= end * 1.001).collect()
+        let fine: Vec<f64> = fine.filter(|value| *value >= start * 0.999 && *value <= end * 1.001).collect();
+        if powers.len() < 2 || fine.len() as f64 <= wanted + 1.0 { fine } else { powers }
     }
 }
 
