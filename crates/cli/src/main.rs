@@ -7,6 +7,7 @@ mod output;
 mod probe;
 mod report;
 mod sim;
+mod size;
 mod source;
 mod store;
 mod trace;

@@ -2,11 +2,11 @@
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_base::Bytes;
 use tiermem_model::mrc::{Curve, Kind, Survey, Unit};
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
+use crate::size::{self, Size};
 use crate::source::{TraceArgs, positive_k, sample_rate, steps_bar};
 
 const FIELDS: &[&str] = &["policy", "k", "size", "miss_ratio", "error", "window"];
@@ -48,9 +48,9 @@ pub struct Options {
     /// So many sizes, evenly over the working set.
     #[arg(long, value_name = "COUNT", default_value_t = 25, conflicts_with = "size", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     sizes: u32,
-    /// A size; repeat it for several.
+    /// A size, or a percentage of the working set; repeat it for several.
     #[arg(long, value_name = "N")]
-    size: Vec<Bytes>,
+    size: Vec<Size>,
     /// Look at the share R of the keys only.
     #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = sample_rate)]
     sample: f64,
@@ -82,10 +82,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         return Err(Failure::failed(anyhow!("the trace has no look-ups or writes, so nothing can miss")));
     }
     let unit = if options.bytes { Unit::Bytes } else { Unit::Objects };
-    let mut sizes: Vec<u64> = options.size.iter().map(|size| size.0).collect();
-    if sizes.is_empty() {
-        sizes = survey.even_sizes(unit, options.sizes as usize);
-    }
+    let asked: Vec<Size> =
+        if options.size.is_empty() { size::evenly(options.sizes).collect() } else { options.size.clone() };
+    let working_set = survey.working_set(unit);
+    let mut sizes: Vec<u64> = asked.iter().map(|size| size.units(working_set)).collect();
     sizes.sort_unstable();
     sizes.dedup();
     if sizes.first() == Some(&0) {

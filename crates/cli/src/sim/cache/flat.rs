@@ -12,9 +12,9 @@ use tiermem_sim::cache::belady::{Belady, Future};
 use tiermem_sim::cache::pass::{self, PassError};
 use tiermem_sim::cache::{Batch, Batches};
 
-use super::sizes::{self, Size};
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
+use crate::size::{self, Size};
 use crate::source::TraceArgs;
 
 const FIELDS: &[&str] =
@@ -94,7 +94,7 @@ pub fn run(trace: &TraceArgs, args: &FlatArgs, format: Format) -> Result<(), Fai
     let source = trace.open()?;
     let mut batches = Batches::new(source.records(), args.warmup, args.window.unwrap_or(0));
     let sizes: Vec<Size> =
-        args.size.iter().copied().chain(args.sizes.into_iter().flat_map(sizes::evenly)).collect();
+        args.size.iter().copied().chain(args.sizes.into_iter().flat_map(size::evenly)).collect();
     let policies: Vec<Policy> = args.policy.iter().flat_map(|policy| policy.variants(&args.k)).collect();
     let threads = args.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
 

@@ -1,7 +1,6 @@
 //! `tiermem sim cache`: hits and misses of a trace.
 
 mod flat;
-mod sizes;
 
 use anyhow::anyhow;
 use clap::Args;

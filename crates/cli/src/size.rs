@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use tiermem_base::Bytes;
+use tiermem_trace::parse_count;
 
 /// One `--size`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,10 +19,10 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let Some(percent) = text.strip_suffix('%') else {
-            return text
-                .parse::<Bytes>()
-                .map(|units| Size::Units(units.0))
-                .map_err(|error| error.to_string());
+            let units = text.parse::<Bytes>().map(|bytes| bytes.0).ok().or_else(|| parse_count(text));
+            return units.map(Size::Units).ok_or_else(|| {
+                format!("{text:?} is not a size such as 4096, 10k, 512MiB or 10% of the working set")
+            });
         };
         let share = percent.trim().parse::<f64>().ok().filter(|share| share.is_finite() && *share > 0.0);
         share
@@ -55,6 +56,7 @@ mod tests {
     fn sizes_are_numbers_or_percentages() {
         assert_eq!("1000".parse(), Ok(Size::Units(1000)));
         assert_eq!("4MiB".parse(), Ok(Size::Units(4 << 20)));
+        assert_eq!("10k".parse(), Ok(Size::Units(10_000)));
         assert_eq!("12.5%".parse(), Ok(Size::Share(0.125)));
         for wrong in ["", "%", "0%", "-1%", "nan%", "ten"] {
             assert!(wrong.parse::<Size>().is_err(), "{wrong}");
