@@ -7,12 +7,13 @@ takes a *trace*, that is
 - the description of a generator, such as ``"zipf:objects=100k,requests=1M"``,
 - anything that speaks the Arrow stream interface (``__arrow_c_stream__``): a table of pyarrow or polars, a result of duckdb,
   what :func:`read_trace` gives. A column ``key`` must be there; ``time_ns``, ``op``, ``size``, ``tenant``, ``key_size`` and
-  ``ttl_s`` may be. Columns are read in place.
+  ``ttl_s`` may be. They are taken batch by batch.
 
 Long calls run without the interpreter's lock, can be interrupted, and report how far they are.
 """
 
-from ._curves import Curve, Curves, mrc
+from ._curves import Curve, Curves
+from ._mrc import mrc
 from ._native import TraceStream, __version__, policies
 from ._report import report
 from ._simulate import Simulation, simulate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._trace import ArrowStream, Progress, Reading, Reporting, TraceLike, named, reading
+from ._trace import ArrowStream, Progress, Reading
 
 Unit = Literal["objects", "bytes"]
 
@@ -125,87 +125,3 @@ class Question:
             for policy, k, window, sizes, ratios, errors in rows
         )
         return Curves(curves, requests, keys)
-
-
-def _names(policy: str | Sequence[str]) -> tuple[str, ...]:
-    return (policy,) if isinstance(policy, str) else tuple(policy)
-
-
-def _question(
-    policy: str | Sequence[str],
-    k: float | Sequence[float],
-    sizes: int | Sequence[int],
-    unit: Unit,
-    sampling: Sampling,
-    how: Reading,
-) -> Question:
-    ks = (float(k),) if isinstance(k, (int, float)) else tuple(float(one) for one in k)
-    count, listed = (sizes, ()) if isinstance(sizes, int) else (0, tuple(int(size) for size in sizes))
-    if count < 1 and not listed:
-        raise ValueError("sizes is how many sizes there shall be, from 1 on, or a sequence of sizes")
-    if any(size < 1 for size in listed):
-        raise ValueError("a cache of size 0 misses everything; sizes start at 1")
-    return Question(_names(policy), ks, listed, count, unit, sampling, how)
-
-
-def mrc(
-    trace: TraceLike | Sequence[TraceLike],
-    *,
-    policy: str | Sequence[str] = "lru",
-    k: float | Sequence[float] = 5,
-    sizes: int | Sequence[int] = 25,
-    sample: float = 1.0,
-    seed: int = 0,
-    unit: Unit = "objects",
-    window: int | None = None,
-    requests: int | None = None,
-    skip_bad: int = 0,
-    trace_format: str | None = None,
-    columns: str | None = None,
-    engine: Literal["local", "ray"] = "local",
-    progress: Progress | Literal[False] | None = None,
-) -> Curves:
-    """Miss-ratio curves: how much a cache of each size would miss.
-
-    Args:
-        trace: A path, a generator, or a table or stream of Arrow. A list of paths is taken as the parts of one trace that
-            was split by key (``tiermem trace split --parts``): each part is a spatial sample, and their mean is the whole
-            curve, with an error that follows from how much they differ.
-        policy: One or several names out of :func:`policies`; ``"klru:2.5"`` brings its K along.
-        k: One or several K for the policies that have one.
-        sizes: So many sizes evenly over the working set, or the sizes.
-        sample: Look at this share of the keys only (spatial sampling, SHARDS, FAST'15); curves carry an error then.
-        seed: Another choice of keys.
-        unit: Count sizes in objects or in bytes of values.
-        window: A curve for every so many requests; caches stay warm. None is one curve for all.
-        requests: Stop after so many.
-        skip_bad: Pass over so many broken records.
-        trace_format: As for :func:`read_trace`.
-        columns: As for :func:`read_trace`.
-        engine: ``"ray"`` looks at the parts of a trace on the machines of a Ray cluster. It takes a list of paths that these
-            machines can read.
-        progress: A callback, False for none, None for a bar if standard error is a terminal.
-
-    Returns:
-        For each policy, K and window one curve, in this order.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: The trace or an argument is wrong; the message says where and how to mend it.
-        ImportError: Ray is asked for and not installed.
-    """
-    how = reading(requests, skip_bad, trace_format, columns)
-    question = _question(policy, k, sizes, unit, {"sample": sample, "seed": seed, "window": window}, how)
-    if engine not in ("local", "ray"):
-        raise ValueError(f"there is no engine {engine!r}; the engines are 'local' and 'ray'")
-    if isinstance(trace, (list, tuple)):
-        from . import _parts
-
-        return _parts.mean(question, [named(part) for part in trace], engine)
-    if engine == "ray":
-        raise ValueError(
-            "engine='ray' takes a list of files that a trace was split into by key: "
-            "tiermem trace split TRACE --parts 16 -o 'part-{}.parquet'"
-        )
-    with Reporting(progress) as callback:
-        return question.answer(named(trace), callback)  # type: ignore[arg-type]

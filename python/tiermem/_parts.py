@@ -7,7 +7,7 @@ Misses and requests of the parts add up, so the whole's miss ratio is the mean o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,6 @@ import numpy as np
 from . import _native
 from ._curves import Curve, Curves, Question
 from ._trace import ArrowStream
-
-Answer = Callable[[Iterable["tuple[Question, str | ArrowStream]"]], "list[Curves]"]
 
 
 def mean(question: Question, parts: Sequence[str | ArrowStream], engine: str) -> Curves:

@@ -24,7 +24,7 @@ each tenth of the memory buys, and what each hit ratio costs.
 Traces of more than 3 million requests are sampled (about a million requests' worth of keys) unless --sample says how
 much; the first line of the page tells.
 
-Prices: DRAM 4.875 dollars a GB, a street price of server memory. CXL memory has no public list price; the default, half of
+Prices: DRAM 4.875 dollars a GB, as work on hybrid memory pools cites it. CXL memory has no public list price; the default, half of
 DRAM's, is an assumption, so give your own. Both are spread over --months.";
 
 /// What `tiermem report` takes.

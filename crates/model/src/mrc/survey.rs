@@ -66,9 +66,9 @@ impl Survey {
 
     /// `count` sizes evenly over the working set, the last one all of it.
     pub fn even_sizes(&self, unit: Unit, count: usize) -> Vec<u64> {
-        let whole = u128::from(self.working_set(unit));
-        let mut sizes: Vec<u64> =
-            (1..=count as u128).map(|at| ((whole * at / count as u128) as u64).max(1)).collect();
+        let whole = self.working_set(unit) as f64;
+        let part = |at| ((whole * (at as f64 / count as f64)).round() as u64).max(1);
+        let mut sizes: Vec<u64> = (1..=count).map(part).collect();
         sizes.dedup();
         sizes
     }

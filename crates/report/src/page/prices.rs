@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tiermem_model::cost::Cost;
+use tiermem_model::cost::{Cost, Prices};
 
 use super::policy_name;
 use crate::chart::{At, Axis, Chart, Colour, Mark};
@@ -143,9 +143,14 @@ pub fn table(report: &Report, out: &mut String) {
         Some(_) => " The trace tells no times, so the cost of misses per month is unknown.".to_owned(),
         None => " Misses are taken to cost nothing.".to_owned(),
     };
+    let assumed = if prices.cxl_per_gb == Prices::default().cxl_per_gb {
+        " (an assumption: half of DRAM's)"
+    } else {
+        ""
+    };
     let _ = write!(
         out,
-        "</tbody></table></div><p class=\"note\">Dollars {}, under {}: DRAM at {} a GB and CXL memory at {} a GB, bought once and \
+        "</tbody></table></div><p class=\"note\">Dollars {}, under {}: DRAM at {} a GB and CXL memory at {} a GB{assumed}, bought once and \
          used for {} months; values alone, without what a store keeps about them.{misses}</p></section>",
         per_month(count),
         policy_name(report.bought),
