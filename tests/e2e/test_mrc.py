@@ -123,3 +123,18 @@ def test_broken_traces_are_told_with_file_and_line(tmp_path: pathlib.Path) -> No
         assert says in result.stderr and "panicked" not in result.stderr
     assert "502" in tiermem("mrc", str(broken)).stderr
     assert tiermem("mrc", str(broken), "--skip-bad", "1").returncode == 0
+
+
+@pytest.mark.parametrize("unit", [[], ["--bytes"]])
+def test_a_simulated_curve_is_what_the_simulator_counts(unit: list[str]) -> None:
+    trace = "ycsb-a:objects=2k,requests=20k,size=50-500"
+    names = "fifo clock clock2 lru slru s4lru klru redis lfu lfu-da arc 2q s3-fifo sieve lhd hyperbolic cflru".split()
+    sizes = ["--size", "10%", "--size", "60%", *unit]
+    rows = mrc(trace, *sizes, *(flag for name in names for flag in ("--policy", f"mini-{name}")))
+    counts = tiermem(
+        "sim", "cache", trace, *sizes, *(flag for name in names for flag in ("--policy", name)), "--format", "csv"
+    )
+    counted = list(csv.DictReader(io.StringIO(counts.stdout)))
+    told = [(row["policy"].removeprefix("mini-"), row["size"], row["miss_ratio"]) for row in rows]
+    assert told == [(row["policy"], row["size"], row["miss_ratio"]) for row in counted]
+    assert len(set(told)) == 2 * len(names)

@@ -129,7 +129,7 @@ fn survey(options: &Options) -> Result<Survey, Failure> {
     for record in source.records() {
         if !survey.access(&record?) {
             return Err(Failure::failed(anyhow!(
-                "the sample has more than 2^31 keys; a smaller --sample R holds fewer"
+                "the sample has more than 2^30 keys; a smaller --sample R holds fewer"
             )));
         }
         if options.window.is_some_and(|window| survey.requests().is_multiple_of(window)) {

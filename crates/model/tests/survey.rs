@@ -116,16 +116,43 @@ fn parts_of_a_trace_have_the_whole_trace_as_their_mean() {
     }
 }
 
-/// As in a log of `redis-cli monitor`: only writes tell sizes.
+/// As in a log of `redis-cli monitor` of a look-aside cache: a look-up that says no size, and where it missed a write that does.
 #[test]
 fn a_size_of_zero_is_no_news() {
-    let mut survey = Survey::new(1.0, 0);
-    for (key, size) in [(1, 60), (2, 60), (1, 0), (2, 0), (1, 0)] {
-        survey.access(&Access::get(0, key, size));
+    let mut log = Survey::new(1.0, 0);
+    let mut told = Survey::new(1.0, 0);
+    let mut seen = std::collections::HashSet::new();
+    for (id, size) in zipf(2_000, 40_000, 0.8, 15) {
+        let get = Access::get(0, u64::from(id), 0);
+        let set = Access { op: Op::Set, size, ..get };
+        log.access(&get);
+        told.access(&Access { size, ..get });
+        if seen.insert(id) {
+            log.access(&set);
+            told.access(&set);
+        }
     }
-    assert_eq!(survey.working_set(Unit::Bytes), 120);
-    let curve = survey.curve(Kind::Lru, Unit::Bytes, &[100, 120]);
-    assert_eq!((curve.points[0].miss_ratio, curve.points[1].miss_ratio), (1.0, 0.4));
+    assert_eq!(log.working_set(Unit::Bytes), told.working_set(Unit::Bytes));
+    let sizes = log.even_sizes(Unit::Bytes, 6);
+    for kind in ["lru", "klru:1", "klru:16", "krr:5", "aet", "fifo", "s3-fifo", "mini-lru", "mini-klru"] {
+        let kind: Kind = kind.parse().unwrap();
+        let (a, b) = (log.curve(kind, Unit::Bytes, &sizes), told.curve(kind, Unit::Bytes, &sizes));
+        assert_eq!(a, b, "{kind}");
+        assert!(a.points[0].miss_ratio > a.points[5].miss_ratio + 0.2, "{kind}: {a:?}");
+    }
+}
+
+/// Look-ups that all say nothing until much later: the model's time passes all the same.
+#[test]
+fn sizes_that_grow_count() {
+    let mut model = Kind::KLru { k: 5.0 }.model(Unit::Bytes, &[10_000], 1.0, 0);
+    for round in 0..20 {
+        for id in 0..500 {
+            model.access(id, 0);
+            model.access(id, if round == 0 { 0 } else { 100 });
+        }
+    }
+    assert!(model.misses(&[10_000])[0] > 5_000.0);
 }
 
 #[test]

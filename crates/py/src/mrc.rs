@@ -68,7 +68,7 @@ fn survey(
     let mut survey = Survey::new(sample, seed);
     for access in source.open(reading)?.records(progress) {
         if !survey.access(&access?) {
-            let text = "the sample has more than 2^31 keys; a smaller sample holds fewer";
+            let text = "the sample has more than 2^30 keys; a smaller sample holds fewer";
             return Err(Failure::Value(text.to_owned()));
         }
         if window.is_some_and(|window| survey.requests().is_multiple_of(window)) {

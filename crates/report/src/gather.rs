@@ -58,7 +58,7 @@ pub enum ReportError {
     #[error("the trace has no look-ups or writes, so there is nothing to report")]
     Empty,
     /// The sample is too large to be numbered.
-    #[error("the sample has more than 2^31 keys; a smaller sample rate holds fewer")]
+    #[error("the sample has more than 2^30 keys; a smaller sample rate holds fewer")]
     Keys,
     /// None of the keys are in the sample.
     #[error("none of the trace's keys are in the sample; a larger sample rate holds some")]

@@ -4,14 +4,18 @@ use std::collections::BinaryHeap;
 
 use tiermem_base::hash::{Sample, sample_hash};
 use tiermem_base::{Access, Interner, Op};
+use tiermem_policy::flat::Request;
 
 use super::Unit;
 use super::distinct::Distinct;
 
 /// Parts of a sample, by whose differences its error is judged.
 pub(super) const PARTS: usize = 16;
-/// Marks a removal among the requests; numbers of keys stay below.
-pub(super) const REMOVAL: u32 = 1 << 31;
+/// Mark a removal and a write among the requests; numbers of keys stay below.
+const REMOVAL: u32 = 1 << 31;
+const WRITE: u32 = 1 << 30;
+/// Takes both marks away.
+const KEY: u32 = WRITE - 1;
 
 /// What was seen of a trace.
 #[derive(Clone, Debug)]
@@ -26,8 +30,8 @@ pub(super) struct Gathered {
     keys: Vec<Key>,
     /// The keys of the sample by their hashes, largest first; only where their number is bounded.
     by_hash: BinaryHeap<(u64, u32)>,
-    /// Key numbers, tagged with [`REMOVAL`] or not, and sizes.
-    pub requests: Vec<(u32, u32)>,
+    /// Key numbers, marked with [`REMOVAL`] or [`WRITE`] or not, and sizes.
+    requests: Vec<(u32, u32)>,
     /// Look-ups and writes of the whole trace.
     pub total: u64,
     distinct: Distinct,
@@ -82,24 +86,25 @@ impl Gathered {
         let removal = access.op == Op::Del;
         self.total += u64::from(!removal);
         if self.is_certainly_whole() {
-            return self.keep(access.key, access.size, 0, removal);
+            return self.keep(access, 0);
         }
         let hash = sample_hash(access.key ^ self.salt);
         if !removal {
             self.distinct.insert(hash);
         }
-        !self.sample.holds(hash) || self.keep(access.key, access.size, hash, removal)
+        !self.sample.holds(hash) || self.keep(access, hash)
     }
 
-    fn keep(&mut self, key: u64, size: u32, hash: u64, removal: bool) -> bool {
-        if removal {
+    fn keep(&mut self, access: &Access, hash: u64) -> bool {
+        let (key, size) = (access.key, access.size);
+        if access.op == Op::Del {
             if let Some(id) = self.interner.get(key) {
                 self.requests.push((id | REMOVAL, 0));
             }
             return true;
         }
         let (id, new) = self.interner.intern(key);
-        if id >= REMOVAL {
+        if id > KEY {
             return false;
         }
         if new {
@@ -108,7 +113,8 @@ impl Gathered {
         // Logs do not say the sizes of what is read: 0 is no news.
         let known = &mut self.keys[id as usize].size;
         *known = if size == 0 { *known } else { size };
-        self.requests.push((id, *known));
+        let mark = if access.op.is_write() { WRITE } else { 0 };
+        self.requests.push((id | mark, *known));
         if new && self.keys_max != usize::MAX {
             self.by_hash.push((hash, id));
             self.shrink();
@@ -145,10 +151,10 @@ impl Gathered {
             while let Some(mark) = marks.next_if(|mark| mark.at == at) {
                 mark.at = left;
             }
-            let Some(&(tagged, size)) = self.requests.get(at) else { break };
-            let new = numbers[(tagged & !REMOVAL) as usize];
+            let Some(&(marked, size)) = self.requests.get(at) else { break };
+            let new = numbers[(marked & KEY) as usize];
             if new != GONE {
-                self.requests[left] = (new | tagged & REMOVAL, size);
+                self.requests[left] = (new | marked & !KEY, size);
                 left += 1;
             }
         }
@@ -157,7 +163,7 @@ impl Gathered {
 
     pub fn end_window(&mut self) {
         if self.marks.last().is_none_or(|last| last.total < self.total) {
-            self.marks.push(Mark { at: self.requests.len(), total: self.total });
+            self.marks.push(self.end());
         }
     }
 
@@ -165,7 +171,7 @@ impl Gathered {
     pub fn ends(&self) -> Vec<Mark> {
         let mut ends = self.marks.clone();
         if ends.last().is_none_or(|last| last.total < self.total) {
-            ends.push(Mark { at: self.requests.len(), total: self.total });
+            ends.push(self.end());
         }
         ends
     }
@@ -198,9 +204,28 @@ impl Gathered {
         }
     }
 
-    /// Whether the key of this number is in the sample still.
+    /// The requests from one mark to another that are in the sample still, in order. What a key's size was before it was
+    /// first told is taken to be its last.
+    pub fn requests(&self, from: usize, to: usize) -> impl Iterator<Item = Request> + '_ {
+        let held = self.requests[from..to].iter().filter(|(marked, _)| self.holds(marked & KEY));
+        held.map(|&(marked, size)| {
+            let key = marked & KEY;
+            let op = match marked & !KEY {
+                REMOVAL => Op::Del,
+                WRITE => Op::Set,
+                _ => Op::Get,
+            };
+            Request { key, size: if size == 0 { self.keys[key as usize].size } else { size }, op }
+        })
+    }
+
+    /// The end of all requests.
+    pub fn end(&self) -> Mark {
+        Mark { at: self.requests.len(), total: self.total }
+    }
+
     #[inline]
-    pub fn holds(&self, id: u32) -> bool {
+    fn holds(&self, id: u32) -> bool {
         self.sample.holds(self.keys[id as usize].hash)
     }
 

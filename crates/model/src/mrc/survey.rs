@@ -6,7 +6,7 @@ use tiermem_policy::flat::Request;
 use super::curve::{Curve, Point};
 use super::distinct;
 use super::estimate::{PartCounts, ratio_by_keys};
-use super::gather::{Gathered, Mark, PARTS, REMOVAL};
+use super::gather::{Gathered, Mark, PARTS};
 use super::{Kind, Unit};
 
 /// Requests that a model gets together: few enough to stay in a core's own cache.
@@ -33,7 +33,7 @@ impl Survey {
         Survey { gathered: Gathered::new(1.0, keys_max.max(1), seed) }
     }
 
-    /// Takes an access in. Keys beyond 2^31 sampled ones are refused with `false`: the rate is too high for the trace.
+    /// Takes an access in. Keys beyond 2^30 sampled ones are refused with `false`: the rate is too high for the trace.
     #[inline]
     pub fn access(&mut self, access: &Access) -> bool {
         self.gathered.access(access)
@@ -84,8 +84,7 @@ impl Survey {
     }
     /// [`Self::curves`] over the whole trace.
     pub fn curve(&self, kind: Kind, unit: Unit, sizes: &[u64]) -> Curve {
-        let end = Mark { at: self.gathered.requests.len(), total: self.gathered.total };
-        self.curves_until(kind, unit, sizes, &[end]).swap_remove(0)
+        self.curves_until(kind, unit, sizes, &[self.gathered.end()]).swap_remove(0)
     }
 
     fn curves_until(&self, kind: Kind, unit: Unit, sizes: &[u64], ends: &[Mark]) -> Vec<Curve> {
@@ -157,25 +156,20 @@ impl Survey {
         let mut batch: Vec<Request> = Vec::with_capacity(BATCH_REQUESTS);
         for &end in ends {
             let mut requests = 0u64;
-            for &(tagged, size) in &self.gathered.requests[start..end.at] {
-                let id = tagged & !REMOVAL;
-                if !self.gathered.holds(id) {
-                    continue;
-                }
-                let number = match part {
-                    None => id,
-                    Some(part) if self.gathered.part(id) != part => continue,
-                    Some(_) => {
-                        let own = &mut own[id as usize];
-                        if *own == u32::MAX {
-                            *own = keys;
-                            keys += 1;
-                        }
-                        *own
+            for mut request in self.gathered.requests(start, end.at) {
+                if let Some(part) = part {
+                    if self.gathered.part(request.key) != part {
+                        continue;
                     }
-                };
-                requests += u64::from(tagged == id);
-                batch.push(Request { key: number, size, op: if tagged == id { Op::Get } else { Op::Del } });
+                    let own = &mut own[request.key as usize];
+                    if *own == u32::MAX {
+                        *own = keys;
+                        keys += 1;
+                    }
+                    request.key = *own;
+                }
+                requests += u64::from(request.op != Op::Del);
+                batch.push(request);
                 if batch.len() == BATCH_REQUESTS {
                     model.run(&batch);
                     batch.clear();

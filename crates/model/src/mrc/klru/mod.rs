@@ -162,6 +162,14 @@ impl SampledCaches {
         counts
     }
 
+    #[inline]
+    fn charge(&mut self, amount: f64) {
+        self.epoch_charge += amount;
+        if self.epoch_charge >= self.epoch_charge_max {
+            self.end_epoch();
+        }
+    }
+
     fn end_epoch(&mut self) {
         for pace in &mut self.paces {
             pace.cold += self.cold;
@@ -245,6 +253,10 @@ impl Model for SampledCaches {
         }
         if before == self.epoch {
             self.ages.bytes[newest] -= f64::from(size_before);
+            // What grows takes of the caches like what comes.
+            if self.unit == Unit::Bytes && size > size_before {
+                self.charge(f64::from(size - size_before));
+            }
             return;
         }
         if before == NEVER {
@@ -259,10 +271,7 @@ impl Model for SampledCaches {
             self.hits[at] += 1;
         }
         self.ages.objects[newest] += 1.0;
-        self.epoch_charge += self.unit.charge(size) as f64;
-        if self.epoch_charge >= self.epoch_charge_max {
-            self.end_epoch();
-        }
+        self.charge(self.unit.charge(size) as f64);
     }
 
     fn remove(&mut self, id: u32) {
