@@ -21,7 +21,10 @@ fn wrong_use_exits_with_2_and_says_what_would_do() {
         (&["scan", "--to", "nowhere"], "an address is HOST:PORT"),
         (&["scan", "--to", "127.0.0.1:1", "--connections", "0"], "0 is not in 1..=10000"),
         (&["scan", "--to", "127.0.0.1:1", "--value-scale", "nan"], "a factor is a number from 0 on"),
-        (&["scan", "--to", "127.0.0.1:1", "--trace-format", "x"], "the formats are parquet, vscsi, oracle-general"),
+        (
+            &["scan", "--to", "127.0.0.1:1", "--trace-format", "x"],
+            "the formats are parquet, vscsi, oracle-general",
+        ),
         (&["scan"], "--to <ADDR>"),
     ] {
         let (code, said) = replay(arguments);
