@@ -49,7 +49,7 @@ impl Format {
     pub const PARQUET: Format = Format(&super::parquet::INFO);
 
     /// All formats.
-    pub fn all() -> impl Iterator<Item = Format> {
+    pub fn all() -> impl Iterator<Item = Format> + Clone {
         TABLE.iter().map(Format)
     }
 
