@@ -256,9 +256,24 @@ impl Log {
         self.segments.release(segment);
     }
 
+    /// Items of a segment that are still counted as alive.
+    pub fn live_in(&self, segment: u32) -> u32 {
+        self.segments.live_in(segment)
+    }
+
+    /// Skips to the next page in a stream's open segment, so that the driver can write what is there for good.
+    pub fn pad(&mut self, stream: Stream) {
+        self.segments.pad(stream);
+    }
+
     /// Closes the open segment of a stream, so that what comes next begins another.
     pub fn seal(&mut self, stream: Stream) {
         self.segments.seal(stream);
+    }
+
+    /// The number of the next filling.
+    pub fn next_sequence(&self) -> u32 {
+        self.segments.next_sequence()
     }
 
     /// The number that the segment had when it was last opened; of each item it says which filling it belongs to.

@@ -135,6 +135,14 @@ impl Segments {
         if self.free() <= spared { None } else { self.free.pop_front() }
     }
 
+    /// Skips to the next page.
+    pub fn pad(&mut self, stream: Stream) {
+        if let Some(at) = self.open[stream as usize] {
+            let end = self.segment_bytes;
+            self.change(at, |segment| segment.used = segment.used.next_multiple_of(LOG_PAGE_BYTES).min(end));
+        }
+    }
+
     /// Closes the open segment of a stream.
     pub fn seal(&mut self, stream: Stream) {
         if let Some(at) = self.open[stream as usize].take() {
@@ -287,6 +295,14 @@ impl Segments {
             let segment = &self.segments[at as usize];
             (at, segment.sequence, segment.items, segment.used)
         })
+    }
+
+    pub fn live_in(&self, at: u32) -> u32 {
+        self.segments[at as usize].live
+    }
+
+    pub fn next_sequence(&self) -> u32 {
+        self.next_sequence
     }
 
     pub fn segment_of(&self, page: u32) -> u32 {
