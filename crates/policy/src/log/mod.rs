@@ -281,9 +281,15 @@ impl Log {
         self.segments.sequence(segment)
     }
 
-    /// Segments that hold items: number, sequence, items appended and bytes used; oldest filling first.
-    pub fn in_order(&self) -> impl Iterator<Item = (u32, u32, u32, u32)> + '_ {
+    /// Segments that hold items, those being emptied too: number, sequence, items appended and bytes used; oldest filling
+    /// first. Looks at every segment.
+    pub fn in_order(&self) -> Vec<(u32, u32, u32, u32)> {
         self.segments.in_order()
+    }
+
+    /// Bytes used in a segment, from its start.
+    pub fn used_in(&self, segment: u32) -> u32 {
+        self.segments.used_in(segment)
     }
 
     /// After a restart: what [`Self::in_order`] said of a segment, in that order and before any of its items.
@@ -306,9 +312,9 @@ impl Log {
         self.segments.skip_sequence(sequence);
     }
 
-    /// Forgets all items at once. Segments that the driver took stay taken, those being emptied are given free.
-    pub fn clear(&mut self) {
-        self.segments.clear();
+    /// All items are dead at once; their segments are emptied in turn, without being read.
+    pub fn kill_all(&mut self) {
+        self.segments.kill_all();
     }
 
     /// The segment that a page belongs to.

@@ -268,19 +268,10 @@ impl Segments {
         self.next_sequence = self.next_sequence.max(sequence.wrapping_add(1)).max(1);
     }
 
-    /// Frees every segment but those that the driver took.
-    pub fn clear(&mut self) {
-        self.open = [None; 2];
-        self.order.clear();
-        self.free.clear();
-        self.emptying = 0;
+    /// No item is alive any more.
+    pub fn kill_all(&mut self) {
         for at in 0..self.segments.len() as u32 {
-            if self.segments[at as usize].state != State::Taken {
-                self.change(at, |segment| {
-                    *segment = Segment { sequence: segment.sequence, ..Segment::default() };
-                });
-                self.free.push_back(at);
-            }
+            self.change(at, |segment| segment.live = 0);
         }
     }
 
@@ -288,13 +279,18 @@ impl Segments {
         self.segments[at as usize].sequence
     }
 
-    /// Segments with items: number, sequence, items, bytes used; in the order of their filling, open ones last.
-    pub fn in_order(&self) -> impl Iterator<Item = (u32, u32, u32, u32)> + '_ {
-        let filled = self.order.iter().filter(|&&entry| self.is_filled(entry)).map(|&(at, _)| at);
-        filled.chain(self.open.into_iter().flatten()).map(|at| {
-            let segment = &self.segments[at as usize];
-            (at, segment.sequence, segment.items, segment.used)
-        })
+    pub fn in_order(&self) -> Vec<(u32, u32, u32, u32)> {
+        let holds = |state| matches!(state, State::Open | State::Filled | State::Emptying);
+        let all = self.segments.iter().enumerate().filter(|(_, segment)| holds(segment.state));
+        let mut all: Vec<_> = all
+            .map(|(at, segment)| (at as u32, segment.sequence, segment.items, segment.used))
+            .collect();
+        all.sort_by_key(|&(_, sequence, ..)| sequence);
+        all
+    }
+
+    pub fn used_in(&self, at: u32) -> u32 {
+        self.segments[at as usize].used
     }
 
     pub fn live_in(&self, at: u32) -> u32 {

@@ -185,7 +185,6 @@ impl Flash {
             }
             if lost {
                 self.begin_checkpoint();
-                self.superblocks_blank = true;
             }
             return;
         }

@@ -13,11 +13,14 @@ const CHUNK_BYTES: usize = 128 << 10;
 /// An item whose place is announced in the journal once its bytes are on the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwritten {
-    end: usize,
     /// The hash of its key.
     pub hash: u64,
     /// Its place.
     pub place: LogPlace,
+    /// Its database.
+    pub db: u8,
+    /// Its number among all items ever appended.
+    pub number: u64,
 }
 
 /// A write under way.
@@ -33,8 +36,6 @@ struct Chunk {
 pub struct Filling {
     /// The segment.
     pub segment: u32,
-    /// The number of this filling.
-    pub sequence: u32,
     /// Who comes here.
     pub stream: Stream,
     bytes: Box<[u8]>,
@@ -44,7 +45,8 @@ pub struct Filling {
     /// Everything before this is on the device.
     written: usize,
     sealed: bool,
-    unwritten: VecDeque<Unwritten>,
+    /// Items to announce, with the byte behind each.
+    unwritten: VecDeque<(usize, Unwritten)>,
 }
 
 impl Filling {
@@ -59,7 +61,6 @@ impl Filling {
         SegmentHeader { sequence, uuid }.write(&mut bytes);
         Filling {
             segment,
-            sequence,
             stream,
             bytes,
             used: SEGMENT_HEADER_BYTES as usize,
@@ -72,11 +73,11 @@ impl Filling {
     }
 
     /// Room for an item at `offset`; what lies between it and the item before is zero.
-    pub fn item(&mut self, offset: usize, len: usize, hash: u64, place: LogPlace) -> &mut [u8] {
+    pub fn item(&mut self, offset: usize, len: usize, item: Unwritten) -> &mut [u8] {
         debug_assert!(offset >= self.used && !self.sealed);
         self.bytes[self.used..offset].fill(0);
         self.used = offset + len;
-        self.unwritten.push_back(Unwritten { end: self.used, hash, place });
+        self.unwritten.push_back((self.used, item));
         &mut self.bytes[offset..offset + len]
     }
 
@@ -134,24 +135,28 @@ impl Filling {
     }
 
     /// The next item whose bytes are all on the device and that was not announced yet.
-    pub fn next_written(&mut self) -> Option<Unwritten> {
-        let written = self.written;
-        self.unwritten.pop_front_if(|item| item.end <= written)
+    pub fn next_written(&self) -> Option<Unwritten> {
+        self.unwritten.front().filter(|(end, _)| *end <= self.written).map(|(_, item)| *item)
     }
 
-    /// Puts an item back that could not be announced.
-    pub fn not_announced(&mut self, item: Unwritten) {
-        self.unwritten.push_front(item);
+    /// Notes that the item of [`Self::next_written`] was announced, or needs no announcing.
+    pub fn announced(&mut self) {
+        self.unwritten.pop_front();
     }
 
-    /// Whether everything is on the device and announced.
-    pub fn is_safe(&self) -> bool {
-        self.unwritten.is_empty() && self.chunks.is_empty()
+    /// The number of the first item that was not announced.
+    pub fn first_unannounced(&self) -> Option<u64> {
+        self.unwritten.front().map(|(_, item)| item.number)
+    }
+
+    /// Whether more may come.
+    pub fn is_open(&self) -> bool {
+        !self.sealed
     }
 
     /// Whether nothing more comes and everything is on the device and announced: the memory is needed no longer.
     pub fn is_finished(&self) -> bool {
-        self.sealed && self.is_safe() && self.submitted >= self.used
+        self.sealed && self.unwritten.is_empty() && self.chunks.is_empty() && self.submitted >= self.used
     }
 
     /// The memory, for the next segment.
@@ -170,7 +175,8 @@ mod tests {
         let mut filling = Filling::new(3, 7, Stream::Fresh, [0; 16], bytes);
         let mut offset = 64;
         for hash in 0..30u64 {
-            filling.item(offset, 10_000, hash, LogPlace(0)).fill(hash as u8);
+            let item = Unwritten { hash, place: LogPlace(0), db: 0, number: hash };
+            filling.item(offset, 10_000, item).fill(hash as u8);
             offset += 10_000;
         }
         let mut chunks = Vec::new();
@@ -183,14 +189,20 @@ mod tests {
         filling.chunk_written(chunks[1]);
         assert!(filling.next_written().is_none(), "the first chunk is missing");
         filling.chunk_written(chunks[0]);
-        let announced = std::iter::from_fn(|| filling.next_written()).count();
+        let mut announced = 0;
+        while filling.next_written().is_some() {
+            filling.announced();
+            announced += 1;
+        }
         assert_eq!(announced, (2 * CHUNK_BYTES - 64) / 10_000);
         filling.seal();
         let (start, buffer) = filling.next_chunk(false).unwrap();
         assert_eq!(start + buffer.len(), 300_064usize.next_multiple_of(BLOCK_BYTES));
         assert!(buffer[buffer.len() - 1] == 0 && !filling.is_finished());
         filling.chunk_written(start);
-        while filling.next_written().is_some() {}
+        while filling.next_written().is_some() {
+            filling.announced();
+        }
         assert!(filling.is_finished());
     }
 }

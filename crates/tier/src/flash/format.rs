@@ -156,7 +156,7 @@ impl Layout {
     pub fn divide(start: u64, region_bytes: u64, segment_bytes: u32) -> Option<Layout> {
         // Records of 16 bytes: a fiftieth in each half holds one for every 800 bytes of the region.
         let block = BLOCK_BYTES as u64;
-        let journal_bytes = (region_bytes / 50 / block * block).max(1 << 20);
+        let journal_bytes = (region_bytes / 50 / block * block).max(64 << 10);
         let left = region_bytes.checked_sub(2 * block + 2 * journal_bytes)?;
         let segments = left / u64::from(segment_bytes);
         let pages = segments * u64::from(segment_bytes) / block;
@@ -464,6 +464,6 @@ mod tests {
         assert_eq!(layout.segment(0), layout.journal(0) + 2 * layout.journal_bytes);
         assert!(layout.segment(layout.segments) <= (1 << 20) + (1 << 30));
         assert_eq!(layout.page(512), layout.segment(1));
-        assert_eq!(Layout::divide(0, 10 << 20, 2 << 20), None);
+        assert_eq!(Layout::divide(0, 16 << 20, 2 << 20), None);
     }
 }

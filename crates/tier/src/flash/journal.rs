@@ -119,7 +119,7 @@ impl Journal {
 
     /// Gathers a record. `false`: the half is full, and nothing was gathered.
     pub fn push(&mut self, record: Record) -> bool {
-        if self.at + RECORD_BYTES as u64 > self.half_bytes {
+        if self.is_full() {
             return false;
         }
         self.gathered.extend_from_slice(&record.write(self.next_sequence));
@@ -160,6 +160,16 @@ impl Journal {
     pub fn turn(&mut self) {
         debug_assert!(self.gathered.is_empty());
         (self.half, self.at) = (1 - self.half, 0);
+    }
+
+    /// Begins the half again: what it holds is worth nothing any more.
+    pub fn rewind(&mut self) {
+        self.at = self.gathered.len() as u64;
+    }
+
+    /// Whether no record fits the half.
+    pub fn is_full(&self) -> bool {
+        self.at + RECORD_BYTES as u64 > self.half_bytes
     }
 
     /// The share of the half that is used.

@@ -36,7 +36,7 @@ use checkpoint::Checkpoint;
 use emptying::Emptying;
 pub use fetch::{FetchId, FlashItem};
 use fetch::Fetches;
-use filling::Filling;
+use filling::{Filling, Unwritten};
 use format::{BLOCK_BYTES, ITEM_HEADER_BYTES, ItemHeader, Layout, Superblock};
 use journal::{Journal, Record};
 pub use stats::FlashStats;
@@ -191,8 +191,13 @@ pub struct Flash {
     /// Segments of the checkpoint that the superblock names.
     checkpoint_segments: Vec<u32>,
     emptying: Option<Emptying>,
-    /// Emptied segments whose survivors are not safe yet: free when this filling has nothing unwritten.
-    emptied: Vec<(u32, u32)>,
+    /// Emptied segments, each with the number of the last item appended then: free when the survivors among the items up
+    /// to it are announced.
+    emptied: Vec<(u32, u64)>,
+    /// Items appended since the start.
+    appended: u64,
+    /// The journal was full and records are missing: only a new checkpoint makes a restart possible again.
+    records_lost: bool,
     fetches: Fetches,
     completions: Vec<Completion>,
     requests: Vec<Request>,
@@ -246,7 +251,8 @@ impl Flash {
             clean: false,
             checkpoint: format::NO_SEGMENT,
             journal_half: 0,
-            journal_sequence: 1,
+            // Anything but where a former life of the region began, so that its leftovers are not taken for ours.
+            journal_sequence: (config.hash_seed >> 32) as u32 ^ config.hash_seed as u32,
             flushed: [0; DATABASES],
             items: [0; DATABASES],
         };
@@ -267,6 +273,8 @@ impl Flash {
             checkpoint_segments: recovered.checkpoint_segments,
             emptying: None,
             emptied: Vec::new(),
+            appended: 0,
+            records_lost: false,
             fetches: Fetches::default(),
             completions: Vec::new(),
             requests: Vec::new(),
@@ -361,7 +369,9 @@ impl Flash {
         }
         let at = self.filling(appended.segment, appended.sequence, stream);
         let place = appended.place.with_heat(heat);
-        let item = self.fillings[at].item(appended.offset as usize, len, header.hash, place);
+        self.appended += 1;
+        let unwritten = Unwritten { hash: header.hash, place, db: header.db, number: self.appended };
+        let item = self.fillings[at].item(appended.offset as usize, len, unwritten);
         item[ITEM_HEADER_BYTES..].copy_from_slice(key_and_value);
         ItemHeader { sequence: appended.sequence, ..header }.seal(item);
         self.write_chunks(at, false);
@@ -400,7 +410,7 @@ impl Flash {
 
     /// Writes what a stream's open segment has, to the last byte.
     fn flush_stream(&mut self, stream: Stream) {
-        let open = self.fillings.iter().rposition(|filling| filling.stream == stream && !filling.is_finished());
+        let open = self.fillings.iter().position(|filling| filling.stream == stream && filling.is_open());
         if let Some(at) = open {
             self.log.pad(stream);
             self.fillings[at].pad();
@@ -409,14 +419,17 @@ impl Flash {
     }
 
     /// Forgets the item of this hash, for good: it was overwritten, deleted, expired, or is not where it should be.
-    /// Whether there was one.
+    /// Whether there was one that counted.
     pub fn forget(&mut self, index: &mut Index, hash: u64, db: u8) -> bool {
         let Some(place) = index.remove_log(hash) else { return false };
         self.log.forget(place);
-        let items = &mut self.items[usize::from(db) % DATABASES];
-        *items = items.saturating_sub(1);
         self.record(Record::Remove { hash, db });
-        true
+        let db = usize::from(db) % DATABASES;
+        let flushed = self.log.sequence(self.log.segment_of(place.page())) < self.superblock.flushed[db];
+        if !flushed {
+            self.items[db] = self.items[db].saturating_sub(1);
+        }
+        !flushed
     }
 
     /// Notes a look-up that found its item here. How long ago the key was seen before, in requests, if that is known.
@@ -558,19 +571,26 @@ impl Flash {
             while let Some(item) = self.fillings[at].next_written() {
                 // Overwritten or deleted meanwhile: announcing it would bring it back.
                 let current = index.find_log(item.hash).filter(|place| place.is_same(item.place));
-                if let Some(place) = current
-                    && !self.record(Record::Add { hash: item.hash, place, db: self.db_at(at, item.place) })
-                {
-                    self.fillings[at].not_announced(item);
-                    break;
+                if let Some(place) = current {
+                    if self.journal.is_full() && self.checkpoint.is_some() {
+                        // What makes room there is under way, and this can wait for it.
+                        break;
+                    }
+                    self.record(Record::Add { hash: item.hash, place, db: item.db });
                 }
+                self.fillings[at].announced();
             }
         }
-        let emptied = std::mem::take(&mut self.emptied);
-        for (segment, filling) in emptied {
-            let safe = self.fillings.iter().find(|one| one.segment == filling).is_none_or(Filling::is_safe);
-            if safe { self.log.emptied(segment) } else { self.emptied.push((segment, filling)) }
-        }
+        let kept = self.fillings.iter().filter(|filling| filling.stream == Stream::Kept);
+        let first = kept.filter_map(Filling::first_unannounced).min().unwrap_or(u64::MAX);
+        let log = &mut self.log;
+        self.emptied.retain(|&(segment, appended)| {
+            let safe = first > appended;
+            if safe {
+                log.emptied(segment);
+            }
+            !safe
+        });
         while let Some(at) = self.fillings.iter().position(Filling::is_finished) {
             let filling = self.fillings.swap_remove(at);
             if self.spare.len() < 2 {
@@ -579,22 +599,12 @@ impl Flash {
         }
     }
 
-    /// The database of an item in a filling.
-    fn db_at(&self, filling: usize, place: LogPlace) -> u8 {
-        let filling = &self.fillings[filling];
-        let pages = self.layout.segment_bytes / BLOCK_BYTES as u32;
-        let start = (place.page() % pages) as usize * BLOCK_BYTES;
-        let _ = (filling, start);
-        0
-    }
-
-    /// Gathers a record; `false` when the journal must wait for its checkpoint.
-    fn record(&mut self, record: Record) -> bool {
-        if self.journal.push(record) {
-            return true;
+    /// Gathers a record.
+    fn record(&mut self, record: Record) {
+        if !self.journal.push(record) {
+            self.turn_journal();
+            self.journal.push(record);
         }
-        self.turn_journal();
-        self.journal.push(record)
     }
 
     /// Writes what was journaled. Called before replies are sent, so that what they say outlives the process.
@@ -609,22 +619,18 @@ impl Flash {
     fn write_journal(&mut self) {
         let Some((offset, bytes)) = self.journal.take(&self.layout) else { return };
         if let Err(error) = self.io.write_at(offset, &bytes) {
-            self.give_up_recovery(&error);
+            self.give_up_recovery(&error.to_string());
         }
         self.stats.journal_bytes += bytes.len() as u64;
         self.journal.give_back(bytes);
     }
 
     /// Without a journal a restart would bring dead items back: it is to find nothing.
-    fn give_up_recovery(&mut self, error: &BlockError) {
+    fn give_up_recovery(&mut self, error: &str) {
         self.stats.write_errors += 1;
         self.stats.last_error = Some(format!("the journal cannot be written ({error}): a restart begins empty"));
-        let blank = [0; BLOCK_BYTES];
-        for which in 0..2 {
-            // If this fails too there is nothing left to try.
-            let _ = self.io.write_at(self.layout.superblock(which), &blank);
-        }
         self.stats.unrecoverable = true;
+        self.blank_superblocks();
     }
 
     fn write_superblock(&mut self) -> Result<(), FlashError> {
@@ -637,15 +643,10 @@ impl Flash {
         Ok(())
     }
 
-    /// Removes all items of one database, or of all.
-    pub fn flush(&mut self, index: &mut Index, db: Option<u8>) {
-        for stream in [Stream::Fresh, Stream::Kept] {
-            self.log.seal(stream);
-        }
-        for at in 0..self.fillings.len() {
-            self.fillings[at].seal();
-            self.write_chunks(at, true);
-        }
+    /// Removes all items of one database, or of all; then the caller empties the index too. Those of one database stay in
+    /// the index as dead entries until they are met.
+    pub fn flush(&mut self, db: Option<u8>) {
+        self.seal_all();
         let sequence = self.log.next_sequence();
         self.record(Record::Flush { db, sequence });
         match db {
@@ -654,11 +655,20 @@ impl Flash {
                 self.items[usize::from(db) % DATABASES] = 0;
             }
             None => {
-                self.superblock.flushed = [sequence; DATABASES];
-                self.items = [0; DATABASES];
+                (self.superblock.flushed, self.items) = ([sequence; DATABASES], [0; DATABASES]);
+                self.log.kill_all();
             }
         }
-        let _ = index;
+    }
+
+    fn seal_all(&mut self) {
+        for stream in [Stream::Fresh, Stream::Kept] {
+            self.log.seal(stream);
+        }
+        for at in 0..self.fillings.len() {
+            self.fillings[at].seal();
+            self.write_chunks(at, true);
+        }
     }
 
     /// Once a second: what lies in half-filled segments is written, so that a crash loses little of it.
@@ -669,31 +679,28 @@ impl Flash {
         self.submit();
     }
 
-    /// Closes the region in order: everything is written, and a checkpoint says so. Waits for the device.
+    /// Closes the region in order: all items are written and announced. Waits for the device.
     pub fn close(&mut self, index: &mut Index) -> Result<(), FlashError> {
-        self.emptying = None;
-        for at in 0..self.fillings.len() {
-            self.fillings[at].seal();
-            self.write_chunks(at, true);
-        }
-        self.begin_checkpoint();
-        while self.checkpoint.is_some() || self.io.in_flight() > 0 || !self.requests.is_empty() {
+        self.seal_all();
+        loop {
             self.step_checkpoint(index);
+            self.announce(index);
             self.submit();
-            let mut completions = std::mem::take(&mut self.completions);
-            if self.io.in_flight() > 0 {
-                self.io.wait(&mut completions);
+            if self.io.in_flight() == 0 {
+                break;
             }
+            let mut completions = std::mem::take(&mut self.completions);
+            self.io.wait(&mut completions);
             for completion in completions.drain(..) {
                 self.complete(completion);
             }
             self.completions = completions;
-            self.announce(index);
-            if self.broken {
-                break;
-            }
         }
         self.commit();
+        if self.records_lost {
+            // The blocks are blank, and stay so.
+            return Ok(());
+        }
         self.superblock.clean = true;
         self.write_superblock()?;
         self.io.sync()?;

@@ -38,9 +38,7 @@ pub fn superblock(
     hash: &impl Fn(u64, &[u8]) -> u64,
 ) -> Result<Option<Superblock>, FlashError> {
     if config.reset {
-        let blank = [0; BLOCK_BYTES];
-        io.write_at(layout.superblock(0), &blank)?;
-        io.write_at(layout.superblock(1), &blank)?;
+        blank_both(io, layout)?;
         return Ok(None);
     }
     let mut newest: Option<Superblock> = None;
@@ -69,7 +67,17 @@ pub fn superblock(
     }
     let same_boot = found.boot_id == config.boot_id;
     let same_hash = found.hash_probe == hash(found.hash_seed, HASH_PROBE);
-    Ok((same_hash && (found.clean || same_boot)).then_some(found))
+    if same_hash && (found.clean || same_boot) {
+        return Ok(Some(found));
+    }
+    blank_both(io, layout)?;
+    Ok(None)
+}
+
+fn blank_both(io: &mut dyn BlockIo, layout: &Layout) -> Result<(), FlashError> {
+    let blank = [0; BLOCK_BYTES];
+    io.write_at(layout.superblock(0), &blank)?;
+    Ok(io.write_at(layout.superblock(1), &blank)?)
 }
 
 /// What is known of a segment's filling.
