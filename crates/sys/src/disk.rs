@@ -3,11 +3,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, fdatasync, flock, fstatvfs};
 use rustix::io::Errno;
+
+use crate::aligned::AlignedBuffer;
 
 /// The error number of an input or output error of the device.
 pub const EIO: i32 = Errno::IO.raw_os_error();
@@ -45,7 +47,10 @@ pub fn open_direct(path: &Path, same: &File) -> io::Result<Option<File>> {
     if (one.dev(), one.ino()) != (other.dev(), other.ino()) {
         return Err(io::Error::other("the path was turned to another file while it was opened"));
     }
-    Ok(Some(direct))
+    // Some refuse only the transfer: blocks larger than ours, or file systems that encrypt.
+    let probe = direct.read_at(&mut AlignedBuffer::zeroed(1), 0);
+    let refused = probe.is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::INVAL));
+    Ok((!refused).then_some(direct))
 }
 
 /// Takes the file for this process; false if somebody has it. The lock goes with the last handle of the file.

@@ -109,8 +109,11 @@ pub enum OpenError {
         /// What it is about.
         path: PathBuf,
     },
-    /// Somebody has the lock.
-    #[error("{path} is in use by another store; give each store a file of its own, or stop the other one")]
+    /// Somebody has the lock, or holds the device.
+    #[error(
+        "{path} is in use by another store, or is a device that is mounted; give each store a file or device of its own, \
+         or stop the other one"
+    )]
     InUse {
         /// The file.
         path: PathBuf,

@@ -66,7 +66,12 @@ impl BlockFile {
             let path = path.clone();
             move |source| OpenError::Io { what, path, source }
         };
-        let buffered = disk::open(&path).map_err(failed("open"))?;
+        let buffered = match disk::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                return Err(OpenError::InUse { path });
+            }
+            other => other.map_err(failed("open"))?,
+        };
         let metadata = buffered.metadata().map_err(failed("look at"))?;
         let is_device = metadata.file_type().is_block_device();
         if !is_device && !metadata.is_file() {
@@ -142,4 +147,58 @@ fn reserve(path: &Path, file: &File, capacity_bytes: u64) -> Result<(), OpenErro
         io::ErrorKind::Unsupported => OpenError::NoReservation { path },
         _ => OpenError::Io { what: "reserve space for", path, source },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AlignedBuffer, Completion, Request};
+    use super::*;
+
+    fn buffered(name: &str) -> Arc<BlockFile> {
+        let path = std::env::temp_dir().join(format!("tiermem-block-file-{name}-{}", std::process::id()));
+        let mut file = BlockFile::open(&path, 1 << 20).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file.requests = Arc::new(file.buffered.try_clone().unwrap());
+        file.direct = false;
+        Arc::new(file)
+    }
+
+    fn one(device: &mut dyn BlockIo, request: Request) -> Completion {
+        device.submit(request);
+        let mut done = Vec::new();
+        device.wait(&mut done);
+        done.pop().unwrap()
+    }
+
+    /// Most file systems have a way past the page cache, so where there is none must be made here.
+    #[test]
+    fn a_file_without_a_way_past_the_page_cache_serves_as_well() {
+        let mut devices: Vec<Box<dyn BlockIo>> =
+            vec![Box::new(ThreadedFile::new(buffered("threads"), 2).unwrap())];
+        if let Ok(device) = UringFile::new(buffered("uring")) {
+            devices.push(Box::new(device));
+        }
+        for mut device in devices {
+            assert!(device.describe().ends_with("through the page cache"));
+            let mut buffer = AlignedBuffer::zeroed(3 * BLOCK_BYTES);
+            buffer.fill(3);
+            assert_eq!(one(&mut device, Request::write(1, 8192, buffer)).result, Ok(()));
+            assert_eq!(one(&mut device, Request::sync(2)).result, Ok(()));
+            let back = one(&mut device, Request::read(3, 4096, AlignedBuffer::zeroed(2 * BLOCK_BYTES)));
+            assert_eq!((back.result, back.buffer[4095], back.buffer[4096]), (Ok(()), 0, 3));
+        }
+    }
+
+    /// Past the page cache a transfer that ended in the midst of a block goes on at its beginning, and one that did not get
+    /// there cannot go on; through it every byte counts.
+    #[test]
+    fn a_short_transfer_goes_on_where_it_can() {
+        let mut file = Arc::into_inner(buffered("short")).unwrap();
+        assert_eq!((file.advance(0, 100), file.advance(100, 0)), (Some(100), None));
+        file.direct = true;
+        assert_eq!(
+            (file.advance(0, 5000), file.advance(4096, 4095), file.advance(0, 0)),
+            (Some(4096), None, None)
+        );
+    }
 }

@@ -6,21 +6,41 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{Completion, Waker};
 
 #[derive(Default)]
 pub(super) struct Bell {
     rung: AtomicBool,
-    waker: Mutex<Option<Waker>>,
+    listeners: Mutex<Listeners>,
+    sleeper: Condvar,
+}
+
+#[derive(Default)]
+struct Listeners {
+    waker: Option<Waker>,
+    /// The asker sleeps until the bell rings.
+    asleep: bool,
 }
 
 impl Bell {
-    /// Rings, and calls the waker unless the bell rings already.
+    fn lock(&self) -> MutexGuard<'_, Listeners> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Rings, and tells who listens unless the bell rings already.
     pub(super) fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
-            self.call();
+            let listeners = self.lock();
+            let (waker, asleep) = (listeners.waker.clone(), listeners.asleep);
+            drop(listeners);
+            if asleep {
+                self.sleeper.notify_one();
+            }
+            if let Some(waker) = waker {
+                waker();
+            }
         }
     }
 
@@ -30,17 +50,21 @@ impl Bell {
         self.rung.load(Ordering::Acquire) && self.rung.swap(false, Ordering::AcqRel)
     }
 
-    /// Sets the waker, and calls it if the bell rings already.
-    pub(super) fn set(&self, waker: Waker) {
-        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
-        if self.rung.load(Ordering::Acquire) {
-            self.call();
+    /// Sleeps until the bell rings, then silences it. The whole batch is there then, where the first completion alone
+    /// would wake a sleeper on the channel.
+    fn sleep(&self) {
+        let mut listeners = self.lock();
+        while !self.silence() {
+            listeners.asleep = true;
+            listeners = self.sleeper.wait(listeners).unwrap_or_else(PoisonError::into_inner);
+            listeners.asleep = false;
         }
     }
 
-    fn call(&self) {
-        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(waker) = waker {
+    /// Sets the waker, and calls it if the bell rings already.
+    pub(super) fn set(&self, waker: Waker) {
+        self.lock().waker = Some(waker.clone());
+        if self.rung.load(Ordering::Acquire) {
             waker();
         }
     }
@@ -90,15 +114,10 @@ impl Inbox {
 
     pub(super) fn wait(&mut self, out: &mut Vec<Completion>) {
         let before = out.len();
-        self.bell.silence();
-        self.take(out);
-        if out.len() == before && self.in_flight > 0 {
-            // It cannot fail while there are workers, and they live as long as the device.
-            if let Ok(completion) = self.receiver.recv() {
-                self.in_flight -= 1;
-                out.push(completion);
-                self.take(out);
-            }
+        self.completed(out);
+        while out.len() == before && self.in_flight > 0 {
+            self.bell.sleep();
+            self.take(out);
         }
     }
 

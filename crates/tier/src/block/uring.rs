@@ -60,7 +60,11 @@ impl UringFile {
             }
         };
         let thread = std::thread::Builder::new().name("block-io".to_owned()).spawn(work)?;
-        told.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended")))?;
+        if let Err(error) = told.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended"))) {
+            // The thread has a share of the file, and with it of the lock, until its end.
+            let _ = thread.join();
+            return Err(error);
+        }
         Ok(UringFile { file, queue: Some(queue), asleep, bell, outbox, inbox, thread: Some(thread) })
     }
 
