@@ -145,7 +145,7 @@ fn run(mut engine: Engine, steps: Vec<Step>, forgetful: bool) -> Result<(), Test
                 let mut seen = Vec::new();
                 let mut cursor = 0;
                 loop {
-                    cursor = engine.scan(db, cursor, 10, &mut |key| seen.push(key.to_vec()));
+                    cursor = engine.scan(db, cursor, 10, &mut |key, _| seen.push(key.to_vec()));
                     if cursor == 0 {
                         break;
                     }
