@@ -8,8 +8,8 @@ use super::glob;
 use super::string::keep_scratch;
 
 /// `SCAN` never visits more keys than this in one call; `COUNT` is a wish.
-const SCAN_COUNT_MAX: u64 = 10_000;
-const SCAN_COUNT_DEFAULT: u64 = 10;
+pub(super) const SCAN_COUNT_MAX: u64 = 10_000;
+pub(super) const SCAN_COUNT_DEFAULT: u64 = 10;
 
 /// Replies with how many of the keys `holds` says yes to.
 fn count(
@@ -75,7 +75,7 @@ fn is_flush_mode(mode: &[u8]) -> bool {
 }
 
 /// A cursor is any unsigned number; Redis reads it with `strtoul`, which takes a sign, and nothing for 0.
-fn parse_cursor(text: &[u8]) -> Option<u64> {
+pub(super) fn parse_cursor(text: &[u8]) -> Option<u64> {
     match text {
         [] => Some(0),
         [b'+', digits @ ..] => crate::resp::parse_u64_digits(digits),

@@ -10,6 +10,7 @@
 //! ladder does a step of its background work and the engine copies what it decided to move.
 
 mod ahead;
+mod change;
 mod item;
 mod maintain;
 mod stats;
@@ -26,6 +27,7 @@ use tiermem_policy::{Id, Now};
 use tiermem_tier::{TierError, TierSpec, Tiers};
 
 pub use ahead::FORESEEN_MAX;
+pub use change::ValueMut;
 use item::{HEADER_BYTES, Header};
 pub use stats::{EngineStats, TierStats};
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};
@@ -272,12 +274,7 @@ impl Engine {
         condition: Condition,
         expiry: Expiry,
     ) -> Result<bool, StoreError> {
-        if key.len() > KEY_BYTES_MAX {
-            return Err(StoreError::KeyTooLarge);
-        }
-        if value.len() > self.config.value_bytes_max {
-            return Err(StoreError::ValueTooLarge { limit_bytes: self.config.value_bytes_max });
-        }
+        self.check_lengths(key.len(), value.len())?;
         self.begin();
         let hash = self.hasher.hash(db, key);
         let old = self.find_live(db, key, hash);
@@ -303,6 +300,16 @@ impl Engine {
         item[header.value_offset()..].copy_from_slice(value);
         self.tiers.charge_write(loc.tier, header.item_len());
         Ok(true)
+    }
+
+    fn check_lengths(&self, key_len: usize, value_len: usize) -> Result<(), StoreError> {
+        if key_len > KEY_BYTES_MAX {
+            return Err(StoreError::KeyTooLarge);
+        }
+        if value_len > self.config.value_bytes_max {
+            return Err(StoreError::ValueTooLarge { limit_bytes: self.config.value_bytes_max });
+        }
+        Ok(())
     }
 
     /// A place for a new item, which is in index and accounts then.
