@@ -539,6 +539,11 @@ impl<E: Evict> Ladder<E> {
         self.levels[usize::from(loc.tier)].slots.bytes_at(loc.unit)
     }
 
+    /// Bytes of the place that an item of so many bytes gets.
+    pub fn place_bytes_for(&self, bytes: u64) -> u64 {
+        self.classes.fit_bytes(self.classes.fit(bytes))
+    }
+
     /// A tier's counters.
     pub fn level(&self, tier: usize) -> LevelCounters {
         self.levels[tier].counters
