@@ -79,6 +79,8 @@ def test_the_log_says_more_when_told_to(serve: Callable[..., Store]) -> None:
         with contextlib.ExitStack() as stack:
             for _ in range(4):
                 stack.enter_context(store.connect()).sendall(half)
+            eventually(lambda: client.info("memory")["mem_clients_normal"] >= 1 << 20, "the buffer is full")
+            stack.enter_context(store.connect()).sendall(half)
             eventually(lambda: "its request stood still" in store.log(), "a stalled request was told of")
 
 
