@@ -13,4 +13,5 @@ pub mod http;
 pub mod replay;
 pub mod resp;
 pub mod server;
+pub mod settings;
 pub mod stats;

@@ -23,6 +23,7 @@ mod reclaim;
 mod slots;
 mod step;
 mod tickets;
+mod tuning;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub use config::{
     Eviction, INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig, Reactive, Watermarks,
 };
 pub use tickets::{MoveKind, Ticket};
+pub use tuning::Tuning;
 
 use crate::column::Column;
 use crate::evict::lru::Bump;
@@ -229,11 +231,6 @@ impl<E: Evict> Ladder<E> {
     /// The configuration it was made with.
     pub fn config(&self) -> &LadderConfig {
         &self.config
-    }
-
-    /// Changes what may be thrown out.
-    pub fn set_eviction(&mut self, eviction: Eviction) {
-        self.config.eviction = eviction;
     }
 
     /// Notes a look-up that found a live item; returns its tier.

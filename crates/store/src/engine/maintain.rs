@@ -1,7 +1,7 @@
 //! The engine's work beside requests: steps of the ladder, and executing what it decides.
 
 use tiermem_policy::Id;
-use tiermem_policy::ladder::{Act, Eviction as LadderEviction, Ticket};
+use tiermem_policy::ladder::{Act, Eviction as LadderEviction, Ticket, Tuning};
 
 use super::item::HEADER_BYTES;
 use super::{Copied, Engine, EngineStats, Eviction, TierStats};
@@ -114,12 +114,14 @@ impl Engine {
         }
     }
 
-    /// Changes what may be thrown out.
-    pub fn set_eviction(&mut self, eviction: Eviction) {
-        self.ladder.set_eviction(match eviction {
-            Eviction::AllKeys => LadderEviction::AllItems,
-            Eviction::Forbidden => LadderEviction::Forbidden,
-        });
+    /// What may be changed about the ladder while it runs, as it is.
+    pub fn tuning(&self) -> Tuning {
+        self.ladder.config().tuning()
+    }
+
+    /// Changes it.
+    pub fn tune(&mut self, tuning: Tuning) {
+        self.ladder.tune(tuning);
     }
 
     /// Nanoseconds that emulated tiers have charged since the start; the difference over a request is its own.
