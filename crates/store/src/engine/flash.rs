@@ -140,6 +140,13 @@ impl Engine {
         self.flash.as_ref().is_some_and(|flash| flash.is_choked())
     }
 
+    /// Has a writer woken when there is space again.
+    pub fn wake_when_unchoked(&mut self, waker: &Waker) {
+        if !self.choked.iter().any(|choked| choked.will_wake(waker)) {
+            self.choked.push(waker.clone());
+        }
+    }
+
     /// Takes what the device has done, and goes on with the flash tier's own work.
     pub fn advance_flash(&mut self) {
         let Some(flash) = &mut self.flash else { return };
@@ -150,6 +157,9 @@ impl Engine {
             let db = gone.db.map_or_else(fullest, usize::from);
             self.keys[db] = self.keys[db].saturating_sub(1);
             self.expired_on_access += u64::from(gone.expired);
+        }
+        if !self.choked.is_empty() && !self.is_choked() {
+            self.choked.drain(..).for_each(Waker::wake);
         }
     }
 

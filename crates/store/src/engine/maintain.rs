@@ -25,12 +25,14 @@ impl Engine {
         }
         self.ladder.step(self.now, &mut self.rng, &mut self.acts);
         self.execute();
+        self.advance_flash();
     }
 
     /// Does what is due without a request: expired items. Call it when idle, at least every 100 ms.
     pub fn idle(&mut self) {
         self.ladder.idle(self.now, &mut self.acts);
         self.execute();
+        self.advance_flash();
         self.tiers.settle();
     }
 

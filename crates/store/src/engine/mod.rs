@@ -18,6 +18,7 @@ mod stats;
 mod types;
 
 use std::collections::VecDeque;
+use std::task::Waker;
 
 use tiermem_base::Rng;
 use tiermem_base::hash::KeyHasher;
@@ -151,6 +152,8 @@ pub struct Engine {
     staged: Vec<Staged>,
     /// What the flash tier threw out in the step at hand.
     gone: Vec<Gone>,
+    /// Writers that wait for space there.
+    choked: Vec<Waker>,
     gets: u64,
     get_hits: u64,
     sets: u64,
@@ -177,6 +180,7 @@ impl Engine {
             flash: None,
             staged: Vec::new(),
             gone: Vec::new(),
+            choked: Vec::new(),
             gets: 0,
             get_hits: 0,
             sets: 0,
