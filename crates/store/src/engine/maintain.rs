@@ -179,7 +179,8 @@ impl Engine {
                 charged_ns: self.tiers.charged_ns(at) as u64,
             }
         };
-        let tiers: Vec<_> = self.config.tiers.iter().enumerate().map(tier).collect();
+        let mut tiers: Vec<_> = self.config.tiers.iter().enumerate().map(tier).collect();
+        tiers.extend(self.flash_tier_stats());
         let counters = self.ladder.counters();
         EngineStats {
             gets: self.gets,
@@ -193,6 +194,7 @@ impl Engine {
             keys_with_expiry: self.ladder.items_with_expiry(),
             metadata_bytes: self.ladder.metadata_bytes(),
             pinned_bytes: self.pinned_bytes as u64,
+            flash: self.flash_figures(),
             tiers,
         }
     }

@@ -31,8 +31,8 @@ use tiermem_tier::{TierError, TierSpec, Tiers};
 
 pub use ahead::FORESEEN_MAX;
 pub use change::ValueMut;
-pub use flash::{Away, FlashFigures};
 use flash::Staged;
+pub use flash::{Away, FlashFigures};
 use item::{HEADER_BYTES, Header};
 pub use stats::{EngineStats, TierStats};
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};
@@ -148,6 +148,8 @@ pub struct Engine {
     pinned_bytes: usize,
     /// The tier below all others, if there is one.
     flash: Option<Box<Flash>>,
+    /// Its name in figures.
+    flash_name: String,
     /// Items read from there for the request at hand.
     staged: Vec<Staged>,
     /// What the flash tier threw out in the step at hand.
@@ -178,6 +180,7 @@ impl Engine {
             index: Index::default(),
             pinned_bytes: 0,
             flash: None,
+            flash_name: String::new(),
             staged: Vec::new(),
             gone: Vec::new(),
             choked: Vec::new(),

@@ -219,12 +219,7 @@ impl Connection {
 
     /// Runs the complete requests at the start of `input` and returns how many bytes are done with.
     #[inline]
-    fn run_complete(
-        &mut self,
-        core: &mut Core,
-        input: &[u8],
-        cx: &TaskContext<'_>,
-    ) -> Result<usize, Gone> {
+    fn run_complete(&mut self, core: &mut Core, input: &[u8], cx: &TaskContext<'_>) -> Result<usize, Gone> {
         let mut at = 0;
         // Up to here the engine knows which keys come.
         let mut foreseen = 0;
