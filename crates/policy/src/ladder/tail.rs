@@ -18,6 +18,12 @@ impl<E: Evict> Ladder<E> {
         })
     }
 
+    /// Whether metadata may grow: it takes its memory from tier 0.
+    pub fn may_grow(&self) -> bool {
+        let most = self.config.levels[0].capacity_bytes as f64 * self.config.metadata_share_max;
+        !self.config.charge_metadata || (self.metadata_bytes() as f64) < most
+    }
+
     /// When a live item was last used, in requests, to the ladder's tick.
     pub fn last_used(&self, id: Id, now: Now) -> u64 {
         now.requests.saturating_sub(u64::from(self.age(id, now)) * self.config.recency_requests.max(1))

@@ -27,6 +27,8 @@ pub struct FlashTier {
     pub capacity: Bytes,
     /// How it is read and written.
     pub backend: Backend,
+    /// Bytes that the device bears to be written, where that is known.
+    pub endurance: Option<Bytes>,
     admission: Admission,
     segment_bytes: u32,
     reserve: f64,
@@ -69,6 +71,7 @@ impl FlashTier {
             path,
             capacity: tier.capacity,
             backend,
+            endurance: tier.endurance,
             admission,
             segment_bytes: segment as u32,
             reserve,

@@ -61,7 +61,11 @@ impl Engine {
                     debug_assert!(found, "a dropped item is in the index");
                     self.item_bytes[usize::from(loc.tier)] -= header.item_len() as u64;
                     let stays = match why {
-                        Why::Evicted => self.offer(header, loc, hash, expires_at_ms, last_used),
+                        Why::Evicted => {
+                            let sunk = self.offer(header, loc, hash, expires_at_ms, last_used);
+                            self.below.sunk[usize::from(loc.tier)] += u64::from(sunk);
+                            sunk
+                        }
                         Why::Expired => {
                             if header.unchanged {
                                 self.forget_expired(header.db, hash);
@@ -135,7 +139,7 @@ impl Engine {
 
     /// What may be thrown out when space runs short.
     pub fn eviction(&self) -> Eviction {
-        match self.ladder.config().eviction {
+        match self.eviction {
             LadderEviction::AllItems => Eviction::AllKeys,
             LadderEviction::Forbidden => Eviction::Forbidden,
         }
@@ -143,12 +147,14 @@ impl Engine {
 
     /// What may be changed about the ladder while it runs, as it is.
     pub fn tuning(&self) -> Tuning {
-        self.ladder.config().tuning()
+        Tuning { eviction: self.eviction, ..self.ladder.config().tuning() }
     }
 
     /// Changes it.
     pub fn tune(&mut self, tuning: Tuning) {
+        self.eviction = tuning.eviction;
         self.ladder.tune(tuning);
+        self.settle_eviction();
     }
 
     /// Nanoseconds that emulated tiers have charged since the start; the difference over a request is its own.
@@ -174,8 +180,8 @@ impl Engine {
                 items: level.items,
                 hits: level.hits,
                 promotions: level.promotions,
-                demotions: level.demotions,
-                evictions: level.evictions,
+                demotions: level.demotions + self.below.sunk[at],
+                evictions: level.evictions - self.below.sunk[at],
                 charged_ns: self.tiers.charged_ns(at) as u64,
             }
         };

@@ -18,20 +18,20 @@ mod stats;
 mod types;
 
 use std::collections::VecDeque;
-use std::task::Waker;
 
 use tiermem_base::Rng;
 use tiermem_base::hash::KeyHasher;
 use tiermem_policy::index::{Found, Index};
-use tiermem_policy::ladder::{Act, Admit, Ladder, LadderConfig, LevelConfig, Loc, NewItem};
+use tiermem_policy::ladder::{
+    Act, Admit, Eviction as LadderEviction, Ladder, LadderConfig, LevelConfig, Loc, NewItem,
+};
 use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW};
 use tiermem_policy::{Id, Now};
-use tiermem_tier::flash::{Flash, Gone};
 use tiermem_tier::{TierError, TierSpec, Tiers};
 
 pub use ahead::FORESEEN_MAX;
 pub use change::ValueMut;
-use flash::Staged;
+use flash::Below;
 pub use flash::{Away, FlashFigures};
 use item::{HEADER_BYTES, Header};
 pub use stats::{EngineStats, TierStats};
@@ -146,16 +146,10 @@ pub struct Engine {
     item_bytes: Vec<u64>,
     keys: [u64; DATABASES as usize],
     pinned_bytes: usize,
-    /// The tier below all others, if there is one.
-    flash: Option<Box<Flash>>,
-    /// Its name in figures.
-    flash_name: String,
-    /// Items read from there for the request at hand.
-    staged: Vec<Staged>,
-    /// What the flash tier threw out in the step at hand.
-    gone: Vec<Gone>,
-    /// Writers that wait for space there.
-    choked: Vec<Waker>,
+    /// The tier below the others.
+    below: Below,
+    /// What the operator allows to be thrown out; the ladder's own rule depends on the flash tier as well.
+    eviction: LadderEviction,
     gets: u64,
     get_hits: u64,
     sets: u64,
@@ -179,11 +173,8 @@ impl Engine {
             keys: [0; DATABASES as usize],
             index: Index::default(),
             pinned_bytes: 0,
-            flash: None,
-            flash_name: String::new(),
-            staged: Vec::new(),
-            gone: Vec::new(),
-            choked: Vec::new(),
+            below: Below::of(ladder.levels()),
+            eviction: config.ladder.eviction,
             gets: 0,
             get_hits: 0,
             sets: 0,
@@ -258,7 +249,7 @@ impl Engine {
     #[inline]
     fn find_live(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
         match self.find_in_memory(db, key, hash) {
-            None if !self.staged.is_empty() => self.unstage_into_memory(db, key, hash),
+            None if !self.below.staged.is_empty() => self.unstage_into_memory(db, key, hash),
             found => found,
         }
     }
@@ -362,6 +353,10 @@ impl Engine {
         expires_at_ms: Option<u64>,
         rewrites: Option<Id>,
     ) -> Result<(Id, Loc), StoreError> {
+        if !self.may_enter(header.item_len()) {
+            self.refused += 1;
+            return Err(StoreError::OutOfMemory);
+        }
         let item = NewItem { key: hash, bytes: header.item_len() as u64, expires_at_ms, rewrites };
         for _ in 0..ADMIT_TRIES {
             let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut self.acts);

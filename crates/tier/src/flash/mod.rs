@@ -322,6 +322,12 @@ impl Flash {
         !self.broken && (self.fillings.len() > FILLINGS_MAX || self.log.is_choked())
     }
 
+    /// Whether the device was given up after too many errors.
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
     /// Whether everything that memory holds, `bytes`, would find room.
     pub fn has_room_for(&self, bytes: u64) -> bool {
         self.log.live_bytes() + bytes <= self.log.config().room_bytes()
