@@ -156,9 +156,9 @@ fn configure(options: Options) -> Result<StoreConfig, tiermem_store::config::Con
 
 /// Opens the flash tier's file or device and puts it below the engine's memory.
 fn attach_flash(engine: &mut Engine, flash: &FlashTier) -> Result<(), Failure> {
+    let region = flash.region(0, 1, [seed(), seed(), seed()]);
     let io = block::open(flash.path(), flash.capacity.0, flash.backend).map_err(Failure::failed)?;
     let how = io.describe();
-    let region = flash.region(0, 1, [seed(), seed(), seed()]);
     let place = flash.path().display().to_string();
     engine
         .attach_flash(&flash.name, flash.endurance.map(|it| it.0), io, &region)

@@ -161,11 +161,18 @@ impl Engine {
         let flash = Flash::open(io, config, hash, &mut self.index)?;
         self.hasher = KeyHasher::stable(flash.hash_seed());
         self.keys.copy_from_slice(&flash.items()[..usize::from(DATABASES)]);
-        self.ladder.set_index_bytes(self.index.bytes());
+        self.charge_index();
         self.below.flash = Some(Box::new(flash));
         (self.below.name, self.below.endurance_bytes) = (name.to_owned(), endurance_bytes);
         self.settle_eviction();
         Ok(())
+    }
+
+    /// Tells the ladder what index and flash tier take of tier 0.
+    #[inline]
+    pub(super) fn charge_index(&mut self) {
+        let flash_bytes = self.below.flash.as_ref().map_or(0, |flash| flash.metadata_bytes());
+        self.ladder.set_index_bytes(self.index.bytes() + flash_bytes);
     }
 
     /// Whether there is a flash tier.
@@ -469,7 +476,7 @@ impl Engine {
 
     fn forget_on_flash(&mut self, db: u8, hash: u64) -> bool {
         let counted = self.below.flash.as_mut().is_some_and(|flash| flash.forget(&mut self.index, hash, db));
-        self.ladder.set_index_bytes(self.index.bytes());
+        self.charge_index();
         counted
     }
 
@@ -503,7 +510,7 @@ impl Engine {
         if flash.is_choked() {
             self.settle_eviction();
         }
-        self.ladder.set_index_bytes(self.index.bytes());
+        self.charge_index();
         taken
     }
 
@@ -525,7 +532,7 @@ impl Engine {
         for hash in hashes {
             self.index.remove_log(hash);
         }
-        self.ladder.set_index_bytes(self.index.bytes());
+        self.charge_index();
     }
 
     /// What a scan of about `count` keys from `cursor` must read first.

@@ -102,7 +102,7 @@ impl Engine {
         self.flush_on_flash(db.filter(|_| others > 0));
         if others == 0 && self.ladder.clear() {
             self.index = Default::default();
-            self.ladder.set_index_bytes(self.index.bytes());
+            self.charge_index();
             self.copied.clear();
             self.item_bytes.fill(0);
             self.keys.fill(0);

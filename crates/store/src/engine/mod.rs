@@ -364,7 +364,7 @@ impl Engine {
             match answer {
                 Admit::Ready { id, loc } => {
                     self.index.insert(hash, id);
-                    self.ladder.set_index_bytes(self.index.bytes());
+                    self.charge_index();
                     self.item_bytes[usize::from(loc.tier)] += header.item_len() as u64;
                     self.keys[usize::from(header.db)] += 1;
                     return Ok((id, loc));
