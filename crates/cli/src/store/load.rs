@@ -27,6 +27,7 @@ const FIELDS: &[&str] = &[
     "errors",
     "bytes",
     "reconnects",
+    "restarts",
     "verified",
     "differing",
     "seconds",
@@ -56,6 +57,7 @@ Fields:
   errors            refused or unreadable; the list `error_list` holds the first ten
   bytes             sent, with the protocol's
   reconnects        connections made anew
+  restarts          scans begun anew, as the source had been started anew
   verified, differing   keys compared with --verify, and those that differ
   seconds, items_per_second   wall time
 Exit code 0 when all is stored, 1 when there were errors or differences, 2 for wrong use.";
@@ -89,16 +91,16 @@ pub struct Options {
     #[arg(long)]
     if_absent: bool,
     /// Copies only keys that match this pattern, as SCAN's MATCH.
-    #[arg(long = "match", value_name = "PATTERN", requires = "from")]
+    #[arg(long = "match", value_name = "PATTERN")]
     pattern: Option<String>,
     /// Copies at most so many keys per second.
-    #[arg(long, value_name = "KEYS", requires = "from", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "KEYS", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
     /// Writes down in this file how far the copy is, and goes on from there if it exists. Removed at the end.
-    #[arg(long, value_name = "FILE", requires = "from")]
+    #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
     /// Compares so many of the copied keys, chosen at random, afterwards.
-    #[arg(long, value_name = "N", requires = "from", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     verify: usize,
     /// How to print the result.
     #[arg(long, value_enum, default_value_t)]
@@ -118,6 +120,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Fills the server and prints what came of it.
 pub fn run(options: Options) -> Result<(), Failure> {
+    let copies =
+        options.pattern.is_some() || options.rate.is_some() || options.resume.is_some() || options.verify > 0;
+    if options.from.is_none() && copies {
+        return Err(Failure::usage(anyhow!("--match, --rate, --resume and --verify go with --from")));
+    }
     let login = Login {
         user: None,
         password: options.auth.clone(),
@@ -230,6 +237,10 @@ fn migrate(options: &Options, from: RedisUrl, target: Target) -> Result<Report, 
     };
     let bar = bar(Some(0), "keys");
     let report = migrate::migrate(&migration, &mut |progress| {
+        if let Some(trouble) = progress.trouble {
+            bar.println(trouble);
+            return;
+        }
         // The source may have got more keys meanwhile.
         bar.set_length(progress.keys_in_source.max(progress.keys));
         bar.set_position(progress.keys);
@@ -268,6 +279,7 @@ fn print(format: Format, report: &Report) -> io::Result<()> {
             Cell::Count(report.errors),
             Cell::Count(report.bytes),
             Cell::Count(report.reconnects),
+            Cell::Count(report.restarts),
             Cell::Count(verified.keys),
             Cell::Count(verified.differing),
             Cell::Number(report.elapsed.as_secs_f64(), 3),

@@ -51,6 +51,8 @@ pub struct Report {
     pub bytes: u64,
     /// How often a connection was made anew.
     pub reconnects: u64,
+    /// How often the scan began anew, as the source was another run of the server.
+    pub restarts: u64,
     /// Of keys that were compared afterwards.
     pub verified: Option<Verified>,
     /// From the first command to the last answer.

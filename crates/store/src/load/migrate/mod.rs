@@ -55,12 +55,14 @@ pub struct Options {
 }
 
 /// How far a migration is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Keys looked at.
     pub keys: u64,
     /// Keys that the source had when it was last connected to.
     pub keys_in_source: u64,
+    /// Why it is waiting before it tries again.
+    pub trouble: Option<String>,
 }
 
 /// Copies the keys. `progress` is called after each batch.
@@ -73,14 +75,13 @@ pub fn migrate(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<
         reached: false,
         report: Report::default(),
         sample: Sample::of(options.verify),
+        progress,
     };
-    let mut keys = 0;
     migration.persist(|migration, links| {
         let done = migration.batch(links)?;
-        keys = migration.report.items;
-        progress(Progress { keys: migration.state.keys(), keys_in_source: links.source.keys });
+        migration.tell(links.source.keys, None);
         if let Some(rate) = options.keys_per_second {
-            let due = Duration::from_secs_f64(keys as f64 / rate.max(1) as f64);
+            let due = Duration::from_secs_f64(migration.report.items as f64 / rate.max(1) as f64);
             std::thread::sleep(due.saturating_sub(start.elapsed()));
         }
         Ok(done.then_some(()))
@@ -109,9 +110,14 @@ struct Migration<'a> {
     reached: bool,
     report: Report,
     sample: Sample,
+    progress: &'a mut dyn FnMut(Progress),
 }
 
 impl Migration<'_> {
+    fn tell(&mut self, keys_in_source: u64, trouble: Option<String>) {
+        (self.progress)(Progress { keys: self.state.keys(), keys_in_source, trouble });
+    }
+
     /// Does `step` until it says that it is done, over connections that are made anew when they break.
     fn persist<T>(
         &mut self,
@@ -134,7 +140,7 @@ impl Migration<'_> {
                     if !self.reached || !error.is_passing() || since.elapsed() > self.options.patience {
                         return Err(error);
                     }
-                    tracing::warn!(%error, "trying again in {wait:?}");
+                    self.tell(0, Some(format!("{error}; trying again")));
                     std::thread::sleep(wait);
                     wait = (wait * 2).min(BACKOFF_MAX);
                     self.report.reconnects += 1;
@@ -150,7 +156,7 @@ impl Migration<'_> {
         let source = Source::open(&self.options.from)?;
         let target = Link::open(&self.options.target.to, &self.options.target.login)?;
         if self.state.belongs_to(&source.run_id) {
-            tracing::warn!("{} was started anew: its keys are scanned from the beginning", source.link.to);
+            self.report.restarts += 1;
         }
         self.reached = true;
         Ok(Links { source, target })
