@@ -15,4 +15,5 @@ pub mod load;
 pub mod replay;
 pub mod resp;
 pub mod server;
+pub mod settings;
 pub mod stats;

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tiermem_base::Bytes;
 use tiermem_base::curve::{Curve, DEFAULT_CURVE};
-use tiermem_store::engine::{Condition, Engine, EngineConfig, Eviction, Expiry, StoreError, ValueKind};
+use tiermem_policy::ladder::{Eviction, Tuning};
+use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, StoreError, ValueKind};
 use tiermem_tier::{Kind, TierSpec};
 
 fn engine(dram: u64, emulated: u64) -> Engine {
@@ -249,7 +250,7 @@ fn values_survive_demotion_and_promotion() {
 #[test]
 fn without_eviction_writes_fail_and_nothing_is_lost() {
     let mut engine = engine(1 << 20, 2 << 20);
-    engine.set_eviction(Eviction::Forbidden);
+    engine.tune(Tuning { eviction: Eviction::Forbidden, ..engine.tuning() });
     let mut stored = 0u32;
     while engine.set(0, &stored.to_le_bytes(), &[7; 500], Condition::Always, Expiry::Never).is_ok() {
         stored += 1;

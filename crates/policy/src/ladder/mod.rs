@@ -22,7 +22,9 @@ mod place;
 mod reclaim;
 mod slots;
 mod step;
+mod tail;
 mod tickets;
+mod tuning;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +35,7 @@ pub use config::{
     Eviction, INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig, Reactive, Watermarks,
 };
 pub use tickets::{MoveKind, Ticket};
+pub use tuning::Tuning;
 
 use crate::column::Column;
 use crate::evict::lru::Bump;
@@ -98,6 +101,10 @@ pub enum Act {
         loc: Loc,
         /// Why.
         why: Why,
+        /// When it expires, in Unix milliseconds.
+        expires_at_ms: Option<u64>,
+        /// When it was last used, in requests.
+        last_used: u64,
     },
     /// Give these pages' memory back to the system.
     Discard {
@@ -229,11 +236,6 @@ impl<E: Evict> Ladder<E> {
     /// The configuration it was made with.
     pub fn config(&self) -> &LadderConfig {
         &self.config
-    }
-
-    /// Changes what may be thrown out.
-    pub fn set_eviction(&mut self, eviction: Eviction) {
-        self.config.eviction = eviction;
     }
 
     /// Notes a look-up that found a live item; returns its tier.
@@ -460,7 +462,8 @@ impl<E: Evict> Ladder<E> {
             Why::Evicted => self.levels[usize::from(loc.tier)].counters.evictions += 1,
             Why::Expired => self.counters.expired += 1,
         }
-        acts.push(Act::Drop { id, loc, why });
+        let (expires_at_ms, last_used) = (self.expires_at_ms(id), self.last_used(id, now));
+        acts.push(Act::Drop { id, loc, why, expires_at_ms, last_used });
         let departure = if why == Why::Evicted { Departure::Evicted } else { Departure::Deleted };
         self.leave(id, departure);
     }

@@ -22,8 +22,8 @@ mod string;
 mod table;
 mod ttl;
 
-pub use config::TCP_KEEPALIVE_S;
-pub use context::{Context, Host, Refusal, Session};
+pub use config::{Live, Problem};
+pub use context::{Context, Host, Refusal, Session, SettingsWatcher};
 pub use dispatch::execute;
 pub use output::Output;
 pub use spec::{Flags, Group, Spec};

@@ -80,6 +80,8 @@ pub static COMMANDS: &[Spec] = &[
     ]),
     spec("config", -2, Flags::NONE, NO_KEYS, Group::Server, describe::container).with(&[
         spec("get", -3, ADMIN, NO_KEYS, Group::Server, config::get).of("config"),
+        spec("resetstat", 2, ADMIN, NO_KEYS, Group::Server, config::resetstat).of("config"),
+        spec("rewrite", 2, ADMIN, NO_KEYS, Group::Server, config::rewrite).of("config"),
         spec("set", -4, ADMIN, NO_KEYS, Group::Server, config::set).of("config"),
     ]),
     spec("dbsize", 1, READ_FAST, NO_KEYS, Group::Keyspace, keyspace::dbsize),
