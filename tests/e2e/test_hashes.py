@@ -67,7 +67,8 @@ def step(noise: random.Random) -> tuple:
 
 def ordered(reply: object) -> object:
     """Large hashes have an order of their own on each server."""
-    if isinstance(reply, (list, tuple)) and len(reply) == 2 and isinstance(reply[1], (list, dict)):
+    is_page = isinstance(reply, (list, tuple)) and len(reply) == 2 and isinstance(reply[1], (list, dict))
+    if is_page and not isinstance(reply[0], list):
         return [reply[0], ordered(reply[1])]
     if isinstance(reply, list):
         return sorted(map(str, reply))

@@ -237,10 +237,12 @@ def test_servers_that_come_and_go(serve: Callable[..., Store], peer: Redis, tmp_
                 other.client_kill_filter(_type="normal", skipme=True)
             time.sleep(0.1)
         # The source dies and comes back, with other keys: its scan starts anew.
+        # Whether it notices at once is left open, but not whether the keys are all there when it scans.
+        loader.send_signal(signal.SIGSTOP)
         peer.close()
-        time.sleep(0.3)
         peer.start()
         fill(peer, 5000)
+        loader.send_signal(signal.SIGCONT)
         said, complained = loader.communicate(timeout=PATIENCE_S)
     finally:
         loader.kill()
