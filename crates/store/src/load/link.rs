@@ -203,13 +203,10 @@ impl Link {
                 }
                 sent
             });
-            let replies = read();
-            if replies.is_err() {
-                return replies;
-            }
+            let replies = read()?;
             match sending.join() {
                 Ok(Err(error)) => Err(error),
-                _ => replies,
+                _ => Ok(replies),
             }
         })
     }

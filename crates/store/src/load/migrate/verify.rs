@@ -69,7 +69,7 @@ pub(super) fn compare(
             verified.keys += 1;
             if theirs.0 != ours.0 || !expire_alike(theirs.1, ours.1) {
                 verified.differing += 1;
-                let what = match (&theirs.0 == &ours.0, &ours.0) {
+                let what = match (theirs.0 == ours.0, &ours.0) {
                     (true, _) => "expires at another time",
                     (false, Found::Nothing) => "is missing",
                     (false, _) => "has another value",
