@@ -20,6 +20,9 @@ pub(super) const READ_BYTES: usize = 64 * 1024;
 /// little over the limit is told by the command itself.
 const BULK_SLACK_BYTES: usize = 1024;
 
+/// Ticks, of 100 ms each, between two writings of what the flash tier has half filled.
+const FLASH_TICKS: u64 = 10;
+
 /// A shard, borrowed by one connection at a time for as long as its socket gives it work.
 pub(super) type Shard = RefCell<Core>;
 
@@ -42,6 +45,7 @@ pub(super) struct Core {
     started: Instant,
     last_snapshot: (Instant, u64),
     next_client_id: u64,
+    ticks: u64,
 }
 
 impl Core {
@@ -82,6 +86,7 @@ impl Core {
             started,
             last_snapshot: (started, 0),
             next_client_id: 0,
+            ticks: 0,
         }
     }
 
@@ -113,6 +118,11 @@ impl Core {
         self.clock.synchronize();
         self.pass_time_on();
         self.engine.idle();
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(FLASH_TICKS) {
+            self.engine.tick_flash();
+        }
+        self.engine.commit();
         let settings = &self.host.settings;
         self.budget.set_limit(settings.request_buffer_bytes);
         self.budget.find_stalled(Instant::now(), Duration::from_millis(settings.stall_timeout_ms));
