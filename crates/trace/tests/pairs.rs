@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
@@ -26,7 +26,7 @@ fn pair(number: u64, key: &str, field: Option<&str>, value: &str, ttl_s: Option<
 }
 
 /// The rows, errors as they are printed without the directory.
-fn read(path: &PathBuf) -> Vec<Result<Pair, String>> {
+fn read(path: &Path) -> Vec<Result<Pair, String>> {
     let name = format!("{}", path.display());
     Pairs::open(path, None)
         .unwrap()
@@ -70,7 +70,7 @@ fn what_has_no_key_or_value_is_refused() {
         let Err(error) = Pairs::open(&path, None) else { panic!("{text} is taken") };
         assert!(error.to_string().contains(wanted), "{error}");
     }
-    assert!(matches!(Pairs::open(&PathBuf::from("/nonexistent"), None), Err(TraceError::Open { .. })));
+    assert!(matches!(Pairs::open(Path::new("/nonexistent"), None), Err(TraceError::Open { .. })));
     let (_directory, path) = file("f", b"PAR1 and then nothing");
     assert!(matches!(Pairs::open(&path, None), Err(TraceError::Form { .. })));
 }
