@@ -5,9 +5,11 @@
 //! an operator looks at, and [`replay`] the other side: a client that drives any such server with a trace.
 #![forbid(unsafe_code)]
 
+pub mod clients;
 pub mod command;
 pub mod config;
 pub mod engine;
+mod glob;
 pub mod http;
 pub mod replay;
 pub mod resp;

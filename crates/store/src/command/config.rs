@@ -1,11 +1,12 @@
 //! `CONFIG GET` of what clients ask for and `CONFIG SET` of what really changes.
 
 use crate::engine::{DATABASES, Eviction};
-use crate::resp::{Args, Writer};
+use crate::resp::Args;
 
 use super::context::{Context, Outcome, Refusal};
-use super::glob;
+use super::observing;
 use super::refusal::printable;
+use crate::glob;
 
 /// Seconds after which a silent TCP peer is probed.
 pub const TCP_KEEPALIVE_S: u64 = 300;
@@ -28,6 +29,10 @@ const PARAMETERS: [&str; 13] = [
     "unixsocket",
 ];
 
+fn parameters() -> impl Iterator<Item = &'static str> {
+    PARAMETERS.into_iter().chain(observing::NAMES)
+}
+
 fn policy_name(eviction: Eviction) -> &'static str {
     match eviction {
         Eviction::AllKeys => "allkeys-lru",
@@ -48,7 +53,7 @@ fn value(context: &Context<'_>, parameter: &str) -> String {
         "tcp-keepalive" => TCP_KEEPALIVE_S.to_string(),
         "timeout" => context.host.timeout_s.to_string(),
         "unixsocket" => context.host.unix_socket.clone(),
-        _ => String::new(),
+        name => context.host.observing.get(name),
     }
 }
 
@@ -58,7 +63,7 @@ pub(super) fn capacity_bytes(context: &Context<'_>) -> u64 {
 }
 
 pub(super) fn get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let chosen = PARAMETERS.into_iter().filter(|parameter| {
+    let chosen = parameters().filter(|parameter| {
         args.iter_from(2).any(|pattern| glob::matches(pattern, parameter.as_bytes(), true))
     });
     let chosen: Vec<_> = chosen.map(|parameter| (parameter, value(context, parameter))).collect();
@@ -81,16 +86,24 @@ pub(super) fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Err(Refusal::SYNTAX);
     }
     let mut eviction = None;
+    let (mut observing, mut changed) = (context.host.observing.clone(), Vec::new());
     for at in (2..args.len()).step_by(2) {
         let (name, value) = (&args[at], &args[at + 1]);
-        let Some(parameter) =
-            PARAMETERS.into_iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name))
-        else {
+        let Some(parameter) = parameters().find(|known| known.as_bytes().eq_ignore_ascii_case(name)) else {
             let mut text = b"ERR Unknown option or number of arguments for CONFIG SET - '".to_vec();
             text.extend_from_slice(printable(name, name.len()));
             text.push(b'\'');
             return Err(Refusal::Built(text));
         };
+        if observing::NAMES.contains(&parameter) {
+            if changed.contains(&parameter) {
+                return Err(failed(parameter, "duplicate parameter"));
+            }
+            changed.push(parameter);
+            let text = std::str::from_utf8(value).map_err(|_| failed(parameter, "argument is no UTF-8"))?;
+            observing.set(parameter, text).map_err(|why| failed(parameter, &why))?;
+            continue;
+        }
         if parameter != EVICTION_POLICY {
             return Err(failed(parameter, "can't set immutable config"));
         }
@@ -103,8 +116,9 @@ pub(super) fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             failed(parameter, "argument(s) must be one of the following: allkeys-lru, noeviction")
         })?);
     }
-    let Context { engine, session, output, .. } = context;
-    eviction.into_iter().for_each(|eviction| engine.set_eviction(eviction));
-    Writer::new(output.bytes(), session.version).ok();
+    eviction.into_iter().for_each(|eviction| context.engine.set_eviction(eviction));
+    context.host.observe(observing);
+    context.refresh();
+    context.reply().ok();
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! The engine's work beside requests: steps of the ladder, and executing what it decides.
 
 use tiermem_policy::Id;
-use tiermem_policy::ladder::{Act, Eviction as LadderEviction, Ticket};
+use tiermem_policy::ladder::{Act, Eviction as LadderEviction, Ticket, Why};
 
 use super::item::HEADER_BYTES;
-use super::{Copied, Engine, EngineStats, Eviction, TierStats};
+use super::{Change, Copied, Engine, EngineStats, Eviction, TierStats};
 
 impl Engine {
     /// Every request starts here: the debt of the one before is waited off, and a step is made when it is due.
@@ -49,10 +49,12 @@ impl Engine {
                     self.tiers.copy(from, to, item_len);
                     self.copied.push_back(Copied { from: from.tier, to: to.tier, item_len: item_len as u64 });
                 }
-                Act::Drop { id, loc, .. } => {
+                Act::Drop { id, loc, why } => {
                     let header = self.header(loc);
                     let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
                     self.tiers.charge_read(loc.tier, header.value_offset());
+                    let change = if why == Why::Expired { Change::Expired } else { Change::Evicted };
+                    self.changes.note(change, header.db, key);
                     let hash = self.hasher.hash(header.db, key);
                     let found = self.index.remove(hash, id);
                     debug_assert!(found, "a dropped item is in the index");
@@ -80,6 +82,7 @@ impl Engine {
 
     /// Removes every key of one database or, with `None`, of all. All at once where no other database has keys.
     pub fn flush(&mut self, db: Option<u8>) {
+        self.changes.note(Change::Flushed(db), db.unwrap_or(0), &[]);
         let others = db.map_or(0, |db| self.keys.iter().sum::<u64>() - self.len(db));
         if others == 0 && self.ladder.clear() {
             self.index = Default::default();

@@ -10,7 +10,9 @@
 //! ladder does a step of its background work and the engine copies what it decided to move.
 
 mod ahead;
+mod changes;
 mod item;
+mod keys;
 mod maintain;
 mod stats;
 mod types;
@@ -26,6 +28,7 @@ use tiermem_policy::{Id, Now};
 use tiermem_tier::{TierError, TierSpec, Tiers};
 
 pub use ahead::FORESEEN_MAX;
+pub use changes::{Change, Changes};
 use item::{HEADER_BYTES, Header};
 pub use stats::{EngineStats, TierStats};
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError};
@@ -142,6 +145,7 @@ pub struct Engine {
     sets: u64,
     refused: u64,
     expired_on_access: u64,
+    changes: Changes,
 }
 
 impl Engine {
@@ -165,6 +169,7 @@ impl Engine {
             sets: 0,
             refused: 0,
             expired_on_access: 0,
+            changes: Changes::default(),
             ladder,
             config,
         })
@@ -231,6 +236,7 @@ impl Engine {
     fn find_live(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
         let id = self.find(db, key, hash)?;
         if self.ladder.expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms) {
+            self.changes.note(Change::Expired, db, key);
             self.forget(id, hash);
             self.expired_on_access += 1;
             return None;
@@ -288,6 +294,8 @@ impl Engine {
         item[HEADER_BYTES..header.value_offset()].copy_from_slice(key);
         item[header.value_offset()..].copy_from_slice(value);
         self.tiers.charge_write(loc.tier, header.item_len());
+        let expires = matches!(expiry, Expiry::AtUnixMs(_));
+        self.changes.note(Change::Written { new: old.is_none(), expires }, db, key);
         Ok(true)
     }
 
@@ -371,6 +379,7 @@ impl Engine {
         let found = self.find_live(db, key, hash);
         if let Some(id) = found {
             self.forget(id, hash);
+            self.changes.note(Change::Removed, db, key);
         }
         found.is_some()
     }
@@ -391,6 +400,10 @@ impl Engine {
         self.begin();
         let found = self.find_live(db, key, self.hasher.hash(db, key));
         if let Some(id) = found {
+            let change = if at_unix_ms.is_some() { Change::Expires } else { Change::Persisted };
+            if at_unix_ms.is_some() || self.ladder.expires_at_ms(id).is_some() {
+                self.changes.note(change, db, key);
+            }
             self.ladder.set_expires_at_ms(id, at_unix_ms, self.now);
         }
         found.is_some()
