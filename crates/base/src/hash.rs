@@ -76,6 +76,14 @@ impl KeyHasher {
     }
 }
 
+/// The stable 64-bit hash (xxh3) of a hash's field name, by which the blob that holds the fields finds them. The seed lies
+/// in the blob, drawn when it is made, so that nobody can prepare colliding names. Never changes between versions.
+#[inline]
+pub fn field_hash(seed: u32, name: &[u8]) -> u64 {
+    // xxh3 mixes a seed into short inputs by itself; a wider one tells neighbouring seeds further apart.
+    xxhash_rust::xxh3::xxh3_64_with_seed(name, u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -97,7 +97,7 @@ fn a_killed_client_is_gone() {
 
 #[test]
 fn transactions_that_never_end_are_bounded_together() {
-    let server = start(|config| config.request_buffer_bytes = 4 * MIB);
+    let server = start(|config| config.settings.request_buffer_bytes = 4 * MIB);
     let value = vec![b'v'; 100 * KIB];
     let mut refused = 0;
     let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
@@ -124,8 +124,8 @@ fn transactions_that_never_end_are_bounded_together() {
 #[test]
 fn a_transaction_that_stands_still_makes_way_for_requests_that_wait() {
     let server = start(|config| {
-        config.request_buffer_bytes = MIB;
-        config.stall_timeout = Duration::from_millis(300);
+        config.settings.request_buffer_bytes = MIB;
+        config.settings.stall_timeout_ms = 300;
     });
     let value = vec![b'v'; 100 * KIB];
     let mut idle: Vec<Client> = (0..9).map(|_| server.client()).collect();

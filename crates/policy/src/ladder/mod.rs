@@ -24,6 +24,7 @@ mod reclaim;
 mod slots;
 mod step;
 mod tickets;
+mod tuning;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub use config::{
     Eviction, INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig, Reactive, Watermarks,
 };
 pub use tickets::{MoveKind, Ticket};
+pub use tuning::Tuning;
 
 use crate::column::Column;
 use crate::evict::lru::Bump;
@@ -230,11 +232,6 @@ impl<E: Evict> Ladder<E> {
     /// The configuration it was made with.
     pub fn config(&self) -> &LadderConfig {
         &self.config
-    }
-
-    /// Changes what may be thrown out.
-    pub fn set_eviction(&mut self, eviction: Eviction) {
-        self.config.eviction = eviction;
     }
 
     /// Notes a look-up that found a live item; returns its tier.
@@ -538,6 +535,11 @@ impl<E: Evict> Ladder<E> {
     pub fn place_bytes(&self, id: Id) -> u64 {
         let loc = self.loc(id);
         self.levels[usize::from(loc.tier)].slots.bytes_at(loc.unit)
+    }
+
+    /// Bytes of the place that an item of so many bytes gets.
+    pub fn place_bytes_for(&self, bytes: u64) -> u64 {
+        self.classes.fit_bytes(self.classes.fit(bytes))
     }
 
     /// A tier's counters.

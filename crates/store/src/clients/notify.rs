@@ -92,10 +92,10 @@ pub(super) fn events(change: Change, author: &Author) -> [Option<(Class, &'stati
             // A copy takes its expiry along, and that is no event.
             (expires && author.class == Class::STRING).then_some((Class::GENERIC, "expire")),
         ],
+        Change::New => one(Class::NEW, "new"),
+        Change::Changed => one(author.class, author.event),
+        Change::FieldsExpired => one(Class::HASH, "hexpired"),
         Change::Removed if author.event == "rename_to" => one(Class::GENERIC, "rename_from"),
-        Change::Removed if author.class == Class::HASH => {
-            [Some((author.class, author.event)), Some((Class::GENERIC, "del")), None]
-        }
         Change::Removed => one(Class::GENERIC, "del"),
         Change::Expires => one(Class::GENERIC, "expire"),
         Change::Persisted => one(Class::GENERIC, "persist"),

@@ -139,6 +139,7 @@ fn tell_misses(context: &mut Context<'_>, spec: &Spec, args: Args<'_>) {
 fn author(client: u64, spec: &'static Spec) -> Author {
     let class = match spec.group {
         Group::String => Class::STRING,
+        Group::Hash => Class::HASH,
         _ => Class::GENERIC,
     };
     let event = match spec.name {
@@ -146,6 +147,8 @@ fn author(client: u64, spec: &'static Spec) -> Author {
         "incr" | "decr" | "decrby" => "incrby",
         "rename" | "renamenx" => "rename_to",
         "copy" => "copy_to",
+        "hmset" | "hsetnx" => "hset",
+        "hpexpire" | "hexpireat" | "hpexpireat" => "hexpire",
         name => name,
     };
     Author { client, class, event }

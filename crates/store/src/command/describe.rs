@@ -72,6 +72,7 @@ fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Clone + use<>
     let flags = spec.flags;
     let family = match spec.group {
         Group::String => Some("@string"),
+        Group::Hash => Some("@hash"),
         Group::Keyspace => Some("@keyspace"),
         _ if !spec.subcommands.is_empty() => None,
         Group::PubSub if spec.name != "help" => Some("@pubsub"),

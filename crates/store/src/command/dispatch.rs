@@ -43,7 +43,7 @@ pub(super) fn resolve(context: &mut Context<'_>, args: Args<'_>) -> Result<&'sta
         return Err(wrong_arity(&spec.full_name()));
     }
     if !context.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) {
-        return Err(Refusal::Text("NOAUTH Authentication required."));
+        authenticate(context)?;
     }
     Ok(spec)
 }
@@ -56,6 +56,16 @@ pub(super) fn start(context: &mut Context<'_>, spec: &'static Spec, args: Args<'
         Handler::Plain(run) => run(context, args),
         Handler::OverTable(run) => run(context, args, COMMANDS),
     }
+}
+
+/// Lets a client in that needs no password any more, since `CONFIG SET requirepass` took it away.
+#[cold]
+fn authenticate(context: &mut Context<'_>) -> Outcome {
+    if context.host.settings.requirepass.is_some() {
+        return Err(Refusal::Text("NOAUTH Authentication required."));
+    }
+    context.session.authenticated = true;
+    Ok(())
 }
 
 fn subcommand(spec: &'static Spec, name: &[u8]) -> Result<&'static Spec, Refusal> {

@@ -1,6 +1,6 @@
 //! Finding, copying and describing keys.
 
-use crate::engine::DATABASES;
+use crate::engine::{DATABASES, ValueKind};
 use crate::glob;
 use crate::resp::{Args, parse_i64};
 
@@ -19,7 +19,7 @@ pub(super) fn keys(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut cursor = 0;
     let mut replies = Vec::new();
     loop {
-        cursor = context.engine.scan(db, cursor, KEYS_BATCH, &mut |key| {
+        cursor = context.engine.scan(db, cursor, KEYS_BATCH, &mut |key, _| {
             if glob::matches(&args[1], key, false) {
                 crate::resp::Writer::new(&mut replies, context.session.version).bulk(key);
                 found += 1;
@@ -123,6 +123,7 @@ const NUMBER_BYTES_MAX: usize = 20;
 pub(super) fn object_encoding(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let hit = context.engine.peek(context.session.db, &args[2]);
     let encoding = hit.map(|hit| match hit.value {
+        _ if hit.kind == ValueKind::Hash => "hashtable",
         number if number.len() <= NUMBER_BYTES_MAX && parse_i64(number).is_some() => "int",
         short if short.len() <= EMBEDDED_BYTES_MAX => "embstr",
         _ => "raw",

@@ -10,11 +10,6 @@ use super::monitor::{REDACTED, is_secret};
 /// Arguments kept of an entry, and bytes of each.
 const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
-/// Entries that `slowlog-max-len` may ask for: what each may hold times this is the memory that clients can fill.
-pub const ENTRIES_MAX: usize = 8192;
-/// Redis's defaults.
-const SLOWER_THAN_US: i64 = 10_000;
-const ENTRIES: usize = 128;
 
 #[derive(Debug)]
 struct Entry {
@@ -40,7 +35,7 @@ pub struct Slowlog {
 
 impl Default for Slowlog {
     fn default() -> Self {
-        Slowlog { entries: VecDeque::new(), next_id: 0, slower_than_us: SLOWER_THAN_US, entries_max: ENTRIES }
+        Slowlog { entries: VecDeque::new(), next_id: 0, slower_than_us: -1, entries_max: 0 }
     }
 }
 

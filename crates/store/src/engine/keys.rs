@@ -2,6 +2,8 @@
 
 use super::{Condition, Engine, Expiry, StoreError};
 
+/// Bits of a cursor.
+const CURSOR_BITS: u32 = 40;
 /// Keys looked at together for a random one.
 const SAMPLE: usize = 16;
 
@@ -18,8 +20,9 @@ impl Engine {
         let Some(hit) = self.peek(from.0, from.1) else { return Ok(false) };
         value.clear();
         value.extend_from_slice(hit.value);
+        let kind = hit.kind;
         let expiry = expires_at.map_or(Expiry::Never, Expiry::AtUnixMs);
-        self.set(to.0, to.1, value, Condition::Always, expiry)
+        self.set_kind(to.0, to.1, (kind, value), Condition::Always, expiry)
     }
 
     /// A live key of `db`, about any with the same chance. O(1) where most keys are in `db`; where few are, the whole
@@ -28,12 +31,12 @@ impl Engine {
         if self.len(db) == 0 {
             return None;
         }
-        let start = self.rng.below(1 << 32);
+        let start = self.rng.below(1 << CURSOR_BITS);
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut cursor = start;
         let mut wrapped = false;
         loop {
-            cursor = self.scan(db, cursor, SAMPLE, &mut |key| keys.push(key.to_vec()));
+            cursor = self.scan(db, cursor, SAMPLE, &mut |key, _| keys.push(key.to_vec()));
             if !keys.is_empty() {
                 let chosen = self.rng.below(keys.len() as u64) as usize;
                 return Some(keys.swap_remove(chosen));

@@ -1,7 +1,8 @@
 //! The engine's work beside requests: steps of the ladder, and executing what it decides.
 
 use tiermem_policy::Id;
-use tiermem_policy::ladder::{Act, Eviction as LadderEviction, Ticket, Why};
+use tiermem_policy::index::Found;
+use tiermem_policy::ladder::{Act, Eviction as LadderEviction, Ticket, Tuning, Why};
 
 use super::item::HEADER_BYTES;
 use super::{Change, Copied, Engine, EngineStats, Eviction, TierStats};
@@ -93,7 +94,11 @@ impl Engine {
             return;
         }
         let mut ids: Vec<Id> = Vec::new();
-        self.index.scan(0, usize::MAX, |id| ids.push(id));
+        self.index.scan(0, usize::MAX, |_, found| {
+            if let Found::Item(id) = found {
+                ids.push(id);
+            }
+        });
         for id in ids {
             let loc = self.ladder.loc(id);
             let header = self.header(loc);
@@ -117,12 +122,14 @@ impl Engine {
         }
     }
 
-    /// Changes what may be thrown out.
-    pub fn set_eviction(&mut self, eviction: Eviction) {
-        self.ladder.set_eviction(match eviction {
-            Eviction::AllKeys => LadderEviction::AllItems,
-            Eviction::Forbidden => LadderEviction::Forbidden,
-        });
+    /// What may be changed about the ladder while it runs, as it is.
+    pub fn tuning(&self) -> Tuning {
+        self.ladder.config().tuning()
+    }
+
+    /// Changes it.
+    pub fn tune(&mut self, tuning: Tuning) {
+        self.ladder.tune(tuning);
     }
 
     /// Nanoseconds that emulated tiers have charged since the start; the difference over a request is its own.

@@ -10,10 +10,11 @@
 //! ladder does a step of its background work and the engine copies what it decided to move.
 
 mod ahead;
-mod changes;
+mod change;
 mod item;
 mod keys;
 mod maintain;
+mod notes;
 mod stats;
 mod types;
 
@@ -21,17 +22,18 @@ use std::collections::VecDeque;
 
 use tiermem_base::Rng;
 use tiermem_base::hash::KeyHasher;
-use tiermem_policy::index::Index;
+use tiermem_policy::index::{Found, Index};
 use tiermem_policy::ladder::{Act, Admit, Ladder, LadderConfig, LevelConfig, Loc, NewItem};
 use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW};
 use tiermem_policy::{Id, Now};
 use tiermem_tier::{TierError, TierSpec, Tiers};
 
 pub use ahead::FORESEEN_MAX;
-pub use changes::{Change, Changes};
+pub use change::ValueMut;
 use item::{HEADER_BYTES, Header};
+pub use notes::{Change, Changes};
 pub use stats::{EngineStats, TierStats};
-pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError};
+pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};
 
 /// How often an admission may have to wait for moves before it counts as failed; one is the rule.
 const ADMIT_TRIES: usize = 8;
@@ -89,6 +91,8 @@ pub struct ItemRef(Id);
 pub struct Hit<'a> {
     /// The value's bytes, in place.
     pub value: &'a [u8],
+    /// What they are.
+    pub kind: ValueKind,
     /// The item, for [`Engine::pin`].
     pub item: ItemRef,
 }
@@ -207,7 +211,7 @@ impl Engine {
         let header = self.header(loc);
         self.tiers.charge_read(loc.tier, header.item_len());
         let value = self.tiers.bytes(loc, header.value_offset(), header.value_len as usize);
-        Hit { value, item: ItemRef(id) }
+        Hit { value, kind: header.kind, item: ItemRef(id) }
     }
 
     #[inline]
@@ -264,12 +268,19 @@ impl Engine {
         condition: Condition,
         expiry: Expiry,
     ) -> Result<bool, StoreError> {
-        if key.len() > KEY_BYTES_MAX {
-            return Err(StoreError::KeyTooLarge);
-        }
-        if value.len() > self.config.value_bytes_max {
-            return Err(StoreError::ValueTooLarge { limit_bytes: self.config.value_bytes_max });
-        }
+        self.set_kind(db, key, (ValueKind::String, value), condition, expiry)
+    }
+
+    /// Stores a value of any kind under `key`, whatever was there; otherwise as [`Self::set`].
+    pub fn set_kind(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        (kind, value): (ValueKind, &[u8]),
+        condition: Condition,
+        expiry: Expiry,
+    ) -> Result<bool, StoreError> {
+        self.check_lengths(key.len(), value.len())?;
         self.begin();
         let hash = self.hasher.hash(db, key);
         let old = self.find_live(db, key, hash);
@@ -279,7 +290,7 @@ impl Engine {
             return Ok(false);
         }
         self.sets += 1;
-        let header = Header { value_len: value.len() as u32, key_len: key.len() as u16, db };
+        let header = Header { value_len: value.len() as u32, key_len: key.len() as u16, db, kind };
         let expires_at_ms = match expiry {
             Expiry::Never => None,
             Expiry::AtUnixMs(at_ms) => Some(at_ms),
@@ -297,6 +308,16 @@ impl Engine {
         let expires = matches!(expiry, Expiry::AtUnixMs(_));
         self.changes.note(Change::Written { new: old.is_none(), expires }, db, key);
         Ok(true)
+    }
+
+    fn check_lengths(&self, key_len: usize, value_len: usize) -> Result<(), StoreError> {
+        if key_len > KEY_BYTES_MAX {
+            return Err(StoreError::KeyTooLarge);
+        }
+        if value_len > self.config.value_bytes_max {
+            return Err(StoreError::ValueTooLarge { limit_bytes: self.config.value_bytes_max });
+        }
+        Ok(())
     }
 
     /// A place for a new item, which is in index and accounts then.
@@ -440,18 +461,24 @@ impl Engine {
     /// Visits about `count` keys of `db` from `cursor` (0 starts) and returns the next cursor, 0 at the end.
     /// A key that stays in the engine from the first call to the last is visited at least once, whatever is
     /// written or moved in between: the cursor is a position in the index's hash order, which nothing rearranges.
-    pub fn scan(&mut self, db: u8, cursor: u64, count: usize, visit: &mut dyn FnMut(&[u8])) -> u64 {
-        let Ok(from) = u32::try_from(cursor) else { return 0 };
-        let next = self.index.scan(from, count.max(1), |id| {
+    pub fn scan(
+        &mut self,
+        db: u8,
+        cursor: u64,
+        count: usize,
+        visit: &mut dyn FnMut(&[u8], ValueKind),
+    ) -> u64 {
+        let next = self.index.scan(cursor, count.max(1), |_, found| {
+            let Found::Item(id) = found else { return };
             let loc = self.ladder.loc(id);
             let header = self.header(loc);
             let expired = self.ladder.expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms);
             self.tiers.charge_read(loc.tier, header.value_offset());
             if header.db == db && !expired {
-                visit(self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len)));
+                visit(self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len)), header.kind);
             }
         });
-        next.map_or(0, u64::from)
+        next.unwrap_or(0)
     }
 
     /// Bytes that `key` costs: its place and its share of the metadata.

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::time::Sleep;
 
@@ -300,7 +300,7 @@ impl Connection {
             if self.session.closing {
                 return Ok(input.len());
             }
-            if self.output.len() >= WRITE_BYTES.min(core.output_bytes_max) {
+            if self.output.len() >= WRITE_BYTES.min(core.host.settings.output_bytes_max) {
                 self.flush(core)?;
                 if self.is_over_limit(core) {
                     self.runnable = at < input.len();
@@ -360,8 +360,9 @@ impl Connection {
     fn is_over_limit(&self, core: &Core) -> bool {
         let own = self.output.len();
         let others = core.host.clients.waiting_bytes() - self.unsent;
-        own >= core.output_bytes_max
-            || (own >= TIGHT_OUTPUT_BYTES && others + own >= core.output_total_bytes_max)
+        let settings = &core.host.settings;
+        own >= settings.output_bytes_max
+            || (own >= TIGHT_OUTPUT_BYTES && others + own >= settings.output_total_bytes_max)
     }
 
     fn set_blocked(&mut self, core: &mut Core) {
@@ -426,11 +427,11 @@ impl Connection {
 
     /// Whether the client has kept still for longer than it may; if not, sees to being woken when it has.
     fn is_timed_out(&mut self, core: &Core, cx: &mut TaskContext<'_>) -> bool {
-        let Some(timeout) = core.timeout else { return false };
-        if core.host.clients.only_listens(self.session.slot) {
+        let timeout_ms = core.host.settings.timeout_ms;
+        if timeout_ms == 0 || core.host.clients.only_listens(self.session.slot) {
             return false;
         }
-        let deadline = self.last_progress + timeout;
+        let deadline = self.last_progress + Duration::from_millis(timeout_ms);
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline.into())));
         while timer.as_mut().poll(cx).is_ready() {
             if Instant::now() >= deadline {

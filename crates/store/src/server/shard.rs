@@ -36,11 +36,7 @@ pub(super) struct Core {
     /// Lent to the connection at work for its replies.
     pub(super) replies: Vec<u8>,
     pub(super) limits: Limits,
-    pub(super) output_bytes_max: usize,
-    pub(super) output_total_bytes_max: usize,
     reply_bytes_max: usize,
-    pub(super) timeout: Option<Duration>,
-    stall_timeout: Duration,
     /// When the clock was last read within the present batch.
     pub(super) run_start: Instant,
     started: Instant,
@@ -53,17 +49,18 @@ impl Core {
         let clock = Clock::new(woken);
         let value_bytes_max = engine.value_bytes_max();
         let mut host = Host {
-            password: config.requirepass.as_ref().map(|it| it.as_bytes().into()),
+            settings: config.settings.clone(),
+            config_file: config.config_file.clone(),
+            bind: config.listen.map_or_else(String::new, |address| address.ip().to_string()),
+            protected_mode: config.protected_mode,
             tcp_port,
             unix_socket: config.unix_socket.as_ref().map_or_else(String::new, |it| it.display().to_string()),
-            maxclients: config.maxclients,
-            timeout_s: config.timeout.map_or(0, |timeout| timeout.as_secs()),
             started_us: clock.unix_us(),
             now_us: clock.unix_us(),
             run_id: run_id(clock.unix_us()),
             ..Host::default()
         };
-        host.clients.set_output_total_bytes_max(config.output_total_bytes_max);
+        host.observe();
         let request_bytes_max = config.request_bytes_max.max(value_bytes_max + (1 << 20));
         let started = Instant::now();
         Core {
@@ -71,7 +68,7 @@ impl Core {
             host,
             clock,
             latency: Latency::new(),
-            budget: Budget::new(config.request_buffer_bytes),
+            budget: Budget::new(config.settings.request_buffer_bytes),
             input: vec![0; READ_BYTES],
             replies: Vec::new(),
             limits: Limits {
@@ -80,12 +77,8 @@ impl Core {
                 request_bytes_max: request_bytes_max.min(u32::MAX as usize - READ_BYTES),
                 unauthenticated: false,
             },
-            output_bytes_max: config.output_bytes_max,
-            output_total_bytes_max: config.output_total_bytes_max,
             // One longest value with its length line always fits.
             reply_bytes_max: config.reply_bytes_max.max(value_bytes_max + 64),
-            timeout: config.timeout,
-            stall_timeout: config.stall_timeout,
             run_start: started,
             started,
             last_snapshot: (started, 0),
@@ -104,8 +97,9 @@ impl Core {
     pub(super) fn begin_batch(&mut self) {
         self.pass_time_on();
         self.host.timing.begin_run();
-        let tight = self.host.clients.waiting_bytes() >= self.output_total_bytes_max;
-        self.host.reply_bytes_max = if tight { self.output_bytes_max } else { self.reply_bytes_max };
+        let settings = &self.host.settings;
+        let tight = self.host.clients.waiting_bytes() >= settings.output_total_bytes_max;
+        self.host.reply_bytes_max = if tight { settings.output_bytes_max } else { self.reply_bytes_max };
     }
 
     /// Puts the time since the last run's end into the slow log and the latencies, if it matters to anybody, and begins
@@ -156,7 +150,9 @@ impl Core {
         self.host.timeline.note(self.engine.requests(), unix_s);
         let work_us = self.clock.since_reading().as_micros() as u64;
         self.host.timing.latencies.note("expire-cycle", work_us, unix_s);
-        self.budget.find_stalled(Instant::now(), self.stall_timeout);
+        let settings = &self.host.settings;
+        self.budget.set_limit(settings.request_buffer_bytes);
+        self.budget.find_stalled(Instant::now(), Duration::from_millis(settings.stall_timeout_ms));
     }
 
     /// All figures now. Recent ones begin anew.

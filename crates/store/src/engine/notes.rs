@@ -15,6 +15,12 @@ pub enum Change {
         /// It was given an expiry together with the value.
         expires: bool,
     },
+    /// It is there, which it was not before; what it was given is noted apart.
+    New,
+    /// It was changed in place: what it holds is another value now.
+    Changed,
+    /// It lost fields whose time was over.
+    FieldsExpired,
     /// It was removed by a request.
     Removed,
     /// It was given an expiry.
@@ -75,6 +81,11 @@ impl Engine {
         if self.changes.wanted != wanted {
             self.changes = Changes { wanted, ..Changes::default() };
         }
+    }
+
+    /// Notes a change that a caller has made in place.
+    pub fn note(&mut self, change: Change, db: u8, key: &[u8]) {
+        self.changes.note(change, db, key);
     }
 
     /// What happened since the last call.
