@@ -37,7 +37,7 @@ pub use notify::{Author, Class, NotifyFlags};
 pub use pause::PauseKind;
 pub use tracking::{Prefixes, TABLE_KEYS_MAX, TrackingMode};
 
-use crate::engine::Changes;
+use crate::engine::{Change, Changes};
 use crate::resp::Version;
 use channels::Channels;
 use tracking::Tracking;
@@ -358,9 +358,14 @@ impl Clients {
 
     /// Tells everyone concerned what happened to keys, and through whom.
     pub fn settle(&mut self, changes: &Changes, author: &Author) {
+        let mut told = None;
         for (change, db, key) in changes.iter() {
             self.mark_watchers(change, db, key);
-            self.invalidate(change, key, author.client);
+            // What one command does to a key in several steps is one change to those who hold it.
+            if told != Some((db, key)) || matches!(change, Change::Flushed(_)) {
+                self.invalidate(change, key, author.client);
+                told = Some((db, key));
+            }
             if self.notify.is_on() {
                 for (class, event) in notify::events(change, author).into_iter().flatten() {
                     self.publish_event(class, event, db, key);
