@@ -16,6 +16,7 @@ mod admit;
 mod ahead;
 mod classes;
 mod config;
+mod idle;
 mod moves;
 mod page_set;
 mod place;

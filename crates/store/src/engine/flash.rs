@@ -46,6 +46,8 @@ pub(super) struct Below {
     pub(super) staged: Vec<Staged>,
     /// What the flash tier threw out in the step at hand.
     gone: Vec<Gone>,
+    /// Where the search for a random key begins that a request waits for.
+    pub(super) random_from: Option<u64>,
     /// Writers that wait for space there.
     choked: Vec<Waker>,
     /// Items that went there from each tier.
@@ -448,7 +450,7 @@ impl Engine {
 
     /// Forgets the copy on flash of an item in memory that is about to change or go.
     #[inline]
-    pub(super) fn note_change(&mut self, id: Id, hash: u64) {
+    pub(super) fn forget_copy(&mut self, id: Id, hash: u64) {
         if self.below.flash.is_none() {
             return;
         }
@@ -533,6 +535,11 @@ impl Engine {
             self.index.remove_log(hash);
         }
         self.charge_index();
+    }
+
+    /// Keys that lie on flash, those that are in memory as well among them.
+    pub fn keys_on_flash(&self) -> u64 {
+        self.index.log_len()
     }
 
     /// What a scan of about `count` keys from `cursor` must read first.

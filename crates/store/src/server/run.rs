@@ -20,6 +20,7 @@ use super::connection::Connection;
 use super::shard::{Core, Shard};
 use super::snapshot::Snapshot;
 use super::stream::Stream;
+use crate::clients::Peer;
 
 const TICK: Duration = Duration::from_millis(100);
 /// How long accepting rests when the system has no more files or memory to give.
@@ -117,7 +118,7 @@ async fn publish_often(shard: Rc<Shard>, publish: Rc<impl Fn(Snapshot)>, every: 
 async fn accept_tcp(listener: TcpListener, shard: Rc<Shard>) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
                 // Replies are written whole; nothing is gained by waiting for more.
                 let _ = stream.set_nodelay(true);
                 // A peer that vanished without a word is noticed after some minutes.
@@ -126,7 +127,8 @@ async fn accept_tcp(listener: TcpListener, shard: Rc<Shard>) {
                     let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(keepalive_s));
                     let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
                 }
-                welcome(Stream::Tcp(stream), &shard);
+                let peer = stream.local_addr().map_or(Peer::None, |local| Peer::Tcp(address, local));
+                welcome(Stream::Tcp(stream), peer, &shard);
             }
             Err(error) => rest_after(error).await,
         }
@@ -134,9 +136,10 @@ async fn accept_tcp(listener: TcpListener, shard: Rc<Shard>) {
 }
 
 async fn accept_unix(listener: UnixListener, shard: Rc<Shard>) {
+    let path: Rc<str> = shard.borrow().host.unix_socket.as_str().into();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => welcome(Stream::Unix(stream), &shard),
+            Ok((stream, _)) => welcome(Stream::Unix(stream), Peer::Unix(Rc::clone(&path)), &shard),
             Err(error) => rest_after(error).await,
         }
     }
@@ -150,7 +153,7 @@ async fn rest_after(error: io::Error) {
     }
 }
 
-fn welcome(stream: Stream, shard: &Rc<Shard>) {
+fn welcome(stream: Stream, peer: Peer, shard: &Rc<Shard>) {
     let session = {
         let core = &mut *shard.borrow_mut();
         core.host.stats.connections_received += 1;
@@ -162,7 +165,9 @@ fn welcome(stream: Stream, shard: &Rc<Shard>) {
         }
         core.host.stats.clients_connected += 1;
         let id = core.next_client_id();
-        core.host.new_session(id)
+        let session = core.host.welcome(id, peer);
+        core.host.clients.card_mut(session.slot).fd = stream.fd();
+        session
     };
     // The shard is free again: a connection that is dropped at once borrows it.
     spawn_local(Connection::new(stream, Rc::clone(shard), session));
