@@ -46,6 +46,8 @@ pub struct Host {
     pub protected_mode: bool,
     /// The TCP port, 0 without one.
     pub tcp_port: u16,
+    /// The port for TLS, 0 without one.
+    pub tls_port: u16,
     /// The unix socket's path, empty without one.
     pub unix_socket: String,
     /// The longest reply to one request, in bytes.

@@ -170,6 +170,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         |it, text| seconds(&mut it.server.timeout_ms, text),
     )
     .at("server", "timeout"),
+    fixed("tls-port", |context| context.host.tls_port.to_string()),
     fixed("unixsocket", |context| context.host.unix_socket.clone()),
 ];
 
