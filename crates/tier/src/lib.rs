@@ -1,6 +1,7 @@
 //! Live tiers: the bytes behind a ladder, and the moves that it decides.
 #![forbid(unsafe_code)]
 
+pub mod block;
 pub mod device;
 mod spec;
 mod tiers;
