@@ -51,10 +51,13 @@ pub struct Options {
     /// A unix socket for Redis clients as well.
     #[arg(long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
-    /// A tier as kind=size, the fastest first; may be repeated, and replaces the file's list
-    /// [default: dram=512MiB and emulated=2GiB].
+    /// A tier as kind=size, the fastest first; may be repeated, and replaces the file's list: dram=1GiB, emulated=4GiB,
+    /// numa:1=4GiB, dax:/dev/dax0.0=4GiB [default: dram=512MiB and emulated=2GiB].
     #[arg(long = "tier", value_name = "KIND=SIZE")]
     tiers: Vec<TierConfig>,
+    /// Overwrites what the files and devices of tiers hold, whatever it is.
+    #[arg(long)]
+    reset: bool,
     /// Threads that each own a part of the keys; only 1 for now [default: 1].
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
@@ -154,6 +157,9 @@ fn configure(options: Options) -> Result<StoreConfig, tiermem_store::config::Con
     config.shards = options.shards.unwrap_or(config.shards);
     if !options.tiers.is_empty() {
         config.tiers = options.tiers;
+    }
+    if options.reset {
+        config.tiers.iter_mut().for_each(|tier| tier.reset = true);
     }
     config.validate()?;
     check_memory(&config.tiers)?;

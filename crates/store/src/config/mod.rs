@@ -16,6 +16,7 @@ pub use policy::PolicySection;
 pub use tier::{TierConfig, TierKind};
 
 use tiermem_policy::ladder::LadderConfig;
+use tiermem_tier::TierSpec;
 
 use crate::command::Live;
 use crate::engine::EngineConfig;
@@ -224,10 +225,16 @@ impl StoreConfig {
     }
 
     fn ladder(&self) -> Result<LadderConfig, ConfigError> {
-        let capacities: Vec<Bytes> = self.tiers.iter().map(|tier| tier.capacity).collect();
+        let pages = |spec: TierSpec| Bytes(spec.pages_bytes());
+        let capacities: Vec<Bytes> = self.specs().map(pages).collect();
         let mut ladder = self.policy.ladder(&capacities)?;
         ladder.tune(self.live(&ladder)?.policy);
         Ok(ladder)
+    }
+
+    fn specs(&self) -> impl Iterator<Item = TierSpec> {
+        let factor = self.policy.class_factor.unwrap_or(LadderConfig::default().class_factor);
+        self.tiers.iter().map(move |tier| tier.spec(factor))
     }
 
     /// What can change later as the file has it, `[config]` included.
@@ -258,7 +265,7 @@ impl StoreConfig {
 
     /// What the engine needs of it; `seed` for its hash.
     pub fn engine_config(&self, seed: u64) -> Result<EngineConfig, ConfigError> {
-        let tiers = self.tiers.iter().map(TierConfig::spec).collect();
+        let tiers = self.specs().collect();
         let ladder = self.ladder()?;
         Ok(EngineConfig {
             ladder,
@@ -355,7 +362,13 @@ mod tests {
             ("[[tier]]\nname = \"a\"\nkind = \"dram\"", "missing field `capacity`"),
             ("[[tier]]\nname = \"a\"\nkind = \"dram\"\ncapacity = \"64KiB\"", "64KiB is too small"),
             ("[[tier]]\nname = \"a\"\nkind = \"paper\"\ncapacity = \"1GiB\"", "unknown variant `paper`"),
-            ("[[tier]]\nname = \"a\"\nkind = \"numa\"\ncapacity = \"1GiB\"", "not supported yet"),
+            ("[[tier]]\nname = \"a\"\nkind = \"remote\"\ncapacity = \"1GiB\"", "not supported yet"),
+            ("[[tier]]\nname = \"a\"\nkind = \"numa\"\ncapacity = \"1GiB\"", "has a node"),
+            ("[[tier]]\nname = \"a\"\nkind = \"dax\"\ncapacity = \"1GiB\"", "has a path"),
+            (
+                "[[tier]]\nname = \"a\"\nkind = \"dram\"\nnode = 1\ncapacity = \"1GiB\"",
+                "and no other, has a node",
+            ),
             ("[[tier]]\nname = \"a\"\nkind = \"emulated\"\ncapacity = \"1GiB\"", "tier 0 must be"),
         ] {
             let error = read(text).unwrap_err();
