@@ -130,6 +130,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    pub(super) const WRONG_TYPE: Self =
+        Refusal::Text("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub(super) const SYNTAX: Self = Refusal::Text("ERR syntax error");
     pub(super) const NOT_AN_INTEGER: Self = Refusal::Text("ERR value is not an integer or out of range");
 

@@ -12,6 +12,7 @@ mod dispatch;
 mod expiry;
 mod extended;
 mod glob;
+mod hash;
 mod keyspace;
 mod output;
 mod refusal;
