@@ -126,7 +126,8 @@ impl Segment {
     /// Where the log entry of this tag stands.
     fn log_position(&self, tag: u32) -> Option<usize> {
         let first = self.lower_bound(tag);
-        let run = self.slots.get(first..)?.iter().take_while(|&&slot| slot != EMPTY && entry_tag(slot) == tag);
+        let run =
+            self.slots.get(first..)?.iter().take_while(|&&slot| slot != EMPTY && entry_tag(slot) == tag);
         run.into_iter().position(|&slot| is_log(slot)).map(|at| first + at)
     }
 

@@ -9,7 +9,9 @@ use tiermem_base::Rng;
 use tiermem_base::hash::trace_key;
 use tiermem_policy::index::Index;
 use tiermem_policy::log::Admission;
-use tiermem_tier::block::{BlockError, BlockIo, Completion, Faults, Faulty, Immediate, MemoryDisk, Request, Waker};
+use tiermem_tier::block::{
+    BlockError, BlockIo, Completion, Faults, Faulty, Immediate, MemoryDisk, Request, Waker,
+};
 use tiermem_tier::flash::{Flash, FlashConfig, FlashError, FlashItem, Offer, Offered};
 
 /// A device that does what it was asked some time later and in any order; what it has not done when the process dies is
@@ -245,8 +247,11 @@ fn run(steps: Vec<Step>, region_bytes: u64, roomy: bool) {
                     check(&mut world, &model, key, roomy, false);
                 }
                 // What was not announced is lost, and stays lost.
-                let found: Vec<u32> =
-                    model.keys().copied().filter(|&key| world.index.find_log(world.hash(key)).is_some()).collect();
+                let found: Vec<u32> = model
+                    .keys()
+                    .copied()
+                    .filter(|&key| world.index.find_log(world.hash(key)).is_some())
+                    .collect();
                 model.retain(|key, _| found.contains(key));
                 let items: u64 = world.flash.items().iter().sum();
                 assert_eq!(items, world.index.log_len());

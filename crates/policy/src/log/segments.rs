@@ -191,7 +191,8 @@ impl Segments {
         let mut emptiest = oldest;
         for entry in drawn.collect::<Vec<_>>() {
             if self.is_filled(entry)
-                && self.segments[entry.0 as usize].live_bytes() < self.segments[emptiest as usize].live_bytes()
+                && self.segments[entry.0 as usize].live_bytes()
+                    < self.segments[emptiest as usize].live_bytes()
             {
                 emptiest = entry.0;
             }
@@ -282,9 +283,8 @@ impl Segments {
     pub fn in_order(&self) -> Vec<(u32, u32, u32, u32)> {
         let holds = |state| matches!(state, State::Open | State::Filled | State::Emptying);
         let all = self.segments.iter().enumerate().filter(|(_, segment)| holds(segment.state));
-        let mut all: Vec<_> = all
-            .map(|(at, segment)| (at as u32, segment.sequence, segment.items, segment.used))
-            .collect();
+        let mut all: Vec<_> =
+            all.map(|(at, segment)| (at as u32, segment.sequence, segment.items, segment.used)).collect();
         all.sort_by_key(|&(_, sequence, ..)| sequence);
         all
     }

@@ -18,6 +18,7 @@ mod output;
 mod refusal;
 mod server_info;
 mod spec;
+mod statistics;
 mod string;
 mod table;
 mod ttl;
@@ -27,6 +28,7 @@ pub use context::{Context, Host, Refusal, Session, SettingsWatcher};
 pub use dispatch::execute;
 pub use output::Output;
 pub use spec::{Flags, Group, Spec};
+pub use statistics::CommandStatistics;
 pub use table::{COMMANDS, lookup};
 
 /// The Redis version whose replies these are, told to clients that ask.

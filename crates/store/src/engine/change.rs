@@ -114,8 +114,7 @@ impl Engine {
     ) -> Result<(), StoreError> {
         self.check_lengths(key.len(), len)?;
         let hash = self.hasher.hash(db, key);
-        let header =
-            Header { value_len: len as u32, key_len: key.len() as u16, db, kind, unchanged: false };
+        let header = Header { value_len: len as u32, key_len: key.len() as u16, db, kind, unchanged: false };
         let old = self.find_live(db, key, hash);
         let expires_at_ms = old.and_then(|id| self.ladder.expires_at_ms(id));
         let Some(old) = old else {

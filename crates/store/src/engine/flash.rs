@@ -387,7 +387,14 @@ impl Engine {
     }
 
     /// Offers an item that leaves memory at `loc` to the flash tier; whether it lies there now.
-    pub(super) fn offer(&mut self, header: Header, loc: Loc, hash: u64, expires_at_ms: Option<u64>, last_used: u64) -> bool {
+    pub(super) fn offer(
+        &mut self,
+        header: Header,
+        loc: Loc,
+        hash: u64,
+        expires_at_ms: Option<u64>,
+        last_used: u64,
+    ) -> bool {
         let Some(flash) = &mut self.flash else { return false };
         let len = header.item_len() - HEADER_BYTES;
         let offer = Offer {

@@ -30,8 +30,8 @@ use tiermem_tier::{TierError, TierSpec, Tiers};
 
 pub use ahead::FORESEEN_MAX;
 pub use change::ValueMut;
-pub use flash::{Away, FlashFigures};
 use flash::Staged;
+pub use flash::{Away, FlashFigures};
 use item::{HEADER_BYTES, Header};
 pub use stats::{EngineStats, TierStats};
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};

@@ -7,8 +7,8 @@ use tiermem_policy::index::{Found, Index};
 use tiermem_sys::aligned::AlignedBuffer;
 
 use super::format::{
-    self, BLOCK_BYTES, CHECKPOINT_ENTRY_BYTES, CHECKPOINT_HEADER_BYTES, CHECKPOINT_SEGMENT_BYTES, CheckpointHeader,
-    NO_SEGMENT, entry_record, segment_record,
+    self, BLOCK_BYTES, CHECKPOINT_ENTRY_BYTES, CHECKPOINT_HEADER_BYTES, CHECKPOINT_SEGMENT_BYTES,
+    CheckpointHeader, NO_SEGMENT, entry_record, segment_record,
 };
 use super::{DATABASES, Flash, Purpose};
 use crate::block::Request;

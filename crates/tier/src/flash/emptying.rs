@@ -22,9 +22,14 @@ enum Stage {
     Waiting,
     Reading,
     /// Items before this byte are dealt with.
-    Walking { bytes: AlignedBuffer, at: usize },
+    Walking {
+        bytes: AlignedBuffer,
+        at: usize,
+    },
     /// What the walk did not find leaves the index, from this position of it on.
-    Sweeping { from: u64 },
+    Sweeping {
+        from: u64,
+    },
 }
 
 /// The victim at hand.
@@ -133,8 +138,11 @@ impl Flash {
         let len = header.item_len();
         let next = Walk::On((at + len).next_multiple_of(8));
         let block = at / BLOCK_BYTES * BLOCK_BYTES;
-        let page = self.layout.segment_bytes / BLOCK_BYTES as u32 * victim.segment + (block / BLOCK_BYTES) as u32;
-        let Some(place) = index.find_log(header.hash).filter(|place| place.page() == page) else { return next };
+        let page =
+            self.layout.segment_bytes / BLOCK_BYTES as u32 * victim.segment + (block / BLOCK_BYTES) as u32;
+        let Some(place) = index.find_log(header.hash).filter(|place| place.page() == page) else {
+            return next;
+        };
         // A later version of the key may begin in the same block; then this one is dead.
         let first = if block == 0 { SEGMENT_HEADER_BYTES as usize } else { 0 };
         let latest = find_item(&bytes[block..], first, header.hash, header.sequence);

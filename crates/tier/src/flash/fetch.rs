@@ -106,14 +106,7 @@ pub struct Fetches {
 impl Fetches {
     /// A new question about the item of `hash` at `place`, in filling `sequence` of its segment; items begin behind byte
     /// `first` of its block, and `len` bytes hold it.
-    pub fn ask(
-        &mut self,
-        hash: u64,
-        place: LogPlace,
-        sequence: u32,
-        first: usize,
-        len: usize,
-    ) -> FetchId {
+    pub fn ask(&mut self, hash: u64, place: LogPlace, sequence: u32, first: usize, len: usize) -> FetchId {
         let id = FetchId(self.next);
         self.next += 1;
         let fetch = Fetch { hash, place, sequence, first, len, state: State::Queued, waker: None };
@@ -137,8 +130,7 @@ impl Fetches {
             let bytes = Bytes::Copied(bytes[at..at + header.item_len()].into());
             FlashItem { bytes, at: 0, header, place }
         });
-        let fetch =
-            Fetch { hash, place, sequence, first, len: 0, state: State::Done(item), waker: None };
+        let fetch = Fetch { hash, place, sequence, first, len: 0, state: State::Done(item), waker: None };
         self.fetches.insert(id, fetch);
         id
     }

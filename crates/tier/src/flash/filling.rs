@@ -51,13 +51,7 @@ pub struct Filling {
 
 impl Filling {
     /// Begins a segment in `bytes`, which are as long as it is.
-    pub fn new(
-        segment: u32,
-        sequence: u32,
-        stream: Stream,
-        uuid: [u8; 16],
-        mut bytes: Box<[u8]>,
-    ) -> Self {
+    pub fn new(segment: u32, sequence: u32, stream: Stream, uuid: [u8; 16], mut bytes: Box<[u8]>) -> Self {
         SegmentHeader { sequence, uuid }.write(&mut bytes);
         Filling {
             segment,

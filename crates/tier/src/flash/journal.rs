@@ -220,8 +220,11 @@ mod tests {
     fn records() -> impl Strategy<Value = Record> {
         let hash = any::<u64>().prop_map(|hash| hash & HASH_MASK);
         prop_oneof![
-            (hash.clone(), 0u32..1 << 31, 0u8..16)
-                .prop_map(|(hash, at, db)| Record::Add { hash, place: LogPlace(at), db }),
+            (hash.clone(), 0u32..1 << 31, 0u8..16).prop_map(|(hash, at, db)| Record::Add {
+                hash,
+                place: LogPlace(at),
+                db
+            }),
             (hash, 0u8..16).prop_map(|(hash, db)| Record::Remove { hash, db }),
             any::<(u32, u32)>().prop_map(|(segment, sequence)| Record::Open { segment, sequence }),
             (prop::option::of(0u8..16), any::<u32>())

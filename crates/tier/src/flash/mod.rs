@@ -34,8 +34,8 @@ use tiermem_sys::aligned::AlignedBuffer;
 use crate::block::{BlockError, BlockIo, Completion, Request};
 use checkpoint::Checkpoint;
 use emptying::Emptying;
-pub use fetch::{FetchId, FlashItem};
 use fetch::Fetches;
+pub use fetch::{FetchId, FlashItem};
 use filling::{Filling, Unwritten};
 use format::{BLOCK_BYTES, ITEM_HEADER_BYTES, ItemHeader, Layout, Superblock};
 use journal::{Journal, Record};
@@ -55,7 +55,9 @@ pub enum FlashError {
     #[error(transparent)]
     Device(#[from] BlockError),
     /// The region is too small for its segments.
-    #[error("{region_bytes} bytes are too small for a flash tier with segments of {segment_bytes}: give it more, or make segments smaller")]
+    #[error(
+        "{region_bytes} bytes are too small for a flash tier with segments of {segment_bytes}: give it more, or make segments smaller"
+    )]
     TooSmall {
         /// Bytes of the region.
         region_bytes: u64,
@@ -63,16 +65,23 @@ pub enum FlashError {
         segment_bytes: u32,
     },
     /// The device was written by another version.
-    #[error("it was written by version {found} of the format, this is version {}: start that version, or give --reset-flash to begin empty", format::VERSION)]
+    #[error(
+        "it was written by version {found} of the format, this is version {}: start that version, or give --reset-flash to begin empty",
+        format::VERSION
+    )]
     Version {
         /// The version found.
         found: u32,
     },
     /// The device holds something else.
-    #[error("it holds data that are not tiermem's: give another file or device, or --reset-flash to overwrite them")]
+    #[error(
+        "it holds data that are not tiermem's: give another file or device, or --reset-flash to overwrite them"
+    )]
     Foreign,
     /// It was written for another division.
-    #[error("it was written as {found}, and is opened as {wanted}: give the same shards and sizes as before, or --reset-flash to begin empty")]
+    #[error(
+        "it was written as {found}, and is opened as {wanted}: give the same shards and sizes as before, or --reset-flash to begin empty"
+    )]
     Mismatch {
         /// What the superblock says.
         found: String,
@@ -210,7 +219,10 @@ pub struct Flash {
 
 impl std::fmt::Debug for Flash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Flash").field("layout", &self.layout).field("stats", &self.stats).finish_non_exhaustive()
+        f.debug_struct("Flash")
+            .field("layout", &self.layout)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
     }
 }
 
@@ -384,9 +396,10 @@ impl Flash {
             return at;
         }
         self.record(Record::Open { segment, sequence });
-        let bytes = self.spare.pop().unwrap_or_else(|| {
-            vec![0; self.layout.segment_bytes as usize].into_boxed_slice()
-        });
+        let bytes = self
+            .spare
+            .pop()
+            .unwrap_or_else(|| vec![0; self.layout.segment_bytes as usize].into_boxed_slice());
         self.fillings.push(Filling::new(segment, sequence, stream, self.superblock.uuid, bytes));
         self.fillings.len() - 1
     }
@@ -641,7 +654,8 @@ impl Flash {
     /// Without a journal a restart would bring dead items back: it is to find nothing.
     fn give_up_recovery(&mut self, error: &str) {
         self.stats.write_errors += 1;
-        self.stats.last_error = Some(format!("the journal cannot be written ({error}): a restart begins empty"));
+        self.stats.last_error =
+            Some(format!("the journal cannot be written ({error}): a restart begins empty"));
         self.stats.unrecoverable = true;
         self.blank_superblocks();
     }

@@ -6,8 +6,8 @@ use tiermem_policy::index::{Found, Index};
 use tiermem_policy::log::Log;
 
 use super::format::{
-    BLOCK_BYTES, CHECKPOINT_ENTRY_BYTES, CHECKPOINT_HEADER_BYTES, CHECKPOINT_SEGMENT_BYTES, CheckpointHeader, Layout,
-    NO_SEGMENT, Superblock, read_entry_record, read_segment_record,
+    BLOCK_BYTES, CHECKPOINT_ENTRY_BYTES, CHECKPOINT_HEADER_BYTES, CHECKPOINT_SEGMENT_BYTES, CheckpointHeader,
+    Layout, NO_SEGMENT, Superblock, read_entry_record, read_segment_record,
 };
 use super::journal::{Journal, Record, replay};
 use super::{DATABASES, FlashConfig, FlashError, HASH_PROBE};
