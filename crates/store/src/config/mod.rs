@@ -1,5 +1,6 @@
 //! The store's configuration: what a user writes in a file or gives as flags, checked.
 
+mod flash;
 mod memory;
 mod policy;
 mod tier;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use tiermem_base::{Bytes, Nanos};
 
+pub use flash::FlashTier;
 pub use memory::{PROCESS_BYTES, check_memory, check_memory_against};
 pub use policy::PolicySection;
 pub use tier::{TierConfig, TierKind};
@@ -234,7 +236,7 @@ impl StoreConfig {
 
     fn specs(&self) -> impl Iterator<Item = TierSpec> {
         let factor = self.policy.class_factor.unwrap_or(LadderConfig::default().class_factor);
-        self.tiers.iter().map(move |tier| tier.spec(factor))
+        self.memory_tiers().map(move |tier| tier.spec(factor))
     }
 
     /// What can change later as the file has it, `[config]` included.
@@ -261,6 +263,15 @@ impl StoreConfig {
         }
         live.check().map_err(|(name, problem)| error(format!("{name}: {problem}")))?;
         Ok(live)
+    }
+
+    fn memory_tiers(&self) -> impl Iterator<Item = &TierConfig> {
+        self.tiers.iter().filter(|tier| tier.kind != TierKind::Flash)
+    }
+
+    /// The flash tier below the others, if there is one.
+    pub fn flash_tier(&self) -> Result<Option<FlashTier>, ConfigError> {
+        self.tiers.iter().find(|tier| tier.kind == TierKind::Flash).map(FlashTier::of).transpose()
     }
 
     /// What the engine needs of it; `seed` for its hash.

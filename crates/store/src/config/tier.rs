@@ -64,11 +64,19 @@ pub struct TierConfig {
     pub capacity: Bytes,
     /// Which node's memory (`numa`).
     pub node: Option<u32>,
-    /// The file or device (`dax`). A file is made if it is not there.
+    /// The file or device (`dax`, `flash`). A file is made if it is not there.
     pub path: Option<PathBuf>,
-    /// Whether what `path` holds may be overwritten, whatever it is (`dax`); `--reset` says it for all tiers.
+    /// Whether what `path` holds may be overwritten, whatever it is (`dax`, `flash`); `--reset` says it for all tiers.
     #[serde(default)]
     pub reset: bool,
+    /// Bytes that are written and emptied at once (`flash`). Default 2 MiB.
+    pub segment: Option<Bytes>,
+    /// Who comes in when it is full (`flash`): `seen` (default; who left memory before) or `all`.
+    pub admission: Option<String>,
+    /// Share that live items never fill (`flash`). Default 0.1.
+    pub reserve: Option<f64>,
+    /// How it is read and written (`flash`): `auto` (default), `uring` or `threads`.
+    pub io: Option<String>,
     /// A named latency-bandwidth curve (`emulated`).
     pub curve: Option<String>,
     /// Instead of a curve: the latency of a read.
@@ -99,6 +107,10 @@ impl TierConfig {
             node: None,
             path: None,
             reset: false,
+            segment: None,
+            admission: None,
+            reserve: None,
+            io: None,
             curve: emulated.then(|| DEFAULT_CURVE.to_owned()),
             read_latency: None,
             write_latency: None,
@@ -150,8 +162,8 @@ pub(super) fn default_tiers() -> Vec<TierConfig> {
 impl FromStr for TierConfig {
     type Err = ConfigError;
 
-    /// Reads the short form `kind=size`, for some kinds with where: `numa:1=2GiB`, `dax:/dev/dax0.0=2GiB`. The tier is
-    /// named after its kind.
+    /// Reads the short form `kind=size`, for some kinds with where: `numa:1=2GiB`, `dax:/dev/dax0.0=2GiB`,
+    /// `flash:/srv/tiermem.flash=8GiB`. The tier is named after its kind.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let error = |problem: String| ConfigError::Tier { name: text.to_owned(), problem };
         let (kind, size) = text
@@ -170,7 +182,7 @@ impl FromStr for TierConfig {
             (TierKind::Numa, Some(node)) => {
                 tier.node = Some(node.parse().map_err(|_| error(format!("{node:?} is no node's number")))?);
             }
-            (TierKind::Dax, Some(path)) => tier.path = Some(path.into()),
+            (TierKind::Dax | TierKind::Flash, Some(path)) => tier.path = Some(path.into()),
             (_, Some(_)) => return Err(error(format!("a tier of kind {name} takes nothing behind a colon"))),
         }
         Ok(tier)
@@ -181,21 +193,31 @@ impl FromStr for TierConfig {
 pub(super) fn validate(tiers: &[TierConfig]) -> Result<(), ConfigError> {
     let first = tiers.first().ok_or(ConfigError::NoTier)?;
     for (number, tier) in tiers.iter().enumerate() {
-        if matches!(tier.kind, TierKind::Flash | TierKind::Remote) {
-            let name = tier.kind.name();
+        if tier.kind == TierKind::Remote {
             return Err(
-                tier.error(format!("the kind {name} is not supported yet; use dram, numa, dax or emulated"))
+                tier.error("the kind remote is not supported yet; use dram, numa, dax, emulated or flash")
             );
+        }
+        if tier.kind == TierKind::Flash {
+            if number + 1 != tiers.len() || number == 0 {
+                return Err(tier.error("a flash tier is the last one, below memory"));
+            }
+            super::FlashTier::of(tier)?;
         }
         if (tier.kind == TierKind::Numa) != tier.node.is_some() {
             return Err(
                 tier.error("a tier of kind numa, and no other, has a node: node = 1, or --tier numa:1=2GiB")
             );
         }
-        if (tier.kind == TierKind::Dax) != tier.path.is_some() {
+        if tier.kind == TierKind::Dax && tier.path.is_none() {
             return Err(tier.error(
-                "a tier of kind dax, and no other, has a path: path = \"/dev/dax0.0\", or --tier dax:/dev/dax0.0=2GiB",
+                "a tier of kind dax has a path: path = \"/dev/dax0.0\", or --tier dax:/dev/dax0.0=2GiB",
             ));
+        }
+        if !matches!(tier.kind, TierKind::Dax | TierKind::Flash) && tier.path.is_some() {
+            return Err(
+                tier.error(format!("a path is for the kinds dax and flash, not {}", tier.kind.name()))
+            );
         }
         if tier.capacity.0 == 0 {
             return Err(tier.error("its capacity is zero"));
@@ -232,7 +254,7 @@ pub(super) fn validate(tiers: &[TierConfig]) -> Result<(), ConfigError> {
         if tier.bandwidth.is_some_and(|bandwidth| bandwidth.0 == 0) {
             return Err(tier.error("its bandwidth is zero"));
         }
-        if tier.capacity.0 > TIER_BYTES_MAX {
+        if tier.kind != TierKind::Flash && tier.capacity.0 > TIER_BYTES_MAX {
             return Err(
                 tier.error(format!("one shard addresses at most {} of a tier", Bytes(TIER_BYTES_MAX)))
             );
@@ -244,8 +266,9 @@ pub(super) fn validate(tiers: &[TierConfig]) -> Result<(), ConfigError> {
             return Err(tier.error("price_per_gb must be a number that is not negative"));
         }
     }
-    if tiers.len() > LEVELS_MAX {
-        return Err(ConfigError::TooManyTiers { given: tiers.len(), most: LEVELS_MAX });
+    let slotted = tiers.iter().filter(|tier| tier.kind != TierKind::Flash).count();
+    if slotted > LEVELS_MAX {
+        return Err(ConfigError::TooManyTiers { given: slotted, most: LEVELS_MAX });
     }
     if first.kind != TierKind::Dram {
         return Err(first.error("tier 0 must be of kind dram: the index lives there"));

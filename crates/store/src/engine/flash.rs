@@ -21,7 +21,7 @@ use tiermem_tier::block::BlockIo;
 use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, FlashItem, FlashStats, Offer};
 
 use super::item::{HEADER_BYTES, Header};
-use super::{DATABASES, Engine, Hit, ItemRef, ValueKind};
+use super::{DATABASES, Engine, Hit, ItemRef, TierStats, ValueKind};
 
 /// Item references from here on name staged items.
 const STAGED: u32 = u32::MAX - (1 << 20);
@@ -111,13 +111,19 @@ impl Engine {
     ///
     /// # Errors
     /// When the device cannot be read or holds something else.
-    pub fn attach_flash(&mut self, io: Box<dyn BlockIo>, config: &FlashConfig) -> Result<(), FlashError> {
+    pub fn attach_flash(
+        &mut self,
+        name: &str,
+        io: Box<dyn BlockIo>,
+        config: &FlashConfig,
+    ) -> Result<(), FlashError> {
         let hash = |seed: u64, word: &[u8]| KeyHasher::stable(seed).hash(0, word);
         let flash = Flash::open(io, config, hash, &mut self.index)?;
         self.hasher = KeyHasher::stable(flash.hash_seed());
         self.keys.copy_from_slice(&flash.items()[..usize::from(DATABASES)]);
         self.ladder.set_index_bytes(self.index.bytes());
         self.flash = Some(Box::new(flash));
+        self.flash_name = name.to_owned();
         Ok(())
     }
 
@@ -140,6 +146,13 @@ impl Engine {
         self.flash.as_ref().is_some_and(|flash| flash.is_choked())
     }
 
+    /// Has a writer woken when there is space again.
+    pub fn wake_when_unchoked(&mut self, waker: &Waker) {
+        if !self.choked.iter().any(|choked| choked.will_wake(waker)) {
+            self.choked.push(waker.clone());
+        }
+    }
+
     /// Takes what the device has done, and goes on with the flash tier's own work.
     pub fn advance_flash(&mut self) {
         let Some(flash) = &mut self.flash else { return };
@@ -150,6 +163,9 @@ impl Engine {
             let db = gone.db.map_or_else(fullest, usize::from);
             self.keys[db] = self.keys[db].saturating_sub(1);
             self.expired_on_access += u64::from(gone.expired);
+        }
+        if !self.choked.is_empty() && !self.is_choked() {
+            self.choked.drain(..).for_each(Waker::wake);
         }
     }
 
@@ -463,7 +479,21 @@ impl Engine {
         Some(FlashFigures::of(&self.flash.as_ref()?.stats()))
     }
 
-    pub(super) fn flash_stats(&self) -> Option<FlashStats> {
-        Some(self.flash.as_ref()?.stats())
+    /// The flash tier as one more tier.
+    pub(super) fn flash_tier_stats(&self) -> Option<TierStats> {
+        let stats = self.flash.as_ref()?.stats();
+        Some(TierStats {
+            name: self.flash_name.clone(),
+            kind: "flash".to_owned(),
+            capacity_bytes: stats.capacity_bytes,
+            used_bytes: stats.used_bytes,
+            item_bytes: stats.live_bytes,
+            items: stats.items,
+            hits: stats.log.hits,
+            promotions: stats.log.promotions,
+            demotions: 0,
+            evictions: stats.log.evictions,
+            charged_ns: 0,
+        })
     }
 }

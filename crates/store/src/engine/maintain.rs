@@ -25,12 +25,14 @@ impl Engine {
         }
         self.ladder.step(self.now, &mut self.rng, &mut self.acts);
         self.execute();
+        self.advance_flash();
     }
 
     /// Does what is due without a request: expired items. Call it when idle, at least every 100 ms.
     pub fn idle(&mut self) {
         self.ladder.idle(self.now, &mut self.acts);
         self.execute();
+        self.advance_flash();
         self.tiers.settle();
     }
 
@@ -177,7 +179,8 @@ impl Engine {
                 charged_ns: self.tiers.charged_ns(at) as u64,
             }
         };
-        let tiers: Vec<_> = self.config.tiers.iter().enumerate().map(tier).collect();
+        let mut tiers: Vec<_> = self.config.tiers.iter().enumerate().map(tier).collect();
+        tiers.extend(self.flash_tier_stats());
         let counters = self.ladder.counters();
         EngineStats {
             gets: self.gets,
@@ -191,6 +194,7 @@ impl Engine {
             keys_with_expiry: self.ladder.items_with_expiry(),
             metadata_bytes: self.ladder.metadata_bytes(),
             pinned_bytes: self.pinned_bytes as u64,
+            flash: self.flash_figures(),
             tiers,
         }
     }

@@ -18,6 +18,7 @@ mod stats;
 mod types;
 
 use std::collections::VecDeque;
+use std::task::Waker;
 
 use tiermem_base::Rng;
 use tiermem_base::hash::KeyHasher;
@@ -147,10 +148,14 @@ pub struct Engine {
     pinned_bytes: usize,
     /// The tier below all others, if there is one.
     flash: Option<Box<Flash>>,
+    /// Its name in figures.
+    flash_name: String,
     /// Items read from there for the request at hand.
     staged: Vec<Staged>,
     /// What the flash tier threw out in the step at hand.
     gone: Vec<Gone>,
+    /// Writers that wait for space there.
+    choked: Vec<Waker>,
     gets: u64,
     get_hits: u64,
     sets: u64,
@@ -175,8 +180,10 @@ impl Engine {
             index: Index::default(),
             pinned_bytes: 0,
             flash: None,
+            flash_name: String::new(),
             staged: Vec::new(),
             gone: Vec::new(),
+            choked: Vec::new(),
             gets: 0,
             get_hits: 0,
             sets: 0,

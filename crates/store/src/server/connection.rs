@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::Sleep;
 
+use super::away::AwayKeys;
 use super::budget::{FREE_BYTES, Share};
 use super::shard::{Core, READ_BYTES, Shard};
 use super::stream::Stream;
@@ -45,6 +46,10 @@ pub(super) struct Connection {
     /// Counted as blocked.
     blocked: bool,
     share: Share,
+    /// Keys on flash that requests of this connection wait for.
+    away: AwayKeys,
+    /// The next request waits: for such a key, or for space to write.
+    waiting: bool,
     last_progress: Instant,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -63,6 +68,8 @@ impl Connection {
             unsent: 0,
             blocked: false,
             share: Share::default(),
+            away: AwayKeys::default(),
+            waiting: false,
             last_progress: Instant::now(),
             timer: None,
         }
@@ -87,17 +94,20 @@ impl Connection {
                 let sent = self.output.is_empty() && self.stream.poll_flush(cx).is_ready();
                 return if sent { Err(Gone) } else { Ok(()) };
             }
+            if self.waiting {
+                return Ok(());
+            }
             self.set_blocked(core);
             if self.blocked {
                 core.budget.progress(&self.share, 0, cx.waker());
                 return Ok(());
             }
             if self.runnable {
-                self.run(core, 0)?;
+                self.run(core, 0, cx)?;
                 continue;
             }
             match self.read(core, cx)? {
-                Poll::Ready(read) => self.run(core, read)?,
+                Poll::Ready(read) => self.run(core, read, cx)?,
                 Poll::Pending => return Ok(()),
             }
         }
@@ -160,7 +170,7 @@ impl Connection {
 
     /// Runs a batch: what is complete in `pending` or, when that is empty, in the first `filled` bytes of the
     /// shard's input buffer. Then writes the replies.
-    fn run(&mut self, core: &mut Core, filled: usize) -> Result<(), Gone> {
+    fn run(&mut self, core: &mut Core, filled: usize, cx: &TaskContext<'_>) -> Result<(), Gone> {
         let start = core.clock.batch_start();
         self.last_progress = start;
         core.begin_batch();
@@ -169,7 +179,7 @@ impl Connection {
         let lent = self.output.lend(&mut core.replies);
         let result = if self.pending.is_empty() {
             let input = core::mem::take(&mut core.input);
-            let result = self.run_complete(core, &input[..filled]);
+            let result = self.run_complete(core, &input[..filled], cx);
             if let Ok(consumed) = result
                 && consumed < filled
             {
@@ -179,7 +189,7 @@ impl Connection {
             result
         } else {
             let mut pending = core::mem::take(&mut self.pending);
-            let result = self.run_complete(core, &pending);
+            let result = self.run_complete(core, &pending, cx);
             if let Ok(consumed) = result {
                 if consumed > 0 {
                     core.budget.end_privilege(&self.share);
@@ -196,6 +206,10 @@ impl Connection {
         self.count_unsent(core);
         flushed?;
         self.settle_pending(core);
+        if !self.waiting && !self.away.is_empty() {
+            // Answers that nobody takes soon would keep memory from others.
+            self.away.cancel(&mut core.engine);
+        }
         let wall_ns = core.clock.batch_end().saturating_duration_since(start).as_nanos() as f64;
         // What emulated memory charges these requests is theirs, whoever happens to wait it off.
         let (charged_ns, waited_ns) = (core.engine.charged_ns() - charged, core.engine.waited_ns() - waited);
@@ -206,7 +220,7 @@ impl Connection {
 
     /// Runs the complete requests at the start of `input` and returns how many bytes are done with.
     #[inline]
-    fn run_complete(&mut self, core: &mut Core, input: &[u8]) -> Result<usize, Gone> {
+    fn run_complete(&mut self, core: &mut Core, input: &[u8], cx: &TaskContext<'_>) -> Result<usize, Gone> {
         let mut at = 0;
         // Up to here the engine knows which keys come.
         let mut foreseen = 0;
@@ -224,9 +238,17 @@ impl Connection {
                         core.engine.foresee(self.session.db, &mut keys);
                         foreseen = at + keys.passed();
                     }
+                    if core.engine.has_flash() && !self.is_at_hand(core, rest, cx) {
+                        // The request is read again when it can run.
+                        self.parser.reset();
+                        (self.runnable, self.waiting) = (true, true);
+                        return Ok(at);
+                    }
                     let Core { engine, host, .. } = core;
                     let Connection { session, output, parser, .. } = self;
-                    execute(&mut Context { engine, session, output, host }, parser.args(rest));
+                    let mut context = Context { engine, session, output, host };
+                    execute(&mut context, parser.args(rest));
+                    context.end_request();
                 }
                 Ok(Progress::Empty) => {}
                 Ok(Progress::Oversize) => self.refuse_oversize(core),
@@ -258,6 +280,17 @@ impl Connection {
         }
     }
 
+    /// Whether what the parsed request at the start of `rest` needs from flash is at hand. If not, the requests behind it
+    /// are looked at as well.
+    fn is_at_hand(&mut self, core: &mut Core, rest: &[u8], cx: &TaskContext<'_>) -> bool {
+        let Connection { session, parser, away, .. } = self;
+        let at_hand = away.stage(&mut core.engine, session.db, parser.args(rest), cx.waker());
+        if !at_hand {
+            away.foresee(&mut core.engine, session.db, KeysAhead::new(&rest[parser.consumed()..]));
+        }
+        at_hand
+    }
+
     #[cold]
     fn refuse_oversize(&mut self, core: &mut Core) {
         core.host.stats.commands_processed += 1;
@@ -273,6 +306,7 @@ impl Connection {
     /// Writes as much as the kernel takes now.
     #[inline]
     fn flush(&mut self, core: &mut Core) -> Result<(), Gone> {
+        core.engine.commit();
         while !self.output.is_empty() {
             let written = match self.output.plain() {
                 Some(bytes) => self.stream.try_write(bytes),
@@ -389,6 +423,7 @@ impl Future for Connection {
             );
             return Poll::Ready(());
         }
+        connection.waiting = false;
         if connection.advance(core, cx).is_err() {
             return Poll::Ready(());
         }
@@ -405,6 +440,7 @@ impl Drop for Connection {
         let shard = Rc::clone(&self.shard);
         let core = &mut *shard.borrow_mut();
         self.output.clear(&mut core.engine);
+        self.away.cancel(&mut core.engine);
         self.count_unsent(core);
         core.budget.release(&mut self.share);
         let stats = &mut core.host.stats;

@@ -21,6 +21,9 @@ pub(super) const READ_BYTES: usize = 64 * 1024;
 /// little over the limit is told by the command itself.
 const BULK_SLACK_BYTES: usize = 1024;
 
+/// Ticks, of 100 ms each, between two writings of what the flash tier has half filled.
+const FLASH_TICKS: u64 = 10;
+
 /// A shard, borrowed by one connection at a time for as long as its socket gives it work.
 pub(super) type Shard = RefCell<Core>;
 
@@ -44,6 +47,7 @@ pub(super) struct Core {
     /// When the last snapshot was taken, and what had been counted then.
     last_snapshot: (Instant, ServerStats),
     next_client_id: u64,
+    ticks: u64,
 }
 
 impl Core {
@@ -84,6 +88,7 @@ impl Core {
             started,
             last_snapshot: (started, ServerStats::default()),
             next_client_id: 0,
+            ticks: 0,
         }
     }
 
@@ -115,6 +120,11 @@ impl Core {
         self.clock.synchronize();
         self.pass_time_on();
         self.engine.idle();
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(FLASH_TICKS) {
+            self.engine.tick_flash();
+        }
+        self.engine.commit();
         let settings = &self.host.settings;
         self.budget.set_limit(settings.request_buffer_bytes);
         self.budget.find_stalled(Instant::now(), Duration::from_millis(settings.stall_timeout_ms));
