@@ -5,8 +5,8 @@ use crate::clients::{Author, Class, Clients, PauseKind};
 use crate::engine::Engine;
 use crate::resp::{Args, Version};
 
-use super::context::{Context, Outcome, Refusal};
-use super::dispatch::{Verdict, resolve, start};
+use super::context::{Context, Outcome};
+use super::dispatch::{Verdict, refuse, resolve, start};
 use super::mode::Mode;
 use super::spec::{Flags, Group, Spec};
 use super::{monitor, transaction};
@@ -34,11 +34,6 @@ pub(super) fn execute(context: &mut Context<'_>, args: Args<'_>) -> Verdict {
         context.output.truncate(mark, context.engine);
     }
     Verdict::Done
-}
-
-fn refuse(context: &mut Context<'_>, refusal: &Refusal) {
-    context.host.stats.error_replies += 1;
-    refusal.write(context.reply());
 }
 
 /// Whether the request is of the kind that `CLIENT PAUSE` holds up.

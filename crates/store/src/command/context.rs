@@ -10,6 +10,7 @@ use crate::settings::Settings;
 use crate::stats::ServerStats;
 
 use super::mode::Mode;
+use super::statistics::CommandStatistics;
 use super::timing::{Timeline, Timing};
 use super::transaction::Transaction;
 use super::{Output, Spec};
@@ -57,6 +58,8 @@ pub struct Host {
     pub stats: ServerStats,
     /// The counters, the server's and the engine's, when `CONFIG RESETSTAT` was last called.
     pub stats_base: Box<(ServerStats, EngineStats)>,
+    /// What was called, and how it went, since the start or the last `CONFIG RESETSTAT`.
+    pub command_statistics: CommandStatistics,
     /// What `CONFIG SET` changes; change it through [`Host::change_settings`].
     pub settings: Settings,
     /// Told of changed settings.
@@ -69,6 +72,8 @@ pub struct Host {
     pub protected_mode: bool,
     /// The TCP port, 0 without one.
     pub tcp_port: u16,
+    /// The port for TLS, 0 without one.
+    pub tls_port: u16,
     /// The unix socket's path, empty without one.
     pub unix_socket: String,
     /// The longest reply to one request, in bytes.
@@ -87,6 +92,12 @@ pub struct Host {
     pub now_us: u64,
     /// Requests per second lately.
     pub ops_per_sec: u64,
+    /// Bytes per second lately that came from sockets ...
+    pub input_bytes_per_sec: u64,
+    /// ... and that went to them.
+    pub output_bytes_per_sec: u64,
+    /// The most that tiers and buffers were seen to take.
+    pub used_bytes_peak: u64,
     /// Forty hexadecimal digits that tell one run of the server from another.
     pub run_id: String,
     /// Memory for values that are put together, kept between commands.
@@ -128,9 +139,21 @@ impl Host {
         }
     }
 
+    /// What tiers and buffers take now.
+    pub fn used_bytes(&self, engine: &EngineStats) -> u64 {
+        let tiers: u64 = engine.tiers.iter().map(|tier| tier.used_bytes).sum();
+        tiers + self.stats.request_buffer_bytes + self.stats.reply_buffer_bytes
+    }
+
+    /// Notes how much that is, should it be more than ever.
+    pub fn note_peak(&mut self, engine: &EngineStats) {
+        self.used_bytes_peak = self.used_bytes_peak.max(self.used_bytes(engine));
+    }
+
     /// Begins the statistics that `INFO` shows anew; `engine` are the engine's now.
     pub fn forget_statistics(&mut self, engine: EngineStats) {
         *self.stats_base = (self.stats.clone(), engine);
+        self.command_statistics = CommandStatistics::default();
     }
 }
 
@@ -189,6 +212,18 @@ impl Refusal {
         Refusal::Text("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub(super) const SYNTAX: Self = Refusal::Text("ERR syntax error");
     pub(super) const NOT_AN_INTEGER: Self = Refusal::Text("ERR value is not an integer or out of range");
+
+    /// The word that errors of this kind begin with.
+    pub(super) fn code(&self) -> &str {
+        let text = match self {
+            Refusal::Text(text) => text.as_bytes(),
+            Refusal::Built(text) => text,
+            Refusal::Store(StoreError::OutOfMemory) => b"OOM",
+            Refusal::Store(_) => b"ERR",
+        };
+        let end = text.iter().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(text.len());
+        std::str::from_utf8(&text[..end]).unwrap_or("ERR")
+    }
 
     /// Writes the error.
     pub fn write(&self, mut reply: Writer<'_>) {

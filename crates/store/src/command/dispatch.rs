@@ -1,5 +1,7 @@
 //! From a request to its handler.
 
+use std::time::Instant;
+
 use crate::resp::Args;
 
 use super::attended;
@@ -26,10 +28,17 @@ pub fn execute(context: &mut Context<'_>, args: Args<'_>) -> Verdict {
     }
     context.host.stats.commands_processed += 1;
     if let Err(refusal) = resolve(context, args).and_then(|spec| start(context, spec, args)) {
-        context.host.stats.error_replies += 1;
-        refusal.write(context.reply());
+        refuse(context, &refusal);
     }
     Verdict::Done
+}
+
+/// Writes an error and counts it.
+#[cold]
+pub(super) fn refuse(context: &mut Context<'_>, refusal: &Refusal) {
+    context.host.stats.error_replies += 1;
+    context.host.command_statistics.note_error(refusal.code());
+    refusal.write(context.reply());
 }
 
 /// The command that is meant, if it may run with so many arguments and for this client.
@@ -40,18 +49,36 @@ pub(super) fn resolve(context: &mut Context<'_>, args: Args<'_>) -> Result<&'sta
         spec = subcommand(spec, &args[1])?;
     }
     if !spec.accepts(args.len()) {
+        context.host.command_statistics.reject(spec.number(COMMANDS));
         return Err(wrong_arity(&spec.full_name()));
     }
     if !context.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) {
-        authenticate(context)?;
+        authenticate(context, spec)?;
     }
     Ok(spec)
 }
 
-/// Calls a command's handler.
+/// Calls a command's handler, and counts the call.
 #[inline]
 pub(super) fn start(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
     context.session.command = Some(spec);
+    let number = spec.number(COMMANDS);
+    let outcome = if context.host.command_statistics.begin(number) {
+        let began = Instant::now();
+        let outcome = call(context, spec, args);
+        context.host.command_statistics.end(number, began);
+        outcome
+    } else {
+        call(context, spec, args)
+    };
+    if outcome.is_err() {
+        context.host.command_statistics.fail(number);
+    }
+    outcome
+}
+
+#[inline]
+fn call(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
     match spec.handler {
         Handler::Plain(run) => run(context, args),
         Handler::OverTable(run) => run(context, args, COMMANDS),
@@ -60,8 +87,9 @@ pub(super) fn start(context: &mut Context<'_>, spec: &'static Spec, args: Args<'
 
 /// Lets a client in that needs no password any more, since `CONFIG SET requirepass` took it away.
 #[cold]
-fn authenticate(context: &mut Context<'_>) -> Outcome {
+fn authenticate(context: &mut Context<'_>, spec: &'static Spec) -> Outcome {
     if context.host.settings.requirepass.is_some() {
+        context.host.command_statistics.reject(spec.number(COMMANDS));
         return Err(Refusal::Text("NOAUTH Authentication required."));
     }
     context.session.authenticated = true;

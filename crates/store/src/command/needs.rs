@@ -1,5 +1,6 @@
 //! Which keys a request looks at, for whoever must bring them near before it runs.
 
+use super::attended::keys;
 use super::context::{Context, Host, Session};
 use super::keyspace::{SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX};
 use super::spec::{Flags, Spec};
@@ -61,13 +62,10 @@ pub fn each_key(session: &Session, host: &Host, args: Args<'_>, visit: &mut dyn 
 
 fn keys_of(db: u8, args: Args<'_>, visit: &mut dyn FnMut(u8, &[u8])) {
     let Some(spec) = find(args) else { return };
-    let (first, last, step) = spec.keys;
-    if first == 0 || replaces(spec.name, args) {
+    if replaces(spec.name, args) {
         return;
     }
-    let end = if last < 0 { args.len() as i64 + i64::from(last) } else { i64::from(last) } + 1;
-    let places = (first as usize..(end.max(0) as usize).min(args.len())).step_by((step as usize).max(1));
-    places.for_each(|at| visit(db, &args[at]));
+    keys(spec, args).for_each(|key| visit(db, key));
     if spec.name == "copy" {
         // Its target may lie in another database.
         for at in 3..args.len().saturating_sub(1) {

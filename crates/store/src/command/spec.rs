@@ -135,6 +135,26 @@ impl Spec {
         }
     }
 
+    /// All commands of a table, then all subcommands; a command's place there is its number.
+    pub(super) fn all(table: &'static [Spec]) -> impl Iterator<Item = &'static Spec> {
+        table.iter().chain(table.iter().flat_map(|spec| spec.subcommands))
+    }
+
+    /// The number of a command of a table.
+    #[inline]
+    pub(super) fn number(&'static self, table: &'static [Spec]) -> usize {
+        if !self.container.is_empty() {
+            return self.number_of_subcommand(table);
+        }
+        // Its place, from its address.
+        core::ptr::from_ref(self).addr().wrapping_sub(table.as_ptr().addr()) / size_of::<Spec>()
+    }
+
+    #[cold]
+    fn number_of_subcommand(&'static self, table: &'static [Spec]) -> usize {
+        Self::all(table).position(|spec| core::ptr::eq(spec, self)).unwrap_or(0)
+    }
+
     pub(super) const fn with(mut self, subcommands: &'static [Spec]) -> Self {
         self.subcommands = subcommands;
         self

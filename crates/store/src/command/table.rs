@@ -161,7 +161,7 @@ pub static COMMANDS: &[Spec] = &[
     spec("incr", 2, GROW_FAST, ONE_KEY, Group::String, counter::incr),
     spec("incrby", 3, GROW_FAST, ONE_KEY, Group::String, counter::incrby),
     spec("incrbyfloat", 3, GROW_FAST, ONE_KEY, Group::String, counter::incrbyfloat),
-    spec("info", -1, ANY_TIME, NO_KEYS, Group::Server, server_info::info),
+    over_table("info", -1, server_info::info),
     spec("keys", 2, READ, NO_KEYS, Group::Keyspace, keys::keys),
     spec("latency", -2, Flags::NONE, NO_KEYS, Group::Server, describe::container).with(&[
         spec("doctor", 2, ADMIN, NO_KEYS, Group::Server, latency::doctor).of("latency"),
@@ -312,6 +312,15 @@ mod tests {
         for name in ["", "g", "ge", "getx", "gey", "zzz", "s\u{5}t"] {
             assert!(lookup(name.as_bytes()).is_none(), "{name:?}");
         }
+    }
+
+    #[test]
+    fn every_command_has_a_number_of_its_own() {
+        for (at, spec) in Spec::all(COMMANDS).enumerate() {
+            assert_eq!(spec.number(COMMANDS), at, "{}", spec.full_name());
+        }
+        let get = lookup(b"get").unwrap();
+        assert_eq!(COMMANDS[get.number(COMMANDS)].name, "get");
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl EngineConfig {
         let mut ladder = self.ladder.clone();
         if ladder.levels.is_empty() {
             let level = |(at, tier): (usize, &TierSpec)| LevelConfig {
-                capacity_bytes: tier.capacity.0,
+                capacity_bytes: tier.pages_bytes(),
                 insertion_point: if at == 0 { INSERTION_POINT_FAST } else { INSERTION_POINT_SLOW },
             };
             ladder.levels = self.tiers.iter().enumerate().map(level).collect();

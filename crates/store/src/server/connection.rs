@@ -110,7 +110,8 @@ impl Connection {
                 self.count_unsent(core);
             }
             if self.session.closing {
-                return if self.output.is_empty() { Err(Gone) } else { Ok(()) };
+                let sent = self.output.is_empty() && self.stream.poll_flush(cx).is_ready();
+                return if sent { Err(Gone) } else { Ok(()) };
             }
             if self.waiting {
                 return Ok(());

@@ -13,6 +13,7 @@ use super::snapshot::Snapshot;
 use crate::command::{Flags, Host, Session, settle_idle};
 use crate::engine::Engine;
 use crate::resp::{Limits, Parser, Progress};
+use crate::stats::ServerStats;
 
 /// Bytes read from a socket at a time.
 pub(super) const READ_BYTES: usize = 64 * 1024;
@@ -43,7 +44,8 @@ pub(super) struct Core {
     /// When the clock was last read within the present batch.
     pub(super) run_start: Instant,
     started: Instant,
-    last_snapshot: (Instant, u64),
+    /// When the last snapshot was taken, and what had been counted then.
+    last_snapshot: (Instant, ServerStats),
     next_client_id: u64,
     ticks: u64,
 }
@@ -85,7 +87,7 @@ impl Core {
             reply_bytes_max: config.reply_bytes_max.max(value_bytes_max + 64),
             run_start: started,
             started,
-            last_snapshot: (started, 0),
+            last_snapshot: (started, ServerStats::default()),
             next_client_id: 0,
             ticks: 0,
         }
@@ -167,18 +169,23 @@ impl Core {
 
     /// All figures now. Recent ones begin anew.
     pub(super) fn snapshot(&mut self) -> Snapshot {
-        let (then, requests_then) = self.last_snapshot;
-        let (now, requests) = (Instant::now(), self.host.stats.commands_processed);
-        self.last_snapshot = (now, requests);
-        let passed = now.saturating_duration_since(then).as_secs_f64().max(1e-3);
-        self.host.ops_per_sec = ((requests - requests_then) as f64 / passed) as u64;
+        let now = Instant::now();
         self.note_buffers();
+        let stats = self.host.stats.clone();
+        let (then, before) = core::mem::replace(&mut self.last_snapshot, (now, stats.clone()));
+        let passed = now.saturating_duration_since(then).as_secs_f64().max(1e-3);
+        let per_sec = |now: u64, before: u64| ((now - before) as f64 / passed) as u64;
+        self.host.ops_per_sec = per_sec(stats.commands_processed, before.commands_processed);
+        self.host.input_bytes_per_sec = per_sec(stats.net_input_bytes, before.net_input_bytes);
+        self.host.output_bytes_per_sec = per_sec(stats.net_output_bytes, before.net_output_bytes);
         let (latency, latency_recent) = self.latency.summarize();
+        let engine = self.engine.stats();
+        self.host.note_peak(&engine);
         Snapshot {
             unix_ms: self.host.now_us / 1000,
             uptime_ms: now.saturating_duration_since(self.started).as_millis() as u64,
             requests_per_sec: self.host.ops_per_sec,
-            engine: self.engine.stats(),
+            engine,
             server: self.host.stats.clone(),
             latency,
             latency_recent,

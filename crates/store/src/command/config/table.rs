@@ -199,6 +199,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         |it, text| seconds(&mut it.server.timeout_ms, text),
     )
     .at("server", "timeout"),
+    fixed("tls-port", |context| context.host.tls_port.to_string()),
     live(
         "tracking-table-max-keys",
         Form::Number,

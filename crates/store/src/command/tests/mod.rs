@@ -277,6 +277,33 @@ fn the_configuration_is_told_and_what_can_change_changes() {
 }
 
 #[test]
+fn calls_and_errors_are_counted_by_kind() {
+    let mut client = Client::new();
+    client.all(&[
+        ("SET a x", "+OK"),
+        ("INCR a", "-ERR value is not an integer or out of range"),
+        ("GET a", "$1 x"),
+    ]);
+    client.all(&[
+        ("GET", "-ERR wrong number of arguments for 'get' command"),
+        ("CONFIG GET port", "*2 $4 port $1 0"),
+    ]);
+    let told = client.ask("INFO commandstats errorstats");
+    for part in [
+        "cmdstat_set:calls=1,",
+        "cmdstat_config|get:calls=1,",
+        "rejected_calls=1,failed_calls=0 cmdstat_incr:calls=1,",
+        "errorstat_ERR:count=2",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!client.ask("INFO").contains("cmdstat"), "they are many, and only told when asked for");
+    assert!(client.ask("INFO all").contains("cmdstat_info:calls=3"));
+    client.all(&[("CONFIG RESETSTAT", "+OK")]);
+    assert!(!client.ask("INFO commandstats").contains("cmdstat_set"));
+}
+
+#[test]
 fn a_password_can_be_set_and_taken_away() {
     let mut client = Client::new();
     client.all(&[("CONFIG SET requirepass secret", "+OK"), ("PING", "+PONG")]);
