@@ -6,7 +6,7 @@ use std::path::Path;
 use tiermem_base::curve::{Curve, DEFAULT_CURVE};
 use tiermem_base::{Access, Bytes, Op};
 use tiermem_policy::evict::lru::Bump;
-use tiermem_policy::ladder::{LadderConfig, LevelCounters, Reactive};
+use tiermem_policy::ladder::{LadderConfig, LevelCounters, Order, Priority, Reactive};
 use tiermem_policy::promote::Promotion;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
@@ -103,7 +103,18 @@ fn ladders(fast: u64, slow: u64) -> Vec<(&'static str, LadderConfig)> {
         LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&[fast, slow / 4, slow]) };
     let charged =
         LadderConfig { charge_metadata: true, ..LadderConfig::with_capacities(&[fast + (2 << 20), slow]) };
+    let sampled = |k, by| {
+        let mut ladder = base.clone();
+        ladder.levels.iter_mut().for_each(|level| level.order = Order::Sample { k, by });
+        ladder
+    };
+    let mut mixed = base.clone();
+    mixed.levels[1].order = Order::Sample { k: 5, by: Priority::Recency };
     vec![
+        ("klru", sampled(5, Priority::Recency)),
+        ("klfu", sampled(8, Priority::Frequency)),
+        ("kttl", sampled(3, Priority::Expiry)),
+        ("lists over samples", mixed),
         ("default", base.clone()),
         ("naive", LadderConfig { promotion: Promotion::Naive, ..base.clone() }),
         ("scan", LadderConfig { promotion: Promotion::ReuseTimeScan, ..base.clone() }),

@@ -1,6 +1,7 @@
 //! What the ladder can be told. Every mechanism of Wang 2024 can be switched off by itself, so that an ablation
 //! is one experiment.
 
+use super::Order;
 use crate::evict::lru::Bump;
 use crate::promote::Promotion;
 
@@ -59,6 +60,8 @@ pub struct LevelConfig {
     pub capacity_bytes: u64,
     /// Where new and demoted items enter the lists, as a share of the list from its tail.
     pub insertion_point: f64,
+    /// Who goes first.
+    pub order: Order,
 }
 
 /// The whole ladder. `Default` is Wang's design but for `bump` and `reactive`.
@@ -94,7 +97,7 @@ pub struct LadderConfig {
     pub scan_requests: u64,
     /// Items that one scan looks at in each list.
     pub scan_depth: usize,
-    /// Requests to which recency is known. Ages wrap after 2^27 times this.
+    /// Requests to which recency is known. Ages wrap after 2^26 times this.
     pub recency_requests: u64,
     /// Whether metadata is taken out of tier 0's capacity.
     pub charge_metadata: bool,
@@ -138,6 +141,7 @@ impl LadderConfig {
         let level = |(at, &capacity_bytes): (usize, &u64)| LevelConfig {
             capacity_bytes,
             insertion_point: if at == 0 { INSERTION_POINT_FAST } else { INSERTION_POINT_SLOW },
+            order: Order::default(),
         };
         LadderConfig {
             levels: capacities_bytes.iter().enumerate().map(level).collect(),

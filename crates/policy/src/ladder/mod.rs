@@ -16,7 +16,9 @@ mod admit;
 mod ahead;
 mod classes;
 mod config;
+mod draw;
 mod moves;
+mod order;
 mod page_set;
 mod place;
 mod reclaim;
@@ -32,18 +34,18 @@ pub use classes::{Class, Fit, PAGE_BYTES, SizeClasses, UNIT_BYTES};
 pub use config::{
     Eviction, INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig, Reactive, Watermarks,
 };
+pub use order::{Order, Priority};
 pub use tickets::{MoveKind, Ticket};
 
 use crate::column::Column;
-use crate::evict::lru::Bump;
 use crate::evict::{Departure, Domain, Evict, Lru, Touch};
 use crate::expiry::ExpiryWheel;
 use crate::promote::{Candidates, Promotion, ReuseWindow, packed_reuse};
 use crate::{Id, Now};
+use order::{Sampling, Uses};
 use place::Place;
 use slots::{Holder, Slots};
 use tickets::{MoveState, Tickets};
-use tiermem_base::Rng;
 
 /// Slotted tiers that a ladder can have: the node has two bits for them.
 pub const LEVELS_MAX: usize = 4;
@@ -147,19 +149,22 @@ struct Level {
     leaving: Vec<u32>,
     leaving_bytes: u64,
     reuse: ReuseWindow,
+    order: Order,
+    sampling: Sampling,
     counters: LevelCounters,
 }
 
 /// The ladder of one shard.
 #[derive(Clone, Debug)]
-pub struct Ladder<E = Lru> {
+pub struct Ladder {
     config: LadderConfig,
     classes: Arc<SizeClasses>,
     places: Column<Place>,
     ids_made: u32,
     free_ids: Id,
     levels: Vec<Level>,
-    evict: E,
+    lists: Lru,
+    uses: Uses,
     expiry: ExpiryWheel,
     tickets: Tickets,
     /// Places held by replies under way: how many, and whether their item has left.
@@ -172,25 +177,12 @@ pub struct Ladder<E = Lru> {
     counters: LadderCounters,
 }
 
-impl Ladder<Lru> {
-    /// An empty ladder ordered by LRU lists.
-    pub fn new(config: LadderConfig) -> Self {
-        let classes = SizeClasses::geometric(config.class_factor).count() + 1;
-        let points = config.levels.iter().flat_map(|level| vec![level.insertion_point; classes]);
-        // A scan finds hot items at the heads of the lists only if hits move them there.
-        let scans = config.promotion == Promotion::ReuseTimeScan;
-        let bump = if scans && config.bump == Bump::AtTail { Bump::Always } else { config.bump };
-        let lru = Lru::new(points, bump);
-        Ladder::with_evict(config, lru)
-    }
-}
-
-impl<E: Evict> Ladder<E> {
-    /// An empty ladder whose eviction order is `evict`, with one domain per tier and class, tiers first.
+impl Ladder {
+    /// An empty ladder.
     ///
     /// # Panics
     /// When there is no level or more than [`LEVELS_MAX`]; callers check their configuration.
-    pub fn with_evict(config: LadderConfig, evict: E) -> Self {
+    pub fn new(config: LadderConfig) -> Self {
         assert!((1..=LEVELS_MAX).contains(&config.levels.len()), "a ladder has 1 to {LEVELS_MAX} levels");
         let classes = Arc::new(SizeClasses::geometric(config.class_factor));
         let level = |level: &LevelConfig| Level {
@@ -203,15 +195,20 @@ impl<E: Evict> Ladder<E> {
             leaving: vec![0; classes.count() + 1],
             leaving_bytes: 0,
             reuse: ReuseWindow::new(config.reuse_window_requests),
+            order: level.order,
+            sampling: Sampling::new(level.insertion_point),
             counters: LevelCounters::default(),
         };
+        let by_frequency =
+            |level: &LevelConfig| matches!(level.order, Order::Sample { by: Priority::Frequency, .. });
         let mut ladder = Ladder {
             levels: config.levels.iter().map(level).collect(),
+            lists: order::lists(&config, classes.count() + 1),
+            uses: Uses::new(config.levels.iter().any(by_frequency)),
             classes,
             places: Column::default(),
             ids_made: 0,
             free_ids: Id::NONE,
-            evict,
             expiry: ExpiryWheel::default(),
             tickets: Tickets::default(),
             pins: BTreeMap::new(),
@@ -256,17 +253,16 @@ impl<E: Evict> Ladder<E> {
         let cell = self.places.at(id);
         let place = *cell;
         debug_assert!(!place.is_free());
-        *cell = place.with_last(recency);
+        *cell = place.used_at(recency);
         let tier = usize::from(place.tier());
-        let level = &mut self.levels[tier];
-        // A promoted or demoted item is between two lists until its move is done.
+        let age = recency.wrapping_sub(place.last()) & place::LAST_MASK;
+        // A promoted or demoted item is between two orders until its move is done.
         if !place.is_moving() {
-            let slots = &level.slots;
-            let touch = Touch { now: now.requests, write };
-            self.evict.hit(id, touch, || domain(&self.classes, tier, slots.class_at(place.unit())));
+            self.order_hit(id, place, age, Touch { now: now.requests, write });
         }
+        let level = &mut self.levels[tier];
         // In ticks; a reuse within one counts as one.
-        let reuse = u64::from(recency.wrapping_sub(place.last()) & place::LAST_MASK).max(1);
+        let reuse = u64::from(age).max(1);
         match self.config.promotion {
             Promotion::None => {}
             Promotion::Naive if tier > 0 => self.candidates.push(id),
@@ -328,7 +324,7 @@ impl<E: Evict> Ladder<E> {
         }
         if listed {
             let class = self.levels[tier].slots.class_at(loc.unit);
-            self.evict.remove(id, domain(&self.classes, tier, class), departure);
+            self.order_remove(id, tier, class, departure);
         }
         if place.expires() {
             self.expiry.remove(id);
@@ -404,7 +400,8 @@ impl<E: Evict> Ladder<E> {
         self.places = Column::default();
         self.reuse = self.reuse.is_some().then(Column::default);
         (self.ids_made, self.free_ids) = (0, Id::NONE);
-        self.evict.clear();
+        self.lists.clear();
+        self.uses.clear();
         self.expiry = ExpiryWheel::default();
         self.candidates = Candidates::new(self.config.candidates.max(1));
         for level in &mut self.levels {
@@ -440,16 +437,6 @@ impl<E: Evict> Ladder<E> {
         self.recency(now).wrapping_sub(self.places.get(id).last()) & place::LAST_MASK
     }
 
-    /// The item of this tier and class that should go next.
-    fn victim(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> Option<Id> {
-        let places = &self.places;
-        let may_go = |id: Id| {
-            let place = places.get(id);
-            !place.is_moving() && !place.is_pinned()
-        };
-        self.evict.victim(domain(&self.classes, tier, class), now.requests, rng, may_go)
-    }
-
     /// Takes an item out of the system and tells the driver.
     fn drop_item(&mut self, id: Id, mut why: Why, now: Now, acts: &mut Vec<Act>) {
         let loc = self.loc(id);
@@ -476,34 +463,6 @@ impl<E: Evict> Ladder<E> {
         dropped
     }
 
-    /// The class whose next victim is the oldest.
-    fn coldest_class(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Option<Class> {
-        let mut coldest = None;
-        for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
-            if self.evict.len(domain(&self.classes, tier, class)) > 0
-                && let Some(id) = self.victim(tier, class, now, rng)
-                && coldest.is_none_or(|(age, _)| self.age(id, now) > age)
-            {
-                coldest = Some((self.age(id, now), class));
-            }
-        }
-        coldest.map(|(_, class)| class)
-    }
-
-    /// Classes of a tier that hold something, with their next victim and its age, coldest first.
-    fn donors(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Vec<(u32, Class, Id)> {
-        let mut donors = Vec::new();
-        for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
-            if self.evict.len(domain(&self.classes, tier, class)) > 0
-                && let Some(id) = self.victim(tier, class, now, rng)
-            {
-                donors.push((self.age(id, now), class, id));
-            }
-        }
-        donors.sort_by_key(|&(age, class, _)| (std::cmp::Reverse(age), class));
-        donors
-    }
-
     /// The caller's own index, which is charged to tier 0.
     pub fn set_index_bytes(&mut self, bytes: u64) {
         self.index_bytes = bytes;
@@ -512,7 +471,8 @@ impl<E: Evict> Ladder<E> {
     /// Bytes of all state beside the items: nodes, lists, tables, timers and the caller's index.
     pub fn metadata_bytes(&self) -> u64 {
         self.places.bytes()
-            + self.evict.metadata_bytes()
+            + self.lists.metadata_bytes()
+            + self.uses.bytes()
             + self.expiry.bytes()
             + self.reuse.as_ref().map_or(0, Column::bytes)
             + self.levels.iter().map(|level| level.slots.metadata_bytes()).sum::<u64>()

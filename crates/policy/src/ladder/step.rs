@@ -1,9 +1,9 @@
 //! The work between requests: expiry, eviction, demotion, promotion, in batches (Wang 2024, sections 5.1.3 and 5.1.4).
 
-use super::{Act, Class, Eviction, Ladder, MoveKind, PAGE_BYTES, Why, domain};
-use crate::Now;
+use super::{Act, Class, Eviction, Ladder, MoveKind, Order, PAGE_BYTES, Why, domain};
 use crate::evict::Evict;
 use crate::promote::{Promotion, packed_reuse};
+use crate::{Id, Now};
 use tiermem_base::Rng;
 
 /// Items given away from the coldest class before the coldest is looked for again.
@@ -18,7 +18,7 @@ pub(super) fn threshold(held: u64, share: f64) -> u64 {
     if held < KEEP_FREE_FROM { 0 } else { (held as f64 * share).ceil() as u64 }
 }
 
-impl<E: Evict> Ladder<E> {
+impl Ladder {
     /// One step of background work, every [`super::LadderConfig::step_requests`] requests; all moves under way have
     /// been `done`. Each kind of work has a budget, so a step is short.
     pub fn step(&mut self, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
@@ -77,13 +77,20 @@ impl<E: Evict> Ladder<E> {
             self.levels[tier].pressed = true;
         }
         while self.levels[tier].pressed && budget > 0 {
-            let coldest = self.coldest_class(tier, now, rng);
+            let mut next = None;
             let mut given = 0;
-            while let Some(class) = coldest
-                && given < budget.min(PRESSED_BATCH)
-                && self.give_one(tier, class, now, rng, acts)
+            // Lists: several from the coldest one before looking again. Samples: each from the whole tier.
+            while given < budget.min(PRESSED_BATCH)
+                && let Some(id) = next.take().or_else(|| self.coldest(tier, now, rng))
             {
+                let class = self.levels[tier].slots.class_at(self.loc(id).unit);
+                if !self.give(tier, class, id, now, rng, acts) {
+                    break;
+                }
                 given += 1;
+                if self.levels[tier].order == Order::Lists {
+                    next = self.victim(tier, class, now, rng).filter(|_| given < PRESSED_BATCH);
+                }
             }
             budget -= given;
             if given == 0 || free(self) >= (capacity_bytes as f64 * marks.high) as u64 {
@@ -92,10 +99,23 @@ impl<E: Evict> Ladder<E> {
         }
     }
 
-    /// Moves a class's coldest item down, or out of the last tier. The next tier, if it is the last, evicts for it
-    /// when it must: this is background work, not an admission (Wang 2024, section 5.1.4.3).
+    /// Moves a class's coldest item down or out.
     fn give_one(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
-        let Some(victim) = self.victim(tier, class, now, rng) else { return false };
+        self.victim(tier, class, now, rng)
+            .is_some_and(|victim| self.give(tier, class, victim, now, rng, acts))
+    }
+
+    /// Moves an item down, or out of the last tier. The next tier, if it is the last, evicts for it
+    /// when it must: this is background work, not an admission (Wang 2024, section 5.1.4.3).
+    fn give(
+        &mut self,
+        tier: usize,
+        class: Class,
+        victim: Id,
+        now: Now,
+        rng: &mut Rng,
+        acts: &mut Vec<Act>,
+    ) -> bool {
         let below = tier + 1;
         if below == self.levels.len() {
             self.drop_item(victim, Why::Evicted, now, acts);
@@ -127,7 +147,7 @@ impl<E: Evict> Ladder<E> {
             let window = &self.levels[tier - 1].reuse;
             for class in 0..=self.classes.count() {
                 let list = domain(&self.classes, tier, Class(class as u8));
-                self.evict.hottest(list, self.config.scan_depth, |id| {
+                self.lists.hottest(list, self.config.scan_depth, |id| {
                     let reuse = packed_reuse::unpack(column.get(id));
                     if reuse != 0 && window.is_below_mean(reuse) {
                         self.candidates.push(id);

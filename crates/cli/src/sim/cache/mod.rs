@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::{Access, Bytes};
 use tiermem_policy::evict::lru::Bump;
-use tiermem_policy::ladder::{LadderConfig, Reactive};
+use tiermem_policy::ladder::{LadderConfig, Order, Reactive};
 use tiermem_policy::promote::Promotion;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
 
@@ -61,6 +61,12 @@ pub struct Options {
     /// How items are promoted: reuse-time, reuse-time-scan, naive or none.
     #[arg(long, default_value = "reuse-time")]
     promotion: Promotion,
+    /// Who goes first from a tier: lru, klru:K, klfu:K or kttl:K.
+    #[arg(long, default_value = "lru")]
+    order: Order,
+    /// The same for the slower tiers [default: as --order].
+    #[arg(long, value_name = "ORDER")]
+    order_slow: Option<Order>,
     /// What a full fast tier does at an admission: demote or drop.
     #[arg(long, default_value = "demote")]
     reactive: Reactive,
@@ -106,6 +112,9 @@ fn run_tiered(options: &Options) -> Result<(), Failure> {
         ladder.watermarks = None;
     }
     ladder.bump = options.bump;
+    for (tier, level) in ladder.levels.iter_mut().enumerate() {
+        level.order = options.order_slow.filter(|_| tier > 0).unwrap_or(options.order);
+    }
     if let Some(point) = options.insertion_point {
         ladder.levels.iter_mut().for_each(|level| level.insertion_point = point);
     }
