@@ -30,6 +30,7 @@ struct Counts {
     aborted: u64,
     expired: u64,
     metadata_bytes: u64,
+    charged_us: u64,
 }
 
 fn live(ladder: &LadderConfig, trace: &[Access]) -> Counts {
@@ -73,11 +74,13 @@ fn live(ladder: &LadderConfig, trace: &[Access]) -> Counts {
         aborted: stats.moves_aborted,
         expired: stats.expired,
         metadata_bytes: stats.metadata_bytes,
+        charged_us: (engine.charged_ns() / 1e3) as u64,
     }
 }
 
 fn simulated(ladder: &LadderConfig, trace: &[Access]) -> Counts {
-    let config = TieredConfig { ladder: ladder.clone(), overhead_bytes: OVERHEAD_BYTES, seed: 7 };
+    let slow = Curve::named(DEFAULT_CURVE).unwrap();
+    let config = TieredConfig { ladder: ladder.clone(), overhead_bytes: OVERHEAD_BYTES, slow, seed: 7 };
     let mut cache = TieredCache::new(config);
     for access in trace {
         cache.access(access);
@@ -93,6 +96,7 @@ fn simulated(ladder: &LadderConfig, trace: &[Access]) -> Counts {
         aborted: cache.counters().moves_aborted,
         expired: cache.counters().expired,
         metadata_bytes: cache.metadata_bytes(),
+        charged_us: (cache.charged_ns() / 1e3) as u64,
     }
 }
 

@@ -93,6 +93,8 @@ pub struct LadderConfig {
     pub demote_batch: u32,
     /// Items evicted or expired in one step at most.
     pub evict_batch: u32,
+    /// Moves and evictions in one step at most to empty a page for another class; 0 switches that off.
+    pub rebalance_batch: u32,
     /// `Promotion::ReuseTimeScan`: requests between two scans, and items looked at in each class.
     pub scan_requests: u64,
     /// Items that one scan looks at in each list.
@@ -121,6 +123,7 @@ impl Default for LadderConfig {
             promote_batch: 32,
             demote_batch: 32,
             evict_batch: 32,
+            rebalance_batch: 256,
             scan_requests: 1024,
             scan_depth: 32,
             recency_requests: 16,

@@ -39,6 +39,34 @@ impl Slots {
         })
     }
 
+    /// A page of the class, each as likely as any other.
+    pub fn draw_page(&self, class: Class, rng: &mut Rng) -> Option<u32> {
+        let members = &self.members[class.index()];
+        members.get(rng.below(members.len() as u64) as usize).copied()
+    }
+
+    /// Pages that a class has, a run counting once.
+    pub fn class_pages(&self, class: Class) -> u32 {
+        self.members[class.index()].len() as u32
+    }
+
+    /// Items on a page; `None` when it is free, a run's tail, or being emptied.
+    pub fn page_used(&self, at: u32) -> Option<u32> {
+        let page = self.pages.get(at as usize)?;
+        let can_give = page.state == PageState::Slots && !page.draining;
+        can_give.then_some(u32::from(page.used))
+    }
+
+    /// Whether the page belongs to `class` and is being emptied.
+    pub fn is_draining(&self, at: u32, class: Class) -> bool {
+        self.pages.get(at as usize).is_some_and(|page| page.draining && page.class == class)
+    }
+
+    /// Slots within the class's pages that nobody has, those being emptied not counted.
+    pub fn slots_free(&self, class: Class) -> u32 {
+        self.spaces.get(class.index()).map_or(0, |space| space.slots - space.used)
+    }
+
     /// Items of a class, those on their way to or from it counted.
     #[inline]
     pub fn class_used(&self, class: Class) -> u32 {

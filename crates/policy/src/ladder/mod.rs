@@ -21,6 +21,7 @@ mod moves;
 mod order;
 mod page_set;
 mod place;
+mod rebalance;
 mod reclaim;
 mod slots;
 mod step;
@@ -44,6 +45,7 @@ use crate::promote::{Candidates, Promotion, ReuseWindow, packed_reuse};
 use crate::{Id, Now};
 use order::{Sampling, Uses};
 use place::Place;
+use rebalance::{Donors, Emptying};
 use slots::{Holder, Slots};
 use tickets::{MoveState, Tickets};
 
@@ -123,6 +125,8 @@ pub struct LevelCounters {
     pub evictions: u64,
     /// Items moved within the tier to empty a page.
     pub relocations: u64,
+    /// Pages that a class gave up for another.
+    pub pages_moved: u64,
     /// Items here now.
     pub items: u64,
 }
@@ -143,8 +147,13 @@ struct Level {
     slots: Slots,
     /// Classes that fell below the low watermark and have not reached the high one.
     short: u128,
+    /// Classes that could not have a slot when they wanted one.
+    starved: u128,
     /// The tier as a whole did.
     pressed: bool,
+    donors: Donors,
+    /// Pages whose items are leaving, a few in each step.
+    emptying: Option<Emptying>,
     /// Moves under way out of each class: space that will be free.
     leaving: Vec<u32>,
     leaving_bytes: u64,
@@ -191,7 +200,10 @@ impl Ladder {
                 (level.capacity_bytes / PAGE_BYTES).min(u64::from(u32::MAX) / 4096) as u32,
             ),
             short: 0,
+            starved: 0,
             pressed: false,
+            donors: Donors::default(),
+            emptying: None,
             leaving: vec![0; classes.count() + 1],
             leaving_bytes: 0,
             reuse: ReuseWindow::new(config.reuse_window_requests),
@@ -408,6 +420,7 @@ impl Ladder {
             level.slots.clear();
             level.leaving.fill(0);
             (level.leaving_bytes, level.short, level.pressed, level.counters.items) = (0, 0, false, 0);
+            (level.starved, level.emptying) = (0, None);
         }
         self.limit_pages();
         true
@@ -416,8 +429,13 @@ impl Ladder {
     /// Space in a tier, noting when its class has fallen below the low watermark.
     fn take(&mut self, tier: usize, fit: Fit, id: Id) -> Option<u32> {
         let level = &mut self.levels[tier];
-        let unit = level.slots.take(fit, id)?;
         let class = self.classes.class(fit);
+        let Some(unit) = level.slots.take(fit, id) else {
+            level.starved |= 1 << class.index();
+            level.short |= 1 << class.index();
+            return None;
+        };
+        level.starved &= !(1 << class.index());
         if let Some(marks) = self.config.watermarks {
             let (free, held) = level.slots.class_space(class);
             if free < step::threshold(held, marks.low) {

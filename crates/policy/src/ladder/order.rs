@@ -22,6 +22,9 @@ use tiermem_base::Rng;
 const REFUSALS_MAX: u32 = 64;
 /// The largest count of uses that is kept.
 const USES_MAX: u8 = 15;
+/// Median ages after which a count of uses is worth half: long enough that counts differ by popularity, and not only by
+/// recency over again.
+const HALF_LIFE_MEDIANS: u32 = 16;
 /// Tier-wide draws between two looks at how many items each class holds.
 const WEIGHTS_FOR: u32 = 256;
 
@@ -132,6 +135,12 @@ impl Sampling {
         }
     }
 
+    /// The age after which a count of uses is worth half, in ticks.
+    #[inline]
+    fn half_life(&self) -> u32 {
+        self.median.age().saturating_mul(HALF_LIFE_MEDIANS)
+    }
+
     /// A class, each with the probability of its share of items.
     fn draw_class(&mut self, slots: &Slots, rng: &mut Rng) -> Option<Class> {
         if self.weights_left == 0 {
@@ -216,7 +225,7 @@ impl Known<'_> {
         match by {
             Priority::Recency => (0, looks),
             Priority::Frequency => {
-                (u64::from(USES_MAX - faded(self.uses.get(id), looks, sampling.median.age())), looks)
+                (u64::from(USES_MAX - faded(self.uses.get(id), looks, sampling.half_life())), looks)
             }
             Priority::Expiry if place.expires() => (u64::MAX - self.expiry.at_ms(id), looks),
             Priority::Expiry => (0, looks),
@@ -250,7 +259,7 @@ impl Ladder {
                 self.lists.hit(id, touch, || domain(classes, tier, level.slots.class_at(place.unit())));
             }
             Order::Sample { by: Priority::Frequency, .. } => {
-                self.uses.count(id, age, level.sampling.median.age());
+                self.uses.count(id, age, level.sampling.half_life());
             }
             Order::Sample { .. } => {}
         }
@@ -314,7 +323,9 @@ impl Ladder {
             drawn += 1;
             let age = recency.wrapping_sub(self.places.get(id).last()) & place::LAST_MASK;
             sampling.insertion.note(age);
-            sampling.median.note(age);
+            if by == Priority::Frequency {
+                sampling.median.note(age);
+            }
             let key = known.key(id, by, sampling);
             if first.is_none_or(|(first, _)| key > first) {
                 first = Some((key, id));

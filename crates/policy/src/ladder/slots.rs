@@ -29,8 +29,8 @@ pub(super) struct Page {
     pub state: PageState,
     pub class: Class,
     /// Being emptied: gives no slots, and is released with its last one.
-    draining: bool,
-    used: u16,
+    pub draining: bool,
+    pub used: u16,
     /// Slots at and above were never given.
     pub fresh: u16,
     free: u16,
@@ -64,7 +64,7 @@ impl Page {
 pub(super) struct ClassSpace {
     /// The first of the pages that have a free slot.
     partial: u32,
-    slots: u32,
+    pub slots: u32,
     pub used: u32,
 }
 
@@ -277,7 +277,11 @@ impl Slots {
 
     /// Gives slots of a drained page again: an item that was to leave it stays.
     pub fn undrain(&mut self, unit: u32) {
-        let at = unit / PAGE_UNITS;
+        self.undrain_page(unit / PAGE_UNITS);
+    }
+
+    /// The same for a page.
+    pub fn undrain_page(&mut self, at: u32) {
         let page = &mut self.pages[at as usize];
         if !std::mem::replace(&mut page.draining, false) {
             return;

@@ -10,6 +10,8 @@ use tiermem_base::Rng;
 const PRESSED_BATCH: u32 = 8;
 /// Pages taken back in one step when metadata has outgrown its part of tier 0.
 const RECLAIM_BATCH: u32 = 4;
+/// Once so many acts are decided no further page is taken back in this step.
+const ACTS_MAX: usize = 512;
 /// Classes that hold less keep nothing free: a slot would be too large a share.
 const KEEP_FREE_FROM: u64 = 8;
 
@@ -30,14 +32,14 @@ impl Ladder {
         for _ in 0..RECLAIM_BATCH {
             // Metadata has grown into the tier.
             let slots = &self.levels[0].slots;
-            if slots.pages_used() <= slots.page_limit() || !self.reclaim(0, 1, now, rng, acts) {
+            let is_enough = slots.pages_used() <= slots.page_limit() || acts.len() >= ACTS_MAX;
+            if is_enough || !self.reclaim(0, 1, now, rng, acts) {
                 break;
             }
         }
-        if self.config.watermarks.is_some() {
-            for tier in (0..self.levels.len()).rev() {
-                self.relieve(tier, expired, now, rng, acts);
-            }
+        for tier in (0..self.levels.len()).rev() {
+            self.relieve(tier, expired, now, rng, acts);
+            self.go_on_emptying(tier, now, rng, acts);
         }
         self.scan(now);
         self.promote(now, rng, acts);
@@ -65,7 +67,12 @@ impl Ladder {
             let class = Class(level.short.trailing_zeros() as u8);
             let (free, held) = level.slots.class_space(class);
             let will_be_free = free + u64::from(level.leaving[class.index()]);
-            if will_be_free >= threshold(held, marks.high) || !self.give_one(tier, class, now, rng, acts) {
+            let starved = u64::from(level.starved >> class.index() & 1 == 1);
+            let is_enough = will_be_free >= threshold(held, marks.high).max(starved);
+            if is_enough
+                || self.page_comes(tier, class, now, rng)
+                || !self.give_one(tier, class, now, rng, acts)
+            {
                 self.levels[tier].short &= !(1 << class.index());
             } else {
                 budget -= 1;
@@ -100,14 +107,21 @@ impl Ladder {
     }
 
     /// Moves a class's coldest item down or out.
-    fn give_one(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
+    pub(super) fn give_one(
+        &mut self,
+        tier: usize,
+        class: Class,
+        now: Now,
+        rng: &mut Rng,
+        acts: &mut Vec<Act>,
+    ) -> bool {
         self.victim(tier, class, now, rng)
             .is_some_and(|victim| self.give(tier, class, victim, now, rng, acts))
     }
 
     /// Moves an item down, or out of the last tier. The next tier, if it is the last, evicts for it
     /// when it must: this is background work, not an admission (Wang 2024, section 5.1.4.3).
-    fn give(
+    pub(super) fn give(
         &mut self,
         tier: usize,
         class: Class,
