@@ -130,6 +130,10 @@ impl Ladder {
             // Space is about to be free: nobody else has to go for it.
             return Room::After(ticket);
         }
+        if self.config.watermarks.is_none() {
+            // Nobody else asks for a page.
+            self.page_comes(tier, class, now, rng);
+        }
         let large_enough = |ladder: &Self, id: Id| match fit {
             Fit::Slot(_) => true,
             Fit::Run(pages) => ladder.place_bytes(id) >= u64::from(pages) * super::PAGE_BYTES,
