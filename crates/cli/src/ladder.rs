@@ -8,9 +8,18 @@ use tiermem_policy::promote::Promotion;
 /// Each mechanism of the ladder; every one can be switched off by itself.
 #[derive(Debug, Args)]
 pub struct LadderArgs {
-    /// How items are promoted: reuse-time, reuse-time-scan, naive or none.
+    /// How items are promoted: reuse-time, tail-age, reuse-time-scan, naive or none.
     #[arg(long, default_value = "reuse-time")]
     promotion: Promotion,
+    /// The reuse time that is short enough for promotion, as a share of what it is held against.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    promote_below: f64,
+    /// Promote only what was used before in its slow tier.
+    #[arg(long)]
+    second_use: bool,
+    /// Switch moving pages between size classes off.
+    #[arg(long)]
+    no_rebalance: bool,
     /// Window of the reuse times that a slow item is held against, in requests.
     #[arg(long, value_name = "N")]
     reuse_window: Option<u64>,
@@ -44,6 +53,11 @@ impl LadderArgs {
     /// Writes what was said into a configuration.
     pub fn apply(&self, ladder: &mut LadderConfig) -> Result<(), String> {
         ladder.promotion = self.promotion;
+        ladder.promote_below = self.promote_below;
+        ladder.promote_second_use = self.second_use;
+        if self.no_rebalance {
+            ladder.rebalance_batch = 0;
+        }
         ladder.reuse_window_requests = self.reuse_window.unwrap_or(ladder.reuse_window_requests).max(1);
         ladder.candidates = self.candidates.unwrap_or(ladder.candidates).clamp(1, 1 << 20);
         ladder.reactive = self.reactive;

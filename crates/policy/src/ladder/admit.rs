@@ -140,6 +140,7 @@ impl Ladder {
         };
         let victim = self.victim(tier, class, now, rng).filter(|&id| large_enough(self, id));
         if let Some(victim) = victim {
+            self.note_tail_age(tier, victim, now);
             if self.config.reactive == Reactive::Demote
                 && tier + 1 < self.levels.len()
                 && let Some(ticket) = self.open_move(victim, tier + 1, MoveKind::Demote, acts)

@@ -81,6 +81,10 @@ pub struct LadderConfig {
     pub watermarks: Option<Watermarks>,
     /// Who is promoted.
     pub promotion: Promotion,
+    /// The reuse time that is short enough, as a share of what it is held against (the mean, or the age at the tail).
+    pub promote_below: f64,
+    /// Whether an item must have been used before in its slow tier.
+    pub promote_second_use: bool,
     /// Window of the mean reuse time, in requests. (The times themselves are known to `recency_requests`.)
     pub reuse_window_requests: u64,
     /// Candidates for promotion that can wait.
@@ -117,6 +121,8 @@ impl Default for LadderConfig {
             eviction: Eviction::default(),
             watermarks: Some(Watermarks::default()),
             promotion: Promotion::default(),
+            promote_below: 1.0,
+            promote_second_use: false,
             reuse_window_requests: 1 << 20,
             candidates: 1024,
             step_requests: 16,

@@ -158,6 +158,8 @@ struct Level {
     leaving: Vec<u32>,
     leaving_bytes: u64,
     reuse: ReuseWindow,
+    /// The age at which items leave downwards, on the running average of 64, in 1/64 ticks.
+    tail_age: u64,
     order: Order,
     sampling: Sampling,
     counters: LevelCounters,
@@ -182,6 +184,8 @@ pub struct Ladder {
     /// Last reuse time per item, only for promotion by scanning.
     reuse: Option<Column<u8>>,
     next_scan: u64,
+    /// [`LadderConfig::promote_below`] in 1/256.
+    promote_below: u32,
     index_bytes: u64,
     counters: LadderCounters,
 }
@@ -207,6 +211,7 @@ impl Ladder {
             leaving: vec![0; classes.count() + 1],
             leaving_bytes: 0,
             reuse: ReuseWindow::new(config.reuse_window_requests),
+            tail_age: 0,
             order: level.order,
             sampling: Sampling::new(level.insertion_point),
             counters: LevelCounters::default(),
@@ -227,6 +232,7 @@ impl Ladder {
             candidates: Candidates::new(config.candidates.max(1)),
             reuse: (config.promotion == Promotion::ReuseTimeScan).then(Column::default),
             next_scan: 0,
+            promote_below: (config.promote_below * 256.0) as u32,
             index_bytes: 0,
             counters: LadderCounters::default(),
             config,
@@ -279,19 +285,31 @@ impl Ladder {
             Promotion::None => {}
             Promotion::Naive if tier > 0 => self.candidates.push(id),
             Promotion::Naive => {}
-            Promotion::ReuseTime | Promotion::ReuseTimeScan => {
+            Promotion::ReuseTime | Promotion::ReuseTimeScan | Promotion::TailAge => {
                 level.reuse.note(reuse);
                 if tier > 0 {
                     if let Some(column) = &mut self.reuse {
                         // 0 there means never reused.
                         *column.at(id) = packed_reuse::pack(reuse);
-                    } else if self.levels[tier - 1].reuse.is_below_mean(reuse) {
+                    } else if self.is_hot(tier, reuse)
+                        && !(self.config.promote_second_use && place.is_fresh())
+                    {
                         self.candidates.push(id);
                     }
                 }
             }
         }
         place.tier()
+    }
+
+    /// Whether a reuse time is short enough for the tier above.
+    #[inline]
+    pub(super) fn is_hot(&self, tier: usize, reuse: u64) -> bool {
+        let above = &self.levels[tier - 1];
+        match self.config.promotion {
+            Promotion::TailAge => reuse << 14 < above.tail_age * u64::from(self.promote_below),
+            _ => above.reuse.is_below_mean(reuse, self.promote_below),
+        }
     }
 
     /// Where a live item's bytes lie.

@@ -51,7 +51,12 @@ impl Ladder {
     /// The item of a move stands at `loc` from now on.
     fn settle(&mut self, one: Move, loc: Loc, origin: Origin) {
         let place = self.places.get(one.id);
-        *self.places.at(one.id) = place.with_loc(loc).with_moving(false);
+        let fresh = match one.kind {
+            // Not used since it came down.
+            MoveKind::Demote if loc == one.to && self.config.promote_second_use => true,
+            _ => place.is_fresh(),
+        };
+        *self.places.at(one.id) = place.with_loc(loc).with_moving(false).with_fresh(fresh);
         if one.kind == MoveKind::Relocate && loc == one.from {
             self.levels[usize::from(loc.tier)].slots.undrain(loc.unit);
         }

@@ -2,23 +2,27 @@
 //!
 //! Each class gives its own coldest items for its own new ones, so a class would keep its pages for ever: a store that was
 //! filled with items of 100 bytes could hold hardly any of 1000 bytes. A class that runs short therefore looks first
-//! whether another one is colder: it has free slots of more than a page, or its next victim was not used for clearly
-//! longer. Then a page of that class is emptied for it: its items move to free slots of their class, which, when there
+//! whether another one is cold: it has free slots of more than a page, or of a few items drawn from each, the youngest of
+//! the other is older than the oldest of its own. (Among classes that are all in use, moving pages by smaller differences
+//! was found to cost hits: a page is emptied of good and bad items alike.) Then a page of that class is emptied for it: its items move to free slots of their class, which, when there
 //! are none left, gives its coldest items for them. A few items leave in each step, so nobody waits for a whole page.
 //!
 //! memcached and CacheLib move pages between classes too, but throw out whoever is on the page.
 
 use super::slots::Holder;
+use super::step::threshold;
 use super::{Act, Class, Ladder, MoveKind};
 use crate::{Id, Now};
 use tiermem_base::Rng;
 
 /// Requests between two looks at all classes.
-const LOOK_REQUESTS: u64 = 256;
+const LOOK_REQUESTS: u64 = 1024;
+/// Items drawn to judge a class by.
+const ITEMS_DRAWN: u32 = 8;
 /// Pages of the donor of which the one with the fewest items is emptied.
 const PAGES_DRAWN: u32 = 8;
-/// A donor's victim is older than the short class's own by this factor, in quarters: less would move pages to and fro.
-const OLDER_QUARTERS: u64 = 5;
+/// How much colder a class must be to lose its only page.
+const LAST_PAGE_TIMES: u64 = 4;
 /// Steps without progress after which a page is left alone: all that is on it is pinned, or nothing may go.
 const STUCK_STEPS: u32 = 16;
 
@@ -29,8 +33,8 @@ pub(super) struct Donors {
     looked: u64,
     /// The class with the most free slots beyond a page's, if there is one.
     spare: Option<Class>,
-    /// The class whose next victim is the oldest.
-    oldest: Option<Class>,
+    /// The class of whose items even the youngest is old.
+    coldest: Option<Class>,
 }
 
 /// A page whose items are leaving.
@@ -47,7 +51,7 @@ pub(super) struct Emptying {
 impl Ladder {
     /// Whether a page is on its way to this class, so that it need not give its own items.
     pub(super) fn page_comes(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> bool {
-        if self.config.rebalance_batch == 0 {
+        if self.config.rebalance_batch == 0 || class == self.classes.runs() {
             return false;
         }
         if let Some(emptying) = &self.levels[tier].emptying {
@@ -68,45 +72,63 @@ impl Ladder {
     }
 
     fn look_for_donors(&mut self, tier: usize, now: Now, rng: &mut Rng) {
-        let (mut spare, mut oldest) = (None, None);
+        let (mut spare, mut coldest) = (None, None);
         for class in (0..self.classes.count()).map(|class| Class(class as u8)) {
             let slots = &self.levels[tier].slots;
             if slots.class_pages(class) == 0 {
                 continue;
             }
-            let pages_spare = slots.slots_free(class) / self.classes.slots_per_page(class);
+            let pages_spare = self.spare_pages(tier, class);
             if pages_spare > spare.map_or(0, |(pages, _)| pages) {
                 spare = Some((pages_spare, class));
             }
-            if let Some(id) = self.victim(tier, class, now, rng) {
-                let age = self.age(id, now);
-                if oldest.is_none_or(|(oldest, _)| age > oldest) {
-                    oldest = Some((age, class));
-                }
+            let (youngest, _) = self.ages(tier, class, now, rng);
+            if coldest.is_none_or(|(age, _)| youngest > age) {
+                coldest = Some((youngest, class));
             }
         }
         self.levels[tier].donors = Donors {
             looked: now.requests,
             spare: spare.map(|(_, class)| class),
-            oldest: oldest.map(|(_, class)| class),
+            coldest: coldest.map(|(_, class)| class),
         };
+    }
+
+    /// Pages that a class could do without because it has free slots beyond what it keeps.
+    fn spare_pages(&self, tier: usize, class: Class) -> u32 {
+        let slots = &self.levels[tier].slots;
+        let (_, held) = slots.class_space(class);
+        let kept = self.config.watermarks.map_or(0, |marks| threshold(held, marks.high) as u32);
+        slots.slots_free(class).saturating_sub(kept) / self.classes.slots_per_page(class)
+    }
+
+    /// Ages of the youngest and the oldest of a few items drawn from a class. Victims would not do: how long those were
+    /// there says more about where new items enter the order than about the class.
+    fn ages(&self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> (u32, u32) {
+        let slots = &self.levels[tier].slots;
+        let drawn = (0..ITEMS_DRAWN).filter_map(|_| slots.draw(class, rng));
+        let ages = drawn.filter(|&id| self.may_leave(id)).map(|id| self.age(id, now));
+        ages.fold(None, |range, age| match range {
+            None => Some((age, age)),
+            Some((youngest, oldest)) => Some((age.min(youngest), age.max(oldest))),
+        })
+        .unwrap_or((0, 0))
     }
 
     /// The class that should give a page to `class`, if one should.
     fn donor(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> Option<Class> {
         let donors = self.levels[tier].donors;
-        if let Some(spare) = donors.spare.filter(|&spare| spare != class) {
-            let kept = self.classes.slots_per_page(spare);
-            // Twice: what it keeps free, and the page.
-            if self.levels[tier].slots.slots_free(spare) >= 2 * kept {
-                return Some(spare);
-            }
+        if let Some(spare) = donors.spare.filter(|&spare| spare != class)
+            && self.spare_pages(tier, spare) > 0
+        {
+            return Some(spare);
         }
-        let oldest = donors.oldest.filter(|&oldest| oldest != class)?;
-        let its = self.victim(tier, oldest, now, rng)?;
-        let own = self.victim(tier, class, now, rng);
-        let own_age = own.map_or(0, |own| self.age(own, now));
-        (u64::from(self.age(its, now)) * 4 > u64::from(own_age) * OLDER_QUARTERS).then_some(oldest)
+        let coldest = donors.coldest.filter(|&coldest| coldest != class)?;
+        let (youngest, _) = self.ages(tier, coldest, now, rng);
+        let (_, own_oldest) = self.ages(tier, class, now, rng);
+        // A class's only page is worth more to it: it would ask for it back.
+        let times = if self.levels[tier].slots.class_pages(coldest) == 1 { LAST_PAGE_TIMES } else { 1 };
+        (u64::from(youngest) > u64::from(own_oldest) * times).then_some(coldest)
     }
 
     /// Takes some more items off the page that is being emptied.

@@ -130,6 +130,7 @@ impl Ladder {
         rng: &mut Rng,
         acts: &mut Vec<Act>,
     ) -> bool {
+        self.note_tail_age(tier, victim, now);
         let below = tier + 1;
         if below == self.levels.len() {
             self.drop_item(victim, Why::Evicted, now, acts);
@@ -150,6 +151,13 @@ impl Ladder {
         self.open_move(victim, below, MoveKind::Demote, acts).is_some()
     }
 
+    /// Learns at which age the items of a tier leave it.
+    pub(super) fn note_tail_age(&mut self, tier: usize, victim: Id, now: Now) {
+        let age = u64::from(self.age(victim, now));
+        let tail_age = &mut self.levels[tier].tail_age;
+        *tail_age = *tail_age - *tail_age / 64 + age;
+    }
+
     /// Wang's own way to find candidates: the heads of the slow lists, now and then.
     fn scan(&mut self, now: Now) {
         let Some(column) = &self.reuse else { return };
@@ -158,12 +166,12 @@ impl Ladder {
         }
         self.next_scan = now.requests + self.config.scan_requests;
         for tier in 1..self.levels.len() {
-            let window = &self.levels[tier - 1].reuse;
+            let (window, below) = (&self.levels[tier - 1].reuse, self.promote_below);
             for class in 0..=self.classes.count() {
                 let list = domain(&self.classes, tier, Class(class as u8));
                 self.lists.hottest(list, self.config.scan_depth, |id| {
                     let reuse = packed_reuse::unpack(column.get(id));
-                    if reuse != 0 && window.is_below_mean(reuse) {
+                    if reuse != 0 && window.is_below_mean(reuse, below) {
                         self.candidates.push(id);
                     }
                 });
