@@ -6,7 +6,7 @@ use std::path::Path;
 use tiermem_base::curve::{Curve, DEFAULT_CURVE};
 use tiermem_base::{Access, Bytes, Op};
 use tiermem_policy::evict::lru::Bump;
-use tiermem_policy::ladder::{LadderConfig, LevelCounters, Order, Priority, Reactive};
+use tiermem_policy::ladder::{Admission, LadderConfig, LevelCounters, Order, Priority, Reactive};
 use tiermem_policy::promote::Promotion;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
@@ -119,6 +119,15 @@ fn ladders(fast: u64, slow: u64) -> Vec<(&'static str, LadderConfig)> {
         ("klfu", sampled(8, Priority::Frequency)),
         ("kttl", sampled(3, Priority::Expiry)),
         ("lists over samples", mixed),
+        ("proven", LadderConfig { admission: Admission::Proven, ..base.clone() }),
+        (
+            "interleaved",
+            LadderConfig { admission: Admission::Interleaved { fast_share: 0.25 }, ..base.clone() },
+        ),
+        (
+            "tail age",
+            LadderConfig { promotion: Promotion::TailAge, promote_second_use: true, ..base.clone() },
+        ),
         ("default", base.clone()),
         ("naive", LadderConfig { promotion: Promotion::Naive, ..base.clone() }),
         ("scan", LadderConfig { promotion: Promotion::ReuseTimeScan, ..base.clone() }),

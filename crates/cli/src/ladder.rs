@@ -2,7 +2,7 @@
 
 use clap::Args;
 use tiermem_policy::evict::lru::Bump;
-use tiermem_policy::ladder::{LadderConfig, Order, Reactive};
+use tiermem_policy::ladder::{Admission, LadderConfig, Order, Reactive};
 use tiermem_policy::promote::Promotion;
 
 /// Each mechanism of the ladder; every one can be switched off by itself.
@@ -26,6 +26,9 @@ pub struct LadderArgs {
     /// Candidates for promotion that can wait.
     #[arg(long, value_name = "N")]
     candidates: Option<usize>,
+    /// Where new items enter: fast, proven or interleaved:SHARE.
+    #[arg(long, default_value = "fast")]
+    admission: Admission,
     /// What a full fast tier does at an admission: demote or drop.
     #[arg(long, default_value = "demote")]
     reactive: Reactive,
@@ -60,6 +63,7 @@ impl LadderArgs {
         }
         ladder.reuse_window_requests = self.reuse_window.unwrap_or(ladder.reuse_window_requests).max(1);
         ladder.candidates = self.candidates.unwrap_or(ladder.candidates).clamp(1, 1 << 20);
+        ladder.admission = self.admission;
         ladder.reactive = self.reactive;
         ladder.charge_metadata = self.charge_metadata;
         if self.no_watermarks {

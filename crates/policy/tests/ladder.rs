@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{
-    Act, Admit, Eviction, Ladder, LadderConfig, Loc, NewItem, Order, PAGE_BYTES, Priority, Reactive,
-    SizeClasses, Ticket,
+    Act, Admission, Admit, Eviction, Ladder, LadderConfig, Loc, NewItem, Order, PAGE_BYTES, Priority,
+    Reactive, SizeClasses, Ticket,
 };
 use tiermem_policy::promote::Promotion;
 use tiermem_policy::{Id, Now};
@@ -170,9 +170,10 @@ const ORDERS: [Order; 6] = [
 
 fn config() -> impl Strategy<Value = LadderConfig> {
     let levels = prop::collection::vec(2u64..12, 1..4);
-    let modes = (0u8..4, 0usize..3, any::<bool>(), any::<bool>(), any::<bool>(), [0usize..6, 0usize..6]);
+    let modes =
+        (0u8..4, 0usize..3, any::<bool>(), any::<bool>(), any::<bool>(), [0usize..6, 0usize..6], 0usize..3);
     (levels, modes, 1u64..4).prop_map(
-        |(pages, (promotion, bump, reactive, forbid, marks, orders), recency)| {
+        |(pages, (promotion, bump, reactive, forbid, marks, orders, admission), recency)| {
             let capacities: Vec<u64> = pages.iter().map(|pages| pages * PAGE_BYTES).collect();
             let mut config = LadderConfig::with_capacities(&capacities);
             config.class_factor = 1.6;
@@ -185,6 +186,8 @@ fn config() -> impl Strategy<Value = LadderConfig> {
             config.bump = [Bump::Always, Bump::LowerOnly, Bump::AtTail][bump];
             config.reactive = if reactive { Reactive::Demote } else { Reactive::Drop };
             config.eviction = if forbid { Eviction::Forbidden } else { Eviction::AllItems };
+            config.admission =
+                [Admission::Fast, Admission::Proven, Admission::Interleaved { fast_share: 0.3 }][admission];
             for (tier, level) in config.levels.iter_mut().enumerate() {
                 level.order = ORDERS[orders[tier.min(1)]];
             }

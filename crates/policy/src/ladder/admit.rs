@@ -64,8 +64,12 @@ impl Ladder {
             self.counters.refused += 1;
             return Admit::Full;
         };
-        let first = item.rewrites.map_or(0, |old| usize::from(self.loc(old).tier));
-        // A rewritten item stays in its tier if it can, then goes down, then up; a new one starts at the top.
+        let first = match item.rewrites {
+            Some(old) => usize::from(self.loc(old).tier),
+            None => self.first_tier(item.key, fit),
+        };
+        // A rewritten item stays in its tier if it can, then goes down, then up; a new one where
+        // the admission says.
         for tier in (first..self.levels.len()).chain((0..first).rev()) {
             if let Fit::Run(pages) = fit
                 && pages > self.levels[tier].slots.page_limit() / 2
@@ -140,7 +144,7 @@ impl Ladder {
         };
         let victim = self.victim(tier, class, now, rng).filter(|&id| large_enough(self, id));
         if let Some(victim) = victim {
-            self.note_tail_age(tier, victim, now);
+            self.note_victim(tier, victim, now);
             if self.config.reactive == Reactive::Demote
                 && tier + 1 < self.levels.len()
                 && let Some(ticket) = self.open_move(victim, tier + 1, MoveKind::Demote, acts)

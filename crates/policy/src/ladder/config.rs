@@ -1,7 +1,7 @@
 //! What the ladder can be told. Every mechanism of Wang 2024 can be switched off by itself, so that an ablation
 //! is one experiment.
 
-use super::Order;
+use super::{Admission, Order};
 use crate::evict::lru::Bump;
 use crate::promote::Promotion;
 
@@ -73,6 +73,8 @@ pub struct LadderConfig {
     pub class_factor: f64,
     /// What a hit does to the lists.
     pub bump: Bump,
+    /// Where new items enter.
+    pub admission: Admission,
     /// When the fast tier is full.
     pub reactive: Reactive,
     /// Whether anything may be thrown out.
@@ -117,6 +119,7 @@ impl Default for LadderConfig {
             levels: Vec::new(),
             class_factor: 1.08,
             bump: Bump::default(),
+            admission: Admission::default(),
             reactive: Reactive::default(),
             eviction: Eviction::default(),
             watermarks: Some(Watermarks::default()),

@@ -17,6 +17,7 @@ mod ahead;
 mod classes;
 mod config;
 mod draw;
+mod entry;
 mod moves;
 mod order;
 mod page_set;
@@ -35,6 +36,7 @@ pub use classes::{Class, Fit, PAGE_BYTES, SizeClasses, UNIT_BYTES};
 pub use config::{
     Eviction, INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig, Reactive, Watermarks,
 };
+pub use entry::Admission;
 pub use order::{Order, Priority};
 pub use tickets::{MoveKind, Ticket};
 
@@ -43,6 +45,7 @@ use crate::evict::{Departure, Domain, Evict, Lru, Touch};
 use crate::expiry::ExpiryWheel;
 use crate::promote::{Candidates, Promotion, ReuseWindow, packed_reuse};
 use crate::{Id, Now};
+use entry::Proof;
 use order::{Sampling, Uses};
 use place::Place;
 use rebalance::{Donors, Emptying};
@@ -183,6 +186,7 @@ pub struct Ladder {
     candidates: Candidates,
     /// Last reuse time per item, only for promotion by scanning.
     reuse: Option<Column<u8>>,
+    proof: Proof,
     next_scan: u64,
     /// [`LadderConfig::promote_below`] in 1/256.
     promote_below: u32,
@@ -231,6 +235,7 @@ impl Ladder {
             pins: BTreeMap::new(),
             candidates: Candidates::new(config.candidates.max(1)),
             reuse: (config.promotion == Promotion::ReuseTimeScan).then(Column::default),
+            proof: Proof::new(config.admission),
             next_scan: 0,
             promote_below: (config.promote_below * 256.0) as u32,
             index_bytes: 0,
@@ -274,6 +279,10 @@ impl Ladder {
         *cell = place.used_at(recency);
         let tier = usize::from(place.tier());
         let age = recency.wrapping_sub(place.last()) & place::LAST_MASK;
+        if place.is_fresh() && tier == 0 && self.config.admission == Admission::Proven {
+            let fit = self.levels[0].slots.fit_at(place.unit());
+            self.proof.note(self.units(fit), true);
+        }
         // A promoted or demoted item is between two orders until its move is done.
         if !place.is_moving() {
             self.order_hit(id, place, age, Touch { now: now.requests, write });
@@ -509,6 +518,7 @@ impl Ladder {
         self.places.bytes()
             + self.lists.metadata_bytes()
             + self.uses.bytes()
+            + self.proof.bytes()
             + self.expiry.bytes()
             + self.reuse.as_ref().map_or(0, Column::bytes)
             + self.levels.iter().map(|level| level.slots.metadata_bytes()).sum::<u64>()

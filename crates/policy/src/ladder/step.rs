@@ -1,6 +1,6 @@
 //! The work between requests: expiry, eviction, demotion, promotion, in batches (Wang 2024, sections 5.1.3 and 5.1.4).
 
-use super::{Act, Class, Eviction, Ladder, MoveKind, Order, PAGE_BYTES, Why, domain};
+use super::{Act, Admission, Class, Eviction, Ladder, MoveKind, Order, PAGE_BYTES, Why, domain};
 use crate::evict::Evict;
 use crate::promote::{Promotion, packed_reuse};
 use crate::{Id, Now};
@@ -130,7 +130,7 @@ impl Ladder {
         rng: &mut Rng,
         acts: &mut Vec<Act>,
     ) -> bool {
-        self.note_tail_age(tier, victim, now);
+        self.note_victim(tier, victim, now);
         let below = tier + 1;
         if below == self.levels.len() {
             self.drop_item(victim, Why::Evicted, now, acts);
@@ -151,9 +151,14 @@ impl Ladder {
         self.open_move(victim, below, MoveKind::Demote, acts).is_some()
     }
 
-    /// Learns at which age the items of a tier leave it.
-    pub(super) fn note_tail_age(&mut self, tier: usize, victim: Id, now: Now) {
+    /// Learns from a victim: at which age the items of the tier leave it, and whether new ones were used.
+    pub(super) fn note_victim(&mut self, tier: usize, victim: Id, now: Now) {
         let age = u64::from(self.age(victim, now));
+        let place = self.places.get(victim);
+        if tier == 0 && place.is_fresh() && self.config.admission == Admission::Proven {
+            let fit = self.levels[0].slots.fit_at(place.unit());
+            self.proof.note(self.units(fit), false);
+        }
         let tail_age = &mut self.levels[tier].tail_age;
         *tail_age = *tail_age - *tail_age / 64 + age;
     }

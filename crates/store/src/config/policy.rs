@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use tiermem_base::Bytes;
 use tiermem_policy::evict::lru::Bump;
-use tiermem_policy::ladder::{LadderConfig, Order, Reactive, Watermarks};
+use tiermem_policy::ladder::{Admission, LadderConfig, Order, Reactive, Watermarks};
 use tiermem_policy::promote::Promotion;
 
 use super::ConfigError;
@@ -19,6 +19,13 @@ pub struct PolicySection {
     pub order: Option<String>,
     /// The same for slower tiers, where it differs.
     pub order_slow: Option<String>,
+    /// Where new items enter: `fast` (default), `proven` (below where new ones of their size go unused) or
+    /// `interleaved:SHARE` (by the key's hash, for ever).
+    pub admission: Option<String>,
+    /// Share of the fast tier's mean reuse time that a slow item's must be below to be promoted. Default 1.
+    pub promote_below: Option<f64>,
+    /// Moves and evictions in one step at most to empty a page for another size class; 0 switches that off. Default 256.
+    pub rebalance_batch: Option<u32>,
     /// What a full fast tier does at an admission: `demote` (default) or `drop`.
     pub reactive: Option<String>,
     /// When a hit moves an item to the head of its list: `at-tail` (default), `lower-only` or `always`.
@@ -62,6 +69,12 @@ impl PolicySection {
         let mut ladder = LadderConfig::with_capacities(&capacities);
         let defaults = Watermarks::default();
         ladder.promotion = word("policy.promotion", &self.promotion, Promotion::default())?;
+        ladder.admission = word("policy.admission", &self.admission, Admission::default())?;
+        ladder.promote_below = self.promote_below.unwrap_or(ladder.promote_below);
+        if !(0.0..=256.0).contains(&ladder.promote_below) {
+            return Err(out_of_range("policy.promote_below", "must lie between 0 and 256"));
+        }
+        ladder.rebalance_batch = self.rebalance_batch.unwrap_or(ladder.rebalance_batch);
         ladder.reactive = word("policy.reactive", &self.reactive, Reactive::default())?;
         ladder.bump = word("policy.bump", &self.bump, Bump::default())?;
         let order: Order = word("policy.order", &self.order, Order::default())?;
