@@ -124,11 +124,9 @@ fn ladders(fast: u64, slow: u64) -> Vec<(&'static str, LadderConfig)> {
             "interleaved",
             LadderConfig { admission: Admission::Interleaved { fast_share: 0.25 }, ..base.clone() },
         ),
-        (
-            "tail age",
-            LadderConfig { promotion: Promotion::TailAge, promote_second_use: true, ..base.clone() },
-        ),
+        ("tail age", LadderConfig { promotion: Promotion::TailAge, ..base.clone() }),
         ("default", base.clone()),
+        ("reuse time", LadderConfig { promotion: Promotion::ReuseTime, ..base.clone() }),
         ("naive", LadderConfig { promotion: Promotion::Naive, ..base.clone() }),
         ("scan", LadderConfig { promotion: Promotion::ReuseTimeScan, ..base.clone() }),
         ("drop", LadderConfig { reactive: Reactive::Drop, ..base.clone() }),

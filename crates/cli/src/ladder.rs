@@ -8,15 +8,13 @@ use tiermem_policy::promote::Promotion;
 /// Each mechanism of the ladder; every one can be switched off by itself.
 #[derive(Debug, Args)]
 pub struct LadderArgs {
-    /// How items are promoted: reuse-time, tail-age, reuse-time-scan, naive or none.
-    #[arg(long, default_value = "reuse-time")]
+    /// How items are promoted: reuse-twice, reuse-time, tail-age, reuse-time-scan, naive or none.
+    #[arg(long, default_value = "reuse-twice")]
     promotion: Promotion,
-    /// The reuse time that is short enough for promotion, as a share of what it is held against.
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
-    promote_below: f64,
-    /// Promote only what was used before in its slow tier.
-    #[arg(long)]
-    second_use: bool,
+    /// The reuse time that is short enough for promotion, as a share of what it is held against [default: 6 for
+    /// reuse-twice, else 1].
+    #[arg(long, value_name = "FACTOR")]
+    promote_below: Option<f64>,
     /// Switch moving pages between size classes off.
     #[arg(long)]
     no_rebalance: bool,
@@ -57,7 +55,6 @@ impl LadderArgs {
     pub fn apply(&self, ladder: &mut LadderConfig) -> Result<(), String> {
         ladder.promotion = self.promotion;
         ladder.promote_below = self.promote_below;
-        ladder.promote_second_use = self.second_use;
         if self.no_rebalance {
             ladder.rebalance_batch = 0;
         }

@@ -159,6 +159,14 @@ impl World {
     }
 }
 
+const PROMOTIONS: [Promotion; 6] = [
+    Promotion::None,
+    Promotion::Naive,
+    Promotion::ReuseTwice,
+    Promotion::ReuseTime,
+    Promotion::TailAge,
+    Promotion::ReuseTimeScan,
+];
 const ORDERS: [Order; 6] = [
     Order::Lists,
     Order::Lists,
@@ -180,9 +188,7 @@ fn config() -> impl Strategy<Value = LadderConfig> {
             config.charge_metadata = false;
             config.recency_requests = recency;
             config.scan_requests = 7;
-            config.promotion =
-                [Promotion::None, Promotion::Naive, Promotion::ReuseTime, Promotion::ReuseTimeScan]
-                    [usize::from(promotion)];
+            config.promotion = PROMOTIONS[usize::from(promotion)];
             config.bump = [Bump::Always, Bump::LowerOnly, Bump::AtTail][bump];
             config.reactive = if reactive { Reactive::Demote } else { Reactive::Drop };
             config.eviction = if forbid { Eviction::Forbidden } else { Eviction::AllItems };

@@ -83,10 +83,8 @@ pub struct LadderConfig {
     pub watermarks: Option<Watermarks>,
     /// Who is promoted.
     pub promotion: Promotion,
-    /// The reuse time that is short enough, as a share of what it is held against (the mean, or the age at the tail).
-    pub promote_below: f64,
-    /// Whether an item must have been used before in its slow tier.
-    pub promote_second_use: bool,
+    /// The reuse time that is short enough, as a share of what it is held against; `None`: [`Promotion::below`].
+    pub promote_below: Option<f64>,
     /// Window of the mean reuse time, in requests. (The times themselves are known to `recency_requests`.)
     pub reuse_window_requests: u64,
     /// Candidates for promotion that can wait.
@@ -124,8 +122,7 @@ impl Default for LadderConfig {
             eviction: Eviction::default(),
             watermarks: Some(Watermarks::default()),
             promotion: Promotion::default(),
-            promote_below: 1.0,
-            promote_second_use: false,
+            promote_below: None,
             reuse_window_requests: 1 << 20,
             candidates: 1024,
             step_requests: 16,

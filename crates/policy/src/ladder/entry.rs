@@ -52,7 +52,7 @@ const COUNT_MAX: u32 = 1024;
 /// Fewer say nothing.
 const COUNT_MIN: u32 = 64;
 /// New items enter below where more than this share left unused, in 1/16.
-const UNUSED_SIXTEENTHS: u32 = 9;
+const UNUSED_SIXTEENTHS: u32 = 12;
 /// One in so many enters above all the same.
 const EXPLORED: u64 = 16;
 /// Keys that are remembered: a power of two of 16-bit tags.

@@ -237,7 +237,7 @@ impl Ladder {
             reuse: (config.promotion == Promotion::ReuseTimeScan).then(Column::default),
             proof: Proof::new(config.admission),
             next_scan: 0,
-            promote_below: (config.promote_below * 256.0) as u32,
+            promote_below: (config.promote_below.unwrap_or(config.promotion.below()) * 256.0) as u32,
             index_bytes: 0,
             counters: LadderCounters::default(),
             config,
@@ -294,15 +294,20 @@ impl Ladder {
             Promotion::None => {}
             Promotion::Naive if tier > 0 => self.candidates.push(id),
             Promotion::Naive => {}
-            Promotion::ReuseTime | Promotion::ReuseTimeScan | Promotion::TailAge => {
+            Promotion::ReuseTwice | Promotion::ReuseTime | Promotion::ReuseTimeScan | Promotion::TailAge => {
+                let twice = self.config.promotion == Promotion::ReuseTwice;
                 level.reuse.note(reuse);
                 if tier > 0 {
                     if let Some(column) = &mut self.reuse {
                         // 0 there means never reused.
                         *column.at(id) = packed_reuse::pack(reuse);
-                    } else if self.is_hot(tier, reuse)
-                        && !(self.config.promote_second_use && place.is_fresh())
-                    {
+                    } else if !self.is_hot(tier, reuse) {
+                        if twice {
+                            // The next use is the first of two again.
+                            let cell = self.places.at(id);
+                            *cell = cell.with_fresh(true);
+                        }
+                    } else if !(twice && place.is_fresh()) {
                         self.candidates.push(id);
                     }
                 }

@@ -5,6 +5,7 @@ use super::tickets::{Move, MoveState};
 use super::{Act, Fit, Ladder, Loc, MoveKind, Ticket};
 use crate::Id;
 use crate::evict::{Departure, Origin};
+use crate::promote::Promotion;
 
 impl Ladder {
     /// Ends all moves up to `ticket`; `copied` tells whether the bytes arrived (of all of them). `settled` is told
@@ -52,8 +53,8 @@ impl Ladder {
     fn settle(&mut self, one: Move, loc: Loc, origin: Origin) {
         let place = self.places.get(one.id);
         let fresh = match one.kind {
-            // Not used since it came down.
-            MoveKind::Demote if loc == one.to && self.config.promote_second_use => true,
+            // It takes two uses from here to go up again.
+            MoveKind::Demote if loc == one.to && self.config.promotion == Promotion::ReuseTwice => true,
             _ => place.is_fresh(),
         };
         *self.places.at(one.id) = place.with_loc(loc).with_moving(false).with_fresh(fresh);

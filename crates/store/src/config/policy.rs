@@ -12,7 +12,7 @@ use super::ConfigError;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicySection {
-    /// Who is promoted: `reuse-time` (default), `reuse-time-scan`, `naive` or `none`.
+    /// Who is promoted: `reuse-twice` (default), `reuse-time`, `tail-age`, `reuse-time-scan`, `naive` or `none`.
     pub promotion: Option<String>,
     /// Who goes first from a tier: `lru` (lists, the default), or the first of K drawn by recency (`klru:K`), by frequency
     /// of use (`klfu:K`) or by expiry (`kttl:K`).
@@ -22,7 +22,8 @@ pub struct PolicySection {
     /// Where new items enter: `fast` (default), `proven` (below where new ones of their size go unused) or
     /// `interleaved:SHARE` (by the key's hash, for ever).
     pub admission: Option<String>,
-    /// Share of the fast tier's mean reuse time that a slow item's must be below to be promoted. Default 1.
+    /// Share of the fast tier's mean reuse time that a slow item's must be below to be promoted. Default 6 for
+    /// `reuse-twice`, else 1.
     pub promote_below: Option<f64>,
     /// Moves and evictions in one step at most to empty a page for another size class; 0 switches that off. Default 256.
     pub rebalance_batch: Option<u32>,
@@ -70,8 +71,8 @@ impl PolicySection {
         let defaults = Watermarks::default();
         ladder.promotion = word("policy.promotion", &self.promotion, Promotion::default())?;
         ladder.admission = word("policy.admission", &self.admission, Admission::default())?;
-        ladder.promote_below = self.promote_below.unwrap_or(ladder.promote_below);
-        if !(0.0..=256.0).contains(&ladder.promote_below) {
+        ladder.promote_below = self.promote_below;
+        if self.promote_below.is_some_and(|share| !(0.0..=256.0).contains(&share)) {
             return Err(out_of_range("policy.promote_below", "must lie between 0 and 256"));
         }
         ladder.rebalance_batch = self.rebalance_batch.unwrap_or(ladder.rebalance_batch);
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (text, part) in [
-            ("promotion = \"often\"", "none of reuse-time"),
+            ("promotion = \"often\"", "none of reuse-twice"),
             ("order = \"mru\"", "none of lru, klru:K"),
             ("order = \"klru\"\npromotion = \"reuse-time-scan\"", "needs the order lru"),
             ("low_watermark = 0.5", "above high_watermark"),
