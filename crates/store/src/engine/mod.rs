@@ -80,6 +80,7 @@ impl EngineConfig {
             let level = |(at, tier): (usize, &TierSpec)| LevelConfig {
                 capacity_bytes: tier.pages_bytes(),
                 insertion_point: if at == 0 { INSERTION_POINT_FAST } else { INSERTION_POINT_SLOW },
+                order: Default::default(),
             };
             ladder.levels = self.tiers.iter().enumerate().map(level).collect();
         }
