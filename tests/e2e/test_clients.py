@@ -471,6 +471,8 @@ def comparable(request: str, reply: Reply) -> Reply:
         return {key: value for key, value in reply.items() if "id" not in key}
     if "PUBSUB CHANNELS" in request:
         return sorted(reply)
+    if "CONFIG GET" in request:
+        return dict(zip(reply[::2], reply[1::2]))
     return reply
 
 

@@ -1,6 +1,7 @@
 //! The only room with raw system calls, and the readings of `/proc` and cgroups that belong to them.
 
 pub mod aligned;
+pub mod boot;
 pub mod cpu_time;
 pub mod disk;
 pub mod limits;

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use tiermem_store::config::{StoreConfig, TierConfig, check_memory};
+use tiermem_store::config::{FlashTier, StoreConfig, TierConfig, check_memory};
 use tiermem_store::engine::Engine;
 use tiermem_store::http::HttpServer;
 use tiermem_store::http::view::View;
 use tiermem_store::server::{ServeError, Server, Snapshot};
 use tiermem_store::settings::LogLevel;
+use tiermem_tier::block;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
@@ -39,10 +40,13 @@ pub struct Options {
     /// A unix socket for Redis clients as well.
     #[arg(long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
-    /// A tier as kind=size, the fastest first; may be repeated, and replaces the file's list
+    /// A tier as kind=size or kind:path=size, the fastest first; may be repeated, and replaces the file's list
     /// [default: dram=512MiB and emulated=2GiB].
     #[arg(long = "tier", value_name = "KIND=SIZE")]
     tiers: Vec<TierConfig>,
+    /// Overwrite whatever the tiers' files and devices hold.
+    #[arg(long)]
+    reset: bool,
     /// Threads that each own a part of the keys; only 1 for now [default: 1].
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
@@ -61,7 +65,10 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let server_config = config.server_config(config_file).map_err(Failure::usage)?;
     let set_log_level = start_log(server_config.settings.log_level);
     let engine_config = config.engine_config(seed()).map_err(Failure::usage)?;
-    let engine = Engine::new(engine_config).map_err(Failure::failed)?;
+    let mut engine = Engine::new(engine_config).map_err(Failure::failed)?;
+    if let Some(flash) = config.flash_tier().map_err(Failure::usage)? {
+        attach_flash(&mut engine, &flash)?;
+    }
     let mut server = Server::bind(server_config, engine).map_err(|error| match error {
         ServeError::Unprotected(_) => Failure::usage(error),
         _ => Failure::failed(error),
@@ -139,9 +146,26 @@ fn configure(options: Options) -> Result<StoreConfig, tiermem_store::config::Con
     if !options.tiers.is_empty() {
         config.tiers = options.tiers;
     }
+    if options.reset {
+        config.tiers.iter_mut().for_each(|tier| tier.reset = true);
+    }
     config.validate()?;
     check_memory(&config.tiers)?;
     Ok(config)
+}
+
+/// Opens the flash tier's file or device and puts it below the engine's memory.
+fn attach_flash(engine: &mut Engine, flash: &FlashTier) -> Result<(), Failure> {
+    let io = block::open(flash.path(), flash.capacity.0, flash.backend).map_err(Failure::failed)?;
+    let how = io.describe();
+    let region = flash.region(0, 1, [seed(), seed(), seed()]);
+    let place = flash.path().display().to_string();
+    engine
+        .attach_flash(&flash.name, io, &region)
+        .map_err(|error| Failure::failed(anyhow::anyhow!("the flash tier {place}: {error}")))?;
+    let keys = engine.flash_figures().map_or(0, |figures| figures.recovered_items);
+    tracing::info!(path = place, how, keys, "the flash tier is open");
+    Ok(())
 }
 
 /// A seed for the index's hash that nobody outside can know: the standard library's is random for each process.

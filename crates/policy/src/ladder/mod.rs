@@ -23,6 +23,7 @@ mod place;
 mod reclaim;
 mod slots;
 mod step;
+mod tail;
 mod tickets;
 mod tuning;
 
@@ -101,6 +102,10 @@ pub enum Act {
         loc: Loc,
         /// Why.
         why: Why,
+        /// When it expires, in Unix milliseconds.
+        expires_at_ms: Option<u64>,
+        /// When it was last used, in requests.
+        last_used: u64,
     },
     /// Give these pages' memory back to the system.
     Discard {
@@ -458,7 +463,8 @@ impl<E: Evict> Ladder<E> {
             Why::Evicted => self.levels[usize::from(loc.tier)].counters.evictions += 1,
             Why::Expired => self.counters.expired += 1,
         }
-        acts.push(Act::Drop { id, loc, why });
+        let (expires_at_ms, last_used) = (self.expires_at_ms(id), self.last_used(id, now));
+        acts.push(Act::Drop { id, loc, why, expires_at_ms, last_used });
         let departure = if why == Why::Evicted { Departure::Evicted } else { Departure::Deleted };
         self.leave(id, departure);
     }

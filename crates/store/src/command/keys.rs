@@ -11,8 +11,12 @@ use super::string::{keep_scratch, reply_too_large};
 const KEYS_BATCH: usize = 4096;
 const NO_SUCH_KEY: Refusal = Refusal::Text("ERR no such key");
 
-/// All keys that match. The whole index is gone through at once, and nothing else runs meanwhile.
+/// All keys that match. The whole index is gone through at once, and nothing else runs meanwhile. A flash tier cannot be
+/// read so.
 pub(super) fn keys(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if context.engine.has_flash() {
+        return Err(Refusal::Text("ERR KEYS does not see keys on flash, use SCAN"));
+    }
     context.host.timing.mark_long();
     let (db, limit) = (context.session.db, context.host.reply_bytes_max);
     let mut found = 0;

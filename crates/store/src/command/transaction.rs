@@ -64,7 +64,8 @@ impl Transaction {
         self.requests.push(Queued { spec, bytes_end: self.bytes.len(), spans_end: self.spans.len() });
     }
 
-    fn iter(&self) -> impl Iterator<Item = (&'static Spec, Args<'_>)> {
+    /// The requests in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Spec, Args<'_>)> {
         let (mut bytes_start, mut spans_start) = (0, 0);
         self.requests.iter().map(move |it| {
             let args =

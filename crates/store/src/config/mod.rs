@@ -1,5 +1,6 @@
 //! The store's configuration: what a user writes in a file or gives as flags, checked.
 
+mod flash;
 mod memory;
 mod policy;
 mod tier;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use tiermem_base::{Bytes, Nanos};
 
+pub use flash::FlashTier;
 pub use memory::{PROCESS_BYTES, check_memory, check_memory_against};
 pub use policy::PolicySection;
 pub use tier::{TierConfig, TierKind};
@@ -191,7 +193,7 @@ impl StoreConfig {
     }
 
     fn ladder(&self) -> Result<LadderConfig, ConfigError> {
-        let capacities: Vec<Bytes> = self.tiers.iter().map(|tier| tier.capacity).collect();
+        let capacities: Vec<Bytes> = self.memory_tiers().map(|tier| tier.capacity).collect();
         let mut ladder = self.policy.ladder(&capacities)?;
         ladder.tune(self.live(&ladder)?.policy);
         Ok(ladder)
@@ -223,9 +225,18 @@ impl StoreConfig {
         Ok(live)
     }
 
+    fn memory_tiers(&self) -> impl Iterator<Item = &TierConfig> {
+        self.tiers.iter().filter(|tier| tier.kind != TierKind::Flash)
+    }
+
+    /// The flash tier below the others, if there is one.
+    pub fn flash_tier(&self) -> Result<Option<FlashTier>, ConfigError> {
+        self.tiers.iter().find(|tier| tier.kind == TierKind::Flash).map(FlashTier::of).transpose()
+    }
+
     /// What the engine needs of it; `seed` for its hash.
     pub fn engine_config(&self, seed: u64) -> Result<EngineConfig, ConfigError> {
-        let tiers = self.tiers.iter().map(TierConfig::spec).collect();
+        let tiers = self.memory_tiers().map(TierConfig::spec).collect();
         let ladder = self.ladder()?;
         Ok(EngineConfig {
             ladder,

@@ -24,7 +24,8 @@ impl Engine {
     pub fn look_up(&mut self, db: u8, key: &[u8]) -> Option<Hit<'_>> {
         self.begin();
         self.gets += 1;
-        let id = self.find_live(db, key, self.hasher.hash(db, key))?;
+        let hash = self.hasher.hash(db, key);
+        let Some(id) = self.find_in_memory(db, key, hash) else { return self.get_staged(db, key, hash) };
         self.get_hits += 1;
         self.ladder.hit(id, self.now);
         let loc = self.ladder.loc(id);
@@ -34,6 +35,9 @@ impl Engine {
 
     /// The value of an item that was just looked up; uncharged.
     pub fn value(&self, item: ItemRef) -> &[u8] {
+        if let Some(value) = self.staged_value(item) {
+            return value;
+        }
         let loc = self.ladder.loc(item.0);
         let header = self.header(loc);
         self.tiers.bytes(loc, header.value_offset(), header.value_len as usize)
@@ -41,6 +45,9 @@ impl Engine {
 
     /// Charges the reading of a contiguous part, of `len` bytes, of an item that was just looked up.
     pub fn charge_read(&self, item: ItemRef, len: usize) {
+        if self.staged_value(item).is_some() {
+            return;
+        }
         self.tiers.charge_read(self.ladder.loc(item.0).tier, len);
     }
 
@@ -59,6 +66,7 @@ impl Engine {
         let Some(mut id) = self.find_live(db, key, hash) else { return Ok(None) };
         self.sets += 1;
         self.ladder.touch(id, self.now);
+        self.note_change(id, hash);
         let header = self.header(self.ladder.loc(id));
         if !self.ladder.rewrite_in_place(id, header.item_len() as u64) {
             self.build_anew(db, key, header.kind, header.value_len as usize, |old, new| {
@@ -106,16 +114,18 @@ impl Engine {
     ) -> Result<(), StoreError> {
         self.check_lengths(key.len(), len)?;
         let hash = self.hasher.hash(db, key);
-        let header = Header { value_len: len as u32, key_len: key.len() as u16, db, kind };
+        let header = Header { value_len: len as u32, key_len: key.len() as u16, db, kind, unchanged: false };
         let old = self.find_live(db, key, hash);
         let expires_at_ms = old.and_then(|id| self.ladder.expires_at_ms(id));
         let Some(old) = old else {
             let (_, loc) = self.enter(hash, header, expires_at_ms, None)?;
+            self.supersede(db, hash);
             build(&[], self.write_head(loc, header, key));
             self.tiers.charge_write(loc.tier, header.item_len());
             self.changes.note(Change::New, db, key);
             return Ok(());
         };
+        self.note_change(old, hash);
         let (from, was) = (self.ladder.loc(old), self.header(self.ladder.loc(old)));
         self.tiers.charge_read(from.tier, was.item_len());
         if self.ladder.place_bytes(old) != self.ladder.place_bytes_for(header.item_len() as u64) {

@@ -25,12 +25,14 @@ impl Engine {
         }
         self.ladder.step(self.now, &mut self.rng, &mut self.acts);
         self.execute();
+        self.advance_flash();
     }
 
     /// Does what is due without a request: expired items. Call it when idle, at least every 100 ms.
     pub fn idle(&mut self) {
         self.ladder.idle(self.now, &mut self.acts);
         self.execute();
+        self.advance_flash();
         self.tiers.settle();
     }
 
@@ -50,17 +52,29 @@ impl Engine {
                     self.tiers.copy(from, to, item_len);
                     self.copied.push_back(Copied { from: from.tier, to: to.tier, item_len: item_len as u64 });
                 }
-                Act::Drop { id, loc, why } => {
+                Act::Drop { id, loc, why, expires_at_ms, last_used } => {
                     let header = self.header(loc);
                     let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
                     self.tiers.charge_read(loc.tier, header.value_offset());
-                    let change = if why == Why::Expired { Change::Expired } else { Change::Evicted };
-                    self.changes.note(change, header.db, key);
                     let hash = self.hasher.hash(header.db, key);
                     let found = self.index.remove(hash, id);
                     debug_assert!(found, "a dropped item is in the index");
                     self.item_bytes[usize::from(loc.tier)] -= header.item_len() as u64;
-                    self.keys[usize::from(header.db)] -= 1;
+                    let stays = match why {
+                        Why::Evicted => self.offer(header, loc, hash, expires_at_ms, last_used),
+                        Why::Expired => {
+                            if header.unchanged {
+                                self.forget_expired(header.db, hash);
+                            }
+                            false
+                        }
+                    };
+                    if !stays {
+                        let change = if why == Why::Expired { Change::Expired } else { Change::Evicted };
+                        let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
+                        self.changes.note(change, header.db, key);
+                        self.keys[usize::from(header.db)] -= 1;
+                    }
                 }
                 Act::Discard { tier, page } => self.tiers.discard(tier, page),
             }
@@ -85,6 +99,7 @@ impl Engine {
     pub fn flush(&mut self, db: Option<u8>) {
         self.changes.note(Change::Flushed(db), db.unwrap_or(0), &[]);
         let others = db.map_or(0, |db| self.keys.iter().sum::<u64>() - self.len(db));
+        self.flush_on_flash(db.filter(|_| others > 0));
         if others == 0 && self.ladder.clear() {
             self.index = Default::default();
             self.ladder.set_index_bytes(self.index.bytes());
@@ -106,6 +121,14 @@ impl Engine {
                 let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
                 let hash = self.hasher.hash(header.db, key);
                 self.forget(id, hash);
+            }
+        }
+        // What lies on flash alone was counted as well, and is gone.
+        match db {
+            Some(db) => self.keys[usize::from(db)] = 0,
+            None => {
+                self.keys.fill(0);
+                self.forget_log_entries();
             }
         }
     }
@@ -160,7 +183,8 @@ impl Engine {
                 charged_ns: self.tiers.charged_ns(at) as u64,
             }
         };
-        let tiers: Vec<_> = self.config.tiers.iter().enumerate().map(tier).collect();
+        let mut tiers: Vec<_> = self.config.tiers.iter().enumerate().map(tier).collect();
+        tiers.extend(self.flash_tier_stats());
         let counters = self.ladder.counters();
         EngineStats {
             gets: self.gets,
@@ -174,6 +198,7 @@ impl Engine {
             keys_with_expiry: self.ladder.items_with_expiry(),
             metadata_bytes: self.ladder.metadata_bytes(),
             pinned_bytes: self.pinned_bytes as u64,
+            flash: self.flash_figures(),
             tiers,
         }
     }

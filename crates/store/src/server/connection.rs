@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::Sleep;
 
+use super::away::AwayKeys;
 use super::budget::{FREE_BYTES, Share};
 use super::shard::{Core, READ_BYTES, Shard};
 use super::stream::Stream;
@@ -48,6 +49,10 @@ pub(super) struct Connection {
     /// Counted as blocked.
     blocked: bool,
     share: Share,
+    /// Keys on flash that requests of this connection wait for.
+    away: AwayKeys,
+    /// The next request waits: for such a key, or for space to write.
+    waiting: bool,
     last_progress: Instant,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -68,6 +73,8 @@ impl Connection {
             paused: false,
             blocked: false,
             share: Share::default(),
+            away: AwayKeys::default(),
+            waiting: false,
             last_progress: Instant::now(),
             timer: None,
         }
@@ -105,6 +112,9 @@ impl Connection {
             if self.session.closing {
                 return if self.output.is_empty() { Err(Gone) } else { Ok(()) };
             }
+            if self.waiting {
+                return Ok(());
+            }
             self.set_blocked(core);
             if self.paused {
                 if core.host.clients.paused().is_some() {
@@ -117,11 +127,11 @@ impl Connection {
                 return Ok(());
             }
             if self.runnable {
-                self.run(core, 0)?;
+                self.run(core, 0, cx)?;
                 continue;
             }
             match self.read(core, cx)? {
-                Poll::Ready(read) => self.run(core, read)?,
+                Poll::Ready(read) => self.run(core, read, cx)?,
                 Poll::Pending => return Ok(()),
             }
         }
@@ -189,7 +199,7 @@ impl Connection {
 
     /// Runs a batch: what is complete in `pending` or, when that is empty, in the first `filled` bytes of the
     /// shard's input buffer. Then writes the replies.
-    fn run(&mut self, core: &mut Core, filled: usize) -> Result<(), Gone> {
+    fn run(&mut self, core: &mut Core, filled: usize, cx: &TaskContext<'_>) -> Result<(), Gone> {
         let start = core.clock.batch_start();
         self.last_progress = start;
         core.begin_batch();
@@ -200,7 +210,7 @@ impl Connection {
         let lent = self.output.lend(&mut core.replies);
         let result = if self.pending.is_empty() {
             let input = core::mem::take(&mut core.input);
-            let result = self.run_complete(core, &input[..filled]);
+            let result = self.run_complete(core, &input[..filled], cx);
             if let Ok(consumed) = result
                 && consumed < filled
             {
@@ -210,7 +220,7 @@ impl Connection {
             result
         } else {
             let mut pending = core::mem::take(&mut self.pending);
-            let result = self.run_complete(core, &pending);
+            let result = self.run_complete(core, &pending, cx);
             if let Ok(consumed) = result {
                 if consumed > 0 {
                     core.budget.end_privilege(&self.share);
@@ -229,6 +239,10 @@ impl Connection {
         self.count_unsent(core);
         flushed?;
         self.settle_pending(core);
+        if !self.waiting && !self.away.is_empty() {
+            // Answers that nobody takes soon would keep memory from others.
+            self.away.cancel(&mut core.engine);
+        }
         let wall_ns = core.clock.batch_end().saturating_duration_since(start).as_nanos() as u64;
         if core.host.timing.matters(wall_ns)
             && let Ok(consumed) = result
@@ -250,7 +264,7 @@ impl Connection {
 
     /// Runs the complete requests at the start of `input` and returns how many bytes are done with.
     #[inline]
-    fn run_complete(&mut self, core: &mut Core, input: &[u8]) -> Result<usize, Gone> {
+    fn run_complete(&mut self, core: &mut Core, input: &[u8], cx: &TaskContext<'_>) -> Result<usize, Gone> {
         let mut at = 0;
         // Up to here the engine knows which keys come.
         let mut foreseen = 0;
@@ -268,9 +282,17 @@ impl Connection {
                         core.engine.foresee(self.session.db, &mut keys);
                         foreseen = at + keys.passed();
                     }
+                    if core.engine.has_flash() && !self.is_at_hand(core, rest, cx) {
+                        // The request is read again when it can run.
+                        self.parser.reset();
+                        (self.runnable, self.waiting) = (true, true);
+                        return Ok(at);
+                    }
                     let Core { engine, host, .. } = core;
                     let Connection { session, output, parser, .. } = self;
-                    let verdict = execute(&mut Context { engine, session, output, host }, parser.args(rest));
+                    let mut context = Context { engine, session, output, host };
+                    let verdict = execute(&mut context, parser.args(rest));
+                    context.end_request();
                     if verdict == Verdict::Later {
                         self.hold_up(core);
                         return Ok(at);
@@ -318,6 +340,18 @@ impl Connection {
         core.host.clients.wait_for_unpause(self.session.id);
     }
 
+    /// Whether what the parsed request at the start of `rest` needs from flash is at hand. If not, the requests behind it
+    /// are looked at as well.
+    fn is_at_hand(&mut self, core: &mut Core, rest: &[u8], cx: &TaskContext<'_>) -> bool {
+        let Connection { session, parser, away, .. } = self;
+        let Core { engine, host, .. } = core;
+        let at_hand = away.stage(engine, &host.clients, session, parser.args(rest), cx.waker());
+        if !at_hand {
+            away.foresee(engine, session.db, KeysAhead::new(&rest[parser.consumed()..]));
+        }
+        at_hand
+    }
+
     #[cold]
     fn refuse_oversize(&mut self, core: &mut Core) {
         core.host.stats.commands_processed += 1;
@@ -333,6 +367,7 @@ impl Connection {
     /// Writes as much as the kernel takes now.
     #[inline]
     fn flush(&mut self, core: &mut Core) -> Result<(), Gone> {
+        core.engine.commit();
         while !self.output.is_empty() {
             let written = match self.output.plain() {
                 Some(bytes) => self.stream.try_write(bytes),
@@ -463,6 +498,7 @@ impl Future for Connection {
             core.host.clients.set_waker(slot, cx.waker());
             connection.known = true;
         }
+        connection.waiting = false;
         if core.host.clients.is_killed(slot) || connection.advance(core, cx).is_err() {
             return Poll::Ready(());
         }
@@ -479,6 +515,7 @@ impl Drop for Connection {
         let shard = Rc::clone(&self.shard);
         let core = &mut *shard.borrow_mut();
         self.output.clear(&mut core.engine);
+        self.away.cancel(&mut core.engine);
         self.unsent = 0;
         core.host.clients.leave(self.session.slot);
         core.engine.note_changes(core.host.clients.wants_changes());

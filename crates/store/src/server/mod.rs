@@ -7,6 +7,7 @@
 //! - what has come of unfinished requests is charged to one [`budget`] for all connections;
 //! - a client that does not read its replies is not read from, and its queue ends at a limit.
 
+mod away;
 mod bind;
 mod budget;
 mod clock;

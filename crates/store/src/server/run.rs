@@ -11,6 +11,7 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::MissedTickBehavior;
 
@@ -50,6 +51,7 @@ impl Server {
         core.host.settings_watcher = watcher;
         let shard = Rc::new(RefCell::new(core));
         let result = runtime.block_on(async {
+            drive_flash(&shard);
             if let Some(listener) = tcp {
                 let listener = TcpListener::from_std(listener).map_err(ServeError::EventLoop)?;
                 spawn_local(accept_tcp(listener, Rc::clone(&shard)));
@@ -65,6 +67,9 @@ impl Server {
         });
         // Connections end here and give their pins free.
         drop(runtime);
+        if let Err(error) = shard.borrow_mut().engine.close_flash() {
+            tracing::error!(%error, "the flash tier was not closed in order: a restart may find less");
+        }
         publish(shard.borrow_mut().snapshot());
         if let Some(path) = &config.unix_socket
             && let Err(error) = std::fs::remove_file(path)
@@ -73,6 +78,22 @@ impl Server {
         }
         result
     }
+}
+
+/// Has the engine take what the flash device did as soon as it says so.
+fn drive_flash(shard: &Rc<Shard>) {
+    let bell = Arc::new(Notify::new());
+    let ring = Arc::clone(&bell);
+    shard.borrow_mut().engine.notify_flash(Arc::new(move || ring.notify_one()));
+    let shard = Rc::clone(shard);
+    spawn_local(async move {
+        loop {
+            bell.notified().await;
+            let engine = &mut shard.borrow_mut().engine;
+            engine.advance_flash();
+            engine.commit();
+        }
+    });
 }
 
 async fn tick(shard: Rc<Shard>) {

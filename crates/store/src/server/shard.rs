@@ -20,6 +20,9 @@ pub(super) const READ_BYTES: usize = 64 * 1024;
 /// little over the limit is told by the command itself.
 const BULK_SLACK_BYTES: usize = 1024;
 
+/// Ticks, of 100 ms each, between two writings of what the flash tier has half filled.
+const FLASH_TICKS: u64 = 10;
+
 /// A shard, borrowed by one connection at a time for as long as its socket gives it work.
 pub(super) type Shard = RefCell<Core>;
 
@@ -42,6 +45,7 @@ pub(super) struct Core {
     started: Instant,
     last_snapshot: (Instant, u64),
     next_client_id: u64,
+    ticks: u64,
 }
 
 impl Core {
@@ -83,6 +87,7 @@ impl Core {
             started,
             last_snapshot: (started, 0),
             next_client_id: 0,
+            ticks: 0,
         }
     }
 
@@ -150,6 +155,11 @@ impl Core {
         self.host.timeline.note(self.engine.requests(), unix_s);
         let work_us = self.clock.since_reading().as_micros() as u64;
         self.host.timing.latencies.note("expire-cycle", work_us, unix_s);
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(FLASH_TICKS) {
+            self.engine.tick_flash();
+        }
+        self.engine.commit();
         let settings = &self.host.settings;
         self.budget.set_limit(settings.request_buffer_bytes);
         self.budget.find_stalled(Instant::now(), Duration::from_millis(settings.stall_timeout_ms));

@@ -87,15 +87,16 @@ impl ItemHeader {
     }
 }
 
-/// Where the item of `hash` and `sequence` begins that was appended last among those that begin in the first block of
-/// `bytes`. Two versions of a key can begin in one block; the later one counts.
+/// Where the item of `hash` (its first 40 bits, which are all that an index entry knows) and `sequence` begins that was
+/// appended last among those that begin in the first block of `bytes`. Two versions of a key can begin in one block; the
+/// later one counts.
 pub fn find_item(bytes: &[u8], first: usize, hash: u64, sequence: u32) -> Option<(usize, ItemHeader)> {
     let block = BLOCK_BYTES.min(bytes.len());
     let starts = (first..block.saturating_sub(7)).step_by(8).rev();
     let hash = hash.to_le_bytes();
     for at in starts {
         // The hash stands at the same distance in every header, so most places are passed over with one comparison.
-        if bytes.get(at + 8..at + 16) == Some(&hash)
+        if bytes.get(at + 11..at + 16) == Some(&hash[3..])
             && let Some(header) = ItemHeader::read(&bytes[at..])
             && header.sequence == sequence
         {
@@ -421,12 +422,12 @@ mod tests {
     #[test]
     fn the_later_of_two_versions_is_found() {
         let mut block = vec![0; 2 * BLOCK_BYTES];
-        let (old, new) = (item(header(7, 1, 50), 1), item(header(7, 1, 60), 2));
+        let (old, new) = (item(header(7 << 24, 1, 50), 1), item(header(7 << 24, 1, 60), 2));
         block[64..64 + old.len()].copy_from_slice(&old);
         block[256..256 + new.len()].copy_from_slice(&new);
-        assert_eq!(find_item(&block, 64, 7, 1), Some((256, header(7, 1, 60))));
-        assert_eq!(find_item(&block, 64, 7, 2), None, "another filling");
-        assert_eq!(find_item(&block, 64, 8, 1), None, "another key");
+        assert_eq!(find_item(&block, 64, 7 << 24, 1), Some((256, header(7 << 24, 1, 60))));
+        assert_eq!(find_item(&block, 64, 7 << 24, 2), None, "another filling");
+        assert_eq!(find_item(&block, 64, 8 << 24, 1), None, "another key");
     }
 
     #[test]

@@ -454,6 +454,19 @@ impl Flash {
         reuse
     }
 
+    /// Waits until the device has done something, if it has anything to do.
+    pub fn wait(&mut self) {
+        self.submit();
+        if self.io.in_flight() > 0 {
+            self.io.wait(&mut self.completions);
+        }
+    }
+
+    /// Notes that an item was not where the index said.
+    pub fn count_lost(&mut self) {
+        self.stats.lost_items += 1;
+    }
+
     /// Notes that an item was copied into memory.
     pub fn promoted(&mut self) {
         self.log.promoted();

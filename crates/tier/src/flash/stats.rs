@@ -9,6 +9,8 @@ use super::Flash;
 pub struct FlashStats {
     /// What the log decided.
     pub log: LogCounters,
+    /// Bytes of the region.
+    pub capacity_bytes: u64,
     /// Items now, and their bytes as far as they are known.
     pub items: u64,
     /// As above.
@@ -69,6 +71,7 @@ impl Flash {
         let segment = u64::from(self.layout.segment_bytes);
         FlashStats {
             log: self.log.counters(),
+            capacity_bytes: self.superblock.region_bytes,
             items: self.log.items(),
             live_bytes: self.log.live_bytes(),
             room_bytes: self.log.config().room_bytes(),
