@@ -666,3 +666,26 @@ def test_redis_py_uses_all_of_it(store: Store) -> None:
             other.set("seen", 1)
             while "SET seen" not in (seen := monitor.next_command()["command"]):
                 assert "CLIENT" in seen, seen
+
+
+def test_commands_describe_themselves_as_in_redis(store: Store, real: str) -> None:
+    def described(connect: Callable[[], socket.socket]) -> dict[bytes, list]:
+        wire = Wire(connect)
+        commands: dict[bytes, list] = {}
+
+        def add(command: list) -> None:
+            name, arity, flags, first, last, step, categories = command[:7]
+            commands[name.lower()] = [arity, sorted(flags), first, last, step, sorted(categories)]
+            for sub in command[9]:
+                add(sub)
+
+        for command in wire.ask("COMMAND"):
+            add(command)
+        wire.close()
+        return commands
+
+    ours, theirs = described(store.connect), described(lambda: connect_to(real))
+    both = ours.keys() & theirs.keys()
+    assert len(both) > 100
+    differing = {name: (ours[name], theirs[name]) for name in both if ours[name] != theirs[name]}
+    assert differing == {}

@@ -14,35 +14,56 @@ const NOTES: &[(&str, &str)] = &[
     ("client|no-touch", "of Redis 7.2; holds for reads of whole strings"),
     ("client|pause", "a pause ends at a tick, so up to 100 ms late; keys expire meanwhile"),
     ("client|setinfo", "of Redis 7.2; checked and not kept"),
-    ("client|tracking", "an invalidation per key, where Redis gathers those of one turn of its loop in `BCAST` mode"),
+    (
+        "client|tracking",
+        "an invalidation per key, where Redis gathers those of one turn of its loop in `BCAST` mode",
+    ),
     ("client|unblock", "always 0: no command blocks"),
     ("command|docs", "always empty"),
     ("config|get", "the parameters in `docs/store.md`"),
     ("config|resetstat", "for `INFO`; `/metrics` goes on"),
     ("config|rewrite", "rewrites the TOML file that the server was started with"),
     ("config|set", "the parameters in `docs/store.md`"),
-    ("exec", "a reply beyond 64 MiB is left out part by part; `SLOWLOG` has the transaction's time in no entry"),
+    (
+        "exec",
+        "a reply beyond 64 MiB is left out part by part; `SLOWLOG` has the transaction's time in no entry",
+    ),
     ("flushall", "`SYNC` and `ASYNC` do the same"),
     ("flushdb", "`SYNC` and `ASYNC` do the same"),
     ("hexpire", "of Redis 7.4, as its relatives are"),
     ("info", "Redis's fields where they have a meaning here, and a section of its own for the tiers"),
-    ("keys", "goes through the whole index while nothing else runs; refused beyond a reply of 64 MiB, and with a flash tier"),
+    (
+        "keys",
+        "goes through the whole index while nothing else runs; refused beyond a reply of 64 MiB, and with a flash tier",
+    ),
     ("latency|doctor", "a few plain sentences"),
     ("latency|histogram", "only while `latency-tracking` is on, which it is not by default"),
     ("latency|latest", "the events are `command`, `fast-command` and `expire-cycle`"),
     ("memory|usage", "the place that the item has in its tier and its share of the metadata"),
     ("monitor", "the time is that of the batch in which the request came"),
-    ("multi", "the queue counts as an unfinished request: it ends in an error at 32 MiB, or when all clients' requests together \
-               have no room left"),
-    ("object|encoding", "what Redis would choose for the value as it is now: a string that was appended to may be `embstr`"),
+    (
+        "multi",
+        "the queue counts as an unfinished request: it ends in an error at 32 MiB, or when all clients' requests together \
+               have no room left",
+    ),
+    (
+        "object|encoding",
+        "what Redis would choose for the value as it is now: a string that was appended to may be `embstr`",
+    ),
     ("object|freq", "always the error that no LFU policy is selected"),
-    ("object|idletime", "from the count of requests since, by the times at which the store had served how many"),
+    (
+        "object|idletime",
+        "from the count of requests since, by the times at which the store had served how many",
+    ),
     ("object|refcount", "always 1, where Redis shares small numbers"),
     ("randomkey", "of the keys in memory; looks through the whole index when few keys are in this database"),
     ("rename", "the events are `rename_to`, then `rename_from`"),
     ("scan", "`COUNT` is at most 10000; a cursor is a place in the order of hashes"),
-    ("slowlog|get", "fast requests of one pipeline are timed in runs of 16, and a run's time stands with its last request; \
-                     a threshold below 1 ms times each"),
+    (
+        "slowlog|get",
+        "fast requests of one pipeline are timed in runs of 16, and a run's time stands with its last request; \
+                     a threshold below 1 ms times each",
+    ),
     ("subscribe", "names, subscriptions and watched keys of all clients together may take 16 MiB"),
     ("wait", "always 0: there are no replicas"),
 ];
@@ -129,7 +150,10 @@ mod tests {
             let spec = COMMANDS.iter().find(|spec| Some(spec.name) == words.clone().next());
             let spec = spec.unwrap_or_else(|| panic!("{name} is no command"));
             words.next();
-            assert!(words.next().is_none_or(|sub| spec.subcommands.iter().any(|it| it.name == sub)), "{name}");
+            assert!(
+                words.next().is_none_or(|sub| spec.subcommands.iter().any(|it| it.name == sub)),
+                "{name}"
+            );
         }
         assert!(NOTES.is_sorted_by(|a, b| a.0 < b.0));
     }
