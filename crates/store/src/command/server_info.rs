@@ -94,6 +94,7 @@ fn clients(text: &mut String, context: &Context<'_>, _: &EngineStats) -> core::f
         "cluster_connections": 0,
         "maxclients": context.host.settings.maxclients,
         "blocked_clients": 0,
+        "tracking_clients": context.host.clients.tracked().1,
         "clients_blocked_on_output": stats.clients_blocked_on_output,
         "clients_waiting_for_buffer": stats.clients_waiting_for_buffer,
     )
@@ -153,6 +154,9 @@ fn stats(text: &mut String, context: &Context<'_>, engine: &EngineStats) -> core
         "evicted_keys": engine.evicted - engine_base.evicted,
         "keyspace_hits": engine.hits - engine_base.hits,
         "keyspace_misses": misses(engine) - misses(engine_base),
+        "pubsub_channels": context.host.clients.active_channels(None).count(),
+        "pubsub_patterns": context.host.clients.pattern_count(),
+        "tracking_total_keys": context.host.clients.tracked().0,
         "total_error_replies": stats.error_replies - stats_base.error_replies,
         "dropped_clients": stats.clients_dropped - stats_base.clients_dropped,
     )
