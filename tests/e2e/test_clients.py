@@ -471,6 +471,8 @@ def comparable(request: str, reply: Reply) -> Reply:
         return {key: value for key, value in reply.items() if "id" not in key}
     if "PUBSUB CHANNELS" in request:
         return sorted(reply)
+    if "CONFIG GET" in request:
+        return dict(zip(reply[::2], reply[1::2]))
     return reply
 
 
@@ -664,3 +666,72 @@ def test_redis_py_uses_all_of_it(store: Store) -> None:
             other.set("seen", 1)
             while "SET seen" not in (seen := monitor.next_command()["command"]):
                 assert "CLIENT" in seen, seen
+
+
+def test_commands_describe_themselves_as_in_redis(store: Store, real: str) -> None:
+    def described(connect: Callable[[], socket.socket]) -> dict[bytes, list]:
+        wire = Wire(connect)
+        commands: dict[bytes, list] = {}
+
+        def add(command: list) -> None:
+            name, arity, flags, first, last, step, categories = command[:7]
+            commands[name.lower()] = [arity, sorted(flags), first, last, step, sorted(categories)]
+            for sub in command[9]:
+                add(sub)
+
+        for command in wire.ask("COMMAND"):
+            add(command)
+        wire.close()
+        return commands
+
+    ours, theirs = described(store.connect), described(lambda: connect_to(real))
+    both = ours.keys() & theirs.keys()
+    assert len(both) > 100
+    differing = {name: (ours[name], theirs[name]) for name in both if ours[name] != theirs[name]}
+    assert differing == {}
+
+
+def test_a_transaction_reads_what_lies_on_flash(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "tiermem.toml"
+    config.write_text(
+        f"""
+        [[tier]]
+        name = "dram"
+        kind = "dram"
+        capacity = "32MiB"
+        [[tier]]
+        name = "flash"
+        kind = "flash"
+        path = "{tmp_path / "flash"}"
+        capacity = "256MiB"
+        admission = "all"
+        """
+    )
+    store = serve("--config", str(config))
+    value = {number: bytes([number % 251]) * 20_000 for number in range(4000)}
+    with redis.Redis(port=store.port, socket_timeout=PATIENCE_S) as client, redis.Redis(port=store.port) as other:
+        for number, text in value.items():
+            client.set(f"k{number}", text)
+        assert client.dbsize() == len(value), "nothing was lost on the way"
+        with client.pipeline(transaction=True) as pipeline:
+            numbers = range(0, 4000, 200)
+            for number in numbers:
+                pipeline.get(f"k{number}")
+            pipeline.strlen("k1").append("k1", "!").strlen("k1").delete("k2").exists("k2")
+            assert pipeline.execute() == [value[number] for number in numbers] + [20_000, 20_001, 20_001, 1, 0]
+        # A watched key that lies on flash, and what others do to it there.
+        for act, void in ((lambda: other.get("k3"), False), (lambda: other.delete("k3"), True)):
+            with client.pipeline(transaction=True) as pipeline:
+                pipeline.watch("k3")
+                for number in range(1000, 3000):
+                    other.get(f"k{number}")
+                act()
+                pipeline.multi()
+                pipeline.strlen("k3")
+                if void:
+                    with pytest.raises(redis.WatchError):
+                        pipeline.execute()
+                else:
+                    assert pipeline.execute() == [20_000]
+        with pytest.raises(redis.ResponseError, match="use SCAN"):
+            client.keys("*")

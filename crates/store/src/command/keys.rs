@@ -11,10 +11,10 @@ use super::string::{keep_scratch, reply_too_large};
 const KEYS_BATCH: usize = 4096;
 const NO_SUCH_KEY: Refusal = Refusal::Text("ERR no such key");
 
-/// All keys that match. The whole index is gone through at once, and nothing else runs meanwhile.
 /// `KEYS` is refused where more keys than these lie on flash: all of them would have to be read at once.
 pub const KEYS_ON_FLASH_MAX: u64 = 10_000;
 
+/// All keys that match. The whole index is gone through at once, and nothing else runs meanwhile.
 pub(super) fn keys(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     context.host.timing.mark_long();
     if context.engine.keys_on_flash() > KEYS_ON_FLASH_MAX {

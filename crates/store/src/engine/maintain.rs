@@ -74,6 +74,9 @@ impl Engine {
                         }
                     };
                     if !stays {
+                        let change = if why == Why::Expired { Change::Expired } else { Change::Evicted };
+                        let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
+                        self.changes.note(change, header.db, key);
                         self.keys[usize::from(header.db)] -= 1;
                         let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
                         let change = if why == Why::Expired { Change::Expired } else { Change::Evicted };

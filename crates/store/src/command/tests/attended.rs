@@ -132,6 +132,8 @@ fn subscribers_hear_and_may_say_little_in_resp2() {
     assert_eq!(client.ask_as(&mut other, "PUBSUB CHANNELS"), "*2 $1 a $1 b");
     assert_eq!(client.ask_as(&mut other, "PUBSUB NUMSUB a c"), "*4 $1 a :1 $1 c :0");
     assert_eq!(client.ask_as(&mut other, "PUBSUB NUMPAT"), ":1");
+    let info = client.ask_as(&mut other, "INFO stats");
+    assert!(info.contains("pubsub_channels:2 pubsub_patterns:1 tracking_total_keys:0"), "{info}");
     let session = core::mem::take(&mut client.session);
     assert_eq!(client.mail(&session), "*3 $7 message $1 a $1 1 *4 $8 pmessage $2 x* $2 xy $1 2");
     client.session = session;
