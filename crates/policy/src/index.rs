@@ -16,10 +16,10 @@
 use crate::Id;
 use crate::log::LogPlace;
 
+/// Segments without an entry that one call of a scan passes over, some microseconds' worth.
+const EMPTY_SEGMENTS_MAX: usize = 1024;
 /// Bits of the hash that choose a part; all entries of a segment share them.
 const PART_BITS: u8 = 8;
-/// Empty segments that a scan may pass over for one entry less.
-const EMPTY_PER_VISIT: usize = 64;
 /// Bits of the hash that the index knows: those of the part and the tag.
 const HASH_BITS: u32 = PART_BITS as u32 + 32;
 
@@ -335,9 +335,8 @@ impl Index {
                 visited += 1;
                 last = Some(entry_tag(entry));
             }
-            // Segments without an entry are work as well, if little.
+            // A segment without an entry is work as well, but so little that a small index is gone over at once.
             empty += usize::from(last.is_none());
-            visited += usize::from(last.is_none() && empty.is_multiple_of(EMPTY_PER_VISIT));
             // The first hash behind this segment's prefix; past the last prefix the scan is over.
             let shared = PART_BITS + segment.depth;
             let prefixes_behind = (hash >> (64 - shared)) + 1;
@@ -345,7 +344,7 @@ impl Index {
             if position >> HASH_BITS != 0 {
                 return None;
             }
-            if visited >= count {
+            if visited >= count || empty >= EMPTY_SEGMENTS_MAX {
                 return Some(position);
             }
         }
