@@ -70,7 +70,7 @@ def test_the_three_formats_have_the_same_fields(serve: Callable[..., Store]) -> 
 @pytest.mark.parametrize("workload", "abcdef")
 def test_ycsb_in_an_open_loop(store: Store, workload: str) -> None:
     """Whatever the pace, the hits are those of the same requests one after the other."""
-    trace = f"ycsb-{workload}:records=500,requests=4000"
+    trace = f"ycsb-{workload}:objects=500,requests=4000"
     [unbounded] = simulate(trace, "--size", "1000000")
     result = json.loads(replay(store, trace, "--rate", "20000", "--format", "json"))
     assert result["requests"] == unbounded["requests"]

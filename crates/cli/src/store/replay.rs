@@ -26,7 +26,7 @@ const HELP: &str = "\
 Example:
   tiermem store replay twitter_cluster52.csv.zst --to 127.0.0.1:7379
   tiermem store replay zipf:alpha=0.99,objects=1M,requests=10M,size=64-1024 --to unix:store.sock
-  tiermem store replay ycsb-a:records=1M,requests=10M --to 127.0.0.1:7379 --rate 50000
+  tiermem store replay ycsb-a:objects=1M,requests=10M --to 127.0.0.1:7379 --rate 50000
 
 Fields:
   requests             requests of the trace that were answered
