@@ -159,6 +159,9 @@ where
     LocalSet::new().block_on(&runtime, replay(options, Box::new(trace), progress))
 }
 
+/// A connection at work.
+type Drive = Pin<Box<dyn Future<Output = Result<Tally, ReplayError>>>>;
+
 async fn replay(
     options: &Options,
     trace: feed::Source,
@@ -178,7 +181,7 @@ async fn replay(
         under_way: Cell::new(0),
         open_since: Cell::new(None),
     });
-    let mut connected: Vec<Pin<Box<dyn Future<Output = Result<Tally, ReplayError>>>>> = Vec::new();
+    let mut connected: Vec<Drive> = Vec::new();
     let mut running = JoinSet::new();
     for number in 0..connections {
         match &options.to {
