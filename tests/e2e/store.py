@@ -20,7 +20,7 @@ TESTDATA = ROOT / "crates" / "trace" / "testdata"
 MIB = 1 << 20
 
 # Nothing here is about speed: these only end what hangs, on however slow a machine.
-PATIENCE_S = 60
+PATIENCE_S = 10
 
 
 def binary() -> str:

@@ -7,6 +7,7 @@
 mod client;
 mod cpu;
 mod curves;
+mod flash;
 mod krr_cost;
 mod memory;
 mod redis_curve;
@@ -38,6 +39,8 @@ enum Command {
     Cpu(cpu::Options),
     /// Bytes per key beyond key and value.
     Memory(memory::Options),
+    /// A store over flash beside memcached's extstore, each in the same memory.
+    Flash(flash::Options),
     /// Models of K-LRU beside a simulation of the same sizes: time and error.
     Curves(curves::Options),
     /// How the cost of an access to KRR's stack grows with the stack.
@@ -82,6 +85,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Cpu(options) => cpu::run(&options),
         Command::Memory(options) => memory::run(&options),
+        Command::Flash(options) => flash::run(&options),
         Command::Curves(options) => curves::run(&options),
         Command::KrrCost(options) => krr_cost::run(&options),
         Command::Sampling(options) => sampling::run(&options),

@@ -85,8 +85,13 @@ impl Server {
                 ],
             ),
         };
-        let mut command = pinned(common.server_core, &program);
-        command.args(&arguments).env("RUST_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::null());
+        Server::start_program(port, common.server_core, &program, &arguments)
+    }
+
+    /// Starts any server that listens on `port`, and waits until it accepts connections.
+    pub fn start_program(port: u16, core: usize, program: &Path, arguments: &[String]) -> Result<Self> {
+        let mut command = pinned(core, program);
+        command.args(arguments).env("RUST_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::null());
         let shown = shown(&command);
         let child = command.spawn().with_context(|| format!("start {shown}"))?;
         // Owned from here on, so that it ends whatever happens next.
@@ -106,6 +111,11 @@ impl Server {
     /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// The command that started it.
@@ -157,7 +167,8 @@ pub fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
-fn free_port() -> Result<u16> {
+/// A port that nobody listens on.
+pub fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("find a free port")?;
     Ok(listener.local_addr()?.port())
 }

@@ -18,6 +18,8 @@ use crate::log::LogPlace;
 
 /// Bits of the hash that choose a part; all entries of a segment share them.
 const PART_BITS: u8 = 8;
+/// Empty segments that a scan may pass over for one entry less.
+const EMPTY_PER_VISIT: usize = 64;
 /// Bits of the hash that the index knows: those of the part and the tag.
 const HASH_BITS: u32 = PART_BITS as u32 + 32;
 
@@ -316,7 +318,7 @@ impl Index {
     /// time, until at least `count` were visited. Returns where to go on, or `None` at the end.
     pub fn scan(&self, from: u64, count: usize, mut visit: impl FnMut(u64, Found)) -> Option<u64> {
         let mut position = from;
-        let mut visited = 0;
+        let (mut visited, mut empty) = (0, 0);
         loop {
             let hash = position.checked_shl(64 - HASH_BITS).filter(|_| position >> HASH_BITS == 0)?;
             let segment = &self.segments[self.segment_of(hash)];
@@ -333,8 +335,9 @@ impl Index {
                 visited += 1;
                 last = Some(entry_tag(entry));
             }
-            // A segment without an entry is work as well.
-            visited += usize::from(last.is_none());
+            // Segments without an entry are work as well, if little.
+            empty += usize::from(last.is_none());
+            visited += usize::from(last.is_none() && empty.is_multiple_of(EMPTY_PER_VISIT));
             // The first hash behind this segment's prefix; past the last prefix the scan is over.
             let shared = PART_BITS + segment.depth;
             let prefixes_behind = (hash >> (64 - shared)) + 1;

@@ -90,6 +90,7 @@ fn config(region_bytes: u64) -> FlashConfig {
         reserve: 0.1,
         shard: 0,
         shards: 1,
+        found_bytes: None,
         reset: false,
         boot_id: [1; 16],
         uuid: [2; 16],
@@ -392,6 +393,8 @@ fn another_boot_another_size_another_owner() {
     drop(world);
     let other = FlashConfig { shards: 2, ..config(region_bytes) };
     assert!(matches!(open(other), Err(FlashError::Mismatch { .. })));
+    let cut = FlashConfig { found_bytes: Some(region_bytes - 1), ..config(region_bytes) };
+    assert!(matches!(open(cut), Err(FlashError::Truncated { .. })));
     disk.with_bytes(|bytes| bytes[8] ^= 2);
     disk.with_bytes(|bytes| bytes[4096 + 8] ^= 2);
     assert!(matches!(open(config(region_bytes)), Err(FlashError::Version { .. })));

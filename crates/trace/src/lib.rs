@@ -9,6 +9,8 @@ mod error;
 pub mod filter;
 pub mod generate;
 mod open;
+#[cfg(feature = "pairs")]
+pub mod pairs;
 #[cfg(feature = "parquet")]
 mod parquet_form;
 pub mod reader;

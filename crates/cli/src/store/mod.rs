@@ -1,6 +1,7 @@
 //! `tiermem store`: serving and driving the store.
 
 mod bench;
+mod load;
 mod replay;
 mod serve;
 
@@ -20,6 +21,8 @@ pub enum Command {
     Replay(replay::Options),
     /// Measures the engine in process: all-DRAM, naive, tiermem and all-CXL over one trace.
     Bench(bench::Options),
+    /// Fills a server: from requests, from CSV or Parquet, or from a running Redis.
+    Load(load::Options),
     /// Serves keys and values to Redis clients.
     Serve(serve::Options),
 }
@@ -29,6 +32,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Replay(options) => replay::run(options),
         Command::Bench(options) => bench::run(options),
+        Command::Load(options) => load::run(options),
         Command::Serve(options) => serve::run(options),
     }
 }

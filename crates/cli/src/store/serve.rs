@@ -173,12 +173,12 @@ fn configure(options: Options) -> Result<StoreConfig, tiermem_store::config::Con
 
 /// Opens the flash tier's file or device and puts it below the engine's memory.
 fn attach_flash(engine: &mut Engine, flash: &FlashTier) -> Result<(), Failure> {
+    let region = flash.region(0, 1, [seed(), seed(), seed()]);
     let io = block::open(flash.path(), flash.capacity.0, flash.backend).map_err(Failure::failed)?;
     let how = io.describe();
-    let region = flash.region(0, 1, [seed(), seed(), seed()]);
     let place = flash.path().display().to_string();
     engine
-        .attach_flash(&flash.name, io, &region)
+        .attach_flash(&flash.name, flash.endurance.map(|it| it.0), io, &region)
         .map_err(|error| Failure::failed(anyhow::anyhow!("the flash tier {place}: {error}")))?;
     let keys = engine.flash_figures().map_or(0, |figures| figures.recovered_items);
     tracing::info!(path = place, how, keys, "the flash tier is open");

@@ -2,7 +2,7 @@
 
 use super::{Act, Eviction, Fit, Ladder, Loc, MoveKind, Reactive, Ticket, Why};
 use crate::column::CHUNK_ITEMS;
-use crate::evict::{Evict, Item, Origin};
+use crate::evict::{Item, Origin};
 use crate::ladder::place::Place;
 use crate::{Id, Now};
 use tiermem_base::Rng;
@@ -52,7 +52,7 @@ enum Room {
     None,
 }
 
-impl<E: Evict> Ladder<E> {
+impl Ladder {
     /// Finds a place for an item.
     ///
     /// A free slot of the fast tier is taken first, then expired items go, then the class's coldest item goes down
@@ -64,12 +64,12 @@ impl<E: Evict> Ladder<E> {
             self.counters.refused += 1;
             return Admit::Full;
         };
-        let first = item.rewrites.map_or(0, |old| usize::from(self.loc(old).tier));
-        if item.rewrites.is_none() {
-            let class = self.classes.class(fit);
-            self.evict.miss(super::domain(&self.classes, first, class), item.key);
-        }
-        // A rewritten item stays in its tier if it can, then goes down, then up; a new one starts at the top.
+        let first = match item.rewrites {
+            Some(old) => usize::from(self.loc(old).tier),
+            None => self.first_tier(item.key, fit),
+        };
+        // A rewritten item stays in its tier if it can, then goes down, then up; a new one where
+        // the admission says.
         for tier in (first..self.levels.len()).chain((0..first).rev()) {
             if let Fit::Run(pages) = fit
                 && pages > self.levels[tier].slots.page_limit() / 2
@@ -103,7 +103,9 @@ impl<E: Evict> Ladder<E> {
     }
 
     fn enter(&mut self, id: Id, loc: Loc, item: &NewItem, now: Now) {
-        *self.places.at(id) = Place::new(loc, self.recency(now), item.expires_at_ms.is_some());
+        let place = Place::new(loc, self.recency(now), item.expires_at_ms.is_some());
+        *self.places.at(id) = place.with_fresh(item.rewrites.is_none());
+        self.uses.reset(id);
         if let Some(at_ms) = item.expires_at_ms {
             self.expiry.insert(id, at_ms, now.unix_ms);
         }
@@ -120,8 +122,7 @@ impl<E: Evict> Ladder<E> {
         let size = u32::try_from(item.bytes.div_ceil(super::UNIT_BYTES)).unwrap_or(u32::MAX);
         let known = Item { key: item.key, size, dirty: true, now: now.requests };
         let origin = if item.rewrites.is_some() { Origin::Rewritten(known) } else { Origin::Admitted(known) };
-        let domain = super::domain(&self.classes, usize::from(loc.tier), class);
-        self.evict.insert(id, domain, origin);
+        self.order_insert(id, usize::from(loc.tier), class, origin);
     }
 
     /// Frees space of this kind in `tier`, moving or dropping as little as it can.
@@ -133,12 +134,17 @@ impl<E: Evict> Ladder<E> {
             // Space is about to be free: nobody else has to go for it.
             return Room::After(ticket);
         }
+        if self.config.watermarks.is_none() {
+            // Nobody else asks for a page.
+            self.page_comes(tier, class, now, rng);
+        }
         let large_enough = |ladder: &Self, id: Id| match fit {
             Fit::Slot(_) => true,
             Fit::Run(pages) => ladder.place_bytes(id) >= u64::from(pages) * super::PAGE_BYTES,
         };
         let victim = self.victim(tier, class, now, rng).filter(|&id| large_enough(self, id));
         if let Some(victim) = victim {
+            self.note_victim(tier, victim, now);
             if self.config.reactive == Reactive::Demote
                 && tier + 1 < self.levels.len()
                 && let Some(ticket) = self.open_move(victim, tier + 1, MoveKind::Demote, acts)
@@ -184,6 +190,7 @@ impl<E: Evict> Ladder<E> {
             }
             let last = Id(self.ids_made + CHUNK_ITEMS as u32 - 1);
             self.places.grow_to(last);
+            self.uses.grow_to(last);
             if let Some(column) = &mut self.reuse {
                 column.grow_to(last);
             }

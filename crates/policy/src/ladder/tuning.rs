@@ -1,7 +1,7 @@
 //! What may be changed about a ladder while it runs.
 
+use super::Ladder;
 use super::config::{Eviction, LadderConfig, Reactive, Watermarks};
-use super::{Evict, Ladder};
 use crate::promote::Promotion;
 
 /// The parameters of a [`LadderConfig`] that hold from the next decision on when they change: none of them has a say
@@ -68,7 +68,7 @@ impl LadderConfig {
     }
 }
 
-impl<E: Evict> Ladder<E> {
+impl Ladder {
     /// Changes what may be changed. A change of promotion from or to [`Promotion::ReuseTimeScan`] is not carried out.
     pub fn tune(&mut self, tuning: Tuning) {
         let scans = |promotion| promotion == Promotion::ReuseTimeScan;

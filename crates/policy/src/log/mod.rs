@@ -39,8 +39,10 @@ pub const SEGMENT_HEADER_BYTES: u32 = 64;
 pub const ITEM_ALIGN_BYTES: u32 = 8;
 /// Free segments that only surviving items may open, so that emptying a segment can always go on.
 const FREE_FOR_KEPT: u32 = 2;
+/// At so many free segments writers are asked to wait: what was decided before they do has another one.
+const FREE_CHOKED: u32 = FREE_FOR_KEPT + 1;
 /// Below so many free segments one is emptied.
-const FREE_WANTED: u32 = 4;
+const FREE_WANTED: u32 = 6;
 /// Segments looked at for one with little alive.
 const VICTIM_DRAWS: u32 = 32;
 /// Of a full log's victim at most this share of the segment survives, however warm: otherwise emptying warm segments would
@@ -196,9 +198,9 @@ impl Log {
         Some(appended)
     }
 
-    /// Whether an item of so many bytes could be appended now.
+    /// Whether fresh items should wait until segments have been emptied.
     pub fn is_choked(&self) -> bool {
-        self.segments.free() <= FREE_FOR_KEPT
+        self.segments.free() <= FREE_CHOKED
     }
 
     /// Notes that the item at `place` is dead: overwritten, deleted, expired, moved or found to be no longer there.

@@ -3,13 +3,17 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use crate::clients::{Card, Clients, Peer, Slot, TooMuch};
 use crate::engine::{Engine, EngineStats, StoreError};
 use crate::resp::{Version, Writer};
 use crate::settings::Settings;
 use crate::stats::ServerStats;
 
-use super::Output;
+use super::mode::Mode;
 use super::statistics::CommandStatistics;
+use super::timing::{Timeline, Timing};
+use super::transaction::Transaction;
+use super::{Output, Spec};
 
 /// One client's standing with the server.
 #[derive(Debug, Default)]
@@ -22,10 +26,29 @@ pub struct Session {
     pub version: Version,
     /// Whether the password, if there is one, was given.
     pub authenticated: bool,
-    /// The name that `CLIENT SETNAME` gave; empty is none.
-    pub name: Box<[u8]>,
+    /// Its place in the registry of clients.
+    pub slot: Slot,
+    /// What is unusual about it.
+    pub mode: Mode,
+    /// The requests queued since `MULTI`.
+    pub transaction: Option<Box<Transaction>>,
+    /// The last command.
+    pub command: Option<&'static Spec>,
     /// The client asked to be disconnected after the replies are sent.
     pub closing: bool,
+}
+
+impl Session {
+    /// Brings what is told of the client up to date.
+    #[inline]
+    pub fn note(&self, card: &mut Card, now_us: u64) {
+        card.active_us = now_us;
+        card.db = self.db;
+        card.command = self.command.map_or(("", ""), |spec| (spec.container, spec.name));
+        let queue = self.transaction.as_ref();
+        card.queued = queue.map_or(-1, |queue| queue.len() as i64);
+        card.queued_bytes = queue.map_or(0, |queue| queue.memory_bytes());
+    }
 }
 
 /// What one shard's server knows that commands report or change.
@@ -55,6 +78,14 @@ pub struct Host {
     pub unix_socket: String,
     /// The longest reply to one request, in bytes.
     pub reply_bytes_max: usize,
+    /// What the transaction of the present client may hold, in bytes.
+    pub queue_bytes_max: usize,
+    /// Who is connected.
+    pub clients: Clients,
+    /// Slow requests and latencies.
+    pub timing: Timing,
+    /// When the store had served how many requests.
+    pub timeline: Timeline,
     /// Unix time in microseconds when the server started.
     pub started_us: u64,
     /// Unix time in microseconds of the present batch.
@@ -79,9 +110,30 @@ impl Host {
         Session { id, authenticated: self.settings.requirepass.is_none(), ..Session::default() }
     }
 
+    /// Lets a client in: notes it, and makes its session.
+    pub fn welcome(&mut self, id: u64, peer: Peer) -> Session {
+        let slot = self.clients.enter(id, peer, self.now_us);
+        Session { slot, ..self.new_session(id) }
+    }
+
+    /// Has all that observes follow the settings. [`Context::refresh`] is to be called behind it.
+    pub fn observe(&mut self) {
+        let settings = &self.settings;
+        self.timing.slowlog.slower_than_us = settings.slowlog_slower_than_us;
+        self.timing.slowlog.entries_max = settings.slowlog_entries_max;
+        self.timing.slowlog.forget_surplus();
+        self.timing.latencies.threshold_ms = settings.latency_threshold_ms;
+        self.timing.latencies.histograms = settings.latency_tracking;
+        self.timing.update();
+        self.clients.set_notify_flags(settings.notify);
+        self.clients.set_tracked_keys_max(settings.tracked_keys_max);
+        self.clients.set_output_total_bytes_max(settings.output_total_bytes_max);
+    }
+
     /// Replaces the settings and tells whoever must act on it.
     pub fn change_settings(&mut self, settings: Settings) {
         self.settings = settings;
+        self.observe();
         if let SettingsWatcher(Some(watcher)) = &self.settings_watcher {
             watcher(&self.settings);
         }
@@ -137,6 +189,11 @@ impl Context<'_> {
     pub fn reply(&mut self) -> Writer<'_> {
         Writer::new(self.output.bytes(), self.session.version)
     }
+
+    /// Has the engine note changes exactly while somebody wants to know. Call it where that may have changed.
+    pub fn refresh(&mut self) {
+        self.engine.note_changes(self.host.clients.wants_changes());
+    }
 }
 
 /// An error reply.
@@ -178,6 +235,15 @@ impl Refusal {
             }
             Refusal::Store(error) => reply.error(format!("ERR {error}").as_bytes()),
         }
+    }
+}
+
+impl From<TooMuch> for Refusal {
+    fn from(_: TooMuch) -> Self {
+        Refusal::Text(
+            "ERR the server remembers too many names, subscriptions and watched keys for its clients: use fewer or \
+             shorter ones",
+        )
     }
 }
 

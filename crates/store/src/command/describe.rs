@@ -74,9 +74,12 @@ fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Clone + use<>
         Group::String => Some("@string"),
         Group::Hash => Some("@hash"),
         Group::Keyspace => Some("@keyspace"),
+        _ if !spec.subcommands.is_empty() => None,
+        Group::PubSub if spec.name != "help" => Some("@pubsub"),
+        Group::Transaction => Some("@transaction"),
         // A container is not itself counted as a connection command.
-        Group::Connection if spec.subcommands.is_empty() => Some("@connection"),
-        Group::Connection | Group::Server => None,
+        Group::Connection => Some("@connection"),
+        Group::Server | Group::PubSub => None,
     };
     let speed = if flags.contains(Flags::FAST) { "@fast" } else { "@slow" };
     let admin = flags.contains(Flags::ADMIN);

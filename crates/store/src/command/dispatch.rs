@@ -4,18 +4,33 @@ use std::time::Instant;
 
 use crate::resp::Args;
 
+use super::attended;
 use super::context::{Context, Outcome, Refusal};
 use super::refusal::{printable, wrong_arity};
 use super::spec::{Flags, Handler, Spec};
 use super::table::{COMMANDS, lookup};
 
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a request that has to wait must be offered again"]
+pub enum Verdict {
+    /// It is answered.
+    Done,
+    /// Nothing was done: requests are held up, it must be offered again when they no longer are.
+    Later,
+}
+
 /// Runs one request and appends its one reply.
 #[inline]
-pub fn execute(context: &mut Context<'_>, args: Args<'_>) {
+pub fn execute(context: &mut Context<'_>, args: Args<'_>) -> Verdict {
+    if context.session.mode.bits() | context.host.clients.attention() != 0 {
+        return attended::execute(context, args);
+    }
     context.host.stats.commands_processed += 1;
-    if let Err(refusal) = run(context, args) {
+    if let Err(refusal) = resolve(context, args).and_then(|spec| start(context, spec, args)) {
         refuse(context, &refusal);
     }
+    Verdict::Done
 }
 
 /// Writes an error and counts it.
@@ -26,8 +41,9 @@ pub(super) fn refuse(context: &mut Context<'_>, refusal: &Refusal) {
     refusal.write(context.reply());
 }
 
+/// The command that is meant, if it may run with so many arguments and for this client.
 #[inline]
-fn run(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+pub(super) fn resolve(context: &mut Context<'_>, args: Args<'_>) -> Result<&'static Spec, Refusal> {
     let Some(mut spec) = lookup(&args[0]) else { return Err(unknown(context, args)) };
     if !spec.subcommands.is_empty() && args.len() > 1 {
         spec = subcommand(spec, &args[1])?;
@@ -39,12 +55,13 @@ fn run(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if !context.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) {
         authenticate(context, spec)?;
     }
-    start(context, spec, args)
+    Ok(spec)
 }
 
 /// Calls a command's handler, and counts the call.
 #[inline]
 pub(super) fn start(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
+    context.session.command = Some(spec);
     let number = spec.number(COMMANDS);
     let outcome = if context.host.command_statistics.begin(number) {
         let began = Instant::now();

@@ -5,7 +5,7 @@ use core::fmt::Write;
 use tiermem_base::Bytes;
 use tiermem_sys::cpu_time;
 
-use crate::engine::{DATABASES, EngineStats, Eviction};
+use crate::engine::{DATABASES, EngineStats, Eviction, FlashFigures};
 use crate::resp::Args;
 
 use super::context::{Context, Outcome};
@@ -340,5 +340,28 @@ fn tiers(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result
             tier.charged_ns,
         )?;
     }
-    Ok(())
+    facts.engine.flash.as_ref().map_or(Ok(()), |figures| flash(text, figures))
+}
+
+fn flash(text: &mut String, figures: &FlashFigures) -> core::fmt::Result {
+    if let Some(years) = figures.lifetime_years {
+        write!(text, "flash_lifetime_years:{years:.1}\r\n")?;
+    }
+    fields!(text,
+        "flash_room_bytes": figures.room_bytes,
+        "flash_admitted_items": figures.admitted,
+        "flash_rejected_items": figures.rejected,
+        "flash_unchanged_items": figures.unchanged,
+        "flash_refused_items": figures.refused + figures.unindexed,
+        "flash_kept_items": figures.kept,
+        "flash_recovered_items": figures.recovered_items,
+        "flash_lost_items": figures.lost_items,
+        "flash_reads": figures.reads,
+        "flash_read_bytes": figures.read_bytes,
+        "flash_written_bytes": figures.written_bytes,
+        "flash_write_amplification": format_args!("{:.3}", figures.write_amplification),
+        "flash_io_errors": figures.io_errors,
+        "flash_broken": u8::from(figures.broken),
+        "flash_recoverable": u8::from(figures.recoverable),
+    )
 }

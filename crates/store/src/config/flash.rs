@@ -27,6 +27,8 @@ pub struct FlashTier {
     pub capacity: Bytes,
     /// How it is read and written.
     pub backend: Backend,
+    /// Bytes that the device bears to be written, where that is known.
+    pub endurance: Option<Bytes>,
     admission: Admission,
     segment_bytes: u32,
     reserve: f64,
@@ -69,6 +71,7 @@ impl FlashTier {
             path,
             capacity: tier.capacity,
             backend,
+            endurance: tier.endurance,
             admission,
             segment_bytes: segment as u32,
             reserve,
@@ -76,12 +79,18 @@ impl FlashTier {
         })
     }
 
+    /// Bytes of a segment.
+    pub(super) fn segment_bytes(&self) -> u64 {
+        u64::from(self.segment_bytes)
+    }
+
     /// Where it lies.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the engine of shard `shard` among `shards` needs of it. `entropy` makes a new region's identity and seed.
+    /// What the engine of shard `shard` among `shards` needs of it; before the file is opened, which makes it as long as it
+    /// has to be. `entropy` makes a new region's identity and seed.
     pub fn region(&self, shard: u32, shards: u32, entropy: [u64; 3]) -> FlashConfig {
         let region_bytes = self.capacity.0 / u64::from(shards.max(1)) / 4096 * 4096;
         let mut uuid = [0; 16];
@@ -95,6 +104,7 @@ impl FlashTier {
             reserve: self.reserve,
             shard,
             shards,
+            found_bytes: std::fs::metadata(&self.path).ok().filter(|it| it.is_file()).map(|it| it.len()),
             reset: self.reset,
             boot_id: tiermem_sys::boot::id().unwrap_or_default(),
             uuid,

@@ -75,6 +75,8 @@ pub struct TierConfig {
     pub admission: Option<String>,
     /// Share that live items never fill (`flash`). Default 0.1.
     pub reserve: Option<f64>,
+    /// Bytes that the device bears to be written, such as `"600TB"` (`flash`): for the estimate of its life.
+    pub endurance: Option<Bytes>,
     /// How it is read and written (`flash`): `auto` (default), `uring` or `threads`.
     pub io: Option<String>,
     /// A named latency-bandwidth curve (`emulated`).
@@ -110,6 +112,7 @@ impl TierConfig {
             segment: None,
             admission: None,
             reserve: None,
+            endurance: None,
             io: None,
             curve: emulated.then(|| DEFAULT_CURVE.to_owned()),
             read_latency: None,

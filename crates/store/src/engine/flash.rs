@@ -15,13 +15,16 @@ use serde::Serialize;
 use tiermem_base::hash::KeyHasher;
 use tiermem_policy::Id;
 use tiermem_policy::index::Found;
-use tiermem_policy::ladder::Loc;
+use tiermem_policy::ladder::{Eviction, Loc, Tuning};
 use tiermem_policy::log::LogPlace;
 use tiermem_tier::block::BlockIo;
-use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, FlashItem, FlashStats, Offer};
+use tiermem_tier::flash::format::ITEM_HEADER_BYTES;
+use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, FlashItem, FlashStats, Gone, Offer};
 
 use super::item::{HEADER_BYTES, Header};
 use super::{DATABASES, Engine, Hit, ItemRef, TierStats, ValueKind};
+
+const MS_PER_YEAR: f64 = 365.25 * 86_400_000.0;
 
 /// Item references from here on name staged items.
 const STAGED: u32 = u32::MAX - (1 << 20);
@@ -31,6 +34,37 @@ const STAGED: u32 = u32::MAX - (1 << 20);
 pub(super) struct Staged {
     hash: u64,
     item: FlashItem,
+}
+
+/// What the engine keeps of the tier below memory.
+#[derive(Debug, Default)]
+pub(super) struct Below {
+    pub(super) flash: Option<Box<Flash>>,
+    /// Its name in figures.
+    name: String,
+    /// Items read from there for the request at hand.
+    pub(super) staged: Vec<Staged>,
+    /// What the flash tier threw out in the step at hand.
+    gone: Vec<Gone>,
+    /// Where the search for a random key begins that a request waits for.
+    pub(super) random_from: Option<u64>,
+    /// Writers that wait for space there.
+    choked: Vec<Waker>,
+    /// Items that went there from each tier.
+    pub(super) sunk: Vec<u64>,
+    /// Items that did not for lack of memory for their index entries.
+    unindexed: u64,
+    /// When it was attached, in Unix milliseconds; 0 before the clock was set.
+    since_ms: u64,
+    /// Bytes that the device bears to be written.
+    endurance_bytes: Option<u64>,
+}
+
+impl Below {
+    /// Nothing below so many tiers.
+    pub(super) fn of(tiers: usize) -> Self {
+        Below { sunk: vec![0; tiers], ..Below::default() }
+    }
 }
 
 /// A key that lies on flash: what to ask.
@@ -67,6 +101,10 @@ pub struct FlashFigures {
     pub written_bytes: u64,
     /// Bytes written for each byte that came from memory.
     pub write_amplification: f64,
+    /// Years until the device has been written as often as it bears, at the rate since the start; where that is configured.
+    pub lifetime_years: Option<f64>,
+    /// Items that were not kept because tier 0 has no memory for their index entries.
+    pub unindexed: u64,
     /// Items that the last restart found.
     pub recovered_items: u64,
     /// Reads and writes that failed.
@@ -84,6 +122,8 @@ pub struct FlashFigures {
 impl FlashFigures {
     fn of(stats: &FlashStats) -> Self {
         FlashFigures {
+            lifetime_years: None,
+            unindexed: 0,
             room_bytes: stats.room_bytes,
             admitted: stats.log.admitted,
             admitted_bytes: stats.log.admitted_bytes,
@@ -108,12 +148,14 @@ impl FlashFigures {
 
 impl Engine {
     /// Puts a flash tier below the others; before anything is stored. What the device holds from before is there then.
+    /// `endurance_bytes` is what the device bears to be written, for the estimate of its life.
     ///
     /// # Errors
     /// When the device cannot be read or holds something else.
     pub fn attach_flash(
         &mut self,
         name: &str,
+        endurance_bytes: Option<u64>,
         io: Box<dyn BlockIo>,
         config: &FlashConfig,
     ) -> Result<(), FlashError> {
@@ -121,21 +163,29 @@ impl Engine {
         let flash = Flash::open(io, config, hash, &mut self.index)?;
         self.hasher = KeyHasher::stable(flash.hash_seed());
         self.keys.copy_from_slice(&flash.items()[..usize::from(DATABASES)]);
-        self.ladder.set_index_bytes(self.index.bytes());
-        self.flash = Some(Box::new(flash));
-        self.flash_name = name.to_owned();
+        self.charge_index();
+        self.below.flash = Some(Box::new(flash));
+        (self.below.name, self.below.endurance_bytes) = (name.to_owned(), endurance_bytes);
+        self.settle_eviction();
         Ok(())
+    }
+
+    /// Tells the ladder what index and flash tier take of tier 0.
+    #[inline]
+    pub(super) fn charge_index(&mut self) {
+        let flash_bytes = self.below.flash.as_ref().map_or(0, |flash| flash.metadata_bytes());
+        self.ladder.set_index_bytes(self.index.bytes() + flash_bytes);
     }
 
     /// Whether there is a flash tier.
     #[inline]
     pub fn has_flash(&self) -> bool {
-        self.flash.is_some()
+        self.below.flash.is_some()
     }
 
     /// Whom to wake, from any thread, when [`Self::advance_flash`] has something to do.
     pub fn notify_flash(&mut self, waker: Arc<dyn Fn() + Send + Sync>) {
-        if let Some(flash) = &mut self.flash {
+        if let Some(flash) = &mut self.below.flash {
             flash.notify(waker);
         }
     }
@@ -143,36 +193,65 @@ impl Engine {
     /// Whether writers should wait until the flash tier has caught up.
     #[inline]
     pub fn is_choked(&self) -> bool {
-        self.flash.as_ref().is_some_and(|flash| flash.is_choked())
+        self.below.flash.as_ref().is_some_and(|flash| flash.is_choked())
+    }
+
+    /// Tells the ladder whether it may throw items out. Over a flash tier that means sending them there, which is always
+    /// allowed while it can take them; what must not be lost is kept by [`Self::may_enter`].
+    pub(super) fn settle_eviction(&mut self) {
+        let Some(flash) = &self.below.flash else { return };
+        let eviction = match (flash.is_broken(), flash.is_choked()) {
+            (true, _) => self.eviction,
+            (false, true) => Eviction::Forbidden,
+            (false, false) => Eviction::AllItems,
+        };
+        if self.ladder.config().eviction != eviction {
+            let tuning = self.ladder.config().tuning();
+            self.ladder.tune(Tuning { eviction, ..tuning });
+        }
+    }
+
+    /// Whether an item of so many bytes may come into memory: where nothing may be evicted, flash must have room for all
+    /// that lies above it.
+    #[inline]
+    pub(super) fn may_enter(&self, item_len: usize) -> bool {
+        let (Some(flash), Eviction::Forbidden) = (&self.below.flash, self.eviction) else { return true };
+        let items = self.ladder.items() + 1;
+        let bytes = self.item_bytes.iter().sum::<u64>() + item_len as u64;
+        flash.is_broken() || flash.has_room_for(bytes + items * ITEM_HEADER_BYTES as u64)
     }
 
     /// Has a writer woken when there is space again.
     pub fn wake_when_unchoked(&mut self, waker: &Waker) {
-        if !self.choked.iter().any(|choked| choked.will_wake(waker)) {
-            self.choked.push(waker.clone());
+        if !self.below.choked.iter().any(|choked| choked.will_wake(waker)) {
+            self.below.choked.push(waker.clone());
         }
     }
 
     /// Takes what the device has done, and goes on with the flash tier's own work.
     pub fn advance_flash(&mut self) {
-        let Some(flash) = &mut self.flash else { return };
-        flash.advance(&mut self.index, self.now.unix_ms, &mut self.rng, &mut self.gone);
-        for gone in self.gone.drain(..) {
+        let Some(flash) = &mut self.below.flash else { return };
+        if self.below.since_ms == 0 {
+            self.below.since_ms = self.now.unix_ms;
+        }
+        flash.advance(&mut self.index, self.now.unix_ms, &mut self.rng, &mut self.below.gone);
+        for gone in self.below.gone.drain(..) {
             // Where nobody knows the database, the fullest one is the likeliest.
             let fullest = || (0..self.keys.len()).max_by_key(|&db| self.keys[db]).unwrap_or(0);
             let db = gone.db.map_or_else(fullest, usize::from);
             self.keys[db] = self.keys[db].saturating_sub(1);
             self.expired_on_access += u64::from(gone.expired);
         }
-        if !self.choked.is_empty() && !self.is_choked() {
-            self.choked.drain(..).for_each(Waker::wake);
+        self.settle_eviction();
+        if !self.below.choked.is_empty() && !self.is_choked() {
+            self.below.choked.drain(..).for_each(Waker::wake);
         }
     }
 
     /// Hands to the device what was decided, and writes what a restart must know. Before replies are sent.
     #[inline]
     pub fn commit(&mut self) {
-        if let Some(flash) = &mut self.flash {
+        if let Some(flash) = &mut self.below.flash {
             flash.submit();
             flash.commit();
         }
@@ -180,14 +259,14 @@ impl Engine {
 
     /// Once a second or so: what is half written is written.
     pub fn tick_flash(&mut self) {
-        if let Some(flash) = &mut self.flash {
+        if let Some(flash) = &mut self.below.flash {
             flash.tick();
         }
     }
 
     /// Writes everything that a restart needs. Waits for the device.
     pub fn close_flash(&mut self) -> Result<(), FlashError> {
-        match &mut self.flash {
+        match &mut self.below.flash {
             Some(flash) => flash.close(&mut self.index),
             None => Ok(()),
         }
@@ -196,7 +275,7 @@ impl Engine {
     /// Whether the flash tier must be read before a request that looks at `key` can run.
     #[inline]
     pub fn seek(&self, db: u8, key: &[u8]) -> Option<Away> {
-        self.flash.as_ref()?;
+        self.below.flash.as_ref()?;
         let hash = self.hasher.hash(db, key);
         let place = self.index.find_log(hash)?;
         self.find(db, key, hash).is_none().then_some(Away { hash, place })
@@ -204,21 +283,21 @@ impl Engine {
 
     /// Asks for an item. The question ends with [`Self::stage`] or [`Self::cancel`].
     pub fn ask(&mut self, away: Away) -> Option<FetchId> {
-        Some(self.flash.as_mut()?.ask(away.hash, away.place))
+        Some(self.below.flash.as_mut()?.ask(away.hash, away.place))
     }
 
     /// Whether the answer is there; if not, `waker` is woken when it is.
     pub fn is_answered(&mut self, id: FetchId, waker: &Waker) -> bool {
-        self.flash.as_mut().is_none_or(|flash| flash.is_ready(id, Some(waker)))
+        self.below.flash.as_mut().is_none_or(|flash| flash.is_ready(id, Some(waker)))
     }
 
     /// Takes an answer that is there, for the request that runs next. `false`: the item lies elsewhere by now, seek again.
     pub fn stage(&mut self, away: Away, id: FetchId) -> bool {
-        let Some(flash) = &mut self.flash else { return true };
+        let Some(flash) = &mut self.below.flash else { return true };
         let item = flash.take(id);
         let current = self.index.find_log(away.hash).is_some_and(|place| place.is_same(away.place));
         match item {
-            Some(item) if current => self.staged.push(Staged { hash: item.header.hash, item }),
+            Some(item) if current => self.below.staged.push(Staged { hash: item.header.hash, item }),
             // What was promised is not there: lost in a crash, or damaged.
             None if current => {
                 flash.count_lost();
@@ -232,14 +311,14 @@ impl Engine {
     /// Ends the request that staged items were for.
     #[inline]
     pub fn unstage(&mut self) {
-        if !self.staged.is_empty() {
-            self.staged.clear();
+        if !self.below.staged.is_empty() {
+            self.below.staged.clear();
         }
     }
 
     /// An answer is not wanted any more.
     pub fn cancel(&mut self, id: FetchId) {
-        if let Some(flash) = &mut self.flash {
+        if let Some(flash) = &mut self.below.flash {
             flash.cancel(id);
         }
     }
@@ -247,12 +326,12 @@ impl Engine {
     /// Stages `key`, waiting for the device: for callers that have nothing else to do.
     pub fn resolve(&mut self, db: u8, key: &[u8]) {
         while let Some(away) = self.seek(db, key) {
-            if self.staged.iter().any(|staged| staged.hash >> 24 == away.hash >> 24) {
+            if self.below.staged.iter().any(|staged| staged.hash >> 24 == away.hash >> 24) {
                 return;
             }
             let Some(id) = self.ask(away) else { return };
             while !self.is_answered(id, Waker::noop()) {
-                if let Some(flash) = &mut self.flash {
+                if let Some(flash) = &mut self.below.flash {
                     flash.wait();
                 }
                 self.advance_flash();
@@ -263,17 +342,17 @@ impl Engine {
 
     /// The staged item of this key, if its time is not over and its database was not flushed since.
     fn find_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<usize> {
-        let found = self.staged.iter().position(|staged| {
+        let found = self.below.staged.iter().position(|staged| {
             let item = &staged.item;
             staged.hash == hash && item.header.db == db && item.key() == key
         })?;
-        let header = self.staged[found].item.header;
+        let header = self.below.staged[found].item.header;
         let expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.now.unix_ms;
-        let flushed = self.flash.as_ref().is_some_and(|flash| flash.is_flushed(&header));
+        let flushed = self.below.flash.as_ref().is_some_and(|flash| flash.is_flushed(&header));
         if !expired && !flushed {
             return Some(found);
         }
-        self.staged.swap_remove(found);
+        self.below.staged.swap_remove(found);
         if self.forget_on_flash(db, hash) {
             self.keys[usize::from(db)] -= 1;
             self.expired_on_access += u64::from(expired);
@@ -283,19 +362,20 @@ impl Engine {
 
     /// Reads a staged item as a look-up does; it moves into memory if it is hot.
     pub(super) fn get_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Hit<'_>> {
-        if self.staged.is_empty() {
+        if self.below.staged.is_empty() {
             return None;
         }
         let at = self.find_staged(db, key, hash)?;
         self.get_hits += 1;
         let place = self.index.find_log(hash);
-        let flash = self.flash.as_mut()?;
+        let flash = self.below.flash.as_mut()?;
         let reuse = place.and_then(|place| flash.hit(&mut self.index, hash, place, self.now.requests));
-        let len = HEADER_BYTES as u64 + self.staged[at].item.header.item_len() as u64;
+        let len = HEADER_BYTES as u64 + self.below.staged[at].item.header.item_len() as u64;
         if self.ladder.wants(reuse, len)
+            && !self.is_choked()
             && let Some(id) = self.unstage_into_memory(db, key, hash)
         {
-            if let Some(flash) = &mut self.flash {
+            if let Some(flash) = &mut self.below.flash {
                 flash.promoted();
             }
             return Some(self.hit(id));
@@ -305,7 +385,7 @@ impl Engine {
 
     /// Reads a staged item without counting.
     pub(super) fn peek_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Hit<'_>> {
-        if self.staged.is_empty() {
+        if self.below.staged.is_empty() {
             return None;
         }
         let at = self.find_staged(db, key, hash)?;
@@ -313,7 +393,7 @@ impl Engine {
     }
 
     fn staged_hit(&self, at: usize) -> Option<Hit<'_>> {
-        let item = &self.staged.get(at)?.item;
+        let item = &self.below.staged.get(at)?.item;
         let kind = ValueKind::from_byte(item.header.kind);
         Some(Hit { value: item.value(), kind, item: ItemRef(Id(STAGED + at as u32)) })
     }
@@ -322,20 +402,20 @@ impl Engine {
     #[inline]
     pub(super) fn staged_value(&self, item: ItemRef) -> Option<&[u8]> {
         let at = item.0.0.checked_sub(STAGED)?;
-        Some(self.staged.get(at as usize)?.item.value())
+        Some(self.below.staged.get(at as usize)?.item.value())
     }
 
     /// When a staged item expires.
     pub(super) fn staged_expiry(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Option<u64>> {
         let at = self.find_staged(db, key, hash)?;
-        let at_ms = self.staged[at].item.header.expires_at_ms;
+        let at_ms = self.below.staged[at].item.header.expires_at_ms;
         Some((at_ms != 0).then_some(at_ms))
     }
 
     /// Removes a staged item; whether it was there.
     pub(super) fn remove_staged(&mut self, db: u8, key: &[u8], hash: u64) -> bool {
         let Some(at) = self.find_staged(db, key, hash) else { return false };
-        self.staged.swap_remove(at);
+        self.below.staged.swap_remove(at);
         let counted = self.forget_on_flash(db, hash);
         self.keys[usize::from(db)] -= u64::from(counted);
         true
@@ -345,7 +425,7 @@ impl Engine {
     #[cold]
     pub(super) fn unstage_into_memory(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
         let at = self.find_staged(db, key, hash)?;
-        let Staged { item, .. } = self.staged.swap_remove(at);
+        let Staged { item, .. } = self.below.staged.swap_remove(at);
         let header = Header {
             value_len: item.header.value_len,
             key_len: item.header.key_len,
@@ -355,7 +435,7 @@ impl Engine {
         };
         let expires_at_ms = (item.header.expires_at_ms != 0).then_some(item.header.expires_at_ms);
         let Ok((id, loc)) = self.enter(hash, header, expires_at_ms, None) else {
-            self.staged.push(Staged { hash, item });
+            self.below.staged.push(Staged { hash, item });
             return None;
         };
         // It was counted when it lay on flash alone.
@@ -370,8 +450,8 @@ impl Engine {
 
     /// Forgets the copy on flash of an item in memory that is about to change or go.
     #[inline]
-    pub(super) fn note_change(&mut self, id: Id, hash: u64) {
-        if self.flash.is_none() {
+    pub(super) fn forget_copy(&mut self, id: Id, hash: u64) {
+        if self.below.flash.is_none() {
             return;
         }
         let loc = self.ladder.loc(id);
@@ -385,7 +465,7 @@ impl Engine {
     /// Forgets what lies on flash under the hash of a key that has just got a value in memory, unseen.
     #[inline]
     pub(super) fn supersede(&mut self, db: u8, hash: u64) {
-        if self.flash.is_some() && self.forget_on_flash(db, hash) {
+        if self.below.flash.is_some() && self.forget_on_flash(db, hash) {
             // The key was counted there, and is counted here.
             self.keys[usize::from(db)] -= 1;
         }
@@ -397,8 +477,8 @@ impl Engine {
     }
 
     fn forget_on_flash(&mut self, db: u8, hash: u64) -> bool {
-        let counted = self.flash.as_mut().is_some_and(|flash| flash.forget(&mut self.index, hash, db));
-        self.ladder.set_index_bytes(self.index.bytes());
+        let counted = self.below.flash.as_mut().is_some_and(|flash| flash.forget(&mut self.index, hash, db));
+        self.charge_index();
         counted
     }
 
@@ -411,7 +491,12 @@ impl Engine {
         expires_at_ms: Option<u64>,
         last_used: u64,
     ) -> bool {
-        let Some(flash) = &mut self.flash else { return false };
+        let Some(flash) = &mut self.below.flash else { return false };
+        if !header.unchanged && !self.ladder.may_grow() {
+            // Another index entry would take memory that tier 0 does not give.
+            self.below.unindexed += 1;
+            return false;
+        }
         let len = header.item_len() - HEADER_BYTES;
         let offer = Offer {
             hash,
@@ -424,13 +509,16 @@ impl Engine {
             unchanged: header.unchanged,
         };
         let taken = flash.offer(&mut self.index, &offer).is_taken();
-        self.ladder.set_index_bytes(self.index.bytes());
+        if flash.is_choked() {
+            self.settle_eviction();
+        }
+        self.charge_index();
         taken
     }
 
     /// Flushes the flash tier's part of one database, or of all.
     pub(super) fn flush_on_flash(&mut self, db: Option<u8>) {
-        if let Some(flash) = &mut self.flash {
+        if let Some(flash) = &mut self.below.flash {
             flash.flush(db);
         }
     }
@@ -446,13 +534,18 @@ impl Engine {
         for hash in hashes {
             self.index.remove_log(hash);
         }
-        self.ladder.set_index_bytes(self.index.bytes());
+        self.charge_index();
+    }
+
+    /// Keys that lie on flash, those that are in memory as well among them.
+    pub fn keys_on_flash(&self) -> u64 {
+        self.index.log_len()
     }
 
     /// What a scan of about `count` keys from `cursor` must read first.
     pub fn seek_scan(&self, cursor: u64, count: usize) -> Vec<Away> {
         let mut away = Vec::new();
-        if self.flash.is_some() {
+        if self.below.flash.is_some() {
             self.index.scan(cursor, count.max(1), |hash, found| {
                 if let Found::Log(place) = found {
                     away.push(Away { hash, place });
@@ -464,11 +557,11 @@ impl Engine {
 
     /// Visits the staged item with these 40 bits of its hash, unless it is in memory too.
     pub(super) fn visit_staged(&self, db: u8, hash: u64, visit: &mut dyn FnMut(&[u8], ValueKind)) {
-        let staged = self.staged.iter().find(|staged| staged.hash >> 24 == hash >> 24);
+        let staged = self.below.staged.iter().find(|staged| staged.hash >> 24 == hash >> 24);
         let Some(Staged { item, .. }) = staged else { return };
         let header = &item.header;
         let expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.now.unix_ms;
-        let flushed = self.flash.as_ref().is_some_and(|flash| flash.is_flushed(header));
+        let flushed = self.below.flash.as_ref().is_some_and(|flash| flash.is_flushed(header));
         if header.db == db && !expired && !flushed && self.find(db, item.key(), header.hash).is_none() {
             visit(item.key(), ValueKind::from_byte(header.kind));
         }
@@ -476,14 +569,21 @@ impl Engine {
 
     /// The flash tier's figures, if there is one.
     pub fn flash_figures(&self) -> Option<FlashFigures> {
-        Some(FlashFigures::of(&self.flash.as_ref()?.stats()))
+        let mut figures = FlashFigures::of(&self.below.flash.as_ref()?.stats());
+        figures.unindexed = self.below.unindexed;
+        let years = self.now.unix_ms.saturating_sub(self.below.since_ms) as f64 / MS_PER_YEAR;
+        figures.lifetime_years = self.below.endurance_bytes.and_then(|endurance_bytes| {
+            let worn = figures.written_bytes as f64 / endurance_bytes as f64;
+            (worn > 0.0 && years > 0.0).then(|| years / worn)
+        });
+        Some(figures)
     }
 
     /// The flash tier as one more tier.
     pub(super) fn flash_tier_stats(&self) -> Option<TierStats> {
-        let stats = self.flash.as_ref()?.stats();
+        let stats = self.below.flash.as_ref()?.stats();
         Some(TierStats {
-            name: self.flash_name.clone(),
+            name: self.below.name.clone(),
             kind: "flash".to_owned(),
             capacity_bytes: stats.capacity_bytes,
             used_bytes: stats.used_bytes,

@@ -5,7 +5,7 @@ use tiermem_policy::index::Found;
 use tiermem_policy::ladder::{Act, Eviction as LadderEviction, Ticket, Tuning, Why};
 
 use super::item::HEADER_BYTES;
-use super::{Copied, Engine, EngineStats, Eviction, TierStats};
+use super::{Change, Copied, Engine, EngineStats, Eviction, TierStats};
 
 impl Engine {
     /// Every request starts here: the debt of the one before is waited off, and a step is made when it is due.
@@ -61,7 +61,11 @@ impl Engine {
                     debug_assert!(found, "a dropped item is in the index");
                     self.item_bytes[usize::from(loc.tier)] -= header.item_len() as u64;
                     let stays = match why {
-                        Why::Evicted => self.offer(header, loc, hash, expires_at_ms, last_used),
+                        Why::Evicted => {
+                            let sunk = self.offer(header, loc, hash, expires_at_ms, last_used);
+                            self.below.sunk[usize::from(loc.tier)] += u64::from(sunk);
+                            sunk
+                        }
                         Why::Expired => {
                             if header.unchanged {
                                 self.forget_expired(header.db, hash);
@@ -71,6 +75,9 @@ impl Engine {
                     };
                     if !stays {
                         self.keys[usize::from(header.db)] -= 1;
+                        let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
+                        let change = if why == Why::Expired { Change::Expired } else { Change::Evicted };
+                        self.changes.note(change, header.db, key);
                     }
                 }
                 Act::Discard { tier, page } => self.tiers.discard(tier, page),
@@ -94,11 +101,12 @@ impl Engine {
 
     /// Removes every key of one database or, with `None`, of all. All at once where no other database has keys.
     pub fn flush(&mut self, db: Option<u8>) {
+        self.changes.note(Change::Flushed(db), db.unwrap_or(0), &[]);
         let others = db.map_or(0, |db| self.keys.iter().sum::<u64>() - self.len(db));
         self.flush_on_flash(db.filter(|_| others > 0));
         if others == 0 && self.ladder.clear() {
             self.index = Default::default();
-            self.ladder.set_index_bytes(self.index.bytes());
+            self.charge_index();
             self.copied.clear();
             self.item_bytes.fill(0);
             self.keys.fill(0);
@@ -135,7 +143,7 @@ impl Engine {
 
     /// What may be thrown out when space runs short.
     pub fn eviction(&self) -> Eviction {
-        match self.ladder.config().eviction {
+        match self.eviction {
             LadderEviction::AllItems => Eviction::AllKeys,
             LadderEviction::Forbidden => Eviction::Forbidden,
         }
@@ -143,12 +151,14 @@ impl Engine {
 
     /// What may be changed about the ladder while it runs, as it is.
     pub fn tuning(&self) -> Tuning {
-        self.ladder.config().tuning()
+        Tuning { eviction: self.eviction, ..self.ladder.config().tuning() }
     }
 
     /// Changes it.
     pub fn tune(&mut self, tuning: Tuning) {
+        self.eviction = tuning.eviction;
         self.ladder.tune(tuning);
+        self.settle_eviction();
     }
 
     /// Nanoseconds that emulated tiers have charged since the start; the difference over a request is its own.
@@ -174,8 +184,8 @@ impl Engine {
                 items: level.items,
                 hits: level.hits,
                 promotions: level.promotions,
-                demotions: level.demotions,
-                evictions: level.evictions,
+                demotions: level.demotions + self.below.sunk[at],
+                evictions: level.evictions - self.below.sunk[at],
                 charged_ns: self.tiers.charged_ns(at) as u64,
             }
         };

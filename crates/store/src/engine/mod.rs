@@ -13,27 +13,30 @@ mod ahead;
 mod change;
 mod flash;
 mod item;
+mod keys;
 mod maintain;
+mod notes;
 mod stats;
 mod types;
 
 use std::collections::VecDeque;
-use std::task::Waker;
 
 use tiermem_base::Rng;
 use tiermem_base::hash::KeyHasher;
 use tiermem_policy::index::{Found, Index};
-use tiermem_policy::ladder::{Act, Admit, Ladder, LadderConfig, LevelConfig, Loc, NewItem};
+use tiermem_policy::ladder::{
+    Act, Admit, Eviction as LadderEviction, Ladder, LadderConfig, LevelConfig, Loc, NewItem,
+};
 use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW};
 use tiermem_policy::{Id, Now};
-use tiermem_tier::flash::{Flash, Gone};
 use tiermem_tier::{TierError, TierSpec, Tiers};
 
 pub use ahead::FORESEEN_MAX;
 pub use change::ValueMut;
-use flash::Staged;
+use flash::Below;
 pub use flash::{Away, FlashFigures};
 use item::{HEADER_BYTES, Header};
+pub use notes::{Change, Changes};
 pub use stats::{EngineStats, TierStats};
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};
 
@@ -77,6 +80,7 @@ impl EngineConfig {
             let level = |(at, tier): (usize, &TierSpec)| LevelConfig {
                 capacity_bytes: tier.pages_bytes(),
                 insertion_point: if at == 0 { INSERTION_POINT_FAST } else { INSERTION_POINT_SLOW },
+                order: Default::default(),
             };
             ladder.levels = self.tiers.iter().enumerate().map(level).collect();
         }
@@ -146,21 +150,16 @@ pub struct Engine {
     item_bytes: Vec<u64>,
     keys: [u64; DATABASES as usize],
     pinned_bytes: usize,
-    /// The tier below all others, if there is one.
-    flash: Option<Box<Flash>>,
-    /// Its name in figures.
-    flash_name: String,
-    /// Items read from there for the request at hand.
-    staged: Vec<Staged>,
-    /// What the flash tier threw out in the step at hand.
-    gone: Vec<Gone>,
-    /// Writers that wait for space there.
-    choked: Vec<Waker>,
+    /// The tier below the others.
+    below: Below,
+    /// What the operator allows to be thrown out; the ladder's own rule depends on the flash tier as well.
+    eviction: LadderEviction,
     gets: u64,
     get_hits: u64,
     sets: u64,
     refused: u64,
     expired_on_access: u64,
+    changes: Changes,
 }
 
 impl Engine {
@@ -179,16 +178,14 @@ impl Engine {
             keys: [0; DATABASES as usize],
             index: Index::default(),
             pinned_bytes: 0,
-            flash: None,
-            flash_name: String::new(),
-            staged: Vec::new(),
-            gone: Vec::new(),
-            choked: Vec::new(),
+            below: Below::of(ladder.levels()),
+            eviction: config.ladder.eviction,
             gets: 0,
             get_hits: 0,
             sets: 0,
             refused: 0,
             expired_on_access: 0,
+            changes: Changes::default(),
             ladder,
             config,
         })
@@ -258,7 +255,7 @@ impl Engine {
     #[inline]
     fn find_live(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
         match self.find_in_memory(db, key, hash) {
-            None if !self.staged.is_empty() => self.unstage_into_memory(db, key, hash),
+            None if !self.below.staged.is_empty() => self.unstage_into_memory(db, key, hash),
             found => found,
         }
     }
@@ -268,7 +265,8 @@ impl Engine {
     fn find_in_memory(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
         let id = self.find(db, key, hash)?;
         if self.ladder.expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms) {
-            self.note_change(id, hash);
+            self.forget_copy(id, hash);
+            self.changes.note(Change::Expired, db, key);
             self.forget(id, hash);
             self.expired_on_access += 1;
             return None;
@@ -327,7 +325,7 @@ impl Engine {
         };
         let loc = match old {
             Some(old) => {
-                self.note_change(old, hash);
+                self.forget_copy(old, hash);
                 self.rewrite(old, hash, header, expires_at_ms)?
             }
             None => {
@@ -341,6 +339,8 @@ impl Engine {
         item[HEADER_BYTES..header.value_offset()].copy_from_slice(key);
         item[header.value_offset()..].copy_from_slice(value);
         self.tiers.charge_write(loc.tier, header.item_len());
+        let expires = matches!(expiry, Expiry::AtUnixMs(_));
+        self.changes.note(Change::Written { new: old.is_none(), expires }, db, key);
         Ok(true)
     }
 
@@ -362,6 +362,10 @@ impl Engine {
         expires_at_ms: Option<u64>,
         rewrites: Option<Id>,
     ) -> Result<(Id, Loc), StoreError> {
+        if !self.may_enter(header.item_len()) {
+            self.refused += 1;
+            return Err(StoreError::OutOfMemory);
+        }
         let item = NewItem { key: hash, bytes: header.item_len() as u64, expires_at_ms, rewrites };
         for _ in 0..ADMIT_TRIES {
             let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut self.acts);
@@ -369,7 +373,7 @@ impl Engine {
             match answer {
                 Admit::Ready { id, loc } => {
                     self.index.insert(hash, id);
-                    self.ladder.set_index_bytes(self.index.bytes());
+                    self.charge_index();
                     self.item_bytes[usize::from(loc.tier)] += header.item_len() as u64;
                     self.keys[usize::from(header.db)] += 1;
                     return Ok((id, loc));
@@ -431,10 +435,18 @@ impl Engine {
     pub fn remove(&mut self, db: u8, key: &[u8]) -> bool {
         self.begin();
         let hash = self.hasher.hash(db, key);
-        let Some(id) = self.find_in_memory(db, key, hash) else { return self.remove_staged(db, key, hash) };
-        self.note_change(id, hash);
-        self.forget(id, hash);
-        true
+        let found = match self.find_in_memory(db, key, hash) {
+            Some(id) => {
+                self.forget_copy(id, hash);
+                self.forget(id, hash);
+                true
+            }
+            None => self.remove_staged(db, key, hash),
+        };
+        if found {
+            self.changes.note(Change::Removed, db, key);
+        }
+        found
     }
 
     /// Counts an access to `key` without reading it; whether it is there (`TOUCH`; `EXISTS` uses [`Self::peek`]).
@@ -457,7 +469,11 @@ impl Engine {
         let hash = self.hasher.hash(db, key);
         let found = self.find_live(db, key, hash);
         if let Some(id) = found {
-            self.note_change(id, hash);
+            self.forget_copy(id, hash);
+            let change = if at_unix_ms.is_some() { Change::Expires } else { Change::Persisted };
+            if at_unix_ms.is_some() || self.ladder.expires_at_ms(id).is_some() {
+                self.changes.note(change, db, key);
+            }
             self.ladder.set_expires_at_ms(id, at_unix_ms, self.now);
         }
         found.is_some()

@@ -25,7 +25,7 @@ pub(super) fn holds(slots: usize, count: usize) -> bool {
 /// The slot at which looking for a hash begins.
 #[inline]
 pub(super) fn home(slots: usize, hash: u64) -> usize {
-    ((hash >> 32) * slots as u64 >> 32) as usize
+    (((hash >> 32) * slots as u64) >> 32) as usize
 }
 
 #[inline]

@@ -71,9 +71,9 @@ impl Head {
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
-        let table = match bytes.first()? {
-            &FORM_SEQUENCE => None,
-            &FORM_TABLE => Some(Table {
+        let table = match *bytes.first()? {
+            FORM_SEQUENCE => None,
+            FORM_TABLE => Some(Table {
                 dead: u32_at(bytes, 16)?,
                 sweep: u32_at(bytes, 20)?,
                 slots: u32_at(bytes, 24)?,

@@ -103,7 +103,7 @@ fn step(fields: u16, value: usize) -> impl Strategy<Value = Step> {
 
 fn name(field: u16) -> Vec<u8> {
     let mut name = format!("field:{field}").into_bytes();
-    name.truncate(if field % 5 == 0 { 40 } else { 9 });
+    name.truncate(if field.is_multiple_of(5) { 40 } else { 9 });
     name.extend((0..field % 3).map(|_| 0));
     if field == 7 { Vec::new() } else { name }
 }
@@ -170,7 +170,7 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
         let hash = blob.hash();
         prop_assert!(hash.count() >= map.len());
         prop_assert!(hash.is_due(now) || hash.count() == map.len());
-        if number % 16 == 0 {
+        if number.is_multiple_of(16) {
             prop_assert_eq!(&blob.contents(now), &map);
             let mut scanned = blob.scanned(now, 1 + number % 20);
             scanned.sort();
@@ -210,7 +210,7 @@ proptest! {
     ) {
         let mut blob = Blob::default();
         for field in 0..fields {
-            let ttl = if field % 3 == 0 { Ttl::At(2000 + u64::from(field)) } else { Ttl::Clear };
+            let ttl = if field.is_multiple_of(3) { Ttl::At(2000 + u64::from(field)) } else { Ttl::Clear };
             blob.set(1000, &name(field), &vec![1; usize::from(field) % 40], ttl);
         }
         let mut bytes = blob.bytes;
@@ -333,7 +333,7 @@ fn a_steady_table_never_needs_rebuilding() {
     // Ten times over, with lengths that never fit the place before.
     for round in 0..40_000usize {
         let field = name((round * 7919 % 2000) as u16);
-        if round % 3 == 0 {
+        if round.is_multiple_of(3) {
             remove(&mut blob.bytes, 0, &field).unwrap();
         }
         let change = set(&mut blob.bytes, 0, &field, &vec![2; 15 + round % 11], Ttl::Clear).unwrap();
@@ -358,7 +358,7 @@ fn a_random_field_may_be_any_field() {
     for fields in [5u16, 300] {
         let mut blob = Blob::default();
         for field in 0..fields {
-            blob.set(0, &name(field), b"", if field % 2 == 0 { Ttl::Clear } else { Ttl::At(50) });
+            blob.set(0, &name(field), b"", if field.is_multiple_of(2) { Ttl::Clear } else { Ttl::At(50) });
         }
         let mut rng = tiermem_base::Rng::seeded(1);
         let mut drawn = std::collections::BTreeSet::new();

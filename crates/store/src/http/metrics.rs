@@ -5,7 +5,7 @@
 use std::fmt::{Display, Write};
 
 use super::view::View;
-use crate::engine::TierStats;
+use crate::engine::{FlashFigures, TierStats};
 
 /// The content type of this format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -61,8 +61,48 @@ pub fn render(view: &View, ready: bool) -> String {
     );
     text.single("pinned_bytes", "Bytes pinned by replies under way.", engine.pinned_bytes);
     tiers(&mut text, &engine.tiers);
+    if let Some(figures) = &engine.flash {
+        flash(&mut text, figures);
+    }
     latency(&mut text, view);
     text.0
+}
+
+fn flash(text: &mut Text, figures: &FlashFigures) {
+    let counters = [
+        ("flash_admitted_total", "Items written to flash that came from memory.", figures.admitted),
+        ("flash_admitted_bytes_total", "Bytes of those.", figures.admitted_bytes),
+        ("flash_rejected_total", "Items turned away to spare the device.", figures.rejected),
+        ("flash_unchanged_total", "Items that left memory and were on flash still.", figures.unchanged),
+        ("flash_refused_total", "Items refused for lack of free segments.", figures.refused),
+        ("flash_unindexed_total", "Items refused for lack of memory for the index.", figures.unindexed),
+        ("flash_kept_total", "Items written again because their segment was emptied.", figures.kept),
+        ("flash_segments_emptied_total", "Segments emptied.", figures.segments_emptied),
+        ("flash_reads_total", "Reads for look-ups.", figures.reads),
+        ("flash_read_bytes_total", "Bytes read.", figures.read_bytes),
+        ("flash_written_bytes_total", "Bytes written: items, journal, checkpoints.", figures.written_bytes),
+        ("flash_io_errors_total", "Reads and writes that failed.", figures.io_errors),
+        ("flash_lost_items_total", "Items that could not be read back.", figures.lost_items),
+    ];
+    for (name, help, value) in counters {
+        text.single(name, help, value);
+    }
+    text.single("flash_room_bytes", "Bytes that items on flash may fill.", figures.room_bytes);
+    text.single("flash_recovered_items", "Items that the last restart found.", figures.recovered_items);
+    text.single(
+        "flash_write_amplification",
+        "Bytes written for each byte that came from memory.",
+        figures.write_amplification,
+    );
+    text.single("flash_broken", "Whether the device was given up: 1 or 0.", u8::from(figures.broken));
+    text.single(
+        "flash_recoverable",
+        "Whether a restart finds the items: 1 or 0.",
+        u8::from(figures.recoverable),
+    );
+    if let Some(years) = figures.lifetime_years {
+        text.single("flash_lifetime_years", "Life of the device at the rate of writing so far.", years);
+    }
 }
 
 fn tiers(text: &mut Text, tiers: &[TierStats]) {

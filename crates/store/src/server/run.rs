@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,7 @@ use super::shard::{Core, Shard};
 use super::snapshot::Snapshot;
 use super::stream::Stream;
 use super::tls::{TlsConfig, TlsStream};
+use crate::clients::Peer;
 
 const TICK: Duration = Duration::from_millis(100);
 /// How long accepting rests when the system has no more files or memory to give.
@@ -127,13 +129,19 @@ async fn publish_often(shard: Rc<Shard>, publish: Rc<impl Fn(Snapshot)>, every: 
 async fn accept_tcp(listener: TcpListener, shard: Rc<Shard>) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
                 set_up(&stream, &shard);
-                welcome(Stream::Tcp(stream), &shard);
+                let peer = peer_of(&stream, address);
+                welcome(Stream::Tcp(stream), peer, &shard);
             }
             Err(error) => rest_after(error).await,
         }
     }
+}
+
+/// The two ends of a connection.
+fn peer_of(stream: &TcpStream, address: SocketAddr) -> Peer {
+    stream.local_addr().map_or(Peer::None, |local| Peer::Tcp(address, local))
 }
 
 fn set_up(stream: &TcpStream, shard: &Shard) {
@@ -153,10 +161,11 @@ type Certificate = Rc<RefCell<Arc<rustls::ServerConfig>>>;
 async fn accept_tls(listener: TcpListener, certificate: Certificate, shard: Rc<Shard>) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
                 set_up(&stream, &shard);
+                let peer = peer_of(&stream, address);
                 match TlsStream::new(stream, Arc::clone(&certificate.borrow())) {
-                    Ok(stream) => welcome(Stream::Tls(Box::new(stream)), &shard),
+                    Ok(stream) => welcome(Stream::Tls(Box::new(stream)), peer, &shard),
                     Err(error) => tracing::warn!(%error, "a connection was not accepted"),
                 }
             }
@@ -184,9 +193,10 @@ async fn reload_on_hangup(config: TlsConfig, certificate: Certificate) {
 }
 
 async fn accept_unix(listener: UnixListener, shard: Rc<Shard>) {
+    let path: Rc<str> = shard.borrow().host.unix_socket.as_str().into();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => welcome(Stream::Unix(stream), &shard),
+            Ok((stream, _)) => welcome(Stream::Unix(stream), Peer::Unix(Rc::clone(&path)), &shard),
             Err(error) => rest_after(error).await,
         }
     }
@@ -200,7 +210,7 @@ async fn rest_after(error: io::Error) {
     }
 }
 
-fn welcome(mut stream: Stream, shard: &Rc<Shard>) {
+fn welcome(mut stream: Stream, peer: Peer, shard: &Rc<Shard>) {
     let session = {
         let core = &mut *shard.borrow_mut();
         core.host.stats.connections_received += 1;
@@ -212,7 +222,9 @@ fn welcome(mut stream: Stream, shard: &Rc<Shard>) {
         }
         core.host.stats.clients_connected += 1;
         let id = core.next_client_id();
-        core.host.new_session(id)
+        let session = core.host.welcome(id, peer);
+        core.host.clients.card_mut(session.slot).fd = stream.fd();
+        session
     };
     // The shard is free again: a connection that is dropped at once borrows it.
     spawn_local(Connection::new(stream, Rc::clone(shard), session));

@@ -1,6 +1,7 @@
 //! A client's socket: TCP, unix, or TLS over TCP.
 
 use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -29,6 +30,15 @@ impl Stream {
             Stream::Tls(stream) => return stream.poll_read(cx, buffer.initialize_unfilled()),
         };
         result.map_ok(|()| buffer.filled().len())
+    }
+
+    /// The file descriptor, to be shown.
+    pub(super) fn fd(&self) -> i32 {
+        match self {
+            Stream::Tcp(stream) => stream.as_raw_fd(),
+            Stream::Unix(stream) => stream.as_raw_fd(),
+            Stream::Tls(stream) => stream.as_raw_fd(),
+        }
     }
 
     pub(super) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -66,7 +66,7 @@ pub enum FlashError {
     },
     /// The device was written by another version.
     #[error(
-        "it was written by version {found} of the format, this is version {}: start that version, or give --reset-flash to begin empty",
+        "it was written by version {found} of the format, this is version {}: start that version, or give --reset to begin empty",
         format::VERSION
     )]
     Version {
@@ -75,12 +75,22 @@ pub enum FlashError {
     },
     /// The device holds something else.
     #[error(
-        "it holds data that are not tiermem's: give another file or device, or --reset-flash to overwrite them"
+        "it holds data that are not tiermem's: give another file or device, or --reset to overwrite them"
     )]
     Foreign,
+    /// The file is shorter than what was written to it.
+    #[error(
+        "it has {found_bytes} bytes of {region_bytes}: a part is missing. Bring the whole file back, or give --reset to begin empty"
+    )]
+    Truncated {
+        /// Bytes there are.
+        found_bytes: u64,
+        /// Bytes there should be.
+        region_bytes: u64,
+    },
     /// It was written for another division.
     #[error(
-        "it was written as {found}, and is opened as {wanted}: give the same shards and sizes as before, or --reset-flash to begin empty"
+        "it was written as {found}, and is opened as {wanted}: give the same shards and sizes as before, or --reset to begin empty"
     )]
     Mismatch {
         /// What the superblock says.
@@ -107,6 +117,8 @@ pub struct FlashConfig {
     pub shard: u32,
     /// As above.
     pub shards: u32,
+    /// How long the file was before it was opened, where it is one.
+    pub found_bytes: Option<u64>,
     /// Overwrite whatever is there.
     pub reset: bool,
     /// What identifies the boot of this machine: what was written in another one, and not closed, does not count.
@@ -320,6 +332,12 @@ impl Flash {
     #[inline]
     pub fn is_choked(&self) -> bool {
         !self.broken && (self.fillings.len() > FILLINGS_MAX || self.log.is_choked())
+    }
+
+    /// Whether the device was given up after too many errors.
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        self.broken
     }
 
     /// Whether everything that memory holds, `bytes`, would find room.

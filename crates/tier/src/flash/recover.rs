@@ -65,6 +65,10 @@ pub fn superblock(
         };
         return Err(FlashError::Mismatch { found: words(division(&found)), wanted: words(wanted) });
     }
+    let region_end = config.start + config.region_bytes;
+    if let Some(found_bytes) = config.found_bytes.filter(|&it| it < region_end) {
+        return Err(FlashError::Truncated { found_bytes, region_bytes: region_end });
+    }
     let same_boot = found.boot_id == config.boot_id;
     let same_hash = found.hash_probe == hash(found.hash_seed, HASH_PROBE);
     if same_hash && (found.clean || same_boot) {

@@ -66,6 +66,12 @@ impl FlashStats {
 }
 
 impl Flash {
+    /// Bytes of memory for the states of segments and the table of recent keys.
+    #[inline]
+    pub fn metadata_bytes(&self) -> u64 {
+        self.log.metadata_bytes()
+    }
+
     /// All counters now.
     pub fn stats(&self) -> FlashStats {
         let segment = u64::from(self.layout.segment_bytes);

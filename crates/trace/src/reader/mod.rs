@@ -4,7 +4,7 @@
 //! with the file, the place and the reason, and the reader stands at the next record afterwards.
 
 mod block;
-mod core;
+pub(crate) mod core;
 mod csv;
 mod csv_columns;
 mod format;

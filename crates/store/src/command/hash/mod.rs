@@ -19,7 +19,7 @@ pub(super) use ttl::{
 pub(super) use write::{hdel, hmset, hset, hsetnx};
 
 use super::context::Refusal;
-use crate::engine::{Engine, ItemRef, ValueKind};
+use crate::engine::{Change as Noted, Engine, ItemRef, ValueKind};
 use crate::hash::{self, Broken, Change, Field, Hash, Ttl};
 
 /// Bytes charged for looking into a directory: a cache line.
@@ -54,6 +54,7 @@ fn collect(engine: &mut Engine, db: u8, key: &[u8]) -> Result<bool, Refusal> {
     let Some(value) = engine.value_mut(db, key)? else { return Ok(false) };
     let (left, item) = (hash::collect(value.bytes, now_ms)?, value.item);
     engine.charge_write(item, PROBE_BYTES);
+    engine.note(Noted::FieldsExpired, db, key);
     if left == 0 {
         engine.remove(db, key);
     }
@@ -76,8 +77,13 @@ fn find<'a>(engine: &'a Engine, item: ItemRef, name: &[u8]) -> Result<Option<Fie
     Ok(field)
 }
 
-/// The hash under `key` to be changed in place; `None` without a key.
-fn open_mut<'a>(engine: &'a mut Engine, db: u8, key: &[u8]) -> Result<Option<&'a mut [u8]>, Refusal> {
+/// The hash under `key` to be changed in place, in entries of `entry_bytes` in all; `None` without a key.
+fn open_mut<'a>(
+    engine: &'a mut Engine,
+    db: u8,
+    key: &[u8],
+    entry_bytes: usize,
+) -> Result<Option<&'a mut [u8]>, Refusal> {
     let now_ms = engine.clock_ms();
     let Some(value) = engine.value_mut(db, key)? else { return Ok(None) };
     if value.kind != ValueKind::Hash {
@@ -87,6 +93,9 @@ fn open_mut<'a>(engine: &'a mut Engine, db: u8, key: &[u8]) -> Result<Option<&'a
     let (due, touched) = (view.is_due(now_ms), if view.is_table() { PROBE_BYTES } else { view.used_bytes() });
     engine.charge_read(item, touched);
     engine.charge_write(item, touched);
+    if entry_bytes > 0 {
+        engine.charge_write(item, entry_bytes);
+    }
     if due && !collect(engine, db, key)? {
         return Ok(None);
     }
@@ -95,6 +104,18 @@ fn open_mut<'a>(engine: &'a mut Engine, db: u8, key: &[u8]) -> Result<Option<&'a
 
 /// Gives fields their values; how many of the fields are new. All of them or, when there is an error, none.
 fn put<'p>(
+    engine: &mut Engine,
+    db: u8,
+    key: &[u8],
+    pairs: impl Iterator<Item = (&'p [u8], &'p [u8])> + Clone,
+    ttl: Ttl,
+) -> Result<usize, Refusal> {
+    let added = put_unnoted(engine, db, key, pairs, ttl)?;
+    engine.note(Noted::Changed, db, key);
+    Ok(added)
+}
+
+fn put_unnoted<'p>(
     engine: &mut Engine,
     db: u8,
     key: &[u8],
@@ -112,7 +133,7 @@ fn put<'p>(
     let sum = |(count, sum): (usize, usize), bytes| (count + 1, sum + bytes);
     // As if all were new.
     let (mut fields, mut bytes) = pairs.clone().map(entry).fold((0, 0), sum);
-    if let Some(blob) = open_mut(engine, db, key)? {
+    if let Some(blob) = open_mut(engine, db, key, bytes)? {
         if hash::room_for(blob, fields, bytes)? {
             return Ok(all(blob)?);
         }
@@ -144,13 +165,17 @@ fn build<T>(
     change: impl FnOnce(&mut [u8]) -> Result<T, Broken>,
 ) -> Result<T, Refusal> {
     let (now_ms, max, seed) = (engine.clock_ms(), engine.value_bytes_max(), engine.draw() as u32);
-    let old = engine.peek(db, key).map_or(&[][..], |hit| hit.value);
+    let old = open_mut(engine, db, key, 0)?.map_or(&[][..], |blob| &*blob);
     let size = hash::plan(old, fields, bytes, max)?.ok_or_else(|| too_large(max))?;
     let len = engine.roomy_len(key.len(), size.len);
     let mut changed = Err(Broken);
     engine.build(db, key, ValueKind::Hash, len, |old, new| {
         changed = hash::rebuild(old, new, size, seed, now_ms).and_then(|()| change(new));
     })?;
+    if changed.is_err() {
+        // What a damaged hash was built into means nothing.
+        engine.remove(db, key);
+    }
     Ok(changed?)
 }
 
@@ -162,8 +187,8 @@ fn too_large(max: usize) -> Refusal {
 
 /// After fields were taken out: removes an empty hash, and gives memory back that a much smaller one does not need.
 fn shrink(engine: &mut Engine, db: u8, key: &[u8]) -> Result<(), Refusal> {
-    let Some(hit) = engine.peek(db, key) else { return Ok(()) };
-    let view = Hash::read(hit.value)?;
+    let Some(blob) = open_mut(engine, db, key, 0)? else { return Ok(()) };
+    let view = Hash::read(blob)?;
     if view.count() == 0 {
         engine.remove(db, key);
     } else if view.is_sparse() {

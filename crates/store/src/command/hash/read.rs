@@ -222,9 +222,15 @@ fn repeated(
     rng: &mut Rng,
     mark: Mark,
 ) -> Outcome {
+    let now_ms = context.engine.clock_ms();
+    if live(&view(context.engine, item)?, now_ms) == 0 {
+        // All are past their time and not yet collected.
+        context.reply().array(0);
+        return Ok(());
+    }
     random_head(context, count as usize, values);
     let Context { engine, session, output, host } = context;
-    let (hash, now_ms) = (view(engine, item)?, engine.clock_ms());
+    let hash = view(engine, item)?;
     for _ in 0..count {
         let Some(field) = hash.random(now_ms, &mut |bound| rng.below(bound))? else { break };
         chosen(&mut Writer::new(output.bytes(), session.version), field, values, session.version);

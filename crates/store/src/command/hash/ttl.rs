@@ -8,7 +8,7 @@ use super::super::context::{Context, Outcome, Refusal};
 use super::super::expiry::{Base, Unit, invalid_expire_time};
 use super::write::change_or_grow;
 use super::{find, open, open_mut, shrink};
-use crate::engine::ValueKind;
+use crate::engine::Change as Noted;
 use crate::hash::{self, Change, EXPIRES_MS_MAX};
 use crate::resp::{Args, Writer, parse_i64};
 
@@ -72,14 +72,6 @@ impl When {
     }
 }
 
-/// Makes sure that there is no value of another kind: that is said before anything about the arguments.
-fn check_kind(context: &mut Context<'_>, key: &[u8]) -> Outcome {
-    match context.engine.peek(context.session.db, key) {
-        Some(hit) if hit.kind != ValueKind::Hash => Err(Refusal::WRONG_TYPE),
-        _ => Ok(()),
-    }
-}
-
 /// The place of the first field: behind `FIELDS` at `at` and a number that must be right.
 fn fields(args: Args<'_>, at: usize) -> Result<usize, Refusal> {
     if !args.get(at).is_some_and(|word| word.eq_ignore_ascii_case(b"fields")) {
@@ -108,8 +100,9 @@ fn resolve(number: i64, unit: Unit, base: Base, now_ms: u64, name: &str) -> Resu
 }
 
 fn expire(context: &mut Context<'_>, args: Args<'_>, unit: Unit, base: Base, name: &str) -> Outcome {
-    check_kind(context, &args[1])?;
     let (db, now_ms) = (context.session.db, context.engine.clock_ms());
+    // That the key is no hash is said before anything about the arguments.
+    open(context.engine, db, &args[1])?;
     let number = parse_i64(&args[2]).ok_or(Refusal::NOT_AN_INTEGER)?;
     let at_ms = resolve(number, unit, base, now_ms, name)?;
     let when = When::named(&args[3]);
@@ -117,6 +110,9 @@ fn expire(context: &mut Context<'_>, args: Args<'_>, unit: Unit, base: Base, nam
     let mut codes = Vec::with_capacity(args.len() - first);
     for field in args.iter_from(first) {
         codes.push(expire_one(context, &args[1], field, at_ms, when)?);
+    }
+    if codes.contains(&REMOVED) || codes.contains(&DONE) {
+        context.engine.note(Noted::Changed, db, &args[1]);
     }
     if codes.contains(&REMOVED) {
         shrink(context.engine, db, &args[1])?;
@@ -139,7 +135,7 @@ fn expire_one(
         return Ok(CONDITION_FAILED);
     }
     if at_ms <= now_ms {
-        if let Some(blob) = open_mut(context.engine, db, key)? {
+        if let Some(blob) = open_mut(context.engine, db, key, 0)? {
             hash::remove(blob, now_ms, field)?;
         }
         return Ok(REMOVED);
@@ -153,9 +149,9 @@ fn expire_one(
 }
 
 pub(in super::super) fn hpersist(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    check_kind(context, &args[1])?;
-    let first = fields(args, 2)?;
     let (db, now_ms) = (context.session.db, context.engine.clock_ms());
+    open(context.engine, db, &args[1])?;
+    let first = fields(args, 2)?;
     let mut codes = Vec::with_capacity(args.len() - first);
     for field in args.iter_from(first) {
         let found = match open(context.engine, db, &args[1])? {
@@ -166,12 +162,15 @@ pub(in super::super) fn hpersist(context: &mut Context<'_>, args: Args<'_>) -> O
             None => NO_FIELD,
             Some(0) => NO_EXPIRY,
             Some(_) => {
-                if let Some(blob) = open_mut(context.engine, db, &args[1])? {
+                if let Some(blob) = open_mut(context.engine, db, &args[1], 0)? {
                     hash::set_expiry(blob, now_ms, field, 0)?;
                 }
                 DONE
             }
         });
+    }
+    if codes.contains(&DONE) {
+        context.engine.note(Noted::Changed, db, &args[1]);
     }
     reply_all(context, &codes);
     Ok(())
@@ -185,10 +184,9 @@ fn reply_all(context: &mut Context<'_>, codes: &[i64]) {
 
 /// Replies with what `show` makes of each field's Unix time in ms and the time now.
 fn ask(context: &mut Context<'_>, args: Args<'_>, show: fn(u64, u64) -> u64) -> Outcome {
-    check_kind(context, &args[1])?;
+    let item = open(context.engine, context.session.db, &args[1])?;
     let first = fields(args, 2)?;
     let now_ms = context.engine.clock_ms();
-    let item = open(context.engine, context.session.db, &args[1])?;
     let mark = context.output.mark();
     context.reply().array(args.len() - first);
     for field in args.iter_from(first) {

@@ -2,7 +2,8 @@
 
 use super::super::context::{Context, Outcome, Refusal};
 use super::super::refusal::wrong_arity;
-use super::{build, open, open_mut, put, shrink, view};
+use super::{build, find, open, open_mut, put, shrink};
+use crate::engine::Change as Noted;
 use crate::hash::{self, Ttl};
 use crate::resp::Args;
 
@@ -33,9 +34,9 @@ pub(in super::super) fn hmset(context: &mut Context<'_>, args: Args<'_>) -> Outc
 }
 
 pub(in super::super) fn hsetnx(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let (db, now_ms) = (context.session.db, context.engine.clock_ms());
+    let db = context.session.db;
     let there = match open(context.engine, db, &args[1])? {
-        Some(item) => view(context.engine, item)?.get(&args[2], now_ms)?.is_some(),
+        Some(item) => find(context.engine, item, &args[2])?.is_some(),
         None => false,
     };
     if !there {
@@ -49,9 +50,12 @@ pub(in super::super) fn hsetnx(context: &mut Context<'_>, args: Args<'_>) -> Out
 pub(in super::super) fn hdel(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (db, now_ms) = (context.session.db, context.engine.clock_ms());
     let mut removed = 0;
-    if let Some(blob) = open_mut(context.engine, db, &args[1])? {
+    if let Some(blob) = open_mut(context.engine, db, &args[1], 0)? {
         for name in args.iter_from(2) {
             removed += i64::from(hash::remove(blob, now_ms, name)?);
+        }
+        if removed > 0 {
+            context.engine.note(Noted::Changed, db, &args[1]);
         }
         shrink(context.engine, db, &args[1])?;
     }
@@ -67,7 +71,7 @@ pub(super) fn change_or_grow<T>(
     change: impl Fn(&mut [u8]) -> Result<Option<T>, hash::Broken>,
 ) -> Result<Option<T>, Refusal> {
     let db = context.session.db;
-    let Some(blob) = open_mut(context.engine, db, key)? else { return Ok(None) };
+    let Some(blob) = open_mut(context.engine, db, key, bytes)? else { return Ok(None) };
     match change(blob)? {
         Some(changed) => Ok(Some(changed)),
         None => build(context.engine, db, key, 0, bytes, change),

@@ -187,6 +187,30 @@ fn a_large_hash_grows_shrinks_and_keeps_what_it_holds() {
 }
 
 #[test]
+fn what_is_over_but_not_yet_collected_is_not_shown() {
+    let mut client = Client::new();
+    for field in 0..6000 {
+        client.ask(&format!("HSET h field:{field} {}", "x".repeat(40)));
+        client.ask(&format!("HPEXPIRE h 10 FIELDS 1 field:{field}"));
+    }
+    client.pass(10);
+    // Longer than one access collects, so that there is something left each time.
+    client.all(&[
+        ("HRANDFIELD h -3", "*0"),
+        ("HRANDFIELD h", "$-1"),
+        ("HGET h field:5999", "$-1"),
+        ("HSETNX h field:5998 new", ":1"),
+        ("HGETALL h", "*2 $10 field:5998 $3 new"),
+        ("HRANDFIELD h -2", "*2 $10 field:5998 $10 field:5998"),
+        ("HDEL h field:5998", ":1"),
+    ]);
+    for _ in 0..10 {
+        client.ask("HLEN h");
+    }
+    client.all(&[("EXISTS h", ":0")]);
+}
+
+#[test]
 fn a_hash_beyond_the_longest_value_is_refused_and_stays() {
     let mut client = Client::new();
     let half = "x".repeat(900_000);

@@ -6,4 +6,4 @@ pub(super) mod fixed;
 pub(super) mod info;
 pub(super) mod layout;
 pub(super) mod lines;
-pub(super) mod source;
+pub(crate) mod source;

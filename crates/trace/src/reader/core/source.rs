@@ -99,6 +99,12 @@ impl Source {
         self.packing.is_some()
     }
 
+    /// The bytes, decompressed.
+    #[cfg(feature = "pairs")]
+    pub(crate) fn into_input(self) -> Box<dyn BufRead + Send> {
+        self.input
+    }
+
     /// The counter of bytes taken from the file so far.
     pub(crate) fn counter(&self) -> Arc<AtomicU64> {
         self.read.clone()

@@ -1,0 +1,250 @@
+//! Replies of any kind, read out of a byte stream with their bytes. Sans I/O.
+
+/// The longest first line of a reply.
+const LINE_BYTES_MAX: usize = 64 << 10;
+/// No server sends a longer string.
+const BULK_BYTES_MAX: usize = 1 << 32;
+/// Elements of an array at most, and how deep arrays may nest.
+const ELEMENTS_MAX: usize = 1 << 28;
+const DEPTH_MAX: usize = 8;
+
+/// One reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// A status such as `OK`.
+    Status(Vec<u8>),
+    /// An error, as the server worded it.
+    Error(String),
+    /// A number.
+    Integer(i64),
+    /// No such value.
+    Null,
+    /// A string.
+    Bulk(Vec<u8>),
+    /// Several replies.
+    Array(Vec<Reply>),
+}
+
+impl Reply {
+    /// What it is, for messages.
+    pub fn describe(&self) -> String {
+        match self {
+            Reply::Status(text) => format!("the status {}", text.escape_ascii()),
+            Reply::Error(text) => format!("the error \"{text}\""),
+            Reply::Integer(number) => format!("the number {number}"),
+            Reply::Null => "a null".to_owned(),
+            Reply::Bulk(_) => "a string".to_owned(),
+            Reply::Array(elements) => format!("an array of {}", elements.len()),
+        }
+    }
+}
+
+/// Bytes that are no reply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Garbage {
+    /// A reply that starts with no byte of the protocol.
+    #[error("a reply starts with \"{0}\"")]
+    Type(String),
+    /// A first line that does not end.
+    #[error("a reply's first line is longer than {LINE_BYTES_MAX} bytes")]
+    Line,
+    /// A length or number that is none.
+    #[error("\"{0}\" is no number that belongs there")]
+    Number(String),
+    /// The bytes after a string are not the end of line that belongs there.
+    #[error("a string is longer than its length says")]
+    End,
+    /// Arrays within arrays.
+    #[error("arrays are nested too deeply")]
+    Depth,
+}
+
+/// Takes replies out of what was read.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: Vec<u8>,
+    start: usize,
+    /// Bytes from `start` that there must be before it is worth looking again.
+    needed: usize,
+}
+
+/// Where in the buffer reading stands.
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// Why there is no reply yet.
+enum Stop {
+    /// So many bytes are needed at least.
+    Short(usize),
+    Bad(Garbage),
+}
+
+impl Decoder {
+    /// Adds what was read.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            self.start = 0;
+        } else if self.start > 1 << 20 {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole reply, or `None` when more bytes are needed.
+    pub fn next(&mut self) -> Result<Option<Reply>, Garbage> {
+        let bytes = &self.buffer[self.start..];
+        if bytes.len() < self.needed {
+            return Ok(None);
+        }
+        let mut cursor = Cursor { bytes, at: 0 };
+        match cursor.reply(0) {
+            Ok(reply) => {
+                self.start += cursor.at;
+                self.needed = 0;
+                Ok(Some(reply))
+            }
+            Err(Stop::Short(needed)) => {
+                // A reply in pieces is looked at again from its start, so at least an eighth more must have come.
+                self.needed = needed.max(bytes.len() + bytes.len() / 8);
+                Ok(None)
+            }
+            Err(Stop::Bad(garbage)) => Err(garbage),
+        }
+    }
+}
+
+impl<'a> Cursor<'a> {
+    fn line(&mut self) -> Result<&'a [u8], Stop> {
+        let rest = &self.bytes[self.at..];
+        match rest.iter().position(|byte| *byte == b'\n') {
+            Some(end) => {
+                self.at += end + 1;
+                Ok(rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]))
+            }
+            None if rest.len() > LINE_BYTES_MAX => Err(Stop::Bad(Garbage::Line)),
+            None => Err(Stop::Short(self.bytes.len() + 1)),
+        }
+    }
+
+    fn reply(&mut self, depth: usize) -> Result<Reply, Stop> {
+        if depth > DEPTH_MAX {
+            return Err(Stop::Bad(Garbage::Depth));
+        }
+        let line = self.line()?;
+        let Some((kind, text)) = line.split_first() else {
+            return Err(Stop::Bad(Garbage::Type(String::new())));
+        };
+        match kind {
+            b'+' => Ok(Reply::Status(text.to_vec())),
+            b'-' => Ok(Reply::Error(String::from_utf8_lossy(text).into_owned())),
+            b':' => Ok(Reply::Integer(number(text)?)),
+            b'_' => Ok(Reply::Null),
+            b'$' | b'*' if text == b"-1" => Ok(Reply::Null),
+            b'$' => {
+                let len = length(text, BULK_BYTES_MAX)?;
+                let Some(found) = self.bytes.get(self.at..self.at + len + 2) else {
+                    return Err(Stop::Short(self.at + len + 2));
+                };
+                if !found.ends_with(b"\r\n") {
+                    return Err(Stop::Bad(Garbage::End));
+                }
+                self.at += len + 2;
+                Ok(Reply::Bulk(found[..len].to_vec()))
+            }
+            b'*' => {
+                let count = length(text, ELEMENTS_MAX)?;
+                // Not more than the bytes could hold: a count alone costs no memory.
+                let mut elements = Vec::with_capacity(count.min((self.bytes.len() - self.at) / 3));
+                for _ in 0..count {
+                    elements.push(self.reply(depth + 1)?);
+                }
+                Ok(Reply::Array(elements))
+            }
+            _ => Err(Stop::Bad(Garbage::Type(line[..line.len().min(16)].escape_ascii().to_string()))),
+        }
+    }
+}
+
+fn number(text: &[u8]) -> Result<i64, Stop> {
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| Stop::Bad(Garbage::Number(text[..text.len().min(32)].escape_ascii().to_string())))
+}
+
+fn length(text: &[u8], max: usize) -> Result<usize, Stop> {
+    let length = usize::try_from(number(text)?).ok().filter(|length| *length <= max);
+    length.ok_or_else(|| Stop::Bad(Garbage::Number(text[..text.len().min(32)].escape_ascii().to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decode(bytes: &[u8], step: usize) -> Result<Vec<Reply>, Garbage> {
+        let (mut decoder, mut replies) = (Decoder::default(), Vec::new());
+        for piece in bytes.chunks(step) {
+            decoder.feed(piece);
+            while let Some(reply) = decoder.next()? {
+                replies.push(reply);
+            }
+        }
+        Ok(replies)
+    }
+
+    fn encode(reply: &Reply, out: &mut Vec<u8>) {
+        match reply {
+            Reply::Status(text) => out.extend([b"+", &text[..], b"\r\n"].concat()),
+            Reply::Error(text) => out.extend(format!("-{text}\r\n").bytes()),
+            Reply::Integer(number) => out.extend(format!(":{number}\r\n").bytes()),
+            Reply::Null => out.extend(b"$-1\r\n"),
+            Reply::Bulk(bytes) => {
+                out.extend(format!("${}\r\n", bytes.len()).bytes());
+                out.extend([&bytes[..], b"\r\n"].concat());
+            }
+            Reply::Array(elements) => {
+                out.extend(format!("*{}\r\n", elements.len()).bytes());
+                elements.iter().for_each(|element| encode(element, out));
+            }
+        }
+    }
+
+    fn reply() -> impl Strategy<Value = Reply> {
+        let bytes = prop::collection::vec(any::<u8>(), 0..200);
+        let leaf = prop_oneof![
+            "[a-zA-Z ]{0,20}".prop_map(|text| Reply::Status(text.into_bytes())),
+            "[a-zA-Z ]{0,20}".prop_map(Reply::Error),
+            any::<i64>().prop_map(Reply::Integer),
+            Just(Reply::Null),
+            bytes.prop_map(Reply::Bulk),
+        ];
+        leaf.prop_recursive(3, 40, 8, |inner| prop::collection::vec(inner, 0..8).prop_map(Reply::Array))
+    }
+
+    proptest! {
+        #[test]
+        fn replies_come_out_however_they_arrive(replies in prop::collection::vec(reply(), 0..12), step in 1usize..400) {
+            let mut bytes = Vec::new();
+            replies.iter().for_each(|reply| encode(reply, &mut bytes));
+            prop_assert_eq!(decode(&bytes, step), Ok(replies));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(text in "([$:+_*-][0-9-]{0,9}(\r\n)?|[ab]{0,3}){0,50}", step in 1usize..50) {
+            let _ = decode(text.as_bytes(), step);
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_is_told_apart() {
+        assert_eq!(decode(b"HTTP/1.1 400\r\n", 5), Err(Garbage::Type("HTTP/1.1 400".into())));
+        assert_eq!(decode(b"$x\r\n", 5), Err(Garbage::Number("x".into())));
+        assert_eq!(decode(b"*999999999999\r\n", 5), Err(Garbage::Number("999999999999".into())));
+        assert_eq!(decode(b"$1\r\nabc\r\n", 50), Err(Garbage::End));
+        assert_eq!(decode(&b"*1\r\n".repeat(20), 50), Err(Garbage::Depth));
+        assert_eq!(decode(&vec![b'+'; 100_000], 4096), Err(Garbage::Line));
+    }
+}

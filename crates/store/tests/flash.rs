@@ -1,0 +1,283 @@
+//! The engine over a small flash tier against a map: whatever lies where, whatever was moved, crashed and found again, a key
+//! has its newest value or, where it may have been evicted or lost in the crash, none.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use tiermem_base::Bytes;
+use tiermem_policy::ladder::{Eviction, Tuning};
+use tiermem_policy::log::Admission;
+use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, StoreError};
+use tiermem_tier::block::MemoryDisk;
+use tiermem_tier::flash::FlashConfig;
+use tiermem_tier::{Kind, TierSpec};
+
+const SEGMENT_BYTES: u32 = 64 << 10;
+
+fn engine(disk: &MemoryDisk, flash_bytes: u64) -> Engine {
+    let tier = |name: &str, mib: u64| TierSpec {
+        name: name.to_owned(),
+        kind: Kind::Dram,
+        capacity: Bytes(mib << 20),
+        price_per_gb: None,
+    };
+    let mut engine = Engine::new(EngineConfig::new(vec![tier("dram", 1), tier("more", 1)])).unwrap();
+    let config = FlashConfig {
+        start: 0,
+        region_bytes: flash_bytes,
+        segment_bytes: SEGMENT_BYTES,
+        admission: Admission::All,
+        reserve: 0.1,
+        shard: 0,
+        shards: 1,
+        found_bytes: None,
+        reset: false,
+        boot_id: [1; 16],
+        uuid: [2; 16],
+        hash_seed: 99,
+    };
+    engine.attach_flash("flash", None, Box::new(disk.open()), &config).unwrap();
+    engine.set_clock(1000);
+    engine
+}
+
+fn value(version: usize, len: usize) -> Vec<u8> {
+    let mut value = version.to_le_bytes().to_vec();
+    value.resize(len + 8, version as u8);
+    value
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Set(u16, usize),
+    SetIfAbsent(u16, usize),
+    SetForAWhile(u16, usize, u64),
+    Get(u16),
+    Remove(u16),
+    Expire(u16, Option<u64>),
+    Wait(u64),
+    FlushDb,
+    Restart(bool),
+}
+
+fn steps(keys: u16) -> impl Strategy<Value = Vec<Step>> {
+    let len = || 0usize..6000;
+    let step = prop_oneof![
+        40 => (0..keys, len()).prop_map(|(key, len)| Step::Set(key, len)),
+        5 => (0..keys, len()).prop_map(|(key, len)| Step::SetIfAbsent(key, len)),
+        5 => (0..keys, len(), 1u64..5000).prop_map(|(key, len, ms)| Step::SetForAWhile(key, len, ms)),
+        40 => (0..keys).prop_map(Step::Get),
+        8 => (0..keys).prop_map(Step::Remove),
+        5 => (0..keys, prop::option::of(1u64..5000)).prop_map(|(key, ms)| Step::Expire(key, ms)),
+        3 => (1u64..1000).prop_map(Step::Wait),
+        1 => Just(Step::FlushDb),
+        2 => any::<bool>().prop_map(Step::Restart),
+    ];
+    prop::collection::vec(step, 1..1500)
+}
+
+/// What a key must be, if it is there at all.
+#[derive(Clone, Debug, PartialEq)]
+struct Known {
+    value: Vec<u8>,
+    expires_at_ms: Option<u64>,
+}
+
+fn run(steps: Vec<Step>, flash_bytes: u64) {
+    let disk = MemoryDisk::new(flash_bytes as usize);
+    let mut engine = engine(&disk, flash_bytes);
+    let mut model: BTreeMap<u16, Known> = BTreeMap::new();
+    let mut now_ms = 1000;
+    for (version, step) in steps.into_iter().enumerate() {
+        engine.set_clock(now_ms);
+        model.retain(|_, known| known.expires_at_ms.is_none_or(|at_ms| at_ms > now_ms));
+        let name = |key: u16| format!("key:{key}").into_bytes();
+        match step {
+            Step::Set(key, len) => {
+                // Unseen: what lies on flash is replaced without being read.
+                let value = value(version, len);
+                assert!(engine.set(0, &name(key), &value, Condition::Always, Expiry::Never).unwrap());
+                model.insert(key, Known { value, expires_at_ms: None });
+            }
+            Step::SetIfAbsent(key, len) => {
+                engine.resolve(0, &name(key));
+                let (there, value) = (engine.peek(0, &name(key)).is_some(), value(version, len));
+                let set = engine.set(0, &name(key), &value, Condition::IfAbsent, Expiry::Never).unwrap();
+                assert_eq!(set, !there);
+                if set {
+                    model.insert(key, Known { value, expires_at_ms: None });
+                }
+            }
+            Step::SetForAWhile(key, len, ms) => {
+                let (value, at_ms) = (value(version, len), now_ms + ms);
+                engine.set(0, &name(key), &value, Condition::Always, Expiry::AtUnixMs(at_ms)).unwrap();
+                model.insert(key, Known { value, expires_at_ms: Some(at_ms) });
+            }
+            Step::Get(key) => {
+                engine.resolve(0, &name(key));
+                let expiry = engine.expires_at(0, &name(key));
+                let found = engine.get(0, &name(key)).map(|hit| hit.value.to_vec());
+                match (found, model.get(&key)) {
+                    (Some(value), Some(known)) => {
+                        assert_eq!(Known { value, expires_at_ms: expiry.unwrap() }, *known, "key {key}");
+                    }
+                    (Some(_), None) => panic!("key {key} is back from the dead"),
+                    // Evicted, or lost in a crash.
+                    (None, _) => {
+                        model.remove(&key);
+                    }
+                }
+            }
+            Step::Remove(key) => {
+                engine.resolve(0, &name(key));
+                let was = engine.remove(0, &name(key));
+                assert!(!was || model.contains_key(&key));
+                model.remove(&key);
+            }
+            Step::Expire(key, ms) => {
+                engine.resolve(0, &name(key));
+                let at_ms = ms.map(|ms| now_ms + ms);
+                if engine.set_expires_at(0, &name(key), at_ms) {
+                    model.get_mut(&key).expect("no key comes back").expires_at_ms = at_ms;
+                }
+            }
+            Step::Wait(ms) => now_ms += ms,
+            Step::FlushDb => {
+                engine.flush((version % 2 == 0).then_some(0));
+                model.clear();
+                assert_eq!(engine.len(0), 0);
+            }
+            Step::Restart(in_order) => {
+                engine.commit();
+                if in_order {
+                    engine.close_flash().unwrap();
+                }
+                drop(engine);
+                engine = self::engine(&disk, flash_bytes);
+            }
+        }
+        engine.unstage();
+        engine.commit();
+        if version % 10 == 0 {
+            engine.idle();
+            engine.tick_flash();
+        }
+    }
+    // The count is of what is there, wherever it lies, and of expired keys that nobody has met yet.
+    let count = engine.len(0);
+    let mut found = 0;
+    for key in model.keys() {
+        let name = format!("key:{key}").into_bytes();
+        engine.resolve(0, &name);
+        found += u64::from(engine.peek(0, &name).is_some());
+        engine.unstage();
+    }
+    assert!(found <= count, "{found} keys found, {count} counted");
+    let expired = engine.stats().keys_with_expiry;
+    assert!(count <= found + expired + 200, "{found} keys found, {count} counted");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    /// 2000 keys of 3 KB: a third in memory, a third on flash, a third evicted.
+    #[test]
+    fn a_full_store_is_never_wrong(steps in steps(2000)) {
+        run(steps, 3 << 20);
+    }
+
+    /// 300 keys that are overwritten all the time.
+    #[test]
+    fn a_busy_store_is_never_wrong(steps in steps(300)) {
+        run(steps, 4 << 20);
+    }
+}
+
+#[test]
+fn everything_that_fits_is_there_and_counted_once() {
+    let disk = MemoryDisk::new(32 << 20);
+    let mut engine = engine(&disk, 32 << 20);
+    let name = |key: usize| format!("key:{key}").into_bytes();
+    for key in 0..15_000 {
+        assert!(engine.set(0, &name(key), &value(key, 992), Condition::Always, Expiry::Never).unwrap());
+        if key % 16 == 0 {
+            engine.advance_flash();
+            engine.commit();
+        }
+    }
+    assert_eq!(engine.len(0), 15_000);
+    let mut cold = 0;
+    for round in 0..2 {
+        for key in 0..15_000 {
+            cold += u64::from(engine.seek(0, &name(key)).is_some());
+            engine.resolve(0, &name(key));
+            let hit = engine.get(0, &name(key)).unwrap_or_else(|| panic!("key {key}, round {round}"));
+            assert_eq!(hit.value, value(key, 992));
+            engine.unstage();
+            engine.commit();
+        }
+        assert_eq!(engine.len(0), 15_000);
+    }
+    assert!(cold > 20_000, "most lie on flash: {cold}");
+    let stats = engine.stats();
+    assert_eq!(stats.evicted, 0);
+    let flash = stats.flash.unwrap();
+    assert!(
+        flash.unchanged > 0 || stats.tiers[2].promotions == 0,
+        "what was read and not changed is not written again"
+    );
+    // A scan sees each of them.
+    let mut seen = std::collections::BTreeSet::new();
+    let mut cursor = 0;
+    loop {
+        for away in engine.seek_scan(cursor, 50) {
+            let id = engine.ask(away).unwrap();
+            while !engine.is_answered(id, std::task::Waker::noop()) {
+                engine.commit();
+                engine.advance_flash();
+            }
+            assert!(engine.stage(away, id));
+        }
+        cursor = engine.scan(0, cursor, 50, &mut |key, _| {
+            seen.insert(key.to_vec());
+        });
+        engine.unstage();
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 15_000);
+}
+
+#[test]
+fn where_nothing_may_be_evicted_writes_fail_before_anything_is_lost() {
+    let disk = MemoryDisk::new(4 << 20);
+    let mut engine = engine(&disk, 4 << 20);
+    engine.tune(Tuning { eviction: Eviction::Forbidden, ..engine.tuning() });
+    let name = |key: usize| format!("key:{key}").into_bytes();
+    let mut stored = 0;
+    let refused = loop {
+        match engine.set(0, &name(stored), &value(stored, 992), Condition::Always, Expiry::Never) {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+        engine.advance_flash();
+        engine.commit();
+        assert!(stored < 100_000, "at some point it is full");
+    };
+    assert_eq!(refused, StoreError::OutOfMemory);
+    assert!(stored > 2500, "memory and flash are used: {stored}");
+    for key in 0..stored {
+        engine.resolve(0, &name(key));
+        assert_eq!(
+            engine.get(0, &name(key)).map(|hit| hit.value.to_vec()),
+            Some(value(key, 992)),
+            "key {key}"
+        );
+        engine.unstage();
+        engine.commit();
+    }
+    assert_eq!(engine.stats().evicted, 0);
+    assert!(engine.remove(0, &name(stored - 1)));
+    assert!(engine.set(0, b"again", &[0; 900], Condition::Always, Expiry::Never).is_ok());
+}
