@@ -245,7 +245,7 @@ impl Ladder {
             reuse: (config.promotion == Promotion::ReuseTimeScan).then(Column::default),
             proof: Proof::new(config.admission),
             next_scan: 0,
-            promote_below: (config.promote_below.unwrap_or(config.promotion.below()) * 256.0) as u32,
+            promote_below: config.promote_below_in_256ths(),
             index_bytes: 0,
             counters: LadderCounters::default(),
             config,

@@ -54,6 +54,11 @@ impl LadderConfig {
         }
     }
 
+    /// What a reuse time must be below for a promotion, in 256ths of the fast tier's mean or of the age at its tail.
+    pub(super) fn promote_below_in_256ths(&self) -> u32 {
+        (self.promote_below.unwrap_or(self.promotion.below()) * 256.0) as u32
+    }
+
     /// Takes over what may change.
     pub fn tune(&mut self, tuning: Tuning) {
         self.eviction = tuning.eviction;
@@ -75,6 +80,7 @@ impl Ladder {
         let before = self.config.promotion;
         let promotion = if scans(tuning.promotion) == scans(before) { tuning.promotion } else { before };
         self.config.tune(Tuning { promotion, ..tuning });
+        self.promote_below = self.config.promote_below_in_256ths();
     }
 }
 
