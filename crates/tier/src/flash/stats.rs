@@ -78,7 +78,7 @@ impl Flash {
         FlashStats {
             log: self.log.counters(),
             capacity_bytes: self.superblock.region_bytes,
-            items: self.log.items(),
+            items: self.items.iter().sum(),
             live_bytes: self.log.live_bytes(),
             room_bytes: self.log.config().room_bytes(),
             used_bytes: u64::from(self.log.segments_used()) * segment,
