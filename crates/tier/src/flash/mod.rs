@@ -356,7 +356,7 @@ impl Flash {
 
     /// Whether everything that memory holds, `bytes`, would find room.
     pub fn has_room_for(&self, bytes: u64) -> bool {
-        self.log.live_bytes() + bytes <= self.log.config().room_bytes()
+        self.log.live_bytes() + bytes <= self.log.room_bytes()
     }
 
     /// Takes in an item that leaves memory, if that is worth it.
