@@ -208,25 +208,31 @@ fn half_bytes(layout: &Layout) -> u64 {
     layout.journal_bytes / RECORD_BYTES as u64 * RECORD_BYTES as u64
 }
 
-/// Reads the records from `from` on, going on in the other half where that one is full. Returns where they end.
+/// Reads the records from `from` on, going on in the other half where that one is full. Returns where they end; `None` where
+/// they go on behind one that is damaged, so that what was removed since cannot be known.
 pub fn replay(
     layout: &Layout,
     from: Position,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<(), super::FlashError>,
     mut each: impl FnMut(Record),
-) -> Result<Position, super::FlashError> {
+) -> Result<Option<Position>, super::FlashError> {
     const STRIDE: usize = 1 << 20;
     let half_bytes = half_bytes(layout);
     let mut buffer = vec![0; STRIDE];
     let mut now = Position { half: from.half & 1, ..from };
+    // Where a record was missing: what comes behind it must be of another time.
+    let mut end: Option<Position> = None;
     for turned in [false, true] {
         while u64::from(now.skipped) * (RECORD_BYTES as u64) < half_bytes {
             let at = u64::from(now.skipped) * RECORD_BYTES as u64;
             let len = STRIDE.min((half_bytes - at) as usize);
             read(layout.journal(now.half) + at, &mut buffer[..len])?;
             for bytes in buffer[..len].chunks_exact(RECORD_BYTES) {
-                let Some(record) = Record::read(bytes, now.sequence) else { return Ok(now) };
-                each(record);
+                match (Record::read(bytes, now.sequence), end) {
+                    (Some(record), None) => each(record),
+                    (Some(_), Some(_)) => return Ok(None),
+                    (None, _) => end = end.or(Some(now)),
+                }
                 (now.sequence, now.skipped) = (now.sequence.wrapping_add(1), now.skipped + 1);
             }
         }
@@ -234,7 +240,7 @@ pub fn replay(
             (now.half, now.skipped) = (1 - now.half, 0);
         }
     }
-    Ok(now)
+    Ok(Some(end.unwrap_or(now)))
 }
 
 #[cfg(test)]
@@ -289,7 +295,7 @@ mod tests {
                 bytes.copy_from_slice(&device[at as usize..at as usize + bytes.len()]);
                 Ok(())
             };
-            let end = replay(&layout, from, read, |record| found.push(record)).unwrap();
+            let end = replay(&layout, from, read, |record| found.push(record)).unwrap().unwrap();
             prop_assert_eq!(&found, &written);
             prop_assert_eq!(end.sequence, first.wrapping_add(written.len() as u32));
         }

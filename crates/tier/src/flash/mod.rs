@@ -728,9 +728,13 @@ impl Flash {
         if self.stats.unrecoverable {
             return Ok(());
         }
-        self.superblock.epoch += 1;
-        let which = (self.superblock.epoch % 2) as usize;
-        self.io.write_at(self.layout.superblock(which), &self.superblock.write())?;
+        // Both are there, the older one too, or else a restart takes one for lost.
+        let blocks = if self.blank || self.superblock.epoch == 0 { 2 } else { 1 };
+        for _ in 0..blocks {
+            self.superblock.epoch += 1;
+            let which = (self.superblock.epoch % 2) as usize;
+            self.io.write_at(self.layout.superblock(which), &self.superblock.write())?;
+        }
         Ok(())
     }
 

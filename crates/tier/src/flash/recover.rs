@@ -50,14 +50,16 @@ pub fn superblock(
     }
     let mut newest: Option<Superblock> = None;
     let mut blank = true;
+    let mut epochs = [0; 2];
     for which in 0..2 {
         let mut block = [0; BLOCK_BYTES];
         io.read_at(layout.superblock(which), &mut block)?;
         blank &= block.iter().all(|&byte| byte == 0);
-        if let Some(found) = Superblock::read(&block)?
-            && newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch)
-        {
-            newest = Some(found);
+        if let Some(found) = Superblock::read(&block)? {
+            epochs[which] = found.epoch;
+            if newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch) {
+                newest = Some(found);
+            }
         }
     }
     let Some(found) = newest else {
@@ -78,7 +80,9 @@ pub fn superblock(
     }
     let same_boot = found.boot_id == config.boot_id;
     let same_hash = found.hash_probe == hash(found.hash_seed, HASH_PROBE);
-    if same_hash && (found.clean || same_boot) {
+    // They are written in turn. Where one is missing it may be the newer, and what the other names is of another time.
+    let whole = epochs[0].abs_diff(epochs[1]) == 1 && epochs.iter().all(|&epoch| epoch > 0);
+    if whole && same_hash && (found.clean || same_boot) {
         return Ok(Some(found));
     }
     blank_both(io, layout)?;
@@ -99,7 +103,7 @@ struct Filled {
     used: u32,
 }
 
-/// Reads checkpoint and journal into `index` and `log`. `None`: the checkpoint is damaged; then the region is blank, and what
+/// Reads checkpoint and journal into `index` and `log`. `None`: either is damaged; then the region is blank, and what
 /// was on it counts no more.
 pub fn recover(
     io: &mut dyn BlockIo,
@@ -157,6 +161,11 @@ pub fn recover(
             }
         },
     )?;
+    let Some(end) = end else {
+        *index = Index::default();
+        blank_both(io, layout)?;
+        return Ok(None);
+    };
     checkpoint_segments.iter().for_each(|&segment| {
         log.restore_taken(segment);
     });
