@@ -7,7 +7,7 @@
 //!
 //! What it promises:
 //!
-//! - *Nothing is evicted while there is room.* As long as live bytes stay below [`LogConfig::room_bytes`], every live item
+//! - *Nothing is evicted while there is room.* As long as live bytes stay below [`Log::room_bytes`], every live item
 //!   of a victim is appended again, and the victim is a segment with little alive. Only beyond that do items go: segments
 //!   in the order in which they were filled, and of their items those that were not hit since (CLOCK, with the two bits
 //!   of heat in the place). memcached's extstore drops items while its file has room; this is what users ask not to see.
@@ -45,6 +45,8 @@ const FREE_CHOKED: u32 = FREE_FOR_KEPT + 1;
 const FREE_WANTED: u32 = 6;
 /// Segments looked at for one with little alive.
 const VICTIM_DRAWS: u32 = 32;
+/// Bytes of the log that an item takes beside its own: its entry in two checkpoints, the last one and the one under way.
+const CHECKPOINT_BYTES: u64 = 24;
 /// Of a full log's victim at most this share of the segment survives, however warm: otherwise emptying warm segments would
 /// free nothing.
 const KEPT_SHARE_MAX: f64 = 0.5;
@@ -142,6 +144,8 @@ pub struct Log {
     segments: Segments,
     recent: Recent,
     counters: LogCounters,
+    /// Bytes kept since fresh items last opened a segment.
+    kept_since_fresh: u64,
 }
 
 impl Log {
@@ -155,7 +159,7 @@ impl Log {
         let segments = Segments::new(config.segments, config.segment_bytes);
         // A cell for each page: about one for every few items, a thousandth of the device's bytes.
         let recent = Recent::new((pages as usize).clamp(1 << 12, 1 << 22));
-        Log { config, segments, recent, counters: LogCounters::default() }
+        Log { config, segments, recent, counters: LogCounters::default(), kept_since_fresh: 0 }
     }
 
     /// The configuration it was made with.
@@ -163,9 +167,21 @@ impl Log {
         &self.config
     }
 
+    /// Live bytes that find room now: checkpoints take the more of it, the more items there are.
+    pub fn room_bytes(&self) -> u64 {
+        self.config.room_bytes().saturating_sub(self.segments.live_items() * CHECKPOINT_BYTES)
+    }
+
     /// Whether live items leave room for `bytes` more.
     fn has_room(&self, bytes: u32) -> bool {
-        self.segments.live_bytes() + u64::from(bytes) <= self.config.room_bytes()
+        self.segments.live_bytes() + u64::from(bytes) <= self.room_bytes()
+    }
+
+    /// Whether so much was copied for a single segment of fresh items that going on would wear the device for nothing: items
+    /// of unlike sizes can leave ends that no account foresees. Then some go, as if there were no room.
+    fn is_futile(&self) -> bool {
+        let segments_max = (2.0 / self.config.reserve.max(0.01)).max(16.0);
+        self.kept_since_fresh as f64 > segments_max * f64::from(self.config.segment_bytes)
     }
 
     /// Whether an item that leaves memory is to be appended. Notes that it was seen.
@@ -195,6 +211,11 @@ impl Log {
         };
         *items += 1;
         *sum += u64::from(bytes);
+        match stream {
+            Stream::Fresh if appended.offset == SEGMENT_HEADER_BYTES => self.kept_since_fresh = 0,
+            Stream::Fresh => {}
+            Stream::Kept => self.kept_since_fresh += u64::from(bytes),
+        }
         Some(appended)
     }
 
@@ -226,7 +247,7 @@ impl Log {
             return None;
         }
         // A segment's worth of live items may come before the next one is free.
-        if self.has_room(self.config.segment_bytes) {
+        if self.has_room(self.config.segment_bytes) && !self.is_futile() {
             self.segments.take_emptiest(VICTIM_DRAWS, rng)
         } else {
             self.segments.take_oldest()
@@ -237,7 +258,8 @@ impl Log {
     /// Else it is evicted.
     pub fn keeps(&mut self, place: LogPlace, bytes: u32, kept_bytes: u32) -> Option<u32> {
         let share_max = f64::from(self.config.segment_bytes) * KEPT_SHARE_MAX;
-        let kept = self.has_room(0) || place.heat() > 0 && f64::from(kept_bytes + bytes) <= share_max;
+        let roomy = self.has_room(0) && !self.is_futile();
+        let kept = roomy || place.heat() > 0 && f64::from(kept_bytes + bytes) <= share_max;
         self.counters.evictions += u64::from(!kept);
         kept.then(|| place.heat().saturating_sub(1))
     }

@@ -52,10 +52,14 @@ struct Segment {
 }
 
 impl Segment {
-    /// Bytes alive, as if all its items were of one size.
-    fn live_bytes(&self) -> u64 {
+    /// Bytes alive, as if all its items were of one size. An end that is too short for one more of them is theirs as well:
+    /// writing them anew would only move it.
+    fn live_bytes(&self, segment_bytes: u32) -> u64 {
         let used = u64::from(self.used.saturating_sub(SEGMENT_HEADER_BYTES));
-        (used * u64::from(self.live)).checked_div(u64::from(self.items)).unwrap_or(0)
+        let mean = used.checked_div(u64::from(self.items)).unwrap_or(0);
+        let end = u64::from(segment_bytes - self.used);
+        let held = if self.state != State::Open && end < mean { used + end } else { used };
+        (held * u64::from(self.live)).checked_div(u64::from(self.items)).unwrap_or(0)
     }
 }
 
@@ -92,11 +96,11 @@ impl Segments {
 
     /// Changes a segment and keeps the sums right.
     fn change(&mut self, at: u32, change: impl FnOnce(&mut Segment)) {
-        let segment = &mut self.segments[at as usize];
-        self.live_bytes -= segment.live_bytes();
+        let (segment, bytes) = (&mut self.segments[at as usize], self.segment_bytes);
+        self.live_bytes -= segment.live_bytes(bytes);
         self.live_items -= u64::from(segment.live);
         change(segment);
-        self.live_bytes += segment.live_bytes();
+        self.live_bytes += segment.live_bytes(bytes);
         self.live_items += u64::from(segment.live);
     }
 
@@ -146,9 +150,8 @@ impl Segments {
     /// Closes the open segment of a stream.
     pub fn seal(&mut self, stream: Stream) {
         if let Some(at) = self.open[stream as usize].take() {
-            let segment = &mut self.segments[at as usize];
-            segment.state = State::Filled;
-            self.order.push_back((at, segment.sequence));
+            self.change(at, |segment| segment.state = State::Filled);
+            self.order.push_back((at, self.segments[at as usize].sequence));
         }
     }
 
@@ -157,6 +160,10 @@ impl Segments {
         let at = self.segment_of(place.page());
         debug_assert!(self.segments[at as usize].live > 0, "an item dies once");
         self.change(at, |segment| segment.live = segment.live.saturating_sub(1));
+    }
+
+    fn live_bytes_in(&self, at: u32) -> u64 {
+        self.segments[at as usize].live_bytes(self.segment_bytes)
     }
 
     fn is_filled(&self, (at, sequence): (u32, u32)) -> bool {
@@ -190,10 +197,7 @@ impl Segments {
         let drawn = (0..draws).map(|_| self.order[rng.below(self.order.len() as u64) as usize]);
         let mut emptiest = oldest;
         for entry in drawn.collect::<Vec<_>>() {
-            if self.is_filled(entry)
-                && self.segments[entry.0 as usize].live_bytes()
-                    < self.segments[emptiest as usize].live_bytes()
-            {
+            if self.is_filled(entry) && self.live_bytes_in(entry.0) < self.live_bytes_in(emptiest) {
                 emptiest = entry.0;
             }
         }

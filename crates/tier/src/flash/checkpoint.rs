@@ -4,23 +4,29 @@
 //! half that began with the checkpoint holds all those changes, and applying a change twice is the same as once.
 
 use tiermem_policy::index::{Found, Index};
+use tiermem_policy::log::Stream;
 use tiermem_sys::aligned::AlignedBuffer;
 
 use super::format::{
     self, BLOCK_BYTES, CHECKPOINT_ENTRY_BYTES, CHECKPOINT_HEADER_BYTES, CHECKPOINT_SEGMENT_BYTES,
     CheckpointHeader, NO_SEGMENT, entry_record, segment_record,
 };
-use super::{DATABASES, Flash, Purpose};
+use super::{DATABASES, Flash, Position, Purpose};
 use crate::block::Request;
 
-/// Entries written in one piece of work at least.
+/// Entries written in one piece of work, and when the journal is filling up: still some tens of microseconds.
 const ENTRIES: usize = 256;
+const ENTRIES_MAX: usize = 4096;
+/// Share of the journal's half that is filled between two tries of a checkpoint that cannot be written.
+const RETRY_SHARE: f64 = 0.1;
 
 /// A checkpoint under way.
 #[derive(Debug)]
 pub struct Checkpoint {
     /// Where replaying begins once it is complete.
-    journal: (u32, u32),
+    journal: Position,
+    /// The number of the next filling then.
+    next_sequence: u32,
     flushed: [u32; DATABASES],
     items: [u64; DATABASES],
     segments: Vec<(u32, u32, u32, u32)>,
@@ -36,8 +42,10 @@ pub struct Checkpoint {
     taken: Vec<u32>,
     in_flight: u32,
     failed: bool,
-    /// The last part was submitted.
-    last: bool,
+    /// The last part was submitted, when so many items had been appended.
+    last: Option<u64>,
+    /// There was no segment for a part.
+    starved: bool,
 }
 
 impl Checkpoint {
@@ -46,37 +54,50 @@ impl Checkpoint {
         self.in_flight -= 1;
         self.failed |= !ok;
     }
+
+    /// Whether it waits for a segment.
+    pub fn is_starved(&self) -> bool {
+        self.starved
+    }
 }
 
 impl Flash {
-    /// Turns to the journal's other half and begins a checkpoint, unless one is under way: then the journal has lost a
-    /// record, and a restart must find nothing until the next checkpoint is complete.
+    /// Turns to the journal's other half and begins a checkpoint. Where a restart still needs that half, or a checkpoint is
+    /// under way that needs this one, records are lost, and a restart must find nothing until the next checkpoint is complete.
     pub(super) fn turn_journal(&mut self) {
-        if self.checkpoint.is_some() {
-            self.lose_records();
-            return;
+        if self.checkpoint.is_some() || self.needs_both_halves() {
+            return self.lose_records();
         }
+        self.commit();
+        self.journal.turn();
         self.begin_checkpoint();
+    }
+
+    /// Whether a restart would begin with the half that is not in use: the checkpoint that was to end that failed, or was not
+    /// complete when the process before this one died.
+    fn needs_both_halves(&self) -> bool {
+        !self.blank && self.superblock.journal_half != self.journal.half()
     }
 
     #[cold]
     fn lose_records(&mut self) {
-        if !std::mem::replace(&mut self.records_lost, true) {
+        if !std::mem::replace(&mut self.blank, true) {
             self.stats.journal_overruns += 1;
             self.blank_superblocks();
         }
+        (self.records_lost, self.checkpoint_retry) = (true, 0.0);
         self.commit();
         self.journal.rewind();
     }
 
-    /// Begins a checkpoint of what the index holds now.
-    pub(super) fn begin_checkpoint(&mut self) {
+    /// Begins a checkpoint of what the index holds now; replaying will begin at the journal's present end.
+    fn begin_checkpoint(&mut self) {
         self.commit();
-        self.journal.turn();
         self.checkpoint = Some(Checkpoint {
             journal: self.journal.position(),
+            next_sequence: self.log.next_sequence(),
             flushed: self.superblock.flushed,
-            items: self.items,
+            items: self.announced,
             segments: self.log.in_order(),
             segments_done: 0,
             position: Some(0),
@@ -86,21 +107,44 @@ impl Flash {
             taken: Vec::new(),
             in_flight: 0,
             failed: false,
-            last: false,
+            last: None,
+            starved: false,
         });
+    }
+
+    /// Begins the checkpoint that is missing, if one is.
+    fn make_up_for_checkpoint(&mut self) {
+        let due = self.blank || self.needs_both_halves();
+        if !due || self.broken || self.journal.fullness() < self.checkpoint_retry {
+            return;
+        }
+        if self.blank {
+            // What the journal holds is worth nothing without a block that names it.
+            self.commit();
+            self.journal.rewind();
+        }
+        self.records_lost = false;
+        self.begin_checkpoint();
     }
 
     /// A piece of the checkpoint under way: the more, the fuller the journal is.
     pub(super) fn step_checkpoint(&mut self, index: &Index) {
+        if self.checkpoint.is_none() {
+            self.make_up_for_checkpoint();
+        }
         let Some(mut checkpoint) = self.checkpoint.take() else { return };
         let capacity = self.layout.segment_bytes as usize;
-        if !checkpoint.last && (checkpoint.part.capacity() > 0 || self.take_part(&mut checkpoint)) {
+        if checkpoint.last.is_none() && (checkpoint.part.capacity() > 0 || self.take_part(&mut checkpoint)) {
             // At half the journal all must be written.
             let share = (self.journal.fullness() * 2.0).max(ENTRIES as f64 / index.log_len().max(1) as f64);
-            let entries = ((index.log_len() as f64 * share / 64.0) as usize).max(ENTRIES);
+            let entries = ((index.log_len() as f64 * share / 64.0) as usize).clamp(ENTRIES, ENTRIES_MAX);
             self.gather(&mut checkpoint, index, entries, capacity);
         }
-        if !checkpoint.last || checkpoint.in_flight > 0 {
+        // An entry whose item is not on the device yet must not stand for one that is: the places that survivors were
+        // copied from count until they are announced.
+        let first = self.fillings.iter().filter_map(|filling| filling.first_unannounced()).min();
+        let safe = self.journal.is_full() || first.is_none_or(|first| checkpoint.last < Some(first));
+        if checkpoint.last.is_none() || checkpoint.in_flight > 0 || !safe {
             self.checkpoint = Some(checkpoint);
             return;
         }
@@ -109,7 +153,9 @@ impl Flash {
 
     /// Takes a segment for the next part; whether there was one.
     fn take_part(&mut self, checkpoint: &mut Checkpoint) -> bool {
-        let Some(segment) = self.log.take_segment() else { return false };
+        let segment = self.log.take_segment();
+        checkpoint.starved = segment.is_none();
+        let Some(segment) = segment else { return false };
         checkpoint.taken.push(segment);
         checkpoint.part = Vec::with_capacity(self.layout.segment_bytes as usize);
         checkpoint.part.resize(CHECKPOINT_HEADER_BYTES, 0);
@@ -172,31 +218,37 @@ impl Flash {
         let offset = self.layout.segment(segment);
         self.requests.push(Request::write(Purpose::Checkpoint.token(), offset, buffer));
         checkpoint.in_flight += 1;
-        checkpoint.last = last;
+        if last {
+            checkpoint.last = Some(self.appended);
+            // So that it need not wait for segments to fill.
+            self.flush_stream(Stream::Fresh);
+            self.flush_stream(Stream::Kept);
+        }
     }
 
     fn end_checkpoint(&mut self, checkpoint: Checkpoint) {
-        let lost = std::mem::take(&mut self.records_lost);
-        if checkpoint.failed || lost {
+        if checkpoint.failed || self.records_lost {
             checkpoint.taken.into_iter().for_each(|segment| self.log.give_segment(segment));
-            if checkpoint.failed {
-                // The last checkpoint and both halves still say all there is to say, until the journal is full again.
-                self.stats.checkpoints_failed += 1;
-            }
-            if lost {
-                self.begin_checkpoint();
-            }
+            // The last checkpoint and both halves still say all there is to say, until the journal is full again.
+            self.stats.checkpoints_failed += u64::from(checkpoint.failed);
+            self.checkpoint_retry = self.journal.fullness() + RETRY_SHARE;
             return;
         }
         let old = std::mem::replace(&mut self.checkpoint_segments, checkpoint.taken);
         self.superblock.checkpoint = self.checkpoint_segments.first().copied().unwrap_or(NO_SEGMENT);
-        (self.superblock.journal_half, self.superblock.journal_sequence) = checkpoint.journal;
+        let Position { half, skipped, sequence } = checkpoint.journal;
+        (self.superblock.journal_half, self.superblock.journal_sequence) = (half, sequence);
+        (self.superblock.journal_skipped, self.superblock.next_sequence) =
+            (skipped, checkpoint.next_sequence);
         self.superblock.items = checkpoint.items;
         let flushed = std::mem::replace(&mut self.superblock.flushed, checkpoint.flushed);
         let written = self.write_superblock();
         self.superblock.flushed = flushed;
         match written {
-            Ok(()) => old.into_iter().for_each(|segment| self.log.give_segment(segment)),
+            Ok(()) => {
+                old.into_iter().for_each(|segment| self.log.give_segment(segment));
+                self.blank = false;
+            }
             Err(error) => self.give_up_recovery(&error.to_string()),
         }
         self.stats.checkpoints += 1;

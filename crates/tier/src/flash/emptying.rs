@@ -13,6 +13,8 @@ use crate::block::Request;
 /// Items looked at in one piece of work, and in one while writers wait.
 const ITEMS: usize = 64;
 const ITEMS_CHOKED: usize = 512;
+/// Bytes of items after which a piece of work ends, however few they were.
+const WALK_BYTES: usize = 256 << 10;
 /// Index entries looked at in one piece of work, where a segment could not be read.
 const SWEEP: usize = 512;
 
@@ -81,7 +83,8 @@ impl Flash {
                 let mut at = *at;
                 let end = (self.log.used_in(victim.segment) as usize).min(bytes.len());
                 let mut walked = false;
-                while budget > 0 && !walked {
+                let stop = at + WALK_BYTES;
+                while budget > 0 && at < stop && !walked {
                     budget -= 1;
                     match self.walk(index, &mut victim, &bytes[..end], at, now_ms, gone) {
                         Walk::On(next) => at = next,
@@ -113,7 +116,7 @@ impl Flash {
         self.emptied.push((victim.segment, self.appended));
     }
 
-    fn is_filling(&self, segment: u32) -> bool {
+    pub(super) fn is_filling(&self, segment: u32) -> bool {
         self.fillings.iter().any(|filling: &Filling| filling.segment == segment)
     }
 
@@ -131,7 +134,7 @@ impl Flash {
             return Walk::End;
         }
         let next_block = Walk::On((at + 1).next_multiple_of(BLOCK_BYTES));
-        let Some(header) = ItemHeader::read(&bytes[at..]).filter(|it| it.sequence == victim.sequence) else {
+        let Some(header) = ItemHeader::read(&bytes[at..], victim.sequence) else {
             // Filled up to the block's end, or damaged: items that begin in the next block are found there.
             return next_block;
         };
@@ -158,7 +161,7 @@ impl Flash {
         let Some(heat) = heat else {
             self.forget(index, header.hash, header.db);
             if !flushed {
-                gone.push(Gone { db: Some(header.db), expired });
+                gone.push(Gone { hash: header.hash, db: Some(header.db), expired });
             }
             return next;
         };
@@ -188,7 +191,7 @@ impl Flash {
             let db = (0..self.items.len()).max_by_key(|&db| self.items[db]).unwrap_or(0) as u8;
             self.forget(index, hash, db);
             self.stats.lost_items += 1;
-            gone.push(Gone { db: None, expired: false });
+            gone.push(Gone { hash, db: None, expired: false });
         }
         next
     }

@@ -1,8 +1,8 @@
 //! Reading items back: asked for by place, given by key.
 //!
-//! What is read and not yet taken is bounded in bytes; whoever comes later waits in line without a buffer. Whoever asks
-//! for several items asks in the order in which it needs them, so the first of its questions is always answered first and
-//! nobody waits for a buffer that an earlier question of its own holds.
+//! What is read and not yet taken is bounded in bytes; whoever comes later waits in line without a buffer. A request may
+//! need more than that at once, and several may hold a part each of what they need: so beyond the bound one reading at a time
+//! goes on, and nobody waits for ever.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -62,6 +62,8 @@ impl FlashItem {
 
 #[derive(Debug)]
 enum State {
+    /// Its segment is still in memory.
+    InMemory,
     /// In line for a buffer.
     Queued,
     Reading,
@@ -83,6 +85,17 @@ struct Fetch {
     waker: Option<Waker>,
 }
 
+/// What a question is about.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// The page in which the item begins.
+    pub page: u32,
+    /// The filling of its segment.
+    pub sequence: u32,
+    /// Whether the segment was in memory when it was asked.
+    pub in_memory: bool,
+}
+
 /// What is to be read for a fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
@@ -101,6 +114,8 @@ pub struct Fetches {
     line: VecDeque<FetchId>,
     next: u64,
     bytes: usize,
+    /// Readings under way.
+    reading: usize,
 }
 
 impl Fetches {
@@ -115,24 +130,20 @@ impl Fetches {
         id
     }
 
-    /// A question that memory answers: `bytes` begin with the block of `place`.
-    pub fn answered(
-        &mut self,
-        hash: u64,
-        place: LogPlace,
-        sequence: u32,
-        first: usize,
-        bytes: &[u8],
-    ) -> FetchId {
+    /// A question that memory answers, when the answer is taken.
+    pub fn answered(&mut self, hash: u64, place: LogPlace, sequence: u32, first: usize) -> FetchId {
         let id = FetchId(self.next);
         self.next += 1;
-        let item = find_item(bytes, first, hash, sequence).map(|(at, header)| {
-            let bytes = Bytes::Copied(bytes[at..at + header.item_len()].into());
-            FlashItem { bytes, at: 0, header, place }
-        });
-        let fetch = Fetch { hash, place, sequence, first, len: 0, state: State::Done(item), waker: None };
+        let fetch = Fetch { hash, place, sequence, first, len: 0, state: State::InMemory, waker: None };
         self.fetches.insert(id, fetch);
         id
+    }
+
+    /// What a question is about.
+    pub fn about(&self, id: FetchId) -> Option<About> {
+        let fetch = self.fetches.get(&id)?;
+        let in_memory = matches!(fetch.state, State::InMemory);
+        Some(About { page: fetch.place.page(), sequence: fetch.sequence, in_memory })
     }
 
     /// The next reading that may begin.
@@ -142,12 +153,13 @@ impl Fetches {
                 self.line.pop_front();
                 continue;
             };
-            // One may always go, however large.
-            if self.bytes > 0 && self.bytes + fetch.len > BYTES_MAX {
+            // One may always go, however large: answers that nobody takes yet may belong to a request that waits for more.
+            if self.reading > 0 && self.bytes + fetch.len > BYTES_MAX {
                 return None;
             }
             self.line.pop_front();
             self.bytes += fetch.len;
+            self.reading += 1;
             fetch.state = State::Reading;
             return Some(Reading { id, page: fetch.place.page(), len: fetch.len });
         }
@@ -157,6 +169,7 @@ impl Fetches {
     /// Takes what was read; `None`: it could not be.
     pub fn read(&mut self, id: FetchId, buffer: Option<AlignedBuffer>) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        self.reading -= 1;
         if let State::Abandoned = fetch.state {
             self.bytes -= fetch.len;
             self.fetches.remove(&id);
@@ -181,7 +194,7 @@ impl Fetches {
     pub fn is_ready(&mut self, id: FetchId, waker: Option<&Waker>) -> bool {
         match self.fetches.get_mut(&id) {
             None => true,
-            Some(Fetch { state: State::Done(_), .. }) => true,
+            Some(Fetch { state: State::Done(_) | State::InMemory, .. }) => true,
             Some(fetch) => {
                 fetch.waker = waker.cloned();
                 false
@@ -189,10 +202,17 @@ impl Fetches {
         }
     }
 
-    /// The answer, once it is ready; the question is over. `None`: the item is not there.
-    pub fn take(&mut self, id: FetchId) -> Option<FlashItem> {
+    /// The answer, once it is ready; the question is over. `None`: the item is not there. `block` are the bytes from its
+    /// block on, if its segment is in memory.
+    pub fn take(&mut self, id: FetchId, block: Option<&[u8]>) -> Option<FlashItem> {
         let fetch = self.fetches.remove(&id)?;
         match fetch.state {
+            State::InMemory => {
+                let block = block?;
+                let (at, header) = find_item(block, fetch.first, fetch.hash, fetch.sequence)?;
+                let bytes = Bytes::Copied(block[at..at + header.item_len()].into());
+                Some(FlashItem { bytes, at: 0, header, place: fetch.place })
+            }
             State::Done(item) => {
                 self.bytes -= fetch.len;
                 item
@@ -216,7 +236,7 @@ impl Fetches {
                 self.bytes -= fetch.len;
                 self.fetches.remove(&id);
             }
-            State::Queued => {
+            State::Queued | State::InMemory => {
                 self.fetches.remove(&id);
             }
             State::Abandoned => {}

@@ -21,6 +21,8 @@ pub struct Unwritten {
     pub db: u8,
     /// Its number among all items ever appended.
     pub number: u64,
+    /// It was overwritten or deleted meanwhile.
+    pub dead: bool,
 }
 
 /// A write under way.
@@ -138,6 +140,20 @@ impl Filling {
         self.unwritten.pop_front();
     }
 
+    /// Has an item that died not be announced any more; whether it was one that would have been, for the first time.
+    pub fn withdraw(&mut self, hash: u64, place: LogPlace) -> bool {
+        // Items stand in the order of their pages; of two versions the older one comes first, and dies first.
+        let first = self.unwritten.partition_point(|(_, item)| item.place.page() < place.page());
+        let mut in_page =
+            self.unwritten.range_mut(first..).take_while(|(_, item)| item.place.page() == place.page());
+        let found = in_page
+            .find(|(_, item)| !item.dead && item.hash >> 24 == hash >> 24 && item.place.is_same(place));
+        let Some((_, item)) = found else { return false };
+        item.dead = true;
+        // Survivors were announced where they lay before.
+        self.stream == Stream::Fresh
+    }
+
     /// The number of the first item that was not announced.
     pub fn first_unannounced(&self) -> Option<u64> {
         self.unwritten.front().map(|(_, item)| item.number)
@@ -169,7 +185,7 @@ mod tests {
         let mut filling = Filling::new(3, 7, Stream::Fresh, [0; 16], bytes);
         let mut offset = 64;
         for hash in 0..30u64 {
-            let item = Unwritten { hash, place: LogPlace(0), db: 0, number: hash };
+            let item = Unwritten { hash, place: LogPlace(0), db: 0, number: hash, dead: false };
             filling.item(offset, 10_000, item).fill(hash as u8);
             offset += 10_000;
         }

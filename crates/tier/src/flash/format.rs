@@ -68,9 +68,10 @@ impl ItemHeader {
         put(item, 0, &crc.to_le_bytes());
     }
 
-    /// The item that begins with `bytes`, if there is a whole and sound one.
-    pub fn read(bytes: &[u8]) -> Option<ItemHeader> {
-        if bytes.len() < ITEM_HEADER_BYTES {
+    /// The item of filling `sequence` that begins with `bytes`, if there is a whole and sound one.
+    pub fn read(bytes: &[u8], sequence: u32) -> Option<ItemHeader> {
+        // Asked before the checksum: leftovers are passed over without being read to their end.
+        if bytes.len() < ITEM_HEADER_BYTES || u32_at(bytes, 4) != sequence {
             return None;
         }
         let header = ItemHeader {
@@ -97,8 +98,7 @@ pub fn find_item(bytes: &[u8], first: usize, hash: u64, sequence: u32) -> Option
     for at in starts {
         // The hash stands at the same distance in every header, so most places are passed over with one comparison.
         if bytes.get(at + 11..at + 16) == Some(&hash[3..])
-            && let Some(header) = ItemHeader::read(&bytes[at..])
-            && header.sequence == sequence
+            && let Some(header) = ItemHeader::read(&bytes[at..], sequence)
         {
             return Some((at, header));
         }
@@ -211,13 +211,17 @@ pub struct Superblock {
     pub clean: bool,
     /// The first segment of the last checkpoint, or [`NO_SEGMENT`].
     pub checkpoint: u32,
-    /// The journal's half with which replaying begins, and the first record's number.
+    /// The journal's half with which replaying begins, the first record's number, and how many records stand before it.
     pub journal_half: u32,
     /// As above.
     pub journal_sequence: u32,
+    /// As above.
+    pub journal_skipped: u32,
+    /// The number of the next filling, when the checkpoint began.
+    pub next_sequence: u32,
     /// Per database: items of an earlier filling were flushed.
     pub flushed: [u32; 16],
-    /// Per database: items when the checkpoint began.
+    /// Per database: items announced when the checkpoint began.
     pub items: [u64; 16],
 }
 
@@ -240,12 +244,14 @@ impl Superblock {
         put(&mut bytes, 96, &self.checkpoint.to_le_bytes());
         put(&mut bytes, 100, &self.journal_half.to_le_bytes());
         put(&mut bytes, 104, &self.journal_sequence.to_le_bytes());
+        put(&mut bytes, 108, &self.next_sequence.to_le_bytes());
         for (at, flushed) in self.flushed.iter().enumerate() {
             put(&mut bytes, 112 + 4 * at, &flushed.to_le_bytes());
         }
         for (at, items) in self.items.iter().enumerate() {
             put(&mut bytes, 176 + 8 * at, &items.to_le_bytes());
         }
+        put(&mut bytes, 304, &self.journal_skipped.to_le_bytes());
         let crc = crc32fast::hash(&bytes[16..]);
         put(&mut bytes, 12, &crc.to_le_bytes());
         bytes
@@ -284,6 +290,8 @@ impl Superblock {
             checkpoint: u32_at(bytes, 96),
             journal_half: u32_at(bytes, 100),
             journal_sequence: u32_at(bytes, 104),
+            journal_skipped: u32_at(bytes, 304),
+            next_sequence: u32_at(bytes, 108),
             flushed,
             items,
         }))
@@ -400,16 +408,18 @@ mod tests {
         fn an_item_survives_and_any_flipped_bit_is_seen(len in 0u32..300, at in any::<prop::sample::Index>(), bit in 0u8..8) {
             let written = header(9, 4, len);
             let mut bytes = item(written, 5);
-            prop_assert_eq!(ItemHeader::read(&bytes), Some(written));
+            prop_assert_eq!(ItemHeader::read(&bytes, 4), Some(written));
             let end = bytes.len() - 1;
-            prop_assert_eq!(ItemHeader::read(&bytes[..end]), None);
+            prop_assert_eq!(ItemHeader::read(&bytes[..end], 4), None);
             bytes[at.index(end + 1)] ^= 1 << bit;
-            prop_assert_eq!(ItemHeader::read(&bytes), None);
+            prop_assert_eq!(ItemHeader::read(&bytes, 4), None);
         }
 
         #[test]
         fn no_bytes_are_read_as_more_than_they_are(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            if let Some(header) = ItemHeader::read(&bytes) {
+            if bytes.len() >= 8
+                && let Some(header) = ItemHeader::read(&bytes, u32_at(&bytes, 4))
+            {
                 prop_assert!(header.item_len() <= bytes.len());
             }
             if let Some(header) = CheckpointHeader::read(&bytes) {
@@ -446,6 +456,8 @@ mod tests {
             checkpoint: 9,
             journal_half: 1,
             journal_sequence: 1000,
+            journal_skipped: 11,
+            next_sequence: 12,
             flushed: core::array::from_fn(|db| db as u32),
             items: core::array::from_fn(|db| 7 << db),
         };

@@ -23,6 +23,8 @@ pub enum Record {
         place: LogPlace,
         /// The key's database, below 16.
         db: u8,
+        /// Whether the database has one item more by this; else the item has only moved.
+        anew: bool,
     },
     /// The key of this hash lies nowhere.
     Remove {
@@ -30,6 +32,8 @@ pub enum Record {
         hash: u64,
         /// The key's database, below 16.
         db: u8,
+        /// Whether the database has one item less by this; else it was never added, or flushed before.
+        counted: bool,
     },
     /// A segment is filled anew.
     Open {
@@ -63,8 +67,10 @@ fn check(sequence: u32, low: u32, word: u64) -> u64 {
 impl Record {
     fn write(self, sequence: u32) -> [u8; RECORD_BYTES] {
         let (low, upper, op, db) = match self {
-            Record::Add { hash, place, db } => (place.0, hash & HASH_MASK, 1, db),
-            Record::Remove { hash, db } => (0, hash & HASH_MASK, 2, db),
+            Record::Add { hash, place, db, anew } => {
+                (place.0, hash & HASH_MASK, if anew { 1 } else { 5 }, db)
+            }
+            Record::Remove { hash, db, counted } => (0, hash & HASH_MASK, if counted { 2 } else { 6 }, db),
             Record::Open { segment, sequence } => (segment, u64::from(sequence) << 24, 3, 0),
             Record::Flush { db, sequence } => {
                 (db.map_or(ALL_DATABASES, u32::from), u64::from(sequence) << 24, 4, 0)
@@ -89,14 +95,27 @@ impl Record {
         }
         let (upper, hash, db) = ((word >> 24) as u32, word & HASH_MASK, (word >> DB_SHIFT) as u8 & 15);
         match word >> OP_SHIFT & 0xF {
-            1 => Some(Record::Add { hash, place: LogPlace(low & (u32::MAX >> 1)), db }),
-            2 => Some(Record::Remove { hash, db }),
+            op @ (1 | 5) => {
+                Some(Record::Add { hash, place: LogPlace(low & (u32::MAX >> 1)), db, anew: op == 1 })
+            }
+            op @ (2 | 6) => Some(Record::Remove { hash, db, counted: op == 2 }),
             3 => Some(Record::Open { segment: low, sequence: upper }),
             4 if low == ALL_DATABASES => Some(Record::Flush { db: None, sequence: upper }),
             4 => Some(Record::Flush { db: u8::try_from(low).ok(), sequence: upper }),
             _ => None,
         }
     }
+}
+
+/// A place in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The half.
+    pub half: u32,
+    /// Records that stand before it in the half.
+    pub skipped: u32,
+    /// The number of the record there.
+    pub sequence: u32,
 }
 
 /// Where the journal stands.
@@ -111,10 +130,11 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Goes on with record `sequence` at byte `at` of a half.
-    pub fn new(layout: &Layout, half: u32, at: u64, sequence: u32) -> Self {
-        let half_bytes = layout.journal_bytes / RECORD_BYTES as u64 * RECORD_BYTES as u64;
-        Journal { half, at, next_sequence: sequence, gathered: Vec::new(), half_bytes }
+    /// Goes on from there.
+    pub fn new(layout: &Layout, from: Position) -> Self {
+        let half_bytes = half_bytes(layout);
+        let at = u64::from(from.skipped) * RECORD_BYTES as u64;
+        Journal { half: from.half, at, next_sequence: from.sequence, gathered: Vec::new(), half_bytes }
     }
 
     /// Gathers a record. `false`: the half is full, and nothing was gathered.
@@ -151,9 +171,15 @@ impl Journal {
         !self.gathered.is_empty()
     }
 
-    /// The half in use and the number of the next record: where replaying begins if a checkpoint starts now.
-    pub fn position(&self) -> (u32, u32) {
-        (self.half, self.next_sequence)
+    /// Where replaying begins if a checkpoint starts now.
+    pub fn position(&self) -> Position {
+        let skipped = (self.at / RECORD_BYTES as u64) as u32;
+        Position { half: self.half, skipped, sequence: self.next_sequence }
+    }
+
+    /// The half in use.
+    pub fn half(&self) -> u32 {
+        self.half
     }
 
     /// Begins the other half. All that was gathered must have been taken.
@@ -178,38 +204,43 @@ impl Journal {
     }
 }
 
-/// Reads the records from number `sequence` on, beginning with half `half` and going on in the other one. Returns where
-/// they end: half, byte in it, next number.
+fn half_bytes(layout: &Layout) -> u64 {
+    layout.journal_bytes / RECORD_BYTES as u64 * RECORD_BYTES as u64
+}
+
+/// Reads the records from `from` on, going on in the other half where that one is full. Returns where they end; `None` where
+/// they go on behind one that is damaged, so that what was removed since cannot be known.
 pub fn replay(
     layout: &Layout,
-    mut half: u32,
-    mut sequence: u32,
+    from: Position,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<(), super::FlashError>,
     mut each: impl FnMut(Record),
-) -> Result<(u32, u64, u32), super::FlashError> {
+) -> Result<Option<Position>, super::FlashError> {
     const STRIDE: usize = 1 << 20;
-    let half_bytes = layout.journal_bytes / RECORD_BYTES as u64 * RECORD_BYTES as u64;
+    let half_bytes = half_bytes(layout);
     let mut buffer = vec![0; STRIDE];
+    let mut now = Position { half: from.half & 1, ..from };
+    // Where a record was missing: what comes behind it must be of another time.
+    let mut end: Option<Position> = None;
     for turned in [false, true] {
-        let mut at = 0;
-        while at < half_bytes {
+        while u64::from(now.skipped) * (RECORD_BYTES as u64) < half_bytes {
+            let at = u64::from(now.skipped) * RECORD_BYTES as u64;
             let len = STRIDE.min((half_bytes - at) as usize);
-            read(layout.journal(half) + at, &mut buffer[..len])?;
+            read(layout.journal(now.half) + at, &mut buffer[..len])?;
             for bytes in buffer[..len].chunks_exact(RECORD_BYTES) {
-                let Some(record) = Record::read(bytes, sequence) else {
-                    return Ok((half, at, sequence));
-                };
-                each(record);
-                sequence = sequence.wrapping_add(1);
-                at += RECORD_BYTES as u64;
+                match (Record::read(bytes, now.sequence), end) {
+                    (Some(record), None) => each(record),
+                    (Some(_), Some(_)) => return Ok(None),
+                    (None, _) => end = end.or(Some(now)),
+                }
+                (now.sequence, now.skipped) = (now.sequence.wrapping_add(1), now.skipped + 1);
             }
         }
-        if turned {
-            return Ok((half, at, sequence));
+        if !turned {
+            (now.half, now.skipped) = (1 - now.half, 0);
         }
-        half = 1 - half;
     }
-    Ok((half, 0, sequence))
+    Ok(Some(end.unwrap_or(now)))
 }
 
 #[cfg(test)]
@@ -220,12 +251,13 @@ mod tests {
     fn records() -> impl Strategy<Value = Record> {
         let hash = any::<u64>().prop_map(|hash| hash & HASH_MASK);
         prop_oneof![
-            (hash.clone(), 0u32..1 << 31, 0u8..16).prop_map(|(hash, at, db)| Record::Add {
+            (hash.clone(), 0u32..1 << 31, 0u8..16, any::<bool>())
+                .prop_map(|(hash, at, db, anew)| { Record::Add { hash, place: LogPlace(at), db, anew } }),
+            (hash, 0u8..16, any::<bool>()).prop_map(|(hash, db, counted)| Record::Remove {
                 hash,
-                place: LogPlace(at),
-                db
+                db,
+                counted
             }),
-            (hash, 0u8..16).prop_map(|(hash, db)| Record::Remove { hash, db }),
             any::<(u32, u32)>().prop_map(|(segment, sequence)| Record::Open { segment, sequence }),
             (prop::option::of(0u8..16), any::<u32>())
                 .prop_map(|(db, sequence)| Record::Flush { db, sequence }),
@@ -235,11 +267,12 @@ mod tests {
     proptest! {
         /// Over both halves, and ending where the last whole record ends, whatever stood there before.
         #[test]
-        fn what_is_written_is_replayed(all in prop::collection::vec(records(), 0..600), garbage in any::<u8>(), first in any::<u32>()) {
+        fn what_is_written_is_replayed(all in prop::collection::vec(records(), 0..600), garbage in any::<u8>(), first in any::<u32>(), skipped in 0u32..256) {
             let mut layout = Layout::divide(0, 1 << 30, 2 << 20).unwrap();
             layout.journal_bytes = 4096;
             let mut device = vec![garbage; layout.segment(0) as usize];
-            let mut journal = Journal::new(&layout, 1, 0, first);
+            let from = Position { half: 1, skipped, sequence: first };
+            let mut journal = Journal::new(&layout, from);
             let mut written = Vec::new();
             let mut turns = 0;
             for &record in &all {
@@ -262,9 +295,9 @@ mod tests {
                 bytes.copy_from_slice(&device[at as usize..at as usize + bytes.len()]);
                 Ok(())
             };
-            let end = replay(&layout, 1, first, read, |record| found.push(record)).unwrap();
+            let end = replay(&layout, from, read, |record| found.push(record)).unwrap().unwrap();
             prop_assert_eq!(&found, &written);
-            prop_assert_eq!(end.2, first.wrapping_add(written.len() as u32));
+            prop_assert_eq!(end.sequence, first.wrapping_add(written.len() as u32));
         }
     }
 }

@@ -38,7 +38,7 @@ use fetch::Fetches;
 pub use fetch::{FetchId, FlashItem};
 use filling::{Filling, Unwritten};
 use format::{BLOCK_BYTES, ITEM_HEADER_BYTES, ItemHeader, Layout, Superblock};
-use journal::{Journal, Record};
+use journal::{Journal, Position, Record};
 pub use stats::FlashStats;
 
 /// Databases that items are counted by.
@@ -162,6 +162,8 @@ pub enum Offered {
 /// An item that left the log for the log's own reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone {
+    /// The hash of its key; of one that could not be read only the first 40 bits.
+    pub hash: u64,
     /// Its database, where that is known.
     pub db: Option<u8>,
     /// Whether its time was over; else there was no room for it.
@@ -217,13 +219,19 @@ pub struct Flash {
     emptied: Vec<(u32, u64)>,
     /// Items appended since the start.
     appended: u64,
-    /// The journal was full and records are missing: only a new checkpoint makes a restart possible again.
+    /// Records are missing from the journal that the checkpoint under way would need.
     records_lost: bool,
+    /// The superblocks are blank, since the journal was full: only a new checkpoint makes a restart possible again.
+    blank: bool,
     fetches: Fetches,
     completions: Vec<Completion>,
     requests: Vec<Request>,
     /// Items per database.
     items: [u64; DATABASES],
+    /// Those of them that the journal has announced: what a restart would find.
+    announced: [u64; DATABASES],
+    /// How full the journal must be before a checkpoint that failed is tried again.
+    checkpoint_retry: f64,
     stats: FlashStats,
     write_errors_in_row: u32,
     broken: bool,
@@ -277,14 +285,17 @@ impl Flash {
             journal_half: 0,
             // Anything but where a former life of the region began, so that its leftovers are not taken for ours.
             journal_sequence: (config.hash_seed >> 32) as u32 ^ config.hash_seed as u32,
+            journal_skipped: 0,
+            next_sequence: 1,
             flushed: [0; DATABASES],
             items: [0; DATABASES],
         };
         let found = recover::superblock(io.as_mut(), &layout, config, &hash)?;
         let recovered = match found {
             Some(found) => recover::recover(io.as_mut(), &layout, found, &mut log, index)?,
-            None => recover::Recovered::empty(fresh, &layout),
+            None => None,
         };
+        let recovered = recovered.unwrap_or_else(|| recover::Recovered::empty(fresh, &layout));
         let mut flash = Flash {
             io,
             layout,
@@ -299,10 +310,13 @@ impl Flash {
             emptied: Vec::new(),
             appended: 0,
             records_lost: false,
+            blank: false,
             fetches: Fetches::default(),
             completions: Vec::new(),
             requests: Vec::new(),
             items: recovered.items,
+            announced: recovered.items,
+            checkpoint_retry: 0.0,
             stats: FlashStats { recovered_items: index.log_len(), ..FlashStats::default() },
             write_errors_in_row: 0,
             broken: false,
@@ -342,7 +356,7 @@ impl Flash {
 
     /// Whether everything that memory holds, `bytes`, would find room.
     pub fn has_room_for(&self, bytes: u64) -> bool {
-        self.log.live_bytes() + bytes <= self.log.config().room_bytes()
+        self.log.live_bytes() + bytes <= self.log.room_bytes()
     }
 
     /// Takes in an item that leaves memory, if that is worth it.
@@ -372,8 +386,8 @@ impl Flash {
             }
             Some(Some(old)) => {
                 // Another key with the same 40 bits, or an older version that nobody removed: either must not come back.
-                self.log.forget(old);
-                self.record(Record::Remove { hash: offer.hash, db: offer.db });
+                self.retire(offer.hash, old, offer.db);
+                self.items[usize::from(offer.db) % DATABASES] += 1;
                 Offered::Taken
             }
             None => {
@@ -400,7 +414,8 @@ impl Flash {
         let at = self.filling(appended.segment, appended.sequence, stream);
         let place = appended.place.with_heat(heat);
         self.appended += 1;
-        let unwritten = Unwritten { hash: header.hash, place, db: header.db, number: self.appended };
+        let unwritten =
+            Unwritten { hash: header.hash, place, db: header.db, number: self.appended, dead: false };
         let item = self.fillings[at].item(appended.offset as usize, len, unwritten);
         item[ITEM_HEADER_BYTES..].copy_from_slice(key_and_value);
         ItemHeader { sequence: appended.sequence, ..header }.seal(item);
@@ -453,14 +468,25 @@ impl Flash {
     /// Whether there was one that counted.
     pub fn forget(&mut self, index: &mut Index, hash: u64, db: u8) -> bool {
         let Some(place) = index.remove_log(hash) else { return false };
+        self.retire(hash, place, db)
+    }
+
+    /// Takes an item out of all accounts that has left the index, and says so in the journal. Whether it counted.
+    fn retire(&mut self, hash: u64, place: LogPlace, db: u8) -> bool {
+        let at = usize::from(db) % DATABASES;
+        let flushed = self.is_before_flush(self.log.segment_of(place.page()), db);
+        let segment = self.log.segment_of(place.page());
+        let filling = self.fillings.iter_mut().find(|filling| filling.segment == segment);
+        let counted = !filling.is_some_and(|filling| filling.withdraw(hash, place)) && !flushed;
         self.log.forget(place);
-        self.record(Record::Remove { hash, db });
-        let db = usize::from(db) % DATABASES;
-        let flushed = self.log.sequence(self.log.segment_of(place.page())) < self.superblock.flushed[db];
-        if !flushed {
-            self.items[db] = self.items[db].saturating_sub(1);
-        }
+        self.record(Record::Remove { hash, db, counted });
+        self.announced[at] = self.announced[at].saturating_sub(u64::from(counted));
+        self.items[at] = self.items[at].saturating_sub(u64::from(!flushed));
         !flushed
+    }
+
+    fn is_before_flush(&self, segment: u32, db: u8) -> bool {
+        self.log.sequence(segment) < self.superblock.flushed[usize::from(db) % DATABASES]
     }
 
     /// Notes a look-up that found its item here. How long ago the key was seen before, in requests, if that is known.
@@ -497,9 +523,8 @@ impl Flash {
         let sequence = self.log.sequence(segment);
         let in_segment = (place.page() % pages) as usize * BLOCK_BYTES;
         let first = if in_segment == 0 { SEGMENT_HEADER_BYTES as usize } else { 0 };
-        if let Some(filling) = self.fillings.iter().find(|filling| filling.segment == segment) {
-            let bytes = filling.bytes().get(in_segment..).unwrap_or_default();
-            return self.fetches.answered(hash, place, sequence, first, bytes);
+        if self.is_filling(segment) {
+            return self.fetches.answered(hash, place, sequence, first);
         }
         self.stats.reads += 1;
         let len = fetch::reading_len(place, pages);
@@ -522,9 +547,25 @@ impl Flash {
         self.fetches.is_ready(id, waker)
     }
 
+    /// Whether an answer that is ready says what lies at its place now: the segment may have been filled anew since.
+    pub fn is_current(&self, id: FetchId) -> bool {
+        self.fetches.about(id).is_some_and(|about| {
+            let segment = self.log.segment_of(about.page);
+            self.log.sequence(segment) == about.sequence && (!about.in_memory || self.is_filling(segment))
+        })
+    }
+
     /// The answer of a question that is ready.
     pub fn take(&mut self, id: FetchId) -> Option<FlashItem> {
-        let item = self.fetches.take(id);
+        let about = self.fetches.about(id)?;
+        let bytes = about.in_memory.then(|| {
+            // Read now, not when it was asked: a later version may have come to the same block since.
+            let segment = self.log.segment_of(about.page);
+            let filling = self.fillings.iter().find(|filling| filling.segment == segment);
+            let start = self.layout.page(about.page) - self.layout.segment(segment);
+            filling.and_then(|filling| filling.bytes().get(start as usize..)).unwrap_or_default()
+        });
+        let item = self.fetches.take(id, bytes);
         self.begin_readings();
         item
     }
@@ -540,10 +581,12 @@ impl Flash {
         header.sequence < self.superblock.flushed[usize::from(header.db) % DATABASES]
     }
 
-    /// Hands everything that was decided to the device.
+    /// Hands everything that was decided to the device. What the journal says of a segment is written before anything is
+    /// written to it, or else survivors of its last filling would lie nowhere after a crash.
     #[inline]
     pub fn submit(&mut self) {
         if !self.requests.is_empty() {
+            self.commit();
             self.io.submit_all(&mut self.requests);
         }
     }
@@ -613,14 +656,17 @@ impl Flash {
     fn announce(&mut self, index: &Index) {
         for at in 0..self.fillings.len() {
             while let Some(item) = self.fillings[at].next_written() {
-                // Overwritten or deleted meanwhile: announcing it would bring it back.
-                let current = index.find_log(item.hash).filter(|place| place.is_same(item.place));
+                // Overwritten, deleted or flushed meanwhile: announcing it would bring it back.
+                let dead = item.dead || self.is_before_flush(self.fillings[at].segment, item.db);
+                let current = index.find_log(item.hash).filter(|place| !dead && place.is_same(item.place));
                 if let Some(place) = current {
-                    if self.journal.is_full() && self.checkpoint.is_some() {
+                    if self.journal.is_full() && self.checkpoint.as_ref().is_some_and(|it| !it.is_starved()) {
                         // What makes room there is under way, and this can wait for it.
                         break;
                     }
-                    self.record(Record::Add { hash: item.hash, place, db: item.db });
+                    let anew = self.fillings[at].stream == Stream::Fresh;
+                    self.record(Record::Add { hash: item.hash, place, db: item.db, anew });
+                    self.announced[usize::from(item.db) % DATABASES] += u64::from(anew);
                 }
                 self.fillings[at].announced();
             }
@@ -682,9 +728,13 @@ impl Flash {
         if self.stats.unrecoverable {
             return Ok(());
         }
-        self.superblock.epoch += 1;
-        let which = (self.superblock.epoch % 2) as usize;
-        self.io.write_at(self.layout.superblock(which), &self.superblock.write())?;
+        // Both are there, the older one too, or else a restart takes one for lost.
+        let blocks = if self.blank || self.superblock.epoch == 0 { 2 } else { 1 };
+        for _ in 0..blocks {
+            self.superblock.epoch += 1;
+            let which = (self.superblock.epoch % 2) as usize;
+            self.io.write_at(self.layout.superblock(which), &self.superblock.write())?;
+        }
         Ok(())
     }
 
@@ -696,11 +746,13 @@ impl Flash {
         self.record(Record::Flush { db, sequence });
         match db {
             Some(db) => {
-                self.superblock.flushed[usize::from(db) % DATABASES] = sequence;
-                self.items[usize::from(db) % DATABASES] = 0;
+                let db = usize::from(db) % DATABASES;
+                self.superblock.flushed[db] = sequence;
+                (self.items[db], self.announced[db]) = (0, 0);
             }
             None => {
-                (self.superblock.flushed, self.items) = ([sequence; DATABASES], [0; DATABASES]);
+                self.superblock.flushed = [sequence; DATABASES];
+                (self.items, self.announced) = ([0; DATABASES], [0; DATABASES]);
                 self.log.kill_all();
             }
         }
@@ -731,7 +783,10 @@ impl Flash {
             self.step_checkpoint(index);
             self.announce(index);
             self.submit();
-            if self.io.in_flight() == 0 {
+            // What waits for a checkpoint, or for the first one after the journal was full, would be lost without it.
+            let owed = self.blank || self.journal.is_full();
+            let goes_on = owed && self.checkpoint.as_ref().is_some_and(|it| !it.is_starved());
+            if self.io.in_flight() == 0 && !goes_on {
                 break;
             }
             let mut completions = std::mem::take(&mut self.completions);
@@ -742,8 +797,8 @@ impl Flash {
             self.completions = completions;
         }
         self.commit();
-        if self.records_lost {
-            // The blocks are blank, and stay so.
+        if self.blank {
+            // The blocks stay so.
             return Ok(());
         }
         self.superblock.clean = true;

@@ -9,7 +9,7 @@ use super::format::{
     BLOCK_BYTES, CHECKPOINT_ENTRY_BYTES, CHECKPOINT_HEADER_BYTES, CHECKPOINT_SEGMENT_BYTES, CheckpointHeader,
     Layout, NO_SEGMENT, Superblock, read_entry_record, read_segment_record,
 };
-use super::journal::{Journal, Record, replay};
+use super::journal::{Journal, Position, Record, replay};
 use super::{DATABASES, FlashConfig, FlashError, HASH_PROBE};
 use crate::block::BlockIo;
 use tiermem_policy::log::LogPlace;
@@ -25,9 +25,16 @@ pub struct Recovered {
 impl Recovered {
     /// An empty region.
     pub fn empty(superblock: Superblock, layout: &Layout) -> Self {
-        let journal = Journal::new(layout, superblock.journal_half, 0, superblock.journal_sequence);
+        let journal = Journal::new(layout, beginning(&superblock));
         Recovered { superblock, journal, checkpoint_segments: Vec::new(), items: [0; DATABASES] }
     }
+}
+
+/// Where replaying begins.
+fn beginning(superblock: &Superblock) -> Position {
+    let Superblock { journal_half: half, journal_skipped: skipped, journal_sequence: sequence, .. } =
+        *superblock;
+    Position { half: half & 1, skipped, sequence }
 }
 
 /// The superblock from which to recover; `None`: begin empty.
@@ -43,14 +50,16 @@ pub fn superblock(
     }
     let mut newest: Option<Superblock> = None;
     let mut blank = true;
+    let mut epochs = [0; 2];
     for which in 0..2 {
         let mut block = [0; BLOCK_BYTES];
         io.read_at(layout.superblock(which), &mut block)?;
         blank &= block.iter().all(|&byte| byte == 0);
-        if let Some(found) = Superblock::read(&block)?
-            && newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch)
-        {
-            newest = Some(found);
+        if let Some(found) = Superblock::read(&block)? {
+            epochs[which] = found.epoch;
+            if newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch) {
+                newest = Some(found);
+            }
         }
     }
     let Some(found) = newest else {
@@ -71,7 +80,9 @@ pub fn superblock(
     }
     let same_boot = found.boot_id == config.boot_id;
     let same_hash = found.hash_probe == hash(found.hash_seed, HASH_PROBE);
-    if same_hash && (found.clean || same_boot) {
+    // They are written in turn. Where one is missing it may be the newer, and what the other names is of another time.
+    let whole = epochs[0].abs_diff(epochs[1]) == 1 && epochs.iter().all(|&epoch| epoch > 0);
+    if whole && same_hash && (found.clean || same_boot) {
         return Ok(Some(found));
     }
     blank_both(io, layout)?;
@@ -92,74 +103,77 @@ struct Filled {
     used: u32,
 }
 
-/// Reads checkpoint and journal into `index` and `log`.
+/// Reads checkpoint and journal into `index` and `log`. `None`: either is damaged; then the region is blank, and what
+/// was on it counts no more.
 pub fn recover(
     io: &mut dyn BlockIo,
     layout: &Layout,
     mut superblock: Superblock,
     log: &mut Log,
     index: &mut Index,
-) -> Result<Recovered, FlashError> {
+) -> Result<Option<Recovered>, FlashError> {
     let mut segments = BTreeMap::new();
     let Some(checkpoint_segments) = read_checkpoint(io, layout, &superblock, index, &mut segments)? else {
-        // Damaged: what it said is not known, so nothing is.
+        // What it said is not known, so nothing is.
         *index = Index::default();
-        let sequence = superblock.journal_sequence;
-        superblock = Superblock {
-            checkpoint: NO_SEGMENT,
-            items: [0; DATABASES],
-            // Leftovers of the journal must not look like its continuation.
-            journal_sequence: sequence.wrapping_add(1 << 30),
-            ..superblock
-        };
-        return Ok(Recovered::empty(superblock, layout));
+        blank_both(io, layout)?;
+        return Ok(None);
     };
     let mut items = superblock.items;
     let mut flushed = superblock.flushed;
     let pages = layout.segment_bytes / BLOCK_BYTES as u32;
+    // Behind every filling that there ever was: its leftovers must not be taken for what is written now.
+    let mut next_sequence = superblock.next_sequence;
     let end = replay(
         layout,
-        superblock.journal_half,
-        superblock.journal_sequence,
+        beginning(&superblock),
         |at, bytes| Ok(io.read_at(at, bytes)?),
         |record| match record {
-            Record::Add { hash, place, db } => {
-                if index.put_log(hash, place).is_none() {
-                    items[usize::from(db)] += 1;
-                }
+            Record::Add { hash, place, db, anew } => {
+                index.put_log(hash, place);
+                items[usize::from(db)] += u64::from(anew);
                 let filled: &mut Filled = segments.entry(place.page() / pages).or_default();
                 filled.items += 1;
                 let last = place.page() % pages + place.pages().min(pages - place.page() % pages);
                 filled.used = filled.used.max(last * BLOCK_BYTES as u32);
             }
-            Record::Remove { hash, db } => {
-                if index.remove_log(hash).is_some() {
-                    let items = &mut items[usize::from(db)];
-                    *items = items.saturating_sub(1);
-                }
+            Record::Remove { hash, db, counted } => {
+                index.remove_log(hash);
+                let items = &mut items[usize::from(db)];
+                *items = items.saturating_sub(u64::from(counted));
             }
             Record::Open { segment, sequence } => {
                 segments.insert(segment, Filled { sequence, items: 0, used: 0 });
+                next_sequence = next_sequence.max(sequence.saturating_add(1));
             }
-            Record::Flush { db, sequence } => match db {
-                Some(db) => {
-                    flushed[usize::from(db) % DATABASES] = sequence;
-                    items[usize::from(db) % DATABASES] = 0;
+            Record::Flush { db, sequence } => {
+                next_sequence = next_sequence.max(sequence);
+                match db {
+                    Some(db) => {
+                        flushed[usize::from(db) % DATABASES] = sequence;
+                        items[usize::from(db) % DATABASES] = 0;
+                    }
+                    None => {
+                        (flushed, items) = ([sequence; DATABASES], [0; DATABASES]);
+                        *index = Index::default();
+                    }
                 }
-                None => {
-                    (flushed, items) = ([sequence; DATABASES], [0; DATABASES]);
-                    *index = Index::default();
-                }
-            },
+            }
         },
     )?;
+    let Some(end) = end else {
+        *index = Index::default();
+        blank_both(io, layout)?;
+        return Ok(None);
+    };
     checkpoint_segments.iter().for_each(|&segment| {
         log.restore_taken(segment);
     });
     restore(log, index, segments);
+    log.restore_sequence(next_sequence.saturating_sub(1));
     superblock.flushed = flushed;
-    let journal = Journal::new(layout, end.0, end.1, end.2);
-    Ok(Recovered { superblock, journal, checkpoint_segments, items })
+    let journal = Journal::new(layout, end);
+    Ok(Some(Recovered { superblock, journal, checkpoint_segments, items }))
 }
 
 /// Rebuilds the log's accounts from the index.

@@ -78,9 +78,9 @@ impl Flash {
         FlashStats {
             log: self.log.counters(),
             capacity_bytes: self.superblock.region_bytes,
-            items: self.log.items(),
+            items: self.items.iter().sum(),
             live_bytes: self.log.live_bytes(),
-            room_bytes: self.log.config().room_bytes(),
+            room_bytes: self.log.room_bytes(),
             used_bytes: u64::from(self.log.segments_used()) * segment,
             metadata_bytes: self.log.metadata_bytes(),
             buffer_bytes: (self.fillings.len() + self.spare.len()) as u64 * segment
