@@ -14,7 +14,7 @@ pub enum Promotion {
     Naive,
     /// Two hits in a row whose reuse times are below six times the fast tier's windowed mean make a candidate. One reuse
     /// time is a noisy measure of how often an item is used; two, held against a looser bound, find as many hot items
-    /// with fewer promotions.
+    /// with fewer promotions. The bound is tighter for larger items, whose copies cost more.
     #[default]
     ReuseTwice,
     /// One hit whose reuse time is below the fast tier's windowed mean: the seed's rule.

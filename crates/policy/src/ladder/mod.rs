@@ -52,6 +52,10 @@ use rebalance::{Donors, Emptying};
 use slots::{Holder, Slots};
 use tickets::{MoveState, Tickets};
 
+/// A copy costs a fixed part and one per byte, a slow hit hardly anything per byte: at about this size it takes twice as
+/// many hits to pay for a promotion as at the smallest.
+const PROMOTE_TWICE_BYTES: u64 = 10 << 10;
+
 /// Slotted tiers that a ladder can have: the node has two bits for them.
 pub const LEVELS_MAX: usize = 4;
 
@@ -301,7 +305,7 @@ impl Ladder {
                     if let Some(column) = &mut self.reuse {
                         // 0 there means never reused.
                         *column.at(id) = packed_reuse::pack(reuse);
-                    } else if !self.is_hot(tier, reuse) {
+                    } else if !self.is_hot(tier, reuse, place) {
                         if twice {
                             // The next use is the first of two again.
                             let cell = self.places.at(id);
@@ -318,10 +322,16 @@ impl Ladder {
 
     /// Whether a reuse time is short enough for the tier above.
     #[inline]
-    pub(super) fn is_hot(&self, tier: usize, reuse: u64) -> bool {
+    fn is_hot(&self, tier: usize, reuse: u64, place: Place) -> bool {
         let above = &self.levels[tier - 1];
         match self.config.promotion {
             Promotion::TailAge => reuse << 14 < above.tail_age * u64::from(self.promote_below),
+            Promotion::ReuseTwice => {
+                // A larger item must save more hits to be worth its copies.
+                let bytes = self.levels[tier].slots.bytes_at(place.unit());
+                let weighed = reuse + reuse * bytes / PROMOTE_TWICE_BYTES;
+                above.reuse.is_below_mean(weighed, self.promote_below)
+            }
             _ => above.reuse.is_below_mean(reuse, self.promote_below),
         }
     }
