@@ -2,7 +2,8 @@
 # Installs what this machine lacks, and says nothing when it lacks nothing.
 #
 #   scripts/bootstrap.sh run     to build and use tiermem: a C compiler, cargo, redis-cli
-#   scripts/bootstrap.sh test    to test it also: rustfmt and clippy, Redis's tools, Python with pytest and redis-py
+#   scripts/bootstrap.sh test    to test it also: rustfmt and clippy, Redis's tools, Python with pytest and redis-py,
+#                                twemproxy; Maven where there is a JDK
 #
 # Packages are installed with apt where there is apt; elsewhere the script says what is needed and stops. With
 # CI=1 it also installs Chromium, which is large: without it the tests of the live page are skipped.
@@ -115,6 +116,14 @@ want_browser() {
     if [ -n "${CI:-}" ] && can_install && ! have chromium; then need chromium; fi
 }
 
+# The tests of what stands around the store are skipped without these.
+want_companions() {
+    can_install || return 0
+    have nutcracker || need nutcracker
+    have openssl || need openssl
+    if have javac && ! have mvn; then need maven; fi
+}
+
 # The first Python that is new enough and can make a virtual environment: one that stands first in PATH may not.
 find_python() {
     for name in python3 /usr/bin/python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9; do
@@ -160,7 +169,7 @@ link_redis_server() {
 purpose=${1:-}
 case $purpose in
     run) ;;
-    test) want_python; want_browser ;;
+    test) want_python; want_browser; want_companions ;;
     *) fail "usage: $0 run|test" ;;
 esac
 want_compiler

@@ -50,7 +50,8 @@ class Store:
 
     def __init__(self, directory: pathlib.Path, *flags: str) -> None:
         self.log_path = directory / "log"
-        ports = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        ports = [] if "--listen" in flags else ["--listen", "127.0.0.1:0"]
+        ports += ["--http", "127.0.0.1:0"]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 [binary(), "store", "serve", *ports, *flags], stdout=subprocess.PIPE, stderr=log, text=True

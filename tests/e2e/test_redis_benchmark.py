@@ -41,6 +41,27 @@ def test_one_request_at_a_time(store: Store) -> None:
     assert finished(said) == {"PING_INLINE", "PING_MBULK", "SET", "GET"}, said
 
 
+# The default set's tests by the command that each needs, and under the names that it prints.
+DEFAULT_SET = {
+    "ping": {"PING_INLINE", "PING_MBULK"},
+    "set": {"SET"},
+    "get": {"GET"},
+    "incr": {"INCR"},
+    "hset": {"HSET"},
+    "mset": {"MSET"},
+}
+
+
+def test_the_default_set_as_far_as_it_goes(store: Store) -> None:
+    with redis.Redis(port=store.port, decode_responses=True) as client:
+        commands = set(client.command_list())
+    supported = {name: prints for name, prints in DEFAULT_SET.items() if name in commands}
+    assert supported.keys() >= {"ping", "set", "get", "incr", "mset"}
+    for flags in ((), ("-P", "16"), ("-3",)):
+        said = benchmark("-p", str(store.port), "-t", ",".join(supported), "-n", "5000", "-r", "1000", *flags)
+        assert finished(said) == set().union(*supported.values()), said
+
+
 def test_over_a_unix_socket(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "socket")
     serve("--unix-socket", path, "--requirepass", "secret")

@@ -52,28 +52,56 @@ impl Sample {
     }
 }
 
-/// Hashes keys for the store's index. Seeded per process, so that nobody can prepare colliding keys; the value
-/// is never stored or sent.
+/// Hashes keys for the store's index. Seeded, so that nobody can prepare colliding keys.
 #[derive(Clone, Debug)]
-pub struct KeyHasher(foldhash::quality::SeedableRandomState);
+pub struct KeyHasher(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Volatile(foldhash::quality::SeedableRandomState),
+    /// The seed.
+    Stable(u64),
+}
 
 impl KeyHasher {
-    /// A hasher fixed by `seed`.
+    /// A hasher fixed by `seed`, whose values are never stored or sent: another version may give others.
     pub fn seeded(seed: u64) -> Self {
-        KeyHasher(foldhash::quality::SeedableRandomState::with_seed(
+        KeyHasher(Kind::Volatile(foldhash::quality::SeedableRandomState::with_seed(
             seed,
             foldhash::SharedSeed::global_fixed(),
-        ))
+        )))
+    }
+
+    /// A hasher fixed by `seed` whose values (xxh3's) may be stored: they never change.
+    pub fn stable(seed: u64) -> Self {
+        KeyHasher(Kind::Stable(seed))
     }
 
     /// The hash of `key` within `space` (a database number; equal keys of two spaces differ).
     #[inline]
     pub fn hash(&self, space: u8, key: &[u8]) -> u64 {
-        let mut hasher = self.0.build_hasher();
-        hasher.write(key);
-        hasher.write_u8(space);
-        hasher.finish()
+        match &self.0 {
+            Kind::Volatile(state) => {
+                let mut hasher = state.build_hasher();
+                hasher.write(key);
+                hasher.write_u8(space);
+                hasher.finish()
+            }
+            Kind::Stable(seed) => {
+                // An odd multiple of the space parts the seeds of spaces as far as the hash itself parts keys.
+                let seed = seed ^ (u64::from(space) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
+            }
+        }
     }
+}
+
+/// The stable 64-bit hash (xxh3) of a hash's field name, by which the blob that holds the fields finds them. The seed lies
+/// in the blob, drawn when it is made, so that nobody can prepare colliding names. Never changes between versions.
+#[inline]
+pub fn field_hash(seed: u32, name: &[u8]) -> u64 {
+    // xxh3 mixes a seed into short inputs by itself; a wider one tells neighbouring seeds further apart.
+    xxhash_rust::xxh3::xxh3_64_with_seed(name, u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 #[cfg(test)]
@@ -108,9 +136,18 @@ mod tests {
 
     #[test]
     fn spaces_and_seeds_separate_equal_keys() {
-        let hasher = KeyHasher::seeded(1);
-        assert_eq!(hasher.hash(0, b"a"), hasher.hash(0, b"a"));
-        assert_ne!(hasher.hash(0, b"a"), hasher.hash(1, b"a"));
-        assert_ne!(hasher.hash(0, b"a"), KeyHasher::seeded(2).hash(0, b"a"));
+        for make in [KeyHasher::seeded, KeyHasher::stable] {
+            let hasher = make(1);
+            assert_eq!(hasher.hash(0, b"a"), hasher.hash(0, b"a"));
+            assert_ne!(hasher.hash(0, b"a"), hasher.hash(1, b"a"));
+            assert_ne!(hasher.hash(0, b"a"), make(2).hash(0, b"a"));
+        }
+    }
+
+    #[test]
+    fn stored_hashes_never_change() {
+        let seed = 7 ^ 4u64.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let expected = xxhash_rust::xxh3::xxh3_64_with_seed(b"user:1", seed);
+        assert_eq!(KeyHasher::stable(7).hash(3, b"user:1"), expected);
     }
 }

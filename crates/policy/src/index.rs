@@ -1,17 +1,25 @@
-//! The hash index: from a key's hash to the item's number, 8 bytes an entry.
+//! The hash index: from a key's hash to the item's number or to its place in the log, 8 bytes an entry.
 //!
 //! An extendible hash table whose segments keep their entries *sorted by hash* (linear probing in hash order).
 //! A segment covers one prefix of the hash space; it grows by an eighth at a time and splits in two when full, so
 //! no single insert moves more than one segment (about 4 KiB) however large the table is, and the load stays
 //! between 0.75 and 0.87: about 10 bytes a key.
 //!
-//! An entry holds the upper 32 bits of the hash. Within a segment the leading bits are all equal; the rest tell
-//! keys apart before their bytes are touched, which matters where those bytes lie in slow memory.
+//! The first eight bits of a hash choose one of 256 parts, and an entry holds the 32 bits behind them (its *tag*), so 40
+//! bits tell keys apart before their bytes are touched. That matters where those bytes lie in slow memory, and more
+//! where they lie on flash: of all log entries there is at most one for each 40 bits, so a look-up reads flash once.
+//! Two keys with equal 40 bits drive each other out of the log, at worst one pair in 2^40 / n for n keys there.
 //!
 //! Because the whole table is in hash order, a position in the hash space is a cursor that survives any growth:
 //! [`Index::scan`] visits every entry that stays present during the scan exactly once per pass over its hash.
 
 use crate::Id;
+use crate::log::LogPlace;
+
+/// Bits of the hash that choose a part; all entries of a segment share them.
+const PART_BITS: u8 = 8;
+/// Bits of the hash that the index knows: those of the part and the tag.
+const HASH_BITS: u32 = PART_BITS as u32 + 32;
 
 /// Positions of a segment before it splits.
 const SEGMENT_HOMES_MAX: u32 = 512;
@@ -20,17 +28,43 @@ const SEGMENT_HOMES_MIN: u32 = 8;
 const SPILL_MIN: u32 = 8;
 
 const EMPTY: u64 = 0;
+/// In an entry's lower half: it is a place in the log, and the rest is that place.
+const LOG: u32 = 1 << 31;
 
-fn entry(hash32: u32, id: Id) -> u64 {
-    u64::from(hash32) << 32 | u64::from(id.0 + 1)
+/// What an entry names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// An item in a slotted tier.
+    Item(Id),
+    /// A place in the log, which holds an item with these 40 bits of its hash.
+    Log(LogPlace),
 }
 
-fn entry_hash(entry: u64) -> u32 {
+fn entry(tag: u32, id: Id) -> u64 {
+    u64::from(tag) << 32 | u64::from(id.0 + 1)
+}
+
+fn log_entry(tag: u32, place: LogPlace) -> u64 {
+    u64::from(tag) << 32 | u64::from(LOG | place.0)
+}
+
+fn entry_tag(entry: u64) -> u32 {
     (entry >> 32) as u32
 }
 
-fn entry_id(entry: u64) -> Id {
-    Id(entry as u32 - 1)
+fn is_log(entry: u64) -> bool {
+    entry as u32 & LOG != 0
+}
+
+fn found(entry: u64) -> Found {
+    let low = entry as u32;
+    if low & LOG != 0 { Found::Log(LogPlace(low & !LOG)) } else { Found::Item(Id(low - 1)) }
+}
+
+/// The bits behind those that choose the part.
+#[inline]
+fn tag(hash: u64) -> u32 {
+    (hash >> (64 - HASH_BITS)) as u32
 }
 
 /// Homes with which `len` entries leave room for an eighth more.
@@ -44,7 +78,7 @@ struct Segment {
     slots: Box<[u64]>,
     homes: u32,
     len: u32,
-    /// Leading hash bits that all entries share.
+    /// Leading bits of the tag that all entries share.
     depth: u8,
 }
 
@@ -59,17 +93,17 @@ impl Segment {
 
     /// Where a hash would lie if nothing were in its way; grows with the hash.
     #[inline]
-    fn home(&self, hash32: u32) -> usize {
-        let rest = (u64::from(hash32) << self.depth) as u32;
+    fn home(&self, tag: u32) -> usize {
+        let rest = (u64::from(tag) << self.depth) as u32;
         ((u64::from(rest) * u64::from(self.homes)) >> 32) as usize
     }
 
-    /// The first position at or after its home whose entry does not precede `hash32`.
+    /// The first position at or after its home whose entry does not precede `tag`.
     #[inline]
-    fn lower_bound(&self, hash32: u32) -> usize {
-        let mut at = self.home(hash32);
+    fn lower_bound(&self, tag: u32) -> usize {
+        let mut at = self.home(tag);
         while let Some(&found) = self.slots.get(at) {
-            if found == EMPTY || entry_hash(found) >= hash32 {
+            if found == EMPTY || entry_tag(found) >= tag {
                 break;
             }
             at += 1;
@@ -79,7 +113,7 @@ impl Segment {
 
     /// Puts an entry in its place; `false` when the run it belongs to reaches the segment's end.
     fn insert(&mut self, new: u64) -> bool {
-        let at = self.lower_bound(entry_hash(new));
+        let at = self.lower_bound(entry_tag(new));
         let Some(gap) = self.slots[at.min(self.slots.len())..].iter().position(|&slot| slot == EMPTY) else {
             return false;
         };
@@ -89,11 +123,19 @@ impl Segment {
         true
     }
 
+    /// Where the log entry of this tag stands.
+    fn log_position(&self, tag: u32) -> Option<usize> {
+        let first = self.lower_bound(tag);
+        let run =
+            self.slots.get(first..)?.iter().take_while(|&&slot| slot != EMPTY && entry_tag(slot) == tag);
+        run.into_iter().position(|&slot| is_log(slot)).map(|at| first + at)
+    }
+
     fn remove_at(&mut self, at: usize) {
         let mut hole = at;
         // Entries that were pushed past their home move back; the first that sits at home ends the run.
         while let Some(&next) = self.slots.get(hole + 1) {
-            if next == EMPTY || self.home(entry_hash(next)) > hole {
+            if next == EMPTY || self.home(entry_tag(next)) > hole {
                 break;
             }
             self.slots[hole] = next;
@@ -113,9 +155,9 @@ impl Segment {
             let mut new = Segment::new(depth, homes, spill);
             let mut free_from = 0;
             let fits =
-                self.slots.iter().filter(|&&slot| slot != EMPTY && keep(entry_hash(slot))).all(|&slot| {
+                self.slots.iter().filter(|&&slot| slot != EMPTY && keep(entry_tag(slot))).all(|&slot| {
                     // Sorted input: each entry goes to its home or just behind the one before.
-                    let at = new.home(entry_hash(slot)).max(free_from);
+                    let at = new.home(entry_tag(slot)).max(free_from);
                     free_from = at + 1;
                     new.len += 1;
                     new.slots.get_mut(at).map(|free| *free = slot).is_some()
@@ -135,93 +177,124 @@ impl Segment {
 /// The table.
 #[derive(Clone, Debug)]
 pub struct Index {
-    /// For each prefix of `depth` bits, its segment.
+    /// For each prefix of the part's bits and `depth` bits more, its segment.
     directory: Vec<u32>,
     depth: u8,
     segments: Vec<Segment>,
     len: u64,
+    log_len: u64,
     segment_bytes: u64,
 }
 
 impl Default for Index {
     fn default() -> Self {
-        let segment = Segment::new(0, SEGMENT_HOMES_MIN, SPILL_MIN);
-        let segment_bytes = segment.bytes();
-        Index { directory: vec![0], depth: 0, segments: vec![segment], len: 0, segment_bytes }
+        let segments = vec![Segment::new(0, SEGMENT_HOMES_MIN, SPILL_MIN); 1 << PART_BITS];
+        let segment_bytes = segments.iter().map(Segment::bytes).sum();
+        let directory = (0..segments.len() as u32).collect();
+        Index { directory, depth: 0, segments, len: 0, log_len: 0, segment_bytes }
     }
 }
 
 impl Index {
     #[inline]
-    fn segment_of(&self, hash32: u32) -> usize {
-        // A shift by 32 is what an empty prefix needs; do it in 64 bits.
-        self.directory[(u64::from(hash32) >> (32 - self.depth)) as usize] as usize
+    fn segment_of(&self, hash: u64) -> usize {
+        self.directory[(hash >> (64 - PART_BITS - self.depth)) as usize] as usize
     }
 
     /// The item with this `hash` that `matches` accepts (it compares the keys).
     #[inline]
     pub fn find(&self, hash: u64, mut matches: impl FnMut(Id) -> bool) -> Option<Id> {
-        let hash32 = (hash >> 32) as u32;
-        let segment = &self.segments[self.segment_of(hash32)];
-        let mut at = segment.home(hash32);
-        while let Some(&found) = segment.slots.get(at) {
-            if found == EMPTY || entry_hash(found) > hash32 {
+        let tag = tag(hash);
+        let segment = &self.segments[self.segment_of(hash)];
+        let mut at = segment.home(tag);
+        while let Some(&entry) = segment.slots.get(at) {
+            if entry == EMPTY || entry_tag(entry) > tag {
                 return None;
             }
-            if entry_hash(found) == hash32 && matches(entry_id(found)) {
-                return Some(entry_id(found));
+            if entry_tag(entry) == tag
+                && let Found::Item(id) = found(entry)
+                && matches(id)
+            {
+                return Some(id);
             }
             at += 1;
         }
         None
     }
 
+    /// Where the log has an item with these 40 bits of its hash.
+    pub fn find_log(&self, hash: u64) -> Option<LogPlace> {
+        let segment = &self.segments[self.segment_of(hash)];
+        segment.log_position(tag(hash)).map(|at| LogPlace(segment.slots[at] as u32 & !LOG))
+    }
+
+    /// Enters a place in the log, and returns the one that stood there for these 40 bits.
+    pub fn put_log(&mut self, hash: u64, place: LogPlace) -> Option<LogPlace> {
+        let tag = tag(hash);
+        let segment_at = self.segment_of(hash);
+        let segment = &mut self.segments[segment_at];
+        if let Some(at) = segment.log_position(tag) {
+            let old = std::mem::replace(&mut segment.slots[at], log_entry(tag, place));
+            return Some(LogPlace(old as u32 & !LOG));
+        }
+        self.insert_entry(hash, log_entry(tag, place));
+        self.log_len += 1;
+        None
+    }
+
+    /// Removes the log entry of these 40 bits and returns it.
+    pub fn remove_log(&mut self, hash: u64) -> Option<LogPlace> {
+        let at = self.segment_of(hash);
+        let position = self.segments[at].log_position(tag(hash))?;
+        let place = LogPlace(self.segments[at].slots[position] as u32 & !LOG);
+        self.remove_position(at, position);
+        self.log_len -= 1;
+        Some(place)
+    }
+
     /// What [`Self::home`] reads, for bringing it near before it is needed.
     #[inline]
     pub fn segment(&self, hash: u64) -> &impl Sized {
-        &self.segments[self.segment_of((hash >> 32) as u32)]
+        &self.segments[self.segment_of(hash)]
     }
 
     /// Where [`Self::find`] begins to look, for bringing it near before it is needed.
     #[inline]
     pub fn home(&self, hash: u64) -> Option<&impl Sized> {
-        let hash32 = (hash >> 32) as u32;
-        let segment = &self.segments[self.segment_of(hash32)];
-        segment.slots.get(segment.home(hash32))
+        let segment = &self.segments[self.segment_of(hash)];
+        segment.slots.get(segment.home(tag(hash)))
     }
 
     /// Enters an item. The caller has made sure that its key is not there.
     pub fn insert(&mut self, hash: u64, id: Id) {
-        let hash32 = (hash >> 32) as u32;
+        self.insert_entry(hash, entry(tag(hash), id));
+    }
+
+    fn insert_entry(&mut self, hash: u64, entry: u64) {
         loop {
-            let at = self.segment_of(hash32);
+            let at = self.segment_of(hash);
             let segment = &mut self.segments[at];
-            if !segment.is_full() && segment.insert(entry(hash32, id)) {
+            if !segment.is_full() && segment.insert(entry) {
                 self.len += 1;
                 return;
             }
-            self.grow(at, hash32);
+            self.grow(at, hash);
         }
     }
 
     /// Removes an item's entry; whether it was there.
     pub fn remove(&mut self, hash: u64, id: Id) -> bool {
-        let hash32 = (hash >> 32) as u32;
-        let at = self.segment_of(hash32);
+        let tag = tag(hash);
+        let at = self.segment_of(hash);
         let segment = &mut self.segments[at];
-        let mut position = segment.lower_bound(hash32);
-        let wanted = entry(hash32, id);
-        while let Some(&found) = segment.slots.get(position) {
-            if found == EMPTY || entry_hash(found) > hash32 {
+        let mut position = segment.lower_bound(tag);
+        let wanted = entry(tag, id);
+        while let Some(&entry) = segment.slots.get(position) {
+            if entry == EMPTY || entry_tag(entry) > tag {
                 return false;
             }
-            if found == wanted {
-                segment.remove_at(position);
-                self.len -= 1;
-                if segment.homes > 4 * SEGMENT_HOMES_MIN && segment.len * 3 < segment.homes {
-                    let smaller = segment.rebuilt(segment.depth, homes_for(segment.len), SPILL_MIN, |_| true);
-                    self.replace(at, smaller);
-                }
+            if entry == wanted {
+                self.remove_position(at, position);
                 return true;
             }
             position += 1;
@@ -229,32 +302,48 @@ impl Index {
         false
     }
 
-    /// Visits the items from hash position `from` on, whole hashes at a time, until at least `count` were visited.
-    /// Returns where to go on, or `None` at the end.
-    pub fn scan(&self, from: u32, count: usize, mut visit: impl FnMut(Id)) -> Option<u32> {
-        let mut hash32 = from;
+    fn remove_position(&mut self, at: usize, position: usize) {
+        let segment = &mut self.segments[at];
+        segment.remove_at(position);
+        self.len -= 1;
+        if segment.homes > 4 * SEGMENT_HOMES_MIN && segment.len * 3 < segment.homes {
+            let smaller = segment.rebuilt(segment.depth, homes_for(segment.len), SPILL_MIN, |_| true);
+            self.replace(at, smaller);
+        }
+    }
+
+    /// Visits the entries from position `from` of the hash space on (the first 40 bits of a hash), whole hashes at a
+    /// time, until at least `count` were visited. Returns where to go on, or `None` at the end.
+    pub fn scan(&self, from: u64, count: usize, mut visit: impl FnMut(u64, Found)) -> Option<u64> {
+        let mut position = from;
         let mut visited = 0;
         loop {
-            let segment = &self.segments[self.segment_of(hash32)];
+            let hash = position.checked_shl(64 - HASH_BITS).filter(|_| position >> HASH_BITS == 0)?;
+            let segment = &self.segments[self.segment_of(hash)];
+            let part = hash >> (64 - u32::from(PART_BITS)) << 32;
             let mut last = None;
-            for &found in &segment.slots[segment.lower_bound(hash32)..] {
-                if found == EMPTY {
+            for &entry in &segment.slots[segment.lower_bound(tag(hash))..] {
+                if entry == EMPTY {
                     continue;
                 }
-                if visited >= count && last != Some(entry_hash(found)) {
-                    return Some(entry_hash(found));
+                if visited >= count && last != Some(entry_tag(entry)) {
+                    return Some(part | u64::from(entry_tag(entry)));
                 }
-                visit(entry_id(found));
+                visit((part | u64::from(entry_tag(entry))) << (64 - HASH_BITS), found(entry));
                 visited += 1;
-                last = Some(entry_hash(found));
+                last = Some(entry_tag(entry));
             }
             // A segment without an entry is work as well.
             visited += usize::from(last.is_none());
             // The first hash behind this segment's prefix; past the last prefix the scan is over.
-            let prefixes_behind = (u64::from(hash32) >> (32 - segment.depth)) + 1;
-            hash32 = u32::try_from(prefixes_behind << (32 - segment.depth)).ok()?;
+            let shared = PART_BITS + segment.depth;
+            let prefixes_behind = (hash >> (64 - shared)) + 1;
+            position = prefixes_behind << (HASH_BITS - u32::from(shared));
+            if position >> HASH_BITS != 0 {
+                return None;
+            }
             if visited >= count {
-                return Some(hash32);
+                return Some(position);
             }
         }
     }
@@ -262,6 +351,11 @@ impl Index {
     /// Entries.
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Entries that name places in the log.
+    pub fn log_len(&self) -> u64 {
+        self.log_len
     }
 
     /// Whether there is no entry.
@@ -281,13 +375,13 @@ impl Index {
         self.segments[at] = segment;
     }
 
-    /// Makes room in segment `at`, which `hash32` belongs to.
-    fn grow(&mut self, at: usize, hash32: u32) {
+    /// Makes room in segment `at`, which `hash` belongs to.
+    fn grow(&mut self, at: usize, hash: u64) {
         let segment = &self.segments[at];
         let depth = segment.depth + 1;
-        let upper = |hash32: u32| hash32 >> (32 - depth) & 1 == 1;
+        let upper = |tag: u32| tag >> (32 - depth) & 1 == 1;
         let upper_len =
-            segment.slots.iter().filter(|&&slot| slot != EMPTY && upper(entry_hash(slot))).count() as u32;
+            segment.slots.iter().filter(|&&slot| slot != EMPTY && upper(entry_tag(slot))).count() as u32;
         let larger = if !segment.is_full() {
             Some((segment.homes, segment.spill() * 2))
         } else if segment.homes < SEGMENT_HOMES_MAX
@@ -303,7 +397,7 @@ impl Index {
             self.replace(at, segment);
             return;
         }
-        let low = segment.rebuilt(depth, homes_for(segment.len - upper_len), SPILL_MIN, |hash| !upper(hash));
+        let low = segment.rebuilt(depth, homes_for(segment.len - upper_len), SPILL_MIN, |tag| !upper(tag));
         let high = segment.rebuilt(depth, homes_for(upper_len), SPILL_MIN, upper);
         if depth > self.depth {
             self.directory = self.directory.iter().flat_map(|&segment| [segment, segment]).collect();
@@ -314,7 +408,7 @@ impl Index {
         self.replace(at, low);
         self.segments.push(high);
         // The directory entries of a segment are neighbours; the upper half of them now names the new one.
-        let upper_prefix = (u64::from(hash32) >> (32 - depth) | 1) as usize;
+        let upper_prefix = (hash >> (64 - PART_BITS - depth) | 1) as usize;
         let count = 1usize << (self.depth - depth);
         self.directory[upper_prefix * count..(upper_prefix + 1) * count].fill(new_at);
     }
@@ -331,9 +425,9 @@ mod tests {
         for segment in &index.segments {
             let found: Vec<_> = segment.slots.iter().filter(|&&slot| slot != EMPTY).collect();
             assert_eq!(found.len(), segment.len as usize);
-            assert!(found.windows(2).all(|pair| entry_hash(*pair[0]) <= entry_hash(*pair[1])));
+            assert!(found.windows(2).all(|pair| entry_tag(*pair[0]) <= entry_tag(*pair[1])));
             for (at, &slot) in segment.slots.iter().enumerate().filter(|(_, slot)| **slot != EMPTY) {
-                let home = segment.home(entry_hash(slot));
+                let home = segment.home(entry_tag(slot));
                 assert!(home <= at && segment.slots[home..at].iter().all(|&slot| slot != EMPTY));
             }
         }
@@ -379,8 +473,10 @@ mod tests {
         let mut cursor = Some(0);
         let mut next_key = 3000u32;
         while let Some(from) = cursor {
-            cursor = index.scan(from, 10, |id| {
-                if let Some(count) = seen.get_mut(id.index()) {
+            cursor = index.scan(from, 10, |_, found| {
+                if let Found::Item(id) = found
+                    && let Some(count) = seen.get_mut(id.index())
+                {
                     *count += 1;
                 }
             });
@@ -395,13 +491,23 @@ mod tests {
     proptest! {
         /// Against a BTreeMap from hash to the set of ids. Few distinct upper hash bits, so that runs are long.
         #[test]
-        fn behaves_as_a_map(ops in prop::collection::vec((any::<bool>(), 0u32..600, 0u32..3), 1..3000)) {
+        fn behaves_as_a_map(ops in prop::collection::vec((any::<bool>(), 0u32..600, 0u32..4), 1..3000)) {
             let mut index = Index::default();
             let mut model = BTreeMap::<u32, u64>::new();
-            for (add, key, crowd) in ops {
+            let mut log = BTreeMap::<u64, u32>::new();
+            for (number, (add, key, crowd)) in ops.into_iter().enumerate() {
                 let id = Id(key * 3 + crowd);
-                let hash = spread(u64::from(key)) & 0xFFF0_0000_0000_0000;
-                if add && !model.contains_key(&id.0) {
+                let hash = spread(u64::from(key)) & 0x01FF_F000_0000_0000;
+                if crowd == 3 {
+                    // The log has one entry for all keys of a hash.
+                    let place = LogPlace(number as u32);
+                    let (before, expected) = if add {
+                        (index.put_log(hash, place), log.insert(hash, place.0))
+                    } else {
+                        (index.remove_log(hash), log.remove(&hash))
+                    };
+                    prop_assert_eq!(before, expected.map(LogPlace));
+                } else if add && !model.contains_key(&id.0) {
                     index.insert(hash, id);
                     model.insert(id.0, hash);
                 } else if !add {
@@ -409,17 +515,28 @@ mod tests {
                 }
             }
             check(&index);
-            prop_assert_eq!(index.len(), model.len() as u64);
+            prop_assert_eq!(index.len(), (model.len() + log.len()) as u64);
+            prop_assert_eq!(index.log_len(), log.len() as u64);
             for (&id, &hash) in &model {
                 prop_assert_eq!(index.find(hash, |found| found == Id(id)), Some(Id(id)));
             }
-            let mut seen = Vec::new();
+            for (&hash, &place) in &log {
+                prop_assert_eq!(index.find_log(hash), Some(LogPlace(place)));
+            }
+            let (mut seen, mut seen_log) = (Vec::new(), BTreeMap::new());
             let mut cursor = Some(0);
             while let Some(from) = cursor {
-                cursor = index.scan(from, 7, |id| seen.push(id.0));
+                cursor = index.scan(from, 7, |hash, found| match found {
+                    Found::Item(id) => {
+                        assert_eq!(model[&id.0], hash);
+                        seen.push(id.0);
+                    }
+                    Found::Log(place) => assert_eq!(seen_log.insert(hash, place.0), None),
+                });
             }
             seen.sort_unstable();
             prop_assert_eq!(seen, model.keys().copied().collect::<Vec<_>>());
+            prop_assert_eq!(seen_log, log);
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod expiry;
 pub mod flat;
 pub mod index;
 pub mod ladder;
+pub mod log;
 pub mod promote;
 
 /// An item's number while it lives in slotted tiers. A move keeps it; a removed item's number is used again.

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tiermem_base::Bytes;
 use tiermem_base::curve::{Curve, DEFAULT_CURVE};
-use tiermem_store::engine::{Condition, Engine, EngineConfig, Eviction, Expiry, StoreError};
+use tiermem_policy::ladder::{Eviction, Tuning};
+use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, StoreError, ValueKind};
 use tiermem_tier::{Kind, TierSpec};
 
 fn engine(dram: u64, emulated: u64) -> Engine {
@@ -42,6 +43,8 @@ enum Step {
     Wait(u64),
     Pin(u8, u16),
     Unpin(prop::sample::Index),
+    Change(u8, u16),
+    Build(u8, u16, usize),
     Flush(Option<u8>),
     Scan(u8),
 }
@@ -50,8 +53,10 @@ fn step(keys: u16, value: usize) -> impl Strategy<Value = Step> {
     let db = 0u8..3;
     let condition = prop_oneof![8 => Just(Condition::Always), 1 => Just(Condition::IfAbsent), 1 => Just(Condition::IfPresent)];
     let ttl = prop_oneof![3 => Just(None), 1 => (1u64..5000).prop_map(Some)];
-    let value = prop_oneof![8 => 0..value, 1 => 0..value * 20];
+    let value = prop_oneof![8 => 0..value, 1 => 0..value * 20].boxed();
     prop_oneof![
+        10 => (db.clone(), 0..keys).prop_map(|(db, key)| Step::Change(db, key)),
+        10 => (db.clone(), 0..keys, value.clone()).prop_map(|(db, key, len)| Step::Build(db, key, len)),
         30 => (db.clone(), 0..keys, value, ttl.clone(), condition).prop_map(|(db, key, len, ttl, condition)| Step::Set(db, key, len, ttl, condition)),
         30 => (db.clone(), 0..keys).prop_map(|(db, key)| Step::Get(db, key)),
         5 => (db.clone(), 0..keys).prop_map(|(db, key)| Step::Remove(db, key)),
@@ -137,6 +142,41 @@ fn run(mut engine: Engine, steps: Vec<Step>, forgetful: bool) -> Result<(), Test
                 engine.unpin(pin);
             }
             Step::Unpin(_) => {}
+            Step::Change(db, key) => match engine.value_mut(db, &name(key)) {
+                Ok(Some(found)) => {
+                    prop_assert_eq!(found.kind, ValueKind::String);
+                    let (bytes, _) = model.get_mut(&(db, key)).expect("known");
+                    prop_assert_eq!(&found.bytes[..], &bytes[..]);
+                    for bytes in [found.bytes, &mut bytes[..]] {
+                        bytes.iter_mut().step_by(3).for_each(|byte| *byte = number as u8);
+                    }
+                }
+                Ok(None) => prop_assert!(forgetful || !model.contains_key(&(db, key))),
+                Err(error) => prop_assert!(forgetful && error == StoreError::OutOfMemory, "{}", error),
+            },
+            Step::Build(db, key, len) => {
+                let old = engine.peek(db, &name(key)).map(|hit| hit.value.to_vec());
+                let known = model.get(&(db, key)).cloned();
+                prop_assert!(old.is_none() || old == known.as_ref().map(|(bytes, _)| bytes.clone()));
+                let bytes = value(number as u16, len);
+                let mut told = None;
+                let built = engine.build(db, &name(key), ValueKind::String, len, |old, new| {
+                    told = Some(old.to_vec());
+                    new.copy_from_slice(&bytes);
+                });
+                match built {
+                    Ok(()) => {
+                        prop_assert_eq!(told, Some(old.clone().unwrap_or_default()));
+                        let expiry = known.filter(|_| old.is_some()).and_then(|(_, at)| at);
+                        prop_assert_eq!(engine.expires_at(db, &name(key)), Some(expiry));
+                        model.insert((db, key), (bytes, expiry));
+                    }
+                    Err(error) => {
+                        prop_assert!(forgetful && error == StoreError::OutOfMemory, "{}", error);
+                        prop_assert!(told.is_none());
+                    }
+                }
+            }
             Step::Flush(db) => {
                 engine.flush(db);
                 model.retain(|key, _| db.is_some_and(|db| db != key.0));
@@ -145,7 +185,7 @@ fn run(mut engine: Engine, steps: Vec<Step>, forgetful: bool) -> Result<(), Test
                 let mut seen = Vec::new();
                 let mut cursor = 0;
                 loop {
-                    cursor = engine.scan(db, cursor, 10, &mut |key| seen.push(key.to_vec()));
+                    cursor = engine.scan(db, cursor, 10, &mut |key, _| seen.push(key.to_vec()));
                     if cursor == 0 {
                         break;
                     }
@@ -210,7 +250,7 @@ fn values_survive_demotion_and_promotion() {
 #[test]
 fn without_eviction_writes_fail_and_nothing_is_lost() {
     let mut engine = engine(1 << 20, 2 << 20);
-    engine.set_eviction(Eviction::Forbidden);
+    engine.tune(Tuning { eviction: Eviction::Forbidden, ..engine.tuning() });
     let mut stored = 0u32;
     while engine.set(0, &stored.to_le_bytes(), &[7; 500], Condition::Always, Expiry::Never).is_ok() {
         stored += 1;

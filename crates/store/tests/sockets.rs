@@ -5,7 +5,6 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use common::{Client, request, start};
 use tiermem_store::server::{ServeError, Server, ServerConfig};
@@ -143,7 +142,7 @@ fn thousands_of_idle_clients_disturb_nobody() {
 
 #[test]
 fn one_client_too_many_is_told_so() {
-    let server = start(|config| config.maxclients = 2);
+    let server = start(|config| config.settings.maxclients = 2);
     let (mut first, mut second) = (server.client(), server.client());
     assert_eq!((first.words("PING"), second.words("PING")), ("+PONG\r\n".into(), "+PONG\r\n".into()));
     let mut third = server.client();
@@ -167,7 +166,7 @@ fn a_broken_request_ends_its_own_connection_only() {
 
 #[test]
 fn without_the_password_nothing_is_done() {
-    let server = start(|config| config.requirepass = Some("secret".to_owned()));
+    let server = start(|config| config.settings.requirepass = Some("secret".into()));
     let mut client = server.client();
     let noauth = "-NOAUTH Authentication required.\r\n";
     assert_eq!(client.words("GET a"), noauth);
@@ -190,7 +189,7 @@ fn without_the_password_nothing_is_done() {
 
 #[test]
 fn large_requests_that_do_not_fit_together_all_come_in() {
-    let server = start(|config| config.request_buffer_bytes = 2 * MIB);
+    let server = start(|config| config.settings.request_buffer_bytes = 2 * MIB);
     let value = vec![b'v'; MIB];
     let bytes = request(&[b"SET", b"k", &value]);
     let (most, last) = bytes.split_at(bytes.len() - 10);
@@ -211,8 +210,8 @@ fn large_requests_that_do_not_fit_together_all_come_in() {
 #[test]
 fn a_holder_that_stalls_makes_way_for_others() {
     let server = start(|config| {
-        config.request_buffer_bytes = MIB;
-        config.stall_timeout = Duration::from_millis(300);
+        config.settings.request_buffer_bytes = MIB;
+        config.settings.stall_timeout_ms = 300;
     });
     let bytes = request(&[b"SET", b"k", &vec![b'v'; MIB]]);
     let mut stalled: Vec<_> = (0..3).map(|_| server.client()).collect();
@@ -229,7 +228,7 @@ fn a_holder_that_stalls_makes_way_for_others() {
 
 #[test]
 fn a_silent_client_is_dropped_if_that_is_configured() {
-    let server = start(|config| config.timeout = Some(Duration::from_millis(200)));
+    let server = start(|config| config.settings.timeout_ms = 200);
     let mut client = server.client();
     assert_eq!(client.words("PING"), "+PONG\r\n");
     assert!(client.is_closed());
@@ -270,7 +269,7 @@ fn a_unix_socket_serves_as_well() {
 #[test]
 fn a_port_in_use_is_told() {
     let server = start(|_| ());
-    let config = ServerConfig { listen: Some(server.address), maxclients: 10, ..ServerConfig::default() };
+    let config = ServerConfig { listen: Some(server.address), ..ServerConfig::default() };
     let error = Server::bind(config, common::engine()).unwrap_err();
     assert!(error.to_string().contains("is in use: stop what listens there"), "{error}");
     let nothing = ServerConfig { listen: None, ..ServerConfig::default() };

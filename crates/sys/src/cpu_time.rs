@@ -1,5 +1,5 @@
-//! The processor time of the calling thread: on a shared machine a fairer measure than the wall clock, since it stands
-//! still while somebody else has the core.
+//! The processor time of the calling thread or of the process: on a shared machine a fairer measure than the wall
+//! clock, since it stands still while somebody else has the core.
 
 use std::time::Duration;
 
@@ -7,7 +7,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time that this thread has used.
 pub fn thread_cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    read(ClockId::ThreadCPUTime)
+}
+
+/// Processor time that all threads of this process have used.
+pub fn process_cpu_time() -> Duration {
+    read(ClockId::ProcessCPUTime)
+}
+
+fn read(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.max(0) as u32)
 }
 
@@ -20,6 +29,8 @@ mod tests {
         let before = thread_cpu_time();
         let sum = (0..2_000_000u64).fold(0, |sum, number| std::hint::black_box(sum ^ number));
         std::hint::black_box(sum);
-        assert!(thread_cpu_time() > before);
+        let after = thread_cpu_time();
+        assert!(after > before);
+        assert!(process_cpu_time() >= after);
     }
 }

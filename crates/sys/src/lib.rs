@@ -1,7 +1,11 @@
 //! The only room with raw system calls, and the readings of `/proc` and cgroups that belong to them.
 
+pub mod aligned;
+pub mod boot;
 pub mod cpu_time;
+pub mod disk;
 pub mod limits;
 pub mod mapping;
 pub mod memory;
 pub mod prefetch;
+pub mod uring;

@@ -1,7 +1,9 @@
 //! Live tiers: the bytes behind a ladder, and the moves that it decides.
 #![forbid(unsafe_code)]
 
+pub mod block;
 pub mod device;
+pub mod flash;
 mod spec;
 mod tiers;
 

@@ -1,5 +1,6 @@
 //! `tiermem store serve`: runs the store until it is told to stop.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,11 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use tiermem_store::config::{StoreConfig, TierConfig, check_memory};
+use tiermem_store::config::{FlashTier, StoreConfig, TierConfig, check_memory};
 use tiermem_store::engine::Engine;
 use tiermem_store::http::HttpServer;
 use tiermem_store::http::view::View;
-use tiermem_store::server::{Server, Snapshot};
+use tiermem_store::server::{ServeError, Server, Snapshot};
+use tiermem_store::settings::LogLevel;
+use tiermem_tier::block;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
@@ -37,32 +40,40 @@ pub struct Options {
     /// A unix socket for Redis clients as well.
     #[arg(long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
-    /// A tier as kind=size, the fastest first; may be repeated, and replaces the file's list
+    /// A tier as kind=size or kind:path=size, the fastest first; may be repeated, and replaces the file's list
     /// [default: dram=512MiB and emulated=2GiB].
     #[arg(long = "tier", value_name = "KIND=SIZE")]
     tiers: Vec<TierConfig>,
+    /// Overwrite whatever the tiers' files and devices hold.
+    #[arg(long)]
+    reset: bool,
     /// Threads that each own a part of the keys; only 1 for now [default: 1].
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
     /// The password that clients must give.
     #[arg(long, value_name = "PASSWORD")]
     requirepass: Option<String>,
+    /// Whether to refuse to listen beyond this machine without a password: yes or no [default: yes].
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
+    protected_mode: Option<bool>,
 }
 
 /// Serves until SIGINT or SIGTERM.
 pub fn run(options: Options) -> Result<(), Failure> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        // Whoever reads the log may go away; telling so on the same stream would end in a panic.
-        .log_internal_errors(false)
-        .init();
+    let config_file = options.config.clone();
     let config = configure(options).map_err(Failure::usage)?;
+    let server_config = config.server_config(config_file).map_err(Failure::usage)?;
+    let set_log_level = start_log(server_config.settings.log_level);
     let engine_config = config.engine_config(seed()).map_err(Failure::usage)?;
-    let engine = Engine::new(engine_config).map_err(Failure::failed)?;
-    let server = Server::bind(config.server_config(), engine).map_err(Failure::failed)?;
+    let mut engine = Engine::new(engine_config).map_err(Failure::failed)?;
+    if let Some(flash) = config.flash_tier().map_err(Failure::usage)? {
+        attach_flash(&mut engine, &flash)?;
+    }
+    let mut server = Server::bind(server_config, engine).map_err(|error| match error {
+        ServeError::Unprotected(_) => Failure::usage(error),
+        _ => Failure::failed(error),
+    })?;
+    server.watch_settings(move |settings| set_log_level(settings.log_level));
     let (publisher, views) = watch::channel(Arc::new(View::default()));
     let http = HttpServer::start(config.server.http, views).map_err(Failure::failed)?;
     let words = announcement(&config, &server, &http);
@@ -82,6 +93,43 @@ pub fn run(options: Options) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Starts logging to standard error and returns what changes its level. `RUST_LOG`, where it is set, says what is logged
+/// at first.
+fn start_log(level: LogLevel) -> impl Fn(LogLevel) {
+    let filter = |level| {
+        EnvFilter::new(match level {
+            LogLevel::Debug => "trace",
+            LogLevel::Verbose => "debug",
+            LogLevel::Notice => "info",
+            LogLevel::Warning => "warn",
+        })
+    };
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| filter(level)))
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        // Whoever reads the log may go away; telling so on the same stream would end in a panic.
+        .log_internal_errors(false)
+        .with_filter_reloading();
+    let handle = log.reload_handle();
+    log.init();
+    let present = Cell::new(level);
+    move |level| {
+        if present.replace(level) != level {
+            // The log lives as long as the process, so there is always something to change.
+            let _ = handle.reload(filter(level));
+        }
+    }
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("say yes or no".to_owned()),
+    }
+}
+
 /// Puts file and flags together and checks the result.
 fn configure(options: Options) -> Result<StoreConfig, tiermem_store::config::ConfigError> {
     let mut config = match &options.config {
@@ -93,13 +141,31 @@ fn configure(options: Options) -> Result<StoreConfig, tiermem_store::config::Con
     server.http = options.http.unwrap_or(server.http);
     server.unix_socket = options.unix_socket.or(server.unix_socket.take());
     server.requirepass = options.requirepass.or(server.requirepass.take());
+    server.protected_mode = options.protected_mode.unwrap_or(server.protected_mode);
     config.shards = options.shards.unwrap_or(config.shards);
     if !options.tiers.is_empty() {
         config.tiers = options.tiers;
     }
+    if options.reset {
+        config.tiers.iter_mut().for_each(|tier| tier.reset = true);
+    }
     config.validate()?;
     check_memory(&config.tiers)?;
     Ok(config)
+}
+
+/// Opens the flash tier's file or device and puts it below the engine's memory.
+fn attach_flash(engine: &mut Engine, flash: &FlashTier) -> Result<(), Failure> {
+    let io = block::open(flash.path(), flash.capacity.0, flash.backend).map_err(Failure::failed)?;
+    let how = io.describe();
+    let region = flash.region(0, 1, [seed(), seed(), seed()]);
+    let place = flash.path().display().to_string();
+    engine
+        .attach_flash(&flash.name, io, &region)
+        .map_err(|error| Failure::failed(anyhow::anyhow!("the flash tier {place}: {error}")))?;
+    let keys = engine.flash_figures().map_or(0, |figures| figures.recovered_items);
+    tracing::info!(path = place, how, keys, "the flash tier is open");
+    Ok(())
 }
 
 /// A seed for the index's hash that nobody outside can know: the standard library's is random for each process.

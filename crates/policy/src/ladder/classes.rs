@@ -91,6 +91,14 @@ impl SizeClasses {
         }
     }
 
+    /// Bytes that an item of this fit occupies.
+    pub fn fit_bytes(&self, fit: Fit) -> u64 {
+        match fit {
+            Fit::Slot(class) => u64::from(self.slot_units(class)) * UNIT_BYTES,
+            Fit::Run(pages) => u64::from(pages) * PAGE_BYTES,
+        }
+    }
+
     /// The class that an item of this fit is listed under.
     pub fn class(&self, fit: Fit) -> Class {
         match fit {

@@ -26,7 +26,9 @@ mod rebalance;
 mod reclaim;
 mod slots;
 mod step;
+mod tail;
 mod tickets;
+mod tuning;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,6 +41,7 @@ pub use config::{
 pub use entry::Admission;
 pub use order::{Order, Priority};
 pub use tickets::{MoveKind, Ticket};
+pub use tuning::Tuning;
 
 use crate::column::Column;
 use crate::evict::{Departure, Domain, Evict, Lru, Touch};
@@ -109,6 +112,10 @@ pub enum Act {
         loc: Loc,
         /// Why.
         why: Why,
+        /// When it expires, in Unix milliseconds.
+        expires_at_ms: Option<u64>,
+        /// When it was last used, in requests.
+        last_used: u64,
     },
     /// Give these pages' memory back to the system.
     Discard {
@@ -253,11 +260,6 @@ impl Ladder {
     /// The configuration it was made with.
     pub fn config(&self) -> &LadderConfig {
         &self.config
-    }
-
-    /// Changes what may be thrown out.
-    pub fn set_eviction(&mut self, eviction: Eviction) {
-        self.config.eviction = eviction;
     }
 
     /// Notes a look-up that found a live item; returns its tier.
@@ -507,7 +509,8 @@ impl Ladder {
             Why::Evicted => self.levels[usize::from(loc.tier)].counters.evictions += 1,
             Why::Expired => self.counters.expired += 1,
         }
-        acts.push(Act::Drop { id, loc, why });
+        let (expires_at_ms, last_used) = (self.expires_at_ms(id), self.last_used(id, now));
+        acts.push(Act::Drop { id, loc, why, expires_at_ms, last_used });
         let departure = if why == Why::Evicted { Departure::Evicted } else { Departure::Deleted };
         self.leave(id, departure);
     }
@@ -558,6 +561,11 @@ impl Ladder {
     pub fn place_bytes(&self, id: Id) -> u64 {
         let loc = self.loc(id);
         self.levels[usize::from(loc.tier)].slots.bytes_at(loc.unit)
+    }
+
+    /// Bytes of the place that an item of so many bytes gets.
+    pub fn place_bytes_for(&self, bytes: u64) -> u64 {
+        self.classes.fit_bytes(self.classes.fit(bytes))
     }
 
     /// A tier's counters.

@@ -357,10 +357,7 @@ impl Slots {
 
     /// Bytes that the item at `unit` occupies.
     pub fn bytes_at(&self, unit: u32) -> u64 {
-        match self.fit_at(unit) {
-            Fit::Slot(class) => u64::from(self.classes.slot_units(class)) * UNIT_BYTES,
-            Fit::Run(pages) => u64::from(pages) * PAGE_BYTES,
-        }
+        self.classes.fit_bytes(self.fit_at(unit))
     }
 
     /// Writes down who holds a taken slot.

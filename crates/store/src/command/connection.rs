@@ -50,8 +50,8 @@ const WRONG_PASSWORD: Refusal =
 
 /// Lets the client in if user and password are right. Without a password anything is right for `default`.
 fn authenticate(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Outcome {
-    let right = match &context.host.password {
-        Some(wanted) => same(wanted, password),
+    let right = match &context.host.settings.requirepass {
+        Some(wanted) => same(wanted.as_bytes(), password),
         None => true,
     };
     if user != b"default" || !right {
@@ -72,7 +72,7 @@ fn same(wanted: &[u8], given: &[u8]) -> bool {
 
 pub(super) fn auth(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     match args.len() {
-        2 if context.host.password.is_none() => {
+        2 if context.host.settings.requirepass.is_none() => {
             return Err(Refusal::Text(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure \
                  your configuration is correct?",

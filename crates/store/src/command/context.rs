@@ -1,7 +1,11 @@
 //! What a command handler sees.
 
-use crate::engine::{Engine, StoreError};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use crate::engine::{Engine, EngineStats, StoreError};
 use crate::resp::{Version, Writer};
+use crate::settings::Settings;
 use crate::stats::ServerStats;
 
 use super::Output;
@@ -28,16 +32,22 @@ pub struct Session {
 pub struct Host {
     /// Counters.
     pub stats: ServerStats,
-    /// The password, if one is wanted.
-    pub password: Option<Box<[u8]>>,
+    /// The counters, the server's and the engine's, when `CONFIG RESETSTAT` was last called.
+    pub stats_base: Box<(ServerStats, EngineStats)>,
+    /// What `CONFIG SET` changes; change it through [`Host::change_settings`].
+    pub settings: Settings,
+    /// Told of changed settings.
+    pub settings_watcher: SettingsWatcher,
+    /// The file that the server was configured with, for `CONFIG REWRITE`.
+    pub config_file: Option<PathBuf>,
+    /// The address listened on, empty without one.
+    pub bind: String,
+    /// Whether listening beyond this machine without a password is refused.
+    pub protected_mode: bool,
     /// The TCP port, 0 without one.
     pub tcp_port: u16,
     /// The unix socket's path, empty without one.
     pub unix_socket: String,
-    /// The most connections at a time.
-    pub maxclients: usize,
-    /// Seconds after which an idle client is dropped; 0 is never.
-    pub timeout_s: u64,
     /// The longest reply to one request, in bytes.
     pub reply_bytes_max: usize,
     /// Unix time in microseconds when the server started.
@@ -55,7 +65,33 @@ pub struct Host {
 impl Host {
     /// The state of a client that has just connected.
     pub fn new_session(&self, id: u64) -> Session {
-        Session { id, authenticated: self.password.is_none(), ..Session::default() }
+        Session { id, authenticated: self.settings.requirepass.is_none(), ..Session::default() }
+    }
+
+    /// Replaces the settings and tells whoever must act on it.
+    pub fn change_settings(&mut self, settings: Settings) {
+        self.settings = settings;
+        if let SettingsWatcher(Some(watcher)) = &self.settings_watcher {
+            watcher(&self.settings);
+        }
+    }
+
+    /// Begins the statistics that `INFO` shows anew; `engine` are the engine's now.
+    pub fn forget_statistics(&mut self, engine: EngineStats) {
+        *self.stats_base = (self.stats.clone(), engine);
+    }
+}
+
+/// Is called with changed settings.
+pub type WatchSettings = dyn Fn(&Settings);
+
+/// What a host calls with changed settings.
+#[derive(Clone, Default)]
+pub struct SettingsWatcher(pub Option<Rc<WatchSettings>>);
+
+impl std::fmt::Debug for SettingsWatcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SettingsWatcher({})", if self.0.is_some() { "some" } else { "none" })
     }
 }
 
@@ -92,6 +128,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    pub(super) const WRONG_TYPE: Self =
+        Refusal::Text("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub(super) const SYNTAX: Self = Refusal::Text("ERR syntax error");
     pub(super) const NOT_AN_INTEGER: Self = Refusal::Text("ERR value is not an integer or out of range");
 

@@ -5,6 +5,7 @@ use crate::resp::{Args, parse_i64};
 
 use super::context::{Context, Outcome, Refusal};
 use super::extended::{Extended, Parsed};
+use super::string::string;
 
 pub(super) fn incr(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     add(context, &args[1], 1)
@@ -27,8 +28,8 @@ pub(super) fn decrby(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn add(context: &mut Context<'_>, key: &[u8], by: i64) -> Outcome {
     let db = context.session.db;
-    let old = match context.engine.peek(db, key) {
-        Some(hit) => parse_i64(hit.value).ok_or(Refusal::NOT_AN_INTEGER)?,
+    let old = match string(context.engine.peek(db, key))? {
+        Some(text) => parse_i64(text).ok_or(Refusal::NOT_AN_INTEGER)?,
         None => 0,
     };
     let new = old.checked_add(by).ok_or(Refusal::Text("ERR increment or decrement would overflow"))?;
@@ -42,8 +43,8 @@ const NOT_A_FLOAT: Refusal = Refusal::Text("ERR value is not a valid float");
 
 pub(super) fn incrbyfloat(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (db, key) = (context.session.db, &args[1]);
-    let old = match context.engine.peek(db, key) {
-        Some(hit) => Extended::parse(hit.value).ok_or(NOT_A_FLOAT)?,
+    let old = match string(context.engine.peek(db, key))? {
+        Some(text) => Extended::parse(text).ok_or(NOT_A_FLOAT)?,
         None => Parsed::Finite(Extended::zero()),
     };
     let by = Extended::parse(&args[2]).ok_or(NOT_A_FLOAT)?;

@@ -72,6 +72,7 @@ fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Clone + use<>
     let flags = spec.flags;
     let family = match spec.group {
         Group::String => Some("@string"),
+        Group::Hash => Some("@hash"),
         Group::Keyspace => Some("@keyspace"),
         // A container is not itself counted as a connection command.
         Group::Connection if spec.subcommands.is_empty() => Some("@connection"),

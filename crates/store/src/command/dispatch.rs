@@ -27,12 +27,22 @@ fn run(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Err(wrong_arity(&spec.full_name()));
     }
     if !context.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) {
-        return Err(Refusal::Text("NOAUTH Authentication required."));
+        authenticate(context)?;
     }
     match spec.handler {
         Handler::Plain(run) => run(context, args),
         Handler::OverTable(run) => run(context, args, COMMANDS),
     }
+}
+
+/// Lets a client in that needs no password any more, since `CONFIG SET requirepass` took it away.
+#[cold]
+fn authenticate(context: &mut Context<'_>) -> Outcome {
+    if context.host.settings.requirepass.is_some() {
+        return Err(Refusal::Text("NOAUTH Authentication required."));
+    }
+    context.session.authenticated = true;
+    Ok(())
 }
 
 fn subcommand(spec: &'static Spec, name: &[u8]) -> Result<&'static Spec, Refusal> {

@@ -1,5 +1,6 @@
 //! Keys, whatever their values: whether they are there, which there are, removing them.
 
+use crate::engine::ValueKind;
 use crate::resp::{Args, Writer, parse_i64};
 
 use super::context::{Context, Outcome, Refusal};
@@ -7,8 +8,8 @@ use super::glob;
 use super::string::keep_scratch;
 
 /// `SCAN` never visits more keys than this in one call; `COUNT` is a wish.
-const SCAN_COUNT_MAX: u64 = 10_000;
-const SCAN_COUNT_DEFAULT: u64 = 10;
+pub(super) const SCAN_COUNT_MAX: u64 = 10_000;
+pub(super) const SCAN_COUNT_DEFAULT: u64 = 10;
 
 /// Replies with how many of the keys `holds` says yes to.
 fn count(
@@ -37,8 +38,8 @@ pub(super) fn touch(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub(super) fn type_of(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let there = context.engine.peek(context.session.db, &args[1]).is_some();
-    context.reply().simple(if there { "string" } else { "none" });
+    let kind = context.engine.peek(context.session.db, &args[1]).map(|hit| hit.kind);
+    context.reply().simple(kind.map_or("none", ValueKind::name));
     Ok(())
 }
 
@@ -74,7 +75,7 @@ fn is_flush_mode(mode: &[u8]) -> bool {
 }
 
 /// A cursor is any unsigned number; Redis reads it with `strtoul`, which takes a sign, and nothing for 0.
-fn parse_cursor(text: &[u8]) -> Option<u64> {
+pub(super) fn parse_cursor(text: &[u8]) -> Option<u64> {
     match text {
         [] => Some(0),
         [b'+', digits @ ..] => crate::resp::parse_u64_digits(digits),
@@ -85,7 +86,7 @@ fn parse_cursor(text: &[u8]) -> Option<u64> {
 
 pub(super) fn scan(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let cursor = parse_cursor(&args[1]).ok_or(Refusal::Text("ERR invalid cursor"))?;
-    let (mut pattern, mut wanted, mut strings) = (None, SCAN_COUNT_DEFAULT, true);
+    let (mut pattern, mut wanted, mut kind) = (None, SCAN_COUNT_DEFAULT, None);
     let mut rest = args.iter_from(2);
     while let Some(option) = rest.next() {
         let value = rest.next().ok_or(Refusal::SYNTAX)?;
@@ -95,7 +96,7 @@ pub(super) fn scan(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         } else if option.eq_ignore_ascii_case(b"match") {
             pattern = Some(value);
         } else if option.eq_ignore_ascii_case(b"type") {
-            strings = value.eq_ignore_ascii_case(b"string");
+            kind = Some(value);
         } else {
             return Err(Refusal::SYNTAX);
         }
@@ -105,8 +106,9 @@ pub(super) fn scan(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut visited = core::mem::take(&mut context.host.scratch);
     visited.clear();
     let mut found = 0;
-    let next = context.engine.scan(db, cursor, wanted.min(SCAN_COUNT_MAX) as usize, &mut |key| {
-        if strings && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
+    let next = context.engine.scan(db, cursor, wanted.min(SCAN_COUNT_MAX) as usize, &mut |key, is| {
+        let wanted = kind.is_none_or(|kind| kind.eq_ignore_ascii_case(is.name().as_bytes()));
+        if wanted && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
             visited.extend_from_slice(&(key.len() as u16).to_le_bytes());
             visited.extend_from_slice(key);
             found += 1;

@@ -92,7 +92,7 @@ fn clients(text: &mut String, context: &Context<'_>, _: &EngineStats) -> core::f
     fields!(text,
         "connected_clients": stats.clients_connected,
         "cluster_connections": 0,
-        "maxclients": context.host.maxclients,
+        "maxclients": context.host.settings.maxclients,
         "blocked_clients": 0,
         "clients_blocked_on_output": stats.clients_blocked_on_output,
         "clients_waiting_for_buffer": stats.clients_waiting_for_buffer,
@@ -139,19 +139,22 @@ fn persistence(text: &mut String, _: &Context<'_>, _: &EngineStats) -> core::fmt
 
 fn stats(text: &mut String, context: &Context<'_>, engine: &EngineStats) -> core::fmt::Result {
     let stats = &context.host.stats;
+    // Counted from the last CONFIG RESETSTAT on.
+    let (stats_base, engine_base) = &*context.host.stats_base;
+    let misses = |engine: &EngineStats| engine.gets - engine.hits;
     fields!(text,
-        "total_connections_received": stats.connections_received,
-        "total_commands_processed": stats.commands_processed,
+        "total_connections_received": stats.connections_received - stats_base.connections_received,
+        "total_commands_processed": stats.commands_processed - stats_base.commands_processed,
         "instantaneous_ops_per_sec": context.host.ops_per_sec,
-        "total_net_input_bytes": stats.net_input_bytes,
-        "total_net_output_bytes": stats.net_output_bytes,
-        "rejected_connections": stats.connections_rejected,
-        "expired_keys": engine.expired,
-        "evicted_keys": engine.evicted,
-        "keyspace_hits": engine.hits,
-        "keyspace_misses": engine.gets.saturating_sub(engine.hits),
-        "total_error_replies": stats.error_replies,
-        "dropped_clients": stats.clients_dropped,
+        "total_net_input_bytes": stats.net_input_bytes - stats_base.net_input_bytes,
+        "total_net_output_bytes": stats.net_output_bytes - stats_base.net_output_bytes,
+        "rejected_connections": stats.connections_rejected - stats_base.connections_rejected,
+        "expired_keys": engine.expired - engine_base.expired,
+        "evicted_keys": engine.evicted - engine_base.evicted,
+        "keyspace_hits": engine.hits - engine_base.hits,
+        "keyspace_misses": misses(engine) - misses(engine_base),
+        "total_error_replies": stats.error_replies - stats_base.error_replies,
+        "dropped_clients": stats.clients_dropped - stats_base.clients_dropped,
     )
 }
 

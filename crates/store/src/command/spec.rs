@@ -66,6 +66,8 @@ impl Flags {
 pub enum Group {
     /// Values that are strings.
     String,
+    /// Values that are hashes.
+    Hash,
     /// Keys, whatever their values.
     Keyspace,
     /// The connection itself.

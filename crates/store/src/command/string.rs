@@ -1,6 +1,6 @@
 //! Strings without expiry options: reading, writing, parts of them.
 
-use crate::engine::{Condition, Engine, Expiry, FORESEEN_MAX, StoreError};
+use crate::engine::{Condition, Engine, Expiry, FORESEEN_MAX, Hit, StoreError, ValueKind};
 use crate::resp::{Args, Writer, parse_i64};
 
 use super::context::{Context, Outcome, Refusal};
@@ -21,6 +21,9 @@ pub(super) fn reply_value(context: &mut Context<'_>, key: &[u8]) -> Result<bool,
         Writer::new(output.bytes(), session.version).null();
         return Ok(false);
     };
+    if hit.kind != ValueKind::String {
+        return Err(Refusal::WRONG_TYPE);
+    }
     if hit.value.len() < PIN_BYTES_MIN {
         Writer::new(output.bytes(), session.version).bulk(hit.value);
         return Ok(true);
@@ -44,8 +47,17 @@ pub(super) fn reply_value(context: &mut Context<'_>, key: &[u8]) -> Result<bool,
     Ok(true)
 }
 
+/// The bytes of a string that was looked up, none without a key; an error where it is something else.
+#[inline]
+pub(super) fn string(hit: Option<Hit<'_>>) -> Result<Option<&[u8]>, Refusal> {
+    match hit {
+        Some(hit) if hit.kind != ValueKind::String => Err(Refusal::WRONG_TYPE),
+        hit => Ok(hit.map(|hit| hit.value)),
+    }
+}
+
 #[cold]
-fn reply_too_large(limit_bytes: usize) -> Refusal {
+pub(super) fn reply_too_large(limit_bytes: usize) -> Refusal {
     format!("ERR the reply is longer than the limit of {limit_bytes} bytes, ask for fewer keys at a time")
         .into()
 }
@@ -90,7 +102,14 @@ pub(super) fn mget(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             context.engine.foresee(context.session.db, args.iter_from(1 + at));
         }
         let limit = context.host.reply_bytes_max;
-        let result = reply_value(context, key);
+        let result = match reply_value(context, key) {
+            // As if it were not there, as in Redis.
+            Err(Refusal::WRONG_TYPE) => {
+                context.reply().null();
+                Ok(false)
+            }
+            result => result,
+        };
         if result.is_err() || context.output.since(mark) > limit {
             context.output.truncate(mark, context.engine);
             result?;
@@ -163,9 +182,7 @@ pub(super) fn append(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let db = context.session.db;
     let mut value = core::mem::take(&mut context.host.scratch);
     value.clear();
-    if let Some(hit) = context.engine.peek(db, &args[1]) {
-        value.extend_from_slice(hit.value);
-    }
+    value.extend_from_slice(string(context.engine.peek(db, &args[1]))?.unwrap_or_default());
     value.extend_from_slice(&args[2]);
     let stored = context.engine.set(db, &args[1], &value, Condition::Always, Expiry::Keep);
     let len = value.len();
@@ -183,7 +200,7 @@ pub(super) fn keep_scratch(context: &mut Context<'_>, scratch: Vec<u8>) {
 }
 
 pub(super) fn strlen(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let len = context.engine.get(context.session.db, &args[1]).map_or(0, |hit| hit.value.len());
+    let len = string(context.engine.get(context.session.db, &args[1]))?.map_or(0, <[u8]>::len);
     context.reply().integer(len as i64);
     Ok(())
 }
@@ -192,7 +209,7 @@ pub(super) fn getrange(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let start = parse_i64(&args[2]).ok_or(Refusal::NOT_AN_INTEGER)?;
     let end = parse_i64(&args[3]).ok_or(Refusal::NOT_AN_INTEGER)?;
     let Context { engine, session, output, .. } = context;
-    let value = engine.get(session.db, &args[1]).map_or(&[][..], |hit| hit.value);
+    let value = string(engine.get(session.db, &args[1]))?.unwrap_or_default();
     let part = range(value.len(), start, end).map_or(&[][..], |range| &value[range]);
     Writer::new(output.bytes(), session.version).bulk(part);
     Ok(())
@@ -213,7 +230,7 @@ pub(super) fn setrange(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let offset = parse_i64(&args[2]).ok_or(Refusal::NOT_AN_INTEGER)?;
     let offset = u64::try_from(offset).map_err(|_| Refusal::Text("ERR offset is out of range"))?;
     let (db, part) = (context.session.db, &args[3]);
-    let old_len = context.engine.peek(db, &args[1]).map_or(0, |hit| hit.value.len());
+    let old_len = string(context.engine.peek(db, &args[1]))?.map_or(0, <[u8]>::len);
     if part.is_empty() {
         context.reply().integer(old_len as i64);
         return Ok(());
@@ -229,9 +246,7 @@ pub(super) fn setrange(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (offset, end) = (offset as usize, end as usize);
     let mut value = core::mem::take(&mut context.host.scratch);
     value.clear();
-    if let Some(hit) = context.engine.peek(db, &args[1]) {
-        value.extend_from_slice(hit.value);
-    }
+    value.extend_from_slice(string(context.engine.peek(db, &args[1]))?.unwrap_or_default());
     value.resize(old_len.max(end), 0);
     value[offset..end].copy_from_slice(part);
     let stored = context.engine.set(db, &args[1], &value, Condition::Always, Expiry::Keep);

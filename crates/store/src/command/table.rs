@@ -2,7 +2,7 @@
 
 use super::context::{Context, Outcome};
 use super::spec::{Flags, Group, Handler, Spec};
-use super::{config, connection, counter, describe, expiry, keyspace, server_info, string, ttl};
+use super::{config, connection, counter, describe, expiry, hash, keyspace, server_info, string, ttl};
 use crate::resp::Args;
 
 const NO_KEYS: (i8, i8, i8) = (0, 0, 0);
@@ -80,6 +80,8 @@ pub static COMMANDS: &[Spec] = &[
     ]),
     spec("config", -2, Flags::NONE, NO_KEYS, Group::Server, describe::container).with(&[
         spec("get", -3, ADMIN, NO_KEYS, Group::Server, config::get).of("config"),
+        spec("resetstat", 2, ADMIN, NO_KEYS, Group::Server, config::resetstat).of("config"),
+        spec("rewrite", 2, ADMIN, NO_KEYS, Group::Server, config::rewrite).of("config"),
         spec("set", -4, ADMIN, NO_KEYS, Group::Server, config::set).of("config"),
     ]),
     spec("dbsize", 1, READ_FAST, NO_KEYS, Group::Keyspace, keyspace::dbsize),
@@ -98,7 +100,32 @@ pub static COMMANDS: &[Spec] = &[
     spec("getex", -2, WRITE_FAST, ONE_KEY, Group::String, expiry::getex),
     spec("getrange", 4, READ, ONE_KEY, Group::String, string::getrange),
     spec("getset", 3, GROW_FAST, ONE_KEY, Group::String, string::getset),
+    spec("hdel", -3, WRITE_FAST, ONE_KEY, Group::Hash, hash::hdel),
     spec("hello", -1, LOGIN, NO_KEYS, Group::Connection, connection::hello),
+    spec("hexists", 3, READ_FAST, ONE_KEY, Group::Hash, hash::hexists),
+    spec("hexpire", -6, GROW_FAST, ONE_KEY, Group::Hash, hash::hexpire),
+    spec("hexpireat", -6, GROW_FAST, ONE_KEY, Group::Hash, hash::hexpireat),
+    spec("hexpiretime", -5, READ_FAST, ONE_KEY, Group::Hash, hash::hexpiretime),
+    spec("hget", 3, READ_FAST, ONE_KEY, Group::Hash, hash::hget),
+    spec("hgetall", 2, READ, ONE_KEY, Group::Hash, hash::hgetall),
+    spec("hincrby", 4, GROW_FAST, ONE_KEY, Group::Hash, hash::hincrby),
+    spec("hincrbyfloat", 4, GROW_FAST, ONE_KEY, Group::Hash, hash::hincrbyfloat),
+    spec("hkeys", 2, READ, ONE_KEY, Group::Hash, hash::hkeys),
+    spec("hlen", 2, READ_FAST, ONE_KEY, Group::Hash, hash::hlen),
+    spec("hmget", -3, READ_FAST, ONE_KEY, Group::Hash, hash::hmget),
+    spec("hmset", -4, GROW_FAST, ONE_KEY, Group::Hash, hash::hmset),
+    spec("hpersist", -5, WRITE_FAST, ONE_KEY, Group::Hash, hash::hpersist),
+    spec("hpexpire", -6, GROW_FAST, ONE_KEY, Group::Hash, hash::hpexpire),
+    spec("hpexpireat", -6, GROW_FAST, ONE_KEY, Group::Hash, hash::hpexpireat),
+    spec("hpexpiretime", -5, READ_FAST, ONE_KEY, Group::Hash, hash::hpexpiretime),
+    spec("hpttl", -5, READ_FAST, ONE_KEY, Group::Hash, hash::hpttl),
+    spec("hrandfield", -2, READ, ONE_KEY, Group::Hash, hash::hrandfield),
+    spec("hscan", -3, READ, ONE_KEY, Group::Hash, hash::hscan),
+    spec("hset", -4, GROW_FAST, ONE_KEY, Group::Hash, hash::hset),
+    spec("hsetnx", 4, GROW_FAST, ONE_KEY, Group::Hash, hash::hsetnx),
+    spec("hstrlen", 3, READ_FAST, ONE_KEY, Group::Hash, hash::hstrlen),
+    spec("httl", -5, READ_FAST, ONE_KEY, Group::Hash, hash::httl),
+    spec("hvals", 2, READ, ONE_KEY, Group::Hash, hash::hvals),
     spec("incr", 2, GROW_FAST, ONE_KEY, Group::String, counter::incr),
     spec("incrby", 3, GROW_FAST, ONE_KEY, Group::String, counter::incrby),
     spec("incrbyfloat", 3, GROW_FAST, ONE_KEY, Group::String, counter::incrbyfloat),

@@ -1,24 +1,28 @@
 //! The store's configuration: what a user writes in a file or gives as flags, checked.
 
+mod flash;
 mod memory;
 mod policy;
 mod tier;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde::Deserialize;
 use tiermem_base::{Bytes, Nanos};
 
+pub use flash::FlashTier;
 pub use memory::{PROCESS_BYTES, check_memory, check_memory_against};
 pub use policy::PolicySection;
 pub use tier::{TierConfig, TierKind};
 
 use tiermem_policy::ladder::LadderConfig;
 
+use crate::command::Live;
 use crate::engine::EngineConfig;
 use crate::server::ServerConfig;
+use crate::settings::Settings;
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +100,8 @@ pub struct StoreConfig {
     pub server: ServerSection,
     /// Who is admitted, promoted, demoted and evicted.
     pub policy: PolicySection,
+    /// What `CONFIG SET` changes and has no place in another section, by its name there.
+    pub config: BTreeMap<String, toml::Value>,
     /// Tiers, the fastest first. Default: 512 MiB of DRAM and 2 GiB of emulated CXL memory.
     #[serde(rename = "tier")]
     pub tiers: Vec<TierConfig>,
@@ -108,6 +114,7 @@ impl Default for StoreConfig {
             shards: 1,
             server: ServerSection::default(),
             policy: PolicySection::default(),
+            config: BTreeMap::new(),
             tiers: tier::default_tiers(),
         }
     }
@@ -125,6 +132,8 @@ pub struct ServerSection {
     pub unix_socket: Option<PathBuf>,
     /// The password clients must give. Default none.
     pub requirepass: Option<String>,
+    /// Whether listening beyond this machine without a password is refused. Default true.
+    pub protected_mode: bool,
     /// The most clients at a time. Default 10000.
     pub maxclients: usize,
     /// Clients that do nothing for so long are dropped. Default: never.
@@ -137,16 +146,17 @@ pub struct ServerSection {
 
 impl Default for ServerSection {
     fn default() -> Self {
-        let server = ServerConfig::default();
+        let settings = Settings::default();
         ServerSection {
             listen: SocketAddr::from(([127, 0, 0, 1], 7379)),
             http: SocketAddr::from(([127, 0, 0, 1], 7380)),
             unix_socket: None,
             requirepass: None,
-            maxclients: server.maxclients,
+            protected_mode: true,
+            maxclients: settings.maxclients,
             timeout: None,
-            output_buffer: Bytes(server.output_bytes_max as u64),
-            request_buffer: Bytes(server.request_buffer_bytes as u64),
+            output_buffer: Bytes(settings.output_bytes_max as u64),
+            request_buffer: Bytes(settings.request_buffer_bytes as u64),
         }
     }
 }
@@ -183,13 +193,50 @@ impl StoreConfig {
     }
 
     fn ladder(&self) -> Result<LadderConfig, ConfigError> {
-        let capacities: Vec<Bytes> = self.tiers.iter().map(|tier| tier.capacity).collect();
-        self.policy.ladder(&capacities)
+        let capacities: Vec<Bytes> = self.memory_tiers().map(|tier| tier.capacity).collect();
+        let mut ladder = self.policy.ladder(&capacities)?;
+        ladder.tune(self.live(&ladder)?.policy);
+        Ok(ladder)
+    }
+
+    /// What can change later as the file has it, `[config]` included.
+    fn live(&self, ladder: &LadderConfig) -> Result<Live, ConfigError> {
+        let section = &self.server;
+        let server = Settings {
+            maxclients: section.maxclients,
+            timeout_ms: section.timeout.map_or(0, |timeout| timeout.0.div_ceil(1_000_000)),
+            requirepass: section.requirepass.as_deref().map(Into::into),
+            output_bytes_max: section.output_buffer.0 as usize,
+            request_buffer_bytes: section.request_buffer.0 as usize,
+            ..Settings::default()
+        };
+        let mut live = Live { server, policy: ladder.tuning() };
+        let error = |problem| ConfigError::Value { key: "config", problem };
+        for (name, value) in &self.config {
+            let text = match value {
+                toml::Value::String(text) => text.clone(),
+                toml::Value::Boolean(flag) => if *flag { "yes" } else { "no" }.to_owned(),
+                toml::Value::Integer(_) | toml::Value::Float(_) => value.to_string(),
+                _ => return Err(error(format!("{name} must be a text, a number, true or false"))),
+            };
+            live.set_from_file(name, &text).map_err(error)?;
+        }
+        live.check().map_err(|(name, problem)| error(format!("{name}: {problem}")))?;
+        Ok(live)
+    }
+
+    fn memory_tiers(&self) -> impl Iterator<Item = &TierConfig> {
+        self.tiers.iter().filter(|tier| tier.kind != TierKind::Flash)
+    }
+
+    /// The flash tier below the others, if there is one.
+    pub fn flash_tier(&self) -> Result<Option<FlashTier>, ConfigError> {
+        self.tiers.iter().find(|tier| tier.kind == TierKind::Flash).map(FlashTier::of).transpose()
     }
 
     /// What the engine needs of it; `seed` for its hash.
     pub fn engine_config(&self, seed: u64) -> Result<EngineConfig, ConfigError> {
-        let tiers = self.tiers.iter().map(TierConfig::spec).collect();
+        let tiers = self.memory_tiers().map(TierConfig::spec).collect();
         let ladder = self.ladder()?;
         Ok(EngineConfig {
             ladder,
@@ -199,25 +246,25 @@ impl StoreConfig {
         })
     }
 
-    /// What the server needs of it.
-    pub fn server_config(&self) -> ServerConfig {
+    /// What the server needs of it; `config_file` is where it was read from.
+    pub fn server_config(&self, config_file: Option<PathBuf>) -> Result<ServerConfig, ConfigError> {
         let section = &self.server;
-        ServerConfig {
+        Ok(ServerConfig {
             listen: Some(section.listen),
             unix_socket: section.unix_socket.clone(),
-            requirepass: section.requirepass.clone(),
-            maxclients: section.maxclients,
-            timeout: section.timeout.filter(|it| it.0 > 0).map(|it| Duration::from_nanos(it.0)),
-            output_bytes_max: section.output_buffer.0 as usize,
-            request_buffer_bytes: section.request_buffer.0 as usize,
+            protected_mode: section.protected_mode,
+            config_file,
+            settings: self.live(&self.ladder()?)?.server,
             ..ServerConfig::default()
-        }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::LogLevel;
+    use tiermem_policy::ladder::Eviction;
 
     fn read(text: &str) -> Result<StoreConfig, String> {
         let config: StoreConfig = toml::from_str(text).map_err(|error| error.to_string())?;
@@ -230,7 +277,7 @@ mod tests {
         let config = read("").unwrap();
         assert_eq!(config.tiers.len(), 2);
         assert_eq!(config.server.listen.port(), 7379);
-        assert_eq!(config.server_config().maxclients, 10_000);
+        assert_eq!(config.server_config(None).unwrap().settings, Settings::default());
     }
 
     #[test]
@@ -243,6 +290,9 @@ mod tests {
             unix_socket = "s"
             requirepass = "p"
             timeout = "30s"
+            [config]
+            loglevel = "debug"
+            maxmemory-policy = "noeviction"
             [[tier]]
             name = "dram"
             kind = "dram"
@@ -260,7 +310,9 @@ mod tests {
         )
         .unwrap();
         assert_eq!(config.tiers[1].bandwidth.unwrap().0, 20_000_000_000);
-        assert_eq!(config.server_config().timeout, Some(Duration::from_secs(30)));
+        let settings = config.server_config(None).unwrap().settings;
+        assert_eq!((settings.timeout_ms, settings.log_level), (30_000, LogLevel::Debug));
+        assert_eq!(config.engine_config(0).unwrap().ladder.eviction, Eviction::Forbidden);
     }
 
     #[test]
@@ -269,6 +321,10 @@ mod tests {
             ("colour = 1", "unknown field `colour`"),
             ("[server]\nport = 1", "unknown field `port`"),
             ("shards = 2", "only one shard"),
+            ("[config]\ncolour = 1", "there is no parameter \"colour\""),
+            ("[config]\nport = 1", "port cannot be set here"),
+            ("[config]\nmaxclients = 1", "maxclients has its place in [server]"),
+            ("[config]\nstall-timeout-ms = 0", "must be between 1 and"),
             ("max_value = \"1GiB\"", "between 1KiB and 512MiB"),
             ("max_value = \"lots\"", "is not a size"),
             ("tier = []", "no tier is configured"),

@@ -1,5 +1,6 @@
 //! The description of tiers.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,19 @@ pub struct TierConfig {
     pub kind: TierKind,
     /// Bytes, with everything that is kept for it.
     pub capacity: Bytes,
+    /// The file or device (`flash`). A file is made if it is not there.
+    pub path: Option<PathBuf>,
+    /// Whether what `path` holds may be overwritten, whatever it is (`flash`); `--reset` says it for all tiers.
+    #[serde(default)]
+    pub reset: bool,
+    /// Bytes that are written and emptied at once (`flash`). Default 2 MiB.
+    pub segment: Option<Bytes>,
+    /// Who comes in when it is full (`flash`): `seen` (default; who left memory before) or `all`.
+    pub admission: Option<String>,
+    /// Share that live items never fill (`flash`). Default 0.1.
+    pub reserve: Option<f64>,
+    /// How it is read and written (`flash`): `auto` (default), `uring` or `threads`.
+    pub io: Option<String>,
     /// A named latency-bandwidth curve (`emulated`).
     pub curve: Option<String>,
     /// Instead of a curve: the latency of a read.
@@ -87,6 +101,12 @@ impl TierConfig {
             name: name.to_owned(),
             kind,
             capacity,
+            path: None,
+            reset: false,
+            segment: None,
+            admission: None,
+            reserve: None,
+            io: None,
             curve: emulated.then(|| DEFAULT_CURVE.to_owned()),
             read_latency: None,
             write_latency: None,
@@ -132,19 +152,27 @@ pub(super) fn default_tiers() -> Vec<TierConfig> {
 impl FromStr for TierConfig {
     type Err = ConfigError;
 
-    /// Reads the short form `kind=size`; the tier is named after its kind.
+    /// Reads the short form `kind=size`, for flash with where: `flash:/srv/tiermem.flash=8GiB`. The tier is named after its
+    /// kind.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let error = |problem: String| ConfigError::Tier { name: text.to_owned(), problem };
         let (kind, size) = text
-            .split_once('=')
+            .rsplit_once('=')
             .ok_or_else(|| error("write it as kind=size, for example dram=512MiB".to_owned()))?;
+        let (kind, place) = kind.split_once(':').map_or((kind, None), |(kind, place)| (kind, Some(place)));
         let known = TierKind::ALL.into_iter().find(|(_, name)| *name == kind);
         let (kind, name) = known.ok_or_else(|| {
             let names = TierKind::ALL.map(|(_, name)| name).join(", ");
             error(format!("{kind:?} is no kind of tier; there are {names}"))
         })?;
         let capacity = size.parse::<Bytes>().map_err(|it| error(it.to_string()))?;
-        Ok(TierConfig::new(name, kind, capacity))
+        let mut tier = TierConfig::new(name, kind, capacity);
+        match (kind, place) {
+            (_, None) => {}
+            (TierKind::Flash, Some(path)) => tier.path = Some(path.into()),
+            (_, Some(_)) => return Err(error(format!("a tier of kind {name} takes nothing behind a colon"))),
+        }
+        Ok(tier)
     }
 }
 
@@ -152,7 +180,13 @@ impl FromStr for TierConfig {
 pub(super) fn validate(tiers: &[TierConfig]) -> Result<(), ConfigError> {
     let first = tiers.first().ok_or(ConfigError::NoTier)?;
     for (number, tier) in tiers.iter().enumerate() {
-        if !matches!(tier.kind, TierKind::Dram | TierKind::Emulated) {
+        if tier.kind == TierKind::Flash {
+            if number + 1 != tiers.len() || number == 0 {
+                return Err(tier.error("a flash tier is the last one, below memory"));
+            }
+            super::FlashTier::of(tier)?;
+        }
+        if !matches!(tier.kind, TierKind::Dram | TierKind::Emulated | TierKind::Flash) {
             return Err(tier
                 .error(format!("the kind {} is not supported yet; use dram or emulated", tier.kind.name())));
         }
@@ -188,7 +222,7 @@ pub(super) fn validate(tiers: &[TierConfig]) -> Result<(), ConfigError> {
         if tier.bandwidth.is_some_and(|bandwidth| bandwidth.0 == 0) {
             return Err(tier.error("its bandwidth is zero"));
         }
-        if tier.capacity.0 > TIER_BYTES_MAX {
+        if tier.kind != TierKind::Flash && tier.capacity.0 > TIER_BYTES_MAX {
             return Err(
                 tier.error(format!("one shard addresses at most {} of a tier", Bytes(TIER_BYTES_MAX)))
             );
@@ -200,8 +234,9 @@ pub(super) fn validate(tiers: &[TierConfig]) -> Result<(), ConfigError> {
             return Err(tier.error("price_per_gb must be a number that is not negative"));
         }
     }
-    if tiers.len() > LEVELS_MAX {
-        return Err(ConfigError::TooManyTiers { given: tiers.len(), most: LEVELS_MAX });
+    let slotted = tiers.iter().filter(|tier| tier.kind != TierKind::Flash).count();
+    if slotted > LEVELS_MAX {
+        return Err(ConfigError::TooManyTiers { given: slotted, most: LEVELS_MAX });
     }
     if first.kind != TierKind::Dram {
         return Err(first.error("tier 0 must be of kind dram: the index lives there"));

@@ -1,5 +1,9 @@
-//! An item's bytes: a header of eight bytes, the key, the value. Expiry, tier and recency are not here but in the
+//! An item's bytes: a header of eight bytes (value length `u32`, key length `u16`, database `u8`, kind of value `u8`,
+//! all little-endian), the key, the value. The kind's highest bit says that the item was read from flash and not changed
+//! since. Expiry, tier and recency are not here but in the
 //! ladder's arrays, so that deciding about an item never touches the memory that it lies in.
+
+use super::types::ValueKind;
 
 /// Bytes before the key.
 pub const HEADER_BYTES: usize = 8;
@@ -13,7 +17,14 @@ pub struct Header {
     pub key_len: u16,
     /// The database that the key belongs to.
     pub db: u8,
+    /// What the value is.
+    pub kind: ValueKind,
+    /// Whether the flash tier has the same item.
+    pub unchanged: bool,
 }
+
+/// In the kind's byte.
+const UNCHANGED: u8 = 0x80;
 
 impl Header {
     /// Reads a header; `bytes` starts with it.
@@ -23,6 +34,8 @@ impl Header {
             value_len: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
             key_len: u16::from_le_bytes([bytes[4], bytes[5]]),
             db: bytes[6],
+            kind: ValueKind::from_byte(bytes[7] & !UNCHANGED),
+            unchanged: bytes[7] & UNCHANGED != 0,
         }
     }
 
@@ -32,7 +45,7 @@ impl Header {
         bytes[..4].copy_from_slice(&self.value_len.to_le_bytes());
         bytes[4..6].copy_from_slice(&self.key_len.to_le_bytes());
         bytes[6] = self.db;
-        bytes[7] = 0;
+        bytes[7] = self.kind.byte() | if self.unchanged { UNCHANGED } else { 0 };
     }
 
     /// Where the value starts.
@@ -54,10 +67,14 @@ mod tests {
 
     #[test]
     fn a_header_survives_its_bytes() {
-        let header = Header { value_len: 70_000, key_len: 300, db: 15 };
-        let mut bytes = [0xFF; HEADER_BYTES];
-        header.write(&mut bytes);
-        assert_eq!(Header::read(&bytes), header);
-        assert_eq!(header.item_len(), 8 + 300 + 70_000);
+        for kind in [ValueKind::String, ValueKind::Hash] {
+            for unchanged in [false, true] {
+                let header = Header { value_len: 70_000, key_len: 300, db: 15, kind, unchanged };
+                let mut bytes = [0xFF; HEADER_BYTES];
+                header.write(&mut bytes);
+                assert_eq!(Header::read(&bytes), header);
+                assert_eq!(header.item_len(), 8 + 300 + 70_000);
+            }
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The engine's work beside requests: steps of the ladder, and executing what it decides.
 
 use tiermem_policy::Id;
-use tiermem_policy::ladder::{Act, Eviction as LadderEviction, Ticket};
+use tiermem_policy::index::Found;
+use tiermem_policy::ladder::{Act, Eviction as LadderEviction, Ticket, Tuning, Why};
 
 use super::item::HEADER_BYTES;
 use super::{Copied, Engine, EngineStats, Eviction, TierStats};
@@ -24,12 +25,14 @@ impl Engine {
         }
         self.ladder.step(self.now, &mut self.rng, &mut self.acts);
         self.execute();
+        self.advance_flash();
     }
 
     /// Does what is due without a request: expired items. Call it when idle, at least every 100 ms.
     pub fn idle(&mut self) {
         self.ladder.idle(self.now, &mut self.acts);
         self.execute();
+        self.advance_flash();
         self.tiers.settle();
     }
 
@@ -49,7 +52,7 @@ impl Engine {
                     self.tiers.copy(from, to, item_len);
                     self.copied.push_back(Copied { from: from.tier, to: to.tier, item_len: item_len as u64 });
                 }
-                Act::Drop { id, loc, .. } => {
+                Act::Drop { id, loc, why, expires_at_ms, last_used } => {
                     let header = self.header(loc);
                     let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
                     self.tiers.charge_read(loc.tier, header.value_offset());
@@ -57,7 +60,18 @@ impl Engine {
                     let found = self.index.remove(hash, id);
                     debug_assert!(found, "a dropped item is in the index");
                     self.item_bytes[usize::from(loc.tier)] -= header.item_len() as u64;
-                    self.keys[usize::from(header.db)] -= 1;
+                    let stays = match why {
+                        Why::Evicted => self.offer(header, loc, hash, expires_at_ms, last_used),
+                        Why::Expired => {
+                            if header.unchanged {
+                                self.forget_expired(header.db, hash);
+                            }
+                            false
+                        }
+                    };
+                    if !stays {
+                        self.keys[usize::from(header.db)] -= 1;
+                    }
                 }
                 Act::Discard { tier, page } => self.tiers.discard(tier, page),
             }
@@ -81,6 +95,7 @@ impl Engine {
     /// Removes every key of one database or, with `None`, of all. All at once where no other database has keys.
     pub fn flush(&mut self, db: Option<u8>) {
         let others = db.map_or(0, |db| self.keys.iter().sum::<u64>() - self.len(db));
+        self.flush_on_flash(db.filter(|_| others > 0));
         if others == 0 && self.ladder.clear() {
             self.index = Default::default();
             self.ladder.set_index_bytes(self.index.bytes());
@@ -90,7 +105,11 @@ impl Engine {
             return;
         }
         let mut ids: Vec<Id> = Vec::new();
-        self.index.scan(0, usize::MAX, |id| ids.push(id));
+        self.index.scan(0, usize::MAX, |_, found| {
+            if let Found::Item(id) = found {
+                ids.push(id);
+            }
+        });
         for id in ids {
             let loc = self.ladder.loc(id);
             let header = self.header(loc);
@@ -98,6 +117,14 @@ impl Engine {
                 let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
                 let hash = self.hasher.hash(header.db, key);
                 self.forget(id, hash);
+            }
+        }
+        // What lies on flash alone was counted as well, and is gone.
+        match db {
+            Some(db) => self.keys[usize::from(db)] = 0,
+            None => {
+                self.keys.fill(0);
+                self.forget_log_entries();
             }
         }
     }
@@ -114,12 +141,14 @@ impl Engine {
         }
     }
 
-    /// Changes what may be thrown out.
-    pub fn set_eviction(&mut self, eviction: Eviction) {
-        self.ladder.set_eviction(match eviction {
-            Eviction::AllKeys => LadderEviction::AllItems,
-            Eviction::Forbidden => LadderEviction::Forbidden,
-        });
+    /// What may be changed about the ladder while it runs, as it is.
+    pub fn tuning(&self) -> Tuning {
+        self.ladder.config().tuning()
+    }
+
+    /// Changes it.
+    pub fn tune(&mut self, tuning: Tuning) {
+        self.ladder.tune(tuning);
     }
 
     /// Nanoseconds that emulated tiers have charged since the start; the difference over a request is its own.
@@ -150,7 +179,8 @@ impl Engine {
                 charged_ns: self.tiers.charged_ns(at) as u64,
             }
         };
-        let tiers: Vec<_> = self.config.tiers.iter().enumerate().map(tier).collect();
+        let mut tiers: Vec<_> = self.config.tiers.iter().enumerate().map(tier).collect();
+        tiers.extend(self.flash_tier_stats());
         let counters = self.ladder.counters();
         EngineStats {
             gets: self.gets,
@@ -164,6 +194,7 @@ impl Engine {
             keys_with_expiry: self.ladder.items_with_expiry(),
             metadata_bytes: self.ladder.metadata_bytes(),
             pinned_bytes: self.pinned_bytes as u64,
+            flash: self.flash_figures(),
             tiers,
         }
     }

@@ -10,25 +10,32 @@
 //! ladder does a step of its background work and the engine copies what it decided to move.
 
 mod ahead;
+mod change;
+mod flash;
 mod item;
 mod maintain;
 mod stats;
 mod types;
 
 use std::collections::VecDeque;
+use std::task::Waker;
 
 use tiermem_base::Rng;
 use tiermem_base::hash::KeyHasher;
-use tiermem_policy::index::Index;
+use tiermem_policy::index::{Found, Index};
 use tiermem_policy::ladder::{Act, Admit, Ladder, LadderConfig, LevelConfig, Loc, NewItem};
 use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW};
 use tiermem_policy::{Id, Now};
+use tiermem_tier::flash::{Flash, Gone};
 use tiermem_tier::{TierError, TierSpec, Tiers};
 
 pub use ahead::FORESEEN_MAX;
+pub use change::ValueMut;
+use flash::Staged;
+pub use flash::{Away, FlashFigures};
 use item::{HEADER_BYTES, Header};
 pub use stats::{EngineStats, TierStats};
-pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError};
+pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};
 
 /// How often an admission may have to wait for moves before it counts as failed; one is the rule.
 const ADMIT_TRIES: usize = 8;
@@ -87,6 +94,8 @@ pub struct ItemRef(Id);
 pub struct Hit<'a> {
     /// The value's bytes, in place.
     pub value: &'a [u8],
+    /// What they are.
+    pub kind: ValueKind,
     /// The item, for [`Engine::pin`].
     pub item: ItemRef,
 }
@@ -138,6 +147,16 @@ pub struct Engine {
     item_bytes: Vec<u64>,
     keys: [u64; DATABASES as usize],
     pinned_bytes: usize,
+    /// The tier below all others, if there is one.
+    flash: Option<Box<Flash>>,
+    /// Its name in figures.
+    flash_name: String,
+    /// Items read from there for the request at hand.
+    staged: Vec<Staged>,
+    /// What the flash tier threw out in the step at hand.
+    gone: Vec<Gone>,
+    /// Writers that wait for space there.
+    choked: Vec<Waker>,
     gets: u64,
     get_hits: u64,
     sets: u64,
@@ -161,6 +180,11 @@ impl Engine {
             keys: [0; DATABASES as usize],
             index: Index::default(),
             pinned_bytes: 0,
+            flash: None,
+            flash_name: String::new(),
+            staged: Vec::new(),
+            gone: Vec::new(),
+            choked: Vec::new(),
             gets: 0,
             get_hits: 0,
             sets: 0,
@@ -185,7 +209,8 @@ impl Engine {
     pub fn get(&mut self, db: u8, key: &[u8]) -> Option<Hit<'_>> {
         self.begin();
         self.gets += 1;
-        let id = self.find_live(db, key, self.hasher.hash(db, key))?;
+        let hash = self.hasher.hash(db, key);
+        let Some(id) = self.find_in_memory(db, key, hash) else { return self.get_staged(db, key, hash) };
         self.get_hits += 1;
         self.ladder.hit(id, self.now);
         Some(self.hit(id))
@@ -193,8 +218,11 @@ impl Engine {
 
     /// Looks `key` up without counting: for commands that read, change and write.
     pub fn peek(&mut self, db: u8, key: &[u8]) -> Option<Hit<'_>> {
-        let id = self.find_live(db, key, self.hasher.hash(db, key))?;
-        Some(self.hit(id))
+        let hash = self.hasher.hash(db, key);
+        match self.find_in_memory(db, key, hash) {
+            Some(id) => Some(self.hit(id)),
+            None => self.peek_staged(db, key, hash),
+        }
     }
 
     /// The value of a live item, charged as one range from its header to its end.
@@ -203,7 +231,7 @@ impl Engine {
         let header = self.header(loc);
         self.tiers.charge_read(loc.tier, header.item_len());
         let value = self.tiers.bytes(loc, header.value_offset(), header.value_len as usize);
-        Hit { value, item: ItemRef(id) }
+        Hit { value, kind: header.kind, item: ItemRef(id) }
     }
 
     #[inline]
@@ -227,11 +255,21 @@ impl Engine {
         })
     }
 
-    /// The item of this key, unless its time is over; then it is removed.
+    /// The item of this key, unless its time is over; one that was read from flash is in memory then.
     #[inline]
     fn find_live(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
+        match self.find_in_memory(db, key, hash) {
+            None if !self.staged.is_empty() => self.unstage_into_memory(db, key, hash),
+            found => found,
+        }
+    }
+
+    /// The item of this key in memory, unless its time is over; then it is removed.
+    #[inline]
+    fn find_in_memory(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
         let id = self.find(db, key, hash)?;
         if self.ladder.expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms) {
+            self.note_change(id, hash);
             self.forget(id, hash);
             self.expired_on_access += 1;
             return None;
@@ -259,12 +297,19 @@ impl Engine {
         condition: Condition,
         expiry: Expiry,
     ) -> Result<bool, StoreError> {
-        if key.len() > KEY_BYTES_MAX {
-            return Err(StoreError::KeyTooLarge);
-        }
-        if value.len() > self.config.value_bytes_max {
-            return Err(StoreError::ValueTooLarge { limit_bytes: self.config.value_bytes_max });
-        }
+        self.set_kind(db, key, (ValueKind::String, value), condition, expiry)
+    }
+
+    /// Stores a value of any kind under `key`, whatever was there; otherwise as [`Self::set`].
+    pub fn set_kind(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        (kind, value): (ValueKind, &[u8]),
+        condition: Condition,
+        expiry: Expiry,
+    ) -> Result<bool, StoreError> {
+        self.check_lengths(key.len(), value.len())?;
         self.begin();
         let hash = self.hasher.hash(db, key);
         let old = self.find_live(db, key, hash);
@@ -274,15 +319,23 @@ impl Engine {
             return Ok(false);
         }
         self.sets += 1;
-        let header = Header { value_len: value.len() as u32, key_len: key.len() as u16, db };
+        let header =
+            Header { value_len: value.len() as u32, key_len: key.len() as u16, db, kind, unchanged: false };
         let expires_at_ms = match expiry {
             Expiry::Never => None,
             Expiry::AtUnixMs(at_ms) => Some(at_ms),
             Expiry::Keep => old.and_then(|id| self.ladder.expires_at_ms(id)),
         };
         let loc = match old {
-            Some(old) => self.rewrite(old, hash, header, expires_at_ms)?,
-            None => self.enter(hash, header, expires_at_ms, None)?.1,
+            Some(old) => {
+                self.note_change(old, hash);
+                self.rewrite(old, hash, header, expires_at_ms)?
+            }
+            None => {
+                let loc = self.enter(hash, header, expires_at_ms, None)?.1;
+                self.supersede(db, hash);
+                loc
+            }
         };
         let item = self.tiers.bytes_mut(loc, header.item_len());
         header.write(item);
@@ -290,6 +343,16 @@ impl Engine {
         item[header.value_offset()..].copy_from_slice(value);
         self.tiers.charge_write(loc.tier, header.item_len());
         Ok(true)
+    }
+
+    fn check_lengths(&self, key_len: usize, value_len: usize) -> Result<(), StoreError> {
+        if key_len > KEY_BYTES_MAX {
+            return Err(StoreError::KeyTooLarge);
+        }
+        if value_len > self.config.value_bytes_max {
+            return Err(StoreError::ValueTooLarge { limit_bytes: self.config.value_bytes_max });
+        }
+        Ok(())
     }
 
     /// A place for a new item, which is in index and accounts then.
@@ -369,11 +432,10 @@ impl Engine {
     pub fn remove(&mut self, db: u8, key: &[u8]) -> bool {
         self.begin();
         let hash = self.hasher.hash(db, key);
-        let found = self.find_live(db, key, hash);
-        if let Some(id) = found {
-            self.forget(id, hash);
-        }
-        found.is_some()
+        let Some(id) = self.find_in_memory(db, key, hash) else { return self.remove_staged(db, key, hash) };
+        self.note_change(id, hash);
+        self.forget(id, hash);
+        true
     }
 
     /// Counts an access to `key` without reading it; whether it is there (`TOUCH`; `EXISTS` uses [`Self::peek`]).
@@ -383,15 +445,20 @@ impl Engine {
 
     /// `None`: no such key; `Some(None)`: it does not expire; `Some(Some(at))`: Unix time in ms.
     pub fn expires_at(&mut self, db: u8, key: &[u8]) -> Option<Option<u64>> {
-        let id = self.find_live(db, key, self.hasher.hash(db, key))?;
-        Some(self.ladder.expires_at_ms(id))
+        let hash = self.hasher.hash(db, key);
+        match self.find_in_memory(db, key, hash) {
+            Some(id) => Some(self.ladder.expires_at_ms(id)),
+            None => self.staged_expiry(db, key, hash),
+        }
     }
 
     /// Sets or (with `None`) removes the key's expiry; whether the key is there.
     pub fn set_expires_at(&mut self, db: u8, key: &[u8], at_unix_ms: Option<u64>) -> bool {
         self.begin();
-        let found = self.find_live(db, key, self.hasher.hash(db, key));
+        let hash = self.hasher.hash(db, key);
+        let found = self.find_live(db, key, hash);
         if let Some(id) = found {
+            self.note_change(id, hash);
             self.ladder.set_expires_at_ms(id, at_unix_ms, self.now);
         }
         found.is_some()
@@ -400,6 +467,9 @@ impl Engine {
     /// Keeps an item's bytes in place for a reply that is sent piece by piece. `None` when too many bytes are
     /// pinned already: copy instead.
     pub fn pin(&mut self, item: ItemRef) -> Option<Pin> {
+        if self.staged_value(item).is_some() {
+            return None;
+        }
         let header = self.header(self.ladder.loc(item.0));
         let len = header.value_len as usize;
         if self.pinned_bytes + len > self.config.pinned_bytes_max {
@@ -428,18 +498,26 @@ impl Engine {
     /// Visits about `count` keys of `db` from `cursor` (0 starts) and returns the next cursor, 0 at the end.
     /// A key that stays in the engine from the first call to the last is visited at least once, whatever is
     /// written or moved in between: the cursor is a position in the index's hash order, which nothing rearranges.
-    pub fn scan(&mut self, db: u8, cursor: u64, count: usize, visit: &mut dyn FnMut(&[u8])) -> u64 {
-        let Ok(from) = u32::try_from(cursor) else { return 0 };
-        let next = self.index.scan(from, count.max(1), |id| {
-            let loc = self.ladder.loc(id);
-            let header = self.header(loc);
-            let expired = self.ladder.expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms);
-            self.tiers.charge_read(loc.tier, header.value_offset());
-            if header.db == db && !expired {
-                visit(self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len)));
+    pub fn scan(
+        &mut self,
+        db: u8,
+        cursor: u64,
+        count: usize,
+        visit: &mut dyn FnMut(&[u8], ValueKind),
+    ) -> u64 {
+        let next = self.index.scan(cursor, count.max(1), |hash, found| match found {
+            Found::Item(id) => {
+                let loc = self.ladder.loc(id);
+                let header = self.header(loc);
+                let expired = self.ladder.expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms);
+                self.tiers.charge_read(loc.tier, header.value_offset());
+                if header.db == db && !expired {
+                    visit(self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len)), header.kind);
+                }
             }
+            Found::Log(_) => self.visit_staged(db, hash, visit),
         });
-        next.map_or(0, u64::from)
+        next.unwrap_or(0)
     }
 
     /// Bytes that `key` costs: its place and its share of the metadata.

@@ -56,4 +56,6 @@ pub struct EngineStats {
     pub metadata_bytes: u64,
     /// Bytes pinned by replies under way.
     pub pinned_bytes: u64,
+    /// The flash tier's own figures, if there is one.
+    pub flash: Option<super::FlashFigures>,
 }

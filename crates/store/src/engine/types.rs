@@ -22,6 +22,37 @@ pub enum StoreError {
     KeyTooLarge,
 }
 
+/// What a value is; a byte of its item's header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ValueKind {
+    /// A string of bytes.
+    #[default]
+    String,
+    /// Fields and their values, as [`crate::hash`] lays them out.
+    Hash,
+}
+
+impl ValueKind {
+    #[inline]
+    pub(super) fn byte(self) -> u8 {
+        self as u8
+    }
+
+    /// Any byte but the hash's is a string's: only this engine writes headers.
+    #[inline]
+    pub(super) fn from_byte(byte: u8) -> Self {
+        if byte == ValueKind::Hash as u8 { ValueKind::Hash } else { ValueKind::String }
+    }
+
+    /// The name that `TYPE` replies.
+    pub fn name(self) -> &'static str {
+        match self {
+            ValueKind::String => "string",
+            ValueKind::Hash => "hash",
+        }
+    }
+}
+
 /// Under which condition [`Engine::set`] writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition {

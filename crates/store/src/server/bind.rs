@@ -5,20 +5,30 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::ServerConfig;
+use crate::command::SettingsWatcher;
 use crate::engine::Engine;
+use crate::settings::Settings;
 
 /// Connections that the kernel keeps until they are accepted, as in Redis.
 const BACKLOG: i32 = 511;
 /// Files that the process has open beside its clients.
-const FILES_RESERVED: u64 = 64;
+pub const FILES_RESERVED: u64 = 64;
 
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
+    /// Everybody who reaches the machine could read and write.
+    #[error(
+        "{0} is reached from other machines, and no password is asked for: set one (--requirepass, or requirepass in the \
+         file's [server]), listen on 127.0.0.1, or, on a network where everybody is trusted, say --protected-mode no \
+         (protected_mode = false)"
+    )]
+    Unprotected(SocketAddr),
     /// Neither an address nor a path was given.
     #[error("there is nothing to listen on: give an address or a unix socket")]
     NothingToListenOn,
@@ -65,6 +75,7 @@ pub struct Server {
     pub(super) engine: Engine,
     pub(super) tcp: Option<TcpListener>,
     pub(super) unix: Option<UnixListener>,
+    pub(super) watcher: SettingsWatcher,
 }
 
 impl Server {
@@ -73,11 +84,22 @@ impl Server {
         if config.listen.is_none() && config.unix_socket.is_none() {
             return Err(ServeError::NothingToListenOn);
         }
-        tiermem_sys::limits::raise_open_files(config.maxclients as u64 + FILES_RESERVED)
+        if let Some(address) = config.listen.filter(|_| config.protected_mode)
+            && !address.ip().to_canonical().is_loopback()
+            && config.settings.requirepass.is_none()
+        {
+            return Err(ServeError::Unprotected(address));
+        }
+        tiermem_sys::limits::raise_open_files(config.settings.maxclients as u64 + FILES_RESERVED)
             .map_err(|source| ServeError::OpenFiles { source })?;
         let tcp = config.listen.map(listen_tcp).transpose()?;
         let unix = config.unix_socket.as_deref().map(listen_unix).transpose()?;
-        Ok(Server { config, engine, tcp, unix })
+        Ok(Server { config, engine, tcp, unix, watcher: SettingsWatcher::default() })
+    }
+
+    /// Calls `watcher`, on the server's thread, with the settings that `CONFIG SET` has changed.
+    pub fn watch_settings(&mut self, watcher: impl Fn(&Settings) + 'static) {
+        self.watcher = SettingsWatcher(Some(Rc::new(watcher)));
     }
 
     /// The TCP address, with the port that the system chose if it was to choose.

@@ -61,6 +61,14 @@ impl Budget {
         }
     }
 
+    /// Changes the limit. Who holds more already keeps it.
+    pub(super) fn set_limit(&mut self, limit: usize) {
+        if limit != self.limit {
+            self.limit = limit;
+            self.admit();
+        }
+    }
+
     /// Bytes held by all.
     pub(super) fn held_bytes(&self) -> usize {
         self.held

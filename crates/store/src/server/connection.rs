@@ -5,10 +5,11 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::time::Sleep;
 
+use super::away::AwayKeys;
 use super::budget::{FREE_BYTES, Share};
 use super::shard::{Core, READ_BYTES, Shard};
 use super::stream::Stream;
@@ -45,6 +46,10 @@ pub(super) struct Connection {
     /// Counted as blocked.
     blocked: bool,
     share: Share,
+    /// Keys on flash that requests of this connection wait for.
+    away: AwayKeys,
+    /// The next request waits: for such a key, or for space to write.
+    waiting: bool,
     last_progress: Instant,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -63,6 +68,8 @@ impl Connection {
             unsent: 0,
             blocked: false,
             share: Share::default(),
+            away: AwayKeys::default(),
+            waiting: false,
             last_progress: Instant::now(),
             timer: None,
         }
@@ -86,17 +93,20 @@ impl Connection {
             if self.session.closing {
                 return if self.output.is_empty() { Err(Gone) } else { Ok(()) };
             }
+            if self.waiting {
+                return Ok(());
+            }
             self.set_blocked(core);
             if self.blocked {
                 core.budget.progress(&self.share, 0, cx.waker());
                 return Ok(());
             }
             if self.runnable {
-                self.run(core, 0)?;
+                self.run(core, 0, cx)?;
                 continue;
             }
             match self.read(core, cx)? {
-                Poll::Ready(read) => self.run(core, read)?,
+                Poll::Ready(read) => self.run(core, read, cx)?,
                 Poll::Pending => return Ok(()),
             }
         }
@@ -159,7 +169,7 @@ impl Connection {
 
     /// Runs a batch: what is complete in `pending` or, when that is empty, in the first `filled` bytes of the
     /// shard's input buffer. Then writes the replies.
-    fn run(&mut self, core: &mut Core, filled: usize) -> Result<(), Gone> {
+    fn run(&mut self, core: &mut Core, filled: usize, cx: &TaskContext<'_>) -> Result<(), Gone> {
         let start = core.clock.batch_start();
         self.last_progress = start;
         core.begin_batch();
@@ -168,7 +178,7 @@ impl Connection {
         let lent = self.output.lend(&mut core.replies);
         let result = if self.pending.is_empty() {
             let input = core::mem::take(&mut core.input);
-            let result = self.run_complete(core, &input[..filled]);
+            let result = self.run_complete(core, &input[..filled], cx);
             if let Ok(consumed) = result
                 && consumed < filled
             {
@@ -178,7 +188,7 @@ impl Connection {
             result
         } else {
             let mut pending = core::mem::take(&mut self.pending);
-            let result = self.run_complete(core, &pending);
+            let result = self.run_complete(core, &pending, cx);
             if let Ok(consumed) = result {
                 if consumed > 0 {
                     core.budget.end_privilege(&self.share);
@@ -195,6 +205,10 @@ impl Connection {
         self.count_unsent(core);
         flushed?;
         self.settle_pending(core);
+        if !self.waiting && !self.away.is_empty() {
+            // Answers that nobody takes soon would keep memory from others.
+            self.away.cancel(&mut core.engine);
+        }
         let wall_ns = core.clock.batch_end().saturating_duration_since(start).as_nanos() as f64;
         // What emulated memory charges these requests is theirs, whoever happens to wait it off.
         let (charged_ns, waited_ns) = (core.engine.charged_ns() - charged, core.engine.waited_ns() - waited);
@@ -205,7 +219,7 @@ impl Connection {
 
     /// Runs the complete requests at the start of `input` and returns how many bytes are done with.
     #[inline]
-    fn run_complete(&mut self, core: &mut Core, input: &[u8]) -> Result<usize, Gone> {
+    fn run_complete(&mut self, core: &mut Core, input: &[u8], cx: &TaskContext<'_>) -> Result<usize, Gone> {
         let mut at = 0;
         // Up to here the engine knows which keys come.
         let mut foreseen = 0;
@@ -223,9 +237,17 @@ impl Connection {
                         core.engine.foresee(self.session.db, &mut keys);
                         foreseen = at + keys.passed();
                     }
+                    if core.engine.has_flash() && !self.is_at_hand(core, rest, cx) {
+                        // The request is read again when it can run.
+                        self.parser.reset();
+                        (self.runnable, self.waiting) = (true, true);
+                        return Ok(at);
+                    }
                     let Core { engine, host, .. } = core;
                     let Connection { session, output, parser, .. } = self;
-                    execute(&mut Context { engine, session, output, host }, parser.args(rest));
+                    let mut context = Context { engine, session, output, host };
+                    execute(&mut context, parser.args(rest));
+                    context.end_request();
                 }
                 Ok(Progress::Empty) => {}
                 Ok(Progress::Oversize) => self.refuse_oversize(core),
@@ -247,7 +269,7 @@ impl Connection {
             if self.session.closing {
                 return Ok(input.len());
             }
-            if self.output.len() >= WRITE_BYTES.min(core.output_bytes_max) {
+            if self.output.len() >= WRITE_BYTES.min(core.host.settings.output_bytes_max) {
                 self.flush(core)?;
                 if self.is_over_limit(core) {
                     self.runnable = at < input.len();
@@ -255,6 +277,17 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Whether what the parsed request at the start of `rest` needs from flash is at hand. If not, the requests behind it
+    /// are looked at as well.
+    fn is_at_hand(&mut self, core: &mut Core, rest: &[u8], cx: &TaskContext<'_>) -> bool {
+        let Connection { session, parser, away, .. } = self;
+        let at_hand = away.stage(&mut core.engine, session.db, parser.args(rest), cx.waker());
+        if !at_hand {
+            away.foresee(&mut core.engine, session.db, KeysAhead::new(&rest[parser.consumed()..]));
+        }
+        at_hand
     }
 
     #[cold]
@@ -272,6 +305,7 @@ impl Connection {
     /// Writes as much as the kernel takes now.
     #[inline]
     fn flush(&mut self, core: &mut Core) -> Result<(), Gone> {
+        core.engine.commit();
         while !self.output.is_empty() {
             let written = match self.output.plain() {
                 Some(bytes) => self.stream.try_write(bytes),
@@ -299,8 +333,9 @@ impl Connection {
     fn is_over_limit(&self, core: &Core) -> bool {
         let own = self.output.len();
         let others = core.unsent_bytes - self.unsent;
-        own >= core.output_bytes_max
-            || (own >= TIGHT_OUTPUT_BYTES && others + own >= core.output_total_bytes_max)
+        let settings = &core.host.settings;
+        own >= settings.output_bytes_max
+            || (own >= TIGHT_OUTPUT_BYTES && others + own >= settings.output_total_bytes_max)
     }
 
     fn set_blocked(&mut self, core: &mut Core) {
@@ -356,8 +391,11 @@ impl Connection {
 
     /// Whether the client has kept still for longer than it may; if not, sees to being woken when it has.
     fn is_timed_out(&mut self, core: &Core, cx: &mut TaskContext<'_>) -> bool {
-        let Some(timeout) = core.timeout else { return false };
-        let deadline = self.last_progress + timeout;
+        let timeout_ms = core.host.settings.timeout_ms;
+        if timeout_ms == 0 {
+            return false;
+        }
+        let deadline = self.last_progress + Duration::from_millis(timeout_ms);
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline.into())));
         while timer.as_mut().poll(cx).is_ready() {
             if Instant::now() >= deadline {
@@ -384,6 +422,7 @@ impl Future for Connection {
             );
             return Poll::Ready(());
         }
+        connection.waiting = false;
         if connection.advance(core, cx).is_err() {
             return Poll::Ready(());
         }
@@ -400,6 +439,7 @@ impl Drop for Connection {
         let shard = Rc::clone(&self.shard);
         let core = &mut *shard.borrow_mut();
         self.output.clear(&mut core.engine);
+        self.away.cancel(&mut core.engine);
         self.count_unsent(core);
         core.budget.release(&mut self.share);
         let stats = &mut core.host.stats;

@@ -7,6 +7,7 @@
 //! - what has come of unfinished requests is charged to one [`budget`] for all connections;
 //! - a client that does not read its replies is not read from, and its queue ends at a limit.
 
+mod away;
 mod bind;
 mod budget;
 mod clock;
@@ -21,9 +22,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use bind::{ServeError, Server};
+pub use bind::{FILES_RESERVED, ServeError, Server};
 pub use latency::LatencySummary;
 pub use snapshot::Snapshot;
+
+use crate::settings::Settings;
 
 /// What a server listens on and allows.
 #[derive(Clone, Debug)]
@@ -32,27 +35,16 @@ pub struct ServerConfig {
     pub listen: Option<SocketAddr>,
     /// The unix socket's path. Default none.
     pub unix_socket: Option<PathBuf>,
-    /// The password that clients must give (`requirepass`). Default none.
-    pub requirepass: Option<String>,
-    /// The most connections at a time. Default 10000.
-    pub maxclients: usize,
-    /// Clients that neither send nor take anything for so long are dropped (`timeout`). Default never.
-    pub timeout: Option<Duration>,
-    /// Unsent replies of one client, in bytes, from which on it is not read from. Default 1 MiB.
-    pub output_bytes_max: usize,
-    /// Unsent replies of all clients, in bytes, from which on each is held to 16 KiB, and a single reply to
-    /// [`Self::output_bytes_max`] unless its value is pinned. Default 64 MiB.
-    pub output_total_bytes_max: usize,
+    /// Whether listening beyond this machine without a password is refused (`protected-mode`). Default yes.
+    pub protected_mode: bool,
+    /// The file that all this comes from, for `CONFIG REWRITE`. Default none.
+    pub config_file: Option<PathBuf>,
+    /// What may change while the server runs.
+    pub settings: Settings,
     /// The longest reply to one request, in bytes. Default 64 MiB, and at least one longest value.
     pub reply_bytes_max: usize,
-    /// Bytes of unfinished requests over all connections; one more request of [`Self::request_bytes_max`] may
-    /// always come in. Default 64 MiB.
-    pub request_buffer_bytes: usize,
     /// The longest request, in bytes. Default 32 MiB, and at least one longest value with 1 MiB beside it.
     pub request_bytes_max: usize,
-    /// While requests wait for buffer space, a client that holds some and sends less than 64 KiB in this time
-    /// is dropped. Default 10 s.
-    pub stall_timeout: Duration,
     /// The time between two published snapshots. Default 500 ms.
     pub snapshot_interval: Duration,
 }
@@ -62,15 +54,11 @@ impl Default for ServerConfig {
         ServerConfig {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 7379))),
             unix_socket: None,
-            requirepass: None,
-            maxclients: 10_000,
-            timeout: None,
-            output_bytes_max: 1 << 20,
-            output_total_bytes_max: 64 << 20,
+            protected_mode: true,
+            config_file: None,
+            settings: Settings::default(),
             reply_bytes_max: 64 << 20,
-            request_buffer_bytes: 64 << 20,
             request_bytes_max: 32 << 20,
-            stall_timeout: Duration::from_secs(10),
             snapshot_interval: Duration::from_millis(500),
         }
     }

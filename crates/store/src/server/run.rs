@@ -11,6 +11,7 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::MissedTickBehavior;
 
@@ -21,8 +22,6 @@ use super::snapshot::Snapshot;
 use super::stream::Stream;
 
 const TICK: Duration = Duration::from_millis(100);
-/// Redis's default, which `CONFIG GET tcp-keepalive` tells.
-const KEEPALIVE: Duration = Duration::from_secs(crate::command::TCP_KEEPALIVE_S);
 /// How long accepting rests when the system has no more files or memory to give.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
@@ -37,7 +36,7 @@ impl Server {
     ) -> Result<(), ServeError> {
         let publish = Rc::new(publish);
         let port = self.local_addr().map_or(0, |address| address.port());
-        let Server { config, engine, tcp, unix } = self;
+        let Server { config, engine, tcp, unix, watcher } = self;
         let woken = Arc::new(AtomicBool::new(true));
         let flag = Arc::clone(&woken);
         // A local runtime runs tasks that need not be `Send` from its own queue. A `LocalSet` in an ordinary one
@@ -47,8 +46,11 @@ impl Server {
             .on_thread_unpark(move || flag.store(true, Ordering::Relaxed))
             .build_local(LocalOptions::default())
             .map_err(ServeError::EventLoop)?;
-        let shard = Rc::new(RefCell::new(Core::new(&config, engine, port, woken)));
+        let mut core = Core::new(&config, engine, port, woken);
+        core.host.settings_watcher = watcher;
+        let shard = Rc::new(RefCell::new(core));
         let result = runtime.block_on(async {
+            drive_flash(&shard);
             if let Some(listener) = tcp {
                 let listener = TcpListener::from_std(listener).map_err(ServeError::EventLoop)?;
                 spawn_local(accept_tcp(listener, Rc::clone(&shard)));
@@ -64,6 +66,9 @@ impl Server {
         });
         // Connections end here and give their pins free.
         drop(runtime);
+        if let Err(error) = shard.borrow_mut().engine.close_flash() {
+            tracing::error!(%error, "the flash tier was not closed in order: a restart may find less");
+        }
         publish(shard.borrow_mut().snapshot());
         if let Some(path) = &config.unix_socket
             && let Err(error) = std::fs::remove_file(path)
@@ -72,6 +77,22 @@ impl Server {
         }
         result
     }
+}
+
+/// Has the engine take what the flash device did as soon as it says so.
+fn drive_flash(shard: &Rc<Shard>) {
+    let bell = Arc::new(Notify::new());
+    let ring = Arc::clone(&bell);
+    shard.borrow_mut().engine.notify_flash(Arc::new(move || ring.notify_one()));
+    let shard = Rc::clone(shard);
+    spawn_local(async move {
+        loop {
+            bell.notified().await;
+            let engine = &mut shard.borrow_mut().engine;
+            engine.advance_flash();
+            engine.commit();
+        }
+    });
 }
 
 async fn tick(shard: Rc<Shard>) {
@@ -100,7 +121,11 @@ async fn accept_tcp(listener: TcpListener, shard: Rc<Shard>) {
                 // Replies are written whole; nothing is gained by waiting for more.
                 let _ = stream.set_nodelay(true);
                 // A peer that vanished without a word is noticed after some minutes.
-                let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
+                let keepalive_s = shard.borrow().host.settings.tcp_keepalive_s;
+                if keepalive_s > 0 {
+                    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(keepalive_s));
+                    let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
+                }
                 welcome(Stream::Tcp(stream), &shard);
             }
             Err(error) => rest_after(error).await,
@@ -129,7 +154,7 @@ fn welcome(stream: Stream, shard: &Rc<Shard>) {
     let session = {
         let core = &mut *shard.borrow_mut();
         core.host.stats.connections_received += 1;
-        if core.host.stats.clients_connected >= core.host.maxclients as u64 {
+        if core.host.stats.clients_connected >= core.host.settings.maxclients as u64 {
             core.host.stats.connections_rejected += 1;
             // A new socket has room for a line; a client that closed already misses nothing.
             let _ = stream.try_write(b"-ERR max number of clients reached\r\n");

@@ -20,6 +20,9 @@ pub(super) const READ_BYTES: usize = 64 * 1024;
 /// little over the limit is told by the command itself.
 const BULK_SLACK_BYTES: usize = 1024;
 
+/// Ticks, of 100 ms each, between two writings of what the flash tier has half filled.
+const FLASH_TICKS: u64 = 10;
+
 /// A shard, borrowed by one connection at a time for as long as its socket gives it work.
 pub(super) type Shard = RefCell<Core>;
 
@@ -36,16 +39,13 @@ pub(super) struct Core {
     /// Lent to the connection at work for its replies.
     pub(super) replies: Vec<u8>,
     pub(super) limits: Limits,
-    pub(super) output_bytes_max: usize,
-    pub(super) output_total_bytes_max: usize,
     reply_bytes_max: usize,
     /// Unsent replies of all connections.
     pub(super) unsent_bytes: usize,
-    pub(super) timeout: Option<Duration>,
-    stall_timeout: Duration,
     started: Instant,
     last_snapshot: (Instant, u64),
     next_client_id: u64,
+    ticks: u64,
 }
 
 impl Core {
@@ -53,11 +53,12 @@ impl Core {
         let clock = Clock::new(woken);
         let value_bytes_max = engine.value_bytes_max();
         let host = Host {
-            password: config.requirepass.as_ref().map(|it| it.as_bytes().into()),
+            settings: config.settings.clone(),
+            config_file: config.config_file.clone(),
+            bind: config.listen.map_or_else(String::new, |address| address.ip().to_string()),
+            protected_mode: config.protected_mode,
             tcp_port,
             unix_socket: config.unix_socket.as_ref().map_or_else(String::new, |it| it.display().to_string()),
-            maxclients: config.maxclients,
-            timeout_s: config.timeout.map_or(0, |timeout| timeout.as_secs()),
             started_us: clock.unix_us(),
             now_us: clock.unix_us(),
             run_id: run_id(clock.unix_us()),
@@ -70,7 +71,7 @@ impl Core {
             host,
             clock,
             latency: Latency::new(),
-            budget: Budget::new(config.request_buffer_bytes),
+            budget: Budget::new(config.settings.request_buffer_bytes),
             input: vec![0; READ_BYTES],
             replies: Vec::new(),
             limits: Limits {
@@ -79,16 +80,13 @@ impl Core {
                 request_bytes_max: request_bytes_max.min(u32::MAX as usize - READ_BYTES),
                 unauthenticated: false,
             },
-            output_bytes_max: config.output_bytes_max,
-            output_total_bytes_max: config.output_total_bytes_max,
             // One longest value with its length line always fits.
             reply_bytes_max: config.reply_bytes_max.max(value_bytes_max + 64),
             unsent_bytes: 0,
-            timeout: config.timeout,
-            stall_timeout: config.stall_timeout,
             started,
             last_snapshot: (started, 0),
             next_client_id: 0,
+            ticks: 0,
         }
     }
 
@@ -102,8 +100,9 @@ impl Core {
     #[inline]
     pub(super) fn begin_batch(&mut self) {
         self.pass_time_on();
-        let tight = self.unsent_bytes >= self.output_total_bytes_max;
-        self.host.reply_bytes_max = if tight { self.output_bytes_max } else { self.reply_bytes_max };
+        let settings = &self.host.settings;
+        let tight = self.unsent_bytes >= settings.output_total_bytes_max;
+        self.host.reply_bytes_max = if tight { settings.output_bytes_max } else { self.reply_bytes_max };
     }
 
     /// Tells the engine and the commands the time of the last clock reading.
@@ -119,7 +118,14 @@ impl Core {
         self.clock.synchronize();
         self.pass_time_on();
         self.engine.idle();
-        self.budget.find_stalled(Instant::now(), self.stall_timeout);
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(FLASH_TICKS) {
+            self.engine.tick_flash();
+        }
+        self.engine.commit();
+        let settings = &self.host.settings;
+        self.budget.set_limit(settings.request_buffer_bytes);
+        self.budget.find_stalled(Instant::now(), Duration::from_millis(settings.stall_timeout_ms));
     }
 
     /// All figures now. Recent ones begin anew.

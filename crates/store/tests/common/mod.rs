@@ -11,6 +11,7 @@ use std::time::Duration;
 use tiermem_store::config::StoreConfig;
 use tiermem_store::engine::Engine;
 use tiermem_store::server::{Server, ServerConfig, Snapshot};
+use tiermem_store::settings::Settings;
 use tokio::sync::{oneshot, watch};
 
 /// A running server; stops when dropped.
@@ -25,7 +26,7 @@ pub struct Running {
 pub fn start(change: impl FnOnce(&mut ServerConfig)) -> Running {
     let mut config = ServerConfig {
         listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
-        maxclients: 3000,
+        settings: Settings { maxclients: 3000, ..Settings::default() },
         snapshot_interval: Duration::from_millis(20),
         ..ServerConfig::default()
     };

@@ -3,6 +3,8 @@
 //! What Redis itself can be asked is compared in `tests/differential.rs`; here is what needs a clock that the
 //! test holds, or concerns this server only.
 
+mod hash;
+
 use super::{Context, Host, Output, Session, execute};
 use crate::config::StoreConfig;
 use crate::engine::Engine;
@@ -41,8 +43,14 @@ impl Client {
     /// Runs an inline request and returns the reply with its line ends as blanks.
     fn ask(&mut self, line: &str) -> String {
         let mut parser = Parser::default();
-        let bytes = format!("{line}\r\n");
-        let limits = Limits { bulk_bytes_max: 1 << 20, request_bytes_max: 1 << 20, unauthenticated: false };
+        let mut bytes = format!("{line}\r\n");
+        if line.len() > 1 << 15 {
+            // Too long for an inline request; such a line has no quotes.
+            let words: Vec<_> =
+                line.split(' ').map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+            bytes = format!("*{}\r\n{}", words.len(), words.concat());
+        }
+        let limits = Limits { bulk_bytes_max: 1 << 20, request_bytes_max: 4 << 20, unauthenticated: false };
         assert_eq!(parser.parse(bytes.as_bytes(), &limits), Ok(Progress::Complete));
         let mut output = Output::default();
         let Client { engine, session, host, .. } = self;
@@ -216,7 +224,60 @@ fn the_configuration_is_told_and_what_can_change_changes() {
             "-ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config",
         ),
         ("CONFIG GET maxmemory-policy", "*2 $16 maxmemory-policy $10 noeviction"),
+        ("CONFIG GET timeout max*s", "*4 $10 maxclients $5 10000 $7 timeout $1 0"),
+        ("CONFIG SET timeout 30 maxclients 100", "+OK"),
+        ("CONFIG GET timeout max*s", "*4 $10 maxclients $3 100 $7 timeout $2 30"),
+        (
+            "CONFIG SET timeout 1 maxclients many",
+            "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - argument couldn't be parsed into an \
+             integer",
+        ),
+        (
+            "CONFIG SET policy-low-watermark 0.5 policy-high-watermark 0.1",
+            "-ERR CONFIG SET failed (possibly related to argument 'policy-low-watermark') - 0.5 must not be above \
+             policy-high-watermark, 0.1",
+        ),
+        ("CONFIG GET timeout", "*2 $7 timeout $2 30"),
+        ("CONFIG SET policy-low-watermark 0.1 policy-high-watermark 0.5", "+OK"),
+        ("CONFIG GET policy-low-watermark", "*2 $20 policy-low-watermark $3 0.1"),
+        ("CONFIG REWRITE", "-ERR The server is running without a config file"),
     ]);
+}
+
+#[test]
+fn a_password_can_be_set_and_taken_away() {
+    let mut client = Client::new();
+    client.all(&[("CONFIG SET requirepass secret", "+OK"), ("PING", "+PONG")]);
+    client.session = client.host.new_session(8);
+    client.all(&[
+        ("PING", "-NOAUTH Authentication required."),
+        ("AUTH secret", "+OK"),
+        ("CONFIG GET requirepass", "*2 $11 requirepass $6 secret"),
+    ]);
+    let waiting = client.host.new_session(9);
+    client.all(&[("CONFIG SET requirepass ''", "+OK")]);
+    client.session = waiting;
+    client.all(&[("PING", "+PONG")]);
+}
+
+#[test]
+fn statistics_begin_anew() {
+    let mut client = Client::new();
+    client.all(&[
+        ("SET a 1", "+OK"),
+        ("GET a", "$1 1"),
+        ("GET b", "$-1"),
+        ("FOO", "-ERR unknown command 'FOO', with args beginning with:"),
+    ]);
+    for line in ["keyspace_hits:1", "keyspace_misses:1", "total_error_replies:1"] {
+        assert!(client.ask("INFO stats").contains(line), "{line}");
+    }
+    client.all(&[("CONFIG RESETSTAT", "+OK"), ("GET a", "$1 1")]);
+    for line in ["keyspace_hits:1", "keyspace_misses:0", "total_error_replies:0", "total_commands_processed:"]
+    {
+        assert!(client.ask("INFO stats").contains(line), "{line}");
+    }
+    assert_eq!(client.engine.stats().gets, 3, "monitoring's counters never fall");
 }
 
 #[test]
@@ -258,7 +319,7 @@ fn a_reply_beyond_the_limit_is_taken_back() {
 #[test]
 fn the_password_stands_before_everything() {
     let mut client = Client::new();
-    client.host.password = Some(b"secret".as_slice().into());
+    client.host.settings.requirepass = Some("secret".into());
     client.session = client.host.new_session(1);
     client.all(&[
         ("GET k", "-NOAUTH Authentication required."),

@@ -1,0 +1,329 @@
+//! The space of a log: which segments are free, open, filled or being emptied, and how much of each is alive.
+
+use std::collections::VecDeque;
+
+use super::{ITEM_ALIGN_BYTES, LOG_PAGE_BYTES, LogPlace, SEGMENT_HEADER_BYTES};
+use tiermem_base::Rng;
+
+/// Which segments an item is appended to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// It comes from memory.
+    Fresh,
+    /// It has survived the emptying of its segment.
+    Kept,
+}
+
+/// Where an item was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The place for its index entry.
+    pub place: LogPlace,
+    /// The segment.
+    pub segment: u32,
+    /// The number of this filling of the segment.
+    pub sequence: u32,
+    /// Where in the segment, in bytes.
+    pub offset: u32,
+    /// The stream's segment before this one is full now: nothing more comes to it.
+    pub sealed: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Free,
+    Open,
+    Filled,
+    Emptying,
+    /// The driver's own.
+    Taken,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Segment {
+    state: State,
+    sequence: u32,
+    /// Bytes used from the start.
+    used: u32,
+    /// Items appended, and those of them that are alive.
+    items: u32,
+    live: u32,
+}
+
+impl Segment {
+    /// Bytes alive, as if all its items were of one size.
+    fn live_bytes(&self) -> u64 {
+        let used = u64::from(self.used.saturating_sub(SEGMENT_HEADER_BYTES));
+        (used * u64::from(self.live)).checked_div(u64::from(self.items)).unwrap_or(0)
+    }
+}
+
+/// All segments.
+#[derive(Clone, Debug)]
+pub struct Segments {
+    segments: Vec<Segment>,
+    segment_bytes: u32,
+    free: VecDeque<u32>,
+    /// Filled segments in the order of their filling, with their sequence: an entry whose segment has another one, or
+    /// is not filled any more, is passed over.
+    order: VecDeque<(u32, u32)>,
+    open: [Option<u32>; 2],
+    next_sequence: u32,
+    live_items: u64,
+    live_bytes: u64,
+    emptying: u32,
+}
+
+impl Segments {
+    pub fn new(count: u32, segment_bytes: u32) -> Self {
+        Segments {
+            segments: vec![Segment::default(); count as usize],
+            segment_bytes,
+            free: (0..count).collect(),
+            order: VecDeque::new(),
+            open: [None; 2],
+            next_sequence: 1,
+            live_items: 0,
+            live_bytes: 0,
+            emptying: 0,
+        }
+    }
+
+    /// Changes a segment and keeps the sums right.
+    fn change(&mut self, at: u32, change: impl FnOnce(&mut Segment)) {
+        let segment = &mut self.segments[at as usize];
+        self.live_bytes -= segment.live_bytes();
+        self.live_items -= u64::from(segment.live);
+        change(segment);
+        self.live_bytes += segment.live_bytes();
+        self.live_items += u64::from(segment.live);
+    }
+
+    /// Space for an item, leaving `spared` free segments untouched.
+    pub fn append(&mut self, stream: Stream, bytes: u32, spared: u32) -> Option<Appended> {
+        let mut sealed = None;
+        let fits = |segment: &Segment| segment.used.saturating_add(bytes) <= self.segment_bytes;
+        let at = match self.open[stream as usize] {
+            Some(open) if fits(&self.segments[open as usize]) => open,
+            full => {
+                let fresh = self.take_free_sparing(spared)?;
+                sealed = full;
+                self.seal(stream);
+                let sequence = self.next_sequence;
+                self.skip_sequence(sequence);
+                self.segments[fresh as usize] =
+                    Segment { state: State::Open, sequence, used: SEGMENT_HEADER_BYTES, items: 0, live: 0 };
+                self.open[stream as usize] = Some(fresh);
+                fresh
+            }
+        };
+        let offset = self.segments[at as usize].used;
+        self.change(at, |segment| {
+            segment.used = (offset + bytes).next_multiple_of(ITEM_ALIGN_BYTES);
+            segment.items += 1;
+            segment.live += 1;
+        });
+        let page = offset / LOG_PAGE_BYTES;
+        let pages = (offset % LOG_PAGE_BYTES + bytes).div_ceil(LOG_PAGE_BYTES);
+        let place = LogPlace::new(at * (self.segment_bytes / LOG_PAGE_BYTES) + page, pages);
+        let sequence = self.segments[at as usize].sequence;
+        Some(Appended { place, segment: at, sequence, offset, sealed })
+    }
+
+    fn take_free_sparing(&mut self, spared: u32) -> Option<u32> {
+        if self.free() <= spared { None } else { self.free.pop_front() }
+    }
+
+    /// Skips to the next page.
+    pub fn pad(&mut self, stream: Stream) {
+        if let Some(at) = self.open[stream as usize] {
+            let end = self.segment_bytes;
+            self.change(at, |segment| segment.used = segment.used.next_multiple_of(LOG_PAGE_BYTES).min(end));
+        }
+    }
+
+    /// Closes the open segment of a stream.
+    pub fn seal(&mut self, stream: Stream) {
+        if let Some(at) = self.open[stream as usize].take() {
+            let segment = &mut self.segments[at as usize];
+            segment.state = State::Filled;
+            self.order.push_back((at, segment.sequence));
+        }
+    }
+
+    /// Notes that an item is dead.
+    pub fn forget(&mut self, place: LogPlace) {
+        let at = self.segment_of(place.page());
+        debug_assert!(self.segments[at as usize].live > 0, "an item dies once");
+        self.change(at, |segment| segment.live = segment.live.saturating_sub(1));
+    }
+
+    fn is_filled(&self, (at, sequence): (u32, u32)) -> bool {
+        let segment = &self.segments[at as usize];
+        segment.state == State::Filled && segment.sequence == sequence
+    }
+
+    fn begin_emptying(&mut self, at: u32) -> Option<u32> {
+        self.segments[at as usize].state = State::Emptying;
+        self.emptying += 1;
+        Some(at)
+    }
+
+    /// The segment that was filled first.
+    pub fn take_oldest(&mut self) -> Option<u32> {
+        while let Some(entry) = self.order.pop_front() {
+            if self.is_filled(entry) {
+                return self.begin_emptying(entry.0);
+            }
+        }
+        None
+    }
+
+    /// Of `draws` filled segments and the oldest, the one with the least alive; the order tells their positions, so
+    /// one that was emptied out of turn is drawn in vain.
+    pub fn take_emptiest(&mut self, draws: u32, rng: &mut Rng) -> Option<u32> {
+        while self.order.front().is_some_and(|&entry| !self.is_filled(entry)) {
+            self.order.pop_front();
+        }
+        let oldest = self.order.front()?.0;
+        let drawn = (0..draws).map(|_| self.order[rng.below(self.order.len() as u64) as usize]);
+        let mut emptiest = oldest;
+        for entry in drawn.collect::<Vec<_>>() {
+            if self.is_filled(entry)
+                && self.segments[entry.0 as usize].live_bytes()
+                    < self.segments[emptiest as usize].live_bytes()
+            {
+                emptiest = entry.0;
+            }
+        }
+        if self.order.len() > 2 * self.segments.len() {
+            let mut order = std::mem::take(&mut self.order);
+            order.retain(|&entry| self.is_filled(entry));
+            self.order = order;
+        }
+        self.begin_emptying(emptiest)
+    }
+
+    /// Gives a segment free; whatever of it was alive is dead.
+    pub fn release(&mut self, at: u32) {
+        let was = self.segments[at as usize].state;
+        debug_assert!(matches!(was, State::Emptying | State::Taken), "a segment is released by its taker");
+        self.emptying -= u32::from(was == State::Emptying);
+        self.change(at, |segment| *segment = Segment { sequence: segment.sequence, ..Segment::default() });
+        self.free.push_back(at);
+    }
+
+    /// Takes a free segment out of use by items, if `spared` others stay free.
+    pub fn take_free(&mut self, spared: u32) -> Option<u32> {
+        let at = self.take_free_sparing(spared)?;
+        self.segments[at as usize].state = State::Taken;
+        Some(at)
+    }
+
+    /// Takes this free segment; whether it was free.
+    pub fn take_this(&mut self, at: u32) -> bool {
+        let free = self.segments.get(at as usize).is_some_and(|segment| segment.state == State::Free);
+        if free {
+            self.free.retain(|&other| other != at);
+            self.segments[at as usize].state = State::Taken;
+        }
+        free
+    }
+
+    /// Takes up a filling of before a restart; `false` where that cannot be.
+    pub fn restore(&mut self, at: u32, sequence: u32, items: u32, used: u32) -> bool {
+        let Some(segment) = self.segments.get(at as usize) else { return false };
+        if segment.state == State::Taken || used > self.segment_bytes {
+            return false;
+        }
+        if segment.state == State::Free {
+            self.free.retain(|&other| other != at);
+        }
+        self.change(at, |segment| {
+            *segment = Segment { state: State::Filled, sequence, used, items, live: 0 };
+        });
+        self.order.push_back((at, sequence));
+        self.skip_sequence(sequence);
+        true
+    }
+
+    /// Takes up an item of before a restart; `false` where its segment is not filled.
+    pub fn restore_item(&mut self, place: LogPlace) -> bool {
+        let at = self.segment_of(place.page());
+        if self.segments.get(at as usize).is_none_or(|segment| segment.state != State::Filled) {
+            return false;
+        }
+        let pages = self.segment_bytes / LOG_PAGE_BYTES;
+        let end = (place.page() % pages + 1) * LOG_PAGE_BYTES;
+        self.change(at, |segment| {
+            segment.live += 1;
+            segment.items = segment.items.max(segment.live);
+            segment.used = segment.used.max(end);
+        });
+        true
+    }
+
+    /// Fillings are numbered on from behind this one.
+    pub fn skip_sequence(&mut self, sequence: u32) {
+        self.next_sequence = self.next_sequence.max(sequence.wrapping_add(1)).max(1);
+    }
+
+    /// No item is alive any more.
+    pub fn kill_all(&mut self) {
+        for at in 0..self.segments.len() as u32 {
+            self.change(at, |segment| segment.live = 0);
+        }
+    }
+
+    pub fn sequence(&self, at: u32) -> u32 {
+        self.segments[at as usize].sequence
+    }
+
+    pub fn in_order(&self) -> Vec<(u32, u32, u32, u32)> {
+        let holds = |state| matches!(state, State::Open | State::Filled | State::Emptying);
+        let all = self.segments.iter().enumerate().filter(|(_, segment)| holds(segment.state));
+        let mut all: Vec<_> =
+            all.map(|(at, segment)| (at as u32, segment.sequence, segment.items, segment.used)).collect();
+        all.sort_by_key(|&(_, sequence, ..)| sequence);
+        all
+    }
+
+    pub fn used_in(&self, at: u32) -> u32 {
+        self.segments[at as usize].used
+    }
+
+    pub fn live_in(&self, at: u32) -> u32 {
+        self.segments[at as usize].live
+    }
+
+    pub fn next_sequence(&self) -> u32 {
+        self.next_sequence
+    }
+
+    pub fn segment_of(&self, page: u32) -> u32 {
+        page / (self.segment_bytes / LOG_PAGE_BYTES)
+    }
+
+    pub fn free(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    pub fn emptying(&self) -> u32 {
+        self.emptying
+    }
+
+    pub fn live_items(&self) -> u64 {
+        self.live_items
+    }
+
+    pub fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
+    pub fn bytes(&self) -> u64 {
+        (self.segments.capacity() * size_of::<Segment>()
+            + self.free.capacity() * 4
+            + self.order.capacity() * 8) as u64
+    }
+}

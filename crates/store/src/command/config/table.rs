@@ -1,0 +1,263 @@
+//! The parameters, a line each.
+//!
+//! To add one that clients can change: a field in [`crate::settings::Settings`] (or in the ladder's `Tuning`), and a
+//! `live` line here, in the order of names. `at` gives it a place of its own in the configuration file; without, it
+//! stands in `[config]` under its name. Nothing else knows of single parameters.
+
+use tiermem_policy::ladder::{Eviction, Reactive};
+use tiermem_policy::promote::Promotion;
+
+use super::parameter::{
+    Form, Live, Parameter, Problem, fixed, in_seconds, live, number, seconds, share, size, switch, word,
+    word_for, yes_or_no,
+};
+use crate::engine::DATABASES;
+use crate::server::FILES_RESERVED;
+use crate::settings::LogLevel;
+
+const EVICTION: [(Eviction, &str); 2] =
+    [(Eviction::AllItems, "allkeys-lru"), (Eviction::Forbidden, "noeviction")];
+const REACTIVE: [(Reactive, &str); 2] = [(Reactive::Demote, "demote"), (Reactive::Drop, "drop")];
+const PROMOTION: [(Promotion, &str); 4] = [
+    (Promotion::ReuseTime, "reuse-time"),
+    (Promotion::ReuseTimeScan, "reuse-time-scan"),
+    (Promotion::Naive, "naive"),
+    (Promotion::None, "none"),
+];
+
+/// Items moved or dropped in one step: at zero nothing would ever move, and many make the step long.
+const BATCH: (i64, i64) = (1, 4096);
+const COUNT: (i64, i64) = (1, i64::MAX);
+const SECONDS: (i64, i64) = (0, i32::MAX as i64);
+const OUTPUT: (u64, u64) = (16 << 10, 1 << 40);
+const BUFFER: (u64, u64) = (64 << 10, 1 << 40);
+
+pub(super) static PARAMETERS: &[Parameter] = &[
+    fixed("appendonly", |_| "no".to_owned()),
+    fixed("bind", |context| context.host.bind.clone()),
+    fixed("databases", |_| DATABASES.to_string()),
+    fixed("io-threads", |_| "1".to_owned()),
+    live(
+        "loglevel",
+        Form::Word,
+        |it| word_for(it.server.log_level, &LogLevel::ALL),
+        |it, text| word(&mut it.server.log_level, text, &LogLevel::ALL),
+    ),
+    live("maxclients", Form::Number, |it| it.server.maxclients.to_string(), set_maxclients)
+        .at("server", "maxclients"),
+    fixed("maxmemory", |context| super::capacity_bytes(context).to_string()),
+    live(
+        "maxmemory-policy",
+        Form::Word,
+        |it| word_for(it.policy.eviction, &EVICTION),
+        |it, text| word(&mut it.policy.eviction, text, &EVICTION),
+    ),
+    live(
+        "output-buffer",
+        Form::Size,
+        |it| it.server.output_bytes_max.to_string(),
+        |it, text| size(&mut it.server.output_bytes_max, text, OUTPUT),
+    )
+    .at("server", "output_buffer"),
+    live(
+        "output-buffer-total",
+        Form::Size,
+        |it| it.server.output_total_bytes_max.to_string(),
+        |it, text| size(&mut it.server.output_total_bytes_max, text, BUFFER),
+    ),
+    live(
+        "policy-demote-batch",
+        Form::Number,
+        |it| it.policy.demote_batch.to_string(),
+        |it, text| number(&mut it.policy.demote_batch, text, BATCH),
+    )
+    .at("policy", "demote_batch"),
+    live(
+        "policy-evict-batch",
+        Form::Number,
+        |it| it.policy.evict_batch.to_string(),
+        |it, text| number(&mut it.policy.evict_batch, text, BATCH),
+    )
+    .at("policy", "evict_batch"),
+    live(
+        "policy-high-watermark",
+        Form::Share,
+        |it| it.policy.watermarks.high.to_string(),
+        |it, text| share(&mut it.policy.watermarks.high, text),
+    )
+    .at("policy", "high_watermark"),
+    live(
+        "policy-low-watermark",
+        Form::Share,
+        |it| it.policy.watermarks.low.to_string(),
+        |it, text| share(&mut it.policy.watermarks.low, text),
+    )
+    .at("policy", "low_watermark"),
+    live(
+        "policy-promote-batch",
+        Form::Number,
+        |it| it.policy.promote_batch.to_string(),
+        |it, text| number(&mut it.policy.promote_batch, text, BATCH),
+    )
+    .at("policy", "promote_batch"),
+    live("policy-promotion", Form::Word, |it| word_for(it.policy.promotion, &PROMOTION), set_promotion)
+        .at("policy", "promotion"),
+    live(
+        "policy-reactive",
+        Form::Word,
+        |it| word_for(it.policy.reactive, &REACTIVE),
+        |it, text| word(&mut it.policy.reactive, text, &REACTIVE),
+    )
+    .at("policy", "reactive"),
+    live(
+        "policy-scan-depth",
+        Form::Number,
+        |it| it.policy.scan_depth.to_string(),
+        |it, text| number(&mut it.policy.scan_depth, text, BATCH),
+    )
+    .at("policy", "scan_depth"),
+    live(
+        "policy-scan-requests",
+        Form::Number,
+        |it| it.policy.scan_requests.to_string(),
+        |it, text| number(&mut it.policy.scan_requests, text, COUNT),
+    )
+    .at("policy", "scan_requests"),
+    live(
+        "policy-watermarks",
+        Form::Switch,
+        |it| yes_or_no(it.policy.proactive),
+        |it, text| switch(&mut it.policy.proactive, text),
+    )
+    .at("policy", "watermarks"),
+    fixed("port", |context| context.host.tcp_port.to_string()),
+    fixed("protected-mode", |context| yes_or_no(context.host.protected_mode)),
+    fixed("proto-max-bulk-len", |context| context.engine.value_bytes_max().to_string()),
+    live(
+        "request-buffer",
+        Form::Size,
+        |it| it.server.request_buffer_bytes.to_string(),
+        |it, text| size(&mut it.server.request_buffer_bytes, text, BUFFER),
+    )
+    .at("server", "request_buffer"),
+    live(
+        "requirepass",
+        Form::Word,
+        |it| it.server.requirepass.as_deref().unwrap_or("").to_owned(),
+        |it, text| {
+            it.server.requirepass = (!text.is_empty()).then(|| text.into());
+            Ok(())
+        },
+    )
+    .at("server", "requirepass"),
+    fixed("save", |_| String::new()),
+    live(
+        "stall-timeout-ms",
+        Form::Number,
+        |it| it.server.stall_timeout_ms.to_string(),
+        |it, text| number(&mut it.server.stall_timeout_ms, text, COUNT),
+    ),
+    live(
+        "tcp-keepalive",
+        Form::Number,
+        |it| it.server.tcp_keepalive_s.to_string(),
+        |it, text| number(&mut it.server.tcp_keepalive_s, text, SECONDS),
+    ),
+    live(
+        "timeout",
+        Form::Seconds,
+        |it| in_seconds(it.server.timeout_ms),
+        |it, text| seconds(&mut it.server.timeout_ms, text),
+    )
+    .at("server", "timeout"),
+    fixed("unixsocket", |context| context.host.unix_socket.clone()),
+];
+
+/// Each client is an open file: a number that the system would not allow is refused.
+fn set_maxclients(live: &mut Live, text: &str) -> Result<(), Problem> {
+    number(&mut live.server.maxclients, text, (1, u32::MAX.into()))?;
+    let files = live.server.maxclients as u64 + FILES_RESERVED;
+    tiermem_sys::limits::raise_open_files(files).map_err(|error| error.to_string())
+}
+
+/// Promotion by scanning keeps a reuse time for each item from the start on, and cannot be turned to or from.
+fn set_promotion(live: &mut Live, text: &str) -> Result<(), Problem> {
+    let before = live.policy.promotion;
+    word(&mut live.policy.promotion, text, &PROMOTION)?;
+    let scans = |promotion| promotion == Promotion::ReuseTimeScan;
+    if scans(before) != scans(live.policy.promotion) {
+        return Err("reuse-time-scan is chosen at the start: set promotion in the file's [policy]".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parameter::Access;
+    use super::*;
+
+    #[test]
+    fn parameters_stand_in_the_order_of_their_names() {
+        assert!(PARAMETERS.is_sorted_by(|a, b| a.name < b.name));
+    }
+
+    #[test]
+    fn what_a_parameter_says_of_itself_it_understands() {
+        for parameter in PARAMETERS {
+            let Access::Live { get, set, .. } = parameter.access else { continue };
+            let mut live = Live::default();
+            let text = get(&live);
+            assert_eq!(set(&mut live, &text), Ok(()), "{} = {text}", parameter.name);
+            assert_eq!(live, Live::default(), "{}", parameter.name);
+        }
+    }
+
+    /// Forgotten wiring would let a change reach another field than the one that is read.
+    #[test]
+    fn a_change_is_read_back_and_changes_nothing_else() {
+        for (name, text) in [
+            ("loglevel", "debug"),
+            ("maxclients", "123"),
+            ("maxmemory-policy", "noeviction"),
+            ("output-buffer", "65536"),
+            ("output-buffer-total", "131072"),
+            ("policy-demote-batch", "9"),
+            ("policy-evict-batch", "9"),
+            ("policy-high-watermark", "0.5"),
+            ("policy-low-watermark", "0.5"),
+            ("policy-promote-batch", "9"),
+            ("policy-promotion", "naive"),
+            ("policy-reactive", "drop"),
+            ("policy-scan-depth", "9"),
+            ("policy-scan-requests", "9"),
+            ("policy-watermarks", "no"),
+            ("request-buffer", "131072"),
+            ("requirepass", "secret"),
+            ("stall-timeout-ms", "9"),
+            ("tcp-keepalive", "9"),
+            ("timeout", "9"),
+        ] {
+            let mut live = Live::default();
+            let texts = |live: &Live| -> Vec<(&str, String)> {
+                PARAMETERS
+                    .iter()
+                    .filter_map(|it| match it.access {
+                        Access::Live { get, .. } => Some((it.name, get(live))),
+                        Access::Fixed(_) => None,
+                    })
+                    .collect()
+            };
+            let before = texts(&live);
+            let parameter = PARAMETERS.iter().find(|it| it.name == name).unwrap();
+            let Access::Live { set, .. } = parameter.access else { panic!("{name} can change") };
+            assert_eq!(set(&mut live, text), Ok(()), "{name}");
+            for ((other, old), (_, new)) in before.iter().zip(texts(&live)) {
+                if *other == name {
+                    assert_eq!(new, text, "{name}");
+                } else {
+                    assert_eq!(*old, new, "{name} changed {other}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! The engine over a flash tier: what leaves memory goes there, and is read back before the request that needs it runs.
+//!
+//! The engine never waits. Whoever runs a request first asks [`Engine::seek`] for each of its keys whether the flash tier
+//! must be read for it; asks; and once all answers are there, stages them ([`Engine::stage`]) and runs the request, which
+//! then finds them as if they were in memory. Reading a staged value leaves it on flash, unless it is hot; whatever
+//! changes a key brings it into memory first. A request that replaces a value needs no answer: the copy on flash is
+//! forgotten by the hash alone.
+//!
+//! Counted keys: a key counts once, wherever it lies. An item in memory whose header says `unchanged` lies on flash too.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use serde::Serialize;
+use tiermem_base::hash::KeyHasher;
+use tiermem_policy::Id;
+use tiermem_policy::index::Found;
+use tiermem_policy::ladder::Loc;
+use tiermem_policy::log::LogPlace;
+use tiermem_tier::block::BlockIo;
+use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, FlashItem, FlashStats, Offer};
+
+use super::item::{HEADER_BYTES, Header};
+use super::{DATABASES, Engine, Hit, ItemRef, TierStats, ValueKind};
+
+/// Item references from here on name staged items.
+const STAGED: u32 = u32::MAX - (1 << 20);
+
+/// An item that was read for the request at hand.
+#[derive(Debug)]
+pub(super) struct Staged {
+    hash: u64,
+    item: FlashItem,
+}
+
+/// A key that lies on flash: what to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Away {
+    hash: u64,
+    place: LogPlace,
+}
+
+/// The flash tier's figures.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FlashFigures {
+    /// Bytes that live items may fill.
+    pub room_bytes: u64,
+    /// Items that were appended from memory, and their bytes.
+    pub admitted: u64,
+    /// As above.
+    pub admitted_bytes: u64,
+    /// Items turned away to spare the device.
+    pub rejected: u64,
+    /// Items that left memory and were there still, unchanged.
+    pub unchanged: u64,
+    /// Offers refused because segments were not emptied in time.
+    pub refused: u64,
+    /// Items appended again because their segment was emptied.
+    pub kept: u64,
+    /// Segments emptied.
+    pub segments_emptied: u64,
+    /// Reads for look-ups.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written: items, journal and checkpoints.
+    pub written_bytes: u64,
+    /// Bytes written for each byte that came from memory.
+    pub write_amplification: f64,
+    /// Items that the last restart found.
+    pub recovered_items: u64,
+    /// Reads and writes that failed.
+    pub io_errors: u64,
+    /// Items that could not be read or written.
+    pub lost_items: u64,
+    /// Whether the device was given up.
+    pub broken: bool,
+    /// Whether a restart will find what is there now.
+    pub recoverable: bool,
+    /// The last error, in words.
+    pub last_error: Option<String>,
+}
+
+impl FlashFigures {
+    fn of(stats: &FlashStats) -> Self {
+        FlashFigures {
+            room_bytes: stats.room_bytes,
+            admitted: stats.log.admitted,
+            admitted_bytes: stats.log.admitted_bytes,
+            rejected: stats.log.rejected,
+            unchanged: stats.log.unchanged,
+            refused: stats.refused,
+            kept: stats.log.kept,
+            segments_emptied: stats.log.segments_emptied,
+            reads: stats.reads,
+            read_bytes: stats.read_bytes,
+            written_bytes: stats.write_bytes + stats.journal_bytes + stats.checkpoint_bytes,
+            write_amplification: stats.write_amplification(),
+            recovered_items: stats.recovered_items,
+            io_errors: stats.read_errors + stats.write_errors,
+            lost_items: stats.lost_items,
+            broken: stats.broken,
+            recoverable: !stats.unrecoverable,
+            last_error: stats.last_error.clone(),
+        }
+    }
+}
+
+impl Engine {
+    /// Puts a flash tier below the others; before anything is stored. What the device holds from before is there then.
+    ///
+    /// # Errors
+    /// When the device cannot be read or holds something else.
+    pub fn attach_flash(
+        &mut self,
+        name: &str,
+        io: Box<dyn BlockIo>,
+        config: &FlashConfig,
+    ) -> Result<(), FlashError> {
+        let hash = |seed: u64, word: &[u8]| KeyHasher::stable(seed).hash(0, word);
+        let flash = Flash::open(io, config, hash, &mut self.index)?;
+        self.hasher = KeyHasher::stable(flash.hash_seed());
+        self.keys.copy_from_slice(&flash.items()[..usize::from(DATABASES)]);
+        self.ladder.set_index_bytes(self.index.bytes());
+        self.flash = Some(Box::new(flash));
+        self.flash_name = name.to_owned();
+        Ok(())
+    }
+
+    /// Whether there is a flash tier.
+    #[inline]
+    pub fn has_flash(&self) -> bool {
+        self.flash.is_some()
+    }
+
+    /// Whom to wake, from any thread, when [`Self::advance_flash`] has something to do.
+    pub fn notify_flash(&mut self, waker: Arc<dyn Fn() + Send + Sync>) {
+        if let Some(flash) = &mut self.flash {
+            flash.notify(waker);
+        }
+    }
+
+    /// Whether writers should wait until the flash tier has caught up.
+    #[inline]
+    pub fn is_choked(&self) -> bool {
+        self.flash.as_ref().is_some_and(|flash| flash.is_choked())
+    }
+
+    /// Has a writer woken when there is space again.
+    pub fn wake_when_unchoked(&mut self, waker: &Waker) {
+        if !self.choked.iter().any(|choked| choked.will_wake(waker)) {
+            self.choked.push(waker.clone());
+        }
+    }
+
+    /// Takes what the device has done, and goes on with the flash tier's own work.
+    pub fn advance_flash(&mut self) {
+        let Some(flash) = &mut self.flash else { return };
+        flash.advance(&mut self.index, self.now.unix_ms, &mut self.rng, &mut self.gone);
+        for gone in self.gone.drain(..) {
+            // Where nobody knows the database, the fullest one is the likeliest.
+            let fullest = || (0..self.keys.len()).max_by_key(|&db| self.keys[db]).unwrap_or(0);
+            let db = gone.db.map_or_else(fullest, usize::from);
+            self.keys[db] = self.keys[db].saturating_sub(1);
+            self.expired_on_access += u64::from(gone.expired);
+        }
+        if !self.choked.is_empty() && !self.is_choked() {
+            self.choked.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Hands to the device what was decided, and writes what a restart must know. Before replies are sent.
+    #[inline]
+    pub fn commit(&mut self) {
+        if let Some(flash) = &mut self.flash {
+            flash.submit();
+            flash.commit();
+        }
+    }
+
+    /// Once a second or so: what is half written is written.
+    pub fn tick_flash(&mut self) {
+        if let Some(flash) = &mut self.flash {
+            flash.tick();
+        }
+    }
+
+    /// Writes everything that a restart needs. Waits for the device.
+    pub fn close_flash(&mut self) -> Result<(), FlashError> {
+        match &mut self.flash {
+            Some(flash) => flash.close(&mut self.index),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the flash tier must be read before a request that looks at `key` can run.
+    #[inline]
+    pub fn seek(&self, db: u8, key: &[u8]) -> Option<Away> {
+        self.flash.as_ref()?;
+        let hash = self.hasher.hash(db, key);
+        let place = self.index.find_log(hash)?;
+        self.find(db, key, hash).is_none().then_some(Away { hash, place })
+    }
+
+    /// Asks for an item. The question ends with [`Self::stage`] or [`Self::cancel`].
+    pub fn ask(&mut self, away: Away) -> Option<FetchId> {
+        Some(self.flash.as_mut()?.ask(away.hash, away.place))
+    }
+
+    /// Whether the answer is there; if not, `waker` is woken when it is.
+    pub fn is_answered(&mut self, id: FetchId, waker: &Waker) -> bool {
+        self.flash.as_mut().is_none_or(|flash| flash.is_ready(id, Some(waker)))
+    }
+
+    /// Takes an answer that is there, for the request that runs next. `false`: the item lies elsewhere by now, seek again.
+    pub fn stage(&mut self, away: Away, id: FetchId) -> bool {
+        let Some(flash) = &mut self.flash else { return true };
+        let item = flash.take(id);
+        let current = self.index.find_log(away.hash).is_some_and(|place| place.is_same(away.place));
+        match item {
+            Some(item) if current => self.staged.push(Staged { hash: item.header.hash, item }),
+            // What was promised is not there: lost in a crash, or damaged.
+            None if current => {
+                flash.count_lost();
+                self.forget_on_flash(0, away.hash);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Ends the request that staged items were for.
+    #[inline]
+    pub fn unstage(&mut self) {
+        if !self.staged.is_empty() {
+            self.staged.clear();
+        }
+    }
+
+    /// An answer is not wanted any more.
+    pub fn cancel(&mut self, id: FetchId) {
+        if let Some(flash) = &mut self.flash {
+            flash.cancel(id);
+        }
+    }
+
+    /// Stages `key`, waiting for the device: for callers that have nothing else to do.
+    pub fn resolve(&mut self, db: u8, key: &[u8]) {
+        while let Some(away) = self.seek(db, key) {
+            if self.staged.iter().any(|staged| staged.hash >> 24 == away.hash >> 24) {
+                return;
+            }
+            let Some(id) = self.ask(away) else { return };
+            while !self.is_answered(id, Waker::noop()) {
+                if let Some(flash) = &mut self.flash {
+                    flash.wait();
+                }
+                self.advance_flash();
+            }
+            self.stage(away, id);
+        }
+    }
+
+    /// The staged item of this key, if its time is not over and its database was not flushed since.
+    fn find_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<usize> {
+        let found = self.staged.iter().position(|staged| {
+            let item = &staged.item;
+            staged.hash == hash && item.header.db == db && item.key() == key
+        })?;
+        let header = self.staged[found].item.header;
+        let expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.now.unix_ms;
+        let flushed = self.flash.as_ref().is_some_and(|flash| flash.is_flushed(&header));
+        if !expired && !flushed {
+            return Some(found);
+        }
+        self.staged.swap_remove(found);
+        if self.forget_on_flash(db, hash) {
+            self.keys[usize::from(db)] -= 1;
+            self.expired_on_access += u64::from(expired);
+        }
+        None
+    }
+
+    /// Reads a staged item as a look-up does; it moves into memory if it is hot.
+    pub(super) fn get_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Hit<'_>> {
+        if self.staged.is_empty() {
+            return None;
+        }
+        let at = self.find_staged(db, key, hash)?;
+        self.get_hits += 1;
+        let place = self.index.find_log(hash);
+        let flash = self.flash.as_mut()?;
+        let reuse = place.and_then(|place| flash.hit(&mut self.index, hash, place, self.now.requests));
+        let len = HEADER_BYTES as u64 + self.staged[at].item.header.item_len() as u64;
+        if self.ladder.wants(reuse, len)
+            && let Some(id) = self.unstage_into_memory(db, key, hash)
+        {
+            if let Some(flash) = &mut self.flash {
+                flash.promoted();
+            }
+            return Some(self.hit(id));
+        }
+        self.staged_hit(at)
+    }
+
+    /// Reads a staged item without counting.
+    pub(super) fn peek_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Hit<'_>> {
+        if self.staged.is_empty() {
+            return None;
+        }
+        let at = self.find_staged(db, key, hash)?;
+        self.staged_hit(at)
+    }
+
+    fn staged_hit(&self, at: usize) -> Option<Hit<'_>> {
+        let item = &self.staged.get(at)?.item;
+        let kind = ValueKind::from_byte(item.header.kind);
+        Some(Hit { value: item.value(), kind, item: ItemRef(Id(STAGED + at as u32)) })
+    }
+
+    /// The value of a staged item; `None` for items in memory.
+    #[inline]
+    pub(super) fn staged_value(&self, item: ItemRef) -> Option<&[u8]> {
+        let at = item.0.0.checked_sub(STAGED)?;
+        Some(self.staged.get(at as usize)?.item.value())
+    }
+
+    /// When a staged item expires.
+    pub(super) fn staged_expiry(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Option<u64>> {
+        let at = self.find_staged(db, key, hash)?;
+        let at_ms = self.staged[at].item.header.expires_at_ms;
+        Some((at_ms != 0).then_some(at_ms))
+    }
+
+    /// Removes a staged item; whether it was there.
+    pub(super) fn remove_staged(&mut self, db: u8, key: &[u8], hash: u64) -> bool {
+        let Some(at) = self.find_staged(db, key, hash) else { return false };
+        self.staged.swap_remove(at);
+        let counted = self.forget_on_flash(db, hash);
+        self.keys[usize::from(db)] -= u64::from(counted);
+        true
+    }
+
+    /// Copies a staged item into memory. It stays on flash as well, and its header says so.
+    #[cold]
+    pub(super) fn unstage_into_memory(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
+        let at = self.find_staged(db, key, hash)?;
+        let Staged { item, .. } = self.staged.swap_remove(at);
+        let header = Header {
+            value_len: item.header.value_len,
+            key_len: item.header.key_len,
+            db,
+            kind: ValueKind::from_byte(item.header.kind),
+            unchanged: true,
+        };
+        let expires_at_ms = (item.header.expires_at_ms != 0).then_some(item.header.expires_at_ms);
+        let Ok((id, loc)) = self.enter(hash, header, expires_at_ms, None) else {
+            self.staged.push(Staged { hash, item });
+            return None;
+        };
+        // It was counted when it lay on flash alone.
+        self.keys[usize::from(db)] -= 1;
+        let bytes = self.tiers.bytes_mut(loc, header.item_len());
+        header.write(bytes);
+        bytes[HEADER_BYTES..header.value_offset()].copy_from_slice(key);
+        bytes[header.value_offset()..].copy_from_slice(item.value());
+        self.tiers.charge_write(loc.tier, header.item_len());
+        Some(id)
+    }
+
+    /// Forgets the copy on flash of an item in memory that is about to change or go.
+    #[inline]
+    pub(super) fn note_change(&mut self, id: Id, hash: u64) {
+        if self.flash.is_none() {
+            return;
+        }
+        let loc = self.ladder.loc(id);
+        let header = self.header(loc);
+        if header.unchanged {
+            Header { unchanged: false, ..header }.write(self.tiers.bytes_mut(loc, HEADER_BYTES));
+            self.forget_on_flash(header.db, hash);
+        }
+    }
+
+    /// Forgets what lies on flash under the hash of a key that has just got a value in memory, unseen.
+    #[inline]
+    pub(super) fn supersede(&mut self, db: u8, hash: u64) {
+        if self.flash.is_some() && self.forget_on_flash(db, hash) {
+            // The key was counted there, and is counted here.
+            self.keys[usize::from(db)] -= 1;
+        }
+    }
+
+    /// Forgets the copy on flash of an item whose time is over.
+    pub(super) fn forget_expired(&mut self, db: u8, hash: u64) {
+        self.forget_on_flash(db, hash);
+    }
+
+    fn forget_on_flash(&mut self, db: u8, hash: u64) -> bool {
+        let counted = self.flash.as_mut().is_some_and(|flash| flash.forget(&mut self.index, hash, db));
+        self.ladder.set_index_bytes(self.index.bytes());
+        counted
+    }
+
+    /// Offers an item that leaves memory at `loc` to the flash tier; whether it lies there now.
+    pub(super) fn offer(
+        &mut self,
+        header: Header,
+        loc: Loc,
+        hash: u64,
+        expires_at_ms: Option<u64>,
+        last_used: u64,
+    ) -> bool {
+        let Some(flash) = &mut self.flash else { return false };
+        let len = header.item_len() - HEADER_BYTES;
+        let offer = Offer {
+            hash,
+            db: header.db,
+            kind: header.kind.byte(),
+            key_and_value: self.tiers.bytes(loc, HEADER_BYTES, len),
+            key_len: header.key_len,
+            expires_at_ms,
+            last_used,
+            unchanged: header.unchanged,
+        };
+        let taken = flash.offer(&mut self.index, &offer).is_taken();
+        self.ladder.set_index_bytes(self.index.bytes());
+        taken
+    }
+
+    /// Flushes the flash tier's part of one database, or of all.
+    pub(super) fn flush_on_flash(&mut self, db: Option<u8>) {
+        if let Some(flash) = &mut self.flash {
+            flash.flush(db);
+        }
+    }
+
+    /// Takes all log entries out of the index, after a flush of all databases; their segments are free already.
+    pub(super) fn forget_log_entries(&mut self) {
+        let mut hashes = Vec::with_capacity(self.index.log_len() as usize);
+        self.index.scan(0, usize::MAX, |hash, found| {
+            if let Found::Log(_) = found {
+                hashes.push(hash);
+            }
+        });
+        for hash in hashes {
+            self.index.remove_log(hash);
+        }
+        self.ladder.set_index_bytes(self.index.bytes());
+    }
+
+    /// What a scan of about `count` keys from `cursor` must read first.
+    pub fn seek_scan(&self, cursor: u64, count: usize) -> Vec<Away> {
+        let mut away = Vec::new();
+        if self.flash.is_some() {
+            self.index.scan(cursor, count.max(1), |hash, found| {
+                if let Found::Log(place) = found {
+                    away.push(Away { hash, place });
+                }
+            });
+        }
+        away
+    }
+
+    /// Visits the staged item with these 40 bits of its hash, unless it is in memory too.
+    pub(super) fn visit_staged(&self, db: u8, hash: u64, visit: &mut dyn FnMut(&[u8], ValueKind)) {
+        let staged = self.staged.iter().find(|staged| staged.hash >> 24 == hash >> 24);
+        let Some(Staged { item, .. }) = staged else { return };
+        let header = &item.header;
+        let expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.now.unix_ms;
+        let flushed = self.flash.as_ref().is_some_and(|flash| flash.is_flushed(header));
+        if header.db == db && !expired && !flushed && self.find(db, item.key(), header.hash).is_none() {
+            visit(item.key(), ValueKind::from_byte(header.kind));
+        }
+    }
+
+    /// The flash tier's figures, if there is one.
+    pub fn flash_figures(&self) -> Option<FlashFigures> {
+        Some(FlashFigures::of(&self.flash.as_ref()?.stats()))
+    }
+
+    /// The flash tier as one more tier.
+    pub(super) fn flash_tier_stats(&self) -> Option<TierStats> {
+        let stats = self.flash.as_ref()?.stats();
+        Some(TierStats {
+            name: self.flash_name.clone(),
+            kind: "flash".to_owned(),
+            capacity_bytes: stats.capacity_bytes,
+            used_bytes: stats.used_bytes,
+            item_bytes: stats.live_bytes,
+            items: stats.items,
+            hits: stats.log.hits,
+            promotions: stats.log.promotions,
+            demotions: 0,
+            evictions: stats.log.evictions,
+            charged_ns: 0,
+        })
+    }
+}

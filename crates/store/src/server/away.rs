@@ -1,0 +1,107 @@
+//! Keys that a connection waits for because they lie on flash.
+//!
+//! A request runs when all of its keys are at hand. The one that has to wait is put back, the questions stay with the
+//! connection, and so do questions for requests behind it that are known already, so that a pipeline's reads are under
+//! way together. Requests of one connection run in order, whatever is answered first.
+
+use std::task::Waker;
+
+use tiermem_tier::flash::FetchId;
+
+use crate::command::{Needs, needs};
+use crate::engine::{Away, Engine};
+use crate::resp::Args;
+
+/// Questions that one connection has open for requests to come.
+const AHEAD_MAX: usize = 32;
+
+/// A connection's open questions.
+#[derive(Debug, Default)]
+pub(super) struct AwayKeys {
+    asked: Vec<(Away, FetchId)>,
+    /// The keys of the request at hand.
+    wanted: Vec<Away>,
+}
+
+impl AwayKeys {
+    /// Sees to it that what a request needs is at hand; `false`: it must wait, and `waker` is woken when it should be tried
+    /// again.
+    pub(super) fn stage(&mut self, engine: &mut Engine, db: u8, args: Args<'_>, waker: &Waker) -> bool {
+        let (needs, writes) = needs(args);
+        if writes && engine.is_choked() {
+            engine.wake_when_unchoked(waker);
+            return false;
+        }
+        loop {
+            self.wanted.clear();
+            match needs {
+                Needs::Nothing => return true,
+                Needs::Keys(first, end, step) => {
+                    let keys = (first..end.min(args.len())).step_by(step);
+                    self.wanted.extend(keys.filter_map(|at| engine.seek(db, &args[at])));
+                }
+                Needs::Scan(cursor, count) => self.wanted = engine.seek_scan(cursor, count),
+            }
+            if self.wanted.is_empty() {
+                return true;
+            }
+            let mut ready = true;
+            for at in 0..self.wanted.len() {
+                let away = self.wanted[at];
+                let Some(id) = self.ask(engine, away) else { continue };
+                ready &= engine.is_answered(id, waker);
+            }
+            if !ready {
+                return false;
+            }
+            let mut staged = true;
+            for at in 0..self.wanted.len() {
+                let away = self.wanted[at];
+                if let Some(question) = self.asked.iter().position(|(asked, _)| *asked == away) {
+                    let (_, id) = self.asked.swap_remove(question);
+                    staged &= engine.stage(away, id);
+                }
+            }
+            if staged {
+                return true;
+            }
+            // Something moved meanwhile: look again where it is.
+            engine.unstage();
+        }
+    }
+
+    fn ask(&mut self, engine: &mut Engine, away: Away) -> Option<FetchId> {
+        if let Some((_, id)) = self.asked.iter().find(|(asked, _)| *asked == away) {
+            return Some(*id);
+        }
+        let id = engine.ask(away)?;
+        self.asked.push((away, id));
+        Some(id)
+    }
+
+    /// Asks for keys of requests behind the one that waits.
+    pub(super) fn foresee<'a>(&mut self, engine: &mut Engine, db: u8, keys: impl Iterator<Item = &'a [u8]>) {
+        for key in keys.take(AHEAD_MAX) {
+            if self.asked.len() >= AHEAD_MAX {
+                return;
+            }
+            if let Some(away) = engine.seek(db, key) {
+                self.ask(engine, away);
+            }
+        }
+    }
+
+    /// Gives all questions up, unless they are few and still of use.
+    #[inline]
+    pub(super) fn cancel(&mut self, engine: &mut Engine) {
+        for (_, id) in self.asked.drain(..) {
+            engine.cancel(id);
+        }
+    }
+
+    /// Whether no question is open.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.asked.is_empty()
+    }
+}

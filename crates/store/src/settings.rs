@@ -1,0 +1,70 @@
+//! What may change about a server while it runs: the values behind `CONFIG SET`.
+//!
+//! One parameter is one field here and one line in `command/config/table.rs`, which gives it its name and says how its
+//! text is read and written. With that it is found by `CONFIG GET`, changed by `CONFIG SET`, kept by `CONFIG REWRITE`
+//! and read at the start from the section `[config]` of the configuration file.
+
+/// How much is logged, in Redis's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogLevel {
+    /// All there is.
+    Debug,
+    /// What a developer may want to know.
+    Verbose,
+    /// What an operator wants to know.
+    #[default]
+    Notice,
+    /// Only what is wrong.
+    Warning,
+}
+
+impl LogLevel {
+    /// All of them with their names.
+    pub const ALL: [(LogLevel, &'static str); 4] = [
+        (LogLevel::Debug, "debug"),
+        (LogLevel::Verbose, "verbose"),
+        (LogLevel::Notice, "notice"),
+        (LogLevel::Warning, "warning"),
+    ];
+}
+
+/// A server's settings. All hold from the next request, connection or tick (100 ms) on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The most connections at a time (`maxclients`). Default 10000.
+    pub maxclients: usize,
+    /// Clients that neither send nor take anything for so many milliseconds are dropped (`timeout`). Default 0: never.
+    pub timeout_ms: u64,
+    /// Seconds after which a silent TCP peer is probed, for connections yet to come. Default 300.
+    pub tcp_keepalive_s: u64,
+    /// The password that clients must give (`requirepass`). Default none.
+    pub requirepass: Option<Box<str>>,
+    /// Unsent replies of one client, in bytes, from which on it is not read from. Default 1 MiB.
+    pub output_bytes_max: usize,
+    /// Unsent replies of all clients, in bytes, from which on each is held to 16 KiB, and a single reply to
+    /// [`Self::output_bytes_max`] unless its value is pinned. Default 64 MiB.
+    pub output_total_bytes_max: usize,
+    /// Bytes of unfinished requests over all connections; one more longest request may always come in. Default 64 MiB.
+    pub request_buffer_bytes: usize,
+    /// While requests wait for buffer space, a client that holds some and sends less than 64 KiB in so many
+    /// milliseconds is dropped. Default 10 s.
+    pub stall_timeout_ms: u64,
+    /// How much is logged. Default notice.
+    pub log_level: LogLevel,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            maxclients: 10_000,
+            timeout_ms: 0,
+            tcp_keepalive_s: 300,
+            requirepass: None,
+            output_bytes_max: 1 << 20,
+            output_total_bytes_max: 64 << 20,
+            request_buffer_bytes: 64 << 20,
+            stall_timeout_ms: 10_000,
+            log_level: LogLevel::default(),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Opening a file or block device for a store: it is locked, it has its space, and it has two handles, one past the
+//! page cache for requests and one through it for what is small.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tiermem_sys::disk;
+
+use super::{BLOCK_BYTES, BlockError, BlockIo, Op, OpenError, ThreadedFile, UringFile, check_range};
+
+/// Threads of [`Backend::Threads`]: as many requests as the kernel sees at once.
+const THREADS: usize = 16;
+
+/// How requests reach the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// io_uring where the kernel allows it, threads otherwise.
+    #[default]
+    Auto,
+    /// io_uring or nothing.
+    Uring,
+    /// A pool of threads that read and write.
+    Threads,
+}
+
+/// Opens `path` as a device of `capacity_bytes`. A regular file is made or extended, and its space reserved, so that a
+/// full disk is told here and not in the midst of work; it is never made smaller. A block device is taken as it is. The
+/// file stays locked as long as the device lives.
+pub fn open(path: &Path, capacity_bytes: u64, backend: Backend) -> Result<Box<dyn BlockIo>, OpenError> {
+    let file = Arc::new(BlockFile::open(path, capacity_bytes)?);
+    if backend != Backend::Threads {
+        match UringFile::new(file.clone()) {
+            Ok(device) => return Ok(Box::new(device)),
+            Err(source) if backend == Backend::Uring => {
+                return Err(OpenError::Uring { path: path.to_owned(), source });
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(Box::new(ThreadedFile::new(file, THREADS)?))
+}
+
+/// An open file, shared by what does requests on it.
+#[derive(Debug)]
+pub(super) struct BlockFile {
+    pub(super) path: PathBuf,
+    /// For requests.
+    pub(super) requests: Arc<File>,
+    /// For what is small; it also holds the lock.
+    buffered: File,
+    pub(super) capacity_bytes: u64,
+    /// Whether requests go past the page cache.
+    pub(super) direct: bool,
+}
+
+impl BlockFile {
+    pub(super) fn open(path: &Path, capacity_bytes: u64) -> Result<Self, OpenError> {
+        let path = path.to_owned();
+        if capacity_bytes == 0 || !capacity_bytes.is_multiple_of(BLOCK_BYTES as u64) {
+            return Err(OpenError::Capacity { path, capacity_bytes });
+        }
+        let failed = |what| {
+            let path = path.clone();
+            move |source| OpenError::Io { what, path, source }
+        };
+        let buffered = match disk::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                return Err(OpenError::InUse { path });
+            }
+            other => other.map_err(failed("open"))?,
+        };
+        let metadata = buffered.metadata().map_err(failed("look at"))?;
+        let is_device = metadata.file_type().is_block_device();
+        if !is_device && !metadata.is_file() {
+            return Err(OpenError::Kind { path });
+        }
+        if !disk::lock(&buffered).map_err(failed("lock"))? {
+            return Err(OpenError::InUse { path });
+        }
+        if is_device {
+            let has_bytes = io::Seek::seek(&mut &buffered, io::SeekFrom::End(0)).map_err(failed("size"))?;
+            if has_bytes < capacity_bytes {
+                return Err(OpenError::DeviceTooSmall { path, has_bytes, wanted_bytes: capacity_bytes });
+            }
+        } else {
+            reserve(&path, &buffered, capacity_bytes)?;
+        }
+        let direct = disk::open_direct(&path, &buffered).map_err(failed("open past the page cache"))?;
+        let (requests, direct) = match direct {
+            Some(file) => (file, true),
+            None => (buffered.try_clone().map_err(failed("open"))?, false),
+        };
+        Ok(BlockFile { path, requests: Arc::new(requests), buffered, capacity_bytes, direct })
+    }
+
+    /// See [`BlockIo::write_at`].
+    pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        check_range(Op::Write, offset, bytes.len() as u64, self.capacity_bytes)?;
+        let error = |error| BlockError::from_io(Op::Write, offset, bytes.len(), &error);
+        self.buffered.write_all_at(bytes, offset).map_err(error)
+    }
+
+    /// See [`BlockIo::read_at`].
+    pub(super) fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
+        let len_bytes = bytes.len() as u64;
+        check_range(Op::Read, offset, len_bytes, self.capacity_bytes)?;
+        self.buffered.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                BlockError::Short { op: Op::Read, offset, len_bytes, done_bytes: 0 }
+            }
+            _ => BlockError::from_io(Op::Read, offset, len_bytes as usize, &error),
+        })
+    }
+
+    /// See [`BlockIo::sync`].
+    pub(super) fn sync(&self) -> Result<(), BlockError> {
+        disk::sync_data(&self.buffered).map_err(|error| BlockError::from_io(Op::Sync, 0, 0, &error))
+    }
+
+    /// How far a request is when `got` more bytes of it came after `done`; `None` when it cannot go on. Past the page cache
+    /// only whole blocks count, since it must go on at the beginning of one.
+    pub(super) fn advance(&self, done: usize, got: usize) -> Option<usize> {
+        let now = done + got;
+        let now = if self.direct { now / BLOCK_BYTES * BLOCK_BYTES } else { now };
+        (now > done).then_some(now)
+    }
+}
+
+fn reserve(path: &Path, file: &File, capacity_bytes: u64) -> Result<(), OpenError> {
+    let path = path.to_owned();
+    let (len, has_bytes) = file.metadata().map_or((0, 0), |it| (it.len(), it.blocks().saturating_mul(512)));
+    let no_space = |path| {
+        let free_bytes = disk::free_bytes(file).unwrap_or(0);
+        OpenError::NoSpace { path, wanted_bytes: capacity_bytes, has_bytes, free_bytes }
+    };
+    // Asked before trying: a reservation that fails has taken all there was for a moment, and others would suffer.
+    if disk::free_bytes(file).is_ok_and(|free| capacity_bytes.saturating_sub(has_bytes) > free) {
+        return Err(no_space(path));
+    }
+    let Err(source) = disk::reserve(file, capacity_bytes) else { return Ok(()) };
+    let _ = file.set_len(len);
+    Err(match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => no_space(path),
+        io::ErrorKind::Unsupported => OpenError::NoReservation { path },
+        _ => OpenError::Io { what: "reserve space for", path, source },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AlignedBuffer, Completion, Request};
+    use super::*;
+
+    fn buffered(name: &str) -> Arc<BlockFile> {
+        let path = std::env::temp_dir().join(format!("tiermem-block-file-{name}-{}", std::process::id()));
+        let mut file = BlockFile::open(&path, 1 << 20).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file.requests = Arc::new(file.buffered.try_clone().unwrap());
+        file.direct = false;
+        Arc::new(file)
+    }
+
+    fn one(device: &mut dyn BlockIo, request: Request) -> Completion {
+        device.submit(request);
+        let mut done = Vec::new();
+        device.wait(&mut done);
+        done.pop().unwrap()
+    }
+
+    /// Most file systems have a way past the page cache, so where there is none must be made here.
+    #[test]
+    fn a_file_without_a_way_past_the_page_cache_serves_as_well() {
+        let mut devices: Vec<Box<dyn BlockIo>> =
+            vec![Box::new(ThreadedFile::new(buffered("threads"), 2).unwrap())];
+        if let Ok(device) = UringFile::new(buffered("uring")) {
+            devices.push(Box::new(device));
+        }
+        for mut device in devices {
+            assert!(device.describe().ends_with("through the page cache"));
+            let mut buffer = AlignedBuffer::zeroed(3 * BLOCK_BYTES);
+            buffer.fill(3);
+            assert_eq!(one(&mut device, Request::write(1, 8192, buffer)).result, Ok(()));
+            assert_eq!(one(&mut device, Request::sync(2)).result, Ok(()));
+            let back = one(&mut device, Request::read(3, 4096, AlignedBuffer::zeroed(2 * BLOCK_BYTES)));
+            assert_eq!((back.result, back.buffer[4095], back.buffer[4096]), (Ok(()), 0, 3));
+        }
+    }
+
+    /// Past the page cache a transfer that ended in the midst of a block goes on at its beginning, and one that did not get
+    /// there cannot go on; through it every byte counts.
+    #[test]
+    fn a_short_transfer_goes_on_where_it_can() {
+        let mut file = Arc::into_inner(buffered("short")).unwrap();
+        assert_eq!((file.advance(0, 100), file.advance(100, 0)), (Some(100), None));
+        file.direct = true;
+        assert_eq!(
+            (file.advance(0, 5000), file.advance(4096, 4095), file.advance(0, 0)),
+            (Some(4096), None, None)
+        );
+    }
+}

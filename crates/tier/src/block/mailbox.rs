@@ -1,0 +1,133 @@
+//! The way of completions from the threads that do the work to the one that asked.
+//!
+//! The *bell* is rung by whoever has put completions in and silenced by the asker before it takes them out, so the
+//! waker is called at most once between two takings. Every untaken completion is followed by a rung bell: a worker puts
+//! in first and then rings; the asker silences first and then takes out.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::{Completion, Waker};
+
+#[derive(Default)]
+pub(super) struct Bell {
+    rung: AtomicBool,
+    listeners: Mutex<Listeners>,
+    sleeper: Condvar,
+}
+
+#[derive(Default)]
+struct Listeners {
+    waker: Option<Waker>,
+    /// The asker sleeps until the bell rings.
+    asleep: bool,
+}
+
+impl Bell {
+    fn lock(&self) -> MutexGuard<'_, Listeners> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Rings, and tells who listens unless the bell rings already.
+    pub(super) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            let listeners = self.lock();
+            let (waker, asleep) = (listeners.waker.clone(), listeners.asleep);
+            drop(listeners);
+            if asleep {
+                self.sleeper.notify_one();
+            }
+            if let Some(waker) = waker {
+                waker();
+            }
+        }
+    }
+
+    /// Silences the bell; true if it was rung.
+    pub(super) fn silence(&self) -> bool {
+        // The load alone spares the cache line when nothing has happened.
+        self.rung.load(Ordering::Acquire) && self.rung.swap(false, Ordering::AcqRel)
+    }
+
+    /// Sleeps until the bell rings, then silences it. The whole batch is there then, where the first completion alone
+    /// would wake a sleeper on the channel.
+    fn sleep(&self) {
+        let mut listeners = self.lock();
+        while !self.silence() {
+            listeners.asleep = true;
+            listeners = self.sleeper.wait(listeners).unwrap_or_else(PoisonError::into_inner);
+            listeners.asleep = false;
+        }
+    }
+
+    /// Sets the waker, and calls it if the bell rings already.
+    pub(super) fn set(&self, waker: Waker) {
+        self.lock().waker = Some(waker.clone());
+        if self.rung.load(Ordering::Acquire) {
+            waker();
+        }
+    }
+}
+
+/// A worker's end.
+#[derive(Clone)]
+pub(super) struct Outbox {
+    sender: Sender<Completion>,
+    bell: Arc<Bell>,
+}
+
+impl Outbox {
+    /// Hands over a batch.
+    pub(super) fn put(&self, batch: impl IntoIterator<Item = Completion>) {
+        let mut any = false;
+        for completion in batch {
+            // Nobody there: the asker is gone and does not want it.
+            any |= self.sender.send(completion).is_ok();
+        }
+        if any {
+            self.bell.ring();
+        }
+    }
+}
+
+/// The asker's end, which also counts what is in flight.
+pub(super) struct Inbox {
+    receiver: Receiver<Completion>,
+    bell: Arc<Bell>,
+    /// Requests submitted and not taken back.
+    pub(super) in_flight: usize,
+}
+
+pub(super) fn mailbox() -> (Outbox, Inbox) {
+    let (sender, receiver) = channel();
+    let bell = Arc::new(Bell::default());
+    (Outbox { sender, bell: bell.clone() }, Inbox { receiver, bell, in_flight: 0 })
+}
+
+impl Inbox {
+    pub(super) fn completed(&mut self, out: &mut Vec<Completion>) {
+        if self.bell.silence() {
+            self.take(out);
+        }
+    }
+
+    pub(super) fn wait(&mut self, out: &mut Vec<Completion>) {
+        let before = out.len();
+        self.completed(out);
+        while out.len() == before && self.in_flight > 0 {
+            self.bell.sleep();
+            self.take(out);
+        }
+    }
+
+    pub(super) fn notify(&self, waker: Waker) {
+        self.bell.set(waker);
+    }
+
+    fn take(&mut self, out: &mut Vec<Completion>) {
+        let before = out.len();
+        out.extend(self.receiver.try_iter());
+        self.in_flight -= out.len() - before;
+    }
+}

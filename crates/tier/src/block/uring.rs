@@ -1,0 +1,276 @@
+//! Requests through io_uring, by one thread of their own.
+//!
+//! The thread takes requests from a queue without locks, hands all of them to the kernel with one system call and waits
+//! in that call for completions. It tells that it is about to sleep by `asleep`; only then does a submitter ring its bell,
+//! and only the first one, so a batch costs its submitter one system call, or none while the thread is awake.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+
+use tiermem_sys::uring::{Bell, Done, Ring, Work};
+
+use super::file::BlockFile;
+use super::mailbox::{Inbox, Outbox, mailbox};
+use super::{AlignedBuffer, BlockError, BlockIo, Completion, Op, OpenError, Request, Waker};
+
+/// Requests that the kernel sees at once; more wait in the queue.
+const ENTRIES: u32 = 256;
+
+/// A file or block device whose requests go through io_uring.
+pub struct UringFile {
+    file: Arc<BlockFile>,
+    /// `None` only while it is dropped.
+    queue: Option<Sender<Request>>,
+    asleep: Arc<AtomicBool>,
+    bell: Bell,
+    outbox: Outbox,
+    inbox: Inbox,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl UringFile {
+    /// Opens `path` as [`open`](super::open) does.
+    pub fn open(path: &Path, capacity_bytes: u64) -> Result<Self, OpenError> {
+        let file = Arc::new(BlockFile::open(path, capacity_bytes)?);
+        Self::new(file).map_err(|source| OpenError::Uring { path: path.to_owned(), source })
+    }
+
+    /// An error where io_uring cannot be used.
+    pub(super) fn new(file: Arc<BlockFile>) -> io::Result<Self> {
+        let (outbox, inbox) = mailbox();
+        let (queue, requests) = channel();
+        let asleep = Arc::new(AtomicBool::new(false));
+        let bell = Bell::new()?;
+        // The ring belongs to its thread, which tells here whether it has one.
+        let (tell, told) = channel();
+        let work = {
+            let (file, asleep, outbox, bell) = (file.clone(), asleep.clone(), outbox.clone(), bell.clone());
+            move || match Ring::new(file.requests.clone(), ENTRIES, bell) {
+                Ok(ring) => {
+                    let _ = tell.send(Ok(()));
+                    Thread { file, requests, asleep, outbox, open: true }.run(ring);
+                }
+                Err(error) => {
+                    let _ = tell.send(Err(error));
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("block-io".to_owned()).spawn(work)?;
+        if let Err(error) = told.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended"))) {
+            // The thread has a share of the file, and with it of the lock, until its end.
+            let _ = thread.join();
+            return Err(error);
+        }
+        Ok(UringFile { file, queue: Some(queue), asleep, bell, outbox, inbox, thread: Some(thread) })
+    }
+
+    fn send(&mut self, request: Request) {
+        self.inbox.in_flight += 1;
+        let refused = match request.check(self.file.capacity_bytes) {
+            Err(error) => request.done(Err(error)),
+            Ok(()) => match self.queue.as_ref().map(|queue| queue.send(request)) {
+                Some(Err(lost)) => {
+                    let lost = lost.0;
+                    let error = BlockError::device(lost.op, lost.offset, lost.buffer.len());
+                    lost.done(Err(error))
+                }
+                _ => return,
+            },
+        };
+        self.outbox.put([refused]);
+    }
+
+    fn wake(&self) {
+        // Pairs with the thread's: either it sees the request that was just queued, or we see that it sleeps.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
+            self.bell.ring();
+        }
+    }
+}
+
+/// A request in the ring.
+struct Flight {
+    token: u64,
+    op: Op,
+    offset: u64,
+    /// Bytes transferred before.
+    done: usize,
+    len: usize,
+}
+
+impl Flight {
+    fn end(self, buffer: AlignedBuffer, result: Result<(), BlockError>) -> Completion {
+        Completion { token: self.token, op: self.op, offset: self.offset, buffer, result }
+    }
+
+    fn push(self, ring: &mut Ring<Flight>, buffer: AlignedBuffer) {
+        let work = match self.op {
+            Op::Read => Work::Read,
+            Op::Write => Work::Write,
+            Op::Sync => Work::Sync,
+        };
+        let (offset, done) = (self.offset + self.done as u64, self.done);
+        ring.push(self, work, offset, done, buffer);
+    }
+}
+
+struct Thread {
+    file: Arc<BlockFile>,
+    requests: Receiver<Request>,
+    asleep: Arc<AtomicBool>,
+    outbox: Outbox,
+    /// False once there will be no more requests.
+    open: bool,
+}
+
+impl Thread {
+    fn run(mut self, mut ring: Ring<Flight>) {
+        let (mut batch, mut again) = (Vec::new(), Vec::new());
+        loop {
+            self.gather(&mut ring);
+            if !self.open && ring.in_flight() == 0 {
+                return;
+            }
+            // With the ring full no submitter need wake us: a completion will.
+            if self.open && !ring.is_full() {
+                self.asleep.store(true, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                if self.gather(&mut ring) || !self.open {
+                    self.asleep.store(false, Ordering::Relaxed);
+                    continue;
+                }
+            }
+            let entered = ring.enter(true);
+            self.asleep.store(false, Ordering::Relaxed);
+            ring.take(|done| match self.judge(done) {
+                Ok(completion) => batch.push(completion),
+                Err(unfinished) => again.push(unfinished),
+            });
+            for (flight, buffer) in again.drain(..) {
+                flight.push(&mut ring, buffer);
+            }
+            self.outbox.put(batch.drain(..));
+            if entered.is_err() {
+                return self.fail(ring);
+            }
+        }
+    }
+
+    /// Moves requests from the queue to the ring while it has room; true if there were any.
+    fn gather(&mut self, ring: &mut Ring<Flight>) -> bool {
+        let before = ring.in_flight();
+        while !ring.is_full() {
+            match self.requests.try_recv() {
+                Ok(Request { token, op, offset, buffer }) => {
+                    Flight { token, op, offset, done: 0, len: buffer.len() }.push(ring, buffer);
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    self.open = false;
+                    break;
+                }
+            }
+        }
+        ring.in_flight() > before
+    }
+
+    /// Whether a request is at its end, or must go on.
+    fn judge(&self, done: Done<Flight>) -> Result<Completion, (Flight, AlignedBuffer)> {
+        let Done { what: mut flight, buffer, result } = done;
+        let (op, offset, len_bytes) = (flight.op, flight.offset, flight.len as u64);
+        let end = match result {
+            Ok(got) if flight.done + got >= flight.len => Ok(()),
+            Ok(got) => match self.file.advance(flight.done, got) {
+                Some(now) => {
+                    flight.done = now;
+                    return Err((flight, buffer));
+                }
+                None => Err(BlockError::Short { op, offset, len_bytes, done_bytes: flight.done as u64 }),
+            },
+            Err(errno) => match io::Error::from_raw_os_error(errno).kind() {
+                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => return Err((flight, buffer)),
+                _ => Err(BlockError::Os { op, offset, len_bytes, errno }),
+            },
+        };
+        Ok(flight.end(buffer, end))
+    }
+
+    /// The ring is broken: all that is in flight, and all that will ever come, ends in an error.
+    fn fail(&self, ring: Ring<Flight>) {
+        let error = |op, offset, len| Err(BlockError::device(op, offset, len));
+        self.outbox.put(ring.abandon().into_iter().map(|flight| {
+            let result = error(flight.op, flight.offset, flight.len);
+            flight.end(AlignedBuffer::empty(), result)
+        }));
+        for request in &self.requests {
+            let result = error(request.op, request.offset, request.buffer.len());
+            self.outbox.put([request.done(result)]);
+        }
+    }
+}
+
+impl BlockIo for UringFile {
+    fn submit(&mut self, request: Request) {
+        self.send(request);
+        self.wake();
+    }
+
+    fn submit_all(&mut self, requests: &mut Vec<Request>) {
+        for request in requests.drain(..) {
+            self.send(request);
+        }
+        self.wake();
+    }
+
+    fn completed(&mut self, out: &mut Vec<Completion>) {
+        self.inbox.completed(out);
+    }
+
+    fn wait(&mut self, out: &mut Vec<Completion>) {
+        self.inbox.wait(out);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inbox.in_flight
+    }
+
+    fn notify(&mut self, waker: Waker) {
+        self.inbox.notify(waker);
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        self.file.write_at(offset, bytes)
+    }
+
+    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
+        self.file.read_at(offset, bytes)
+    }
+
+    fn sync(&mut self) -> Result<(), BlockError> {
+        self.file.sync()
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        self.file.capacity_bytes
+    }
+
+    fn describe(&self) -> &'static str {
+        if self.file.direct { "io_uring, past the page cache" } else { "io_uring, through the page cache" }
+    }
+}
+
+impl Drop for UringFile {
+    /// Waits for what is in flight.
+    fn drop(&mut self) {
+        self.queue = None;
+        self.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Reading items back: asked for by place, given by key.
+//!
+//! What is read and not yet taken is bounded in bytes; whoever comes later waits in line without a buffer. Whoever asks
+//! for several items asks in the order in which it needs them, so the first of its questions is always answered first and
+//! nobody waits for a buffer that an earlier question of its own holds.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::task::Waker;
+
+use tiermem_policy::log::LogPlace;
+use tiermem_sys::aligned::AlignedBuffer;
+
+use super::format::{BLOCK_BYTES, ItemHeader, find_item};
+
+/// Bytes that may be under way or wait to be taken.
+const BYTES_MAX: usize = 32 << 20;
+
+/// A question's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FetchId(pub(super) u64);
+
+/// Bytes that hold an item.
+#[derive(Debug)]
+enum Bytes {
+    Read(AlignedBuffer),
+    Copied(Box<[u8]>),
+}
+
+impl Bytes {
+    fn all(&self) -> &[u8] {
+        match self {
+            Bytes::Read(bytes) => bytes,
+            Bytes::Copied(bytes) => bytes,
+        }
+    }
+}
+
+/// An item as it was read.
+#[derive(Debug)]
+pub struct FlashItem {
+    bytes: Bytes,
+    at: usize,
+    /// Its header.
+    pub header: ItemHeader,
+    /// Where it lay.
+    pub place: LogPlace,
+}
+
+impl FlashItem {
+    /// Its key.
+    pub fn key(&self) -> &[u8] {
+        let start = self.at + super::format::ITEM_HEADER_BYTES;
+        &self.bytes.all()[start..start + usize::from(self.header.key_len)]
+    }
+
+    /// Its value.
+    pub fn value(&self) -> &[u8] {
+        let end = self.at + self.header.item_len();
+        &self.bytes.all()[end - self.header.value_len as usize..end]
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// In line for a buffer.
+    Queued,
+    Reading,
+    /// Nobody wants it any more; the buffer is still under way.
+    Abandoned,
+    Done(Option<FlashItem>),
+}
+
+#[derive(Debug)]
+struct Fetch {
+    hash: u64,
+    place: LogPlace,
+    sequence: u32,
+    /// Where items begin in the first block.
+    first: usize,
+    /// Bytes to read.
+    len: usize,
+    state: State,
+    waker: Option<Waker>,
+}
+
+/// What is to be read for a fetch.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// The fetch.
+    pub id: FetchId,
+    /// The page with which reading begins.
+    pub page: u32,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// All questions.
+#[derive(Debug, Default)]
+pub struct Fetches {
+    fetches: BTreeMap<FetchId, Fetch>,
+    line: VecDeque<FetchId>,
+    next: u64,
+    bytes: usize,
+}
+
+impl Fetches {
+    /// A new question about the item of `hash` at `place`, in filling `sequence` of its segment; items begin behind byte
+    /// `first` of its block, and `len` bytes hold it.
+    pub fn ask(&mut self, hash: u64, place: LogPlace, sequence: u32, first: usize, len: usize) -> FetchId {
+        let id = FetchId(self.next);
+        self.next += 1;
+        let fetch = Fetch { hash, place, sequence, first, len, state: State::Queued, waker: None };
+        self.fetches.insert(id, fetch);
+        self.line.push_back(id);
+        id
+    }
+
+    /// A question that memory answers: `bytes` begin with the block of `place`.
+    pub fn answered(
+        &mut self,
+        hash: u64,
+        place: LogPlace,
+        sequence: u32,
+        first: usize,
+        bytes: &[u8],
+    ) -> FetchId {
+        let id = FetchId(self.next);
+        self.next += 1;
+        let item = find_item(bytes, first, hash, sequence).map(|(at, header)| {
+            let bytes = Bytes::Copied(bytes[at..at + header.item_len()].into());
+            FlashItem { bytes, at: 0, header, place }
+        });
+        let fetch = Fetch { hash, place, sequence, first, len: 0, state: State::Done(item), waker: None };
+        self.fetches.insert(id, fetch);
+        id
+    }
+
+    /// The next reading that may begin.
+    pub fn next_reading(&mut self) -> Option<Reading> {
+        while let Some(&id) = self.line.front() {
+            let Some(fetch) = self.fetches.get_mut(&id) else {
+                self.line.pop_front();
+                continue;
+            };
+            // One may always go, however large.
+            if self.bytes > 0 && self.bytes + fetch.len > BYTES_MAX {
+                return None;
+            }
+            self.line.pop_front();
+            self.bytes += fetch.len;
+            fetch.state = State::Reading;
+            return Some(Reading { id, page: fetch.place.page(), len: fetch.len });
+        }
+        None
+    }
+
+    /// Takes what was read; `None`: it could not be.
+    pub fn read(&mut self, id: FetchId, buffer: Option<AlignedBuffer>) {
+        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        if let State::Abandoned = fetch.state {
+            self.bytes -= fetch.len;
+            self.fetches.remove(&id);
+            return;
+        }
+        let item = buffer.and_then(|buffer| {
+            let (at, header) = find_item(&buffer, fetch.first, fetch.hash, fetch.sequence)?;
+            Some(FlashItem { bytes: Bytes::Read(buffer), at, header, place: fetch.place })
+        });
+        if item.is_none() {
+            // The buffer is gone already.
+            self.bytes -= fetch.len;
+            fetch.len = 0;
+        }
+        fetch.state = State::Done(item);
+        if let Some(waker) = fetch.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Whether the answer is there; if not, who is to be woken.
+    pub fn is_ready(&mut self, id: FetchId, waker: Option<&Waker>) -> bool {
+        match self.fetches.get_mut(&id) {
+            None => true,
+            Some(Fetch { state: State::Done(_), .. }) => true,
+            Some(fetch) => {
+                fetch.waker = waker.cloned();
+                false
+            }
+        }
+    }
+
+    /// The answer, once it is ready; the question is over. `None`: the item is not there.
+    pub fn take(&mut self, id: FetchId) -> Option<FlashItem> {
+        let fetch = self.fetches.remove(&id)?;
+        match fetch.state {
+            State::Done(item) => {
+                self.bytes -= fetch.len;
+                item
+            }
+            state => {
+                self.fetches.insert(id, Fetch { state, ..fetch });
+                None
+            }
+        }
+    }
+
+    /// The answer is not wanted any more.
+    pub fn cancel(&mut self, id: FetchId) {
+        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        match fetch.state {
+            State::Reading => {
+                fetch.state = State::Abandoned;
+                fetch.waker = None;
+            }
+            State::Done(_) => {
+                self.bytes -= fetch.len;
+                self.fetches.remove(&id);
+            }
+            State::Queued => {
+                self.fetches.remove(&id);
+            }
+            State::Abandoned => {}
+        }
+    }
+
+    /// Bytes of buffers held.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Bytes to read for an item at `place` of a segment of `pages` pages.
+pub fn reading_len(place: LogPlace, pages: u32) -> usize {
+    let behind = pages - place.page() % pages;
+    place.pages().min(behind) as usize * BLOCK_BYTES
+}

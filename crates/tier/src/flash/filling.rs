@@ -1,0 +1,202 @@
+//! Segments that are being filled: their bytes stay in memory until all of them are on the device.
+
+use std::collections::VecDeque;
+
+use tiermem_policy::log::{LogPlace, SEGMENT_HEADER_BYTES, Stream};
+use tiermem_sys::aligned::AlignedBuffer;
+
+use super::format::{BLOCK_BYTES, SegmentHeader};
+
+/// Bytes that are written at once.
+const CHUNK_BYTES: usize = 128 << 10;
+
+/// An item whose place is announced in the journal once its bytes are on the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwritten {
+    /// The hash of its key.
+    pub hash: u64,
+    /// Its place.
+    pub place: LogPlace,
+    /// Its database.
+    pub db: u8,
+    /// Its number among all items ever appended.
+    pub number: u64,
+}
+
+/// A write under way.
+#[derive(Debug)]
+struct Chunk {
+    start: usize,
+    end: usize,
+    done: bool,
+}
+
+/// One segment's bytes.
+#[derive(Debug)]
+pub struct Filling {
+    /// The segment.
+    pub segment: u32,
+    /// Who comes here.
+    pub stream: Stream,
+    bytes: Box<[u8]>,
+    used: usize,
+    submitted: usize,
+    chunks: VecDeque<Chunk>,
+    /// Everything before this is on the device.
+    written: usize,
+    sealed: bool,
+    /// Items to announce, with the byte behind each.
+    unwritten: VecDeque<(usize, Unwritten)>,
+}
+
+impl Filling {
+    /// Begins a segment in `bytes`, which are as long as it is.
+    pub fn new(segment: u32, sequence: u32, stream: Stream, uuid: [u8; 16], mut bytes: Box<[u8]>) -> Self {
+        SegmentHeader { sequence, uuid }.write(&mut bytes);
+        Filling {
+            segment,
+            stream,
+            bytes,
+            used: SEGMENT_HEADER_BYTES as usize,
+            submitted: 0,
+            chunks: VecDeque::new(),
+            written: 0,
+            sealed: false,
+            unwritten: VecDeque::new(),
+        }
+    }
+
+    /// Room for an item at `offset`; what lies between it and the item before is zero.
+    pub fn item(&mut self, offset: usize, len: usize, item: Unwritten) -> &mut [u8] {
+        debug_assert!(offset >= self.used && !self.sealed);
+        self.bytes[self.used..offset].fill(0);
+        self.used = offset + len;
+        self.unwritten.push_back((self.used, item));
+        &mut self.bytes[offset..offset + len]
+    }
+
+    /// Bytes of the segment so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
+
+    /// Nothing more comes: the rest is written as it is.
+    pub fn seal(&mut self) {
+        self.sealed = true;
+    }
+
+    /// Skips to the next block, so that the last one can be written and is never written again. Returns how many bytes
+    /// the segment has now.
+    pub fn pad(&mut self) -> usize {
+        let end = self.used.next_multiple_of(BLOCK_BYTES).min(self.bytes.len());
+        self.bytes[self.used..end].fill(0);
+        self.used = end;
+        end
+    }
+
+    /// A piece to write now, if there is one: where in the segment, and a copy of it. `all` takes whole blocks however few;
+    /// otherwise a chunk must be full.
+    pub fn next_chunk(&mut self, all: bool) -> Option<(usize, AlignedBuffer)> {
+        let ready = if self.sealed {
+            self.used.next_multiple_of(BLOCK_BYTES)
+        } else {
+            self.used / BLOCK_BYTES * BLOCK_BYTES
+        };
+        let len = (ready - self.submitted).min(CHUNK_BYTES);
+        if len == 0 || (len < CHUNK_BYTES && !all && !self.sealed) {
+            return None;
+        }
+        let (start, end) = (self.submitted, self.submitted + len);
+        if end > self.used {
+            self.bytes[self.used..end].fill(0);
+        }
+        let mut buffer = AlignedBuffer::zeroed(len);
+        buffer.copy_from_slice(&self.bytes[start..end]);
+        self.submitted = end;
+        self.chunks.push_back(Chunk { start, end, done: false });
+        Some((start, buffer))
+    }
+
+    /// Notes that the piece at `start` is on the device.
+    pub fn chunk_written(&mut self, start: usize) {
+        if let Some(chunk) = self.chunks.iter_mut().find(|chunk| chunk.start == start) {
+            chunk.done = true;
+        }
+        while let Some(chunk) = self.chunks.front().filter(|chunk| chunk.done) {
+            self.written = chunk.end;
+            self.chunks.pop_front();
+        }
+    }
+
+    /// The next item whose bytes are all on the device and that was not announced yet.
+    pub fn next_written(&self) -> Option<Unwritten> {
+        self.unwritten.front().filter(|(end, _)| *end <= self.written).map(|(_, item)| *item)
+    }
+
+    /// Notes that the item of [`Self::next_written`] was announced, or needs no announcing.
+    pub fn announced(&mut self) {
+        self.unwritten.pop_front();
+    }
+
+    /// The number of the first item that was not announced.
+    pub fn first_unannounced(&self) -> Option<u64> {
+        self.unwritten.front().map(|(_, item)| item.number)
+    }
+
+    /// Whether more may come.
+    pub fn is_open(&self) -> bool {
+        !self.sealed
+    }
+
+    /// Whether nothing more comes and everything is on the device and announced: the memory is needed no longer.
+    pub fn is_finished(&self) -> bool {
+        self.sealed && self.unwritten.is_empty() && self.chunks.is_empty() && self.submitted >= self.used
+    }
+
+    /// The memory, for the next segment.
+    pub fn into_bytes(self) -> Box<[u8]> {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_are_announced_when_their_bytes_are_written_whatever_the_order() {
+        let bytes = vec![9; 1 << 20].into_boxed_slice();
+        let mut filling = Filling::new(3, 7, Stream::Fresh, [0; 16], bytes);
+        let mut offset = 64;
+        for hash in 0..30u64 {
+            let item = Unwritten { hash, place: LogPlace(0), db: 0, number: hash };
+            filling.item(offset, 10_000, item).fill(hash as u8);
+            offset += 10_000;
+        }
+        let mut chunks = Vec::new();
+        while let Some((start, buffer)) = filling.next_chunk(false) {
+            assert_eq!(buffer.len(), CHUNK_BYTES);
+            chunks.push(start);
+        }
+        assert_eq!(chunks.len(), 2);
+        assert!(filling.next_written().is_none());
+        filling.chunk_written(chunks[1]);
+        assert!(filling.next_written().is_none(), "the first chunk is missing");
+        filling.chunk_written(chunks[0]);
+        let mut announced = 0;
+        while filling.next_written().is_some() {
+            filling.announced();
+            announced += 1;
+        }
+        assert_eq!(announced, (2 * CHUNK_BYTES - 64) / 10_000);
+        filling.seal();
+        let (start, buffer) = filling.next_chunk(false).unwrap();
+        assert_eq!(start + buffer.len(), 300_064usize.next_multiple_of(BLOCK_BYTES));
+        assert!(buffer[buffer.len() - 1] == 0 && !filling.is_finished());
+        filling.chunk_written(start);
+        while filling.next_written().is_some() {
+            filling.announced();
+        }
+        assert!(filling.is_finished());
+    }
+}

@@ -1,0 +1,736 @@
+//! The flash tail tier: the bytes behind a [`Log`], on a [`BlockIo`] device.
+//!
+//! What is decided (who comes in, which segment is emptied, who survives) is decided in [`Log`]. Here are the bytes:
+//! segments being filled ([`filling`]), items read back ([`fetch`]), victims being emptied ([`emptying`]), and what makes
+//! a restart warm: the [`journal`] of changes to the log's part of the index, [`checkpoint`]s of that part, and
+//! [`recover`]y from both. The format lies in [`format`] and is drawn in `docs/store-format.md`.
+//!
+//! Nothing here waits for the device. The owner calls [`Flash::advance`] between requests and whenever the device says
+//! that something is done, and [`Flash::commit`] before it sends replies.
+//!
+//! What survives the death of the process:
+//!
+//! - an item is announced in the journal after its bytes are on the device, so what the journal names is there;
+//! - a removal or overwriting is journaled before its reply is sent, so nothing comes back from the dead;
+//! - an item carries the number of its segment's filling, so a place that was promised but never written, or that was
+//!   filled anew, is known by its leftovers and counts as empty.
+
+mod checkpoint;
+mod emptying;
+mod fetch;
+mod filling;
+pub mod format;
+mod journal;
+mod recover;
+mod stats;
+
+use std::sync::Arc;
+
+use tiermem_base::Rng;
+use tiermem_policy::index::Index;
+use tiermem_policy::log::{Admission, Leaving, Log, LogConfig, LogPlace, SEGMENT_HEADER_BYTES, Stream};
+use tiermem_sys::aligned::AlignedBuffer;
+
+use crate::block::{BlockError, BlockIo, Completion, Request};
+use checkpoint::Checkpoint;
+use emptying::Emptying;
+use fetch::Fetches;
+pub use fetch::{FetchId, FlashItem};
+use filling::{Filling, Unwritten};
+use format::{BLOCK_BYTES, ITEM_HEADER_BYTES, ItemHeader, Layout, Superblock};
+use journal::{Journal, Record};
+pub use stats::FlashStats;
+
+/// Databases that items are counted by.
+pub const DATABASES: usize = 16;
+/// Segments whose bytes may wait in memory for the device; more, and writers have to wait.
+const FILLINGS_MAX: usize = 8;
+/// Write errors in a row after which the device is given up.
+const WRITE_ERRORS_MAX: u32 = 16;
+
+/// Why a flash tier cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FlashError {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] BlockError),
+    /// The region is too small for its segments.
+    #[error(
+        "{region_bytes} bytes are too small for a flash tier with segments of {segment_bytes}: give it more, or make segments smaller"
+    )]
+    TooSmall {
+        /// Bytes of the region.
+        region_bytes: u64,
+        /// Bytes of a segment.
+        segment_bytes: u32,
+    },
+    /// The device was written by another version.
+    #[error(
+        "it was written by version {found} of the format, this is version {}: start that version, or give --reset-flash to begin empty",
+        format::VERSION
+    )]
+    Version {
+        /// The version found.
+        found: u32,
+    },
+    /// The device holds something else.
+    #[error(
+        "it holds data that are not tiermem's: give another file or device, or --reset-flash to overwrite them"
+    )]
+    Foreign,
+    /// It was written for another division.
+    #[error(
+        "it was written as {found}, and is opened as {wanted}: give the same shards and sizes as before, or --reset-flash to begin empty"
+    )]
+    Mismatch {
+        /// What the superblock says.
+        found: String,
+        /// What the configuration says.
+        wanted: String,
+    },
+}
+
+/// How a flash tier is set up.
+#[derive(Clone, Debug)]
+pub struct FlashConfig {
+    /// Where this shard's region begins on the device, and how many bytes it has.
+    pub start: u64,
+    /// As above.
+    pub region_bytes: u64,
+    /// Bytes of a segment, a multiple of 4096; the largest item that flash takes is a little smaller.
+    pub segment_bytes: u32,
+    /// Who comes in when the log is full.
+    pub admission: Admission,
+    /// Share of the segments that live items never fill.
+    pub reserve: f64,
+    /// This shard among how many.
+    pub shard: u32,
+    /// As above.
+    pub shards: u32,
+    /// Overwrite whatever is there.
+    pub reset: bool,
+    /// What identifies the boot of this machine: what was written in another one, and not closed, does not count.
+    pub boot_id: [u8; 16],
+    /// For a new region: its identity, and the seed of the hash of keys.
+    pub uuid: [u8; 16],
+    /// As above.
+    pub hash_seed: u64,
+}
+
+/// An item that leaves memory, as bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    /// The hash of its key.
+    pub hash: u64,
+    /// Its database.
+    pub db: u8,
+    /// Its value's type.
+    pub kind: u8,
+    /// Key and value, one behind the other.
+    pub key_and_value: &'a [u8],
+    /// Bytes of the key.
+    pub key_len: u16,
+    /// When it expires, in Unix milliseconds.
+    pub expires_at_ms: Option<u64>,
+    /// When it was last used, in requests.
+    pub last_used: u64,
+    /// Whether it was read from here and has not been changed since.
+    pub unchanged: bool,
+}
+
+/// What became of an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// It lies here now, or did all the time.
+    Taken,
+    /// It was turned away, to spare the device or for lack of room.
+    Rejected,
+}
+
+/// An item that left the log for the log's own reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Its database, where that is known.
+    pub db: Option<u8>,
+    /// Whether its time was over; else there was no room for it.
+    pub expired: bool,
+}
+
+/// What a request to the device was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Fetch(FetchId),
+    Chunk { segment: u32, start: u32 },
+    Victim,
+    Checkpoint,
+}
+
+impl Purpose {
+    fn token(self) -> u64 {
+        match self {
+            Purpose::Fetch(id) => id.0 << 2,
+            Purpose::Chunk { segment, start } => u64::from(segment) << 32 | u64::from(start) | 1,
+            Purpose::Victim => 2,
+            Purpose::Checkpoint => 3,
+        }
+    }
+
+    /// Chunks start at multiples of a block, so the lowest bits are free.
+    fn of(token: u64) -> Purpose {
+        match token & 3 {
+            0 => Purpose::Fetch(FetchId(token >> 2)),
+            1 => Purpose::Chunk { segment: (token >> 32) as u32, start: token as u32 & !3 },
+            2 => Purpose::Victim,
+            _ => Purpose::Checkpoint,
+        }
+    }
+}
+
+/// The flash tier of one shard.
+pub struct Flash {
+    io: Box<dyn BlockIo>,
+    layout: Layout,
+    log: Log,
+    superblock: Superblock,
+    fillings: Vec<Filling>,
+    /// Memory of segments that are safe on the device.
+    spare: Vec<Box<[u8]>>,
+    journal: Journal,
+    checkpoint: Option<Checkpoint>,
+    /// Segments of the checkpoint that the superblock names.
+    checkpoint_segments: Vec<u32>,
+    emptying: Option<Emptying>,
+    /// Emptied segments, each with the number of the last item appended then: free when the survivors among the items up
+    /// to it are announced.
+    emptied: Vec<(u32, u64)>,
+    /// Items appended since the start.
+    appended: u64,
+    /// The journal was full and records are missing: only a new checkpoint makes a restart possible again.
+    records_lost: bool,
+    fetches: Fetches,
+    completions: Vec<Completion>,
+    requests: Vec<Request>,
+    /// Items per database.
+    items: [u64; DATABASES],
+    stats: FlashStats,
+    write_errors_in_row: u32,
+    broken: bool,
+}
+
+impl std::fmt::Debug for Flash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Flash")
+            .field("layout", &self.layout)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A fixed word whose hash shows whether keys are hashed as they were when the region was written.
+pub const HASH_PROBE: &[u8] = b"tiermem flash hash probe";
+
+impl Flash {
+    /// Opens a region and enters what it holds into `index`, or formats it where it is empty. `hash` hashes a key with a seed.
+    ///
+    /// What was written by another boot of the machine and not closed in order is dropped: what is in the journal may not
+    /// have reached the device.
+    pub fn open(
+        mut io: Box<dyn BlockIo>,
+        config: &FlashConfig,
+        hash: impl Fn(u64, &[u8]) -> u64,
+        index: &mut Index,
+    ) -> Result<Flash, FlashError> {
+        let too_small =
+            FlashError::TooSmall { region_bytes: config.region_bytes, segment_bytes: config.segment_bytes };
+        let layout =
+            Layout::divide(config.start, config.region_bytes, config.segment_bytes).ok_or(too_small)?;
+        let mut log_config = LogConfig::with_capacity(
+            u64::from(layout.segments) * u64::from(layout.segment_bytes),
+            layout.segment_bytes,
+        );
+        (log_config.admission, log_config.reserve) = (config.admission, config.reserve);
+        let mut log = Log::new(log_config);
+        let fresh = Superblock {
+            epoch: 0,
+            uuid: config.uuid,
+            boot_id: config.boot_id,
+            hash_seed: config.hash_seed,
+            hash_probe: hash(config.hash_seed, HASH_PROBE),
+            shard: config.shard,
+            shards: config.shards,
+            region_bytes: config.region_bytes,
+            segment_bytes: config.segment_bytes,
+            clean: false,
+            checkpoint: format::NO_SEGMENT,
+            journal_half: 0,
+            // Anything but where a former life of the region began, so that its leftovers are not taken for ours.
+            journal_sequence: (config.hash_seed >> 32) as u32 ^ config.hash_seed as u32,
+            flushed: [0; DATABASES],
+            items: [0; DATABASES],
+        };
+        let found = recover::superblock(io.as_mut(), &layout, config, &hash)?;
+        let recovered = match found {
+            Some(found) => recover::recover(io.as_mut(), &layout, found, &mut log, index)?,
+            None => recover::Recovered::empty(fresh, &layout),
+        };
+        let mut flash = Flash {
+            io,
+            layout,
+            log,
+            superblock: recovered.superblock,
+            fillings: Vec::new(),
+            spare: Vec::new(),
+            journal: recovered.journal,
+            checkpoint: None,
+            checkpoint_segments: recovered.checkpoint_segments,
+            emptying: None,
+            emptied: Vec::new(),
+            appended: 0,
+            records_lost: false,
+            fetches: Fetches::default(),
+            completions: Vec::new(),
+            requests: Vec::new(),
+            items: recovered.items,
+            stats: FlashStats { recovered_items: index.log_len(), ..FlashStats::default() },
+            write_errors_in_row: 0,
+            broken: false,
+        };
+        flash.superblock.boot_id = config.boot_id;
+        flash.superblock.clean = false;
+        flash.write_superblock()?;
+        Ok(flash)
+    }
+
+    /// The seed with which keys are hashed here.
+    pub fn hash_seed(&self) -> u64 {
+        self.superblock.hash_seed
+    }
+
+    /// Whom to wake when the device has done something.
+    pub fn notify(&mut self, waker: Arc<dyn Fn() + Send + Sync>) {
+        self.io.notify(waker);
+    }
+
+    /// Items per database.
+    pub fn items(&self) -> &[u64; DATABASES] {
+        &self.items
+    }
+
+    /// Whether writers should wait: the device has not caught up.
+    #[inline]
+    pub fn is_choked(&self) -> bool {
+        !self.broken && (self.fillings.len() > FILLINGS_MAX || self.log.is_choked())
+    }
+
+    /// Whether everything that memory holds, `bytes`, would find room.
+    pub fn has_room_for(&self, bytes: u64) -> bool {
+        self.log.live_bytes() + bytes <= self.log.config().room_bytes()
+    }
+
+    /// Takes in an item that leaves memory, if that is worth it.
+    pub fn offer(&mut self, index: &mut Index, offer: &Offer<'_>) -> Offered {
+        if offer.unchanged && index.find_log(offer.hash).is_some() {
+            self.log.left_unchanged(offer.hash, offer.last_used);
+            return Offered::Taken;
+        }
+        let len = ITEM_HEADER_BYTES + offer.key_and_value.len();
+        let leaving = Leaving { hash: offer.hash, bytes: len as u32, last_used: offer.last_used };
+        if self.broken || !self.log.admits(&leaving) {
+            return Offered::Rejected;
+        }
+        let header = ItemHeader {
+            sequence: 0,
+            hash: offer.hash,
+            value_len: (offer.key_and_value.len() - usize::from(offer.key_len)) as u32,
+            key_len: offer.key_len,
+            db: offer.db,
+            kind: offer.kind,
+            expires_at_ms: offer.expires_at_ms.unwrap_or(0),
+        };
+        match self.append(index, Stream::Fresh, header, offer.key_and_value, 0) {
+            Some(None) => {
+                self.items[usize::from(offer.db) % DATABASES] += 1;
+                Offered::Taken
+            }
+            Some(Some(old)) => {
+                // Another key with the same 40 bits, or an older version that nobody removed: either must not come back.
+                self.log.forget(old);
+                self.record(Record::Remove { hash: offer.hash, db: offer.db });
+                Offered::Taken
+            }
+            None => {
+                self.stats.refused += 1;
+                Offered::Rejected
+            }
+        }
+    }
+
+    /// Appends an item and enters its place; the place that stood in the index before. `None`: no space.
+    fn append(
+        &mut self,
+        index: &mut Index,
+        stream: Stream,
+        header: ItemHeader,
+        key_and_value: &[u8],
+        heat: u32,
+    ) -> Option<Option<LogPlace>> {
+        let len = ITEM_HEADER_BYTES + key_and_value.len();
+        let appended = self.log.append(stream, len as u32)?;
+        if let Some(sealed) = appended.sealed {
+            self.seal_filling(sealed);
+        }
+        let at = self.filling(appended.segment, appended.sequence, stream);
+        let place = appended.place.with_heat(heat);
+        self.appended += 1;
+        let unwritten = Unwritten { hash: header.hash, place, db: header.db, number: self.appended };
+        let item = self.fillings[at].item(appended.offset as usize, len, unwritten);
+        item[ITEM_HEADER_BYTES..].copy_from_slice(key_and_value);
+        ItemHeader { sequence: appended.sequence, ..header }.seal(item);
+        self.write_chunks(at, false);
+        Some(index.put_log(header.hash, place))
+    }
+
+    /// The filling of a segment, begun if it is new.
+    fn filling(&mut self, segment: u32, sequence: u32, stream: Stream) -> usize {
+        if let Some(at) = self.fillings.iter().position(|filling| filling.segment == segment) {
+            return at;
+        }
+        self.record(Record::Open { segment, sequence });
+        let bytes = self
+            .spare
+            .pop()
+            .unwrap_or_else(|| vec![0; self.layout.segment_bytes as usize].into_boxed_slice());
+        self.fillings.push(Filling::new(segment, sequence, stream, self.superblock.uuid, bytes));
+        self.fillings.len() - 1
+    }
+
+    fn seal_filling(&mut self, segment: u32) {
+        if let Some(at) = self.fillings.iter().position(|filling| filling.segment == segment) {
+            self.fillings[at].seal();
+            self.write_chunks(at, true);
+        }
+    }
+
+    fn write_chunks(&mut self, at: usize, all: bool) {
+        let filling = &mut self.fillings[at];
+        while let Some((start, buffer)) = filling.next_chunk(all) {
+            let purpose = Purpose::Chunk { segment: filling.segment, start: start as u32 };
+            let offset = self.layout.segment(filling.segment) + start as u64;
+            self.stats.write_bytes += buffer.len() as u64;
+            self.requests.push(Request::write(purpose.token(), offset, buffer));
+        }
+    }
+
+    /// Writes what a stream's open segment has, to the last byte.
+    fn flush_stream(&mut self, stream: Stream) {
+        let open = self.fillings.iter().position(|filling| filling.stream == stream && filling.is_open());
+        if let Some(at) = open {
+            self.log.pad(stream);
+            self.fillings[at].pad();
+            self.write_chunks(at, true);
+        }
+    }
+
+    /// Forgets the item of this hash, for good: it was overwritten, deleted, expired, or is not where it should be.
+    /// Whether there was one that counted.
+    pub fn forget(&mut self, index: &mut Index, hash: u64, db: u8) -> bool {
+        let Some(place) = index.remove_log(hash) else { return false };
+        self.log.forget(place);
+        self.record(Record::Remove { hash, db });
+        let db = usize::from(db) % DATABASES;
+        let flushed = self.log.sequence(self.log.segment_of(place.page())) < self.superblock.flushed[db];
+        if !flushed {
+            self.items[db] = self.items[db].saturating_sub(1);
+        }
+        !flushed
+    }
+
+    /// Notes a look-up that found its item here. How long ago the key was seen before, in requests, if that is known.
+    pub fn hit(&mut self, index: &mut Index, hash: u64, place: LogPlace, now: u64) -> Option<u64> {
+        let (warmer, reuse) = self.log.hit(hash, place, now);
+        if warmer != place {
+            index.put_log(hash, warmer);
+        }
+        reuse
+    }
+
+    /// Waits until the device has done something, if it has anything to do.
+    pub fn wait(&mut self) {
+        self.submit();
+        if self.io.in_flight() > 0 {
+            self.io.wait(&mut self.completions);
+        }
+    }
+
+    /// Notes that an item was not where the index said.
+    pub fn count_lost(&mut self) {
+        self.stats.lost_items += 1;
+    }
+
+    /// Notes that an item was copied into memory.
+    pub fn promoted(&mut self) {
+        self.log.promoted();
+    }
+
+    /// Asks for the item of `hash` at `place`.
+    pub fn ask(&mut self, hash: u64, place: LogPlace) -> FetchId {
+        let pages = self.layout.segment_bytes / BLOCK_BYTES as u32;
+        let segment = self.log.segment_of(place.page());
+        let sequence = self.log.sequence(segment);
+        let in_segment = (place.page() % pages) as usize * BLOCK_BYTES;
+        let first = if in_segment == 0 { SEGMENT_HEADER_BYTES as usize } else { 0 };
+        if let Some(filling) = self.fillings.iter().find(|filling| filling.segment == segment) {
+            let bytes = filling.bytes().get(in_segment..).unwrap_or_default();
+            return self.fetches.answered(hash, place, sequence, first, bytes);
+        }
+        self.stats.reads += 1;
+        let len = fetch::reading_len(place, pages);
+        let id = self.fetches.ask(hash, place, sequence, first, len);
+        self.begin_readings();
+        id
+    }
+
+    fn begin_readings(&mut self) {
+        while let Some(reading) = self.fetches.next_reading() {
+            self.stats.read_bytes += reading.len as u64;
+            let buffer = AlignedBuffer::zeroed(reading.len);
+            let offset = self.layout.page(reading.page);
+            self.requests.push(Request::read(Purpose::Fetch(reading.id).token(), offset, buffer));
+        }
+    }
+
+    /// Whether the answer is there; if not, who is to be woken when it is.
+    pub fn is_ready(&mut self, id: FetchId, waker: Option<&std::task::Waker>) -> bool {
+        self.fetches.is_ready(id, waker)
+    }
+
+    /// The answer of a question that is ready.
+    pub fn take(&mut self, id: FetchId) -> Option<FlashItem> {
+        let item = self.fetches.take(id);
+        self.begin_readings();
+        item
+    }
+
+    /// An answer is not wanted any more.
+    pub fn cancel(&mut self, id: FetchId) {
+        self.fetches.cancel(id);
+        self.begin_readings();
+    }
+
+    /// Whether a filling is younger than the last flush of its database.
+    pub fn is_flushed(&self, header: &ItemHeader) -> bool {
+        header.sequence < self.superblock.flushed[usize::from(header.db) % DATABASES]
+    }
+
+    /// Hands everything that was decided to the device.
+    #[inline]
+    pub fn submit(&mut self) {
+        if !self.requests.is_empty() {
+            self.io.submit_all(&mut self.requests);
+        }
+    }
+
+    /// Takes what the device has done and goes on with the work beside requests; a bounded piece of it. `now_ms` is Unix
+    /// time. What left the log is appended to `gone`.
+    pub fn advance(&mut self, index: &mut Index, now_ms: u64, rng: &mut Rng, gone: &mut Vec<Gone>) {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.io.completed(&mut completions);
+        for completion in completions.drain(..) {
+            self.complete(completion);
+        }
+        self.completions = completions;
+        self.announce(index);
+        self.empty(index, now_ms, rng, gone);
+        self.step_checkpoint(index);
+        self.submit();
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        let ok = completion.result.is_ok();
+        match Purpose::of(completion.token) {
+            Purpose::Fetch(id) => {
+                self.stats.read_errors += u64::from(!ok);
+                self.fetches.read(id, ok.then_some(completion.buffer));
+                self.begin_readings();
+            }
+            Purpose::Chunk { segment, start } => {
+                self.note_write(&completion.result);
+                // What could not be written is not found when it is read, and costs a miss.
+                if let Some(filling) = self.fillings.iter_mut().find(|filling| filling.segment == segment) {
+                    filling.chunk_written(start as usize);
+                }
+            }
+            Purpose::Victim => {
+                self.stats.read_errors += u64::from(!ok);
+                self.stats.read_bytes += completion.buffer.len() as u64;
+                if let Some(emptying) = &mut self.emptying {
+                    emptying.arrived(ok.then_some(completion.buffer));
+                }
+            }
+            Purpose::Checkpoint => {
+                self.note_write(&completion.result);
+                if let Some(checkpoint) = &mut self.checkpoint {
+                    checkpoint.written(ok);
+                }
+            }
+        }
+    }
+
+    fn note_write(&mut self, result: &Result<(), BlockError>) {
+        match result {
+            Ok(()) => self.write_errors_in_row = 0,
+            Err(error) => {
+                self.stats.write_errors += 1;
+                self.write_errors_in_row += 1;
+                if self.write_errors_in_row == WRITE_ERRORS_MAX && !self.broken {
+                    self.stats.broken = true;
+                    self.broken = true;
+                    self.stats.last_error = Some(error.to_string());
+                }
+            }
+        }
+    }
+
+    /// Announces items whose bytes are on the device, and takes memory back from segments that are safe.
+    fn announce(&mut self, index: &Index) {
+        for at in 0..self.fillings.len() {
+            while let Some(item) = self.fillings[at].next_written() {
+                // Overwritten or deleted meanwhile: announcing it would bring it back.
+                let current = index.find_log(item.hash).filter(|place| place.is_same(item.place));
+                if let Some(place) = current {
+                    if self.journal.is_full() && self.checkpoint.is_some() {
+                        // What makes room there is under way, and this can wait for it.
+                        break;
+                    }
+                    self.record(Record::Add { hash: item.hash, place, db: item.db });
+                }
+                self.fillings[at].announced();
+            }
+        }
+        let kept = self.fillings.iter().filter(|filling| filling.stream == Stream::Kept);
+        let first = kept.filter_map(Filling::first_unannounced).min().unwrap_or(u64::MAX);
+        let log = &mut self.log;
+        self.emptied.retain(|&(segment, appended)| {
+            let safe = first > appended;
+            if safe {
+                log.emptied(segment);
+            }
+            !safe
+        });
+        while let Some(at) = self.fillings.iter().position(Filling::is_finished) {
+            let filling = self.fillings.swap_remove(at);
+            if self.spare.len() < 2 {
+                self.spare.push(filling.into_bytes());
+            }
+        }
+    }
+
+    /// Gathers a record.
+    fn record(&mut self, record: Record) {
+        if !self.journal.push(record) {
+            self.turn_journal();
+            self.journal.push(record);
+        }
+    }
+
+    /// Writes what was journaled. Called before replies are sent, so that what they say outlives the process.
+    #[inline]
+    pub fn commit(&mut self) {
+        if self.journal.has_gathered() {
+            self.write_journal();
+        }
+    }
+
+    #[cold]
+    fn write_journal(&mut self) {
+        let Some((offset, bytes)) = self.journal.take(&self.layout) else { return };
+        if let Err(error) = self.io.write_at(offset, &bytes) {
+            self.give_up_recovery(&error.to_string());
+        }
+        self.stats.journal_bytes += bytes.len() as u64;
+        self.journal.give_back(bytes);
+    }
+
+    /// Without a journal a restart would bring dead items back: it is to find nothing.
+    fn give_up_recovery(&mut self, error: &str) {
+        self.stats.write_errors += 1;
+        self.stats.last_error =
+            Some(format!("the journal cannot be written ({error}): a restart begins empty"));
+        self.stats.unrecoverable = true;
+        self.blank_superblocks();
+    }
+
+    fn write_superblock(&mut self) -> Result<(), FlashError> {
+        if self.stats.unrecoverable {
+            return Ok(());
+        }
+        self.superblock.epoch += 1;
+        let which = (self.superblock.epoch % 2) as usize;
+        self.io.write_at(self.layout.superblock(which), &self.superblock.write())?;
+        Ok(())
+    }
+
+    /// Removes all items of one database, or of all; then the caller empties the index too. Those of one database stay in
+    /// the index as dead entries until they are met.
+    pub fn flush(&mut self, db: Option<u8>) {
+        self.seal_all();
+        let sequence = self.log.next_sequence();
+        self.record(Record::Flush { db, sequence });
+        match db {
+            Some(db) => {
+                self.superblock.flushed[usize::from(db) % DATABASES] = sequence;
+                self.items[usize::from(db) % DATABASES] = 0;
+            }
+            None => {
+                (self.superblock.flushed, self.items) = ([sequence; DATABASES], [0; DATABASES]);
+                self.log.kill_all();
+            }
+        }
+    }
+
+    fn seal_all(&mut self) {
+        for stream in [Stream::Fresh, Stream::Kept] {
+            self.log.seal(stream);
+        }
+        for at in 0..self.fillings.len() {
+            self.fillings[at].seal();
+            self.write_chunks(at, true);
+        }
+    }
+
+    /// Once a second: what lies in half-filled segments is written, so that a crash loses little of it.
+    pub fn tick(&mut self) {
+        for stream in [Stream::Fresh, Stream::Kept] {
+            self.flush_stream(stream);
+        }
+        self.submit();
+    }
+
+    /// Closes the region in order: all items are written and announced. Waits for the device.
+    pub fn close(&mut self, index: &mut Index) -> Result<(), FlashError> {
+        self.seal_all();
+        loop {
+            self.step_checkpoint(index);
+            self.announce(index);
+            self.submit();
+            if self.io.in_flight() == 0 {
+                break;
+            }
+            let mut completions = std::mem::take(&mut self.completions);
+            self.io.wait(&mut completions);
+            for completion in completions.drain(..) {
+                self.complete(completion);
+            }
+            self.completions = completions;
+        }
+        self.commit();
+        if self.records_lost {
+            // The blocks are blank, and stay so.
+            return Ok(());
+        }
+        self.superblock.clean = true;
+        self.write_superblock()?;
+        self.io.sync()?;
+        Ok(())
+    }
+}

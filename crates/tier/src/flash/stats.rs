@@ -1,0 +1,85 @@
+//! What the flash tier counts beside the log's own counters. All only grow, but where it says otherwise.
+
+use tiermem_policy::log::LogCounters;
+
+use super::Flash;
+
+/// Counters of one shard's flash tier.
+#[derive(Clone, Debug, Default)]
+pub struct FlashStats {
+    /// What the log decided.
+    pub log: LogCounters,
+    /// Bytes of the region.
+    pub capacity_bytes: u64,
+    /// Items now, and their bytes as far as they are known.
+    pub items: u64,
+    /// As above.
+    pub live_bytes: u64,
+    /// Bytes that items may fill, and bytes of segments that hold something.
+    pub room_bytes: u64,
+    /// As above.
+    pub used_bytes: u64,
+    /// Bytes of memory for segments' states and the table of recent keys, and for buffers.
+    pub metadata_bytes: u64,
+    /// As above.
+    pub buffer_bytes: u64,
+    /// Items that a restart found.
+    pub recovered_items: u64,
+    /// Reads for look-ups.
+    pub reads: u64,
+    /// Bytes read, for look-ups and to empty segments.
+    pub read_bytes: u64,
+    /// Bytes of items written.
+    pub write_bytes: u64,
+    /// Bytes of journal written.
+    pub journal_bytes: u64,
+    /// Bytes of checkpoints written.
+    pub checkpoint_bytes: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Checkpoints that could not be written.
+    pub checkpoints_failed: u64,
+    /// How often the journal was full before its checkpoint was complete.
+    pub journal_overruns: u64,
+    /// Offers refused because segments were not emptied in time.
+    pub refused: u64,
+    /// Items of segments that could not be read.
+    pub lost_items: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Writes that failed.
+    pub write_errors: u64,
+    /// Whether the device was given up after too many write errors.
+    pub broken: bool,
+    /// Whether a restart would find nothing, because the journal cannot be written.
+    pub unrecoverable: bool,
+    /// The last error of the device, in words.
+    pub last_error: Option<String>,
+}
+
+impl FlashStats {
+    /// Bytes written to the device for each byte of items that came from memory; 0 before the first.
+    pub fn write_amplification(&self) -> f64 {
+        let written = self.write_bytes + self.journal_bytes + self.checkpoint_bytes;
+        if self.log.admitted_bytes == 0 { 0.0 } else { written as f64 / self.log.admitted_bytes as f64 }
+    }
+}
+
+impl Flash {
+    /// All counters now.
+    pub fn stats(&self) -> FlashStats {
+        let segment = u64::from(self.layout.segment_bytes);
+        FlashStats {
+            log: self.log.counters(),
+            capacity_bytes: self.superblock.region_bytes,
+            items: self.log.items(),
+            live_bytes: self.log.live_bytes(),
+            room_bytes: self.log.config().room_bytes(),
+            used_bytes: u64::from(self.log.segments_used()) * segment,
+            metadata_bytes: self.log.metadata_bytes(),
+            buffer_bytes: (self.fillings.len() + self.spare.len()) as u64 * segment
+                + self.fetches.bytes() as u64,
+            ..self.stats.clone()
+        }
+    }
+}
