@@ -55,10 +55,6 @@ use rebalance::{Donors, Emptying};
 use slots::{Holder, Slots};
 use tickets::{MoveState, Tickets};
 
-/// A copy costs a fixed part and one per byte, a slow hit hardly anything per byte: at about this size it takes twice as
-/// many hits to pay for a promotion as at the smallest.
-const PROMOTE_TWICE_BYTES: u64 = 10 << 10;
-
 /// Slotted tiers that a ladder can have: the node has two bits for them.
 pub const LEVELS_MAX: usize = 4;
 
@@ -199,7 +195,7 @@ pub struct Ladder {
     reuse: Option<Column<u8>>,
     proof: Proof,
     next_scan: u64,
-    /// [`LadderConfig::promote_below`] in 1/256.
+    /// [`LadderConfig::promote_below`] in parts of [`crate::promote::WHOLE`].
     promote_below: u32,
     index_bytes: u64,
     counters: LadderCounters,
@@ -248,7 +244,7 @@ impl Ladder {
             reuse: (config.promotion == Promotion::ReuseTimeScan).then(Column::default),
             proof: Proof::new(config.admission),
             next_scan: 0,
-            promote_below: (config.promote_below.unwrap_or(config.promotion.below()) * 256.0) as u32,
+            promote_below: config.promote_below_parts(),
             index_bytes: 0,
             counters: LadderCounters::default(),
             config,
@@ -320,22 +316,6 @@ impl Ladder {
             }
         }
         place.tier()
-    }
-
-    /// Whether a reuse time is short enough for the tier above.
-    #[inline]
-    fn is_hot(&self, tier: usize, reuse: u64, place: Place) -> bool {
-        let above = &self.levels[tier - 1];
-        match self.config.promotion {
-            Promotion::TailAge => reuse << 14 < above.tail_age * u64::from(self.promote_below),
-            Promotion::ReuseTwice => {
-                // A larger item must save more hits to be worth its copies.
-                let bytes = self.levels[tier].slots.bytes_at(place.unit());
-                let weighed = reuse + reuse * bytes / PROMOTE_TWICE_BYTES;
-                above.reuse.is_below_mean(weighed, self.promote_below)
-            }
-            _ => above.reuse.is_below_mean(reuse, self.promote_below),
-        }
     }
 
     /// Where a live item's bytes lie.

@@ -1,10 +1,10 @@
 //! What a tier without slots, below the last one, asks the ladder.
 
 use super::{Ladder, PAGE_BYTES};
-use crate::evict::Evict;
+use crate::promote::WHOLE;
 use crate::{Id, Now};
 
-impl<E: Evict> Ladder<E> {
+impl Ladder {
     /// Whether an item below all slotted tiers that was seen again after `reuse` requests belongs into memory: it is
     /// reused sooner than some tier's items are on average, or memory has room that nobody needs. `None`: it is not known
     /// when it was seen before.
@@ -14,7 +14,7 @@ impl<E: Evict> Ladder<E> {
             let capacity_bytes = u64::from(level.slots.page_limit()) * PAGE_BYTES;
             let spare = self.config.watermarks.map_or(0.0, |marks| marks.high) * capacity_bytes as f64;
             level.slots.free_bytes() > spare as u64 + bytes
-                || ticks.is_some_and(|ticks| level.reuse.is_below_mean(ticks))
+                || ticks.is_some_and(|ticks| level.reuse.is_below_mean(ticks, WHOLE))
         })
     }
 

@@ -18,8 +18,10 @@ use crate::settings::LogLevel;
 const EVICTION: [(Eviction, &str); 2] =
     [(Eviction::AllItems, "allkeys-lru"), (Eviction::Forbidden, "noeviction")];
 const REACTIVE: [(Reactive, &str); 2] = [(Reactive::Demote, "demote"), (Reactive::Drop, "drop")];
-const PROMOTION: [(Promotion, &str); 4] = [
+const PROMOTION: [(Promotion, &str); 6] = [
+    (Promotion::ReuseTwice, "reuse-twice"),
     (Promotion::ReuseTime, "reuse-time"),
+    (Promotion::TailAge, "tail-age"),
     (Promotion::ReuseTimeScan, "reuse-time-scan"),
     (Promotion::Naive, "naive"),
     (Promotion::None, "none"),
