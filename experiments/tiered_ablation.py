@@ -41,8 +41,8 @@ CURVES = {
     "naive": [{"--promotion": "naive"}],
     "none": [{"--promotion": "none"}],
 }
-PHASE = ["phase:alpha=0.9,objects=200k,requests=4M,size=300"]
-ZIPF = ["zipf:objects=200k,requests=4M,alpha=0.99,size=300"]
+PHASE = ["phase:alpha=0.9,objects=50k,requests=1M,size=300"]
+ZIPF = ["zipf:objects=50k,requests=1M,alpha=0.99,size=300"]
 
 
 def traces(folder: Path) -> dict[str, list[str]]:
@@ -51,7 +51,7 @@ def traces(folder: Path) -> dict[str, list[str]]:
         "Zipf 0.99": [*ZIPF, "--tier", "20%", "--tier", "140%"],
         "phase change": [*PHASE, "--tier", "50%", "--tier", "140%"],
         "Zipf 0.8, 14 kB": [
-            "zipf:objects=50k,requests=1M,alpha=0.8,size=14000", "--tier", "20%", "--tier", "140%",
+            "zipf:objects=20k,requests=400k,alpha=0.8,size=14000", "--tier", "20%", "--tier", "140%",
         ],
         "Twitter 52": [twitter, "--tier", "20%", "--tier", "140%"],
         "Twitter 52 x 70": [twitter, "--value-scale", "70", "--tier", "20%", "--tier", "140%"],
