@@ -115,7 +115,7 @@ impl ReuseWindow {
     pub fn is_below_mean(&self, reuse: u64, factor: u32) -> bool {
         let part = self.parts[self.current];
         let (sum, hits) = (self.total.0 + part.0, self.total.1 + part.1);
-        hits == 0 || u128::from(reuse) * u128::from(hits) << 8 < u128::from(sum) * u128::from(factor)
+        hits == 0 || (u128::from(reuse) * u128::from(hits)) << 8 < u128::from(sum) * u128::from(factor)
     }
 }
 

@@ -96,9 +96,9 @@ impl AgeQuantile {
     fn note(&mut self, age: u32) {
         let step = (self.age >> 6).max(256);
         if u64::from(age) << 8 > self.age {
-            self.age += step * (1024 - self.beyond) >> 10;
+            self.age += (step * (1024 - self.beyond)) >> 10;
         } else {
-            self.age = self.age.saturating_sub(step * self.beyond >> 10);
+            self.age = self.age.saturating_sub((step * self.beyond) >> 10);
         }
     }
 
