@@ -25,7 +25,7 @@ pub struct LadderArgs {
     #[arg(long, value_name = "N")]
     candidates: Option<usize>,
     /// Where new items enter: fast, proven or interleaved:SHARE.
-    #[arg(long, default_value = "fast")]
+    #[arg(long, default_value = "proven")]
     admission: Admission,
     /// What a full fast tier does at an admission: demote or drop.
     #[arg(long, default_value = "demote")]

@@ -14,7 +14,7 @@ pub enum Promotion {
     Naive,
     /// Two hits in a row whose reuse times are below six times the fast tier's windowed mean make a candidate. One reuse
     /// time is a noisy measure of how often an item is used; two, held against a looser bound, find as many hot items
-    /// with fewer promotions.
+    /// with fewer promotions. The bound is tighter for larger items, whose copies cost more.
     #[default]
     ReuseTwice,
     /// One hit whose reuse time is below the fast tier's windowed mean: the seed's rule.
@@ -50,6 +50,9 @@ impl Promotion {
         if self == Promotion::ReuseTwice { 6.0 } else { 1.0 }
     }
 }
+
+/// The mean itself, as a factor of [`ReuseWindow::is_below_mean`].
+pub const WHOLE: u32 = 256;
 
 /// Parts of a [`ReuseWindow`] that are forgotten one at a time.
 const PARTS: usize = 16;
@@ -106,7 +109,7 @@ impl ReuseWindow {
         }
     }
 
-    /// Whether `reuse` is below the mean times `factor` in 1/256; everything is when the tier was not hit within the
+    /// Whether `reuse` is below the mean times `factor` in 1/256 ([`WHOLE`]: 1); everything is when the tier was not hit within the
     /// window.
     #[inline]
     pub fn is_below_mean(&self, reuse: u64, factor: u32) -> bool {
@@ -194,22 +197,22 @@ mod tests {
     #[test]
     fn the_window_forgets() {
         let mut window = ReuseWindow::new(160);
-        assert!(window.is_below_mean(u64::MAX, 256));
+        assert!(window.is_below_mean(u64::MAX, WHOLE));
         for now in 0..160 {
             window.roll(now);
             window.note(100);
         }
-        assert!(window.is_below_mean(99, 256) && !window.is_below_mean(100, 256));
+        assert!(window.is_below_mean(99, WHOLE) && !window.is_below_mean(100, WHOLE));
         for now in 160..320 {
             window.roll(now);
             window.note(10);
         }
-        assert!(window.is_below_mean(9, 256) && !window.is_below_mean(16, 256));
+        assert!(window.is_below_mean(9, WHOLE) && !window.is_below_mean(16, WHOLE));
         window.roll(10_000);
-        assert!(window.is_below_mean(u64::MAX, 256));
+        assert!(window.is_below_mean(u64::MAX, WHOLE));
         window.roll(10_001);
         window.note(5);
-        assert!(window.is_below_mean(4, 256) && !window.is_below_mean(5, 256));
+        assert!(window.is_below_mean(4, WHOLE) && !window.is_below_mean(5, WHOLE));
     }
 
     #[test]

@@ -11,6 +11,8 @@ use tiermem_base::Rng;
 const EXPIRE_BEFORE_EVICT: u32 = 32;
 /// Bytes of metadata that a new chunk of item numbers brings with it: node, links, table cell, index entry and timer.
 const CHUNK_METADATA_BYTES: u64 = (32 + TIMER_BYTES) * CHUNK_ITEMS as u64;
+/// From so many pages on an item goes where they are free rather than into the fast tier.
+const LARGE_PAGES: u32 = 4;
 /// Bytes of an item's timer.
 const TIMER_BYTES: u64 = 16;
 
@@ -68,6 +70,10 @@ impl Ladder {
             Some(old) => usize::from(self.loc(old).tier),
             None => self.first_tier(item.key, fit),
         };
+        if let Some(loc) = self.take_free_run(fit, first, id) {
+            self.enter(id, loc, item, now);
+            return Admit::Ready { id, loc };
+        }
         // A rewritten item stays in its tier if it can, then goes down, then up; a new one where
         // the admission says.
         for tier in (first..self.levels.len()).chain((0..first).rev()) {
@@ -100,6 +106,18 @@ impl Ladder {
         self.give_back_id(id);
         self.counters.refused += 1;
         Admit::Full
+    }
+
+    /// Pages in a row for a large item where they are free: emptying so many at once, perhaps of a hundred thousand small
+    /// items, would hold everybody up.
+    fn take_free_run(&mut self, fit: Fit, first: usize, id: Id) -> Option<Loc> {
+        let Fit::Run(pages) = fit else { return None };
+        (pages >= LARGE_PAGES).then_some(())?;
+        let last = self.levels.len();
+        (first..last).find_map(|tier| {
+            (pages <= self.levels[tier].slots.page_limit() / 2).then_some(())?;
+            Some(Loc { tier: tier as u8, unit: self.levels[tier].slots.take(fit, id)? })
+        })
     }
 
     fn enter(&mut self, id: Id, loc: Loc, item: &NewItem, now: Now) {

@@ -8,17 +8,19 @@
 //! The rule in costs, per byte alike for all items of a size: entering above costs a copy down, M, unless the item is
 //! used. Entering below costs, if it is used, about two slow hits and a copy up, M + 2L. With the share `w` of new items
 //! that leave unused, entering below pays when w M > (1 - w)(M + 2L). L is small beside M (a hit costs a latency, a copy
-//! several and the processor's time), so a little above one half decides, and what exactly M and L are does not matter.
+//! several and the processor's time), so it pays from a little above one half on, whatever M and L are. Three quarters
+//! decide here: where items are used twice shortly after they come and never again, the share of hits lost was found to
+//! weigh more than the formula says.
 
 use super::{Fit, Ladder, UNIT_BYTES};
 
 /// Where new items enter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Admission {
-    /// The fast tier.
-    #[default]
+    /// The fast tier: the seed's rule.
     Fast,
     /// The fast tier while new items of the size are used there before they leave it, or the key was seen lately.
+    #[default]
     Proven,
     /// By the key's hash, this share of keys in the fast tier, for ever: what interleaved pages of memory do.
     Interleaved {

@@ -196,7 +196,7 @@ pub struct Ladder {
     reuse: Option<Column<u8>>,
     proof: Proof,
     next_scan: u64,
-    /// [`LadderConfig::promote_below`] in 1/256.
+    /// [`LadderConfig::promote_below`] in parts of [`crate::promote::WHOLE`].
     promote_below: u32,
     index_bytes: u64,
     counters: LadderCounters,
@@ -245,7 +245,7 @@ impl Ladder {
             reuse: (config.promotion == Promotion::ReuseTimeScan).then(Column::default),
             proof: Proof::new(config.admission),
             next_scan: 0,
-            promote_below: config.promote_below_in_256ths(),
+            promote_below: config.promote_below_parts(),
             index_bytes: 0,
             counters: LadderCounters::default(),
             config,
@@ -304,7 +304,7 @@ impl Ladder {
                     if let Some(column) = &mut self.reuse {
                         // 0 there means never reused.
                         *column.at(id) = packed_reuse::pack(reuse);
-                    } else if !self.is_hot(tier, reuse) {
+                    } else if !self.is_hot(tier, reuse, place) {
                         if twice {
                             // The next use is the first of two again.
                             let cell = self.places.at(id);
@@ -317,16 +317,6 @@ impl Ladder {
             }
         }
         place.tier()
-    }
-
-    /// Whether a reuse time is short enough for the tier above.
-    #[inline]
-    pub(super) fn is_hot(&self, tier: usize, reuse: u64) -> bool {
-        let above = &self.levels[tier - 1];
-        match self.config.promotion {
-            Promotion::TailAge => reuse << 14 < above.tail_age * u64::from(self.promote_below),
-            _ => above.reuse.is_below_mean(reuse, self.promote_below),
-        }
     }
 
     /// Where a live item's bytes lie.

@@ -2,10 +2,14 @@
 
 use super::{Act, Admission, Class, Eviction, Ladder, MoveKind, Order, PAGE_BYTES, Why, domain};
 use crate::evict::Evict;
+use crate::ladder::place::Place;
 use crate::promote::{Promotion, packed_reuse};
 use crate::{Id, Now};
 use tiermem_base::Rng;
 
+/// A copy costs a fixed part and one per byte, a slow hit hardly anything per byte: at about this size it takes twice as
+/// many hits to pay for a promotion as at the smallest.
+const PROMOTE_TWICE_BYTES: u64 = 10 << 10;
 /// Items given away from the coldest class before the coldest is looked for again.
 const PRESSED_BATCH: u32 = 8;
 /// Pages taken back in one step when metadata has outgrown its part of tier 0.
@@ -161,6 +165,22 @@ impl Ladder {
         }
         let tail_age = &mut self.levels[tier].tail_age;
         *tail_age = *tail_age - *tail_age / 64 + age;
+    }
+
+    /// Whether a reuse time is short enough for the tier above.
+    #[inline]
+    pub(super) fn is_hot(&self, tier: usize, reuse: u64, place: Place) -> bool {
+        let above = &self.levels[tier - 1];
+        match self.config.promotion {
+            Promotion::TailAge => reuse << 14 < above.tail_age * u64::from(self.promote_below),
+            Promotion::ReuseTwice => {
+                // A larger item must save more hits to be worth its copies.
+                let bytes = self.levels[tier].slots.bytes_at(place.unit());
+                let weighed = reuse + reuse * bytes / PROMOTE_TWICE_BYTES;
+                above.reuse.is_below_mean(weighed, self.promote_below)
+            }
+            _ => above.reuse.is_below_mean(reuse, self.promote_below),
+        }
     }
 
     /// Wang's own way to find candidates: the heads of the slow lists, now and then.

@@ -1,6 +1,7 @@
 //! What a tier without slots, below the last one, asks the ladder.
 
 use super::{Ladder, PAGE_BYTES};
+use crate::promote::WHOLE;
 
 impl Ladder {
     /// Whether an item below all slotted tiers that was seen again after `reuse` requests belongs into memory: it is
@@ -12,7 +13,7 @@ impl Ladder {
             let capacity_bytes = u64::from(level.slots.page_limit()) * PAGE_BYTES;
             let spare = self.config.watermarks.map_or(0.0, |marks| marks.high) * capacity_bytes as f64;
             level.slots.free_bytes() > spare as u64 + bytes
-                || ticks.is_some_and(|ticks| level.reuse.is_below_mean(ticks, self.promote_below))
+                || ticks.is_some_and(|ticks| level.reuse.is_below_mean(ticks, WHOLE))
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::Ladder;
 use super::config::{Eviction, LadderConfig, Reactive, Watermarks};
-use crate::promote::Promotion;
+use crate::promote::{Promotion, WHOLE};
 
 /// The parameters of a [`LadderConfig`] that hold from the next decision on when they change: none of them has a say
 /// in how state is laid out.
@@ -54,9 +54,9 @@ impl LadderConfig {
         }
     }
 
-    /// What a reuse time must be below for a promotion, in 256ths of the fast tier's mean or of the age at its tail.
-    pub(super) fn promote_below_in_256ths(&self) -> u32 {
-        (self.promote_below.unwrap_or(self.promotion.below()) * 256.0) as u32
+    /// [`Self::promote_below`] in parts of [`WHOLE`].
+    pub(super) fn promote_below_parts(&self) -> u32 {
+        (self.promote_below.unwrap_or(self.promotion.below()) * f64::from(WHOLE)) as u32
     }
 
     /// Takes over what may change.
@@ -80,7 +80,7 @@ impl Ladder {
         let before = self.config.promotion;
         let promotion = if scans(tuning.promotion) == scans(before) { tuning.promotion } else { before };
         self.config.tune(Tuning { promotion, ..tuning });
-        self.promote_below = self.config.promote_below_in_256ths();
+        self.promote_below = self.config.promote_below_parts();
     }
 }
 

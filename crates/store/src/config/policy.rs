@@ -19,7 +19,7 @@ pub struct PolicySection {
     pub order: Option<String>,
     /// The same for slower tiers, where it differs.
     pub order_slow: Option<String>,
-    /// Where new items enter: `fast` (default), `proven` (below where new ones of their size go unused) or
+    /// Where new items enter: `fast`, `proven` (default: below where new ones of their size go unused) or
     /// `interleaved:SHARE` (by the key's hash, for ever).
     pub admission: Option<String>,
     /// Share of the fast tier's mean reuse time that a slow item's must be below to be promoted. Default 6 for
@@ -167,13 +167,14 @@ mod tests {
     #[test]
     fn every_mechanism_can_be_switched_off() {
         let ladder = read(
-            "promotion = \"none\"\nreactive = \"drop\"\nbump = \"always\"\nwatermarks = false\ninsertion_point_fast = 1.0",
+            "promotion = \"none\"\nadmission = \"fast\"\nrebalance_batch = 0\nreactive = \"drop\"\nbump = \"always\"\nwatermarks = false\ninsertion_point_fast = 1.0",
         )
         .unwrap();
         assert_eq!(
             (ladder.promotion, ladder.reactive, ladder.bump),
             (Promotion::None, Reactive::Drop, Bump::Always)
         );
+        assert_eq!((ladder.admission, ladder.rebalance_batch), (Admission::Fast, 0));
         assert!(ladder.watermarks.is_none() && ladder.levels[0].insertion_point == 1.0);
     }
 

@@ -22,8 +22,8 @@ const REACTIVE: [(Reactive, &str); 2] = [(Reactive::Demote, "demote"), (Reactive
 const PROMOTION: [(Promotion, &str); 6] = [
     (Promotion::ReuseTwice, "reuse-twice"),
     (Promotion::ReuseTime, "reuse-time"),
-    (Promotion::TailAge, "tail-age"),
     (Promotion::ReuseTimeScan, "reuse-time-scan"),
+    (Promotion::TailAge, "tail-age"),
     (Promotion::Naive, "naive"),
     (Promotion::None, "none"),
 ];
