@@ -42,7 +42,8 @@ pub(super) fn refuse(context: &mut Context<'_>, refusal: &Refusal) {
 }
 
 /// The command that is meant, if it may run with so many arguments and for this client.
-#[inline]
+// Two callers, of which one is the hot path.
+#[inline(always)]
 pub(super) fn resolve(context: &mut Context<'_>, args: Args<'_>) -> Result<&'static Spec, Refusal> {
     let Some(mut spec) = lookup(&args[0]) else { return Err(unknown(context, args)) };
     if !spec.subcommands.is_empty() && args.len() > 1 {

@@ -61,7 +61,7 @@ const NOTES: &[(&str, &str)] = &[
     ("scan", "`COUNT` is at most 10000; a cursor is a place in the order of hashes"),
     (
         "slowlog|get",
-        "fast requests of one pipeline are timed in runs of 16, and a run's time stands with its last request; \
+        "fast requests of one pipeline are timed in runs of 64, and a run's time stands with its last request; \
                      a threshold below 1 ms times each",
     ),
     ("subscribe", "names, subscriptions and watched keys of all clients together may take 16 MiB"),

@@ -11,7 +11,7 @@ use super::latency::Latencies;
 use super::slowlog::Slowlog;
 
 /// Requests between two readings of the clock within a batch.
-const RUN_REQUESTS: u32 = 16;
+const RUN_REQUESTS: u32 = 64;
 /// Thresholds below this time each request.
 const EACH_US: u64 = 1000;
 /// Points of the timeline.
@@ -130,7 +130,7 @@ mod tests {
         timing.slowlog.slower_than_us = 10_000;
         timing.update();
         timing.begin_run();
-        assert_eq!((0..100).filter(|_| timing.is_due()).count(), 100 - 15, "due from the sixteenth on");
+        assert_eq!((0..100).filter(|_| timing.is_due()).count(), 100 - 63, "due from the 64th on");
         timing.slowlog.slower_than_us = 0;
         timing.update();
         timing.begin_run();
