@@ -116,7 +116,12 @@ impl Ladder {
         let last = self.levels.len();
         (first..last).find_map(|tier| {
             (pages <= self.levels[tier].slots.page_limit() / 2).then_some(())?;
-            Some(Loc { tier: tier as u8, unit: self.levels[tier].slots.take(fit, id)? })
+            let slots = &mut self.levels[tier].slots;
+            let unit = slots.take(fit, id).or_else(|| {
+                slots.close_idle_pages();
+                slots.take(fit, id)
+            })?;
+            Some(Loc { tier: tier as u8, unit })
         })
     }
 
@@ -162,6 +167,9 @@ impl Ladder {
         };
         let victim = self.victim(tier, class, now, rng).filter(|&id| large_enough(self, id));
         if let Some(victim) = victim {
+            if self.keep_page(tier, victim) {
+                return Room::Free;
+            }
             self.note_victim(tier, victim, now);
             if self.config.reactive == Reactive::Demote
                 && tier + 1 < self.levels.len()

@@ -67,6 +67,16 @@ impl Slots {
         self.spaces.get(class.index()).map_or(0, |space| space.slots - space.used)
     }
 
+    /// Takes back the pages that classes keep although nothing lies on them, where they are next to be given.
+    pub(super) fn close_idle_pages(&mut self) {
+        for class in 0..self.spaces.len() {
+            let at = self.spaces[class].partial;
+            if self.pages.get(at as usize).is_some_and(|page| page.used == 0) {
+                self.drain(at);
+            }
+        }
+    }
+
     /// Items of a class, those on their way to or from it counted.
     #[inline]
     pub fn class_used(&self, class: Class) -> u32 {

@@ -9,6 +9,7 @@
 //!
 //! memcached and CacheLib move pages between classes too, but throw out whoever is on the page.
 
+use super::classes::PAGE_UNITS;
 use super::slots::Holder;
 use super::step::threshold;
 use super::{Act, Class, Ladder, MoveKind};
@@ -176,6 +177,19 @@ impl Ladder {
             self.levels[tier].slots.undrain_page(page);
         }
         self.levels[tier].emptying = (!is_stuck).then_some(emptying);
+    }
+
+    /// A class that has no free slot left keeps the page of its victim if that is being emptied: what leaves such a page
+    /// is given to nobody, so that victim after victim would go for nothing. Whether it has a free slot by that.
+    pub(super) fn keep_page(&mut self, tier: usize, victim: Id) -> bool {
+        let unit = self.loc(victim).unit;
+        let slots = &mut self.levels[tier].slots;
+        let class = slots.class_at(unit);
+        if !slots.is_draining(unit / PAGE_UNITS, class) {
+            return false;
+        }
+        slots.undrain_page(unit / PAGE_UNITS);
+        slots.slots_free(class) > 0
     }
 
     fn may_leave(&self, id: Id) -> bool {

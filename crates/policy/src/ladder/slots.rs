@@ -63,7 +63,7 @@ impl Page {
 #[derive(Clone, Debug)]
 pub(super) struct ClassSpace {
     /// The first of the pages that have a free slot.
-    partial: u32,
+    pub partial: u32,
     pub slots: u32,
     pub used: u32,
 }
