@@ -70,6 +70,20 @@ impl Below {
 pub struct Away {
     hash: u64,
     place: LogPlace,
+    /// Its database, where it was asked for by its key.
+    db: Option<u8>,
+}
+
+impl Away {
+    /// The hash of its key; of one that a scan met only the first 40 bits.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Whether both mean the same bytes, however often they were hit.
+    pub fn is_same(&self, other: &Away) -> bool {
+        self.hash >> 24 == other.hash >> 24 && self.place.is_same(other.place)
+    }
 }
 
 /// The flash tier's figures.
@@ -233,17 +247,28 @@ impl Engine {
             self.below.since_ms = self.now.unix_ms;
         }
         flash.advance(&mut self.index, self.now.unix_ms, &mut self.rng, &mut self.below.gone);
-        for gone in self.below.gone.drain(..) {
-            // Where nobody knows the database, the fullest one is the likeliest.
-            let fullest = || (0..self.keys.len()).max_by_key(|&db| self.keys[db]).unwrap_or(0);
-            let db = gone.db.map_or_else(fullest, usize::from);
-            self.keys[db] = self.keys[db].saturating_sub(1);
-            self.expired_on_access += u64::from(gone.expired);
-        }
+        let mut gone = std::mem::take(&mut self.below.gone);
+        gone.drain(..).for_each(|gone| self.lose(gone));
+        self.below.gone = gone;
         self.settle_eviction();
         if !self.below.choked.is_empty() && !self.is_choked() {
             self.below.choked.drain(..).for_each(Waker::wake);
         }
+    }
+
+    /// Takes an item out of the accounts that has left the flash tier; unless memory has it too, and counts it.
+    fn lose(&mut self, gone: Gone) {
+        let copy = self.index.find(gone.hash, |id| self.header(self.ladder.loc(id)).unchanged);
+        if let Some(id) = copy {
+            let loc = self.ladder.loc(id);
+            let header = self.header(loc);
+            return Header { unchanged: false, ..header }.write(self.tiers.bytes_mut(loc, HEADER_BYTES));
+        }
+        // Where nobody knows the database, the fullest one is the likeliest.
+        let fullest = || (0..DATABASES).max_by_key(|&db| self.keys[usize::from(db)]).unwrap_or(0);
+        let db = gone.db.unwrap_or_else(fullest);
+        self.uncount(db);
+        self.expired_on_access += u64::from(gone.expired);
     }
 
     /// Hands to the device what was decided, and writes what a restart must know. Before replies are sent.
@@ -276,7 +301,7 @@ impl Engine {
         self.below.flash.as_ref()?;
         let hash = self.hasher.hash(db, key);
         let place = self.index.find_log(hash)?;
-        self.find(db, key, hash).is_none().then_some(Away { hash, place })
+        self.find(db, key, hash).is_none().then_some(Away { hash, place, db: Some(db) })
     }
 
     /// Asks for an item. The question ends with [`Self::stage`] or [`Self::cancel`].
@@ -292,14 +317,19 @@ impl Engine {
     /// Takes an answer that is there, for the request that runs next. `false`: the item lies elsewhere by now, seek again.
     pub fn stage(&mut self, away: Away, id: FetchId) -> bool {
         let Some(flash) = &mut self.below.flash else { return true };
+        let current = flash.is_current(id)
+            && self.index.find_log(away.hash).is_some_and(|place| place.is_same(away.place));
         let item = flash.take(id);
-        let current = self.index.find_log(away.hash).is_some_and(|place| place.is_same(away.place));
         match item {
             Some(item) if current => self.below.staged.push(Staged { hash: item.header.hash, item }),
             // What was promised is not there: lost in a crash, or damaged.
             None if current => {
                 flash.count_lost();
-                self.forget_on_flash(0, away.hash);
+                let fullest = || (0..DATABASES).max_by_key(|&db| self.keys[usize::from(db)]).unwrap_or(0);
+                let db = away.db.unwrap_or_else(fullest);
+                if self.forget_on_flash(db, away.hash) {
+                    self.lose(Gone { hash: away.hash, db: Some(db), expired: false });
+                }
             }
             _ => return false,
         }
@@ -323,6 +353,12 @@ impl Engine {
 
     /// Stages `key`, waiting for the device: for callers that have nothing else to do.
     pub fn resolve(&mut self, db: u8, key: &[u8]) {
+        self.prepare();
+        self.recall(db, key);
+    }
+
+    /// Stages `key` if it lies on flash alone.
+    fn recall(&mut self, db: u8, key: &[u8]) {
         while let Some(away) = self.seek(db, key) {
             if self.below.staged.iter().any(|staged| staged.hash >> 24 == away.hash >> 24) {
                 return;
@@ -352,7 +388,7 @@ impl Engine {
         }
         self.below.staged.swap_remove(found);
         if self.forget_on_flash(db, hash) {
-            self.keys[usize::from(db)] -= 1;
+            self.uncount(db);
             self.expired_on_access += u64::from(expired);
         }
         None
@@ -360,9 +396,7 @@ impl Engine {
 
     /// Reads a staged item as a look-up does; it moves into memory if it is hot.
     pub(super) fn get_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Hit<'_>> {
-        if self.below.staged.is_empty() {
-            return None;
-        }
+        self.has_staged(db, key, hash).then_some(())?;
         let at = self.find_staged(db, key, hash)?;
         self.get_hits += 1;
         let place = self.index.find_log(hash);
@@ -383,11 +417,19 @@ impl Engine {
 
     /// Reads a staged item without counting.
     pub(super) fn peek_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Hit<'_>> {
-        if self.below.staged.is_empty() {
-            return None;
-        }
+        self.has_staged(db, key, hash).then_some(())?;
         let at = self.find_staged(db, key, hash)?;
         self.staged_hit(at)
+    }
+
+    /// Whether anything is staged for a key that is not in memory. An earlier key of the same request may have driven it out
+    /// since it was seen there: then it is read now, and waited for.
+    #[inline]
+    fn has_staged(&mut self, db: u8, key: &[u8], hash: u64) -> bool {
+        if self.has_flash() && self.index.find_log(hash).is_some() {
+            self.recall(db, key);
+        }
+        !self.below.staged.is_empty()
     }
 
     fn staged_hit(&self, at: usize) -> Option<Hit<'_>> {
@@ -414,8 +456,9 @@ impl Engine {
     pub(super) fn remove_staged(&mut self, db: u8, key: &[u8], hash: u64) -> bool {
         let Some(at) = self.find_staged(db, key, hash) else { return false };
         self.below.staged.swap_remove(at);
-        let counted = self.forget_on_flash(db, hash);
-        self.keys[usize::from(db)] -= u64::from(counted);
+        if self.forget_on_flash(db, hash) {
+            self.uncount(db);
+        }
         true
     }
 
@@ -436,8 +479,10 @@ impl Engine {
             self.below.staged.push(Staged { hash, item });
             return None;
         };
-        // It was counted when it lay on flash alone.
-        self.keys[usize::from(db)] -= 1;
+        if self.index.find_log(hash).is_some() {
+            // It was counted when it lay on flash alone.
+            self.uncount(db);
+        }
         let bytes = self.tiers.bytes_mut(loc, header.item_len());
         header.write(bytes);
         bytes[HEADER_BYTES..header.value_offset()].copy_from_slice(key);
@@ -465,7 +510,7 @@ impl Engine {
     pub(super) fn supersede(&mut self, db: u8, hash: u64) {
         if self.below.flash.is_some() && self.forget_on_flash(db, hash) {
             // The key was counted there, and is counted here.
-            self.keys[usize::from(db)] -= 1;
+            self.uncount(db);
         }
     }
 
@@ -541,7 +586,7 @@ impl Engine {
         if self.below.flash.is_some() {
             self.index.scan(cursor, count.max(1), |hash, found| {
                 if let Found::Log(place) = found {
-                    away.push(Away { hash, place });
+                    away.push(Away { hash, place, db: None });
                 }
             });
         }
@@ -550,8 +595,10 @@ impl Engine {
 
     /// Visits the staged item with these 40 bits of its hash, unless it is in memory too.
     pub(super) fn visit_staged(&self, db: u8, hash: u64, visit: &mut dyn FnMut(&[u8], ValueKind)) {
-        let staged = self.below.staged.iter().find(|staged| staged.hash >> 24 == hash >> 24);
-        let Some(Staged { item, .. }) = staged else { return };
+        // A scan's items were staged in the order in which it visits them.
+        let staged = &self.below.staged;
+        let Ok(at) = staged.binary_search_by_key(&(hash >> 24), |staged| staged.hash >> 24) else { return };
+        let item = &staged[at].item;
         let header = &item.header;
         let expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.now.unix_ms;
         let flushed = self.below.flash.as_ref().is_some_and(|flash| flash.is_flushed(header));

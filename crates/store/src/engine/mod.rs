@@ -254,6 +254,13 @@ impl Engine {
         }
     }
 
+    /// One key less.
+    #[inline]
+    fn uncount(&mut self, db: u8) {
+        let keys = &mut self.keys[usize::from(db)];
+        *keys = keys.saturating_sub(1);
+    }
+
     /// The item of this key in memory, unless its time is over; then it is removed.
     #[inline]
     fn find_in_memory(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
@@ -272,7 +279,7 @@ impl Engine {
         let loc = self.ladder.loc(id);
         let header = self.header(loc);
         self.item_bytes[usize::from(loc.tier)] -= header.item_len() as u64;
-        self.keys[usize::from(header.db)] -= 1;
+        self.uncount(header.db);
         let found = self.index.remove(hash, id);
         debug_assert!(found, "a live item is in the index");
         self.ladder.remove(id);
@@ -301,6 +308,10 @@ impl Engine {
     ) -> Result<bool, StoreError> {
         self.check_lengths(key.len(), value.len())?;
         self.begin();
+        if condition == Condition::Always && expiry != Expiry::Keep {
+            // What was there does not matter, so it may go to flash now.
+            self.prepare();
+        }
         let hash = self.hasher.hash(db, key);
         let old = self.find_live(db, key, hash);
         if (condition == Condition::IfAbsent && old.is_some())
