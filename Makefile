@@ -57,5 +57,5 @@ bench: ## tiermem beside all-DRAM, naive promotion and all-CXL, in process (BENC
 	cargo build --release --locked -p tiermem-cli
 	$(TARGET)/release/tiermem store bench $(BENCH_TRACE) $(BENCH_ARGS)
 
-fuzz-smoke: ## the parser of requests, the trace readers and hashes against noise, where cargo-fuzz is installed
+fuzz-smoke: ## the parser of requests, the trace readers, hashes and flash regions against noise, where cargo-fuzz is installed
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz_smoke.sh
