@@ -14,7 +14,7 @@ BENCH_ARGS ?= --preload
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint unit e2e python bench fuzz-smoke
+.PHONY: help run build test lint unit e2e python bench docs fuzz-smoke
 .NOTPARALLEL:
 
 help: ## this list
@@ -56,6 +56,10 @@ bench: ## tiermem beside all-DRAM, naive promotion and all-CXL, in process (BENC
 	@scripts/bootstrap.sh run
 	cargo build --release --locked -p tiermem-cli
 	$(TARGET)/release/tiermem store bench $(BENCH_TRACE) $(BENCH_ARGS)
+
+docs: ## the documents that are written from the code
+	cargo run --locked --quiet -p tiermem-store --example redis_compatibility >docs/redis-compatibility.md.new
+	mv docs/redis-compatibility.md.new docs/redis-compatibility.md
 
 fuzz-smoke: ## the parser of requests, the trace readers, hashes and flash regions against noise, where cargo-fuzz is installed
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz_smoke.sh

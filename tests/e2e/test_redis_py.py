@@ -127,7 +127,6 @@ def test_what_blocks_or_scripts_is_refused(client: redis.Redis) -> None:
         lambda: client.eval("return 1", 0),
         lambda: client.lpush("a", 1),
         lambda: client.sadd("a", "b"),
-        lambda: client.pipeline(transaction=True).set("a", 1).execute(),
     ):
         with pytest.raises(redis.ResponseError, match="unknown command"):
             refused()

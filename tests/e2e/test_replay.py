@@ -14,7 +14,7 @@ from store import TESTDATA, Store, tiermem
 
 TWITTER = str(TESTDATA / "twitter_cluster52-20k.csv.zst")
 CLOUDPHYSICS = str(TESTDATA / "cloudPhysicsIO-20k.oracleGeneral.bin.zst")
-FIELDS = ["requests", "hits", "hit_ratio", "requests_per_second", "p50_us", "p99_us", "p999_us"]
+FIELDS = ["requests", "hits", "hit_ratio", "requests_per_second", "p50_us", "p99_us", "p999_us", "p9999_us", "max_us"]
 TIER_FIELDS = ["name", "hits", "hit_share", "promotions", "demotions", "evictions"]
 
 
@@ -42,7 +42,7 @@ def test_hits_are_those_of_an_unbounded_cache(serve: Callable[..., Store], trace
     assert result["hits"] == unbounded["requests"] - unbounded["misses"]
     assert result["hit_ratio"] == pytest.approx(1 - unbounded["miss_ratio"], abs=1e-6)
     assert sum(tier["hits"] for tier in result["tiers"]) == result["hits"]
-    assert 0 < result["p50_us"] <= result["p99_us"] <= result["p999_us"]
+    assert 0 < result["p50_us"] <= result["p99_us"] <= result["p999_us"] <= result["p9999_us"] <= result["max_us"]
     with redis.Redis(port=store.port) as client:
         assert client.dbsize() == unbounded["misses"]
 
@@ -65,6 +65,23 @@ def test_the_three_formats_have_the_same_fields(serve: Callable[..., Store]) -> 
     result = json.loads(replay(store, TWITTER, "--format", "json", "--requests", "5000"))
     assert list(result) == [*FIELDS, "tiers"] and list(result["tiers"][0]) == TIER_FIELDS
     assert result["requests"] == result["hits"] == 5000
+
+
+@pytest.mark.parametrize("workload", "abcdef")
+def test_ycsb_in_an_open_loop(store: Store, workload: str) -> None:
+    """Whatever the pace, the hits are those of the same requests one after the other."""
+    trace = f"ycsb-{workload}:objects=500,requests=4000"
+    [unbounded] = simulate(trace, "--size", "1000000")
+    result = json.loads(replay(store, trace, "--rate", "20000", "--format", "json"))
+    assert result["requests"] == unbounded["requests"]
+    # Even steps: the last request was due after all the others.
+    assert result["requests_per_second"] <= 20_000 * result["requests"] / (result["requests"] - 1)
+
+
+def test_paces_that_cannot_be(store: Store) -> None:
+    for flags in (["--rate", "0"], ["--rate", "fast"], ["--speed", "-1"], ["--rate", "1", "--speed", "1"]):
+        done = tiermem("store", "replay", TWITTER, "--to", f"127.0.0.1:{store.port}", *flags)
+        assert done.returncode == 2, done
 
 
 def test_a_small_store_moves_and_evicts(serve: Callable[..., Store]) -> None:

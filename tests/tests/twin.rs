@@ -6,7 +6,7 @@ use std::path::Path;
 use tiermem_base::curve::{Curve, DEFAULT_CURVE};
 use tiermem_base::{Access, Bytes, Op};
 use tiermem_policy::evict::lru::Bump;
-use tiermem_policy::ladder::{LadderConfig, LevelCounters, Reactive};
+use tiermem_policy::ladder::{Admission, LadderConfig, LevelCounters, Order, Priority, Reactive};
 use tiermem_policy::promote::Promotion;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
@@ -30,6 +30,7 @@ struct Counts {
     aborted: u64,
     expired: u64,
     metadata_bytes: u64,
+    charged_us: u64,
 }
 
 fn live(ladder: &LadderConfig, trace: &[Access]) -> Counts {
@@ -73,11 +74,13 @@ fn live(ladder: &LadderConfig, trace: &[Access]) -> Counts {
         aborted: stats.moves_aborted,
         expired: stats.expired,
         metadata_bytes: stats.metadata_bytes,
+        charged_us: (engine.charged_ns() / 1e3) as u64,
     }
 }
 
 fn simulated(ladder: &LadderConfig, trace: &[Access]) -> Counts {
-    let config = TieredConfig { ladder: ladder.clone(), overhead_bytes: OVERHEAD_BYTES, seed: 7 };
+    let slow = Curve::named(DEFAULT_CURVE).unwrap();
+    let config = TieredConfig { ladder: ladder.clone(), overhead_bytes: OVERHEAD_BYTES, slow, seed: 7 };
     let mut cache = TieredCache::new(config);
     for access in trace {
         cache.access(access);
@@ -93,6 +96,7 @@ fn simulated(ladder: &LadderConfig, trace: &[Access]) -> Counts {
         aborted: cache.counters().moves_aborted,
         expired: cache.counters().expired,
         metadata_bytes: cache.metadata_bytes(),
+        charged_us: (cache.charged_ns() / 1e3) as u64,
     }
 }
 
@@ -103,8 +107,26 @@ fn ladders(fast: u64, slow: u64) -> Vec<(&'static str, LadderConfig)> {
         LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&[fast, slow / 4, slow]) };
     let charged =
         LadderConfig { charge_metadata: true, ..LadderConfig::with_capacities(&[fast + (2 << 20), slow]) };
+    let sampled = |k, by| {
+        let mut ladder = base.clone();
+        ladder.levels.iter_mut().for_each(|level| level.order = Order::Sample { k, by });
+        ladder
+    };
+    let mut mixed = base.clone();
+    mixed.levels[1].order = Order::Sample { k: 5, by: Priority::Recency };
     vec![
+        ("klru", sampled(5, Priority::Recency)),
+        ("klfu", sampled(8, Priority::Frequency)),
+        ("kttl", sampled(3, Priority::Expiry)),
+        ("lists over samples", mixed),
+        ("proven", LadderConfig { admission: Admission::Proven, ..base.clone() }),
+        (
+            "interleaved",
+            LadderConfig { admission: Admission::Interleaved { fast_share: 0.25 }, ..base.clone() },
+        ),
+        ("tail age", LadderConfig { promotion: Promotion::TailAge, ..base.clone() }),
         ("default", base.clone()),
+        ("reuse time", LadderConfig { promotion: Promotion::ReuseTime, ..base.clone() }),
         ("naive", LadderConfig { promotion: Promotion::Naive, ..base.clone() }),
         ("scan", LadderConfig { promotion: Promotion::ReuseTimeScan, ..base.clone() }),
         ("drop", LadderConfig { reactive: Reactive::Drop, ..base.clone() }),

@@ -42,7 +42,16 @@ pub const LOCAL_DRAM: Curve = Curve {
 /// Name of the default curve of an emulated tier.
 pub const DEFAULT_CURVE: &str = "a1000-cxl";
 
-const NAMED: [(&str, Curve); 2] = [
+/// The seed's own slow tier: the other socket of a machine of 2018, of which Wang 2024 (section 5.2.1) says twice the
+/// latency and 1/2.4 of the bandwidth of local memory.
+const NUMA_2018: Curve = {
+    const fn remote(local: Point) -> Point {
+        Point { latency_ns: 2.0 * local.latency_ns, bandwidth_gb_per_s: local.bandwidth_gb_per_s / 2.4 }
+    }
+    Curve { read: remote(LOCAL_DRAM.read), write: remote(LOCAL_DRAM.write) }
+};
+
+const NAMED: [(&str, Curve); 3] = [
     (
         DEFAULT_CURVE,
         Curve {
@@ -51,6 +60,7 @@ const NAMED: [(&str, Curve); 2] = [
         },
     ),
     ("local-dram", LOCAL_DRAM),
+    ("numa-2018", NUMA_2018),
 ];
 
 impl Curve {
@@ -114,6 +124,17 @@ mod tests {
         assert_eq!(none.range_ns(1 << 20), 0.0);
         let half = Surcharge::over_dram(cxl.with_bandwidth_share(0.5).read, LOCAL_DRAM.read);
         assert!(half.range_ns(4096) > read.range_ns(4096) + 200.0);
+    }
+
+    #[test]
+    fn the_remote_socket_has_twice_the_latency_and_less_than_half_the_bandwidth() {
+        let numa = Curve::named("numa-2018").unwrap();
+        assert_eq!(numa.read.latency_ns, 2.0 * LOCAL_DRAM.read.latency_ns);
+        assert_eq!(numa.write.bandwidth_gb_per_s * 2.4, LOCAL_DRAM.write.bandwidth_gb_per_s);
+        // A large item costs more there than on CXL memory, a small one less.
+        let cxl = Curve::named(DEFAULT_CURVE).unwrap();
+        assert!(numa.read.range_ns(4096) > cxl.read.range_ns(4096));
+        assert!(numa.read.range_ns(64) < cxl.read.range_ns(64));
     }
 
     #[test]

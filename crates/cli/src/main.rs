@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod failure;
+mod ladder;
 mod mrc;
 mod output;
 mod probe;

@@ -104,10 +104,10 @@ impl Bits {
         self.words[id.index() / 64] >> (id.index() % 64) & 1 == 1
     }
 
-    /// The word that holds the bit of `id`.
+    /// The word that holds the bit of `id`, if it has one.
     #[inline]
-    pub fn word(&self, id: Id) -> &u64 {
-        &self.words[id.index() / 64]
+    pub fn word(&self, id: Id) -> Option<&u64> {
+        self.words.get(id.index() / 64)
     }
 
     /// Writes the bit of `id`.

@@ -16,6 +16,8 @@
 use crate::Id;
 use crate::log::LogPlace;
 
+/// Segments without an entry that one call of a scan passes over, some microseconds' worth.
+const EMPTY_SEGMENTS_MAX: usize = 1024;
 /// Bits of the hash that choose a part; all entries of a segment share them.
 const PART_BITS: u8 = 8;
 /// Bits of the hash that the index knows: those of the part and the tag.
@@ -316,7 +318,7 @@ impl Index {
     /// time, until at least `count` were visited. Returns where to go on, or `None` at the end.
     pub fn scan(&self, from: u64, count: usize, mut visit: impl FnMut(u64, Found)) -> Option<u64> {
         let mut position = from;
-        let mut visited = 0;
+        let (mut visited, mut empty) = (0, 0);
         loop {
             let hash = position.checked_shl(64 - HASH_BITS).filter(|_| position >> HASH_BITS == 0)?;
             let segment = &self.segments[self.segment_of(hash)];
@@ -333,8 +335,8 @@ impl Index {
                 visited += 1;
                 last = Some(entry_tag(entry));
             }
-            // A segment without an entry is work as well.
-            visited += usize::from(last.is_none());
+            // A segment without an entry is work as well, but so little that a small index is gone over at once.
+            empty += usize::from(last.is_none());
             // The first hash behind this segment's prefix; past the last prefix the scan is over.
             let shared = PART_BITS + segment.depth;
             let prefixes_behind = (hash >> (64 - shared)) + 1;
@@ -342,7 +344,7 @@ impl Index {
             if position >> HASH_BITS != 0 {
                 return None;
             }
-            if visited >= count {
+            if visited >= count || empty >= EMPTY_SEGMENTS_MAX {
                 return Some(position);
             }
         }

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{
-    Act, Admit, Eviction, Ladder, LadderConfig, Loc, NewItem, PAGE_BYTES, Reactive, SizeClasses, Ticket,
+    Act, Admission, Admit, Eviction, Ladder, LadderConfig, Loc, NewItem, Order, PAGE_BYTES, Priority,
+    Reactive, SizeClasses, Ticket,
 };
 use tiermem_policy::promote::Promotion;
 use tiermem_policy::{Id, Now};
@@ -158,27 +159,50 @@ impl World {
     }
 }
 
+const PROMOTIONS: [Promotion; 6] = [
+    Promotion::None,
+    Promotion::Naive,
+    Promotion::ReuseTwice,
+    Promotion::ReuseTime,
+    Promotion::TailAge,
+    Promotion::ReuseTimeScan,
+];
+const ORDERS: [Order; 6] = [
+    Order::Lists,
+    Order::Lists,
+    Order::Sample { k: 1, by: Priority::Recency },
+    Order::Sample { k: 5, by: Priority::Recency },
+    Order::Sample { k: 5, by: Priority::Frequency },
+    Order::Sample { k: 5, by: Priority::Expiry },
+];
+
 fn config() -> impl Strategy<Value = LadderConfig> {
     let levels = prop::collection::vec(2u64..12, 1..4);
-    let modes = (0u8..4, 0usize..3, any::<bool>(), any::<bool>(), any::<bool>());
-    (levels, modes, 1u64..4).prop_map(|(pages, (promotion, bump, reactive, forbid, marks), recency)| {
-        let capacities: Vec<u64> = pages.iter().map(|pages| pages * PAGE_BYTES).collect();
-        let mut config = LadderConfig::with_capacities(&capacities);
-        config.class_factor = 1.6;
-        config.charge_metadata = false;
-        config.recency_requests = recency;
-        config.scan_requests = 7;
-        config.promotion =
-            [Promotion::None, Promotion::Naive, Promotion::ReuseTime, Promotion::ReuseTimeScan]
-                [usize::from(promotion)];
-        config.bump = [Bump::Always, Bump::LowerOnly, Bump::AtTail][bump];
-        config.reactive = if reactive { Reactive::Demote } else { Reactive::Drop };
-        config.eviction = if forbid { Eviction::Forbidden } else { Eviction::AllItems };
-        if !marks {
-            config.watermarks = None;
-        }
-        config
-    })
+    let modes =
+        (0u8..4, 0usize..3, any::<bool>(), any::<bool>(), any::<bool>(), [0usize..6, 0usize..6], 0usize..3);
+    (levels, modes, 1u64..4).prop_map(
+        |(pages, (promotion, bump, reactive, forbid, marks, orders, admission), recency)| {
+            let capacities: Vec<u64> = pages.iter().map(|pages| pages * PAGE_BYTES).collect();
+            let mut config = LadderConfig::with_capacities(&capacities);
+            config.class_factor = 1.6;
+            config.charge_metadata = false;
+            config.recency_requests = recency;
+            config.scan_requests = 7;
+            config.promotion = PROMOTIONS[usize::from(promotion)];
+            config.bump = [Bump::Always, Bump::LowerOnly, Bump::AtTail][bump];
+            config.reactive = if reactive { Reactive::Demote } else { Reactive::Drop };
+            config.eviction = if forbid { Eviction::Forbidden } else { Eviction::AllItems };
+            config.admission =
+                [Admission::Fast, Admission::Proven, Admission::Interleaved { fast_share: 0.3 }][admission];
+            for (tier, level) in config.levels.iter_mut().enumerate() {
+                level.order = ORDERS[orders[tier.min(1)]];
+            }
+            if !marks {
+                config.watermarks = None;
+            }
+            config
+        },
+    )
 }
 
 /// `PROPTEST_CASES` or so many.

@@ -36,7 +36,7 @@ impl Client {
         assert!(parsed.is_ok(), "{parsed:?}");
         let start = thread_cpu_time();
         let Client { engine, session, host, output } = self;
-        execute(&mut Context { engine, session, output, host }, parser.args(bytes.as_bytes()));
+        let _ = execute(&mut Context { engine, session, output, host }, parser.args(bytes.as_bytes()));
         let taken = thread_cpu_time() - start;
         assert_ne!(self.output.plain().and_then(<[u8]>::first), Some(&b'-'), "an error");
         self.output.clear(&mut self.engine);

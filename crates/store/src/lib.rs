@@ -6,9 +6,11 @@
 //! with a trace, and fill it.
 #![forbid(unsafe_code)]
 
+pub mod clients;
 pub mod command;
 pub mod config;
 pub mod engine;
+mod glob;
 pub mod hash;
 pub mod http;
 pub mod load;

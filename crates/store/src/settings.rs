@@ -4,6 +4,8 @@
 //! text is read and written. With that it is found by `CONFIG GET`, changed by `CONFIG SET`, kept by `CONFIG REWRITE`
 //! and read at the start from the section `[config]` of the configuration file.
 
+use crate::clients::{NotifyFlags, TABLE_KEYS_MAX};
+
 /// How much is logged, in Redis's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogLevel {
@@ -51,6 +53,19 @@ pub struct Settings {
     pub stall_timeout_ms: u64,
     /// How much is logged. Default notice.
     pub log_level: LogLevel,
+    /// Requests slower than this come into the slow log, in microseconds; below 0 none (`slowlog-log-slower-than`).
+    /// Default 10 ms.
+    pub slowlog_slower_than_us: i64,
+    /// Entries of the slow log (`slowlog-max-len`). Default 128.
+    pub slowlog_entries_max: usize,
+    /// Latency events of at least so many milliseconds are kept; 0: none (`latency-monitor-threshold`). Default 0.
+    pub latency_threshold_ms: u64,
+    /// Whether each request is timed for its command's histogram (`latency-tracking`). Default no.
+    pub latency_tracking: bool,
+    /// Which changes of keys are published (`notify-keyspace-events`). Default none.
+    pub notify: NotifyFlags,
+    /// Keys remembered for tracking clients; 0: as many as fit 16 MiB (`tracking-table-max-keys`). Default a million.
+    pub tracked_keys_max: usize,
 }
 
 impl Default for Settings {
@@ -65,6 +80,12 @@ impl Default for Settings {
             request_buffer_bytes: 64 << 20,
             stall_timeout_ms: 10_000,
             log_level: LogLevel::default(),
+            slowlog_slower_than_us: 10_000,
+            slowlog_entries_max: 128,
+            latency_threshold_ms: 0,
+            latency_tracking: false,
+            notify: NotifyFlags::default(),
+            tracked_keys_max: TABLE_KEYS_MAX,
         }
     }
 }

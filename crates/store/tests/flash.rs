@@ -1,5 +1,6 @@
 //! The engine over a small flash tier against a map: whatever lies where, whatever was moved, crashed and found again, a key
 //! has its newest value or, where it may have been evicted or lost in the crash, none.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use tiermem_base::{Access, Op};
-use tiermem_store::replay::{Address, Options, Outcome, ReplayError, run};
+use tiermem_store::replay::{Address, Options, Outcome, Pace, ReplayError, run};
 
 #[derive(Default)]
 struct State {
@@ -111,7 +111,15 @@ fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Address {
 }
 
 fn options(to: Address) -> Options {
-    Options { to, connections: 3, pipeline: 4, auth: None, requests: None, value_scale: 1.0 }
+    Options {
+        to,
+        connections: 3,
+        pace: Pace::Closed,
+        pipeline: 4,
+        auth: None,
+        requests: None,
+        value_scale: 1.0,
+    }
 }
 
 fn replay(options: &Options, trace: Vec<Access>) -> Result<Outcome, ReplayError> {
@@ -229,4 +237,52 @@ fn a_broken_trace_ends_the_replay_with_its_reason() {
     let trace = vec![Ok(Access::get(0, 1, 1)), Err(std::io::Error::other("line 2 is broken"))];
     let error = run(&options(to), trace.into_iter(), &mut |_| {}).unwrap_err();
     assert!(matches!(&error, ReplayError::Trace(reason) if reason.to_string() == "line 2 is broken"));
+}
+
+#[test]
+fn an_open_loop_keeps_its_times() {
+    let (to, state) = serve(State::default());
+    let open = Options { pace: Pace::Rate(2000.0), ..options(to.clone()) };
+    let outcome = replay(&open, keys(600, 50)).unwrap();
+    assert_eq!((outcome.requests, outcome.gets), (600, 600));
+    assert_eq!(state.lock().unwrap().gets, 600);
+    // The last is due after 599 steps; how much later it is answered is the machine's affair.
+    assert!(outcome.elapsed.as_secs_f64() >= 599.0 / 2000.0, "{:?}", outcome.elapsed);
+
+    // A trace over 400 ms at twice its pace, which begins at some time of its own.
+    let trace: Vec<_> = (0..5).map(|n| Access::get(7_000_000_000 + n * 100_000_000, n, 10)).collect();
+    let outcome = replay(&Options { pace: Pace::Speed(2.0), ..options(to) }, trace).unwrap();
+    assert_eq!(outcome.requests, 5);
+    assert!(outcome.elapsed.as_secs_f64() >= 0.2, "{:?}", outcome.elapsed);
+}
+
+/// The server stands still for the first request; the others were due meanwhile, and their latency says so.
+#[test]
+fn a_pause_counts_for_all_who_were_due_in_it() {
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(300);
+    let quiet = Arc::new(Mutex::new(true));
+    let to = listen(move |mut stream| {
+        let mut input = BufReader::new(stream.try_clone().unwrap());
+        while let Some(words) = read_command(&mut input) {
+            let reply: &[u8] = match words[0].as_slice() {
+                b"PING" => b"+PONG\r\n",
+                b"GET" => {
+                    if std::mem::take(&mut *quiet.lock().unwrap()) {
+                        std::thread::sleep(PAUSE);
+                    }
+                    b"$1\r\nv\r\n"
+                }
+                _ => b"-ERR\r\n",
+            };
+            if stream.write_all(reply).is_err() {
+                break;
+            }
+        }
+    });
+    let trace = keys(300, 300);
+    let open = Options { pace: Pace::Rate(1000.0), connections: 1, ..options(to) };
+    let outcome = replay(&open, trace).unwrap();
+    // Requests were due all through the pause: half of them in its first half, so they waited at least for the other.
+    let half = PAUSE.as_nanos() as u64 / 2;
+    assert!(outcome.latency_ns.value_at_quantile(0.52) >= half - half / 10, "{}", outcome.latency_us(0.52));
 }

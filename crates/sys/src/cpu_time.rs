@@ -15,6 +15,38 @@ pub fn process_cpu_time() -> Duration {
     read(ClockId::ProcessCPUTime)
 }
 
+/// Processor time apart by who spent it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// The program.
+    pub user: Duration,
+    /// The kernel for it.
+    pub system: Duration,
+}
+
+/// What all threads of this process have spent.
+pub fn process_spent() -> Spent {
+    spent(libc::RUSAGE_SELF)
+}
+
+/// What this thread has spent.
+pub fn thread_spent() -> Spent {
+    spent(libc::RUSAGE_THREAD)
+}
+
+fn spent(who: libc::c_int) -> Spent {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is as large as the call wants and outlives it; it is valid when all zero, should the call fail.
+    let usage = unsafe {
+        libc::getrusage(who, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let duration = |time: libc::timeval| {
+        Duration::new(time.tv_sec.max(0) as u64, time.tv_usec.clamp(0, 999_999) as u32 * 1000)
+    };
+    Spent { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
+}
+
 fn read(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.max(0) as u32)
@@ -23,6 +55,16 @@ fn read(clock: ClockId) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_spent_is_what_is_used() {
+        let before = thread_spent();
+        while thread_spent().user - before.user < Duration::from_millis(20) {
+            std::hint::black_box(thread_spent());
+        }
+        let (all, one) = (process_spent(), thread_spent());
+        assert!(all.user + all.system >= one.user, "{all:?} {one:?}");
+    }
 
     #[test]
     fn it_grows_with_work() {

@@ -7,5 +7,6 @@ pub mod disk;
 pub mod limits;
 pub mod mapping;
 pub mod memory;
+pub mod numa;
 pub mod prefetch;
 pub mod uring;

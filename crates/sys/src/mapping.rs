@@ -1,25 +1,33 @@
-//! Anonymous memory of the process: the bytes of a memory tier.
+//! Mapped memory: the bytes of a memory tier, the process's own or those of a file.
 
 use std::ptr::NonNull;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::fs::File;
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+use crate::disk;
 
 /// Why memory was not mapped.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot map {bytes} bytes of memory: {source}")]
 pub struct MapError {
-    bytes: usize,
-    source: rustix::io::Errno,
+    pub(crate) bytes: usize,
+    pub(crate) source: Errno,
 }
 
-/// A private anonymous mapping, zero at first. A page of it takes memory once it is written.
+/// A mapping of the process's own memory, zero at first, of which a page takes memory once it is written; or of a file
+/// that this process has for itself.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
+    /// The file whose bytes these are. It stays open, and with it the lock on it.
+    file: Option<File>,
 }
 
-// SAFETY: the mapping is private to this value, and its bytes are reached only through `&self` and `&mut self`.
+// SAFETY: the mapping belongs to this value (a file's to the holder of its lock), and its bytes are reached only through `&self` and `&mut self`.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; shared access is read-only.
 unsafe impl Sync for Mapping {}
@@ -38,8 +46,38 @@ impl Mapping {
         // SAFETY: the range was just mapped; the advice changes no contents. A kernel without huge pages refuses,
         // and then small pages are what there is.
         let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
-        let start = NonNull::new(start.cast()).ok_or_else(|| error(rustix::io::Errno::NOMEM))?;
-        Ok(Mapping { start, len })
+        let start = NonNull::new(start.cast()).ok_or_else(|| error(Errno::NOMEM))?;
+        Ok(Mapping { start, len, file: None })
+    }
+
+    /// Maps the first `len` bytes of a file or device, to stay what they are when the process ends. Where the device
+    /// offers it (DAX), what is flushed from the processor's caches is durable without a system call.
+    ///
+    /// The file is locked for this process (again, if the caller did it), so that nobody who keeps to that changes it;
+    /// the caller has seen to it that `len` bytes are there. Whoever shortens the file all the same ends this process
+    /// (SIGBUS).
+    pub fn file(file: File, len: usize) -> Result<Self, MapError> {
+        let error = |source| MapError { bytes: len, source };
+        match disk::lock(&file) {
+            Ok(true) => {}
+            Ok(false) => return Err(error(Errno::WOULDBLOCK)),
+            Err(refused) => return Err(error(Errno::from_io_error(&refused).unwrap_or(Errno::IO))),
+        }
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let map = |flags| {
+            // SAFETY: a new mapping at an address that the kernel chooses aliases no memory of this process; the file's
+            // bytes are this process's by its lock.
+            unsafe { mmap(std::ptr::null_mut(), len, protection, flags, &file, 0) }
+        };
+        let synchronous = map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC);
+        let start = match synchronous {
+            Err(Errno::OPNOTSUPP | Errno::INVAL) => map(MapFlags::SHARED),
+            other => other,
+        };
+        let start = NonNull::new(start.map_err(error)?.cast::<u8>()).ok_or_else(|| error(Errno::NOMEM))?;
+        // SAFETY: the range was just mapped; the advice changes no contents, and may be refused.
+        let _ = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxHugepage) };
+        Ok(Mapping { start, len, file: Some(file) })
     }
 
     /// The bytes.
@@ -57,14 +95,15 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
-    /// Gives the memory of whole pages in this range back to the system; they read as zero afterwards.
+    /// Gives the memory of whole pages in this range back to the system; they read as zero afterwards. A file keeps its
+    /// space and its bytes: taken anew it might be found gone, and that would end the process.
     ///
     /// # Panics
     /// When the range does not lie within the mapping.
     pub fn discard(&mut self, offset: usize, len: usize) {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "a range of the mapping");
         let (first, end) = (offset.next_multiple_of(4096), (offset + len) / 4096 * 4096);
-        if first < end {
+        if first < end && self.file.is_none() {
             // SAFETY: the range is whole pages of our own mapping, and `&mut self` excludes references into it.
             // Failure leaves the bytes as they are, which costs memory and nothing else.
             let _ =
@@ -75,7 +114,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `anonymous` and no reference outlives `self`.
+        // SAFETY: the range was mapped by one of the constructors and no reference outlives `self`.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -92,5 +131,23 @@ mod tests {
         assert_eq!((mapping.bytes()[4095], mapping.bytes()[4096], mapping.bytes()[8192]), (7, 0, 7));
         mapping.discard(1, 4094);
         assert_eq!(mapping.bytes()[4095], 7);
+    }
+
+    #[test]
+    fn a_files_bytes_outlive_the_mapping() {
+        let path = std::env::temp_dir().join(format!("tiermem-mapping-{}", std::process::id()));
+        let open = || {
+            let file =
+                File::options().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+            file.set_len(2 * 4096).unwrap();
+            Mapping::file(file, 2 * 4096).unwrap()
+        };
+        let mut mapping = open();
+        mapping.bytes_mut()[4090..4100].fill(7);
+        mapping.discard(0, 8192);
+        assert_eq!(mapping.bytes()[4099], 7, "what is discarded keeps its place");
+        drop(mapping);
+        assert_eq!(open().bytes()[4088..4102], [0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 0, 0]);
+        std::fs::remove_file(path).unwrap();
     }
 }

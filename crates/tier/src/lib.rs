@@ -4,6 +4,7 @@
 pub mod block;
 pub mod device;
 pub mod flash;
+pub mod region;
 mod spec;
 mod tiers;
 

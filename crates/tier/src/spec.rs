@@ -3,13 +3,20 @@
 use tiermem_base::Bytes;
 use tiermem_base::curve::Curve;
 
+use crate::device::MappedSpec;
+use crate::region::Division;
+
 /// What a tier's bytes are made of.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// Local memory of the process.
     Dram,
     /// Local memory that is charged what the curve costs beyond local DRAM.
     Emulated(Curve),
+    /// Memory of this NUMA node.
+    Numa(u32),
+    /// A file or device that outlives the process.
+    Mapped(MappedSpec),
 }
 
 impl Kind {
@@ -18,6 +25,8 @@ impl Kind {
         match self {
             Kind::Dram => "dram",
             Kind::Emulated(_) => "emulated",
+            Kind::Numa(_) => "numa",
+            Kind::Mapped(_) => "dax",
         }
     }
 }
@@ -33,4 +42,14 @@ pub struct TierSpec {
     pub capacity: Bytes,
     /// Price of a gigabyte, in whatever money the operator counts; only reported.
     pub price_per_gb: Option<f64>,
+}
+
+impl TierSpec {
+    /// Bytes of the capacity in which items can lie: a region that outlives the process begins with a header and a table.
+    pub fn pages_bytes(&self) -> u64 {
+        match self.kind {
+            Kind::Mapped(_) => Division::of(self.capacity.0).pages_bytes,
+            _ => self.capacity.0,
+        }
+    }
 }

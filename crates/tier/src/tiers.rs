@@ -4,11 +4,13 @@
 use std::cell::Cell;
 use std::time::Instant;
 
+use tiermem_base::Bytes;
 use tiermem_policy::ladder::{Loc, PAGE_BYTES};
 use tiermem_sys::mapping::MapError;
+use tiermem_sys::numa::{self, Node};
 use tiermem_sys::prefetch::prefetch;
 
-use crate::device::{Device, Dram, Emulated, Memory};
+use crate::device::{Device, Dram, Emulated, Mapped, MappedError, Memory};
 use crate::spec::{Kind, TierSpec};
 
 /// Debts up to here are carried on: a clock read costs some 25 ns, so smaller ones cannot be spun off precisely.
@@ -16,13 +18,46 @@ const SPIN_ABOVE_NS: f64 = 1000.0;
 
 const CACHE_LINE_BYTES: usize = 64;
 
+/// Why a tier has no memory.
+#[derive(Debug, thiserror::Error)]
+enum DeviceError {
+    #[error(transparent)]
+    Map(#[from] MapError),
+    #[error("there is no NUMA node {node} with memory here: {}", describe(nodes))]
+    NoNode { node: u32, nodes: Vec<Node> },
+    #[error("NUMA node {node} has {has} of memory: make the tier smaller, or choose another node")]
+    NodeTooSmall { node: u32, has: Bytes },
+    #[error(transparent)]
+    Mapped(#[from] MappedError),
+}
+
+fn describe(nodes: &[Node]) -> String {
+    let each = |node: &Node| format!("{} ({})", node.number, Bytes(node.bytes));
+    match nodes {
+        [] => "this system shows none".to_owned(),
+        nodes => format!("there are {}", nodes.iter().map(each).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Memory of one node, if it is there: a node that cannot give what it is bound to would end the process later.
+fn on_node(len: usize, node: u32) -> Result<Dram, DeviceError> {
+    let nodes = numa::nodes();
+    match nodes.iter().find(|known| known.number == node) {
+        None => Err(DeviceError::NoNode { node, nodes }),
+        Some(known) if known.bytes < len as u64 => {
+            Err(DeviceError::NodeTooSmall { node, has: Bytes(known.bytes) })
+        }
+        Some(_) => Ok(Dram::on_node(len, node)?),
+    }
+}
+
 /// A tier that could not be set up.
 #[derive(Debug, thiserror::Error)]
 #[error("tier {name:?} of {capacity}: {source}")]
 pub struct TierError {
     name: String,
-    capacity: tiermem_base::Bytes,
-    source: MapError,
+    capacity: Bytes,
+    source: DeviceError,
 }
 
 #[derive(Debug)]
@@ -63,9 +98,15 @@ impl Tiers {
     pub fn new(specs: &[TierSpec], spin: bool) -> Result<Self, TierError> {
         let tiers = specs.iter().map(|spec| {
             let len = spec.capacity.0 as usize;
-            let device = match spec.kind {
-                Kind::Dram => Dram::new(len).map(Device::Dram),
-                Kind::Emulated(curve) => Emulated::new(len, curve).map(Device::Emulated),
+            let device = match &spec.kind {
+                Kind::Dram => Dram::new(len).map(Device::Dram).map_err(DeviceError::from),
+                Kind::Emulated(curve) => {
+                    Emulated::new(len, *curve).map(Device::Emulated).map_err(DeviceError::from)
+                }
+                Kind::Numa(node) => on_node(len, *node).map(Device::Dram),
+                Kind::Mapped(mapped) => {
+                    Mapped::open(mapped, spec.capacity.0).map(Device::Mapped).map_err(DeviceError::from)
+                }
             };
             let error = |source| TierError { name: spec.name.clone(), capacity: spec.capacity, source };
             Ok(Tier { device: device.map_err(error)?, charged_ns: Cell::new(0.0) })
@@ -210,7 +251,6 @@ impl Tiers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tiermem_base::Bytes;
     use tiermem_base::curve::{Curve, DEFAULT_CURVE};
 
     fn tiers(spin: bool) -> Tiers {

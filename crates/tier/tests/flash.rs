@@ -1,6 +1,7 @@
 //! The flash tier against a map of what each key's newest version is. Whatever is written, overwritten, deleted, moved,
 //! crashed and restarted: no key is ever answered with anything but its newest version, and while there is room nothing
 //! that was taken in and announced is missing.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use std::collections::BTreeMap;
 

@@ -2,29 +2,42 @@
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_store::replay::{self, Address, Outcome, ReplayError, TierShare};
+use tiermem_store::replay::{self, Address, Outcome, Pace, ReplayError, TierShare};
 use tiermem_trace::TraceError;
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 use crate::source::{TraceArgs, advise_on_trace};
 
-const FIELDS: &[&str] =
-    &["requests", "hits", "hit_ratio", "requests_per_second", "p50_us", "p99_us", "p999_us"];
+const FIELDS: &[&str] = &[
+    "requests",
+    "hits",
+    "hit_ratio",
+    "requests_per_second",
+    "p50_us",
+    "p99_us",
+    "p999_us",
+    "p9999_us",
+    "max_us",
+];
 const TIER_FIELDS: &[&str] = &["name", "hits", "hit_share", "promotions", "demotions", "evictions"];
 
 const HELP: &str = "\
 Example:
   tiermem store replay twitter_cluster52.csv.zst --to 127.0.0.1:7379
   tiermem store replay zipf:alpha=0.99,objects=1M,requests=10M,size=64-1024 --to unix:store.sock
+  tiermem store replay ycsb-a:objects=1M,requests=10M --to 127.0.0.1:7379 --rate 50000
 
 Fields:
   requests             requests of the trace that were answered
   hits                 look-ups that found their key
   hit_ratio            hits over look-ups
   requests_per_second  over wall time; SETs after misses are not counted
-  p50_us ... p999_us   latency of GETs, from handing the command to the socket until its reply is read:
-                       closed loop, so with a pipeline it includes waiting behind the commands before it
+  p50_us ... p9999_us, max_us
+                       latency of GETs until the reply is read. In a closed loop (the default) from handing the command
+                       to the socket; with a pipeline it includes waiting behind the commands before it. With --rate or
+                       --speed from the moment at which the request was due, so that requests held up by a slow answer
+                       before them count in full
 For a server with tiers also, for each tier, what happened during the replay:
   name, hits, hit_share (hits over look-ups), promotions, demotions, evictions";
 
@@ -40,6 +53,12 @@ pub struct Options {
     /// Connections; a key always goes to the same one.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
+    /// So many requests a second in even steps, whatever the answers (open loop).
+    #[arg(long, value_name = "N", value_parser = above_zero, conflicts_with = "speed")]
+    rate: Option<f64>,
+    /// Requests at the times of the trace, X times as fast (open loop).
+    #[arg(long, value_name = "X", value_parser = above_zero)]
+    speed: Option<f64>,
     /// Commands under way on each connection.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pipeline: u32,
@@ -58,6 +77,11 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let driver = replay::Options {
         to: options.to,
         connections: options.connections as usize,
+        pace: match (options.rate, options.speed) {
+            (Some(per_second), _) => Pace::Rate(per_second),
+            (None, Some(times)) => Pace::Speed(times),
+            (None, None) => Pace::Closed,
+        },
         pipeline: options.pipeline as usize,
         auth: options.auth,
         requests: options.trace.requests,
@@ -77,6 +101,11 @@ pub fn run(options: Options) -> Result<(), Failure> {
     }
 }
 
+fn above_zero(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if number.is_finite() && number > 0.0 { Ok(number) } else { Err("must be above 0".to_owned()) }
+}
+
 fn print(format: Format, outcome: &Outcome) -> std::io::Result<()> {
     let record = Rows {
         fields: FIELDS,
@@ -88,6 +117,8 @@ fn print(format: Format, outcome: &Outcome) -> std::io::Result<()> {
             Cell::Number(outcome.latency_us(0.5), 1),
             Cell::Number(outcome.latency_us(0.99), 1),
             Cell::Number(outcome.latency_us(0.999), 1),
+            Cell::Number(outcome.latency_us(0.9999), 1),
+            Cell::Number(outcome.latency_us(1.0), 1),
         ]],
     };
     let tier = |tier: &TierShare| {

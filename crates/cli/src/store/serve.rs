@@ -37,10 +37,23 @@ pub struct Options {
     /// The address of the live page and /metrics [default: 127.0.0.1:7380].
     #[arg(long, value_name = "ADDRESS")]
     http: Option<SocketAddr>,
+    /// An address for Redis clients that speak TLS as well; SIGHUP reads certificate and key anew.
+    #[arg(long, value_name = "ADDRESS")]
+    tls_listen: Option<SocketAddr>,
+    /// The certificate for TLS, with those up to its root (PEM).
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Clients that speak TLS must show a certificate signed by one of these (PEM).
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
     /// A unix socket for Redis clients as well.
     #[arg(long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
-    /// A tier as kind=size or kind:path=size, the fastest first; may be repeated, and replaces the file's list
+    /// A tier as kind=size or kind:where=size, the fastest first; may be repeated, and replaces the file's list: dram=1GiB,
+    /// emulated=4GiB, numa:1=4GiB, dax:/dev/dax0.0=4GiB, flash:/srv/tiermem.flash=64GiB
     /// [default: dram=512MiB and emulated=2GiB].
     #[arg(long = "tier", value_name = "KIND=SIZE")]
     tiers: Vec<TierConfig>,
@@ -140,6 +153,10 @@ fn configure(options: Options) -> Result<StoreConfig, tiermem_store::config::Con
     server.listen = options.listen.unwrap_or(server.listen);
     server.http = options.http.unwrap_or(server.http);
     server.unix_socket = options.unix_socket.or(server.unix_socket.take());
+    server.tls_listen = options.tls_listen.or(server.tls_listen);
+    server.tls_cert = options.tls_cert.or(server.tls_cert.take());
+    server.tls_key = options.tls_key.or(server.tls_key.take());
+    server.tls_client_ca = options.tls_client_ca.or(server.tls_client_ca.take());
     server.requirepass = options.requirepass.or(server.requirepass.take());
     server.protected_mode = options.protected_mode.unwrap_or(server.protected_mode);
     config.shards = options.shards.unwrap_or(config.shards);
@@ -180,6 +197,9 @@ fn announcement(config: &StoreConfig, server: &Server, http: &HttpServer) -> Str
     }
     let address = server.local_addr().unwrap_or(config.server.listen);
     let mut text = format!("redis-cli {}\n", redis_cli_flags(address));
+    if let Some(address) = server.local_tls_addr() {
+        text += &format!("redis-cli --tls {}\n", redis_cli_flags(address));
+    }
     if let Some(path) = &config.server.unix_socket {
         text += &format!("redis-cli -s {}\n", path.display());
     }

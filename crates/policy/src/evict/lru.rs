@@ -172,8 +172,8 @@ impl Evict for Lru {
     #[inline]
     fn mark(&self, id: Id) -> Option<&u64> {
         match self.bump {
-            Bump::AtTail => Some(self.hit.word(id)),
-            Bump::LowerOnly => Some(self.lower.word(id)),
+            Bump::AtTail => self.hit.word(id),
+            Bump::LowerOnly => self.lower.word(id),
             Bump::Always => None,
         }
     }

@@ -51,7 +51,7 @@ impl Evict for Sieve {
 
     #[inline]
     fn mark(&self, id: Id) -> Option<&u64> {
-        Some(self.visited.word(id))
+        self.visited.word(id)
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use super::{Act, Eviction, Fit, Ladder, Loc, MoveKind, Reactive, Ticket, Why};
 use crate::column::CHUNK_ITEMS;
-use crate::evict::{Evict, Item, Origin};
+use crate::evict::{Item, Origin};
 use crate::ladder::place::Place;
 use crate::{Id, Now};
 use tiermem_base::Rng;
@@ -11,6 +11,8 @@ use tiermem_base::Rng;
 const EXPIRE_BEFORE_EVICT: u32 = 32;
 /// Bytes of metadata that a new chunk of item numbers brings with it: node, links, table cell, index entry and timer.
 const CHUNK_METADATA_BYTES: u64 = (32 + TIMER_BYTES) * CHUNK_ITEMS as u64;
+/// From so many pages on an item goes where they are free rather than into the fast tier.
+const LARGE_PAGES: u32 = 4;
 /// Bytes of an item's timer.
 const TIMER_BYTES: u64 = 16;
 
@@ -52,7 +54,7 @@ enum Room {
     None,
 }
 
-impl<E: Evict> Ladder<E> {
+impl Ladder {
     /// Finds a place for an item.
     ///
     /// A free slot of the fast tier is taken first, then expired items go, then the class's coldest item goes down
@@ -64,12 +66,16 @@ impl<E: Evict> Ladder<E> {
             self.counters.refused += 1;
             return Admit::Full;
         };
-        let first = item.rewrites.map_or(0, |old| usize::from(self.loc(old).tier));
-        if item.rewrites.is_none() {
-            let class = self.classes.class(fit);
-            self.evict.miss(super::domain(&self.classes, first, class), item.key);
+        let first = match item.rewrites {
+            Some(old) => usize::from(self.loc(old).tier),
+            None => self.first_tier(item.key, fit),
+        };
+        if let Some(loc) = self.take_free_run(fit, first, id) {
+            self.enter(id, loc, item, now);
+            return Admit::Ready { id, loc };
         }
-        // A rewritten item stays in its tier if it can, then goes down, then up; a new one starts at the top.
+        // A rewritten item stays in its tier if it can, then goes down, then up; a new one where
+        // the admission says.
         for tier in (first..self.levels.len()).chain((0..first).rev()) {
             if let Fit::Run(pages) = fit
                 && pages > self.levels[tier].slots.page_limit() / 2
@@ -102,8 +108,22 @@ impl<E: Evict> Ladder<E> {
         Admit::Full
     }
 
+    /// Pages in a row for a large item where they are free: emptying so many at once, perhaps of a hundred thousand small
+    /// items, would hold everybody up.
+    fn take_free_run(&mut self, fit: Fit, first: usize, id: Id) -> Option<Loc> {
+        let Fit::Run(pages) = fit else { return None };
+        (pages >= LARGE_PAGES).then_some(())?;
+        let last = self.levels.len();
+        (first..last).find_map(|tier| {
+            (pages <= self.levels[tier].slots.page_limit() / 2).then_some(())?;
+            Some(Loc { tier: tier as u8, unit: self.levels[tier].slots.take(fit, id)? })
+        })
+    }
+
     fn enter(&mut self, id: Id, loc: Loc, item: &NewItem, now: Now) {
-        *self.places.at(id) = Place::new(loc, self.recency(now), item.expires_at_ms.is_some());
+        let place = Place::new(loc, self.recency(now), item.expires_at_ms.is_some());
+        *self.places.at(id) = place.with_fresh(item.rewrites.is_none());
+        self.uses.reset(id);
         if let Some(at_ms) = item.expires_at_ms {
             self.expiry.insert(id, at_ms, now.unix_ms);
         }
@@ -120,8 +140,7 @@ impl<E: Evict> Ladder<E> {
         let size = u32::try_from(item.bytes.div_ceil(super::UNIT_BYTES)).unwrap_or(u32::MAX);
         let known = Item { key: item.key, size, dirty: true, now: now.requests };
         let origin = if item.rewrites.is_some() { Origin::Rewritten(known) } else { Origin::Admitted(known) };
-        let domain = super::domain(&self.classes, usize::from(loc.tier), class);
-        self.evict.insert(id, domain, origin);
+        self.order_insert(id, usize::from(loc.tier), class, origin);
     }
 
     /// Frees space of this kind in `tier`, moving or dropping as little as it can.
@@ -133,12 +152,17 @@ impl<E: Evict> Ladder<E> {
             // Space is about to be free: nobody else has to go for it.
             return Room::After(ticket);
         }
+        if self.config.watermarks.is_none() {
+            // Nobody else asks for a page.
+            self.page_comes(tier, class, now, rng);
+        }
         let large_enough = |ladder: &Self, id: Id| match fit {
             Fit::Slot(_) => true,
             Fit::Run(pages) => ladder.place_bytes(id) >= u64::from(pages) * super::PAGE_BYTES,
         };
         let victim = self.victim(tier, class, now, rng).filter(|&id| large_enough(self, id));
         if let Some(victim) = victim {
+            self.note_victim(tier, victim, now);
             if self.config.reactive == Reactive::Demote
                 && tier + 1 < self.levels.len()
                 && let Some(ticket) = self.open_move(victim, tier + 1, MoveKind::Demote, acts)
@@ -184,6 +208,7 @@ impl<E: Evict> Ladder<E> {
             }
             let last = Id(self.ids_made + CHUNK_ITEMS as u32 - 1);
             self.places.grow_to(last);
+            self.uses.grow_to(last);
             if let Some(column) = &mut self.reuse {
                 column.grow_to(last);
             }

@@ -4,16 +4,16 @@ use super::Ladder;
 use crate::Id;
 use crate::evict::Evict;
 
-impl<E: Evict> Ladder<E> {
+impl Ladder {
     /// What [`Self::loc`] reads.
     #[inline]
-    pub fn node(&self, id: Id) -> &(impl Sized + use<E>) {
+    pub fn node(&self, id: Id) -> &impl Sized {
         self.places.cell(id)
     }
 
     /// What [`Self::hit`] writes beside the node.
     #[inline]
     pub fn mark(&self, id: Id) -> Option<&u64> {
-        self.evict.mark(id)
+        self.lists.mark(id)
     }
 }

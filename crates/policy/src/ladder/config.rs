@@ -1,6 +1,7 @@
 //! What the ladder can be told. Every mechanism of Wang 2024 can be switched off by itself, so that an ablation
 //! is one experiment.
 
+use super::{Admission, Order};
 use crate::evict::lru::Bump;
 use crate::promote::Promotion;
 
@@ -59,6 +60,8 @@ pub struct LevelConfig {
     pub capacity_bytes: u64,
     /// Where new and demoted items enter the lists, as a share of the list from its tail.
     pub insertion_point: f64,
+    /// Who goes first.
+    pub order: Order,
 }
 
 /// The whole ladder. `Default` is Wang's design but for `bump` and `reactive`.
@@ -70,6 +73,8 @@ pub struct LadderConfig {
     pub class_factor: f64,
     /// What a hit does to the lists.
     pub bump: Bump,
+    /// Where new items enter.
+    pub admission: Admission,
     /// When the fast tier is full.
     pub reactive: Reactive,
     /// Whether anything may be thrown out.
@@ -78,6 +83,8 @@ pub struct LadderConfig {
     pub watermarks: Option<Watermarks>,
     /// Who is promoted.
     pub promotion: Promotion,
+    /// The reuse time that is short enough, as a share of what it is held against; `None`: [`Promotion::below`].
+    pub promote_below: Option<f64>,
     /// Window of the mean reuse time, in requests. (The times themselves are known to `recency_requests`.)
     pub reuse_window_requests: u64,
     /// Candidates for promotion that can wait.
@@ -90,11 +97,13 @@ pub struct LadderConfig {
     pub demote_batch: u32,
     /// Items evicted or expired in one step at most.
     pub evict_batch: u32,
+    /// Moves and evictions in one step at most to empty a page for another class; 0 switches that off.
+    pub rebalance_batch: u32,
     /// `Promotion::ReuseTimeScan`: requests between two scans, and items looked at in each class.
     pub scan_requests: u64,
     /// Items that one scan looks at in each list.
     pub scan_depth: usize,
-    /// Requests to which recency is known. Ages wrap after 2^27 times this.
+    /// Requests to which recency is known. Ages wrap after 2^26 times this.
     pub recency_requests: u64,
     /// Whether metadata is taken out of tier 0's capacity.
     pub charge_metadata: bool,
@@ -108,16 +117,19 @@ impl Default for LadderConfig {
             levels: Vec::new(),
             class_factor: 1.08,
             bump: Bump::default(),
+            admission: Admission::default(),
             reactive: Reactive::default(),
             eviction: Eviction::default(),
             watermarks: Some(Watermarks::default()),
             promotion: Promotion::default(),
+            promote_below: None,
             reuse_window_requests: 1 << 20,
             candidates: 1024,
             step_requests: 16,
             promote_batch: 32,
             demote_batch: 32,
             evict_batch: 32,
+            rebalance_batch: 256,
             scan_requests: 1024,
             scan_depth: 32,
             recency_requests: 16,
@@ -138,6 +150,7 @@ impl LadderConfig {
         let level = |(at, &capacity_bytes): (usize, &u64)| LevelConfig {
             capacity_bytes,
             insertion_point: if at == 0 { INSERTION_POINT_FAST } else { INSERTION_POINT_SLOW },
+            order: Order::default(),
         };
         LadderConfig {
             levels: capacities_bytes.iter().enumerate().map(level).collect(),

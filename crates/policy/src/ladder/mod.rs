@@ -16,9 +16,14 @@ mod admit;
 mod ahead;
 mod classes;
 mod config;
+mod draw;
+mod entry;
+mod idle;
 mod moves;
+mod order;
 mod page_set;
 mod place;
+mod rebalance;
 mod reclaim;
 mod slots;
 mod step;
@@ -34,19 +39,22 @@ pub use classes::{Class, Fit, PAGE_BYTES, SizeClasses, UNIT_BYTES};
 pub use config::{
     Eviction, INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig, Reactive, Watermarks,
 };
+pub use entry::Admission;
+pub use order::{Order, Priority};
 pub use tickets::{MoveKind, Ticket};
 pub use tuning::Tuning;
 
 use crate::column::Column;
-use crate::evict::lru::Bump;
 use crate::evict::{Departure, Domain, Evict, Lru, Touch};
 use crate::expiry::ExpiryWheel;
 use crate::promote::{Candidates, Promotion, ReuseWindow, packed_reuse};
 use crate::{Id, Now};
+use entry::Proof;
+use order::{Sampling, Uses};
 use place::Place;
+use rebalance::{Donors, Emptying};
 use slots::{Holder, Slots};
 use tickets::{MoveState, Tickets};
-use tiermem_base::Rng;
 
 /// Slotted tiers that a ladder can have: the node has two bits for them.
 pub const LEVELS_MAX: usize = 4;
@@ -128,6 +136,8 @@ pub struct LevelCounters {
     pub evictions: u64,
     /// Items moved within the tier to empty a page.
     pub relocations: u64,
+    /// Pages that a class gave up for another.
+    pub pages_moved: u64,
     /// Items here now.
     pub items: u64,
 }
@@ -148,25 +158,35 @@ struct Level {
     slots: Slots,
     /// Classes that fell below the low watermark and have not reached the high one.
     short: u128,
+    /// Classes that could not have a slot when they wanted one.
+    starved: u128,
     /// The tier as a whole did.
     pressed: bool,
+    donors: Donors,
+    /// Pages whose items are leaving, a few in each step.
+    emptying: Option<Emptying>,
     /// Moves under way out of each class: space that will be free.
     leaving: Vec<u32>,
     leaving_bytes: u64,
     reuse: ReuseWindow,
+    /// The age at which items leave downwards, on the running average of 64, in 1/64 ticks.
+    tail_age: u64,
+    order: Order,
+    sampling: Sampling,
     counters: LevelCounters,
 }
 
 /// The ladder of one shard.
 #[derive(Clone, Debug)]
-pub struct Ladder<E = Lru> {
+pub struct Ladder {
     config: LadderConfig,
     classes: Arc<SizeClasses>,
     places: Column<Place>,
     ids_made: u32,
     free_ids: Id,
     levels: Vec<Level>,
-    evict: E,
+    lists: Lru,
+    uses: Uses,
     expiry: ExpiryWheel,
     tickets: Tickets,
     /// Places held by replies under way: how many, and whether their item has left.
@@ -174,30 +194,20 @@ pub struct Ladder<E = Lru> {
     candidates: Candidates,
     /// Last reuse time per item, only for promotion by scanning.
     reuse: Option<Column<u8>>,
+    proof: Proof,
     next_scan: u64,
+    /// [`LadderConfig::promote_below`] in parts of [`crate::promote::WHOLE`].
+    promote_below: u32,
     index_bytes: u64,
     counters: LadderCounters,
 }
 
-impl Ladder<Lru> {
-    /// An empty ladder ordered by LRU lists.
-    pub fn new(config: LadderConfig) -> Self {
-        let classes = SizeClasses::geometric(config.class_factor).count() + 1;
-        let points = config.levels.iter().flat_map(|level| vec![level.insertion_point; classes]);
-        // A scan finds hot items at the heads of the lists only if hits move them there.
-        let scans = config.promotion == Promotion::ReuseTimeScan;
-        let bump = if scans && config.bump == Bump::AtTail { Bump::Always } else { config.bump };
-        let lru = Lru::new(points, bump);
-        Ladder::with_evict(config, lru)
-    }
-}
-
-impl<E: Evict> Ladder<E> {
-    /// An empty ladder whose eviction order is `evict`, with one domain per tier and class, tiers first.
+impl Ladder {
+    /// An empty ladder.
     ///
     /// # Panics
     /// When there is no level or more than [`LEVELS_MAX`]; callers check their configuration.
-    pub fn with_evict(config: LadderConfig, evict: E) -> Self {
+    pub fn new(config: LadderConfig) -> Self {
         assert!((1..=LEVELS_MAX).contains(&config.levels.len()), "a ladder has 1 to {LEVELS_MAX} levels");
         let classes = Arc::new(SizeClasses::geometric(config.class_factor));
         let level = |level: &LevelConfig| Level {
@@ -206,25 +216,36 @@ impl<E: Evict> Ladder<E> {
                 (level.capacity_bytes / PAGE_BYTES).min(u64::from(u32::MAX) / 4096) as u32,
             ),
             short: 0,
+            starved: 0,
             pressed: false,
+            donors: Donors::default(),
+            emptying: None,
             leaving: vec![0; classes.count() + 1],
             leaving_bytes: 0,
             reuse: ReuseWindow::new(config.reuse_window_requests),
+            tail_age: 0,
+            order: level.order,
+            sampling: Sampling::new(level.insertion_point),
             counters: LevelCounters::default(),
         };
+        let by_frequency =
+            |level: &LevelConfig| matches!(level.order, Order::Sample { by: Priority::Frequency, .. });
         let mut ladder = Ladder {
             levels: config.levels.iter().map(level).collect(),
+            lists: order::lists(&config, classes.count() + 1),
+            uses: Uses::new(config.levels.iter().any(by_frequency)),
             classes,
             places: Column::default(),
             ids_made: 0,
             free_ids: Id::NONE,
-            evict,
             expiry: ExpiryWheel::default(),
             tickets: Tickets::default(),
             pins: BTreeMap::new(),
             candidates: Candidates::new(config.candidates.max(1)),
             reuse: (config.promotion == Promotion::ReuseTimeScan).then(Column::default),
+            proof: Proof::new(config.admission),
             next_scan: 0,
+            promote_below: config.promote_below_parts(),
             index_bytes: 0,
             counters: LadderCounters::default(),
             config,
@@ -258,28 +279,38 @@ impl<E: Evict> Ladder<E> {
         let cell = self.places.at(id);
         let place = *cell;
         debug_assert!(!place.is_free());
-        *cell = place.with_last(recency);
+        *cell = place.used_at(recency);
         let tier = usize::from(place.tier());
-        let level = &mut self.levels[tier];
-        // A promoted or demoted item is between two lists until its move is done.
-        if !place.is_moving() {
-            let slots = &level.slots;
-            let touch = Touch { now: now.requests, write };
-            self.evict.hit(id, touch, || domain(&self.classes, tier, slots.class_at(place.unit())));
+        let age = recency.wrapping_sub(place.last()) & place::LAST_MASK;
+        if place.is_fresh() && tier == 0 && self.config.admission == Admission::Proven {
+            let fit = self.levels[0].slots.fit_at(place.unit());
+            self.proof.note(self.units(fit), true);
         }
+        // A promoted or demoted item is between two orders until its move is done.
+        if !place.is_moving() {
+            self.order_hit(id, place, age, Touch { now: now.requests, write });
+        }
+        let level = &mut self.levels[tier];
         // In ticks; a reuse within one counts as one.
-        let reuse = u64::from(recency.wrapping_sub(place.last()) & place::LAST_MASK).max(1);
+        let reuse = u64::from(age).max(1);
         match self.config.promotion {
             Promotion::None => {}
             Promotion::Naive if tier > 0 => self.candidates.push(id),
             Promotion::Naive => {}
-            Promotion::ReuseTime | Promotion::ReuseTimeScan => {
+            Promotion::ReuseTwice | Promotion::ReuseTime | Promotion::ReuseTimeScan | Promotion::TailAge => {
+                let twice = self.config.promotion == Promotion::ReuseTwice;
                 level.reuse.note(reuse);
                 if tier > 0 {
                     if let Some(column) = &mut self.reuse {
                         // 0 there means never reused.
                         *column.at(id) = packed_reuse::pack(reuse);
-                    } else if self.levels[tier - 1].reuse.is_below_mean(reuse) {
+                    } else if !self.is_hot(tier, reuse, place) {
+                        if twice {
+                            // The next use is the first of two again.
+                            let cell = self.places.at(id);
+                            *cell = cell.with_fresh(true);
+                        }
+                    } else if !(twice && place.is_fresh()) {
                         self.candidates.push(id);
                     }
                 }
@@ -330,7 +361,7 @@ impl<E: Evict> Ladder<E> {
         }
         if listed {
             let class = self.levels[tier].slots.class_at(loc.unit);
-            self.evict.remove(id, domain(&self.classes, tier, class), departure);
+            self.order_remove(id, tier, class, departure);
         }
         if place.expires() {
             self.expiry.remove(id);
@@ -406,13 +437,15 @@ impl<E: Evict> Ladder<E> {
         self.places = Column::default();
         self.reuse = self.reuse.is_some().then(Column::default);
         (self.ids_made, self.free_ids) = (0, Id::NONE);
-        self.evict.clear();
+        self.lists.clear();
+        self.uses.clear();
         self.expiry = ExpiryWheel::default();
         self.candidates = Candidates::new(self.config.candidates.max(1));
         for level in &mut self.levels {
             level.slots.clear();
             level.leaving.fill(0);
             (level.leaving_bytes, level.short, level.pressed, level.counters.items) = (0, 0, false, 0);
+            (level.starved, level.emptying) = (0, None);
         }
         self.limit_pages();
         true
@@ -421,8 +454,13 @@ impl<E: Evict> Ladder<E> {
     /// Space in a tier, noting when its class has fallen below the low watermark.
     fn take(&mut self, tier: usize, fit: Fit, id: Id) -> Option<u32> {
         let level = &mut self.levels[tier];
-        let unit = level.slots.take(fit, id)?;
         let class = self.classes.class(fit);
+        let Some(unit) = level.slots.take(fit, id) else {
+            level.starved |= 1 << class.index();
+            level.short |= 1 << class.index();
+            return None;
+        };
+        level.starved &= !(1 << class.index());
         if let Some(marks) = self.config.watermarks {
             let (free, held) = level.slots.class_space(class);
             if free < step::threshold(held, marks.low) {
@@ -442,16 +480,6 @@ impl<E: Evict> Ladder<E> {
         self.recency(now).wrapping_sub(self.places.get(id).last()) & place::LAST_MASK
     }
 
-    /// The item of this tier and class that should go next.
-    fn victim(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> Option<Id> {
-        let places = &self.places;
-        let may_go = |id: Id| {
-            let place = places.get(id);
-            !place.is_moving() && !place.is_pinned()
-        };
-        self.evict.victim(domain(&self.classes, tier, class), now.requests, rng, may_go)
-    }
-
     /// Takes an item out of the system and tells the driver.
     fn drop_item(&mut self, id: Id, mut why: Why, now: Now, acts: &mut Vec<Act>) {
         let loc = self.loc(id);
@@ -462,7 +490,8 @@ impl<E: Evict> Ladder<E> {
             Why::Evicted => self.levels[usize::from(loc.tier)].counters.evictions += 1,
             Why::Expired => self.counters.expired += 1,
         }
-        let (expires_at_ms, last_used) = (self.expires_at_ms(id), self.last_used(id, now));
+        let expires_at_ms = self.expires_at_ms(id);
+        let last_used = now.requests.saturating_sub(self.idle_requests(id, now));
         acts.push(Act::Drop { id, loc, why, expires_at_ms, last_used });
         let departure = if why == Why::Evicted { Departure::Evicted } else { Departure::Deleted };
         self.leave(id, departure);
@@ -479,34 +508,6 @@ impl<E: Evict> Ladder<E> {
         dropped
     }
 
-    /// The class whose next victim is the oldest.
-    fn coldest_class(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Option<Class> {
-        let mut coldest = None;
-        for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
-            if self.evict.len(domain(&self.classes, tier, class)) > 0
-                && let Some(id) = self.victim(tier, class, now, rng)
-                && coldest.is_none_or(|(age, _)| self.age(id, now) > age)
-            {
-                coldest = Some((self.age(id, now), class));
-            }
-        }
-        coldest.map(|(_, class)| class)
-    }
-
-    /// Classes of a tier that hold something, with their next victim and its age, coldest first.
-    fn donors(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Vec<(u32, Class, Id)> {
-        let mut donors = Vec::new();
-        for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
-            if self.evict.len(domain(&self.classes, tier, class)) > 0
-                && let Some(id) = self.victim(tier, class, now, rng)
-            {
-                donors.push((self.age(id, now), class, id));
-            }
-        }
-        donors.sort_by_key(|&(age, class, _)| (std::cmp::Reverse(age), class));
-        donors
-    }
-
     /// The caller's own index, which is charged to tier 0.
     pub fn set_index_bytes(&mut self, bytes: u64) {
         self.index_bytes = bytes;
@@ -515,7 +516,9 @@ impl<E: Evict> Ladder<E> {
     /// Bytes of all state beside the items: nodes, lists, tables, timers and the caller's index.
     pub fn metadata_bytes(&self) -> u64 {
         self.places.bytes()
-            + self.evict.metadata_bytes()
+            + self.lists.metadata_bytes()
+            + self.uses.bytes()
+            + self.proof.bytes()
             + self.expiry.bytes()
             + self.reuse.as_ref().map_or(0, Column::bytes)
             + self.levels.iter().map(|level| level.slots.metadata_bytes()).sum::<u64>()

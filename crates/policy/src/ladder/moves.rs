@@ -2,11 +2,12 @@
 
 use super::slots::Holder;
 use super::tickets::{Move, MoveState};
-use super::{Act, Fit, Ladder, Loc, MoveKind, Ticket, domain};
+use super::{Act, Fit, Ladder, Loc, MoveKind, Ticket};
 use crate::Id;
-use crate::evict::{Departure, Evict, Origin};
+use crate::evict::{Departure, Origin};
+use crate::promote::Promotion;
 
-impl<E: Evict> Ladder<E> {
+impl Ladder {
     /// Ends all moves up to `ticket`; `copied` tells whether the bytes arrived (of all of them). `settled` is told
     /// of each, in ticket order, whether its item stands at the new place now.
     pub fn done(&mut self, ticket: Ticket, copied: bool, mut settled: impl FnMut(bool)) {
@@ -51,12 +52,17 @@ impl<E: Evict> Ladder<E> {
     /// The item of a move stands at `loc` from now on.
     fn settle(&mut self, one: Move, loc: Loc, origin: Origin) {
         let place = self.places.get(one.id);
-        *self.places.at(one.id) = place.with_loc(loc).with_moving(false);
+        let fresh = match one.kind {
+            // It takes two uses from here to go up again.
+            MoveKind::Demote if loc == one.to && self.config.promotion == Promotion::ReuseTwice => true,
+            _ => place.is_fresh(),
+        };
+        *self.places.at(one.id) = place.with_loc(loc).with_moving(false).with_fresh(fresh);
         if one.kind == MoveKind::Relocate && loc == one.from {
             self.levels[usize::from(loc.tier)].slots.undrain(loc.unit);
         }
         if one.kind != MoveKind::Relocate {
-            self.evict.insert(one.id, domain(&self.classes, usize::from(loc.tier), one.class), origin);
+            self.order_insert(one.id, usize::from(loc.tier), one.class, origin);
         }
     }
 
@@ -78,7 +84,7 @@ impl<E: Evict> Ladder<E> {
             MoveKind::Promote | MoveKind::Demote => self.take(tier, fit, id)?,
         };
         if kind != MoveKind::Relocate {
-            self.evict.remove(id, domain(&self.classes, source, class), Departure::Moved);
+            self.order_remove(id, source, class, Departure::Moved);
         }
         // Nobody's yet: the move may end as nothing, and the number may be another item's by then.
         self.levels[tier].slots.set_holder(unit, Holder::Ghost);

@@ -5,14 +5,16 @@ use super::Loc;
 use crate::Id;
 
 /// Recency counts up to here and wraps.
-pub const LAST_MASK: u32 = (1 << 27) - 1;
+pub const LAST_MASK: u32 = (1 << 26) - 1;
 
+const FRESH: u64 = 1 << 58;
 const TIER_SHIFT: u32 = 59;
 const EXPIRES: u64 = 1 << 61;
 const MOVING: u64 = 1 << 62;
 const PINNED: u64 = 1 << 63;
 
-/// Bits 0..32 the address in units, 32..59 the last use, 59..61 the tier, then three flags. An item cannot be both
+/// Bits 0..32 the address in units, 32..58 the last use, then whether there was none since the item came, 59..61 the
+/// tier, then three flags. An item cannot be both
 /// moving and pinned; the two together mark a free number, whose address is the next free one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place(u64);
@@ -70,9 +72,20 @@ impl Place {
         self.0 & PINNED != 0
     }
 
+    /// Whether the item was not used since it was admitted.
     #[inline]
-    pub fn with_last(self, last: u32) -> Self {
-        Place(self.0 & !(u64::from(LAST_MASK) << 32) | u64::from(last & LAST_MASK) << 32)
+    pub fn is_fresh(self) -> bool {
+        self.0 & FRESH != 0
+    }
+
+    pub fn with_fresh(self, fresh: bool) -> Self {
+        self.with(FRESH, fresh)
+    }
+
+    /// Used now, and so no longer fresh.
+    #[inline]
+    pub fn used_at(self, last: u32) -> Self {
+        Place(self.0 & !(FRESH | u64::from(LAST_MASK) << 32) | u64::from(last & LAST_MASK) << 32)
     }
 
     pub fn with_loc(self, loc: Loc) -> Self {
@@ -104,11 +117,14 @@ mod tests {
     #[test]
     fn fields_do_not_touch_each_other() {
         let loc = Loc { tier: 3, unit: u32::MAX };
-        let place = Place::new(loc, LAST_MASK, false).with_moving(true).with_last(5).with_expires(true);
+        let place = Place::new(loc, LAST_MASK, false).with_moving(true).used_at(5).with_expires(true);
         assert_eq!((place.loc(), place.last(), place.expires()), (loc, 5, true));
         assert!(place.is_moving() && !place.is_pinned() && !place.is_free());
         let moved = place.with_loc(Loc { tier: 1, unit: 7 }).with_moving(false);
         assert_eq!((moved.loc(), moved.last(), moved.expires()), (Loc { tier: 1, unit: 7 }, 5, true));
+        let fresh = Place::new(loc, LAST_MASK, true).with_fresh(true);
+        assert!(fresh.is_fresh() && fresh.last() == LAST_MASK && fresh.tier() == 3 && fresh.expires());
+        assert!(!fresh.used_at(0).is_fresh() && fresh.used_at(0).loc() == loc);
         assert!(Place::free(Id(9)).is_free() && Place::free(Id(9)).next_free() == Id(9));
     }
 }

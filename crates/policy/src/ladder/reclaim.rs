@@ -4,14 +4,13 @@ use std::ops::Range;
 
 use super::slots::Holder;
 use super::{Act, Eviction, Ladder, MoveKind, Why};
-use crate::evict::Evict;
 use crate::{Id, Now};
 use tiermem_base::Rng;
 
 /// Places looked at for a run of pages.
 const WINDOWS: u32 = 64;
 
-impl<E: Evict> Ladder<E> {
+impl Ladder {
     /// Empties the coldest `pages` pages in a row of a tier: their items move within their class where it has free
     /// slots elsewhere, else down, else out. `false`: no such pages can be emptied.
     ///

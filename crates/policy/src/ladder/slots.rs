@@ -10,12 +10,12 @@ use crate::Id;
 const NO_PAGE: u32 = u32::MAX;
 const NO_SLOT: u16 = u16::MAX;
 /// In a page's table: this slot is free; the rest is the next free slot.
-const FREE: u32 = 1 << 31;
+pub(super) const FREE: u32 = 1 << 31;
 /// In a page's table: the slot is taken, but its item has left it (a pin or a move under way keeps the bytes).
-const GHOST: u32 = FREE - 1;
+pub(super) const GHOST: u32 = FREE - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PageState {
+pub(super) enum PageState {
     Free,
     Slots,
     RunHead,
@@ -23,21 +23,23 @@ enum PageState {
 }
 
 #[derive(Clone, Debug)]
-struct Page {
+pub(super) struct Page {
     /// What each slot holds; of a run, its one item.
-    table: Box<[u32]>,
-    state: PageState,
-    class: Class,
+    pub table: Box<[u32]>,
+    pub state: PageState,
+    pub class: Class,
     /// Being emptied: gives no slots, and is released with its last one.
-    draining: bool,
-    used: u16,
+    pub draining: bool,
+    pub used: u16,
     /// Slots at and above were never given.
-    fresh: u16,
+    pub fresh: u16,
     free: u16,
     /// Of a run's head its pages, of another page of the run its distance from the head.
     run_pages: u32,
     prev: u32,
     next: u32,
+    /// Its position among the pages of its class.
+    pub at: u32,
 }
 
 impl Page {
@@ -53,16 +55,17 @@ impl Page {
             run_pages: 0,
             prev: NO_PAGE,
             next: NO_PAGE,
+            at: 0,
         }
     }
 }
 
 #[derive(Clone, Debug)]
-struct ClassSpace {
+pub(super) struct ClassSpace {
     /// The first of the pages that have a free slot.
     partial: u32,
-    slots: u32,
-    used: u32,
+    pub slots: u32,
+    pub used: u32,
 }
 
 /// Who holds a slot.
@@ -77,12 +80,14 @@ pub enum Holder {
 /// Pages, classes and slots of one tier.
 #[derive(Clone, Debug)]
 pub struct Slots {
-    classes: Arc<SizeClasses>,
-    pages: Vec<Page>,
+    pub(super) classes: Arc<SizeClasses>,
+    pub(super) pages: Vec<Page>,
     free_pages: PageSet,
     /// Pages that were written since they were last given back to the system.
     touched: PageSet,
-    spaces: Vec<ClassSpace>,
+    pub(super) spaces: Vec<ClassSpace>,
+    /// Pages that each class has, a run by its head: what a random item is drawn from.
+    pub(super) members: Vec<Vec<u32>>,
     page_limit: u32,
     pages_used: u32,
     run_pages_used: u32,
@@ -96,6 +101,7 @@ impl Slots {
         let space = ClassSpace { partial: NO_PAGE, slots: 0, used: 0 };
         Slots {
             spaces: vec![space; classes.count()],
+            members: vec![Vec::new(); classes.count() + 1],
             classes,
             pages: Vec::new(),
             free_pages: PageSet::full(pages_total),
@@ -195,12 +201,14 @@ impl Slots {
         debug_assert_eq!(self.pages[at as usize].state, PageState::Free);
         self.table_bytes += size_of_val(&*page.table) as u64;
         self.pages[at as usize] = page;
+        self.join(at);
         self.free_pages.remove(at);
         self.touched.insert(at);
         self.pages_used += 1;
     }
 
     fn close_page(&mut self, at: u32) {
+        self.part(at);
         self.table_bytes -= size_of_val(&*self.pages[at as usize].table) as u64;
         self.pages[at as usize] = Page::unused();
         self.free_pages.insert(at);
@@ -269,7 +277,11 @@ impl Slots {
 
     /// Gives slots of a drained page again: an item that was to leave it stays.
     pub fn undrain(&mut self, unit: u32) {
-        let at = unit / PAGE_UNITS;
+        self.undrain_page(unit / PAGE_UNITS);
+    }
+
+    /// The same for a page.
+    pub fn undrain_page(&mut self, at: u32) {
         let page = &mut self.pages[at as usize];
         if !std::mem::replace(&mut page.draining, false) {
             return;
@@ -456,6 +468,7 @@ impl Slots {
     pub fn metadata_bytes(&self) -> u64 {
         self.table_bytes
             + (self.pages.capacity() * size_of::<Page>()) as u64
+            + self.members.iter().map(|pages| pages.capacity() as u64 * 4).sum::<u64>()
             + self.free_pages.bytes()
             + self.touched.bytes()
     }

@@ -1,15 +1,21 @@
 //! The work between requests: expiry, eviction, demotion, promotion, in batches (Wang 2024, sections 5.1.3 and 5.1.4).
 
-use super::{Act, Class, Eviction, Ladder, MoveKind, PAGE_BYTES, Why, domain};
-use crate::Now;
+use super::{Act, Admission, Class, Eviction, Ladder, MoveKind, Order, PAGE_BYTES, Why, domain};
 use crate::evict::Evict;
+use crate::ladder::place::Place;
 use crate::promote::{Promotion, packed_reuse};
+use crate::{Id, Now};
 use tiermem_base::Rng;
 
+/// A copy costs a fixed part and one per byte, a slow hit hardly anything per byte: at about this size it takes twice as
+/// many hits to pay for a promotion as at the smallest.
+const PROMOTE_TWICE_BYTES: u64 = 10 << 10;
 /// Items given away from the coldest class before the coldest is looked for again.
 const PRESSED_BATCH: u32 = 8;
 /// Pages taken back in one step when metadata has outgrown its part of tier 0.
 const RECLAIM_BATCH: u32 = 4;
+/// Once so many acts are decided no further page is taken back in this step.
+const ACTS_MAX: usize = 512;
 /// Classes that hold less keep nothing free: a slot would be too large a share.
 const KEEP_FREE_FROM: u64 = 8;
 
@@ -18,7 +24,7 @@ pub(super) fn threshold(held: u64, share: f64) -> u64 {
     if held < KEEP_FREE_FROM { 0 } else { (held as f64 * share).ceil() as u64 }
 }
 
-impl<E: Evict> Ladder<E> {
+impl Ladder {
     /// One step of background work, every [`super::LadderConfig::step_requests`] requests; all moves under way have
     /// been `done`. Each kind of work has a budget, so a step is short.
     pub fn step(&mut self, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
@@ -30,14 +36,14 @@ impl<E: Evict> Ladder<E> {
         for _ in 0..RECLAIM_BATCH {
             // Metadata has grown into the tier.
             let slots = &self.levels[0].slots;
-            if slots.pages_used() <= slots.page_limit() || !self.reclaim(0, 1, now, rng, acts) {
+            let is_enough = slots.pages_used() <= slots.page_limit() || acts.len() >= ACTS_MAX;
+            if is_enough || !self.reclaim(0, 1, now, rng, acts) {
                 break;
             }
         }
-        if self.config.watermarks.is_some() {
-            for tier in (0..self.levels.len()).rev() {
-                self.relieve(tier, expired, now, rng, acts);
-            }
+        for tier in (0..self.levels.len()).rev() {
+            self.relieve(tier, expired, now, rng, acts);
+            self.go_on_emptying(tier, now, rng, acts);
         }
         self.scan(now);
         self.promote(now, rng, acts);
@@ -65,7 +71,12 @@ impl<E: Evict> Ladder<E> {
             let class = Class(level.short.trailing_zeros() as u8);
             let (free, held) = level.slots.class_space(class);
             let will_be_free = free + u64::from(level.leaving[class.index()]);
-            if will_be_free >= threshold(held, marks.high) || !self.give_one(tier, class, now, rng, acts) {
+            let starved = u64::from(level.starved >> class.index() & 1 == 1);
+            let is_enough = will_be_free >= threshold(held, marks.high).max(starved);
+            if is_enough
+                || self.page_comes(tier, class, now, rng)
+                || !self.give_one(tier, class, now, rng, acts)
+            {
                 self.levels[tier].short &= !(1 << class.index());
             } else {
                 budget -= 1;
@@ -77,13 +88,20 @@ impl<E: Evict> Ladder<E> {
             self.levels[tier].pressed = true;
         }
         while self.levels[tier].pressed && budget > 0 {
-            let coldest = self.coldest_class(tier, now, rng);
+            let mut next = None;
             let mut given = 0;
-            while let Some(class) = coldest
-                && given < budget.min(PRESSED_BATCH)
-                && self.give_one(tier, class, now, rng, acts)
+            // Lists: several from the coldest one before looking again. Samples: each from the whole tier.
+            while given < budget.min(PRESSED_BATCH)
+                && let Some(id) = next.take().or_else(|| self.coldest(tier, now, rng))
             {
+                let class = self.levels[tier].slots.class_at(self.loc(id).unit);
+                if !self.give(tier, class, id, now, rng, acts) {
+                    break;
+                }
                 given += 1;
+                if self.levels[tier].order == Order::Lists {
+                    next = self.victim(tier, class, now, rng).filter(|_| given < PRESSED_BATCH);
+                }
             }
             budget -= given;
             if given == 0 || free(self) >= (capacity_bytes as f64 * marks.high) as u64 {
@@ -92,10 +110,31 @@ impl<E: Evict> Ladder<E> {
         }
     }
 
-    /// Moves a class's coldest item down, or out of the last tier. The next tier, if it is the last, evicts for it
+    /// Moves a class's coldest item down or out.
+    pub(super) fn give_one(
+        &mut self,
+        tier: usize,
+        class: Class,
+        now: Now,
+        rng: &mut Rng,
+        acts: &mut Vec<Act>,
+    ) -> bool {
+        self.victim(tier, class, now, rng)
+            .is_some_and(|victim| self.give(tier, class, victim, now, rng, acts))
+    }
+
+    /// Moves an item down, or out of the last tier. The next tier, if it is the last, evicts for it
     /// when it must: this is background work, not an admission (Wang 2024, section 5.1.4.3).
-    fn give_one(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
-        let Some(victim) = self.victim(tier, class, now, rng) else { return false };
+    pub(super) fn give(
+        &mut self,
+        tier: usize,
+        class: Class,
+        victim: Id,
+        now: Now,
+        rng: &mut Rng,
+        acts: &mut Vec<Act>,
+    ) -> bool {
+        self.note_victim(tier, victim, now);
         let below = tier + 1;
         if below == self.levels.len() {
             self.drop_item(victim, Why::Evicted, now, acts);
@@ -116,6 +155,34 @@ impl<E: Evict> Ladder<E> {
         self.open_move(victim, below, MoveKind::Demote, acts).is_some()
     }
 
+    /// Learns from a victim: at which age the items of the tier leave it, and whether new ones were used.
+    pub(super) fn note_victim(&mut self, tier: usize, victim: Id, now: Now) {
+        let age = u64::from(self.age(victim, now));
+        let place = self.places.get(victim);
+        if tier == 0 && place.is_fresh() && self.config.admission == Admission::Proven {
+            let fit = self.levels[0].slots.fit_at(place.unit());
+            self.proof.note(self.units(fit), false);
+        }
+        let tail_age = &mut self.levels[tier].tail_age;
+        *tail_age = *tail_age - *tail_age / 64 + age;
+    }
+
+    /// Whether a reuse time is short enough for the tier above.
+    #[inline]
+    pub(super) fn is_hot(&self, tier: usize, reuse: u64, place: Place) -> bool {
+        let above = &self.levels[tier - 1];
+        match self.config.promotion {
+            Promotion::TailAge => reuse << 14 < above.tail_age * u64::from(self.promote_below),
+            Promotion::ReuseTwice => {
+                // A larger item must save more hits to be worth its copies.
+                let bytes = self.levels[tier].slots.bytes_at(place.unit());
+                let weighed = reuse + reuse * bytes / PROMOTE_TWICE_BYTES;
+                above.reuse.is_below_mean(weighed, self.promote_below)
+            }
+            _ => above.reuse.is_below_mean(reuse, self.promote_below),
+        }
+    }
+
     /// Wang's own way to find candidates: the heads of the slow lists, now and then.
     fn scan(&mut self, now: Now) {
         let Some(column) = &self.reuse else { return };
@@ -124,12 +191,12 @@ impl<E: Evict> Ladder<E> {
         }
         self.next_scan = now.requests + self.config.scan_requests;
         for tier in 1..self.levels.len() {
-            let window = &self.levels[tier - 1].reuse;
+            let (window, below) = (&self.levels[tier - 1].reuse, self.promote_below);
             for class in 0..=self.classes.count() {
                 let list = domain(&self.classes, tier, Class(class as u8));
-                self.evict.hottest(list, self.config.scan_depth, |id| {
+                self.lists.hottest(list, self.config.scan_depth, |id| {
                     let reuse = packed_reuse::unpack(column.get(id));
-                    if reuse != 0 && window.is_below_mean(reuse) {
+                    if reuse != 0 && window.is_below_mean(reuse, below) {
                         self.candidates.push(id);
                     }
                 });

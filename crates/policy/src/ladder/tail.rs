@@ -1,10 +1,9 @@
 //! What a tier without slots, below the last one, asks the ladder.
 
 use super::{Ladder, PAGE_BYTES};
-use crate::evict::Evict;
-use crate::{Id, Now};
+use crate::promote::WHOLE;
 
-impl<E: Evict> Ladder<E> {
+impl Ladder {
     /// Whether an item below all slotted tiers that was seen again after `reuse` requests belongs into memory: it is
     /// reused sooner than some tier's items are on average, or memory has room that nobody needs. `None`: it is not known
     /// when it was seen before.
@@ -14,7 +13,7 @@ impl<E: Evict> Ladder<E> {
             let capacity_bytes = u64::from(level.slots.page_limit()) * PAGE_BYTES;
             let spare = self.config.watermarks.map_or(0.0, |marks| marks.high) * capacity_bytes as f64;
             level.slots.free_bytes() > spare as u64 + bytes
-                || ticks.is_some_and(|ticks| level.reuse.is_below_mean(ticks))
+                || ticks.is_some_and(|ticks| level.reuse.is_below_mean(ticks, WHOLE))
         })
     }
 
@@ -22,10 +21,5 @@ impl<E: Evict> Ladder<E> {
     pub fn may_grow(&self) -> bool {
         let most = self.config.levels[0].capacity_bytes as f64 * self.config.metadata_share_max;
         !self.config.charge_metadata || (self.metadata_bytes() as f64) < most
-    }
-
-    /// When a live item was last used, in requests, to the ladder's tick.
-    pub fn last_used(&self, id: Id, now: Now) -> u64 {
-        now.requests.saturating_sub(u64::from(self.age(id, now)) * self.config.recency_requests.max(1))
     }
 }

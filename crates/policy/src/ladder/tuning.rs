@@ -1,8 +1,8 @@
 //! What may be changed about a ladder while it runs.
 
+use super::Ladder;
 use super::config::{Eviction, LadderConfig, Reactive, Watermarks};
-use super::{Evict, Ladder};
-use crate::promote::Promotion;
+use crate::promote::{Promotion, WHOLE};
 
 /// The parameters of a [`LadderConfig`] that hold from the next decision on when they change: none of them has a say
 /// in how state is laid out.
@@ -54,6 +54,11 @@ impl LadderConfig {
         }
     }
 
+    /// [`Self::promote_below`] in parts of [`WHOLE`].
+    pub(super) fn promote_below_parts(&self) -> u32 {
+        (self.promote_below.unwrap_or(self.promotion.below()) * f64::from(WHOLE)) as u32
+    }
+
     /// Takes over what may change.
     pub fn tune(&mut self, tuning: Tuning) {
         self.eviction = tuning.eviction;
@@ -68,13 +73,14 @@ impl LadderConfig {
     }
 }
 
-impl<E: Evict> Ladder<E> {
+impl Ladder {
     /// Changes what may be changed. A change of promotion from or to [`Promotion::ReuseTimeScan`] is not carried out.
     pub fn tune(&mut self, tuning: Tuning) {
         let scans = |promotion| promotion == Promotion::ReuseTimeScan;
         let before = self.config.promotion;
         let promotion = if scans(tuning.promotion) == scans(before) { tuning.promotion } else { before };
         self.config.tune(Tuning { promotion, ..tuning });
+        self.promote_below = self.config.promote_below_parts();
     }
 }
 

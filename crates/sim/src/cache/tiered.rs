@@ -3,6 +3,7 @@
 //! It makes the same calls in the same order as the live engine, so one trace gives the same hits, moves and
 //! evictions in both; a test of the store holds the two against each other.
 
+use tiermem_base::curve::{Curve, LOCAL_DRAM, Surcharge};
 use tiermem_base::hash::KeyHasher;
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::index::Index;
@@ -21,6 +22,8 @@ pub struct TieredConfig {
     pub ladder: LadderConfig,
     /// Bytes that are stored with each value: the item's header and the key.
     pub overhead_bytes: u64,
+    /// What the tiers below the first are; what they cost beyond local DRAM is charged as the engine charges it.
+    pub slow: Curve,
     /// Seed of the index's hash and of the policies' choices.
     pub seed: u64,
 }
@@ -35,9 +38,14 @@ pub struct TieredCache {
     now: Now,
     next_step: u64,
     acts: Vec<Act>,
-    /// The key of each item number.
-    keys: Vec<u64>,
+    /// The key of each item number, and the bytes that are stored for it.
+    keys: Vec<(u64, u64)>,
     overhead_bytes: u64,
+    read: Surcharge,
+    write: Surcharge,
+    charged_ns: f64,
+    acts_max: usize,
+    moved_bytes: u64,
     /// Look-ups.
     pub requests: u64,
     /// Look-ups that found nothing.
@@ -58,6 +66,11 @@ impl TieredCache {
             acts: Vec::new(),
             keys: Vec::new(),
             overhead_bytes: config.overhead_bytes,
+            read: Surcharge::over_dram(config.slow.read, LOCAL_DRAM.read),
+            write: Surcharge::over_dram(config.slow.write, LOCAL_DRAM.write),
+            charged_ns: 0.0,
+            acts_max: 0,
+            moved_bytes: 0,
             requests: 0,
             misses: 0,
         }
@@ -95,7 +108,8 @@ impl TieredCache {
         let found = self.find(key);
         match found {
             Some(id) => {
-                self.ladder.hit(id, self.now);
+                let tier = self.ladder.hit(id, self.now);
+                self.charged_ns += charge(self.read, tier, self.keys[id.index()].1);
             }
             None => self.misses += 1,
         }
@@ -111,6 +125,8 @@ impl TieredCache {
         };
         self.ladder.touch(old, self.now);
         if self.ladder.rewrite_in_place(old, bytes) {
+            self.keys[old.index()].1 = bytes;
+            self.charged_ns += charge(self.write, self.ladder.loc(old).tier, bytes);
             return;
         }
         let held = self.ladder.pin(old);
@@ -130,13 +146,14 @@ impl TieredCache {
             let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut self.acts);
             self.execute();
             match answer {
-                Admit::Ready { id, .. } => {
+                Admit::Ready { id, loc } => {
                     self.index.insert(self.hash(key), id);
                     self.ladder.set_index_bytes(self.index.bytes());
                     if self.keys.len() <= id.index() {
-                        self.keys.resize(id.index() + 1, 0);
+                        self.keys.resize(id.index() + 1, (0, 0));
                     }
-                    self.keys[id.index()] = key;
+                    self.keys[id.index()] = (key, bytes);
+                    self.charged_ns += charge(self.write, loc.tier, bytes);
                     return true;
                 }
                 Admit::After(ticket) => self.ladder.done(ticket, true, |_| {}),
@@ -159,22 +176,35 @@ impl TieredCache {
     }
 
     fn execute(&mut self) {
-        for act in std::mem::take(&mut self.acts) {
-            if let Act::Drop { id, .. } = act {
-                let hash = self.hash(self.keys[id.index()]);
-                self.index.remove(hash, id);
+        let mut acts = std::mem::take(&mut self.acts);
+        self.acts_max = self.acts_max.max(acts.len());
+        for act in acts.drain(..) {
+            match act {
+                Act::Drop { id, loc, .. } => {
+                    self.charged_ns += charge(self.read, loc.tier, self.overhead_bytes);
+                    let hash = self.hash(self.keys[id.index()].0);
+                    self.index.remove(hash, id);
+                }
+                Act::Move { id, from, to, .. } => {
+                    let bytes = self.keys[id.index()].1;
+                    self.moved_bytes += bytes;
+                    self.charged_ns +=
+                        charge(self.read, from.tier, bytes) + charge(self.write, to.tier, bytes);
+                }
+                Act::Discard { .. } => {}
             }
         }
+        self.acts = acts;
     }
 
     fn forget(&mut self, id: Id) {
-        let hash = self.hash(self.keys[id.index()]);
+        let hash = self.hash(self.keys[id.index()].0);
         self.index.remove(hash, id);
         self.ladder.remove(id);
     }
 
     fn find(&self, key: u64) -> Option<Id> {
-        self.index.find(self.hash(key), |id| self.keys[id.index()] == key)
+        self.index.find(self.hash(key), |id| self.keys[id.index()].0 == key)
     }
 
     fn hash(&self, key: u64) -> u64 {
@@ -196,8 +226,40 @@ impl TieredCache {
         self.ladder.metadata_bytes()
     }
 
+    /// Items held.
+    pub fn items(&self) -> u64 {
+        self.ladder.items()
+    }
+
+    /// Nanoseconds that slow tiers were charged beyond local DRAM, for requests and moves.
+    pub fn charged_ns(&self) -> f64 {
+        self.charged_ns
+    }
+
+    /// Bytes of items moved.
+    pub fn moved_bytes(&self) -> u64 {
+        self.moved_bytes
+    }
+
+    /// The most acts that had to be executed at once since the last call.
+    pub fn take_acts_max(&mut self) -> usize {
+        std::mem::take(&mut self.acts_max)
+    }
+
+    /// Stores the key if it is not there; no look-up is counted.
+    pub fn preload(&mut self, access: &Access) {
+        if self.find(access.key).is_none() {
+            self.set(access.key, access.size);
+        }
+    }
+
     /// How many tiers there are.
     pub fn levels(&self) -> usize {
         self.ladder.levels()
     }
+}
+
+/// What touching a range costs beyond local DRAM, of which tier 0 is made.
+fn charge(surcharge: Surcharge, tier: u8, bytes: u64) -> f64 {
+    if tier == 0 { 0.0 } else { surcharge.range_ns(bytes) }
 }

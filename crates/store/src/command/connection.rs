@@ -3,11 +3,20 @@
 use crate::engine::DATABASES;
 use crate::resp::{Args, Version, parse_i64};
 
-use super::context::{Context, Outcome, Refusal};
+use super::client::check_name;
+use super::context::{Context, Outcome, Refusal, Session};
+use super::mode::Mode;
 use super::refusal::{printable, wrong_arity};
 
 pub(super) fn ping(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     match args.len() {
+        1 | 2 if context.session.mode.has(Mode::SUBSCRIBED) && context.session.version == Version::Resp2 => {
+            // A subscriber that speaks RESP2 takes everything for a message.
+            let mut reply = context.reply();
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(args.get(1).unwrap_or_default());
+        }
         1 => context.reply().simple("PONG"),
         2 => context.reply().bulk(&args[1]),
         _ => return Err(wrong_arity("ping")),
@@ -27,7 +36,13 @@ pub(super) fn quit(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
 }
 
 pub(super) fn reset(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    *context.session = context.host.new_session(context.session.id);
+    let (id, slot) = (context.session.id, context.session.slot);
+    context.host.clients.forget_state(slot);
+    let named = context.host.clients.set_name(slot, &[]);
+    debug_assert!(named.is_ok(), "no name takes no memory");
+    context.host.clients.set_version(slot, Version::default());
+    *context.session = Session { slot, command: context.session.command, ..context.host.new_session(id) };
+    context.refresh();
     context.reply().simple("RESET");
     Ok(())
 }
@@ -125,9 +140,10 @@ pub(super) fn hello(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         ));
     }
     if let Some(name) = name {
-        context.session.name = name.into();
+        context.host.clients.set_name(context.session.slot, name)?;
     }
     context.session.version = version;
+    context.host.clients.set_version(context.session.slot, version);
     let id = context.session.id;
     let mut reply = context.reply();
     reply.map(7);
@@ -145,62 +161,5 @@ pub(super) fn hello(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     reply.bulk(b"modules");
     reply.array(0);
-    Ok(())
-}
-
-/// Names are shown in lists of one line per client, so they hold neither blanks nor control bytes.
-fn check_name(name: &[u8]) -> Outcome {
-    if name.iter().all(u8::is_ascii_graphic) {
-        return Ok(());
-    }
-    Err(Refusal::Text("ERR Client names cannot contain spaces, newlines or special characters."))
-}
-
-pub(super) fn client_id(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let id = context.session.id;
-    context.reply().integer(id as i64);
-    Ok(())
-}
-
-pub(super) fn client_setname(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    check_name(&args[2])?;
-    context.session.name = args[2].into();
-    context.reply().ok();
-    Ok(())
-}
-
-pub(super) fn client_getname(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let Context { session, output, .. } = context;
-    let mut reply = crate::resp::Writer::new(output.bytes(), session.version);
-    match &*session.name {
-        [] => reply.null(),
-        name => reply.bulk(name),
-    }
-    Ok(())
-}
-
-/// Clients tell their library's name and version when they connect; both are checked and not kept.
-pub(super) fn client_setinfo(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let option = [&b"lib-name"[..], b"lib-ver"].into_iter().find(|name| args[2].eq_ignore_ascii_case(name));
-    let Some(option) = option else {
-        let mut text = b"ERR Unrecognized option '".to_vec();
-        text.extend_from_slice(printable(&args[2], args[2].len()));
-        text.push(b'\'');
-        return Err(Refusal::Built(text));
-    };
-    if !args[3].iter().all(u8::is_ascii_graphic) {
-        let option = String::from_utf8_lossy(option);
-        return Err(format!("ERR {option} cannot contain spaces, newlines or special characters.").into());
-    }
-    context.reply().ok();
-    Ok(())
-}
-
-/// No client is ever evicted here, so there is nothing to turn on or off.
-pub(super) fn client_no_evict(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    if !args[2].eq_ignore_ascii_case(b"on") && !args[2].eq_ignore_ascii_case(b"off") {
-        return Err(Refusal::SYNTAX);
-    }
-    context.reply().ok();
     Ok(())
 }

@@ -3,12 +3,17 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use crate::clients::{Card, Clients, Peer, Slot, TooMuch};
 use crate::engine::{Engine, EngineStats, StoreError};
 use crate::resp::{Version, Writer};
 use crate::settings::Settings;
 use crate::stats::ServerStats;
 
-use super::Output;
+use super::mode::Mode;
+use super::statistics::CommandStatistics;
+use super::timing::{Timeline, Timing};
+use super::transaction::Transaction;
+use super::{Output, Spec};
 
 /// One client's standing with the server.
 #[derive(Debug, Default)]
@@ -21,10 +26,29 @@ pub struct Session {
     pub version: Version,
     /// Whether the password, if there is one, was given.
     pub authenticated: bool,
-    /// The name that `CLIENT SETNAME` gave; empty is none.
-    pub name: Box<[u8]>,
+    /// Its place in the registry of clients.
+    pub slot: Slot,
+    /// What is unusual about it.
+    pub mode: Mode,
+    /// The requests queued since `MULTI`.
+    pub transaction: Option<Box<Transaction>>,
+    /// The last command.
+    pub command: Option<&'static Spec>,
     /// The client asked to be disconnected after the replies are sent.
     pub closing: bool,
+}
+
+impl Session {
+    /// Brings what is told of the client up to date.
+    #[inline]
+    pub fn note(&self, card: &mut Card, now_us: u64) {
+        card.active_us = now_us;
+        card.db = self.db;
+        card.command = self.command.map_or(("", ""), |spec| (spec.container, spec.name));
+        let queue = self.transaction.as_ref();
+        card.queued = queue.map_or(-1, |queue| queue.len() as i64);
+        card.queued_bytes = queue.map_or(0, |queue| queue.memory_bytes());
+    }
 }
 
 /// What one shard's server knows that commands report or change.
@@ -34,6 +58,8 @@ pub struct Host {
     pub stats: ServerStats,
     /// The counters, the server's and the engine's, when `CONFIG RESETSTAT` was last called.
     pub stats_base: Box<(ServerStats, EngineStats)>,
+    /// What was called, and how it went, since the start or the last `CONFIG RESETSTAT`.
+    pub command_statistics: CommandStatistics,
     /// What `CONFIG SET` changes; change it through [`Host::change_settings`].
     pub settings: Settings,
     /// Told of changed settings.
@@ -46,16 +72,32 @@ pub struct Host {
     pub protected_mode: bool,
     /// The TCP port, 0 without one.
     pub tcp_port: u16,
+    /// The port for TLS, 0 without one.
+    pub tls_port: u16,
     /// The unix socket's path, empty without one.
     pub unix_socket: String,
     /// The longest reply to one request, in bytes.
     pub reply_bytes_max: usize,
+    /// What the transaction of the present client may hold, in bytes.
+    pub queue_bytes_max: usize,
+    /// Who is connected.
+    pub clients: Clients,
+    /// Slow requests and latencies.
+    pub timing: Timing,
+    /// When the store had served how many requests.
+    pub timeline: Timeline,
     /// Unix time in microseconds when the server started.
     pub started_us: u64,
     /// Unix time in microseconds of the present batch.
     pub now_us: u64,
     /// Requests per second lately.
     pub ops_per_sec: u64,
+    /// Bytes per second lately that came from sockets ...
+    pub input_bytes_per_sec: u64,
+    /// ... and that went to them.
+    pub output_bytes_per_sec: u64,
+    /// The most that tiers and buffers were seen to take.
+    pub used_bytes_peak: u64,
     /// Forty hexadecimal digits that tell one run of the server from another.
     pub run_id: String,
     /// Memory for values that are put together, kept between commands.
@@ -68,17 +110,50 @@ impl Host {
         Session { id, authenticated: self.settings.requirepass.is_none(), ..Session::default() }
     }
 
+    /// Lets a client in: notes it, and makes its session.
+    pub fn welcome(&mut self, id: u64, peer: Peer) -> Session {
+        let slot = self.clients.enter(id, peer, self.now_us);
+        Session { slot, ..self.new_session(id) }
+    }
+
+    /// Has all that observes follow the settings. [`Context::refresh`] is to be called behind it.
+    pub fn observe(&mut self) {
+        let settings = &self.settings;
+        self.timing.slowlog.slower_than_us = settings.slowlog_slower_than_us;
+        self.timing.slowlog.entries_max = settings.slowlog_entries_max;
+        self.timing.slowlog.forget_surplus();
+        self.timing.latencies.threshold_ms = settings.latency_threshold_ms;
+        self.timing.latencies.histograms = settings.latency_tracking;
+        self.timing.update();
+        self.clients.set_notify_flags(settings.notify);
+        self.clients.set_tracked_keys_max(settings.tracked_keys_max);
+        self.clients.set_output_total_bytes_max(settings.output_total_bytes_max);
+    }
+
     /// Replaces the settings and tells whoever must act on it.
     pub fn change_settings(&mut self, settings: Settings) {
         self.settings = settings;
+        self.observe();
         if let SettingsWatcher(Some(watcher)) = &self.settings_watcher {
             watcher(&self.settings);
         }
     }
 
+    /// What tiers and buffers take now.
+    pub fn used_bytes(&self, engine: &EngineStats) -> u64 {
+        let tiers: u64 = engine.tiers.iter().map(|tier| tier.used_bytes).sum();
+        tiers + self.stats.request_buffer_bytes + self.stats.reply_buffer_bytes
+    }
+
+    /// Notes how much that is, should it be more than ever.
+    pub fn note_peak(&mut self, engine: &EngineStats) {
+        self.used_bytes_peak = self.used_bytes_peak.max(self.used_bytes(engine));
+    }
+
     /// Begins the statistics that `INFO` shows anew; `engine` are the engine's now.
     pub fn forget_statistics(&mut self, engine: EngineStats) {
         *self.stats_base = (self.stats.clone(), engine);
+        self.command_statistics = CommandStatistics::default();
     }
 }
 
@@ -114,6 +189,11 @@ impl Context<'_> {
     pub fn reply(&mut self) -> Writer<'_> {
         Writer::new(self.output.bytes(), self.session.version)
     }
+
+    /// Has the engine note changes exactly while somebody wants to know. Call it where that may have changed.
+    pub fn refresh(&mut self) {
+        self.engine.note_changes(self.host.clients.wants_changes());
+    }
 }
 
 /// An error reply.
@@ -133,6 +213,18 @@ impl Refusal {
     pub(super) const SYNTAX: Self = Refusal::Text("ERR syntax error");
     pub(super) const NOT_AN_INTEGER: Self = Refusal::Text("ERR value is not an integer or out of range");
 
+    /// The word that errors of this kind begin with.
+    pub(super) fn code(&self) -> &str {
+        let text = match self {
+            Refusal::Text(text) => text.as_bytes(),
+            Refusal::Built(text) => text,
+            Refusal::Store(StoreError::OutOfMemory) => b"OOM",
+            Refusal::Store(_) => b"ERR",
+        };
+        let end = text.iter().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(text.len());
+        std::str::from_utf8(&text[..end]).unwrap_or("ERR")
+    }
+
     /// Writes the error.
     pub fn write(&self, mut reply: Writer<'_>) {
         match self {
@@ -143,6 +235,15 @@ impl Refusal {
             }
             Refusal::Store(error) => reply.error(format!("ERR {error}").as_bytes()),
         }
+    }
+}
+
+impl From<TooMuch> for Refusal {
+    fn from(_: TooMuch) -> Self {
+        Refusal::Text(
+            "ERR the server remembers too many names, subscriptions and watched keys for its clients: use fewer or \
+             shorter ones",
+        )
     }
 }
 

@@ -67,16 +67,24 @@ pub(super) fn list(context: &mut Context<'_>, args: Args<'_>, table: &'static [S
     Ok(())
 }
 
+/// Commands that may hold up or empty the store, though anybody may call them.
+const DANGEROUS: [&str; 4] = ["flushall", "flushdb", "info", "keys"];
+
 /// The access-control categories that follow from a command's flags and family.
 fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Clone + use<> {
     let flags = spec.flags;
     let family = match spec.group {
+        // Redis counts telling of commands to the connection's.
+        _ if spec.name == "command" || spec.container == "command" => Some("@connection"),
+        // A container is in no family itself.
+        _ if !spec.subcommands.is_empty() => None,
         Group::String => Some("@string"),
         Group::Hash => Some("@hash"),
         Group::Keyspace => Some("@keyspace"),
-        // A container is not itself counted as a connection command.
-        Group::Connection if spec.subcommands.is_empty() => Some("@connection"),
-        Group::Connection | Group::Server => None,
+        Group::PubSub if spec.name != "help" => Some("@pubsub"),
+        Group::Transaction => Some("@transaction"),
+        Group::Connection => Some("@connection"),
+        Group::Server | Group::PubSub => None,
     };
     let speed = if flags.contains(Flags::FAST) { "@fast" } else { "@slow" };
     let admin = flags.contains(Flags::ADMIN);
@@ -86,7 +94,7 @@ fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Clone + use<>
         flags.contains(Flags::READONLY).then_some("@read"),
         admin.then_some("@admin"),
         Some(speed),
-        admin.then_some("@dangerous"),
+        (admin || spec.container.is_empty() && DANGEROUS.contains(&spec.name)).then_some("@dangerous"),
     ]
     .into_iter()
     .flatten()

@@ -1,34 +1,85 @@
 //! From a request to its handler.
 
+use std::time::Instant;
+
 use crate::resp::Args;
 
+use super::attended;
 use super::context::{Context, Outcome, Refusal};
 use super::refusal::{printable, wrong_arity};
 use super::spec::{Flags, Handler, Spec};
 use super::table::{COMMANDS, lookup};
 
-/// Runs one request and appends its one reply.
-#[inline]
-pub fn execute(context: &mut Context<'_>, args: Args<'_>) {
-    context.host.stats.commands_processed += 1;
-    if let Err(refusal) = run(context, args) {
-        context.host.stats.error_replies += 1;
-        refusal.write(context.reply());
-    }
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a request that has to wait must be offered again"]
+pub enum Verdict {
+    /// It is answered.
+    Done,
+    /// Nothing was done: requests are held up, it must be offered again when they no longer are.
+    Later,
 }
 
+/// Runs one request and appends its one reply.
 #[inline]
-fn run(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+pub fn execute(context: &mut Context<'_>, args: Args<'_>) -> Verdict {
+    if context.session.mode.bits() | context.host.clients.attention() != 0 {
+        return attended::execute(context, args);
+    }
+    context.host.stats.commands_processed += 1;
+    if let Err(refusal) = resolve(context, args).and_then(|spec| start(context, spec, args)) {
+        refuse(context, &refusal);
+    }
+    Verdict::Done
+}
+
+/// Writes an error and counts it.
+#[cold]
+pub(super) fn refuse(context: &mut Context<'_>, refusal: &Refusal) {
+    context.host.stats.error_replies += 1;
+    context.host.command_statistics.note_error(refusal.code());
+    refusal.write(context.reply());
+}
+
+/// The command that is meant, if it may run with so many arguments and for this client.
+// Two callers, of which one is the hot path.
+#[inline(always)]
+pub(super) fn resolve(context: &mut Context<'_>, args: Args<'_>) -> Result<&'static Spec, Refusal> {
     let Some(mut spec) = lookup(&args[0]) else { return Err(unknown(context, args)) };
     if !spec.subcommands.is_empty() && args.len() > 1 {
         spec = subcommand(spec, &args[1])?;
     }
     if !spec.accepts(args.len()) {
+        context.host.command_statistics.reject(spec.number(COMMANDS));
         return Err(wrong_arity(&spec.full_name()));
     }
     if !context.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) {
-        authenticate(context)?;
+        authenticate(context, spec)?;
     }
+    Ok(spec)
+}
+
+/// Calls a command's handler, and counts the call.
+#[inline]
+pub(super) fn start(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
+    context.session.command = Some(spec);
+    let number = spec.number(COMMANDS);
+    let outcome = if context.host.command_statistics.begin(number) {
+        let began = Instant::now();
+        let outcome = call(context, spec, args);
+        context.host.command_statistics.end(number, began);
+        outcome
+    } else {
+        call(context, spec, args)
+    };
+    if outcome.is_err() {
+        context.host.command_statistics.fail(number);
+    }
+    outcome
+}
+
+#[inline]
+fn call(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
     match spec.handler {
         Handler::Plain(run) => run(context, args),
         Handler::OverTable(run) => run(context, args, COMMANDS),
@@ -37,8 +88,9 @@ fn run(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 /// Lets a client in that needs no password any more, since `CONFIG SET requirepass` took it away.
 #[cold]
-fn authenticate(context: &mut Context<'_>) -> Outcome {
+fn authenticate(context: &mut Context<'_>, spec: &'static Spec) -> Outcome {
     if context.host.settings.requirepass.is_some() {
+        context.host.command_statistics.reject(spec.number(COMMANDS));
         return Err(Refusal::Text("NOAUTH Authentication required."));
     }
     context.session.authenticated = true;

@@ -1,11 +1,11 @@
 //! Keys, whatever their values: whether they are there, which there are, removing them.
 
-use crate::engine::ValueKind;
+use crate::engine::{FORESEEN_MAX, ValueKind};
 use crate::resp::{Args, Writer, parse_i64};
 
 use super::context::{Context, Outcome, Refusal};
-use super::glob;
 use super::string::keep_scratch;
+use crate::glob;
 
 /// `SCAN` never visits more keys than this in one call; `COUNT` is a wish.
 pub(super) const SCAN_COUNT_MAX: u64 = 10_000;
@@ -17,6 +17,9 @@ fn count(
     args: Args<'_>,
     mut holds: impl FnMut(&mut Context<'_>, &[u8]) -> bool,
 ) -> Outcome {
+    if args.len() > FORESEEN_MAX {
+        context.host.timing.mark_long();
+    }
     let mut found = 0;
     for key in args.iter_from(1) {
         found += i64::from(holds(context, key));
@@ -65,6 +68,7 @@ fn flush(context: &mut Context<'_>, args: Args<'_>, db: Option<u8>) -> Outcome {
         Some(mode) if args.len() == 2 && is_flush_mode(mode) => {}
         Some(_) => return Err(Refusal::SYNTAX),
     }
+    context.host.timing.mark_long();
     context.engine.flush(db);
     context.reply().ok();
     Ok(())
@@ -101,6 +105,7 @@ pub(super) fn scan(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             return Err(Refusal::SYNTAX);
         }
     }
+    context.host.timing.mark_long();
     let db = context.session.db;
     // Length, key, length, key, ...: the engine is borrowed while it visits.
     let mut visited = core::mem::take(&mut context.host.scratch);

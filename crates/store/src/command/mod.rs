@@ -3,6 +3,8 @@
 //! A handler reads its arguments, asks or changes the engine, and writes one reply. Replies and the wording of
 //! errors are Redis 7.0's, so that clients which match on them go on working.
 
+mod attended;
+mod client;
 mod config;
 mod connection;
 mod context;
@@ -11,25 +13,43 @@ mod describe;
 mod dispatch;
 mod expiry;
 mod extended;
-mod glob;
 mod hash;
+mod help;
+mod keys;
 mod keyspace;
+mod latency;
+mod mode;
+mod monitor;
 mod needs;
+mod notes;
 mod output;
+mod pubsub;
 mod refusal;
 mod server_info;
+mod slowlog;
 mod spec;
+mod statistics;
 mod string;
 mod table;
+mod timing;
+mod tracking;
+mod transaction;
 mod ttl;
 
+pub use attended::settle_idle;
 pub use config::{Live, Problem};
 pub use context::{Context, Host, Refusal, Session, SettingsWatcher};
-pub use dispatch::execute;
-pub use needs::{Needs, needs};
+pub use dispatch::{Verdict, execute};
+pub use keys::KEYS_ON_FLASH_MAX;
+pub use mode::Mode;
+pub use needs::{Needs, each_key, needs};
+pub use notes::compatibility;
 pub use output::Output;
 pub use spec::{Flags, Group, Spec};
+pub use statistics::CommandStatistics;
 pub use table::{COMMANDS, lookup};
+pub use timing::{Timeline, Timing};
+pub use transaction::Transaction;
 
 /// The Redis version whose replies these are, told to clients that ask.
 pub const REDIS_VERSION: &str = "7.0.15";

@@ -1,8 +1,9 @@
 //! Which keys a request looks at, for whoever must bring them near before it runs.
 
-use super::context::Context;
+use super::attended::keys;
+use super::context::{Context, Host, Session};
 use super::keyspace::{SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX};
-use super::spec::Flags;
+use super::spec::{Flags, Spec};
 use super::table::lookup;
 use crate::resp::{Args, parse_i64};
 
@@ -11,33 +12,70 @@ use crate::resp::{Args, parse_i64};
 pub enum Needs {
     /// Nothing: it looks at no key, or only replaces values.
     Nothing,
-    /// The keys at these places among its arguments: first, behind the last, step.
-    Keys(usize, usize, usize),
+    /// The keys that [`each_key`] names.
+    Keys,
     /// Whatever a scan from this cursor over about so many keys meets.
     Scan(u64, usize),
+    /// Any key.
+    AnyKey,
+    /// All keys there are.
+    AllKeys,
 }
 
-/// What a request needs, and whether it writes.
-pub fn needs(args: Args<'_>) -> (Needs, bool) {
-    let Some(mut spec) = lookup(&args[0]) else { return (Needs::Nothing, false) };
+fn find(args: Args<'_>) -> Option<&'static Spec> {
+    let mut spec = lookup(&args[0])?;
     if !spec.subcommands.is_empty() && args.len() > 1 {
-        let sub = spec.subcommands.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(&args[1]));
-        let Some(sub) = sub else { return (Needs::Nothing, false) };
-        spec = sub;
+        spec = spec.subcommands.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(&args[1]))?;
     }
-    let writes = spec.flags.contains(Flags::DENYOOM);
-    if !spec.accepts(args.len()) {
-        return (Needs::Nothing, false);
+    spec.accepts(args.len()).then_some(spec)
+}
+
+/// What a request needs, and whether it may store something.
+pub fn needs(session: &Session, args: Args<'_>) -> (Needs, bool) {
+    let Some(spec) = find(args) else { return (Needs::Nothing, false) };
+    if let Some(queue) = &session.transaction {
+        // Requests are only queued before the last one.
+        return if spec.name == "exec" { (Needs::Keys, queue.writes()) } else { (Needs::Nothing, false) };
     }
-    if spec.name == "scan" {
-        return (scan(args), writes);
+    let needs = match spec.name {
+        "scan" => scan(args),
+        "randomkey" => Needs::AnyKey,
+        "keys" => Needs::AllKeys,
+        _ if spec.keys.0 == 0 || replaces(spec.name, args) => Needs::Nothing,
+        _ => Needs::Keys,
+    };
+    (needs, spec.flags.contains(Flags::DENYOOM))
+}
+
+/// Visits the keys that a request looks at, each with its database; those of a whole transaction at its end.
+pub fn each_key(session: &Session, host: &Host, args: Args<'_>, visit: &mut dyn FnMut(u8, &[u8])) {
+    let Some(queue) = &session.transaction else { return keys_of(session.db, args, visit) };
+    host.clients.watching(session.slot).for_each(|(db, key)| visit(db, key));
+    let mut db = session.db;
+    for (spec, args) in queue.iter() {
+        if spec.name == "select" {
+            db = parse_i64(&args[1]).and_then(|it| u8::try_from(it).ok()).unwrap_or(db);
+        }
+        keys_of(db, args, visit);
     }
-    let (first, last, step) = spec.keys;
-    if first == 0 || replaces(spec.name, args) {
-        return (Needs::Nothing, writes);
+}
+
+fn keys_of(db: u8, args: Args<'_>, visit: &mut dyn FnMut(u8, &[u8])) {
+    let Some(spec) = find(args) else { return };
+    if replaces(spec.name, args) {
+        return;
     }
-    let end = if last < 0 { args.len() as i64 + i64::from(last) } else { i64::from(last) } + 1;
-    (Needs::Keys(first as usize, end.max(0) as usize, (step as usize).max(1)), writes)
+    keys(spec, args).for_each(|key| visit(db, key));
+    if spec.name == "copy" {
+        // Its target may lie in another database.
+        for at in 3..args.len().saturating_sub(1) {
+            if args[at].eq_ignore_ascii_case(b"db")
+                && let Some(db) = parse_i64(&args[at + 1]).and_then(|it| u8::try_from(it).ok())
+            {
+                visit(db, &args[2]);
+            }
+        }
+    }
 }
 
 /// Whether the request gives its keys new values whatever they had.
@@ -78,35 +116,40 @@ mod tests {
     use super::*;
     use crate::resp::{Limits, Parser, Progress};
 
-    fn of(words: &str) -> (Needs, bool) {
-        let mut parser = Parser::default();
-        let line = format!("{words}\r\n");
-        let limits = Limits { bulk_bytes_max: 1000, request_bytes_max: 1000, unauthenticated: false };
-        assert_eq!(parser.parse(line.as_bytes(), &limits), Ok(Progress::Complete));
-        needs(parser.args(line.as_bytes()))
-    }
-
     #[test]
     fn keys_are_found_and_mere_replacing_needs_none() {
-        for (words, expected, writes) in [
-            ("GET k", Needs::Keys(1, 2, 1), false),
-            ("mget a b c", Needs::Keys(1, 4, 1), false),
-            ("SET k v", Needs::Nothing, true),
-            ("SET k v EX 10", Needs::Nothing, true),
-            ("SET k v NX", Needs::Keys(1, 2, 1), true),
-            ("SET k v EX 10 GET", Needs::Keys(1, 2, 1), true),
-            ("MSET a 1 b 2", Needs::Nothing, true),
-            ("MSETNX a 1 b 2", Needs::Keys(1, 5, 2), true),
-            ("INCR k", Needs::Keys(1, 2, 1), true),
-            ("MEMORY USAGE k", Needs::Keys(2, 3, 1), false),
-            ("DEL a b", Needs::Keys(1, 3, 1), false),
-            ("PING", Needs::Nothing, false),
-            ("GET", Needs::Nothing, false),
-            ("nonsense k", Needs::Nothing, false),
-            ("SCAN 12 MATCH x COUNT 99", Needs::Scan(12, 99), false),
-            ("SCAN x", Needs::Nothing, false),
+        for (words, expected, keys, writes) in [
+            ("GET k", Needs::Keys, "0k", false),
+            ("mget a b c", Needs::Keys, "0a0b0c", false),
+            ("SET k v", Needs::Nothing, "", true),
+            ("SET k v EX 10", Needs::Nothing, "", true),
+            ("SET k v NX", Needs::Keys, "0k", true),
+            ("SET k v EX 10 GET", Needs::Keys, "0k", true),
+            ("MSET a 1 b 2", Needs::Nothing, "", true),
+            ("MSETNX a 1 b 2", Needs::Keys, "0a0b", true),
+            ("INCR k", Needs::Keys, "0k", true),
+            ("MEMORY USAGE k", Needs::Keys, "0k", false),
+            ("DEL a b", Needs::Keys, "0a0b", false),
+            ("COPY a b DB 3", Needs::Keys, "0a0b3b", true),
+            ("PING", Needs::Nothing, "", false),
+            ("GET", Needs::Nothing, "", false),
+            ("nonsense k", Needs::Nothing, "", false),
+            ("SCAN 12 MATCH x COUNT 99", Needs::Scan(12, 99), "", false),
+            ("SCAN x", Needs::Nothing, "", false),
+            ("RANDOMKEY", Needs::AnyKey, "", false),
         ] {
-            assert_eq!(of(words), (expected, writes), "{words}");
+            let mut parser = Parser::default();
+            let line = format!("{words}\r\n");
+            let limits = Limits { bulk_bytes_max: 1000, request_bytes_max: 1000, unauthenticated: false };
+            assert_eq!(parser.parse(line.as_bytes(), &limits), Ok(Progress::Complete));
+            let args = parser.args(line.as_bytes());
+            let session = Session::default();
+            assert_eq!(needs(&session, args), (expected, writes), "{words}");
+            let mut found = String::new();
+            each_key(&session, &Host::default(), args, &mut |db, key| {
+                found += &format!("{db}{}", String::from_utf8_lossy(key));
+            });
+            assert_eq!(found, keys, "{words}");
         }
     }
 }

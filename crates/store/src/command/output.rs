@@ -158,6 +158,13 @@ impl Output {
         (self.sent, self.parts_bytes) = (0, 0);
     }
 
+    /// Gives back the memory of an empty queue that holds more than `bytes_max`.
+    pub fn release_memory(&mut self, bytes_max: usize) {
+        if self.is_empty() && self.tail.capacity() > bytes_max {
+            self.tail = Vec::new();
+        }
+    }
+
     /// Exchanges the memory of an empty queue for `buffer`'s, so that an idle queue owns none; whether it did.
     #[inline]
     pub fn lend(&mut self, buffer: &mut Vec<u8>) -> bool {

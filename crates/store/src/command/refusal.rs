@@ -4,6 +4,10 @@ use super::context::Refusal;
 
 /// The error for a number of arguments that `name` does not take.
 pub(super) fn wrong_arity(name: &str) -> Refusal {
+    if name == "exec" {
+        let text = "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+        return Refusal::Text(text);
+    }
     format!("ERR wrong number of arguments for '{name}' command").into()
 }
 

@@ -3,11 +3,13 @@
 use core::fmt::Write;
 
 use tiermem_base::Bytes;
+use tiermem_sys::cpu_time;
 
 use crate::engine::{DATABASES, EngineStats, Eviction, FlashFigures};
 use crate::resp::Args;
 
 use super::context::{Context, Outcome};
+use super::spec::Spec;
 
 pub(super) fn time(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     let now_us = context.host.now_us;
@@ -19,40 +21,55 @@ pub(super) fn time(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     Ok(())
 }
 
-type Section = fn(&mut String, &Context<'_>, &EngineStats) -> core::fmt::Result;
+type Section = fn(&mut String, &Context<'_>, &Facts) -> core::fmt::Result;
+
+/// What several sections tell of.
+struct Facts {
+    engine: EngineStats,
+    table: &'static [Spec],
+}
+
+/// Which sections are shown when none is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Always,
+    /// With `all` and `everything`.
+    WithAll,
+}
 
 /// The sections in their order.
-const SECTIONS: [(&str, Section); 9] = [
-    ("Server", server),
-    ("Clients", clients),
-    ("Memory", memory),
-    ("Persistence", persistence),
-    ("Stats", stats),
-    ("Replication", replication),
-    ("Cluster", cluster),
-    ("Keyspace", keyspace),
-    ("Tiers", tiers),
+const SECTIONS: [(&str, Shown, Section); 14] = [
+    ("Server", Shown::Always, server),
+    ("Clients", Shown::Always, clients),
+    ("Memory", Shown::Always, memory),
+    ("Persistence", Shown::Always, persistence),
+    ("Stats", Shown::Always, stats),
+    ("Replication", Shown::Always, replication),
+    ("CPU", Shown::Always, cpu),
+    ("Modules", Shown::Always, modules),
+    ("Commandstats", Shown::WithAll, commandstats),
+    ("Errorstats", Shown::Always, errorstats),
+    ("Latencystats", Shown::WithAll, latencystats),
+    ("Cluster", Shown::Always, cluster),
+    ("Keyspace", Shown::Always, keyspace),
+    ("Tiers", Shown::Always, tiers),
 ];
 
-pub(super) fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let wanted = |name: &str| {
-        args.len() == 1
-            || args.iter_from(1).any(|section| {
-                [name.as_bytes(), b"default", b"all", b"everything"]
-                    .into_iter()
-                    .any(|known| known.eq_ignore_ascii_case(section))
-            })
-    };
-    let engine_stats = context.engine.stats();
+pub(super) fn info(context: &mut Context<'_>, args: Args<'_>, table: &'static [Spec]) -> Outcome {
+    let asked = |name: &str| args.iter_from(1).any(|section| name.as_bytes().eq_ignore_ascii_case(section));
+    let all = asked("all") || asked("everything");
+    let default = args.len() == 1 || asked("default");
+    let facts = Facts { engine: context.engine.stats(), table };
+    context.host.note_peak(&facts.engine);
     let mut text = String::new();
-    for (name, write) in SECTIONS {
-        if wanted(name) {
+    for (name, shown, write) in SECTIONS {
+        if all || asked(name) || (default && shown == Shown::Always) {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
             // Writing to a string does not fail.
             let _ = write!(text, "# {name}\r\n");
-            let _ = write(&mut text, context, &engine_stats);
+            let _ = write(&mut text, context, &facts);
         }
     }
     context.reply().verbatim(text.as_bytes());
@@ -67,7 +84,7 @@ macro_rules! fields {
     }};
 }
 
-fn server(text: &mut String, context: &Context<'_>, _: &EngineStats) -> core::fmt::Result {
+fn server(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt::Result {
     let host = &context.host;
     let uptime_s = host.now_us.saturating_sub(host.started_us) / 1_000_000;
     fields!(text,
@@ -84,61 +101,108 @@ fn server(text: &mut String, context: &Context<'_>, _: &EngineStats) -> core::fm
         "uptime_in_seconds": uptime_s,
         "uptime_in_days": uptime_s / 86_400,
         "hz": 10,
+        "configured_hz": 10,
+        "executable": std::env::current_exe().unwrap_or_default().display(),
+        "config_file": context.host.config_file.as_deref().unwrap_or("".as_ref()).display(),
+        "io_threads_active": 0,
     )
 }
 
-fn clients(text: &mut String, context: &Context<'_>, _: &EngineStats) -> core::fmt::Result {
+fn clients(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt::Result {
     let stats = &context.host.stats;
     fields!(text,
         "connected_clients": stats.clients_connected,
         "cluster_connections": 0,
         "maxclients": context.host.settings.maxclients,
+        "client_recent_max_input_buffer": 0,
+        "client_recent_max_output_buffer": 0,
         "blocked_clients": 0,
+        "clients_in_timeout_table": 0,
+        "tracking_clients": context.host.clients.tracked().1,
         "clients_blocked_on_output": stats.clients_blocked_on_output,
         "clients_waiting_for_buffer": stats.clients_waiting_for_buffer,
     )
 }
 
-fn memory(text: &mut String, context: &Context<'_>, engine: &EngineStats) -> core::fmt::Result {
+fn memory(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
     let stats = &context.host.stats;
+    let engine = &facts.engine;
     let buffers = stats.request_buffer_bytes + stats.reply_buffer_bytes;
-    let tiers_used: u64 = engine.tiers.iter().map(|tier| tier.used_bytes).sum();
     let dataset: u64 = engine.tiers.iter().map(|tier| tier.item_bytes).sum();
-    let used = tiers_used + buffers;
+    let used = context.host.used_bytes(engine);
+    let peak = context.host.used_bytes_peak;
+    let resident = tiermem_sys::memory::resident_bytes().unwrap_or(0);
     let capacity: u64 = engine.tiers.iter().map(|tier| tier.capacity_bytes).sum();
     let total = tiermem_sys::memory::total_bytes().unwrap_or(0);
     let policy = match context.engine.eviction() {
         Eviction::AllKeys => "allkeys-lru",
         Eviction::Forbidden => "noeviction",
     };
+    let percent = |part: u64, whole: u64| format!("{:.2}%", 100.0 * part as f64 / whole.max(1) as f64);
     fields!(text,
         "used_memory": used,
         "used_memory_human": Bytes(used),
-        "used_memory_rss": tiermem_sys::memory::resident_bytes().unwrap_or(0),
+        "used_memory_rss": resident,
+        "used_memory_rss_human": Bytes(resident),
+        "used_memory_peak": peak,
+        "used_memory_peak_human": Bytes(peak),
+        "used_memory_peak_perc": percent(used, peak),
         "used_memory_overhead": engine.metadata_bytes + buffers,
+        "used_memory_startup": 0,
         "used_memory_dataset": dataset,
+        "used_memory_dataset_perc": percent(dataset, used),
         "total_system_memory": total,
         "total_system_memory_human": Bytes(total),
+        "used_memory_lua": 0,
+        "used_memory_scripts": 0,
+        "number_of_cached_scripts": 0,
         "maxmemory": capacity,
         "maxmemory_human": Bytes(capacity),
         "maxmemory_policy": policy,
+        "mem_fragmentation_ratio": format!("{:.2}", resident as f64 / used.max(1) as f64),
+        "mem_fragmentation_bytes": resident as i64 - used as i64,
+        "mem_not_counted_for_evict": 0,
+        "mem_replication_backlog": 0,
+        "mem_clients_slaves": 0,
         "mem_clients_normal": buffers,
+        "mem_aof_buffer": 0,
+        "mem_allocator": "tiers",
+        "active_defrag_running": 0,
+        "lazyfree_pending_objects": 0,
+        "lazyfreed_objects": 0,
         "pinned_bytes": engine.pinned_bytes,
     )
 }
 
-/// Nothing is persisted, and monitoring that asks is told so in Redis's terms.
-fn persistence(text: &mut String, _: &Context<'_>, _: &EngineStats) -> core::fmt::Result {
+/// Nothing is persisted in Redis's ways, and monitoring that asks is told so in Redis's terms.
+fn persistence(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt::Result {
     fields!(text,
         "loading": 0,
+        "async_loading": 0,
+        "rdb_changes_since_last_save": 0,
         "rdb_bgsave_in_progress": 0,
+        "rdb_last_save_time": context.host.started_us / 1_000_000,
         "rdb_last_bgsave_status": "ok",
+        "rdb_last_bgsave_time_sec": -1,
+        "rdb_current_bgsave_time_sec": -1,
+        "rdb_saves": 0,
+        "rdb_last_cow_size": 0,
         "aof_enabled": 0,
+        "aof_rewrite_in_progress": 0,
+        "aof_rewrite_scheduled": 0,
+        "aof_last_rewrite_time_sec": -1,
+        "aof_current_rewrite_time_sec": -1,
+        "aof_last_bgrewrite_status": "ok",
+        "aof_last_write_status": "ok",
+        "aof_last_cow_size": 0,
+        "module_fork_in_progress": 0,
+        "module_fork_last_cow_size": 0,
     )
 }
 
-fn stats(text: &mut String, context: &Context<'_>, engine: &EngineStats) -> core::fmt::Result {
+fn stats(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
     let stats = &context.host.stats;
+    let engine = &facts.engine;
     // Counted from the last CONFIG RESETSTAT on.
     let (stats_base, engine_base) = &*context.host.stats_base;
     let misses = |engine: &EngineStats| engine.gets - engine.hits;
@@ -148,27 +212,107 @@ fn stats(text: &mut String, context: &Context<'_>, engine: &EngineStats) -> core
         "instantaneous_ops_per_sec": context.host.ops_per_sec,
         "total_net_input_bytes": stats.net_input_bytes - stats_base.net_input_bytes,
         "total_net_output_bytes": stats.net_output_bytes - stats_base.net_output_bytes,
+        "instantaneous_input_kbps": format!("{:.2}", context.host.input_bytes_per_sec as f64 / 1024.0),
+        "instantaneous_output_kbps": format!("{:.2}", context.host.output_bytes_per_sec as f64 / 1024.0),
         "rejected_connections": stats.connections_rejected - stats_base.connections_rejected,
+        "sync_full": 0,
+        "sync_partial_ok": 0,
+        "sync_partial_err": 0,
         "expired_keys": engine.expired - engine_base.expired,
+        "expired_stale_perc": "0.00",
+        "expired_time_cap_reached_count": 0,
         "evicted_keys": engine.evicted - engine_base.evicted,
         "keyspace_hits": engine.hits - engine_base.hits,
         "keyspace_misses": misses(engine) - misses(engine_base),
+        "pubsub_channels": context.host.clients.active_channels(None).count(),
+        "pubsub_patterns": context.host.clients.pattern_count(),
+        "tracking_total_keys": context.host.clients.tracked().0,
+        "latest_fork_usec": 0,
+        "migrate_cached_sockets": 0,
+        "active_defrag_hits": 0,
+        "active_defrag_misses": 0,
+        "unexpected_error_replies": 0,
         "total_error_replies": stats.error_replies - stats_base.error_replies,
         "dropped_clients": stats.clients_dropped - stats_base.clients_dropped,
     )
 }
 
-fn replication(text: &mut String, _: &Context<'_>, _: &EngineStats) -> core::fmt::Result {
-    fields!(text, "role": "master", "connected_slaves": 0)
+fn replication(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt::Result {
+    fields!(text,
+        "role": "master",
+        "connected_slaves": 0,
+        "master_failover_state": "no-failover",
+        "master_replid": context.host.run_id,
+        "master_replid2": format!("{:040}", 0),
+        "master_repl_offset": 0,
+        "second_repl_offset": -1,
+        "repl_backlog_active": 0,
+        "repl_backlog_size": 0,
+        "repl_backlog_first_byte_offset": 0,
+        "repl_backlog_histlen": 0,
+    )
 }
 
-fn cluster(text: &mut String, _: &Context<'_>, _: &EngineStats) -> core::fmt::Result {
+fn cpu(text: &mut String, _: &Context<'_>, _: &Facts) -> core::fmt::Result {
+    let (process, thread) = (cpu_time::process_spent(), cpu_time::thread_spent());
+    let seconds = |time: std::time::Duration| format!("{:.6}", time.as_secs_f64());
+    fields!(text,
+        "used_cpu_sys": seconds(process.system),
+        "used_cpu_user": seconds(process.user),
+        "used_cpu_sys_children": "0.000000",
+        "used_cpu_user_children": "0.000000",
+        "used_cpu_sys_main_thread": seconds(thread.system),
+        "used_cpu_user_main_thread": seconds(thread.user),
+    )
+}
+
+fn modules(_: &mut String, _: &Context<'_>, _: &Facts) -> core::fmt::Result {
+    Ok(())
+}
+
+/// `usec` is estimated from one call in 64 or so.
+fn commandstats(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
+    for (number, spec) in Spec::all(facts.table).enumerate() {
+        let Some(it) = context.host.command_statistics.figures(number) else { continue };
+        let usec_per_call = it.usec as f64 / it.calls.max(1) as f64;
+        write!(
+            text,
+            "cmdstat_{}:calls={},usec={},usec_per_call={usec_per_call:.2},rejected_calls={},failed_calls={}\r\n",
+            spec.full_name(),
+            it.calls,
+            it.usec,
+            it.rejected,
+            it.failed,
+        )?;
+    }
+    Ok(())
+}
+
+fn errorstats(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt::Result {
+    for (code, count) in context.host.command_statistics.errors() {
+        write!(text, "errorstat_{code}:count={count}\r\n")?;
+    }
+    Ok(())
+}
+
+fn latencystats(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
+    for (number, spec) in Spec::all(facts.table).enumerate() {
+        let figures = context.host.command_statistics.figures(number);
+        if let Some([p50, p99, p999]) = figures.and_then(|it| it.percentiles_usec) {
+            let name = spec.full_name();
+            write!(text, "latency_percentiles_usec_{name}:p50={p50:.3},p99={p99:.3},p99.9={p999:.3}\r\n")?;
+        }
+    }
+    Ok(())
+}
+
+fn cluster(text: &mut String, _: &Context<'_>, _: &Facts) -> core::fmt::Result {
     fields!(text, "cluster_enabled": 0)
 }
 
 /// The engine counts keys that expire over all databases, so the figure stands with the first that has keys.
-fn keyspace(text: &mut String, context: &Context<'_>, engine: &EngineStats) -> core::fmt::Result {
-    let mut expires = engine.keys_with_expiry;
+fn keyspace(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
+    let mut expires = facts.engine.keys_with_expiry;
     for db in 0..DATABASES {
         let keys = context.engine.len(db);
         if keys > 0 {
@@ -179,8 +323,8 @@ fn keyspace(text: &mut String, context: &Context<'_>, engine: &EngineStats) -> c
     Ok(())
 }
 
-fn tiers(text: &mut String, _: &Context<'_>, engine: &EngineStats) -> core::fmt::Result {
-    for (number, tier) in engine.tiers.iter().enumerate() {
+fn tiers(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result {
+    for (number, tier) in facts.engine.tiers.iter().enumerate() {
         write!(
             text,
             "tier{number}:name={},kind={},capacity_bytes={},used_bytes={},item_bytes={},items={},hits={},promotions={},\
@@ -198,7 +342,7 @@ fn tiers(text: &mut String, _: &Context<'_>, engine: &EngineStats) -> core::fmt:
             tier.charged_ns,
         )?;
     }
-    engine.flash.as_ref().map_or(Ok(()), |figures| flash(text, figures))
+    facts.engine.flash.as_ref().map_or(Ok(()), |figures| flash(text, figures))
 }
 
 fn flash(text: &mut String, figures: &FlashFigures) -> core::fmt::Result {

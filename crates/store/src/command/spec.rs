@@ -30,15 +30,25 @@ impl Flags {
     pub const NO_AUTH: Flags = Flags(256);
     /// Allowed while the server is busy.
     pub const ALLOW_BUSY: Flags = Flags(512);
+    /// About channels.
+    pub const PUBSUB: Flags = Flags(1024);
+    /// Not in the slow log.
+    pub const SKIP_SLOWLOG: Flags = Flags(2048);
+    /// Runs at once where other commands are queued for a transaction. Redis has no name for it.
+    pub const IN_MULTI: Flags = Flags(1 << 14);
+    /// Allowed to a subscriber that speaks RESP2. Redis has no name for it.
+    pub const WHILE_SUBSCRIBED: Flags = Flags(1 << 15);
 
-    const NAMES: [(Flags, &'static str); 10] = [
+    const NAMES: [(Flags, &'static str); 12] = [
         (Flags::WRITE, "write"),
         (Flags::READONLY, "readonly"),
         (Flags::DENYOOM, "denyoom"),
         (Flags::ADMIN, "admin"),
+        (Flags::PUBSUB, "pubsub"),
         (Flags::NOSCRIPT, "noscript"),
         (Flags::LOADING, "loading"),
         (Flags::STALE, "stale"),
+        (Flags::SKIP_SLOWLOG, "skip_slowlog"),
         (Flags::FAST, "fast"),
         (Flags::NO_AUTH, "no_auth"),
         (Flags::ALLOW_BUSY, "allow_busy"),
@@ -74,6 +84,10 @@ pub enum Group {
     Connection,
     /// The server.
     Server,
+    /// Channels and who is subscribed to them.
+    PubSub,
+    /// Several requests as one.
+    Transaction,
 }
 
 /// Runs one command.
@@ -119,6 +133,26 @@ impl Spec {
             "" => self.name.to_owned(),
             container => format!("{container}|{}", self.name),
         }
+    }
+
+    /// All commands of a table, then all subcommands; a command's place there is its number.
+    pub(super) fn all(table: &'static [Spec]) -> impl Iterator<Item = &'static Spec> {
+        table.iter().chain(table.iter().flat_map(|spec| spec.subcommands))
+    }
+
+    /// The number of a command of a table.
+    #[inline]
+    pub(super) fn number(&'static self, table: &'static [Spec]) -> usize {
+        if !self.container.is_empty() {
+            return self.number_of_subcommand(table);
+        }
+        // Its place, from its address.
+        core::ptr::from_ref(self).addr().wrapping_sub(table.as_ptr().addr()) / size_of::<Spec>()
+    }
+
+    #[cold]
+    fn number_of_subcommand(&'static self, table: &'static [Spec]) -> usize {
+        Self::all(table).position(|spec| core::ptr::eq(spec, self)).unwrap_or(0)
     }
 
     pub(super) const fn with(mut self, subcommands: &'static [Spec]) -> Self {

@@ -4,6 +4,7 @@ use crate::engine::{Condition, Engine, Expiry, FORESEEN_MAX, Hit, StoreError, Va
 use crate::resp::{Args, Writer, parse_i64};
 
 use super::context::{Context, Outcome, Refusal};
+use super::mode::Mode;
 use super::output::{Mark, PIN_BYTES_MIN};
 use super::refusal::wrong_arity;
 
@@ -17,7 +18,9 @@ const STRING_BYTES_MAX: u64 = 512 << 20;
 #[inline]
 pub(super) fn reply_value(context: &mut Context<'_>, key: &[u8]) -> Result<bool, Refusal> {
     let Context { engine, session, output, host } = context;
-    let Some(hit) = engine.get(session.db, key) else {
+    let untouched = session.mode.has(Mode::NO_TOUCH);
+    let hit = if untouched { engine.peek(session.db, key) } else { engine.get(session.db, key) };
+    let Some(hit) = hit else {
         Writer::new(output.bytes(), session.version).null();
         return Ok(false);
     };
@@ -95,6 +98,9 @@ pub(super) fn store_or_take_back(
 }
 
 pub(super) fn mget(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if args.len() > FORESEEN_MAX {
+        context.host.timing.mark_long();
+    }
     let mark = context.output.mark();
     context.reply().array(args.len() - 1);
     for (at, key) in args.iter_from(1).enumerate() {
@@ -151,6 +157,9 @@ fn pairs<'a>(
 }
 
 pub(super) fn mset(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if args.len() > 2 * FORESEEN_MAX {
+        context.host.timing.mark_long();
+    }
     for (key, value) in pairs(context.engine, args, "mset")? {
         context.engine.set(context.session.db, key, value, Condition::Always, Expiry::Never)?;
     }

@@ -2,11 +2,14 @@
 
 use super::context::{Context, Outcome};
 use super::spec::{Flags, Group, Handler, Spec};
-use super::{config, connection, counter, describe, expiry, hash, keyspace, server_info, string, ttl};
+use super::{client, config, connection, counter, describe, expiry, hash, help, keys, keyspace, latency};
+use super::{monitor, pubsub, server_info, slowlog, string, tracking, transaction, ttl};
 use crate::resp::Args;
 
 const NO_KEYS: (i8, i8, i8) = (0, 0, 0);
 const ONE_KEY: (i8, i8, i8) = (1, 1, 1);
+const SECOND_KEY: (i8, i8, i8) = (2, 2, 1);
+const TWO_KEYS: (i8, i8, i8) = (1, 2, 1);
 const ALL_KEYS: (i8, i8, i8) = (1, -1, 1);
 const PAIRS: (i8, i8, i8) = (1, -1, 2);
 
@@ -20,7 +23,13 @@ const ANY_TIME: Flags = Flags::LOADING.and(Flags::STALE);
 const ANY_TIME_FAST: Flags = ANY_TIME.and(Flags::FAST);
 const SESSION: Flags = ANY_TIME.and(Flags::NOSCRIPT);
 const LOGIN: Flags = SESSION.and(Flags::FAST).and(Flags::NO_AUTH).and(Flags::ALLOW_BUSY);
+const LEAVE: Flags = LOGIN.and(Flags::IN_MULTI).and(Flags::WHILE_SUBSCRIBED);
 const ADMIN: Flags = SESSION.and(Flags::ADMIN);
+const LOG: Flags = ANY_TIME.and(Flags::ADMIN);
+const AT_ONCE_QUEUED: Flags = SESSION.and(Flags::FAST).and(Flags::ALLOW_BUSY);
+const AT_ONCE: Flags = AT_ONCE_QUEUED.and(Flags::IN_MULTI);
+const CHANNELS: Flags = ANY_TIME.and(Flags::PUBSUB);
+const SUBSCRIBER: Flags = SESSION.and(Flags::PUBSUB).and(Flags::WHILE_SUBSCRIBED);
 
 const fn spec(
     name: &'static str,
@@ -66,11 +75,24 @@ pub static COMMANDS: &[Spec] = &[
     spec("append", 3, GROW_FAST, ONE_KEY, Group::String, string::append),
     spec("auth", -2, LOGIN, NO_KEYS, Group::Connection, connection::auth),
     spec("client", -2, Flags::NONE, NO_KEYS, Group::Connection, describe::container).with(&[
-        spec("getname", 2, SESSION, NO_KEYS, Group::Connection, connection::client_getname).of("client"),
-        spec("id", 2, SESSION, NO_KEYS, Group::Connection, connection::client_id).of("client"),
-        spec("no-evict", 3, ADMIN, NO_KEYS, Group::Connection, connection::client_no_evict).of("client"),
-        spec("setinfo", 4, SESSION, NO_KEYS, Group::Connection, connection::client_setinfo).of("client"),
-        spec("setname", 3, SESSION, NO_KEYS, Group::Connection, connection::client_setname).of("client"),
+        spec("caching", 3, SESSION, NO_KEYS, Group::Connection, tracking::caching).of("client"),
+        spec("getname", 2, SESSION, NO_KEYS, Group::Connection, client::getname).of("client"),
+        spec("getredir", 2, SESSION, NO_KEYS, Group::Connection, tracking::getredir).of("client"),
+        spec("help", 2, ANY_TIME, NO_KEYS, Group::Connection, help::help).of("client"),
+        spec("id", 2, SESSION, NO_KEYS, Group::Connection, client::id).of("client"),
+        spec("info", 2, SESSION, NO_KEYS, Group::Connection, client::info).of("client"),
+        spec("kill", -3, ADMIN, NO_KEYS, Group::Connection, client::kill).of("client"),
+        spec("list", -2, ADMIN, NO_KEYS, Group::Connection, client::list).of("client"),
+        spec("no-evict", 3, ADMIN, NO_KEYS, Group::Connection, client::no_evict).of("client"),
+        spec("no-touch", 3, SESSION, NO_KEYS, Group::Connection, client::no_touch).of("client"),
+        spec("pause", -3, ADMIN, NO_KEYS, Group::Connection, client::pause).of("client"),
+        spec("reply", 3, SESSION, NO_KEYS, Group::Connection, client::reply).of("client"),
+        spec("setinfo", 4, SESSION, NO_KEYS, Group::Connection, client::setinfo).of("client"),
+        spec("setname", 3, SESSION, NO_KEYS, Group::Connection, client::setname).of("client"),
+        spec("tracking", -3, SESSION, NO_KEYS, Group::Connection, tracking::tracking).of("client"),
+        spec("trackinginfo", 2, SESSION, NO_KEYS, Group::Connection, tracking::trackinginfo).of("client"),
+        spec("unblock", -3, ADMIN, NO_KEYS, Group::Connection, client::unblock).of("client"),
+        spec("unpause", 2, ADMIN, NO_KEYS, Group::Connection, client::unpause).of("client"),
     ]),
     over_table("command", -1, describe::command).with(&[
         over_table("count", 2, describe::count).of("command"),
@@ -84,11 +106,21 @@ pub static COMMANDS: &[Spec] = &[
         spec("rewrite", 2, ADMIN, NO_KEYS, Group::Server, config::rewrite).of("config"),
         spec("set", -4, ADMIN, NO_KEYS, Group::Server, config::set).of("config"),
     ]),
+    spec("copy", -3, GROW, TWO_KEYS, Group::Keyspace, keys::copy),
     spec("dbsize", 1, READ_FAST, NO_KEYS, Group::Keyspace, keyspace::dbsize),
     spec("decr", 2, GROW_FAST, ONE_KEY, Group::String, counter::decr),
     spec("decrby", 3, GROW_FAST, ONE_KEY, Group::String, counter::decrby),
     spec("del", -2, WRITE, ALL_KEYS, Group::Keyspace, keyspace::del),
+    spec("discard", 1, AT_ONCE, NO_KEYS, Group::Transaction, transaction::discard),
     spec("echo", 2, ANY_TIME_FAST, NO_KEYS, Group::Connection, connection::echo),
+    spec(
+        "exec",
+        1,
+        SESSION.and(Flags::SKIP_SLOWLOG).and(Flags::IN_MULTI),
+        NO_KEYS,
+        Group::Transaction,
+        transaction::exec,
+    ),
     spec("exists", -2, READ_FAST, ALL_KEYS, Group::Keyspace, keyspace::exists),
     spec("expire", -3, WRITE_FAST, ONE_KEY, Group::Keyspace, ttl::expire),
     spec("expireat", -3, WRITE_FAST, ONE_KEY, Group::Keyspace, ttl::expireat),
@@ -129,41 +161,82 @@ pub static COMMANDS: &[Spec] = &[
     spec("incr", 2, GROW_FAST, ONE_KEY, Group::String, counter::incr),
     spec("incrby", 3, GROW_FAST, ONE_KEY, Group::String, counter::incrby),
     spec("incrbyfloat", 3, GROW_FAST, ONE_KEY, Group::String, counter::incrbyfloat),
-    spec("info", -1, ANY_TIME, NO_KEYS, Group::Server, server_info::info),
+    over_table("info", -1, server_info::info),
+    spec("keys", 2, READ, NO_KEYS, Group::Keyspace, keys::keys),
+    spec("latency", -2, Flags::NONE, NO_KEYS, Group::Server, describe::container).with(&[
+        spec("doctor", 2, ADMIN, NO_KEYS, Group::Server, latency::doctor).of("latency"),
+        spec("help", 2, ANY_TIME, NO_KEYS, Group::Server, help::help).of("latency"),
+        spec("histogram", -2, ADMIN, NO_KEYS, Group::Server, latency::histogram).of("latency"),
+        spec("history", 3, ADMIN, NO_KEYS, Group::Server, latency::history).of("latency"),
+        spec("latest", 2, ADMIN, NO_KEYS, Group::Server, latency::latest).of("latency"),
+        spec("reset", -2, ADMIN, NO_KEYS, Group::Server, latency::reset).of("latency"),
+    ]),
     spec("memory", -2, Flags::NONE, NO_KEYS, Group::Server, describe::container).with(&[spec(
         "usage",
         -3,
         READ,
-        (2, 2, 1),
+        SECOND_KEY,
         Group::Server,
         keyspace::memory_usage,
     )
     .of("memory")]),
     spec("mget", -2, READ_FAST, ALL_KEYS, Group::String, string::mget),
+    spec("monitor", 1, ADMIN, NO_KEYS, Group::Server, monitor::monitor),
     spec("mset", -3, GROW, PAIRS, Group::String, string::mset),
     spec("msetnx", -3, GROW, PAIRS, Group::String, string::msetnx),
+    spec("multi", 1, AT_ONCE, NO_KEYS, Group::Transaction, transaction::multi),
+    spec("object", -2, Flags::NONE, NO_KEYS, Group::Keyspace, describe::container).with(&[
+        spec("encoding", 3, READ, SECOND_KEY, Group::Keyspace, keys::object_encoding).of("object"),
+        spec("freq", 3, READ, SECOND_KEY, Group::Keyspace, keys::object_freq).of("object"),
+        spec("help", 2, ANY_TIME, NO_KEYS, Group::Keyspace, help::help).of("object"),
+        spec("idletime", 3, READ, SECOND_KEY, Group::Keyspace, keys::object_idletime).of("object"),
+        spec("refcount", 3, READ, SECOND_KEY, Group::Keyspace, keys::object_refcount).of("object"),
+    ]),
     spec("persist", 2, WRITE_FAST, ONE_KEY, Group::Keyspace, ttl::persist),
     spec("pexpire", -3, WRITE_FAST, ONE_KEY, Group::Keyspace, ttl::pexpire),
     spec("pexpireat", -3, WRITE_FAST, ONE_KEY, Group::Keyspace, ttl::pexpireat),
     spec("pexpiretime", 2, READ_FAST, ONE_KEY, Group::Keyspace, ttl::pexpiretime),
-    spec("ping", -1, Flags::FAST, NO_KEYS, Group::Connection, connection::ping),
+    spec("ping", -1, Flags::FAST.and(Flags::WHILE_SUBSCRIBED), NO_KEYS, Group::Connection, connection::ping),
     spec("psetex", 4, GROW, ONE_KEY, Group::String, expiry::psetex),
+    spec("psubscribe", -2, SUBSCRIBER, NO_KEYS, Group::PubSub, pubsub::psubscribe),
     spec("pttl", 2, READ_FAST, ONE_KEY, Group::Keyspace, ttl::pttl),
-    spec("quit", -1, LOGIN, NO_KEYS, Group::Connection, connection::quit),
-    spec("reset", 1, LOGIN, NO_KEYS, Group::Connection, connection::reset),
+    spec("publish", 3, Flags::PUBSUB.and(ANY_TIME_FAST), NO_KEYS, Group::PubSub, pubsub::publish),
+    spec("pubsub", -2, Flags::NONE, NO_KEYS, Group::PubSub, describe::container).with(&[
+        spec("channels", -2, CHANNELS, NO_KEYS, Group::PubSub, pubsub::channels).of("pubsub"),
+        spec("help", 2, ANY_TIME, NO_KEYS, Group::PubSub, help::help).of("pubsub"),
+        spec("numpat", 2, CHANNELS, NO_KEYS, Group::PubSub, pubsub::numpat).of("pubsub"),
+        spec("numsub", -2, CHANNELS, NO_KEYS, Group::PubSub, pubsub::numsub).of("pubsub"),
+    ]),
+    spec("punsubscribe", -1, SUBSCRIBER, NO_KEYS, Group::PubSub, pubsub::punsubscribe),
+    spec("quit", -1, LEAVE, NO_KEYS, Group::Connection, connection::quit),
+    spec("randomkey", 1, READ, NO_KEYS, Group::Keyspace, keys::randomkey),
+    spec("rename", 3, WRITE, TWO_KEYS, Group::Keyspace, keys::rename),
+    spec("renamenx", 3, WRITE_FAST, TWO_KEYS, Group::Keyspace, keys::renamenx),
+    spec("reset", 1, LEAVE, NO_KEYS, Group::Connection, connection::reset),
     spec("scan", -2, READ, NO_KEYS, Group::Keyspace, keyspace::scan),
     spec("select", 2, ANY_TIME_FAST, NO_KEYS, Group::Connection, connection::select),
     spec("set", -3, GROW, ONE_KEY, Group::String, expiry::set),
     spec("setex", 4, GROW, ONE_KEY, Group::String, expiry::setex),
     spec("setnx", 3, GROW_FAST, ONE_KEY, Group::String, string::setnx),
     spec("setrange", 4, GROW, ONE_KEY, Group::String, string::setrange),
+    spec("slowlog", -2, Flags::NONE, NO_KEYS, Group::Server, describe::container).with(&[
+        spec("get", -2, LOG, NO_KEYS, Group::Server, slowlog::get).of("slowlog"),
+        spec("help", 2, ANY_TIME, NO_KEYS, Group::Server, help::help).of("slowlog"),
+        spec("len", 2, LOG, NO_KEYS, Group::Server, slowlog::len).of("slowlog"),
+        spec("reset", 2, LOG, NO_KEYS, Group::Server, slowlog::reset).of("slowlog"),
+    ]),
     spec("strlen", 2, READ_FAST, ONE_KEY, Group::String, string::strlen),
+    spec("subscribe", -2, SUBSCRIBER, NO_KEYS, Group::PubSub, pubsub::subscribe),
     spec("substr", 4, READ, ONE_KEY, Group::String, string::getrange),
     spec("time", 1, ANY_TIME_FAST, NO_KEYS, Group::Server, server_info::time),
     spec("touch", -2, READ_FAST, ALL_KEYS, Group::Keyspace, keyspace::touch),
     spec("ttl", 2, READ_FAST, ONE_KEY, Group::Keyspace, ttl::ttl),
     spec("type", 2, READ_FAST, ONE_KEY, Group::Keyspace, keyspace::type_of),
     spec("unlink", -2, WRITE_FAST, ALL_KEYS, Group::Keyspace, keyspace::del),
+    spec("unsubscribe", -1, SUBSCRIBER, NO_KEYS, Group::PubSub, pubsub::unsubscribe),
+    spec("unwatch", 1, AT_ONCE_QUEUED, NO_KEYS, Group::Transaction, transaction::unwatch),
+    spec("wait", 3, Flags::NOSCRIPT, NO_KEYS, Group::Connection, keys::wait),
+    spec("watch", -2, AT_ONCE, ALL_KEYS, Group::Transaction, transaction::watch),
 ];
 
 const SLOTS: usize = 1024;
@@ -239,6 +312,15 @@ mod tests {
         for name in ["", "g", "ge", "getx", "gey", "zzz", "s\u{5}t"] {
             assert!(lookup(name.as_bytes()).is_none(), "{name:?}");
         }
+    }
+
+    #[test]
+    fn every_command_has_a_number_of_its_own() {
+        for (at, spec) in Spec::all(COMMANDS).enumerate() {
+            assert_eq!(spec.number(COMMANDS), at, "{}", spec.full_name());
+        }
+        let get = lookup(b"get").unwrap();
+        assert_eq!(COMMANDS[get.number(COMMANDS)].name, "get");
     }
 
     #[test]

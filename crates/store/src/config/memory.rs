@@ -30,7 +30,8 @@ pub fn check_memory(tiers: &[TierConfig]) -> Result<(), ConfigError> {
 
 /// Checks the tiers against a limit.
 pub fn check_memory_against(tiers: &[TierConfig], limit: &MemoryLimit) -> Result<(), ConfigError> {
-    let in_memory = |kind| !matches!(kind, TierKind::Flash | TierKind::Remote);
+    // A file's pages can be written back and taken again; a device's memory is its own.
+    let in_memory = |kind| !matches!(kind, TierKind::Dax | TierKind::Flash | TierKind::Remote);
     let buffers = flash_buffers(tiers);
     let tiers = tiers.iter().filter(|tier| in_memory(tier.kind));
     let tiers = tiers.fold(0u64, |sum, tier| sum.saturating_add(tier.capacity.0));

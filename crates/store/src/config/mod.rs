@@ -18,10 +18,11 @@ pub use policy::PolicySection;
 pub use tier::{TierConfig, TierKind};
 
 use tiermem_policy::ladder::LadderConfig;
+use tiermem_tier::TierSpec;
 
 use crate::command::Live;
 use crate::engine::EngineConfig;
-use crate::server::ServerConfig;
+use crate::server::{ServerConfig, TlsConfig};
 use crate::settings::Settings;
 
 /// Why a configuration cannot be used.
@@ -130,6 +131,14 @@ pub struct ServerSection {
     pub http: SocketAddr,
     /// A unix socket for clients. Default none.
     pub unix_socket: Option<PathBuf>,
+    /// The TCP address for clients that speak TLS; needs `tls_cert` and `tls_key`. Default none.
+    pub tls_listen: Option<SocketAddr>,
+    /// The server's certificate and those up to its root (PEM).
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    pub tls_key: Option<PathBuf>,
+    /// Clients must show a certificate signed by one of these (PEM). Default: they need none.
+    pub tls_client_ca: Option<PathBuf>,
     /// The password clients must give. Default none.
     pub requirepass: Option<String>,
     /// Whether listening beyond this machine without a password is refused. Default true.
@@ -151,12 +160,36 @@ impl Default for ServerSection {
             listen: SocketAddr::from(([127, 0, 0, 1], 7379)),
             http: SocketAddr::from(([127, 0, 0, 1], 7380)),
             unix_socket: None,
+            tls_listen: None,
+            tls_cert: None,
+            tls_key: None,
+            tls_client_ca: None,
             requirepass: None,
             protected_mode: true,
             maxclients: settings.maxclients,
             timeout: None,
             output_buffer: Bytes(settings.output_bytes_max as u64),
             request_buffer: Bytes(settings.request_buffer_bytes as u64),
+        }
+    }
+}
+
+impl ServerSection {
+    fn tls(&self) -> Result<Option<TlsConfig>, ConfigError> {
+        let files =
+            (self.tls_listen, self.tls_cert.clone(), self.tls_key.clone(), self.tls_client_ca.clone());
+        match files {
+            (None, None, None, None) => Ok(None),
+            (Some(listen), Some(cert), Some(key), client_ca) => {
+                Ok(Some(TlsConfig { listen, cert, key, client_ca }))
+            }
+            _ => Err(ConfigError::Value {
+                key: "server.tls_listen",
+                problem:
+                    "TLS needs an address, a certificate and its key: give tls_listen, tls_cert and tls_key \
+                          (--tls-listen, --tls-cert, --tls-key)"
+                        .to_owned(),
+            }),
         }
     }
 }
@@ -188,15 +221,22 @@ impl StoreConfig {
         if self.server.requirepass.as_ref().is_some_and(String::is_empty) {
             return value("server.requirepass", "is empty: leave it out to ask for no password");
         }
+        self.server.tls()?;
         tier::validate(&self.tiers)?;
         self.ladder().map(|_| ())
     }
 
     fn ladder(&self) -> Result<LadderConfig, ConfigError> {
-        let capacities: Vec<Bytes> = self.memory_tiers().map(|tier| tier.capacity).collect();
+        let pages = |spec: TierSpec| Bytes(spec.pages_bytes());
+        let capacities: Vec<Bytes> = self.specs().map(pages).collect();
         let mut ladder = self.policy.ladder(&capacities)?;
         ladder.tune(self.live(&ladder)?.policy);
         Ok(ladder)
+    }
+
+    fn specs(&self) -> impl Iterator<Item = TierSpec> {
+        let factor = self.policy.class_factor.unwrap_or(LadderConfig::default().class_factor);
+        self.memory_tiers().map(move |tier| tier.spec(factor))
     }
 
     /// What can change later as the file has it, `[config]` included.
@@ -236,7 +276,7 @@ impl StoreConfig {
 
     /// What the engine needs of it; `seed` for its hash.
     pub fn engine_config(&self, seed: u64) -> Result<EngineConfig, ConfigError> {
-        let tiers = self.memory_tiers().map(TierConfig::spec).collect();
+        let tiers = self.specs().collect();
         let ladder = self.ladder()?;
         Ok(EngineConfig {
             ladder,
@@ -251,6 +291,7 @@ impl StoreConfig {
         let section = &self.server;
         Ok(ServerConfig {
             listen: Some(section.listen),
+            tls: section.tls()?,
             unix_socket: section.unix_socket.clone(),
             protected_mode: section.protected_mode,
             config_file,
@@ -325,13 +366,20 @@ mod tests {
             ("[config]\nport = 1", "port cannot be set here"),
             ("[config]\nmaxclients = 1", "maxclients has its place in [server]"),
             ("[config]\nstall-timeout-ms = 0", "must be between 1 and"),
+            ("[server]\ntls_listen = \"127.0.0.1:1\"", "give tls_listen, tls_cert and tls_key"),
             ("max_value = \"1GiB\"", "between 1KiB and 512MiB"),
             ("max_value = \"lots\"", "is not a size"),
             ("tier = []", "no tier is configured"),
             ("[[tier]]\nname = \"a\"\nkind = \"dram\"", "missing field `capacity`"),
             ("[[tier]]\nname = \"a\"\nkind = \"dram\"\ncapacity = \"64KiB\"", "64KiB is too small"),
             ("[[tier]]\nname = \"a\"\nkind = \"paper\"\ncapacity = \"1GiB\"", "unknown variant `paper`"),
-            ("[[tier]]\nname = \"a\"\nkind = \"numa\"\ncapacity = \"1GiB\"", "not supported yet"),
+            ("[[tier]]\nname = \"a\"\nkind = \"remote\"\ncapacity = \"1GiB\"", "not supported yet"),
+            ("[[tier]]\nname = \"a\"\nkind = \"numa\"\ncapacity = \"1GiB\"", "has a node"),
+            ("[[tier]]\nname = \"a\"\nkind = \"dax\"\ncapacity = \"1GiB\"", "has a path"),
+            (
+                "[[tier]]\nname = \"a\"\nkind = \"dram\"\nnode = 1\ncapacity = \"1GiB\"",
+                "and no other, has a node",
+            ),
             ("[[tier]]\nname = \"a\"\nkind = \"emulated\"\ncapacity = \"1GiB\"", "tier 0 must be"),
         ] {
             let error = read(text).unwrap_err();

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use tiermem_base::Bytes;
 use tiermem_policy::evict::lru::Bump;
-use tiermem_policy::ladder::{LadderConfig, Reactive, Watermarks};
+use tiermem_policy::ladder::{Admission, LadderConfig, Order, Reactive, Watermarks};
 use tiermem_policy::promote::Promotion;
 
 use super::ConfigError;
@@ -12,8 +12,21 @@ use super::ConfigError;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicySection {
-    /// Who is promoted: `reuse-time` (default), `reuse-time-scan`, `naive` or `none`.
+    /// Who is promoted: `reuse-twice` (default), `reuse-time`, `tail-age`, `reuse-time-scan`, `naive` or `none`.
     pub promotion: Option<String>,
+    /// Who goes first from a tier: `lru` (lists, the default), or the first of K drawn by recency (`klru:K`), by frequency
+    /// of use (`klfu:K`) or by expiry (`kttl:K`).
+    pub order: Option<String>,
+    /// The same for slower tiers, where it differs.
+    pub order_slow: Option<String>,
+    /// Where new items enter: `fast`, `proven` (default: below where new ones of their size go unused) or
+    /// `interleaved:SHARE` (by the key's hash, for ever).
+    pub admission: Option<String>,
+    /// Share of the fast tier's mean reuse time that a slow item's must be below to be promoted. Default 6 for
+    /// `reuse-twice`, else 1.
+    pub promote_below: Option<f64>,
+    /// Moves and evictions in one step at most to empty a page for another size class; 0 switches that off. Default 256.
+    pub rebalance_batch: Option<u32>,
     /// What a full fast tier does at an admission: `demote` (default) or `drop`.
     pub reactive: Option<String>,
     /// When a hit moves an item to the head of its list: `at-tail` (default), `lower-only` or `always`.
@@ -57,8 +70,22 @@ impl PolicySection {
         let mut ladder = LadderConfig::with_capacities(&capacities);
         let defaults = Watermarks::default();
         ladder.promotion = word("policy.promotion", &self.promotion, Promotion::default())?;
+        ladder.admission = word("policy.admission", &self.admission, Admission::default())?;
+        ladder.promote_below = self.promote_below;
+        if self.promote_below.is_some_and(|share| !(0.0..=256.0).contains(&share)) {
+            return Err(out_of_range("policy.promote_below", "must lie between 0 and 256"));
+        }
+        ladder.rebalance_batch = self.rebalance_batch.unwrap_or(ladder.rebalance_batch);
         ladder.reactive = word("policy.reactive", &self.reactive, Reactive::default())?;
         ladder.bump = word("policy.bump", &self.bump, Bump::default())?;
+        let order: Order = word("policy.order", &self.order, Order::default())?;
+        let order_slow = word("policy.order_slow", &self.order_slow, order)?;
+        if ladder.promotion == Promotion::ReuseTimeScan && order_slow != Order::Lists {
+            return Err(out_of_range(
+                "policy.promotion",
+                "reuse-time-scan walks lists: it needs the order lru",
+            ));
+        }
         let low = share("policy.low_watermark", self.low_watermark, defaults.low)?;
         let high = share("policy.high_watermark", self.high_watermark, defaults.high)?;
         if low > high {
@@ -71,6 +98,7 @@ impl PolicySection {
                 _ => ("policy.insertion_point_slow", self.insertion_point_slow),
             };
             level.insertion_point = share(key, given, level.insertion_point)?;
+            level.order = if tier == 0 { order } else { order_slow };
         }
         ladder.metadata_share_max =
             share("policy.metadata_share_max", self.metadata_share_max, ladder.metadata_share_max)?;
@@ -139,20 +167,23 @@ mod tests {
     #[test]
     fn every_mechanism_can_be_switched_off() {
         let ladder = read(
-            "promotion = \"none\"\nreactive = \"drop\"\nbump = \"always\"\nwatermarks = false\ninsertion_point_fast = 1.0",
+            "promotion = \"none\"\nadmission = \"fast\"\nrebalance_batch = 0\nreactive = \"drop\"\nbump = \"always\"\nwatermarks = false\ninsertion_point_fast = 1.0",
         )
         .unwrap();
         assert_eq!(
             (ladder.promotion, ladder.reactive, ladder.bump),
             (Promotion::None, Reactive::Drop, Bump::Always)
         );
+        assert_eq!((ladder.admission, ladder.rebalance_batch), (Admission::Fast, 0));
         assert!(ladder.watermarks.is_none() && ladder.levels[0].insertion_point == 1.0);
     }
 
     #[test]
     fn mistakes_are_named() {
         for (text, part) in [
-            ("promotion = \"often\"", "none of reuse-time"),
+            ("promotion = \"often\"", "none of reuse-twice"),
+            ("order = \"mru\"", "none of lru, klru:K"),
+            ("order = \"klru\"\npromotion = \"reuse-time-scan\"", "needs the order lru"),
             ("low_watermark = 0.5", "above high_watermark"),
             ("insertion_point_slow = 0.0", "insertion_point_slow"),
             ("step_requests = 0", "at least 1"),

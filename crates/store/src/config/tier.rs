@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tiermem_base::curve::{Curve, DEFAULT_CURVE, LOCAL_DRAM};
 use tiermem_base::{Bytes, Nanos};
 use tiermem_policy::ladder::LEVELS_MAX;
+use tiermem_tier::device::MappedSpec;
 use tiermem_tier::{Kind, TierSpec};
 
 use super::ConfigError;
@@ -25,7 +26,7 @@ pub enum TierKind {
     Dram,
     /// Memory of another NUMA node.
     Numa,
-    /// A DAX device.
+    /// A file or device that is mapped and outlives the process.
     Dax,
     /// Local memory that charges a slower device's time.
     Emulated,
@@ -61,9 +62,11 @@ pub struct TierConfig {
     pub kind: TierKind,
     /// Bytes, with everything that is kept for it.
     pub capacity: Bytes,
-    /// The file or device (`flash`). A file is made if it is not there.
+    /// Which node's memory (`numa`).
+    pub node: Option<u32>,
+    /// The file or device (`dax`, `flash`). A file is made if it is not there.
     pub path: Option<PathBuf>,
-    /// Whether what `path` holds may be overwritten, whatever it is (`flash`); `--reset` says it for all tiers.
+    /// Whether what `path` holds may be overwritten, whatever it is (`dax`, `flash`); `--reset` says it for all tiers.
     #[serde(default)]
     pub reset: bool,
     /// Bytes that are written and emptied at once (`flash`). Default 2 MiB.
@@ -103,6 +106,7 @@ impl TierConfig {
             name: name.to_owned(),
             kind,
             capacity,
+            node: None,
             path: None,
             reset: false,
             segment: None,
@@ -119,11 +123,17 @@ impl TierConfig {
         }
     }
 
-    /// The tier to set up. Call it on a checked configuration: what is missing there is taken as DRAM's.
-    pub fn spec(&self) -> TierSpec {
-        let kind = match self.kind {
-            TierKind::Emulated => {
+    /// The tier to set up, in pages that are divided by this factor between size classes. Call it on a checked
+    /// configuration: what is missing there is taken as DRAM's.
+    pub fn spec(&self, class_factor: f64) -> TierSpec {
+        let kind = match (self.kind, self.node, &self.path) {
+            (TierKind::Emulated, ..) => {
                 Kind::Emulated(self.device_curve().with_bandwidth_share(self.bandwidth_share.unwrap_or(1.0)))
+            }
+            (TierKind::Numa, Some(node), _) => Kind::Numa(node),
+            (TierKind::Dax, _, Some(path)) => {
+                let (path, layout) = (path.clone(), class_factor.to_bits());
+                Kind::Mapped(MappedSpec { path, layout, reset: self.reset })
             }
             _ => Kind::Dram,
         };
@@ -155,8 +165,8 @@ pub(super) fn default_tiers() -> Vec<TierConfig> {
 impl FromStr for TierConfig {
     type Err = ConfigError;
 
-    /// Reads the short form `kind=size`, for flash with where: `flash:/srv/tiermem.flash=8GiB`. The tier is named after its
-    /// kind.
+    /// Reads the short form `kind=size`, for some kinds with where: `numa:1=2GiB`, `dax:/dev/dax0.0=2GiB`,
+    /// `flash:/srv/tiermem.flash=8GiB`. The tier is named after its kind.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let error = |problem: String| ConfigError::Tier { name: text.to_owned(), problem };
         let (kind, size) = text
@@ -172,7 +182,10 @@ impl FromStr for TierConfig {
         let mut tier = TierConfig::new(name, kind, capacity);
         match (kind, place) {
             (_, None) => {}
-            (TierKind::Flash, Some(path)) => tier.path = Some(path.into()),
+            (TierKind::Numa, Some(node)) => {
+                tier.node = Some(node.parse().map_err(|_| error(format!("{node:?} is no node's number")))?);
+            }
+            (TierKind::Dax | TierKind::Flash, Some(path)) => tier.path = Some(path.into()),
             (_, Some(_)) => return Err(error(format!("a tier of kind {name} takes nothing behind a colon"))),
         }
         Ok(tier)
@@ -183,15 +196,31 @@ impl FromStr for TierConfig {
 pub(super) fn validate(tiers: &[TierConfig]) -> Result<(), ConfigError> {
     let first = tiers.first().ok_or(ConfigError::NoTier)?;
     for (number, tier) in tiers.iter().enumerate() {
+        if tier.kind == TierKind::Remote {
+            return Err(
+                tier.error("the kind remote is not supported yet; use dram, numa, dax, emulated or flash")
+            );
+        }
         if tier.kind == TierKind::Flash {
             if number + 1 != tiers.len() || number == 0 {
                 return Err(tier.error("a flash tier is the last one, below memory"));
             }
             super::FlashTier::of(tier)?;
         }
-        if !matches!(tier.kind, TierKind::Dram | TierKind::Emulated | TierKind::Flash) {
-            return Err(tier
-                .error(format!("the kind {} is not supported yet; use dram or emulated", tier.kind.name())));
+        if (tier.kind == TierKind::Numa) != tier.node.is_some() {
+            return Err(
+                tier.error("a tier of kind numa, and no other, has a node: node = 1, or --tier numa:1=2GiB")
+            );
+        }
+        if tier.kind == TierKind::Dax && tier.path.is_none() {
+            return Err(tier.error(
+                "a tier of kind dax has a path: path = \"/dev/dax0.0\", or --tier dax:/dev/dax0.0=2GiB",
+            ));
+        }
+        if !matches!(tier.kind, TierKind::Dax | TierKind::Flash) && tier.path.is_some() {
+            return Err(
+                tier.error(format!("a path is for the kinds dax and flash, not {}", tier.kind.name()))
+            );
         }
         if tier.capacity.0 == 0 {
             return Err(tier.error("its capacity is zero"));
@@ -207,8 +236,11 @@ pub(super) fn validate(tiers: &[TierConfig]) -> Result<(), ConfigError> {
         }
         let measures = [tier.read_latency.is_some(), tier.write_latency.is_some(), tier.bandwidth.is_some()];
         let described = measures.iter().filter(|given| **given).count();
-        if tier.kind == TierKind::Dram && (tier.curve.is_some() || described > 0) {
-            return Err(tier.error("curve, latencies and bandwidth describe an emulated tier, not dram"));
+        if tier.kind != TierKind::Emulated && (tier.curve.is_some() || described > 0) {
+            let name = tier.kind.name();
+            return Err(
+                tier.error(format!("curve, latencies and bandwidth describe an emulated tier, not {name}"))
+            );
         }
         if tier.kind == TierKind::Emulated && number > 0 {
             match (tier.curve.is_some(), described) {
@@ -255,9 +287,17 @@ mod tests {
     fn the_short_form_is_read_or_explained() {
         let tier: TierConfig = "emulated=2GiB".parse().unwrap();
         assert_eq!((tier.name.as_str(), tier.capacity), ("emulated", Bytes(2 << 30)));
-        for (text, part) in
-            [("dram", "kind=size"), ("tape=1GiB", "no kind of tier"), ("dram=x", "not a size")]
-        {
+        let tier: TierConfig = "dax:/dev/dax=0=2GiB".parse().unwrap();
+        assert_eq!((tier.path, tier.capacity), (Some("/dev/dax=0".into()), Bytes(2 << 30)));
+        let tier: TierConfig = "numa:1=2GiB".parse().unwrap();
+        assert_eq!(tier.spec(1.08).kind, Kind::Numa(1));
+        for (text, part) in [
+            ("dram", "kind=size"),
+            ("tape=1GiB", "no kind of tier"),
+            ("dram=x", "not a size"),
+            ("numa:x=1GiB", "no node's number"),
+            ("dram:/f=1GiB", "takes nothing behind a colon"),
+        ] {
             let error = text.parse::<TierConfig>().unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }

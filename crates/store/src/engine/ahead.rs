@@ -21,6 +21,8 @@ const ITEM_BYTES: usize = 192;
 
 impl Engine {
     /// Asks for the memory that looking up the first of `keys` will touch, [`FORESEEN_MAX`] at most.
+    // Within the loop over requests it would take the registers that the loop needs.
+    #[inline(never)]
     pub fn foresee<'a>(&self, db: u8, keys: impl Iterator<Item = &'a [u8]>) {
         let mut hashes = [0; FORESEEN_MAX];
         let mut count = 0;

@@ -1,11 +1,11 @@
 //! Values that are changed where they lie, and values that are built where they will lie: for those whose bytes have an
 //! inner order, such as hashes, and may be too long to be written anew at each change.
 //!
-//! A change keeps the key's expiry and counts as an access. A move under way is given up, and a value that a reply has
+//! A change keeps the key's expiry and counts as an access. Who makes one tells the engine with [`Engine::note`]. A move under way is given up, and a value that a reply has
 //! pinned is never changed: it is copied first, and the reply goes on with what it had.
 
 use super::item::{HEADER_BYTES, Header};
-use super::{Engine, Hit, ItemRef, StoreError, ValueKind};
+use super::{Change, Engine, Hit, ItemRef, StoreError, ValueKind};
 
 /// A value to be changed.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Engine {
         let Some(mut id) = self.find_live(db, key, hash) else { return Ok(None) };
         self.sets += 1;
         self.ladder.touch(id, self.now);
-        self.note_change(id, hash);
+        self.forget_copy(id, hash);
         let header = self.header(self.ladder.loc(id));
         if !self.ladder.rewrite_in_place(id, header.item_len() as u64) {
             self.build_anew(db, key, header.kind, header.value_len as usize, |old, new| {
@@ -122,9 +122,10 @@ impl Engine {
             self.supersede(db, hash);
             build(&[], self.write_head(loc, header, key));
             self.tiers.charge_write(loc.tier, header.item_len());
+            self.changes.note(Change::New, db, key);
             return Ok(());
         };
-        self.note_change(old, hash);
+        self.forget_copy(old, hash);
         let (from, was) = (self.ladder.loc(old), self.header(self.ladder.loc(old)));
         self.tiers.charge_read(from.tier, was.item_len());
         if self.ladder.place_bytes(old) != self.ladder.place_bytes_for(header.item_len() as u64) {

@@ -46,6 +46,8 @@ pub(super) struct Below {
     pub(super) staged: Vec<Staged>,
     /// What the flash tier threw out in the step at hand.
     gone: Vec<Gone>,
+    /// Where the search for a random key begins that a request waits for.
+    pub(super) random_from: Option<u64>,
     /// Writers that wait for space there.
     choked: Vec<Waker>,
     /// Items that went there from each tier.
@@ -425,7 +427,7 @@ impl Engine {
     /// Whether anything is staged for a key that is not in memory. An earlier key of the same request may have driven it out
     /// since it was seen there: then it is read now, and waited for.
     #[inline]
-    fn has_staged(&mut self, db: u8, key: &[u8], hash: u64) -> bool {
+    pub(super) fn has_staged(&mut self, db: u8, key: &[u8], hash: u64) -> bool {
         if self.has_flash() && self.index.find_log(hash).is_some() {
             self.recall(db, key);
         }
@@ -447,6 +449,7 @@ impl Engine {
 
     /// When a staged item expires.
     pub(super) fn staged_expiry(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Option<u64>> {
+        self.has_staged(db, key, hash).then_some(())?;
         let at = self.find_staged(db, key, hash)?;
         let at_ms = self.below.staged[at].item.header.expires_at_ms;
         Some((at_ms != 0).then_some(at_ms))
@@ -454,7 +457,8 @@ impl Engine {
 
     /// Removes a staged item; whether it was there.
     pub(super) fn remove_staged(&mut self, db: u8, key: &[u8], hash: u64) -> bool {
-        let Some(at) = self.find_staged(db, key, hash) else { return false };
+        let at = self.has_staged(db, key, hash).then(|| self.find_staged(db, key, hash)).flatten();
+        let Some(at) = at else { return false };
         self.below.staged.swap_remove(at);
         if self.forget_on_flash(db, hash) {
             self.uncount(db);
@@ -493,7 +497,7 @@ impl Engine {
 
     /// Forgets the copy on flash of an item in memory that is about to change or go.
     #[inline]
-    pub(super) fn note_change(&mut self, id: Id, hash: u64) {
+    pub(super) fn forget_copy(&mut self, id: Id, hash: u64) {
         if self.below.flash.is_none() {
             return;
         }
@@ -508,6 +512,8 @@ impl Engine {
     /// Forgets what lies on flash under the hash of a key that has just got a value in memory, unseen.
     #[inline]
     pub(super) fn supersede(&mut self, db: u8, hash: u64) {
+        // What was read for this request is not the key's value any more, should the new one go as well.
+        self.below.staged.retain(|staged| staged.hash != hash);
         if self.below.flash.is_some() && self.forget_on_flash(db, hash) {
             // The key was counted there, and is counted here.
             self.uncount(db);
@@ -578,6 +584,11 @@ impl Engine {
             self.index.remove_log(hash);
         }
         self.charge_index();
+    }
+
+    /// Keys that lie on flash, those that are in memory as well among them.
+    pub fn keys_on_flash(&self) -> u64 {
+        self.index.log_len()
     }
 
     /// What a scan of about `count` keys from `cursor` must read first.

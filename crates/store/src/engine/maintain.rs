@@ -5,7 +5,7 @@ use tiermem_policy::index::Found;
 use tiermem_policy::ladder::{Act, Eviction as LadderEviction, Ticket, Tuning, Why};
 
 use super::item::HEADER_BYTES;
-use super::{Copied, Engine, EngineStats, Eviction, TierStats};
+use super::{Change, Copied, Engine, EngineStats, Eviction, TierStats};
 
 impl Engine {
     /// Every request starts here: the debt of the one before is waited off, and a step is made when it is due. Over a flash
@@ -84,6 +84,9 @@ impl Engine {
                     };
                     if !stays {
                         self.uncount(header.db);
+                        let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
+                        let change = if why == Why::Expired { Change::Expired } else { Change::Evicted };
+                        self.changes.note(change, header.db, key);
                     }
                 }
                 Act::Discard { tier, page } => self.tiers.discard(tier, page),
@@ -107,6 +110,7 @@ impl Engine {
 
     /// Removes every key of one database or, with `None`, of all. All at once where no other database has keys.
     pub fn flush(&mut self, db: Option<u8>) {
+        self.changes.note(Change::Flushed(db), db.unwrap_or(0), &[]);
         let others = db.map_or(0, |db| self.keys.iter().sum::<u64>() - self.len(db));
         self.flush_on_flash(db.filter(|_| others > 0));
         if others == 0 && self.ladder.clear() {

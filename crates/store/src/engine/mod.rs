@@ -13,7 +13,9 @@ mod ahead;
 mod change;
 mod flash;
 mod item;
+mod keys;
 mod maintain;
+mod notes;
 mod stats;
 mod types;
 
@@ -34,6 +36,7 @@ pub use change::ValueMut;
 use flash::Below;
 pub use flash::{Away, FlashFigures};
 use item::{HEADER_BYTES, Header};
+pub use notes::{Change, Changes};
 pub use stats::{EngineStats, TierStats};
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};
 
@@ -75,8 +78,9 @@ impl EngineConfig {
         let mut ladder = self.ladder.clone();
         if ladder.levels.is_empty() {
             let level = |(at, tier): (usize, &TierSpec)| LevelConfig {
-                capacity_bytes: tier.capacity.0,
+                capacity_bytes: tier.pages_bytes(),
                 insertion_point: if at == 0 { INSERTION_POINT_FAST } else { INSERTION_POINT_SLOW },
+                order: Default::default(),
             };
             ladder.levels = self.tiers.iter().enumerate().map(level).collect();
         }
@@ -155,6 +159,7 @@ pub struct Engine {
     sets: u64,
     refused: u64,
     expired_on_access: u64,
+    changes: Changes,
 }
 
 impl Engine {
@@ -180,6 +185,7 @@ impl Engine {
             sets: 0,
             refused: 0,
             expired_on_access: 0,
+            changes: Changes::default(),
             ladder,
             config,
         })
@@ -249,7 +255,7 @@ impl Engine {
     #[inline]
     fn find_live(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
         match self.find_in_memory(db, key, hash) {
-            None if !self.below.staged.is_empty() => self.unstage_into_memory(db, key, hash),
+            None if self.has_staged(db, key, hash) => self.unstage_into_memory(db, key, hash),
             found => found,
         }
     }
@@ -266,7 +272,8 @@ impl Engine {
     fn find_in_memory(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
         let id = self.find(db, key, hash)?;
         if self.ladder.expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms) {
-            self.note_change(id, hash);
+            self.forget_copy(id, hash);
+            self.changes.note(Change::Expired, db, key);
             self.forget(id, hash);
             self.expired_on_access += 1;
             return None;
@@ -308,12 +315,14 @@ impl Engine {
     ) -> Result<bool, StoreError> {
         self.check_lengths(key.len(), value.len())?;
         self.begin();
-        if condition == Condition::Always && expiry != Expiry::Keep {
-            // What was there does not matter, so it may go to flash now.
-            self.prepare();
-        }
         let hash = self.hasher.hash(db, key);
-        let old = self.find_live(db, key, hash);
+        let old = if condition == Condition::Always && expiry != Expiry::Keep {
+            // What was there does not matter, so it may go to flash now, and is not read from there.
+            self.prepare();
+            self.find_in_memory(db, key, hash)
+        } else {
+            self.find_live(db, key, hash)
+        };
         if (condition == Condition::IfAbsent && old.is_some())
             || (condition == Condition::IfPresent && old.is_none())
         {
@@ -329,7 +338,7 @@ impl Engine {
         };
         let loc = match old {
             Some(old) => {
-                self.note_change(old, hash);
+                self.forget_copy(old, hash);
                 self.rewrite(old, hash, header, expires_at_ms)?
             }
             None => {
@@ -343,6 +352,8 @@ impl Engine {
         item[HEADER_BYTES..header.value_offset()].copy_from_slice(key);
         item[header.value_offset()..].copy_from_slice(value);
         self.tiers.charge_write(loc.tier, header.item_len());
+        let expires = matches!(expiry, Expiry::AtUnixMs(_));
+        self.changes.note(Change::Written { new: old.is_none(), expires }, db, key);
         Ok(true)
     }
 
@@ -437,10 +448,18 @@ impl Engine {
     pub fn remove(&mut self, db: u8, key: &[u8]) -> bool {
         self.begin();
         let hash = self.hasher.hash(db, key);
-        let Some(id) = self.find_in_memory(db, key, hash) else { return self.remove_staged(db, key, hash) };
-        self.note_change(id, hash);
-        self.forget(id, hash);
-        true
+        let found = match self.find_in_memory(db, key, hash) {
+            Some(id) => {
+                self.forget_copy(id, hash);
+                self.forget(id, hash);
+                true
+            }
+            None => self.remove_staged(db, key, hash),
+        };
+        if found {
+            self.changes.note(Change::Removed, db, key);
+        }
+        found
     }
 
     /// Counts an access to `key` without reading it; whether it is there (`TOUCH`; `EXISTS` uses [`Self::peek`]).
@@ -463,7 +482,11 @@ impl Engine {
         let hash = self.hasher.hash(db, key);
         let found = self.find_live(db, key, hash);
         if let Some(id) = found {
-            self.note_change(id, hash);
+            self.forget_copy(id, hash);
+            let change = if at_unix_ms.is_some() { Change::Expires } else { Change::Persisted };
+            if at_unix_ms.is_some() || self.ladder.expires_at_ms(id).is_some() {
+                self.changes.note(change, db, key);
+            }
             self.ladder.set_expires_at_ms(id, at_unix_ms, self.now);
         }
         found.is_some()

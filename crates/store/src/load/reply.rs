@@ -59,26 +59,21 @@ pub enum Garbage {
     Depth,
 }
 
-/// Takes replies out of what was read.
+/// Takes replies out of what was read. What of a reply has come is kept, so no byte is looked at twice but those of a
+/// line or string that is not whole.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
     start: usize,
-    /// Bytes from `start` that there must be before it is worth looking again.
-    needed: usize,
+    /// Arrays that are not whole, the outer before the inner: how many elements each lacks, and those it has.
+    open: Vec<(usize, Vec<Reply>)>,
 }
 
-/// Where in the buffer reading stands.
-struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-/// Why there is no reply yet.
-enum Stop {
-    /// So many bytes are needed at least.
-    Short(usize),
-    Bad(Garbage),
+/// What stands at the start of some bytes.
+enum Part {
+    Whole(Reply),
+    /// The head of an array of so many elements, at least one.
+    Head(usize),
 }
 
 impl Decoder {
@@ -96,87 +91,71 @@ impl Decoder {
 
     /// The next whole reply, or `None` when more bytes are needed.
     pub fn next(&mut self) -> Result<Option<Reply>, Garbage> {
-        let bytes = &self.buffer[self.start..];
-        if bytes.len() < self.needed {
-            return Ok(None);
-        }
-        let mut cursor = Cursor { bytes, at: 0 };
-        match cursor.reply(0) {
-            Ok(reply) => {
-                self.start += cursor.at;
-                self.needed = 0;
-                Ok(Some(reply))
+        loop {
+            let Some((part, len)) = part(&self.buffer[self.start..])? else { return Ok(None) };
+            self.start += len;
+            let mut reply = match part {
+                Part::Head(_) if self.open.len() >= DEPTH_MAX => return Err(Garbage::Depth),
+                Part::Head(count) => {
+                    // A count alone costs no memory.
+                    self.open.push((count, Vec::with_capacity(count.min(1024))));
+                    continue;
+                }
+                Part::Whole(reply) => reply,
+            };
+            loop {
+                let Some((missing, elements)) = self.open.last_mut() else { return Ok(Some(reply)) };
+                elements.push(reply);
+                *missing -= 1;
+                if *missing > 0 {
+                    break;
+                }
+                reply = Reply::Array(core::mem::take(elements));
+                self.open.pop();
             }
-            Err(Stop::Short(needed)) => {
-                // A reply in pieces is looked at again from its start, so at least an eighth more must have come.
-                self.needed = needed.max(bytes.len() + bytes.len() / 8);
-                Ok(None)
-            }
-            Err(Stop::Bad(garbage)) => Err(garbage),
         }
     }
 }
 
-impl<'a> Cursor<'a> {
-    fn line(&mut self) -> Result<&'a [u8], Stop> {
-        let rest = &self.bytes[self.at..];
-        match rest.iter().position(|byte| *byte == b'\n') {
-            Some(end) => {
-                self.at += end + 1;
-                Ok(rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]))
+/// The part that `bytes` begin with, and its length; `None` when it is not whole.
+fn part(bytes: &[u8]) -> Result<Option<(Part, usize)>, Garbage> {
+    let Some(end) = bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') else {
+        return if bytes.len() >= LINE_BYTES_MAX { Err(Garbage::Line) } else { Ok(None) };
+    };
+    let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
+    let at = end + 1;
+    let Some((kind, text)) = line.split_first() else { return Err(Garbage::Type(String::new())) };
+    let reply = match kind {
+        b'+' => Reply::Status(text.to_vec()),
+        b'-' => Reply::Error(String::from_utf8_lossy(text).into_owned()),
+        b':' => Reply::Integer(number(text)?),
+        b'_' => Reply::Null,
+        b'$' | b'*' if text == b"-1" => Reply::Null,
+        b'$' => {
+            let len = length(text, BULK_BYTES_MAX)?;
+            let Some(found) = bytes.get(at..at + len + 2) else { return Ok(None) };
+            if !found.ends_with(b"\r\n") {
+                return Err(Garbage::End);
             }
-            None if rest.len() > LINE_BYTES_MAX => Err(Stop::Bad(Garbage::Line)),
-            None => Err(Stop::Short(self.bytes.len() + 1)),
+            return Ok(Some((Part::Whole(Reply::Bulk(found[..len].to_vec())), at + len + 2)));
         }
-    }
-
-    fn reply(&mut self, depth: usize) -> Result<Reply, Stop> {
-        if depth > DEPTH_MAX {
-            return Err(Stop::Bad(Garbage::Depth));
-        }
-        let line = self.line()?;
-        let Some((kind, text)) = line.split_first() else {
-            return Err(Stop::Bad(Garbage::Type(String::new())));
-        };
-        match kind {
-            b'+' => Ok(Reply::Status(text.to_vec())),
-            b'-' => Ok(Reply::Error(String::from_utf8_lossy(text).into_owned())),
-            b':' => Ok(Reply::Integer(number(text)?)),
-            b'_' => Ok(Reply::Null),
-            b'$' | b'*' if text == b"-1" => Ok(Reply::Null),
-            b'$' => {
-                let len = length(text, BULK_BYTES_MAX)?;
-                let Some(found) = self.bytes.get(self.at..self.at + len + 2) else {
-                    return Err(Stop::Short(self.at + len + 2));
-                };
-                if !found.ends_with(b"\r\n") {
-                    return Err(Stop::Bad(Garbage::End));
-                }
-                self.at += len + 2;
-                Ok(Reply::Bulk(found[..len].to_vec()))
-            }
-            b'*' => {
-                let count = length(text, ELEMENTS_MAX)?;
-                // Not more than the bytes could hold: a count alone costs no memory.
-                let mut elements = Vec::with_capacity(count.min((self.bytes.len() - self.at) / 3));
-                for _ in 0..count {
-                    elements.push(self.reply(depth + 1)?);
-                }
-                Ok(Reply::Array(elements))
-            }
-            _ => Err(Stop::Bad(Garbage::Type(line[..line.len().min(16)].escape_ascii().to_string()))),
-        }
-    }
+        b'*' => match length(text, ELEMENTS_MAX)? {
+            0 => Reply::Array(Vec::new()),
+            count => return Ok(Some((Part::Head(count), at))),
+        },
+        _ => return Err(Garbage::Type(line[..line.len().min(16)].escape_ascii().to_string())),
+    };
+    Ok(Some((Part::Whole(reply), at)))
 }
 
-fn number(text: &[u8]) -> Result<i64, Stop> {
+fn number(text: &[u8]) -> Result<i64, Garbage> {
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| Stop::Bad(Garbage::Number(text[..text.len().min(32)].escape_ascii().to_string())))
+    number.ok_or_else(|| Garbage::Number(text[..text.len().min(32)].escape_ascii().to_string()))
 }
 
-fn length(text: &[u8], max: usize) -> Result<usize, Stop> {
+fn length(text: &[u8], max: usize) -> Result<usize, Garbage> {
     let length = usize::try_from(number(text)?).ok().filter(|length| *length <= max);
-    length.ok_or_else(|| Stop::Bad(Garbage::Number(text[..text.len().min(32)].escape_ascii().to_string())))
+    length.ok_or_else(|| Garbage::Number(text[..text.len().min(32)].escape_ascii().to_string()))
 }
 
 #[cfg(test)]

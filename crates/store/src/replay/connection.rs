@@ -2,16 +2,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io::Write as _;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tiermem_base::{Access, Op};
 use tokio::io::ReadBuf;
+use tokio::time::Sleep;
 
 use super::ReplayError;
 use super::control::Stream;
@@ -37,7 +38,21 @@ pub struct Shared {
     pub values: Values,
     /// Requests answered so far, on all connections.
     pub answered: Cell<u64>,
+    /// Commands without an answer, on all connections.
+    pub under_way: Cell<usize>,
+    /// In an open loop: when it began. A request's time counts from here then.
+    pub open_since: Cell<Option<Instant>>,
 }
+
+impl Shared {
+    /// When a request is due; nothing in a closed loop.
+    fn due(&self, access: &Access) -> Option<Instant> {
+        self.open_since.get().map(|start| start + Duration::from_nanos(access.time_ns))
+    }
+}
+
+/// The runtime's timers are this coarse, twice over. What is due sooner is waited for without sleeping.
+const TIMER_SLACK: Duration = Duration::from_millis(2);
 
 /// What one connection counted, or all of them.
 pub struct Tally {
@@ -73,9 +88,18 @@ impl Tally {
 
 /// A command that waits for its reply.
 enum Pending {
-    Get { access: Access, sent: Instant },
-    Set { key: u64, after_miss: bool },
-    Del { key: u64 },
+    /// Measured from `since`: when it was due or, in a closed loop, when it was sent.
+    Get {
+        access: Access,
+        since: Instant,
+    },
+    Set {
+        key: u64,
+        after_miss: bool,
+    },
+    Del {
+        key: u64,
+    },
 }
 
 impl Pending {
@@ -102,8 +126,13 @@ pub struct Connection<S> {
     misses: VecDeque<Access>,
     /// Requests that wait until an earlier one of their key is answered, in their order.
     held_back: VecDeque<Access>,
+    /// Is not due yet.
+    upcoming: Option<Access>,
+    timer: Option<Pin<Box<Sleep>>>,
     present: Present,
     feed_ended: bool,
+    /// What of `pending` is counted as under way.
+    under_way: usize,
     tally: Tally,
 }
 
@@ -120,8 +149,11 @@ impl<S: Stream> Connection<S> {
             pending: VecDeque::with_capacity(shared.pipeline),
             misses: VecDeque::with_capacity(shared.pipeline),
             held_back: VecDeque::with_capacity(HELD_BACK_MAX),
+            upcoming: None,
+            timer: None,
             present: Present::new(),
             feed_ended: false,
+            under_way: 0,
             tally: Tally::default(),
             shared,
         }
@@ -129,7 +161,14 @@ impl<S: Stream> Connection<S> {
 
     /// Sends and receives until the trace has ended and everything is answered.
     pub async fn drive(mut self) -> Result<Tally, ReplayError> {
-        poll_fn(|context| self.poll(context)).await?;
+        poll_fn(|context| {
+            let polled = self.poll(context);
+            let all = &self.shared.under_way;
+            all.set(all.get() - self.under_way + self.pending.len());
+            self.under_way = self.pending.len();
+            polled
+        })
+        .await?;
         Ok(self.tally)
     }
 
@@ -183,8 +222,19 @@ impl<S: Stream> Connection<S> {
         let feed = self.feed.clone();
         let mut feed = feed.borrow_mut();
         while self.has_room() && self.held_back.len() < HELD_BACK_MAX {
-            match feed.next(self.number, context.waker()) {
+            let next = match self.upcoming.take() {
+                Some(access) => Next::Request(access),
+                None => feed.next(self.number, context.waker()),
+            };
+            match next {
                 Next::Request(access) => {
+                    if let Some(due) = self.shared.due(&access)
+                        && due > now
+                    {
+                        self.upcoming = Some(access);
+                        self.wake_before(due, now, context);
+                        break;
+                    }
                     let behind_another = self.held_back.iter().any(|earlier| earlier.key == access.key);
                     if behind_another || self.must_wait(access.key) {
                         self.held_back.push_back(access);
@@ -202,6 +252,19 @@ impl<S: Stream> Connection<S> {
         Ok(())
     }
 
+    /// Sees to it that this connection is asked again by the time `due`.
+    fn wake_before(&mut self, due: Instant, now: Instant, context: &mut Context<'_>) {
+        if due - now > TIMER_SLACK {
+            let deadline = tokio::time::Instant::from_std(due - TIMER_SLACK);
+            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+            timer.as_mut().reset(deadline);
+            if timer.as_mut().poll(context).is_pending() {
+                return;
+            }
+        }
+        context.waker().wake_by_ref();
+    }
+
     fn has_room(&self) -> bool {
         self.pending.len() < self.shared.pipeline && self.out.len() < OUT_BYTES
     }
@@ -217,7 +280,8 @@ impl<S: Stream> Connection<S> {
         match access.op {
             Op::Get | Op::Read | Op::Load | Op::Scan => {
                 self.put_key(b"*2\r\n$3\r\nGET\r\n", access.key);
-                self.pending.push_back(Pending::Get { access, sent: now });
+                let since = self.shared.due(&access).unwrap_or(now);
+                self.pending.push_back(Pending::Get { access, since });
             }
             Op::Set | Op::Write | Op::Store => self.put_set(access, false)?,
             Op::Del => {
@@ -301,9 +365,9 @@ impl<S: Stream> Connection<S> {
             Pending::Del { .. } => "DEL",
         };
         self.tally.requests += u64::from(!matches!(pending, Pending::Set { after_miss: true, .. }));
-        if let Pending::Get { sent, .. } = &pending {
+        if let Pending::Get { since, .. } = &pending {
             self.tally.gets += 1;
-            let latency_ns = u64::try_from(now.duration_since(*sent).as_nanos()).unwrap_or(u64::MAX);
+            let latency_ns = u64::try_from(now.duration_since(*since).as_nanos()).unwrap_or(u64::MAX);
             self.tally.latency_ns.saturating_record(latency_ns);
         }
         match (pending, reply) {

@@ -1,8 +1,9 @@
 //! Drives a RESP server with a trace, as a look-aside cache's clients would, and measures it.
 //!
 //! A client side: it shares nothing with the engine and works against any server that speaks RESP2. A look-up
-//! is a GET; one that misses is followed by a SET of a value of the trace's size. The loop is closed: each
-//! connection keeps `pipeline` commands under way and sends the next when one is answered.
+//! is a GET; one that misses is followed by a SET of a value of the trace's size. The loop is closed, where each
+//! connection keeps `pipeline` commands under way and sends the next when one is answered; or open, where every request
+//! has its time, whatever became of those before it ([`Pace`]).
 //!
 //! One thread drives all connections. What limits the rate should be the server, so the path of a request
 //! allocates nothing and sends and receives as many commands per system call as the pipeline allows.
@@ -19,6 +20,7 @@ mod values;
 
 use std::cell::{Cell, RefCell};
 use std::error::Error;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -40,6 +42,33 @@ const STALL: Duration = Duration::from_secs(30);
 /// How often progress is told and a stall looked for.
 const TICK: Duration = Duration::from_millis(100);
 
+/// When requests are sent.
+///
+/// In a closed loop a server that stands still for a second is asked nothing in that second, and one bad latency stands for
+/// the thousands of requests that would have met it (Tene's coordinated omission). In an open loop they are all
+/// due, and their latency counts from when they were.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Pace {
+    /// When there is room in a connection's pipeline.
+    #[default]
+    Closed,
+    /// So many a second, in even steps. Above 0.
+    Rate(f64),
+    /// At the times of the trace, so many times as fast. Above 0.
+    Speed(f64),
+}
+
+impl Pace {
+    /// When the request of this number and time in the trace is due, in nanoseconds from the start.
+    fn due_ns(self, number: u64, time_ns: u64) -> u64 {
+        match self {
+            Pace::Closed => 0,
+            Pace::Rate(per_second) => (number as f64 * 1e9 / per_second) as u64,
+            Pace::Speed(times) => (time_ns as f64 / times) as u64,
+        }
+    }
+}
+
 /// How to drive the server.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -47,7 +76,9 @@ pub struct Options {
     pub to: Address,
     /// Number of connections, at least 1. A key always goes to the same one, so that its order is kept.
     pub connections: usize,
-    /// Commands under way on each connection, at least 1. A request waits while an earlier one of its key is
+    /// When requests are sent.
+    pub pace: Pace,
+    /// Commands under way on each connection, at least 1; what is due beyond them waits. A request waits while an earlier one of its key is
     /// unanswered, unless that key was found a moment ago. So hits are those of a sequential look-aside cache,
     /// whatever the pipeline, but for keys that the server evicts while several look-ups of them are under way.
     pub pipeline: usize,
@@ -74,9 +105,9 @@ pub struct Outcome {
     pub first_error: Option<String>,
     /// From the first request to the last answer.
     pub elapsed: Duration,
-    /// Latencies of the GETs in nanoseconds: from the moment a command is handed to the socket to the moment at
-    /// which the read that completes its reply returns. With a pipeline that includes waiting behind the
-    /// commands sent before it.
+    /// Latencies of the GETs in nanoseconds: from the moment a command is handed to the socket (in an open loop: from
+    /// the moment it was due) to the moment at which the read that completes its reply returns. With a pipeline that
+    /// includes waiting behind the commands sent before it.
     pub latency_ns: Histogram<u64>,
     /// What each tier of the server did meanwhile, for servers that have tiers. Other clients' traffic is in it.
     pub tiers: Option<Vec<TierShare>>,
@@ -109,11 +140,27 @@ where
     E: Error + Send + Sync + 'static,
 {
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ReplayError::Runtime)?;
+        // A connection that waits for a time to come asks again and again; sockets must be looked at in between.
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .event_interval(4)
+            .build()
+            .map_err(ReplayError::Runtime)?;
     let limit = usize::try_from(options.requests.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
-    let trace = trace.take(limit).map(|access| access.map_err(|error| error.into()));
+    let pace = options.pace;
+    let (mut number, mut first_ns) = (0, None);
+    let trace = trace.take(limit).map(move |access| {
+        let mut access = access?;
+        let since_ns = access.time_ns.saturating_sub(*first_ns.get_or_insert(access.time_ns));
+        access.time_ns = pace.due_ns(number, since_ns);
+        number += 1;
+        Ok(access)
+    });
     LocalSet::new().block_on(&runtime, replay(options, Box::new(trace), progress))
 }
+
+/// A connection at work.
+type Drive = Pin<Box<dyn Future<Output = Result<Tally, ReplayError>>>>;
 
 async fn replay(
     options: &Options,
@@ -131,24 +178,30 @@ async fn replay(
         value_scale: options.value_scale,
         values: Values::new(),
         answered: Cell::new(0),
+        under_way: Cell::new(0),
+        open_since: Cell::new(None),
     });
+    let mut connected: Vec<Drive> = Vec::new();
     let mut running = JoinSet::new();
     for number in 0..connections {
         match &options.to {
             Address::Tcp(_) => {
                 let stream: TcpStream = control::connect_tcp(&options.to, auth).await?;
                 let connection = Connection::new(stream, number, feed.clone(), shared.clone());
-                running.spawn_local(connection.drive());
+                connected.push(Box::pin(connection.drive()));
             }
             Address::Unix(_) => {
                 let stream: UnixStream = control::connect_unix(&options.to, auth).await?;
                 let connection = Connection::new(stream, number, feed.clone(), shared.clone());
-                running.spawn_local(connection.drive());
+                connected.push(Box::pin(connection.drive()));
             }
         }
     }
-
     let start = Instant::now();
+    shared.open_since.set((options.pace != Pace::Closed).then_some(start));
+    for connection in connected {
+        running.spawn_local(connection);
+    }
     let mut total = Tally::default();
     let mut ticks = tokio::time::interval(TICK);
     let (mut answered_before, mut answered_at) = (0, start);
@@ -162,7 +215,8 @@ async fn replay(
             _ = ticks.tick() => {
                 let answered = shared.answered.get();
                 progress(answered);
-                if answered != answered_before {
+                // In an open loop there may be nothing to answer for a long time.
+                if answered != answered_before || shared.under_way.get() == 0 {
                     (answered_before, answered_at) = (answered, Instant::now());
                 } else if answered_at.elapsed() > STALL {
                     return Err(ReplayError::Stalled { to: options.to.clone(), after: STALL });

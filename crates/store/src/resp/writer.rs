@@ -78,6 +78,19 @@ impl<'a> Writer<'a> {
         self.header(b'*', len as i64);
     }
 
+    /// The head of a message that nobody asked for, of `len` parts; in RESP2 an array.
+    pub fn push(&mut self, len: usize) {
+        self.header(if self.version == Version::Resp3 { b'>' } else { b'*' }, len as i64);
+    }
+
+    /// No array: the null array of RESP2, the null of RESP3.
+    pub fn null_array(&mut self) {
+        self.bytes.extend_from_slice(match self.version {
+            Version::Resp2 => b"*-1\r\n",
+            Version::Resp3 => b"_\r\n",
+        });
+    }
+
     /// The head of a map of `len` pairs; in RESP2 an array of twice as many replies.
     pub fn map(&mut self, len: usize) {
         match self.version {

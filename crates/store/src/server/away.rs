@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use tiermem_tier::flash::FetchId;
 
-use crate::command::{Needs, needs};
+use crate::command::{Host, KEYS_ON_FLASH_MAX, Needs, Session, each_key, needs};
 use crate::engine::{Away, Engine};
 use crate::resp::Args;
 
@@ -28,9 +28,15 @@ pub(super) struct AwayKeys {
 impl AwayKeys {
     /// Sees to it that what a request needs is at hand; `false`: it must wait, and `waker` is woken when it should be tried
     /// again.
-    pub(super) fn stage(&mut self, engine: &mut Engine, db: u8, args: Args<'_>, waker: &Waker) -> bool {
+    pub(super) fn stage(
+        &mut self,
+        engine: &mut Engine,
+        (session, host): (&Session, &Host),
+        args: Args<'_>,
+        waker: &Waker,
+    ) -> bool {
         engine.prepare();
-        let (needs, writes) = needs(args);
+        let (needs, writes) = needs(session, args);
         if writes && engine.is_choked() {
             engine.wake_when_unchoked(waker);
             return false;
@@ -39,11 +45,17 @@ impl AwayKeys {
             self.wanted.clear();
             match needs {
                 Needs::Nothing => return true,
-                Needs::Keys(first, end, step) => {
-                    let keys = (first..end.min(args.len())).step_by(step);
-                    self.wanted.extend(keys.filter_map(|at| engine.seek(db, &args[at])));
-                }
+                Needs::Keys => each_key(session, host, args, &mut |db, key| {
+                    let away = engine.seek(db, key);
+                    self.wanted.extend(away.filter(|away| !self.wanted.contains(away)));
+                }),
                 Needs::Scan(cursor, count) => self.wanted = engine.seek_scan(cursor, count),
+                Needs::AnyKey => {
+                    let start = engine.begin_random_key();
+                    self.wanted = engine.seek_scan(start, Engine::RANDOM_SAMPLE);
+                }
+                Needs::AllKeys if engine.keys_on_flash() > KEYS_ON_FLASH_MAX => return true,
+                Needs::AllKeys => self.wanted = engine.seek_scan(0, usize::MAX),
             }
             if self.wanted.is_empty() {
                 return true;

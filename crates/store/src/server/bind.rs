@@ -6,10 +6,12 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::ServerConfig;
+use super::tls::{TlsConfig, TlsError};
 use crate::command::SettingsWatcher;
 use crate::engine::Engine;
 use crate::settings::Settings;
@@ -63,6 +65,9 @@ pub enum ServeError {
         /// Both numbers.
         source: tiermem_sys::limits::OpenFilesError,
     },
+    /// Certificate or key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The event loop cannot be made.
     #[error("cannot start the event loop: {0}")]
     EventLoop(#[source] io::Error),
@@ -74,6 +79,8 @@ pub struct Server {
     pub(super) config: ServerConfig,
     pub(super) engine: Engine,
     pub(super) tcp: Option<TcpListener>,
+    /// The socket for TLS, and what it serves with until that is loaded anew.
+    pub(super) tls: Option<(TcpListener, Arc<rustls::ServerConfig>)>,
     pub(super) unix: Option<UnixListener>,
     pub(super) watcher: SettingsWatcher,
 }
@@ -81,20 +88,24 @@ pub struct Server {
 impl Server {
     /// Opens the sockets that `config` names and raises the limit of open files to what `maxclients` needs.
     pub fn bind(config: ServerConfig, engine: Engine) -> Result<Self, ServeError> {
-        if config.listen.is_none() && config.unix_socket.is_none() {
+        if config.listen.is_none() && config.tls.is_none() && config.unix_socket.is_none() {
             return Err(ServeError::NothingToListenOn);
         }
-        if let Some(address) = config.listen.filter(|_| config.protected_mode)
-            && !address.ip().to_canonical().is_loopback()
-            && config.settings.requirepass.is_none()
-        {
-            return Err(ServeError::Unprotected(address));
+        if config.protected_mode && config.settings.requirepass.is_none() {
+            // Who shows a certificate that was asked for is known.
+            let tls = config.tls.as_ref().filter(|tls| tls.client_ca.is_none()).map(|tls| tls.listen);
+            let mut open = config.listen.into_iter().chain(tls);
+            if let Some(address) = open.find(|address| !address.ip().to_canonical().is_loopback()) {
+                return Err(ServeError::Unprotected(address));
+            }
         }
+        let certificate = config.tls.as_ref().map(TlsConfig::load).transpose()?;
         tiermem_sys::limits::raise_open_files(config.settings.maxclients as u64 + FILES_RESERVED)
             .map_err(|source| ServeError::OpenFiles { source })?;
         let tcp = config.listen.map(listen_tcp).transpose()?;
+        let tls = config.tls.as_ref().map(|tls| listen_tcp(tls.listen)).transpose()?.zip(certificate);
         let unix = config.unix_socket.as_deref().map(listen_unix).transpose()?;
-        Ok(Server { config, engine, tcp, unix, watcher: SettingsWatcher::default() })
+        Ok(Server { config, engine, tcp, tls, unix, watcher: SettingsWatcher::default() })
     }
 
     /// Calls `watcher`, on the server's thread, with the settings that `CONFIG SET` has changed.
@@ -105,6 +116,11 @@ impl Server {
     /// The TCP address, with the port that the system chose if it was to choose.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.tcp.as_ref()?.local_addr().ok()
+    }
+
+    /// The same for TLS.
+    pub fn local_tls_addr(&self) -> Option<SocketAddr> {
+        self.tls.as_ref()?.0.local_addr().ok()
     }
 }
 

@@ -74,6 +74,12 @@ impl Budget {
         self.held
     }
 
+    /// What a connection may come to hold without exceeding the limit.
+    pub(super) fn room_bytes(&self, share: &Share) -> usize {
+        let own = share.0.map_or(0, |id| self.entries[id].held);
+        self.limit.saturating_sub(self.held - own)
+    }
+
     /// Connections in line.
     pub(super) fn waiting(&self) -> usize {
         self.line.len()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Time as of its last reading.
 ///
@@ -40,6 +40,11 @@ impl Clock {
     pub(super) fn batch_end(&mut self) -> Instant {
         self.now = Instant::now();
         self.now
+    }
+
+    /// How long ago the last reading was: reads the clock, and leaves the reading as it was.
+    pub(super) fn since_reading(&self) -> Duration {
+        self.now.elapsed()
     }
 
     /// Unix time of the last reading, in microseconds.

@@ -13,13 +13,12 @@ use super::away::AwayKeys;
 use super::budget::{FREE_BYTES, Share};
 use super::shard::{Core, READ_BYTES, Shard};
 use super::stream::Stream;
-use crate::command::{Context, Output, Session, execute};
+use crate::clients::TIGHT_OUTPUT_BYTES;
+use crate::command::{Context, Output, Session, Verdict, execute};
 use crate::resp::{KeysAhead, Parser, Progress, Writer};
 
 /// Replies are handed to the kernel when they come to this much, even amid a batch.
 const WRITE_BYTES: usize = 64 * 1024;
-/// What one client may have unsent when all clients together have too much.
-const TIGHT_OUTPUT_BYTES: usize = 16 * 1024;
 /// Places of arguments kept between requests; more are given back.
 const ARGS_KEPT: usize = 64;
 /// Pieces written with one call.
@@ -41,8 +40,12 @@ pub(super) struct Connection {
     /// `pending` holds requests that were not looked at.
     runnable: bool,
     output: Output,
-    /// What of `output` the shard's total counts.
+    /// What of `output` the registry's total counts.
     unsent: usize,
+    /// The registry knows how to wake this task.
+    known: bool,
+    /// The next request waits for the end of a pause.
+    paused: bool,
     /// Counted as blocked.
     blocked: bool,
     share: Share,
@@ -66,6 +69,8 @@ impl Connection {
             runnable: false,
             output: Output::default(),
             unsent: 0,
+            known: false,
+            paused: false,
             blocked: false,
             share: Share::default(),
             away: AwayKeys::default(),
@@ -75,9 +80,22 @@ impl Connection {
         }
     }
 
+    /// Appends what others have sent this client to its replies.
+    fn collect_mail(&mut self, core: &mut Core) {
+        if let Some(mail) = core.host.clients.take_mail(self.session.slot) {
+            if self.output.is_empty() {
+                *self.output.bytes() = mail;
+            } else {
+                self.output.bytes().extend_from_slice(&mail);
+            }
+            self.count_unsent(core);
+        }
+    }
+
     /// Does all that the socket allows; `Ok` when it must be waited for.
     fn advance(&mut self, core: &mut Core, cx: &mut TaskContext<'_>) -> Result<(), Gone> {
         loop {
+            self.collect_mail(core);
             if !self.output.is_empty() {
                 if let Poll::Ready(ready) = self.stream.poll_write_ready(cx) {
                     ready.map_err(|_| Gone)?;
@@ -87,16 +105,24 @@ impl Connection {
                         // The kernel's buffer is full again: ask to be woken.
                         continue;
                     }
+                    self.output.release_memory(FREE_BYTES);
                 }
                 self.count_unsent(core);
             }
             if self.session.closing {
-                return if self.output.is_empty() { Err(Gone) } else { Ok(()) };
+                let sent = self.output.is_empty() && self.stream.poll_flush(cx).is_ready();
+                return if sent { Err(Gone) } else { Ok(()) };
             }
             if self.waiting {
                 return Ok(());
             }
             self.set_blocked(core);
+            if self.paused {
+                if core.host.clients.paused().is_some() {
+                    return Ok(());
+                }
+                self.paused = false;
+            }
             if self.blocked {
                 core.budget.progress(&self.share, 0, cx.waker());
                 return Ok(());
@@ -130,7 +156,8 @@ impl Connection {
             Poll::Pending => {
                 if held == 0 {
                     self.release_memory();
-                } else {
+                }
+                if held > 0 || self.share.is_charged() {
                     core.budget.progress(&self.share, 0, cx.waker());
                 }
                 Ok(Poll::Pending)
@@ -142,6 +169,9 @@ impl Connection {
                     self.pending.extend_from_slice(&core.input[..count]);
                     core.budget.progress(&self.share, count, cx.waker());
                     return Ok(Poll::Ready(0));
+                }
+                if self.share.is_charged() {
+                    core.budget.progress(&self.share, count, cx.waker());
                 }
                 core.input[..held].copy_from_slice(&self.pending);
                 self.pending.clear();
@@ -160,7 +190,8 @@ impl Connection {
         // Doubling keeps the copying linear; a length that is known is not exceeded.
         let doubled = (held * 2).min(core.limits.request_bytes_max).max(held + READ_BYTES);
         let capacity = if more > FREE_BYTES { self.bytes_min.min(doubled) } else { doubled };
-        if !core.budget.grow(&mut self.share, capacity + self.parser.memory_bytes(), cx.waker()) {
+        let beside = self.parser.memory_bytes() + self.queued_bytes();
+        if !core.budget.grow(&mut self.share, capacity + beside, cx.waker()) {
             return Ok(false);
         }
         self.pending.try_reserve_exact(capacity - held).map_err(|_| Gone)?;
@@ -173,6 +204,8 @@ impl Connection {
         let start = core.clock.batch_start();
         self.last_progress = start;
         core.begin_batch();
+        core.run_start = start;
+        core.host.queue_bytes_max = core.limits.request_bytes_max.min(core.budget.room_bytes(&self.share));
         let requests = core.host.stats.commands_processed;
         let (charged, waited) = (core.engine.charged_ns(), core.engine.waited_ns());
         let lent = self.output.lend(&mut core.replies);
@@ -192,13 +225,15 @@ impl Connection {
             if let Ok(consumed) = result {
                 if consumed > 0 {
                     core.budget.end_privilege(&self.share);
+                    // These bytes are gone when the batch ends.
+                    core.note_run(&self.session, &pending[..consumed]);
                 }
                 pending.drain(..consumed);
             }
             self.pending = pending;
             result
         };
-        let flushed = result.and_then(|_| self.flush(core));
+        let flushed = result.as_ref().map_or(Err(Gone), |_| self.flush(core));
         if lent {
             self.output.give_back(&mut core.replies);
         }
@@ -209,11 +244,22 @@ impl Connection {
             // Answers that nobody takes soon would keep memory from others.
             self.away.cancel(&mut core.engine);
         }
-        let wall_ns = core.clock.batch_end().saturating_duration_since(start).as_nanos() as f64;
+        let wall_ns = core.clock.batch_end().saturating_duration_since(start).as_nanos() as u64;
+        if core.host.timing.matters(wall_ns)
+            && let Ok(consumed) = result
+        {
+            // Nothing has been read into it since.
+            let input = core::mem::take(&mut core.input);
+            core.note_run(&self.session, &input[..consumed.min(filled)]);
+            core.input = input;
+        }
         // What emulated memory charges these requests is theirs, whoever happens to wait it off.
         let (charged_ns, waited_ns) = (core.engine.charged_ns() - charged, core.engine.waited_ns() - waited);
-        let ns = (wall_ns - waited_ns + charged_ns).max(0.0) as u64;
+        let ns = (wall_ns as f64 - waited_ns + charged_ns).max(0.0) as u64;
         core.latency.record(ns, core.host.stats.commands_processed - requests);
+        let card = core.host.clients.card_mut(self.session.slot);
+        self.session.note(card, core.host.now_us);
+        card.pending_bytes = self.pending.len();
         Ok(())
     }
 
@@ -246,8 +292,16 @@ impl Connection {
                     let Core { engine, host, .. } = core;
                     let Connection { session, output, parser, .. } = self;
                     let mut context = Context { engine, session, output, host };
-                    execute(&mut context, parser.args(rest));
+                    let verdict = execute(&mut context, parser.args(rest));
                     context.end_request();
+                    if verdict == Verdict::Later {
+                        self.hold_up(core);
+                        return Ok(at);
+                    }
+                    if core.host.timing.is_due() {
+                        core.clock.batch_end();
+                        core.note_run(&self.session, &rest[..self.parser.consumed()]);
+                    }
                 }
                 Ok(Progress::Empty) => {}
                 Ok(Progress::Oversize) => self.refuse_oversize(core),
@@ -283,11 +337,19 @@ impl Connection {
     /// are looked at as well.
     fn is_at_hand(&mut self, core: &mut Core, rest: &[u8], cx: &TaskContext<'_>) -> bool {
         let Connection { session, parser, away, .. } = self;
-        let at_hand = away.stage(&mut core.engine, session.db, parser.args(rest), cx.waker());
+        let at_hand = away.stage(&mut core.engine, (session, &core.host), parser.args(rest), cx.waker());
         if !at_hand {
             away.foresee(&mut core.engine, session.db, KeysAhead::new(&rest[parser.consumed()..]));
         }
         at_hand
+    }
+
+    /// Leaves the present request, which is looked at again when requests are no longer held up.
+    #[cold]
+    fn hold_up(&mut self, core: &mut Core) {
+        self.parser.reset();
+        (self.paused, self.runnable) = (true, true);
+        core.host.clients.wait_for_unpause(self.session.id);
     }
 
     #[cold]
@@ -332,7 +394,7 @@ impl Connection {
     /// Whether the client must take replies before it is read from again.
     fn is_over_limit(&self, core: &Core) -> bool {
         let own = self.output.len();
-        let others = core.unsent_bytes - self.unsent;
+        let others = core.host.clients.waiting_bytes() - self.unsent;
         let settings = &core.host.settings;
         own >= settings.output_bytes_max
             || (own >= TIGHT_OUTPUT_BYTES && others + own >= settings.output_total_bytes_max)
@@ -352,28 +414,37 @@ impl Connection {
     fn count_unsent(&mut self, core: &mut Core) {
         let unsent = self.output.len();
         if unsent != self.unsent {
-            core.unsent_bytes = core.unsent_bytes - self.unsent + unsent;
+            core.host.clients.set_unsent(self.session.slot, unsent);
             self.unsent = unsent;
         }
     }
 
-    /// Books what is pending, and gives memory back that is no longer needed.
+    /// Bytes of the requests that wait for `EXEC`.
+    #[inline]
+    fn queued_bytes(&self) -> usize {
+        self.session.transaction.as_ref().map_or(0, |queue| queue.memory_bytes())
+    }
+
+    /// Books what is pending or queued, and gives memory back that is no longer needed.
     #[inline]
     fn settle_pending(&mut self, core: &mut Core) {
+        let queued = self.queued_bytes();
         if self.pending.is_empty() {
             if self.pending.capacity() > FREE_BYTES {
                 self.pending = Vec::new();
             }
-            if self.share.is_charged() {
+            if queued > 0 {
+                core.budget.charge(&mut self.share, queued);
+            } else if self.share.is_charged() {
                 core.budget.release(&mut self.share);
             }
-        } else if self.pending.capacity() > FREE_BYTES || self.share.is_charged() {
+        } else if self.pending.capacity() > FREE_BYTES || queued > 0 || self.share.is_charged() {
             if self.pending.len() * 4 < self.pending.capacity()
                 && self.bytes_min <= self.pending.capacity() / 2
             {
                 self.pending.shrink_to_fit();
             }
-            let bytes = self.pending.capacity() + self.parser.memory_bytes();
+            let bytes = self.pending.capacity() + self.parser.memory_bytes() + queued;
             core.budget.charge(&mut self.share, bytes);
         }
     }
@@ -392,7 +463,7 @@ impl Connection {
     /// Whether the client has kept still for longer than it may; if not, sees to being woken when it has.
     fn is_timed_out(&mut self, core: &Core, cx: &mut TaskContext<'_>) -> bool {
         let timeout_ms = core.host.settings.timeout_ms;
-        if timeout_ms == 0 {
+        if timeout_ms == 0 || core.host.clients.only_listens(self.session.slot) {
             return false;
         }
         let deadline = self.last_progress + Duration::from_millis(timeout_ms);
@@ -422,8 +493,13 @@ impl Future for Connection {
             );
             return Poll::Ready(());
         }
+        let slot = connection.session.slot;
+        if !connection.known {
+            core.host.clients.set_waker(slot, cx.waker());
+            connection.known = true;
+        }
         connection.waiting = false;
-        if connection.advance(core, cx).is_err() {
+        if core.host.clients.is_killed(slot) || connection.advance(core, cx).is_err() {
             return Poll::Ready(());
         }
         if connection.is_timed_out(core, cx) {
@@ -440,7 +516,9 @@ impl Drop for Connection {
         let core = &mut *shard.borrow_mut();
         self.output.clear(&mut core.engine);
         self.away.cancel(&mut core.engine);
-        self.count_unsent(core);
+        self.unsent = 0;
+        core.host.clients.leave(self.session.slot);
+        core.engine.note_changes(core.host.clients.wants_changes());
         core.budget.release(&mut self.share);
         let stats = &mut core.host.stats;
         stats.clients_connected -= 1;

@@ -17,6 +17,7 @@ mod run;
 mod shard;
 mod snapshot;
 mod stream;
+mod tls;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ use std::time::Duration;
 pub use bind::{FILES_RESERVED, ServeError, Server};
 pub use latency::LatencySummary;
 pub use snapshot::Snapshot;
+pub use tls::{TlsConfig, TlsError};
 
 use crate::settings::Settings;
 
@@ -33,6 +35,8 @@ use crate::settings::Settings;
 pub struct ServerConfig {
     /// The TCP address; port 0 lets the system choose. Default 127.0.0.1:7379.
     pub listen: Option<SocketAddr>,
+    /// TLS beside it. Default none.
+    pub tls: Option<TlsConfig>,
     /// The unix socket's path. Default none.
     pub unix_socket: Option<PathBuf>,
     /// Whether listening beyond this machine without a password is refused (`protected-mode`). Default yes.
@@ -53,6 +57,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         ServerConfig {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 7379))),
+            tls: None,
             unix_socket: None,
             protected_mode: true,
             config_file: None,

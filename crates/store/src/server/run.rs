@@ -3,14 +3,16 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::runtime::{Builder, LocalOptions};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::MissedTickBehavior;
@@ -20,6 +22,8 @@ use super::connection::Connection;
 use super::shard::{Core, Shard};
 use super::snapshot::Snapshot;
 use super::stream::Stream;
+use super::tls::{TlsConfig, TlsStream};
+use crate::clients::Peer;
 
 const TICK: Duration = Duration::from_millis(100);
 /// How long accepting rests when the system has no more files or memory to give.
@@ -36,7 +40,8 @@ impl Server {
     ) -> Result<(), ServeError> {
         let publish = Rc::new(publish);
         let port = self.local_addr().map_or(0, |address| address.port());
-        let Server { config, engine, tcp, unix, watcher } = self;
+        let tls_port = self.local_tls_addr().map_or(0, |address| address.port());
+        let Server { config, engine, tcp, tls, unix, watcher } = self;
         let woken = Arc::new(AtomicBool::new(true));
         let flag = Arc::clone(&woken);
         // A local runtime runs tasks that need not be `Send` from its own queue. A `LocalSet` in an ordinary one
@@ -48,12 +53,19 @@ impl Server {
             .map_err(ServeError::EventLoop)?;
         let mut core = Core::new(&config, engine, port, woken);
         core.host.settings_watcher = watcher;
+        core.host.tls_port = tls_port;
         let shard = Rc::new(RefCell::new(core));
         let result = runtime.block_on(async {
             drive_flash(&shard);
             if let Some(listener) = tcp {
                 let listener = TcpListener::from_std(listener).map_err(ServeError::EventLoop)?;
                 spawn_local(accept_tcp(listener, Rc::clone(&shard)));
+            }
+            if let (Some((listener, certificate)), Some(config)) = (tls, config.tls.clone()) {
+                let listener = TcpListener::from_std(listener).map_err(ServeError::EventLoop)?;
+                let certificate = Rc::new(RefCell::new(certificate));
+                spawn_local(accept_tls(listener, Rc::clone(&certificate), Rc::clone(&shard)));
+                spawn_local(reload_on_hangup(config, certificate));
             }
             if let Some(listener) = unix {
                 let listener = UnixListener::from_std(listener).map_err(ServeError::EventLoop)?;
@@ -117,26 +129,74 @@ async fn publish_often(shard: Rc<Shard>, publish: Rc<impl Fn(Snapshot)>, every: 
 async fn accept_tcp(listener: TcpListener, shard: Rc<Shard>) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
-                // Replies are written whole; nothing is gained by waiting for more.
-                let _ = stream.set_nodelay(true);
-                // A peer that vanished without a word is noticed after some minutes.
-                let keepalive_s = shard.borrow().host.settings.tcp_keepalive_s;
-                if keepalive_s > 0 {
-                    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(keepalive_s));
-                    let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
-                }
-                welcome(Stream::Tcp(stream), &shard);
+            Ok((stream, address)) => {
+                set_up(&stream, &shard);
+                let peer = peer_of(&stream, address);
+                welcome(Stream::Tcp(stream), peer, &shard);
             }
             Err(error) => rest_after(error).await,
         }
     }
 }
 
-async fn accept_unix(listener: UnixListener, shard: Rc<Shard>) {
+/// The two ends of a connection.
+fn peer_of(stream: &TcpStream, address: SocketAddr) -> Peer {
+    stream.local_addr().map_or(Peer::None, |local| Peer::Tcp(address, local))
+}
+
+fn set_up(stream: &TcpStream, shard: &Shard) {
+    // Replies are written whole; nothing is gained by waiting for more.
+    let _ = stream.set_nodelay(true);
+    // A peer that vanished without a word is noticed after some minutes.
+    let keepalive_s = shard.borrow().host.settings.tcp_keepalive_s;
+    if keepalive_s > 0 {
+        let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(keepalive_s));
+        let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
+    }
+}
+
+/// The certificate that new connections are shown.
+type Certificate = Rc<RefCell<Arc<rustls::ServerConfig>>>;
+
+async fn accept_tls(listener: TcpListener, certificate: Certificate, shard: Rc<Shard>) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => welcome(Stream::Unix(stream), &shard),
+            Ok((stream, address)) => {
+                set_up(&stream, &shard);
+                let peer = peer_of(&stream, address);
+                match TlsStream::new(stream, Arc::clone(&certificate.borrow())) {
+                    Ok(stream) => welcome(Stream::Tls(Box::new(stream)), peer, &shard),
+                    Err(error) => tracing::warn!(%error, "a connection was not accepted"),
+                }
+            }
+            Err(error) => rest_after(error).await,
+        }
+    }
+}
+
+/// Reads certificate and key again at SIGHUP. Connections that are open keep theirs, and what cannot be used is told of
+/// and changes nothing.
+async fn reload_on_hangup(config: TlsConfig, certificate: Certificate) {
+    let mut hangup = match signal(SignalKind::hangup()) {
+        Ok(hangup) => hangup,
+        Err(error) => return tracing::warn!(%error, "SIGHUP cannot be received"),
+    };
+    while hangup.recv().await.is_some() {
+        match config.load() {
+            Ok(loaded) => {
+                *certificate.borrow_mut() = loaded;
+                tracing::info!(certificate = %config.cert.display(), "read anew");
+            }
+            Err(error) => tracing::error!(%error, "the certificate is kept as it was"),
+        }
+    }
+}
+
+async fn accept_unix(listener: UnixListener, shard: Rc<Shard>) {
+    let path: Rc<str> = shard.borrow().host.unix_socket.as_str().into();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => welcome(Stream::Unix(stream), Peer::Unix(Rc::clone(&path)), &shard),
             Err(error) => rest_after(error).await,
         }
     }
@@ -150,7 +210,7 @@ async fn rest_after(error: io::Error) {
     }
 }
 
-fn welcome(stream: Stream, shard: &Rc<Shard>) {
+fn welcome(mut stream: Stream, peer: Peer, shard: &Rc<Shard>) {
     let session = {
         let core = &mut *shard.borrow_mut();
         core.host.stats.connections_received += 1;
@@ -162,7 +222,9 @@ fn welcome(stream: Stream, shard: &Rc<Shard>) {
         }
         core.host.stats.clients_connected += 1;
         let id = core.next_client_id();
-        core.host.new_session(id)
+        let session = core.host.welcome(id, peer);
+        core.host.clients.card_mut(session.slot).fd = stream.fd();
+        session
     };
     // The shard is free again: a connection that is dropped at once borrows it.
     spawn_local(Connection::new(stream, Rc::clone(shard), session));

@@ -10,9 +10,10 @@ use super::budget::Budget;
 use super::clock::Clock;
 use super::latency::Latency;
 use super::snapshot::Snapshot;
-use crate::command::Host;
+use crate::command::{Flags, Host, Session, settle_idle};
 use crate::engine::Engine;
-use crate::resp::Limits;
+use crate::resp::{Limits, Parser, Progress};
+use crate::stats::ServerStats;
 
 /// Bytes read from a socket at a time.
 pub(super) const READ_BYTES: usize = 64 * 1024;
@@ -40,10 +41,11 @@ pub(super) struct Core {
     pub(super) replies: Vec<u8>,
     pub(super) limits: Limits,
     reply_bytes_max: usize,
-    /// Unsent replies of all connections.
-    pub(super) unsent_bytes: usize,
+    /// When the clock was last read within the present batch.
+    pub(super) run_start: Instant,
     started: Instant,
-    last_snapshot: (Instant, u64),
+    /// When the last snapshot was taken, and what had been counted then.
+    last_snapshot: (Instant, ServerStats),
     next_client_id: u64,
     ticks: u64,
 }
@@ -52,7 +54,7 @@ impl Core {
     pub(super) fn new(config: &ServerConfig, engine: Engine, tcp_port: u16, woken: Arc<AtomicBool>) -> Self {
         let clock = Clock::new(woken);
         let value_bytes_max = engine.value_bytes_max();
-        let host = Host {
+        let mut host = Host {
             settings: config.settings.clone(),
             config_file: config.config_file.clone(),
             bind: config.listen.map_or_else(String::new, |address| address.ip().to_string()),
@@ -64,6 +66,7 @@ impl Core {
             run_id: run_id(clock.unix_us()),
             ..Host::default()
         };
+        host.observe();
         let request_bytes_max = config.request_bytes_max.max(value_bytes_max + (1 << 20));
         let started = Instant::now();
         Core {
@@ -82,9 +85,9 @@ impl Core {
             },
             // One longest value with its length line always fits.
             reply_bytes_max: config.reply_bytes_max.max(value_bytes_max + 64),
-            unsent_bytes: 0,
+            run_start: started,
             started,
-            last_snapshot: (started, 0),
+            last_snapshot: (started, ServerStats::default()),
             next_client_id: 0,
             ticks: 0,
         }
@@ -100,9 +103,38 @@ impl Core {
     #[inline]
     pub(super) fn begin_batch(&mut self) {
         self.pass_time_on();
+        self.host.timing.begin_run();
         let settings = &self.host.settings;
-        let tight = self.unsent_bytes >= settings.output_total_bytes_max;
+        let tight = self.host.clients.waiting_bytes() >= settings.output_total_bytes_max;
         self.host.reply_bytes_max = if tight { settings.output_bytes_max } else { self.reply_bytes_max };
+    }
+
+    /// Puts the time since the last run's end into the slow log and the latencies, if it matters to anybody, and begins
+    /// the next run. The run's last request, which is the last one in `requests`, stands for all.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_run(&mut self, session: &Session, requests: &[u8]) {
+        let now = self.clock.batch_end();
+        let ns = now.saturating_duration_since(self.run_start).as_nanos() as u64;
+        self.run_start = now;
+        let matters = self.host.timing.end_run(ns);
+        let Some(spec) = session.command.filter(|_| matters) else { return };
+        let (us, unix_s) = (ns / 1000, self.host.now_us / 1_000_000);
+        self.host.timing.latencies.note_command(spec, us, unix_s);
+        if spec.flags.contains(Flags::SKIP_SLOWLOG) {
+            return;
+        }
+        let card = self.host.clients.card(session.slot);
+        let (address, name) = (card.peer.address(), card.name.clone());
+        let (mut parser, mut at) = (Parser::default(), 0);
+        while matches!(parser.parse(&requests[at..], &self.limits), Ok(Progress::Complete)) {
+            if at + parser.consumed() == requests.len() {
+                self.host.timing.slowlog.note(us, unix_s, parser.args(&requests[at..]), address, &name);
+                return;
+            }
+            at += parser.consumed();
+            parser.reset();
+        }
     }
 
     /// Tells the engine and the commands the time of the last clock reading.
@@ -117,12 +149,19 @@ impl Core {
     pub(super) fn tick(&mut self) {
         self.clock.synchronize();
         self.pass_time_on();
+        self.host.clients.end_pause(self.host.now_us);
         self.engine.idle();
         self.ticks += 1;
         if self.ticks.is_multiple_of(FLASH_TICKS) {
             self.engine.tick_flash();
         }
         self.engine.commit();
+        settle_idle(&mut self.engine, &mut self.host.clients);
+        self.host.stats.clients_dropped += self.host.clients.take_dropped();
+        let unix_s = self.host.now_us / 1_000_000;
+        self.host.timeline.note(self.engine.requests(), unix_s);
+        let work_us = self.clock.since_reading().as_micros() as u64;
+        self.host.timing.latencies.note("expire-cycle", work_us, unix_s);
         let settings = &self.host.settings;
         self.budget.set_limit(settings.request_buffer_bytes);
         self.budget.find_stalled(Instant::now(), Duration::from_millis(settings.stall_timeout_ms));
@@ -130,18 +169,23 @@ impl Core {
 
     /// All figures now. Recent ones begin anew.
     pub(super) fn snapshot(&mut self) -> Snapshot {
-        let (then, requests_then) = self.last_snapshot;
-        let (now, requests) = (Instant::now(), self.host.stats.commands_processed);
-        self.last_snapshot = (now, requests);
-        let passed = now.saturating_duration_since(then).as_secs_f64().max(1e-3);
-        self.host.ops_per_sec = ((requests - requests_then) as f64 / passed) as u64;
+        let now = Instant::now();
         self.note_buffers();
+        let stats = self.host.stats.clone();
+        let (then, before) = core::mem::replace(&mut self.last_snapshot, (now, stats.clone()));
+        let passed = now.saturating_duration_since(then).as_secs_f64().max(1e-3);
+        let per_sec = |now: u64, before: u64| ((now - before) as f64 / passed) as u64;
+        self.host.ops_per_sec = per_sec(stats.commands_processed, before.commands_processed);
+        self.host.input_bytes_per_sec = per_sec(stats.net_input_bytes, before.net_input_bytes);
+        self.host.output_bytes_per_sec = per_sec(stats.net_output_bytes, before.net_output_bytes);
         let (latency, latency_recent) = self.latency.summarize();
+        let engine = self.engine.stats();
+        self.host.note_peak(&engine);
         Snapshot {
             unix_ms: self.host.now_us / 1000,
             uptime_ms: now.saturating_duration_since(self.started).as_millis() as u64,
             requests_per_sec: self.host.ops_per_sec,
-            engine: self.engine.stats(),
+            engine,
             server: self.host.stats.clone(),
             latency,
             latency_recent,
@@ -152,7 +196,7 @@ impl Core {
     pub(super) fn note_buffers(&mut self) {
         let stats = &mut self.host.stats;
         stats.request_buffer_bytes = self.budget.held_bytes() as u64;
-        stats.reply_buffer_bytes = self.unsent_bytes as u64;
+        stats.reply_buffer_bytes = self.host.clients.waiting_bytes() as u64;
         stats.clients_waiting_for_buffer = self.budget.waiting() as u64;
     }
 }

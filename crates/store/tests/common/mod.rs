@@ -130,7 +130,7 @@ impl<S: Read + Write> Client<S> {
                     bytes.resize(start + count() as usize + 2, 0);
                     self.stream.read_exact(&mut bytes[start..]).expect("the string's bytes");
                 }
-                '*' | '~' => missing += count(),
+                '*' | '~' | '>' => missing += count(),
                 '%' => missing += 2 * count(),
                 _ => {}
             }

@@ -1,9 +1,10 @@
-//! Local memory of the process.
+//! The process's own memory: the machine's, or one NUMA node's.
 
 use super::Memory;
 use tiermem_sys::mapping::{MapError, Mapping};
+use tiermem_sys::numa;
 
-/// Local DRAM: costs what it costs.
+/// DRAM: costs what it costs.
 #[derive(Debug)]
 pub struct Dram {
     mapping: Mapping,
@@ -13,6 +14,14 @@ impl Dram {
     /// Reserves `len` bytes; memory is taken as they are written.
     pub fn new(len: usize) -> Result<Self, MapError> {
         Ok(Dram { mapping: Mapping::anonymous(len)? })
+    }
+
+    /// The same from one node's memory and no other's: another socket's, or a CXL expander that the kernel shows as a
+    /// node without processors. The node exists ([`numa::nodes`]).
+    pub fn on_node(len: usize, node: u32) -> Result<Self, MapError> {
+        let mut mapping = Mapping::anonymous(len)?;
+        numa::bind(&mut mapping, node)?;
+        Ok(Dram { mapping })
     }
 }
 

@@ -1,14 +1,16 @@
 //! Devices that hold a tier's bytes.
 //!
-//! The contract of [`Memory`]: `len` bytes at fixed offsets, zero until written; what is written is read back until
-//! overwritten or discarded. `touch_*` says how many nanoseconds a contiguous range costs beyond what the access
+//! The contract of [`Memory`]: `len` bytes at fixed offsets, zero until written (on a device whose contents outlive the
+//! process: whatever is there, which nobody reads); what is written is read back until overwritten or discarded. `touch_*` says how many nanoseconds a contiguous range costs beyond what the access
 //! itself takes here; the caller collects that as a debt. One conformance suite runs against every device.
 
 mod dram;
 mod emulated;
+mod mapped;
 
 pub use dram::Dram;
 pub use emulated::Emulated;
+pub use mapped::{Mapped, MappedError, MappedSpec};
 
 /// Byte-addressable memory.
 pub trait Memory {
@@ -27,10 +29,12 @@ pub trait Memory {
 /// Any device. An enum, so that the hot path is a branch and not a call through a table.
 #[derive(Debug)]
 pub enum Device {
-    /// Local memory.
+    /// The process's own memory, local or of one node.
     Dram(Dram),
     /// Local memory with the cost of another device.
     Emulated(Emulated),
+    /// A file or device that outlives the process.
+    Mapped(Mapped),
 }
 
 impl Memory for Device {
@@ -39,6 +43,7 @@ impl Memory for Device {
         match self {
             Device::Dram(device) => device.bytes(),
             Device::Emulated(device) => device.bytes(),
+            Device::Mapped(device) => device.bytes(),
         }
     }
 
@@ -47,6 +52,7 @@ impl Memory for Device {
         match self {
             Device::Dram(device) => device.bytes_mut(),
             Device::Emulated(device) => device.bytes_mut(),
+            Device::Mapped(device) => device.bytes_mut(),
         }
     }
 
@@ -54,6 +60,7 @@ impl Memory for Device {
         match self {
             Device::Dram(device) => device.discard(offset, len),
             Device::Emulated(device) => device.discard(offset, len),
+            Device::Mapped(device) => device.discard(offset, len),
         }
     }
 
@@ -62,6 +69,7 @@ impl Memory for Device {
         match self {
             Device::Dram(device) => device.touch_read(len),
             Device::Emulated(device) => device.touch_read(len),
+            Device::Mapped(device) => device.touch_read(len),
         }
     }
 
@@ -70,6 +78,7 @@ impl Memory for Device {
         match self {
             Device::Dram(device) => device.touch_write(len),
             Device::Emulated(device) => device.touch_write(len),
+            Device::Mapped(device) => device.touch_write(len),
         }
     }
 }
@@ -99,5 +108,13 @@ mod conformance {
         suite(Emulated::new(1 << 20, cxl).unwrap());
         suite(Device::Dram(Dram::new(1 << 20).unwrap()));
         suite(Device::Emulated(Emulated::new(1 << 20, cxl).unwrap()));
+        if let Some(node) = tiermem_sys::numa::nodes().first() {
+            suite(Dram::on_node(1 << 20, node.number).unwrap());
+        }
+        let path = std::env::temp_dir().join(format!("tiermem-device-{}", std::process::id()));
+        let spec = MappedSpec { path: path.clone(), layout: 0, reset: false };
+        suite(Mapped::open(&spec, 2 << 20).unwrap());
+        suite(Device::Mapped(Mapped::open(&spec, 2 << 20).unwrap()));
+        std::fs::remove_file(path).unwrap();
     }
 }

@@ -39,7 +39,7 @@ pub struct FlatArgs {
     #[arg(long, value_name = "K", default_values_t = [K_DEFAULT], value_parser = clap::value_parser!(u32).range(1..=4096))]
     k: Vec<u32>,
     /// A row for every N requests of the trace.
-    #[arg(long, value_name = "N", conflicts_with = "tier", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     window: Option<u64>,
     /// Simulate the first N requests of the trace but do not count them.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -50,6 +50,13 @@ pub struct FlatArgs {
     /// Threads that simulate [default: as many as there are processors].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+}
+
+impl FlatArgs {
+    /// Requests before anything is counted, and requests of a window, if there are windows.
+    pub fn spans(&self) -> (u64, Option<u64>) {
+        (self.warmup, self.window)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,23 +1,13 @@
 //! `tiermem sim cache`: hits and misses of a trace.
 
 mod flat;
+mod tiered;
 
-use anyhow::anyhow;
 use clap::Args;
-use tiermem_base::{Access, Bytes};
-use tiermem_policy::evict::lru::Bump;
-use tiermem_policy::ladder::{LadderConfig, Reactive};
-use tiermem_policy::promote::Promotion;
-use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
 
 use crate::failure::Failure;
-use crate::output::{self, Cell, Format, Rows};
+use crate::output::Format;
 use crate::source::TraceArgs;
-
-const FIELDS: &[&str] = &["policy", "size", "requests", "misses", "miss_ratio"];
-const TIER_FIELDS: &[&str] = &["tier", "capacity_bytes", "hits", "promotions", "demotions", "evictions"];
-/// What the store keeps with each value: an eight-byte header and a key name of sixteen digits.
-const ITEM_OVERHEAD_BYTES: u64 = 24;
 
 const HELP: &str = "\
 Examples:
@@ -44,8 +34,19 @@ Fields:
   miss_ratio       misses over requests
   byte_miss_ratio  bytes of the values missed over bytes of the values asked for
   window           the number of the window, from 0; without --window all requests after the warm-up are one
-For a ladder policy, size, requests, misses, miss_ratio and for each tier: tier, capacity_bytes, hits, promotions,
-  demotions, evictions; the size of a ladder is that of all its tiers";
+With --tier, one record, for each tier its counts, and with --window a row for each window:
+  policy, size           ladder, and the bytes of all tiers
+  requests, misses, miss_ratio  as above
+  fast_hit_share         look-ups that found their key in the first tier, over look-ups
+  charged_ns_per_request what slow tiers cost beyond local DRAM, moves included, over requests: no bytes are moved, the
+                         time is what the curve says
+  promotions, demotions, evictions, relocations  items moved up, down, out, and within a tier to empty a page
+  moved_bytes            bytes of items moved
+  acts_max               the most moves and evictions that one request or step had to wait for
+  items, metadata_bytes_per_item  items held, and what index, nodes, lists and tables take for each
+  clairvoyant_fast_share fast_hit_share of the best placement that never moves anything, known in hindsight; where a tier
+                         is a percentage
+for each tier: tier, capacity_bytes, hits, promotions, demotions, evictions, relocations";
 
 /// What `tiermem sim cache` takes.
 #[derive(Debug, Args)]
@@ -55,27 +56,8 @@ pub struct Options {
     trace: TraceArgs,
     #[command(flatten)]
     flat: flat::FlatArgs,
-    /// Capacity of a tier, fastest first; repeat it for a ladder.
-    #[arg(long, value_name = "BYTES")]
-    tier: Vec<Bytes>,
-    /// How items are promoted: reuse-time, reuse-time-scan, naive or none.
-    #[arg(long, default_value = "reuse-time")]
-    promotion: Promotion,
-    /// What a full fast tier does at an admission: demote or drop.
-    #[arg(long, default_value = "demote")]
-    reactive: Reactive,
-    /// Switch the background demotion and eviction between watermarks off.
-    #[arg(long)]
-    no_watermarks: bool,
-    /// Where new items enter a tier's lists, as a share from the tail: one value for all tiers.
-    #[arg(long, value_name = "SHARE")]
-    insertion_point: Option<f64>,
-    /// When a hit moves an item to the head of its list: always, lower-only or at-tail.
-    #[arg(long, default_value = "at-tail")]
-    bump: Bump,
-    /// Take metadata out of the first tier's capacity, as the store does.
-    #[arg(long)]
-    charge_metadata: bool,
+    #[command(flatten)]
+    tiered: tiered::TieredArgs,
     /// How to print the result.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -83,69 +65,9 @@ pub struct Options {
 
 /// Simulates and prints.
 pub fn run(options: Options) -> Result<(), Failure> {
-    if options.tier.is_empty() {
+    if options.tiered.is_empty() {
         flat::run(&options.trace, &options.flat, options.format)
     } else {
-        run_tiered(&options)
+        tiered::run(&options.trace, &options.tiered, options.flat.spans(), options.format)
     }
-}
-
-fn run_tiered(options: &Options) -> Result<(), Failure> {
-    let capacities: Vec<u64> = options.tier.iter().map(|tier| tier.0).collect();
-    if capacities.len() > tiermem_policy::ladder::LEVELS_MAX {
-        return Err(Failure::usage(anyhow!(
-            "a ladder has at most {} tiers",
-            tiermem_policy::ladder::LEVELS_MAX
-        )));
-    }
-    let mut ladder = LadderConfig::with_capacities(&capacities);
-    ladder.promotion = options.promotion;
-    ladder.reactive = options.reactive;
-    ladder.charge_metadata = options.charge_metadata;
-    if options.no_watermarks {
-        ladder.watermarks = None;
-    }
-    ladder.bump = options.bump;
-    if let Some(point) = options.insertion_point {
-        ladder.levels.iter_mut().for_each(|level| level.insertion_point = point);
-    }
-    let mut cache = TieredCache::new(TieredConfig { ladder, overhead_bytes: ITEM_OVERHEAD_BYTES, seed: 0 });
-    each_record(&options.trace, |access| {
-        cache.access(access);
-    })?;
-    let size = capacities.iter().sum();
-    let total = Rows { fields: FIELDS, rows: vec![record("ladder", size, cache.requests, cache.misses)] };
-    let tier = |(at, &capacity): (usize, &u64)| {
-        let level = cache.level(at);
-        vec![
-            Cell::Count(at as u64),
-            Cell::Count(capacity),
-            Cell::Count(level.hits),
-            Cell::Count(level.promotions),
-            Cell::Count(level.demotions),
-            Cell::Count(level.evictions),
-        ]
-    };
-    let tiers = Rows { fields: TIER_FIELDS, rows: capacities.iter().enumerate().map(tier).collect() };
-    output::print_record(options.format, &total, &[("tiers", tiers)]).map_err(Failure::failed)
-}
-
-fn each_record(trace: &TraceArgs, mut visit: impl FnMut(&Access)) -> Result<(), Failure> {
-    let source = trace.open()?;
-    for record in source.records() {
-        visit(&record?);
-    }
-    source.finish();
-    Ok(())
-}
-
-fn record(policy: &str, size: u64, requests: u64, misses: u64) -> Vec<Cell> {
-    let miss_ratio = misses as f64 / requests.max(1) as f64;
-    vec![
-        Cell::Text(policy.to_owned()),
-        Cell::Count(size),
-        Cell::Count(requests),
-        Cell::Count(misses),
-        Cell::Number(miss_ratio, 6),
-    ]
 }

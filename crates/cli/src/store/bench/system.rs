@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use tiermem_base::curve::Curve;
 use tiermem_base::{Access, Bytes, Rng};
 use tiermem_policy::evict::lru::Bump;
-use tiermem_policy::ladder::{LadderConfig, Reactive};
+use tiermem_policy::ladder::{Admission, LadderConfig, Order, Priority, Reactive};
 use tiermem_policy::promote::Promotion;
 use tiermem_store::engine::{Condition, Engine, EngineConfig, EngineStats, Expiry};
 use tiermem_sys::cpu_time::thread_cpu_time;
@@ -51,6 +51,26 @@ pub enum SystemKind {
     ReactiveDrop,
     /// As tiermem, every hit moving its item to the head of its list.
     PlainLru,
+    /// As tiermem, the seed's rule of promotion: one short reuse time.
+    ReuseTime,
+    /// As tiermem, every new item entering the fast tier.
+    AdmitFast,
+    /// As tiermem, the first of five drawn going instead of lists.
+    Klru,
+    /// As tiermem, size classes keeping their pages.
+    NoRebalance,
+    /// Wang 2024 as written: one short reuse time, everything admitted above, lists moved at each hit, a full fast tier
+    /// dropping.
+    Seed,
+    /// Three of four keys in DRAM by hash and the others in the slow tier, for ever (Tang 2024, table 4.1).
+    #[value(name = "interleaved-3-1")]
+    Interleaved31,
+    /// Every other key in DRAM.
+    #[value(name = "interleaved-1-1")]
+    Interleaved11,
+    /// One of four keys in DRAM.
+    #[value(name = "interleaved-1-3")]
+    Interleaved13,
     /// All items in the slow tier; index and nodes in DRAM.
     AllCxl,
 }
@@ -90,6 +110,13 @@ impl std::ops::Add for Measured {
     }
 }
 
+/// Places keys by hash, `fast_share` of them in the fast tier, and moves nothing.
+fn interleave(ladder: &mut LadderConfig, fast_share: f64) {
+    ladder.admission = Admission::Interleaved { fast_share };
+    ladder.promotion = Promotion::None;
+    ladder.watermarks = None;
+}
+
 /// An engine and what it needs to answer a trace.
 pub struct System {
     kind: SystemKind,
@@ -113,6 +140,9 @@ impl System {
         let tiers = match kind {
             SystemKind::AllDram => vec![tier("dram", dram, roomy)],
             SystemKind::AllCxl => vec![tier("cxl", cxl, roomy)],
+            SystemKind::Interleaved31 | SystemKind::Interleaved11 | SystemKind::Interleaved13 => {
+                vec![tier("dram", dram, roomy), tier("cxl", cxl, roomy)]
+            }
             _ => vec![tier("dram", dram, fast), tier("cxl", cxl, roomy)],
         };
         let capacities: Vec<u64> = tiers.iter().map(|tier: &TierSpec| tier.capacity.0).collect();
@@ -120,15 +150,41 @@ impl System {
         let mut ladder =
             LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&capacities) };
         match kind {
-            SystemKind::Naive => ladder.promotion = Promotion::Naive,
-            SystemKind::TiermemScan => ladder.promotion = Promotion::ReuseTimeScan,
-            SystemKind::DemotionOnly => ladder.promotion = Promotion::None,
+            SystemKind::Naive => {
+                ladder.promotion = Promotion::Naive;
+                ladder.admission = Admission::Fast;
+            }
+            SystemKind::TiermemScan => {
+                ladder.promotion = Promotion::ReuseTimeScan;
+                ladder.admission = Admission::Fast;
+            }
+            SystemKind::DemotionOnly => {
+                ladder.promotion = Promotion::None;
+                ladder.admission = Admission::Fast;
+            }
             SystemKind::NoWatermarks => ladder.watermarks = None,
             SystemKind::HeadInsertion => {
                 ladder.levels.iter_mut().for_each(|level| level.insertion_point = 1.0)
             }
             SystemKind::ReactiveDrop => ladder.reactive = Reactive::Drop,
             SystemKind::PlainLru => ladder.bump = Bump::Always,
+            SystemKind::ReuseTime => ladder.promotion = Promotion::ReuseTime,
+            SystemKind::AdmitFast => ladder.admission = Admission::Fast,
+            SystemKind::Klru => ladder
+                .levels
+                .iter_mut()
+                .for_each(|level| level.order = Order::Sample { k: 5, by: Priority::Recency }),
+            SystemKind::NoRebalance => ladder.rebalance_batch = 0,
+            SystemKind::Seed => {
+                ladder.promotion = Promotion::ReuseTime;
+                ladder.admission = Admission::Fast;
+                ladder.bump = Bump::Always;
+                ladder.reactive = Reactive::Drop;
+                ladder.rebalance_batch = 0;
+            }
+            SystemKind::Interleaved31 => interleave(&mut ladder, 0.75),
+            SystemKind::Interleaved11 => interleave(&mut ladder, 0.5),
+            SystemKind::Interleaved13 => interleave(&mut ladder, 0.25),
             SystemKind::AllDram | SystemKind::Tiermem | SystemKind::AllCxl => {}
         }
         let config = EngineConfig { ladder, value_bytes_max: VALUE_BYTES_MAX, ..EngineConfig::new(tiers) };

@@ -9,8 +9,8 @@ mod table;
 use std::path::Path;
 
 use super::context::{Context, Outcome, Refusal};
-use super::glob;
 use super::refusal::printable;
+use crate::glob;
 use crate::resp::Args;
 use parameter::{Access, CONFIG_SECTION, Parameter};
 pub use parameter::{Live, Problem};
@@ -107,6 +107,7 @@ pub(super) fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     live.check().map_err(|(name, problem)| failed(name, &problem))?;
     context.engine.tune(live.policy);
     context.host.change_settings(live.server);
+    context.refresh();
     context.reply().ok();
     Ok(())
 }

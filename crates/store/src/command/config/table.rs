@@ -11,6 +11,7 @@ use super::parameter::{
     Form, Live, Parameter, Problem, fixed, in_seconds, live, number, seconds, share, size, switch, word,
     word_for, yes_or_no,
 };
+use crate::clients::NotifyFlags;
 use crate::engine::DATABASES;
 use crate::server::FILES_RESERVED;
 use crate::settings::LogLevel;
@@ -18,9 +19,11 @@ use crate::settings::LogLevel;
 const EVICTION: [(Eviction, &str); 2] =
     [(Eviction::AllItems, "allkeys-lru"), (Eviction::Forbidden, "noeviction")];
 const REACTIVE: [(Reactive, &str); 2] = [(Reactive::Demote, "demote"), (Reactive::Drop, "drop")];
-const PROMOTION: [(Promotion, &str); 4] = [
+const PROMOTION: [(Promotion, &str); 6] = [
+    (Promotion::ReuseTwice, "reuse-twice"),
     (Promotion::ReuseTime, "reuse-time"),
     (Promotion::ReuseTimeScan, "reuse-time-scan"),
+    (Promotion::TailAge, "tail-age"),
     (Promotion::Naive, "naive"),
     (Promotion::None, "none"),
 ];
@@ -28,6 +31,9 @@ const PROMOTION: [(Promotion, &str); 4] = [
 /// Items moved or dropped in one step: at zero nothing would ever move, and many make the step long.
 const BATCH: (i64, i64) = (1, 4096);
 const COUNT: (i64, i64) = (1, i64::MAX);
+const ANY: (i64, i64) = (0, i64::MAX);
+/// Entries of the slow log: what each may hold times this is the memory that clients can fill.
+const SLOWLOG_ENTRIES_MAX: i64 = 8192;
 const SECONDS: (i64, i64) = (0, i32::MAX as i64);
 const OUTPUT: (u64, u64) = (16 << 10, 1 << 40);
 const BUFFER: (u64, u64) = (64 << 10, 1 << 40);
@@ -37,6 +43,18 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     fixed("bind", |context| context.host.bind.clone()),
     fixed("databases", |_| DATABASES.to_string()),
     fixed("io-threads", |_| "1".to_owned()),
+    live(
+        "latency-monitor-threshold",
+        Form::Number,
+        |it| it.server.latency_threshold_ms.to_string(),
+        |it, text| number(&mut it.server.latency_threshold_ms, text, ANY),
+    ),
+    live(
+        "latency-tracking",
+        Form::Switch,
+        |it| yes_or_no(it.server.latency_tracking),
+        |it, text| switch(&mut it.server.latency_tracking, text),
+    ),
     live(
         "loglevel",
         Form::Word,
@@ -52,6 +70,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         |it| word_for(it.policy.eviction, &EVICTION),
         |it, text| word(&mut it.policy.eviction, text, &EVICTION),
     ),
+    live("notify-keyspace-events", Form::Word, |it| it.server.notify.text(), set_notify),
     live(
         "output-buffer",
         Form::Size,
@@ -152,6 +171,18 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     .at("server", "requirepass"),
     fixed("save", |_| String::new()),
     live(
+        "slowlog-log-slower-than",
+        Form::Number,
+        |it| it.server.slowlog_slower_than_us.to_string(),
+        |it, text| number(&mut it.server.slowlog_slower_than_us, text, (-1, i64::MAX)),
+    ),
+    live(
+        "slowlog-max-len",
+        Form::Number,
+        |it| it.server.slowlog_entries_max.to_string(),
+        |it, text| number(&mut it.server.slowlog_entries_max, text, (0, SLOWLOG_ENTRIES_MAX)),
+    ),
+    live(
         "stall-timeout-ms",
         Form::Number,
         |it| it.server.stall_timeout_ms.to_string(),
@@ -170,8 +201,21 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         |it, text| seconds(&mut it.server.timeout_ms, text),
     )
     .at("server", "timeout"),
+    fixed("tls-port", |context| context.host.tls_port.to_string()),
+    live(
+        "tracking-table-max-keys",
+        Form::Number,
+        |it| it.server.tracked_keys_max.to_string(),
+        |it, text| number(&mut it.server.tracked_keys_max, text, ANY),
+    ),
     fixed("unixsocket", |context| context.host.unix_socket.clone()),
 ];
+
+fn set_notify(live: &mut Live, text: &str) -> Result<(), Problem> {
+    let flags = NotifyFlags::parse(text.as_bytes());
+    live.server.notify = flags.ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?;
+    Ok(())
+}
 
 /// Each client is an open file: a number that the system would not allow is refused.
 fn set_maxclients(live: &mut Live, text: &str) -> Result<(), Problem> {
@@ -216,6 +260,12 @@ mod tests {
     #[test]
     fn a_change_is_read_back_and_changes_nothing_else() {
         for (name, text) in [
+            ("latency-monitor-threshold", "7"),
+            ("latency-tracking", "yes"),
+            ("notify-keyspace-events", "AKE"),
+            ("slowlog-log-slower-than", "-1"),
+            ("slowlog-max-len", "7"),
+            ("tracking-table-max-keys", "7"),
             ("loglevel", "debug"),
             ("maxclients", "123"),
             ("maxmemory-policy", "noeviction"),

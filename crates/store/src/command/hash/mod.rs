@@ -19,7 +19,7 @@ pub(super) use ttl::{
 pub(super) use write::{hdel, hmset, hset, hsetnx};
 
 use super::context::Refusal;
-use crate::engine::{Engine, ItemRef, ValueKind};
+use crate::engine::{Change as Noted, Engine, ItemRef, ValueKind};
 use crate::hash::{self, Broken, Change, Field, Hash, Ttl};
 
 /// Bytes charged for looking into a directory: a cache line.
@@ -54,6 +54,7 @@ fn collect(engine: &mut Engine, db: u8, key: &[u8]) -> Result<bool, Refusal> {
     let Some(value) = engine.value_mut(db, key)? else { return Ok(false) };
     let (left, item) = (hash::collect(value.bytes, now_ms)?, value.item);
     engine.charge_write(item, PROBE_BYTES);
+    engine.note(Noted::FieldsExpired, db, key);
     if left == 0 {
         engine.remove(db, key);
     }
@@ -103,6 +104,18 @@ fn open_mut<'a>(
 
 /// Gives fields their values; how many of the fields are new. All of them or, when there is an error, none.
 fn put<'p>(
+    engine: &mut Engine,
+    db: u8,
+    key: &[u8],
+    pairs: impl Iterator<Item = (&'p [u8], &'p [u8])> + Clone,
+    ttl: Ttl,
+) -> Result<usize, Refusal> {
+    let added = put_unnoted(engine, db, key, pairs, ttl)?;
+    engine.note(Noted::Changed, db, key);
+    Ok(added)
+}
+
+fn put_unnoted<'p>(
     engine: &mut Engine,
     db: u8,
     key: &[u8],

@@ -1,9 +1,9 @@
 //! `HSCAN`.
 
 use super::super::context::{Context, Outcome, Refusal};
-use super::super::glob;
 use super::super::keyspace::{SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX, parse_cursor};
 use super::{open, view};
+use crate::glob;
 use crate::resp::{Args, Writer, parse_i64};
 
 struct Options<'a> {

@@ -8,6 +8,7 @@ use super::super::context::{Context, Outcome, Refusal};
 use super::super::expiry::{Base, Unit, invalid_expire_time};
 use super::write::change_or_grow;
 use super::{find, open, open_mut, shrink};
+use crate::engine::Change as Noted;
 use crate::hash::{self, Change, EXPIRES_MS_MAX};
 use crate::resp::{Args, Writer, parse_i64};
 
@@ -110,6 +111,9 @@ fn expire(context: &mut Context<'_>, args: Args<'_>, unit: Unit, base: Base, nam
     for field in args.iter_from(first) {
         codes.push(expire_one(context, &args[1], field, at_ms, when)?);
     }
+    if codes.contains(&REMOVED) || codes.contains(&DONE) {
+        context.engine.note(Noted::Changed, db, &args[1]);
+    }
     if codes.contains(&REMOVED) {
         shrink(context.engine, db, &args[1])?;
     }
@@ -164,6 +168,9 @@ pub(in super::super) fn hpersist(context: &mut Context<'_>, args: Args<'_>) -> O
                 DONE
             }
         });
+    }
+    if codes.contains(&DONE) {
+        context.engine.note(Noted::Changed, db, &args[1]);
     }
     reply_all(context, &codes);
     Ok(())

@@ -3,6 +3,7 @@
 use super::super::context::{Context, Outcome, Refusal};
 use super::super::refusal::wrong_arity;
 use super::{build, find, open, open_mut, put, shrink};
+use crate::engine::Change as Noted;
 use crate::hash::{self, Ttl};
 use crate::resp::Args;
 
@@ -52,6 +53,9 @@ pub(in super::super) fn hdel(context: &mut Context<'_>, args: Args<'_>) -> Outco
     if let Some(blob) = open_mut(context.engine, db, &args[1], 0)? {
         for name in args.iter_from(2) {
             removed += i64::from(hash::remove(blob, now_ms, name)?);
+        }
+        if removed > 0 {
+            context.engine.note(Noted::Changed, db, &args[1]);
         }
         shrink(context.engine, db, &args[1])?;
     }

@@ -3,9 +3,11 @@
 //! What Redis itself can be asked is compared in `tests/differential.rs`; here is what needs a clock that the
 //! test holds, or concerns this server only.
 
+mod attended;
 mod hash;
 
-use super::{Context, Host, Output, Session, execute};
+use super::{Context, Host, Output, Session, Verdict, execute};
+use crate::clients::Peer;
 use crate::config::StoreConfig;
 use crate::engine::Engine;
 use crate::resp::{Limits, Parser, Progress};
@@ -27,8 +29,11 @@ fn engine() -> Engine {
 
 impl Client {
     fn new() -> Self {
-        let host = Host { reply_bytes_max: 1 << 20, started_us: START_MS * 1000, ..Host::default() };
-        let mut client = Client { engine: engine(), session: host.new_session(7), host, now_ms: START_MS };
+        let started_us = START_MS * 1000;
+        let mut host =
+            Host { reply_bytes_max: 1 << 20, queue_bytes_max: 1 << 20, started_us, ..Host::default() };
+        let session = host.welcome(7, Peer::None);
+        let mut client = Client { engine: engine(), session, host, now_ms: START_MS };
         client.pass(0);
         client
     }
@@ -38,6 +43,27 @@ impl Client {
         self.engine.set_clock(self.now_ms);
         self.engine.idle();
         self.host.now_us = self.now_ms * 1000;
+        super::settle_idle(&mut self.engine, &mut self.host.clients);
+        self.host.clients.end_pause(self.host.now_us);
+    }
+
+    /// Another client of the same server, which keeps this one's clock.
+    fn other(&mut self, id: u64) -> Session {
+        self.host.welcome(id, Peer::None)
+    }
+
+    /// Runs a request as another client.
+    fn ask_as(&mut self, session: &mut Session, line: &str) -> String {
+        core::mem::swap(&mut self.session, session);
+        let reply = self.ask(line);
+        core::mem::swap(&mut self.session, session);
+        reply
+    }
+
+    /// What others have sent a client.
+    fn mail(&mut self, session: &Session) -> String {
+        let mail = self.host.clients.take_mail(session.slot).unwrap_or_default();
+        String::from_utf8_lossy(&mail).replace("\r\n", " ").trim_end().to_owned()
     }
 
     /// Runs an inline request and returns the reply with its line ends as blanks.
@@ -54,7 +80,13 @@ impl Client {
         assert_eq!(parser.parse(bytes.as_bytes(), &limits), Ok(Progress::Complete));
         let mut output = Output::default();
         let Client { engine, session, host, .. } = self;
-        execute(&mut Context { engine, session, output: &mut output, host }, parser.args(bytes.as_bytes()));
+        let verdict = execute(
+            &mut Context { engine, session, output: &mut output, host },
+            parser.args(bytes.as_bytes()),
+        );
+        if verdict == Verdict::Later {
+            return "later".to_owned();
+        }
         let reply = String::from_utf8_lossy(output.plain().unwrap()).replace("\r\n", " ");
         output.clear(&mut self.engine);
         reply.trim_end().to_owned()
@@ -245,6 +277,33 @@ fn the_configuration_is_told_and_what_can_change_changes() {
 }
 
 #[test]
+fn calls_and_errors_are_counted_by_kind() {
+    let mut client = Client::new();
+    client.all(&[
+        ("SET a x", "+OK"),
+        ("INCR a", "-ERR value is not an integer or out of range"),
+        ("GET a", "$1 x"),
+    ]);
+    client.all(&[
+        ("GET", "-ERR wrong number of arguments for 'get' command"),
+        ("CONFIG GET port", "*2 $4 port $1 0"),
+    ]);
+    let told = client.ask("INFO commandstats errorstats");
+    for part in [
+        "cmdstat_set:calls=1,",
+        "cmdstat_config|get:calls=1,",
+        "rejected_calls=1,failed_calls=0 cmdstat_incr:calls=1,",
+        "errorstat_ERR:count=2",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!client.ask("INFO").contains("cmdstat"), "they are many, and only told when asked for");
+    assert!(client.ask("INFO all").contains("cmdstat_info:calls=3"));
+    client.all(&[("CONFIG RESETSTAT", "+OK")]);
+    assert!(!client.ask("INFO commandstats").contains("cmdstat_set"));
+}
+
+#[test]
 fn a_password_can_be_set_and_taken_away() {
     let mut client = Client::new();
     client.all(&[("CONFIG SET requirepass secret", "+OK"), ("PING", "+PONG")]);
@@ -320,7 +379,7 @@ fn a_reply_beyond_the_limit_is_taken_back() {
 fn the_password_stands_before_everything() {
     let mut client = Client::new();
     client.host.settings.requirepass = Some("secret".into());
-    client.session = client.host.new_session(1);
+    client.session = client.host.welcome(1, Peer::None);
     client.all(&[
         ("GET k", "-NOAUTH Authentication required."),
         ("GET", "-ERR wrong number of arguments for 'get' command"),

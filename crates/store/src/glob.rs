@@ -1,7 +1,7 @@
 //! Redis's glob patterns: `*`, `?`, `[a-z]`, `[^x]` and `\` before a byte that is meant literally.
 
 /// Whether `text` as a whole matches `pattern`. Time grows with the product of both lengths at most.
-pub(super) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
+pub(crate) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let (mut at, mut next) = (0, 0);
     // The last star and how much text it has swallowed: on a mismatch only that star needs another try.
     let mut star: Option<(usize, usize)> = None;

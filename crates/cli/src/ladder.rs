@@ -1,0 +1,80 @@
+//! The ladder's parameters on the command line.
+
+use clap::Args;
+use tiermem_policy::evict::lru::Bump;
+use tiermem_policy::ladder::{Admission, LadderConfig, Order, Reactive};
+use tiermem_policy::promote::Promotion;
+
+/// Each mechanism of the ladder; every one can be switched off by itself.
+#[derive(Debug, Args)]
+pub struct LadderArgs {
+    /// How items are promoted: reuse-twice, reuse-time, tail-age, reuse-time-scan, naive or none.
+    #[arg(long, default_value = "reuse-twice")]
+    promotion: Promotion,
+    /// The reuse time that is short enough for promotion, as a share of what it is held against [default: 6 for
+    /// reuse-twice, else 1].
+    #[arg(long, value_name = "FACTOR")]
+    promote_below: Option<f64>,
+    /// Switch moving pages between size classes off.
+    #[arg(long)]
+    no_rebalance: bool,
+    /// Window of the reuse times that a slow item is held against, in requests.
+    #[arg(long, value_name = "N")]
+    reuse_window: Option<u64>,
+    /// Candidates for promotion that can wait.
+    #[arg(long, value_name = "N")]
+    candidates: Option<usize>,
+    /// Where new items enter: fast, proven or interleaved:SHARE.
+    #[arg(long, default_value = "proven")]
+    admission: Admission,
+    /// What a full fast tier does at an admission: demote or drop.
+    #[arg(long, default_value = "demote")]
+    reactive: Reactive,
+    /// Switch the background demotion and eviction between watermarks off.
+    #[arg(long)]
+    no_watermarks: bool,
+    /// Where new items enter a tier's order, as a share from its end: one value for all tiers.
+    #[arg(long, value_name = "SHARE")]
+    insertion_point: Option<f64>,
+    /// Lists: when a hit moves an item to the head: always, lower-only or at-tail.
+    #[arg(long, default_value = "at-tail")]
+    bump: Bump,
+    /// Who goes first from a tier: lru, klru:K, klfu:K or kttl:K.
+    #[arg(long, default_value = "lru")]
+    order: Order,
+    /// The same for the slower tiers [default: as --order].
+    #[arg(long, value_name = "ORDER")]
+    order_slow: Option<Order>,
+    /// Take metadata out of the first tier's capacity, as the store does.
+    #[arg(long)]
+    charge_metadata: bool,
+}
+
+impl LadderArgs {
+    /// Writes what was said into a configuration.
+    pub fn apply(&self, ladder: &mut LadderConfig) -> Result<(), String> {
+        ladder.promotion = self.promotion;
+        ladder.promote_below = self.promote_below;
+        if self.no_rebalance {
+            ladder.rebalance_batch = 0;
+        }
+        ladder.reuse_window_requests = self.reuse_window.unwrap_or(ladder.reuse_window_requests).max(1);
+        ladder.candidates = self.candidates.unwrap_or(ladder.candidates).clamp(1, 1 << 20);
+        ladder.admission = self.admission;
+        ladder.reactive = self.reactive;
+        ladder.charge_metadata = self.charge_metadata;
+        if self.no_watermarks {
+            ladder.watermarks = None;
+        }
+        ladder.bump = self.bump;
+        for (tier, level) in ladder.levels.iter_mut().enumerate() {
+            level.order = self.order_slow.filter(|_| tier > 0).unwrap_or(self.order);
+            level.insertion_point = self.insertion_point.unwrap_or(level.insertion_point);
+        }
+        let walks_lists = self.promotion == Promotion::ReuseTimeScan;
+        if walks_lists && ladder.levels.iter().skip(1).any(|level| level.order != Order::Lists) {
+            return Err("reuse-time-scan walks lists: it needs --order lru".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! Pages move between classes when the mix of sizes shifts.
+//!
+//! Each class gives its own coldest items for its own new ones, so a class would keep its pages for ever: a store that was
+//! filled with items of 100 bytes could hold hardly any of 1000 bytes. A class that runs short therefore looks first
+//! whether another one is cold: it has free slots of more than a page, or of a few items drawn from each, the youngest of
+//! the other is older than the oldest of its own. (Among classes that are all in use, moving pages by smaller differences
+//! was found to cost hits: a page is emptied of good and bad items alike.) Then a page of that class is emptied for it: its items move to free slots of their class, which, when there
+//! are none left, gives its coldest items for them. A few items leave in each step, so nobody waits for a whole page.
+//!
+//! memcached and CacheLib move pages between classes too, but throw out whoever is on the page.
+
+use super::slots::Holder;
+use super::step::threshold;
+use super::{Act, Class, Ladder, MoveKind};
+use crate::{Id, Now};
+use tiermem_base::Rng;
+
+/// Requests between two looks at all classes.
+const LOOK_REQUESTS: u64 = 1024;
+/// Items drawn to judge a class by.
+const ITEMS_DRAWN: u32 = 8;
+/// Pages of the donor of which the one with the fewest items is emptied.
+const PAGES_DRAWN: u32 = 8;
+/// How much colder a class must be to lose its only page.
+const LAST_PAGE_TIMES: u64 = 4;
+/// Steps without progress after which a page is left alone: all that is on it is pinned, or nothing may go.
+const STUCK_STEPS: u32 = 16;
+
+/// Which class of a tier has a page to give, when last looked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Donors {
+    /// When all classes were looked at, in requests.
+    looked: u64,
+    /// The class with the most free slots beyond a page's, if there is one.
+    spare: Option<Class>,
+    /// The class of whose items even the youngest is old.
+    coldest: Option<Class>,
+}
+
+/// A page whose items are leaving.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Emptying {
+    page: u32,
+    /// Its class when it began; once it has another one or none the work is done.
+    class: Class,
+    /// The class that it is emptied for.
+    wanted_by: Class,
+    stuck: u32,
+}
+
+impl Ladder {
+    /// Whether a page is on its way to this class, so that it need not give its own items.
+    pub(super) fn page_comes(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> bool {
+        if self.config.rebalance_batch == 0 || class == self.classes.runs() {
+            return false;
+        }
+        if let Some(emptying) = &self.levels[tier].emptying {
+            return emptying.wanted_by == class;
+        }
+        if now.requests >= self.levels[tier].donors.looked + LOOK_REQUESTS {
+            self.look_for_donors(tier, now, rng);
+        }
+        let Some(donor) = self.donor(tier, class, now, rng) else { return false };
+        let slots = &self.levels[tier].slots;
+        let drawn = (0..PAGES_DRAWN).filter_map(|_| slots.draw_page(donor, rng));
+        let fewest = drawn.filter_map(|page| Some((slots.page_used(page)?, page))).min();
+        let Some((_, page)) = fewest else { return false };
+        let level = &mut self.levels[tier];
+        level.slots.drain(page);
+        level.emptying = Some(Emptying { page, class: donor, wanted_by: class, stuck: 0 });
+        true
+    }
+
+    fn look_for_donors(&mut self, tier: usize, now: Now, rng: &mut Rng) {
+        let (mut spare, mut coldest) = (None, None);
+        for class in (0..self.classes.count()).map(|class| Class(class as u8)) {
+            let slots = &self.levels[tier].slots;
+            if slots.class_pages(class) == 0 {
+                continue;
+            }
+            let pages_spare = self.spare_pages(tier, class);
+            if pages_spare > spare.map_or(0, |(pages, _)| pages) {
+                spare = Some((pages_spare, class));
+            }
+            let (youngest, _) = self.ages(tier, class, now, rng);
+            if coldest.is_none_or(|(age, _)| youngest > age) {
+                coldest = Some((youngest, class));
+            }
+        }
+        self.levels[tier].donors = Donors {
+            looked: now.requests,
+            spare: spare.map(|(_, class)| class),
+            coldest: coldest.map(|(_, class)| class),
+        };
+    }
+
+    /// Pages that a class could do without because it has free slots beyond what it keeps.
+    fn spare_pages(&self, tier: usize, class: Class) -> u32 {
+        let slots = &self.levels[tier].slots;
+        let (_, held) = slots.class_space(class);
+        let kept = self.config.watermarks.map_or(0, |marks| threshold(held, marks.high) as u32);
+        slots.slots_free(class).saturating_sub(kept) / self.classes.slots_per_page(class)
+    }
+
+    /// Ages of the youngest and the oldest of a few items drawn from a class. Victims would not do: how long those were
+    /// there says more about where new items enter the order than about the class.
+    fn ages(&self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> (u32, u32) {
+        let slots = &self.levels[tier].slots;
+        let drawn = (0..ITEMS_DRAWN).filter_map(|_| slots.draw(class, rng));
+        let ages = drawn.filter(|&id| self.may_leave(id)).map(|id| self.age(id, now));
+        ages.fold(None, |range, age| match range {
+            None => Some((age, age)),
+            Some((youngest, oldest)) => Some((age.min(youngest), age.max(oldest))),
+        })
+        .unwrap_or((0, 0))
+    }
+
+    /// The class that should give a page to `class`, if one should.
+    fn donor(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> Option<Class> {
+        let donors = self.levels[tier].donors;
+        if let Some(spare) = donors.spare.filter(|&spare| spare != class)
+            && self.spare_pages(tier, spare) > 0
+        {
+            return Some(spare);
+        }
+        let coldest = donors.coldest.filter(|&coldest| coldest != class)?;
+        let (youngest, _) = self.ages(tier, coldest, now, rng);
+        let (_, own_oldest) = self.ages(tier, class, now, rng);
+        // A class's only page is worth more to it: it would ask for it back.
+        let times = if self.levels[tier].slots.class_pages(coldest) == 1 { LAST_PAGE_TIMES } else { 1 };
+        (u64::from(youngest) > u64::from(own_oldest) * times).then_some(coldest)
+    }
+
+    /// Takes some more items off the page that is being emptied.
+    pub(super) fn go_on_emptying(&mut self, tier: usize, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
+        let Some(mut emptying) = self.levels[tier].emptying else { return };
+        let Emptying { page, class, .. } = emptying;
+        let slots = &self.levels[tier].slots;
+        if !slots.is_draining(page, class) {
+            // Its last item has left, or an item that came back keeps it.
+            self.levels[tier].counters.pages_moved += u64::from(slots.page_used(page).is_none());
+            self.levels[tier].emptying = None;
+            return;
+        }
+        let mut budget = self.config.rebalance_batch;
+        let staying = |ladder: &Self| {
+            let holders = ladder.levels[tier].slots.holders(page);
+            let items = holders.filter_map(|holder| match holder {
+                Holder::Item(id) => Some(id),
+                Holder::Ghost => None,
+            });
+            let here: Vec<Id> = items.filter(|&id| ladder.may_leave(id)).collect();
+            here
+        };
+        let before = budget;
+        for id in staying(self) {
+            if budget == 0 {
+                break;
+            }
+            if !self.may_leave(id) {
+                // It has left as somebody's victim meanwhile.
+                continue;
+            }
+            budget -= 1;
+            if self.open_move(id, tier, MoveKind::Relocate, acts).is_some() {
+                continue;
+            }
+            // No free slot in the class: its coldest item goes, and this one moves when that has gone.
+            if !self.give_one(tier, class, now, rng, acts) {
+                break;
+            }
+        }
+        emptying.stuck = if budget == before { emptying.stuck + 1 } else { 0 };
+        let is_stuck = emptying.stuck >= STUCK_STEPS;
+        if is_stuck {
+            self.levels[tier].slots.undrain_page(page);
+        }
+        self.levels[tier].emptying = (!is_stuck).then_some(emptying);
+    }
+
+    fn may_leave(&self, id: Id) -> bool {
+        let place = self.places.get(id);
+        !place.is_free() && !place.is_moving() && !place.is_pinned()
+    }
+}

@@ -1,0 +1,166 @@
+//! Requests that somebody pays attention to: within a transaction, silenced, held up, monitored, tracked, or while
+//! anyone wants to know of changes. All that ordinary requests need not look at is here.
+
+use crate::clients::{Author, Class, Clients, PauseKind};
+use crate::engine::Engine;
+use crate::resp::{Args, Version};
+
+use super::context::{Context, Outcome};
+use super::dispatch::{Verdict, refuse, resolve, start};
+use super::mode::Mode;
+use super::spec::{Flags, Group, Spec};
+use super::{monitor, transaction};
+
+/// Runs one request, queues it, or says that it has to wait.
+#[cold]
+#[inline(never)]
+pub(super) fn execute(context: &mut Context<'_>, args: Args<'_>) -> Verdict {
+    let resolved = resolve(context, args);
+    if let Ok(spec) = resolved
+        && is_held_up(context, spec)
+    {
+        return Verdict::Later;
+    }
+    context.host.stats.commands_processed += 1;
+    let mark = context.output.mark();
+    let skipped = context.session.mode.has(Mode::SKIP_NEXT);
+    context.session.mode.set(Mode::SKIP_NEXT, false);
+    let outcome = resolved.and_then(|spec| run(context, spec, args));
+    if let Err(refusal) = outcome {
+        transaction::fail(context.session, &args[0]);
+        refuse(context, &refusal);
+    }
+    if skipped || context.session.mode.has(Mode::SILENT) {
+        context.output.truncate(mark, context.engine);
+    }
+    Verdict::Done
+}
+
+/// Whether the request is of the kind that `CLIENT PAUSE` holds up.
+fn is_held_up(context: &Context<'_>, spec: &Spec) -> bool {
+    match context.host.clients.paused() {
+        None => false,
+        Some(PauseKind::All) => true,
+        Some(PauseKind::Write) => {
+            let queued_writes = context.session.transaction.as_ref().is_some_and(|queue| queue.writes());
+            spec.flags.contains(Flags::WRITE)
+                || spec.name == "publish"
+                || (spec.name == "exec" && queued_writes)
+        }
+    }
+}
+
+/// An error here is one that voids a transaction; those of the command itself are written by [`call`].
+fn run(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
+    let mode = context.session.mode;
+    if mode.has(Mode::SUBSCRIBED)
+        && context.session.version == Version::Resp2
+        && !spec.flags.contains(Flags::WHILE_SUBSCRIBED)
+    {
+        return Err(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \
+             context",
+            spec.full_name()
+        )
+        .into());
+    }
+    if mode.has(Mode::MULTI) && !spec.flags.contains(Flags::IN_MULTI) {
+        return transaction::queue(context, spec, args);
+    }
+    call(context, spec, args);
+    if mode.has(Mode::TRACKS) && spec.container != "client" && !context.session.mode.has(Mode::MULTI) {
+        context.host.clients.set_caching(context.session.slot, false);
+    }
+    Ok(())
+}
+
+/// Runs a command, writes its reply, and tells everyone concerned.
+pub(super) fn call(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) {
+    tell_misses(context, spec, args);
+    if let Err(refusal) = start(context, spec, args) {
+        refuse(context, &refusal);
+    }
+    if context.host.clients.attention() & Clients::MONITORED != 0 && !spec.flags.contains(Flags::ADMIN) {
+        monitor::tell(context, args);
+    }
+    if context.session.mode.has(Mode::TRACKS) && spec.flags.contains(Flags::READONLY) {
+        remember_reads(context, spec, args);
+    }
+    settle(context, spec);
+}
+
+/// The keys that a command names.
+pub(super) fn keys<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    let (first, last, step) = spec.keys;
+    let first = usize::from(first.unsigned_abs());
+    let last = if last < 0 {
+        args.len() - usize::from(last.unsigned_abs())
+    } else {
+        usize::from(last.unsigned_abs())
+    };
+    // Without keys the first is 0, which is the command's name.
+    let count = if first == 0 { 0 } else { (last + 1).saturating_sub(first) };
+    args.iter_from(first).take(count).step_by(usize::from(step.unsigned_abs()).max(1))
+}
+
+fn remember_reads(context: &mut Context<'_>, spec: &Spec, args: Args<'_>) {
+    let Context { session, host, .. } = context;
+    let Some(mode) = host.clients.tracking_mode(session.slot) else { return };
+    if (mode.opt_in && !mode.caching) || (mode.opt_out && mode.caching) {
+        return;
+    }
+    for key in keys(spec, args) {
+        host.clients.remember_read(session.slot, key);
+    }
+}
+
+/// Publishes which keys a reading command will not find. `OBJECT` and `MEMORY` do not count as reading.
+fn tell_misses(context: &mut Context<'_>, spec: &Spec, args: Args<'_>) {
+    let Context { engine, session, host, .. } = context;
+    if !host.clients.notify_flags().has(Class::MISS)
+        || !spec.flags.contains(Flags::READONLY)
+        || !spec.container.is_empty()
+    {
+        return;
+    }
+    for key in keys(spec, args) {
+        if engine.peek(session.db, key).is_none() {
+            host.clients.publish_event(Class::MISS, "keymiss", session.db, key);
+        }
+    }
+}
+
+/// What the event of a command's writes is called, and its class.
+fn author(client: u64, spec: &'static Spec) -> Author {
+    let class = match spec.group {
+        Group::String => Class::STRING,
+        Group::Hash => Class::HASH,
+        _ => Class::GENERIC,
+    };
+    let event = match spec.name {
+        "setex" | "psetex" | "setnx" | "getset" | "mset" | "msetnx" => "set",
+        "incr" | "decr" | "decrby" => "incrby",
+        "rename" | "renamenx" => "rename_to",
+        "copy" => "copy_to",
+        "hmset" | "hsetnx" => "hset",
+        "hpexpire" | "hexpireat" | "hpexpireat" => "hexpire",
+        name => name,
+    };
+    Author { client, class, event }
+}
+
+/// Tells everyone concerned what a command changed.
+pub(super) fn settle(context: &mut Context<'_>, spec: &'static Spec) {
+    if context.engine.has_changes() {
+        let changes = context.engine.take_changes();
+        context.host.clients.settle(&changes, &author(context.session.id, spec));
+    }
+}
+
+/// Tells everyone concerned what happened without a request.
+pub fn settle_idle(engine: &mut Engine, clients: &mut Clients) {
+    if engine.has_changes() {
+        let changes = engine.take_changes();
+        clients.settle(&changes, &Author::STORE);
+    }
+}

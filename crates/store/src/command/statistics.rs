@@ -1,0 +1,185 @@
+//! What `INFO commandstats`, `errorstats` and `latencystats` tell: a counter for each command, and the time of a few.
+//!
+//! Reading the clock twice would cost a short command a tenth of its time, so one call in 64 or so is timed, at random
+//! distances that no rhythm of requests can meet. `usec` is what those took, for all calls: an estimate.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+
+/// Calls between two that are timed, on average.
+const DISTANCE: u32 = 64;
+/// The longest time told apart, in nanoseconds.
+const TIME_NS_MAX: u64 = 60_000_000_000;
+/// Codes of errors that are counted by themselves, as in Redis; they come from a fixed set, so there are always enough.
+const CODES_MAX: usize = 128;
+
+/// What is known of one command.
+#[derive(Clone, Debug, Default)]
+struct Calls {
+    calls: u64,
+    /// Refused before it began: by its arguments' number, or for want of a password.
+    rejected: u64,
+    /// Ended in an error.
+    failed: u64,
+    timed: u64,
+    timed_ns: u64,
+    /// The times in nanoseconds; made when the first is known.
+    times_ns: Option<Box<Histogram<u64>>>,
+}
+
+/// One command's figures, for `INFO`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Figures {
+    pub(super) calls: u64,
+    pub(super) rejected: u64,
+    pub(super) failed: u64,
+    /// Microseconds of all calls together, estimated.
+    pub(super) usec: u64,
+    /// Half of the calls, 99% and 99.9% took at most so many microseconds; nothing before one was timed.
+    pub(super) percentiles_usec: Option<[f64; 3]>,
+}
+
+/// The counters of all commands.
+#[derive(Clone, Debug)]
+pub struct CommandStatistics {
+    /// By the commands' numbers; those that were never called may be missing at the end.
+    calls: Vec<Calls>,
+    /// Calls until one is timed.
+    countdown: u32,
+    random: u32,
+    errors: BTreeMap<Box<str>, u64>,
+}
+
+impl Default for CommandStatistics {
+    fn default() -> Self {
+        CommandStatistics {
+            calls: Vec::new(),
+            countdown: DISTANCE,
+            random: 0x9e37_79b9,
+            errors: BTreeMap::new(),
+        }
+    }
+}
+
+impl CommandStatistics {
+    #[inline]
+    fn at(&mut self, number: usize) -> &mut Calls {
+        if number >= self.calls.len() {
+            self.grow(number);
+        }
+        &mut self.calls[number]
+    }
+
+    #[cold]
+    fn grow(&mut self, number: usize) {
+        self.calls.resize_with(number + 1, Calls::default);
+    }
+
+    /// Counts a call of the command of this number that begins, and says whether it is to be timed.
+    #[inline]
+    pub(super) fn begin(&mut self, number: usize) -> bool {
+        self.at(number).calls += 1;
+        self.countdown -= 1;
+        self.countdown == 0
+    }
+
+    /// Notes when a call that was to be timed began, and chooses the next.
+    #[cold]
+    pub(super) fn end(&mut self, number: usize, began: Instant) {
+        // Marsaglia's xorshift (2003), 13, 17, 5: never 0, and random enough to be out of step with anything.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        self.countdown = DISTANCE / 2 + self.random % DISTANCE;
+        let ns = began.elapsed().as_nanos() as u64;
+        let calls = self.at(number);
+        calls.timed += 1;
+        calls.timed_ns += ns;
+        if calls.times_ns.is_none() {
+            calls.times_ns = Histogram::new_with_bounds(1, TIME_NS_MAX, 2).ok().map(Box::new);
+        }
+        if let Some(times) = &mut calls.times_ns {
+            times.saturating_record(ns);
+        }
+    }
+
+    /// Counts a call that ended in an error.
+    #[cold]
+    pub(super) fn fail(&mut self, number: usize) {
+        self.at(number).failed += 1;
+    }
+
+    /// Counts a call that was refused before it began.
+    #[cold]
+    pub(super) fn reject(&mut self, number: usize) {
+        self.at(number).rejected += 1;
+    }
+
+    /// Counts an error reply by its code.
+    #[cold]
+    pub(super) fn note_error(&mut self, code: &str) {
+        if let Some(count) = self.errors.get_mut(code) {
+            *count += 1;
+        } else if self.errors.len() < CODES_MAX {
+            self.errors.insert(code.into(), 1);
+        }
+    }
+
+    /// Error replies by code.
+    pub(super) fn errors(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.errors.iter().map(|(code, count)| (&**code, *count))
+    }
+
+    /// The figures of the command of this number, if it was called or refused at all.
+    pub(super) fn figures(&self, number: usize) -> Option<Figures> {
+        let calls = self.calls.get(number).filter(|calls| calls.calls + calls.rejected > 0)?;
+        let mean_ns = calls.timed_ns as f64 / calls.timed.max(1) as f64;
+        let percentiles = |times: &Histogram<u64>| {
+            [0.5, 0.99, 0.999].map(|share| times.value_at_quantile(share) as f64 / 1000.0)
+        };
+        Some(Figures {
+            calls: calls.calls,
+            rejected: calls.rejected,
+            failed: calls.failed,
+            usec: (mean_ns * calls.calls as f64 / 1000.0) as u64,
+            percentiles_usec: calls.times_ns.as_deref().map(percentiles),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_call_in_so_many_is_timed() {
+        let mut statistics = CommandStatistics::default();
+        let mut timed = 0;
+        for _ in 0..64_000 {
+            if statistics.begin(7) {
+                timed += 1;
+                statistics.end(7, Instant::now());
+            }
+        }
+        assert!((900..1100).contains(&timed), "{timed}");
+        assert_eq!(statistics.figures(6), None);
+        let figures = statistics.figures(7).unwrap();
+        assert_eq!((figures.calls, figures.rejected, figures.failed), (64_000, 0, 0));
+        assert!(figures.percentiles_usec.is_some());
+    }
+
+    #[test]
+    fn failures_are_counted_by_command_and_by_code() {
+        let mut statistics = CommandStatistics::default();
+        statistics.reject(2);
+        statistics.fail(2);
+        statistics.note_error("ERR");
+        statistics.note_error("OOM");
+        statistics.note_error("ERR");
+        let figures = statistics.figures(2).unwrap();
+        assert_eq!((figures.calls, figures.rejected, figures.failed, figures.usec), (0, 1, 1, 0));
+        assert_eq!(statistics.errors().collect::<Vec<_>>(), [("ERR", 2), ("OOM", 1)]);
+    }
+}
