@@ -324,7 +324,8 @@ fn copies_that_go_one_by_one_are_counted_once() {
     let mut engine = engine(&disk, 3 << 20);
     let name = |key: u64| format!("key:{key}").into_bytes();
     let mut rng = tiermem_base::Rng::seeded(2);
-    let expiry = |key: u64| if key % 4 == 0 { Expiry::AtUnixMs(1000 + key / 2) } else { Expiry::Never };
+    let expiry =
+        |key: u64| if key.is_multiple_of(4) { Expiry::AtUnixMs(1000 + key / 2) } else { Expiry::Never };
     for key in 0..20_000u64 {
         engine.set_clock(1000 + key / 4);
         // A writer waits while the flash tier has to catch up.
