@@ -12,6 +12,7 @@
 mod ahead;
 mod change;
 mod flash;
+mod flash_figures;
 mod item;
 mod keys;
 mod maintain;
@@ -33,8 +34,9 @@ use tiermem_tier::{TierError, TierSpec, Tiers};
 
 pub use ahead::FORESEEN_MAX;
 pub use change::ValueMut;
+pub use flash::Away;
 use flash::Below;
-pub use flash::{Away, FlashFigures};
+pub use flash_figures::FlashFigures;
 use item::{HEADER_BYTES, Header};
 pub use notes::{Change, Changes};
 pub use stats::{EngineStats, TierStats};
