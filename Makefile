@@ -61,5 +61,5 @@ docs: ## the documents that are written from the code
 	cargo run --locked --quiet -p tiermem-store --example redis_compatibility >docs/redis-compatibility.md.new
 	mv docs/redis-compatibility.md.new docs/redis-compatibility.md
 
-fuzz-smoke: ## the parser of requests, the trace readers and hashes against noise, where cargo-fuzz is installed
+fuzz-smoke: ## the parser of requests, the trace readers, hashes and flash regions against noise, where cargo-fuzz is installed
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz_smoke.sh

@@ -449,8 +449,11 @@ fn harm(bytes: &mut [u8], harm: &Harm) {
     }
 }
 
+/// The newest value of each key, by database and number.
+type Newest = BTreeMap<(u8, u32), Vec<u8>>;
+
 /// A region with several checkpoints, deletions and a flushed database behind it, and what is true of its keys.
-fn lived_in(region_bytes: u64) -> (Vec<u8>, BTreeMap<(u8, u32), Vec<u8>>) {
+fn lived_in(region_bytes: u64) -> (Vec<u8>, Newest) {
     let disk = MemoryDisk::new(region_bytes as usize);
     let mut world = World::open(Box::new(disk.open()), config(region_bytes, SEGMENT_BYTES)).unwrap();
     let mut model = BTreeMap::new();
@@ -486,7 +489,7 @@ proptest! {
     /// ever wrote to its key. The part of the image that is harmed is drawn so that each kind of structure gets its share.
     #[test]
     fn a_spoiled_image_costs_items_and_nothing_else(harms in harms(), part in 0usize..4) {
-        thread_local!(static LIVED_IN: (Vec<u8>, BTreeMap<(u8, u32), Vec<u8>>) = lived_in(4 << 20));
+        thread_local!(static LIVED_IN: (Vec<u8>, Newest) = lived_in(4 << 20));
         let region_bytes = 4u64 << 20;
         let (image, _) = LIVED_IN.with(Clone::clone);
         let disk = MemoryDisk::new(region_bytes as usize);

@@ -272,7 +272,10 @@ impl Log {
 
     /// Takes a free segment for the driver's own use, such as a checkpoint; it holds no items.
     pub fn take_segment(&mut self) -> Option<u32> {
-        self.segments.take_free(1)
+        let taken = self.segments.take_free(1)?;
+        // Copying won this one, if not one for fresh items.
+        self.kept_since_fresh = 0;
+        Some(taken)
     }
 
     /// Gives a segment of [`Self::take_segment`] back.

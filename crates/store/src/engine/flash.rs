@@ -11,7 +11,6 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use serde::Serialize;
 use tiermem_base::hash::KeyHasher;
 use tiermem_policy::Id;
 use tiermem_policy::index::Found;
@@ -19,12 +18,10 @@ use tiermem_policy::ladder::{Eviction, Loc, Tuning};
 use tiermem_policy::log::LogPlace;
 use tiermem_tier::block::BlockIo;
 use tiermem_tier::flash::format::ITEM_HEADER_BYTES;
-use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, FlashItem, FlashStats, Gone, Offer};
+use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, FlashItem, Gone, Offer};
 
 use super::item::{HEADER_BYTES, Header};
-use super::{DATABASES, Engine, Hit, ItemRef, TierStats, ValueKind};
-
-const MS_PER_YEAR: f64 = 365.25 * 86_400_000.0;
+use super::{DATABASES, Engine, Hit, ItemRef, ValueKind};
 
 /// Item references from here on name staged items.
 const STAGED: u32 = u32::MAX - (1 << 20);
@@ -41,7 +38,7 @@ pub(super) struct Staged {
 pub(super) struct Below {
     pub(super) flash: Option<Box<Flash>>,
     /// Its name in figures.
-    name: String,
+    pub(super) name: String,
     /// Items read from there for the request at hand.
     pub(super) staged: Vec<Staged>,
     /// What the flash tier threw out in the step at hand.
@@ -53,11 +50,11 @@ pub(super) struct Below {
     /// Items that went there from each tier.
     pub(super) sunk: Vec<u64>,
     /// Items that did not for lack of memory for their index entries.
-    unindexed: u64,
+    pub(super) unindexed: u64,
     /// When it was attached, in Unix milliseconds; 0 before the clock was set.
-    since_ms: u64,
+    pub(super) since_ms: u64,
     /// Bytes that the device bears to be written.
-    endurance_bytes: Option<u64>,
+    pub(super) endurance_bytes: Option<u64>,
 }
 
 impl Below {
@@ -72,77 +69,19 @@ impl Below {
 pub struct Away {
     hash: u64,
     place: LogPlace,
+    /// Its database, where it was asked for by its key.
+    db: Option<u8>,
 }
 
-/// The flash tier's figures.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct FlashFigures {
-    /// Bytes that live items may fill.
-    pub room_bytes: u64,
-    /// Items that were appended from memory, and their bytes.
-    pub admitted: u64,
-    /// As above.
-    pub admitted_bytes: u64,
-    /// Items turned away to spare the device.
-    pub rejected: u64,
-    /// Items that left memory and were there still, unchanged.
-    pub unchanged: u64,
-    /// Offers refused because segments were not emptied in time.
-    pub refused: u64,
-    /// Items appended again because their segment was emptied.
-    pub kept: u64,
-    /// Segments emptied.
-    pub segments_emptied: u64,
-    /// Reads for look-ups.
-    pub reads: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Bytes written: items, journal and checkpoints.
-    pub written_bytes: u64,
-    /// Bytes written for each byte that came from memory.
-    pub write_amplification: f64,
-    /// Years until the device has been written as often as it bears, at the rate since the start; where that is configured.
-    pub lifetime_years: Option<f64>,
-    /// Items that were not kept because tier 0 has no memory for their index entries.
-    pub unindexed: u64,
-    /// Items that the last restart found.
-    pub recovered_items: u64,
-    /// Reads and writes that failed.
-    pub io_errors: u64,
-    /// Items that could not be read or written.
-    pub lost_items: u64,
-    /// Whether the device was given up.
-    pub broken: bool,
-    /// Whether a restart will find what is there now.
-    pub recoverable: bool,
-    /// The last error, in words.
-    pub last_error: Option<String>,
-}
+impl Away {
+    /// The hash of its key; of one that a scan met only the first 40 bits.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
 
-impl FlashFigures {
-    fn of(stats: &FlashStats) -> Self {
-        FlashFigures {
-            lifetime_years: None,
-            unindexed: 0,
-            room_bytes: stats.room_bytes,
-            admitted: stats.log.admitted,
-            admitted_bytes: stats.log.admitted_bytes,
-            rejected: stats.log.rejected,
-            unchanged: stats.log.unchanged,
-            refused: stats.refused,
-            kept: stats.log.kept,
-            segments_emptied: stats.log.segments_emptied,
-            reads: stats.reads,
-            read_bytes: stats.read_bytes,
-            written_bytes: stats.write_bytes + stats.journal_bytes + stats.checkpoint_bytes,
-            write_amplification: stats.write_amplification(),
-            recovered_items: stats.recovered_items,
-            io_errors: stats.read_errors + stats.write_errors,
-            lost_items: stats.lost_items,
-            broken: stats.broken,
-            recoverable: !stats.unrecoverable,
-            last_error: stats.last_error.clone(),
-        }
+    /// Whether both mean the same bytes, however often they were hit.
+    pub fn is_same(&self, other: &Away) -> bool {
+        self.hash >> 24 == other.hash >> 24 && self.place.is_same(other.place)
     }
 }
 
@@ -235,17 +174,28 @@ impl Engine {
             self.below.since_ms = self.now.unix_ms;
         }
         flash.advance(&mut self.index, self.now.unix_ms, &mut self.rng, &mut self.below.gone);
-        for gone in self.below.gone.drain(..) {
-            // Where nobody knows the database, the fullest one is the likeliest.
-            let fullest = || (0..self.keys.len()).max_by_key(|&db| self.keys[db]).unwrap_or(0);
-            let db = gone.db.map_or_else(fullest, usize::from);
-            self.keys[db] = self.keys[db].saturating_sub(1);
-            self.expired_on_access += u64::from(gone.expired);
-        }
+        let mut gone = std::mem::take(&mut self.below.gone);
+        gone.drain(..).for_each(|gone| self.lose(gone));
+        self.below.gone = gone;
         self.settle_eviction();
         if !self.below.choked.is_empty() && !self.is_choked() {
             self.below.choked.drain(..).for_each(Waker::wake);
         }
+    }
+
+    /// Takes an item out of the accounts that has left the flash tier; unless memory has it too, and counts it.
+    fn lose(&mut self, gone: Gone) {
+        let copy = self.index.find(gone.hash, |id| self.header(self.ladder.loc(id)).unchanged);
+        if let Some(id) = copy {
+            let loc = self.ladder.loc(id);
+            let header = self.header(loc);
+            return Header { unchanged: false, ..header }.write(self.tiers.bytes_mut(loc, HEADER_BYTES));
+        }
+        // Where nobody knows the database, the fullest one is the likeliest.
+        let fullest = || (0..DATABASES).max_by_key(|&db| self.keys[usize::from(db)]).unwrap_or(0);
+        let db = gone.db.unwrap_or_else(fullest);
+        self.uncount(db);
+        self.expired_on_access += u64::from(gone.expired);
     }
 
     /// Hands to the device what was decided, and writes what a restart must know. Before replies are sent.
@@ -278,7 +228,7 @@ impl Engine {
         self.below.flash.as_ref()?;
         let hash = self.hasher.hash(db, key);
         let place = self.index.find_log(hash)?;
-        self.find(db, key, hash).is_none().then_some(Away { hash, place })
+        self.find(db, key, hash).is_none().then_some(Away { hash, place, db: Some(db) })
     }
 
     /// Asks for an item. The question ends with [`Self::stage`] or [`Self::cancel`].
@@ -294,14 +244,19 @@ impl Engine {
     /// Takes an answer that is there, for the request that runs next. `false`: the item lies elsewhere by now, seek again.
     pub fn stage(&mut self, away: Away, id: FetchId) -> bool {
         let Some(flash) = &mut self.below.flash else { return true };
+        let current = flash.is_current(id)
+            && self.index.find_log(away.hash).is_some_and(|place| place.is_same(away.place));
         let item = flash.take(id);
-        let current = self.index.find_log(away.hash).is_some_and(|place| place.is_same(away.place));
         match item {
             Some(item) if current => self.below.staged.push(Staged { hash: item.header.hash, item }),
             // What was promised is not there: lost in a crash, or damaged.
             None if current => {
                 flash.count_lost();
-                self.forget_on_flash(0, away.hash);
+                let fullest = || (0..DATABASES).max_by_key(|&db| self.keys[usize::from(db)]).unwrap_or(0);
+                let db = away.db.unwrap_or_else(fullest);
+                if self.forget_on_flash(db, away.hash) {
+                    self.lose(Gone { hash: away.hash, db: Some(db), expired: false });
+                }
             }
             _ => return false,
         }
@@ -325,6 +280,12 @@ impl Engine {
 
     /// Stages `key`, waiting for the device: for callers that have nothing else to do.
     pub fn resolve(&mut self, db: u8, key: &[u8]) {
+        self.prepare();
+        self.recall(db, key);
+    }
+
+    /// Stages `key` if it lies on flash alone.
+    fn recall(&mut self, db: u8, key: &[u8]) {
         while let Some(away) = self.seek(db, key) {
             if self.below.staged.iter().any(|staged| staged.hash >> 24 == away.hash >> 24) {
                 return;
@@ -354,7 +315,7 @@ impl Engine {
         }
         self.below.staged.swap_remove(found);
         if self.forget_on_flash(db, hash) {
-            self.keys[usize::from(db)] -= 1;
+            self.uncount(db);
             self.expired_on_access += u64::from(expired);
         }
         None
@@ -362,9 +323,7 @@ impl Engine {
 
     /// Reads a staged item as a look-up does; it moves into memory if it is hot.
     pub(super) fn get_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Hit<'_>> {
-        if self.below.staged.is_empty() {
-            return None;
-        }
+        self.has_staged(db, key, hash).then_some(())?;
         let at = self.find_staged(db, key, hash)?;
         self.get_hits += 1;
         let place = self.index.find_log(hash);
@@ -385,11 +344,19 @@ impl Engine {
 
     /// Reads a staged item without counting.
     pub(super) fn peek_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Hit<'_>> {
-        if self.below.staged.is_empty() {
-            return None;
-        }
+        self.has_staged(db, key, hash).then_some(())?;
         let at = self.find_staged(db, key, hash)?;
         self.staged_hit(at)
+    }
+
+    /// Whether anything is staged for a key that is not in memory. An earlier key of the same request may have driven it out
+    /// since it was seen there: then it is read now, and waited for.
+    #[inline]
+    pub(super) fn has_staged(&mut self, db: u8, key: &[u8], hash: u64) -> bool {
+        if self.has_flash() && self.index.find_log(hash).is_some() {
+            self.recall(db, key);
+        }
+        !self.below.staged.is_empty()
     }
 
     fn staged_hit(&self, at: usize) -> Option<Hit<'_>> {
@@ -407,6 +374,7 @@ impl Engine {
 
     /// When a staged item expires.
     pub(super) fn staged_expiry(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Option<u64>> {
+        self.has_staged(db, key, hash).then_some(())?;
         let at = self.find_staged(db, key, hash)?;
         let at_ms = self.below.staged[at].item.header.expires_at_ms;
         Some((at_ms != 0).then_some(at_ms))
@@ -414,10 +382,12 @@ impl Engine {
 
     /// Removes a staged item; whether it was there.
     pub(super) fn remove_staged(&mut self, db: u8, key: &[u8], hash: u64) -> bool {
-        let Some(at) = self.find_staged(db, key, hash) else { return false };
+        let at = self.has_staged(db, key, hash).then(|| self.find_staged(db, key, hash)).flatten();
+        let Some(at) = at else { return false };
         self.below.staged.swap_remove(at);
-        let counted = self.forget_on_flash(db, hash);
-        self.keys[usize::from(db)] -= u64::from(counted);
+        if self.forget_on_flash(db, hash) {
+            self.uncount(db);
+        }
         true
     }
 
@@ -438,8 +408,10 @@ impl Engine {
             self.below.staged.push(Staged { hash, item });
             return None;
         };
-        // It was counted when it lay on flash alone.
-        self.keys[usize::from(db)] -= 1;
+        if self.index.find_log(hash).is_some() {
+            // It was counted when it lay on flash alone.
+            self.uncount(db);
+        }
         let bytes = self.tiers.bytes_mut(loc, header.item_len());
         header.write(bytes);
         bytes[HEADER_BYTES..header.value_offset()].copy_from_slice(key);
@@ -465,9 +437,11 @@ impl Engine {
     /// Forgets what lies on flash under the hash of a key that has just got a value in memory, unseen.
     #[inline]
     pub(super) fn supersede(&mut self, db: u8, hash: u64) {
+        // What was read for this request is not the key's value any more, should the new one go as well.
+        self.below.staged.retain(|staged| staged.hash != hash);
         if self.below.flash.is_some() && self.forget_on_flash(db, hash) {
             // The key was counted there, and is counted here.
-            self.keys[usize::from(db)] -= 1;
+            self.uncount(db);
         }
     }
 
@@ -548,7 +522,7 @@ impl Engine {
         if self.below.flash.is_some() {
             self.index.scan(cursor, count.max(1), |hash, found| {
                 if let Found::Log(place) = found {
-                    away.push(Away { hash, place });
+                    away.push(Away { hash, place, db: None });
                 }
             });
         }
@@ -557,43 +531,15 @@ impl Engine {
 
     /// Visits the staged item with these 40 bits of its hash, unless it is in memory too.
     pub(super) fn visit_staged(&self, db: u8, hash: u64, visit: &mut dyn FnMut(&[u8], ValueKind)) {
-        let staged = self.below.staged.iter().find(|staged| staged.hash >> 24 == hash >> 24);
-        let Some(Staged { item, .. }) = staged else { return };
+        // A scan's items were staged in the order in which it visits them.
+        let staged = &self.below.staged;
+        let Ok(at) = staged.binary_search_by_key(&(hash >> 24), |staged| staged.hash >> 24) else { return };
+        let item = &staged[at].item;
         let header = &item.header;
         let expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.now.unix_ms;
         let flushed = self.below.flash.as_ref().is_some_and(|flash| flash.is_flushed(header));
         if header.db == db && !expired && !flushed && self.find(db, item.key(), header.hash).is_none() {
             visit(item.key(), ValueKind::from_byte(header.kind));
         }
-    }
-
-    /// The flash tier's figures, if there is one.
-    pub fn flash_figures(&self) -> Option<FlashFigures> {
-        let mut figures = FlashFigures::of(&self.below.flash.as_ref()?.stats());
-        figures.unindexed = self.below.unindexed;
-        let years = self.now.unix_ms.saturating_sub(self.below.since_ms) as f64 / MS_PER_YEAR;
-        figures.lifetime_years = self.below.endurance_bytes.and_then(|endurance_bytes| {
-            let worn = figures.written_bytes as f64 / endurance_bytes as f64;
-            (worn > 0.0 && years > 0.0).then(|| years / worn)
-        });
-        Some(figures)
-    }
-
-    /// The flash tier as one more tier.
-    pub(super) fn flash_tier_stats(&self) -> Option<TierStats> {
-        let stats = self.below.flash.as_ref()?.stats();
-        Some(TierStats {
-            name: self.below.name.clone(),
-            kind: "flash".to_owned(),
-            capacity_bytes: stats.capacity_bytes,
-            used_bytes: stats.used_bytes,
-            item_bytes: stats.live_bytes,
-            items: stats.items,
-            hits: stats.log.hits,
-            promotions: stats.log.promotions,
-            demotions: 0,
-            evictions: stats.log.evictions,
-            charged_ns: 0,
-        })
     }
 }

@@ -8,11 +8,20 @@ use super::item::HEADER_BYTES;
 use super::{Change, Copied, Engine, EngineStats, Eviction, TierStats};
 
 impl Engine {
-    /// Every request starts here: the debt of the one before is waited off, and a step is made when it is due.
+    /// Every request starts here: the debt of the one before is waited off, and a step is made when it is due. Over a flash
+    /// tier it is made by [`Self::prepare`]: it may send to flash what this request was seen to have in memory.
     #[inline]
     pub(super) fn begin(&mut self) {
         self.tiers.settle();
         self.now.requests += 1;
+        if self.now.requests >= self.next_step && !self.has_flash() {
+            self.step();
+        }
+    }
+
+    /// Makes a step if one is due: before it is asked where a request's keys lie.
+    #[inline]
+    pub fn prepare(&mut self) {
         if self.now.requests >= self.next_step {
             self.step();
         }
@@ -74,10 +83,7 @@ impl Engine {
                         }
                     };
                     if !stays {
-                        let change = if why == Why::Expired { Change::Expired } else { Change::Evicted };
-                        let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
-                        self.changes.note(change, header.db, key);
-                        self.keys[usize::from(header.db)] -= 1;
+                        self.uncount(header.db);
                         let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
                         let change = if why == Why::Expired { Change::Expired } else { Change::Evicted };
                         self.changes.note(change, header.db, key);
@@ -133,10 +139,11 @@ impl Engine {
         // What lies on flash alone was counted as well, and is gone.
         match db {
             Some(db) => self.keys[usize::from(db)] = 0,
-            None => {
-                self.keys.fill(0);
-                self.forget_log_entries();
-            }
+            None => self.keys.fill(0),
+        }
+        if others == 0 {
+            // The flash tier has dropped them all.
+            self.forget_log_entries();
         }
     }
 

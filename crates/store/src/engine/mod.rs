@@ -12,6 +12,7 @@
 mod ahead;
 mod change;
 mod flash;
+mod flash_figures;
 mod item;
 mod keys;
 mod maintain;
@@ -33,8 +34,9 @@ use tiermem_tier::{TierError, TierSpec, Tiers};
 
 pub use ahead::FORESEEN_MAX;
 pub use change::ValueMut;
+pub use flash::Away;
 use flash::Below;
-pub use flash::{Away, FlashFigures};
+pub use flash_figures::FlashFigures;
 use item::{HEADER_BYTES, Header};
 pub use notes::{Change, Changes};
 pub use stats::{EngineStats, TierStats};
@@ -255,9 +257,16 @@ impl Engine {
     #[inline]
     fn find_live(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
         match self.find_in_memory(db, key, hash) {
-            None if !self.below.staged.is_empty() => self.unstage_into_memory(db, key, hash),
+            None if self.has_staged(db, key, hash) => self.unstage_into_memory(db, key, hash),
             found => found,
         }
+    }
+
+    /// One key less.
+    #[inline]
+    fn uncount(&mut self, db: u8) {
+        let keys = &mut self.keys[usize::from(db)];
+        *keys = keys.saturating_sub(1);
     }
 
     /// The item of this key in memory, unless its time is over; then it is removed.
@@ -279,7 +288,7 @@ impl Engine {
         let loc = self.ladder.loc(id);
         let header = self.header(loc);
         self.item_bytes[usize::from(loc.tier)] -= header.item_len() as u64;
-        self.keys[usize::from(header.db)] -= 1;
+        self.uncount(header.db);
         let found = self.index.remove(hash, id);
         debug_assert!(found, "a live item is in the index");
         self.ladder.remove(id);
@@ -309,7 +318,13 @@ impl Engine {
         self.check_lengths(key.len(), value.len())?;
         self.begin();
         let hash = self.hasher.hash(db, key);
-        let old = self.find_live(db, key, hash);
+        let old = if condition == Condition::Always && expiry != Expiry::Keep {
+            // What was there does not matter, so it may go to flash now, and is not read from there.
+            self.prepare();
+            self.find_in_memory(db, key, hash)
+        } else {
+            self.find_live(db, key, hash)
+        };
         if (condition == Condition::IfAbsent && old.is_some())
             || (condition == Condition::IfPresent && old.is_none())
         {

@@ -4,6 +4,7 @@
 //! connection, and so do questions for requests behind it that are known already, so that a pipeline's reads are under
 //! way together. Requests of one connection run in order, whatever is answered first.
 
+use std::collections::BTreeMap;
 use std::task::Waker;
 
 use tiermem_tier::flash::FetchId;
@@ -18,7 +19,8 @@ const AHEAD_MAX: usize = 32;
 /// A connection's open questions.
 #[derive(Debug, Default)]
 pub(super) struct AwayKeys {
-    asked: Vec<(Away, FetchId)>,
+    /// By the first 40 bits of the key's hash: a request may have thousands.
+    asked: BTreeMap<u64, (Away, FetchId)>,
     /// The keys of the request at hand.
     wanted: Vec<Away>,
 }
@@ -33,6 +35,7 @@ impl AwayKeys {
         args: Args<'_>,
         waker: &Waker,
     ) -> bool {
+        engine.prepare();
         let (needs, writes) = needs(session, args);
         if writes && engine.is_choked() {
             engine.wake_when_unchoked(waker);
@@ -69,8 +72,7 @@ impl AwayKeys {
             let mut staged = true;
             for at in 0..self.wanted.len() {
                 let away = self.wanted[at];
-                if let Some(question) = self.asked.iter().position(|(asked, _)| *asked == away) {
-                    let (_, id) = self.asked.swap_remove(question);
+                if let Some((away, id)) = self.asked.remove(&(away.hash() >> 24)) {
                     staged &= engine.stage(away, id);
                 }
             }
@@ -83,11 +85,16 @@ impl AwayKeys {
     }
 
     fn ask(&mut self, engine: &mut Engine, away: Away) -> Option<FetchId> {
-        if let Some((_, id)) = self.asked.iter().find(|(asked, _)| *asked == away) {
-            return Some(*id);
+        let before = self.asked.get(&(away.hash() >> 24)).copied();
+        if let Some((asked, id)) = before {
+            if asked.is_same(&away) {
+                return Some(id);
+            }
+            // It has moved.
+            engine.cancel(id);
         }
         let id = engine.ask(away)?;
-        self.asked.push((away, id));
+        self.asked.insert(away.hash() >> 24, (away, id));
         Some(id)
     }
 
@@ -106,7 +113,7 @@ impl AwayKeys {
     /// Gives all questions up, unless they are few and still of use.
     #[inline]
     pub(super) fn cancel(&mut self, engine: &mut Engine) {
-        for (_, id) in self.asked.drain(..) {
+        for (_, id) in std::mem::take(&mut self.asked).into_values() {
             engine.cancel(id);
         }
     }

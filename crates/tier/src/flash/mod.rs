@@ -15,6 +15,7 @@
 //! - an item carries the number of its segment's filling, so a place that was promised but never written, or that was
 //!   filled anew, is known by its leftovers and counts as empty.
 
+mod announce;
 mod checkpoint;
 mod emptying;
 mod fetch;
@@ -23,15 +24,16 @@ pub mod format;
 mod journal;
 mod recover;
 mod stats;
+mod types;
 
 use std::sync::Arc;
 
 use tiermem_base::Rng;
 use tiermem_policy::index::Index;
-use tiermem_policy::log::{Admission, Leaving, Log, LogConfig, LogPlace, SEGMENT_HEADER_BYTES, Stream};
+use tiermem_policy::log::{Leaving, Log, LogConfig, LogPlace, SEGMENT_HEADER_BYTES, Stream};
 use tiermem_sys::aligned::AlignedBuffer;
 
-use crate::block::{BlockError, BlockIo, Completion, Request};
+use crate::block::{BlockIo, Completion, Request};
 use checkpoint::Checkpoint;
 use emptying::Emptying;
 use fetch::Fetches;
@@ -40,135 +42,12 @@ use filling::{Filling, Unwritten};
 use format::{BLOCK_BYTES, ITEM_HEADER_BYTES, ItemHeader, Layout, Superblock};
 use journal::{Journal, Position, Record};
 pub use stats::FlashStats;
+pub use types::{FlashConfig, FlashError, Gone, Offer, Offered};
 
 /// Databases that items are counted by.
 pub const DATABASES: usize = 16;
 /// Segments whose bytes may wait in memory for the device; more, and writers have to wait.
 const FILLINGS_MAX: usize = 8;
-/// Write errors in a row after which the device is given up.
-const WRITE_ERRORS_MAX: u32 = 16;
-
-/// Why a flash tier cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum FlashError {
-    /// The device failed.
-    #[error(transparent)]
-    Device(#[from] BlockError),
-    /// The region is too small for its segments.
-    #[error(
-        "{region_bytes} bytes are too small for a flash tier with segments of {segment_bytes}: give it more, or make segments smaller"
-    )]
-    TooSmall {
-        /// Bytes of the region.
-        region_bytes: u64,
-        /// Bytes of a segment.
-        segment_bytes: u32,
-    },
-    /// The device was written by another version.
-    #[error(
-        "it was written by version {found} of the format, this is version {}: start that version, or give --reset to begin empty",
-        format::VERSION
-    )]
-    Version {
-        /// The version found.
-        found: u32,
-    },
-    /// The device holds something else.
-    #[error(
-        "it holds data that are not tiermem's: give another file or device, or --reset to overwrite them"
-    )]
-    Foreign,
-    /// The file is shorter than what was written to it.
-    #[error(
-        "it has {found_bytes} bytes of {region_bytes}: a part is missing. Bring the whole file back, or give --reset to begin empty"
-    )]
-    Truncated {
-        /// Bytes there are.
-        found_bytes: u64,
-        /// Bytes there should be.
-        region_bytes: u64,
-    },
-    /// It was written for another division.
-    #[error(
-        "it was written as {found}, and is opened as {wanted}: give the same shards and sizes as before, or --reset to begin empty"
-    )]
-    Mismatch {
-        /// What the superblock says.
-        found: String,
-        /// What the configuration says.
-        wanted: String,
-    },
-}
-
-/// How a flash tier is set up.
-#[derive(Clone, Debug)]
-pub struct FlashConfig {
-    /// Where this shard's region begins on the device, and how many bytes it has.
-    pub start: u64,
-    /// As above.
-    pub region_bytes: u64,
-    /// Bytes of a segment, a multiple of 4096; the largest item that flash takes is a little smaller.
-    pub segment_bytes: u32,
-    /// Who comes in when the log is full.
-    pub admission: Admission,
-    /// Share of the segments that live items never fill.
-    pub reserve: f64,
-    /// This shard among how many.
-    pub shard: u32,
-    /// As above.
-    pub shards: u32,
-    /// How long the file was before it was opened, where it is one.
-    pub found_bytes: Option<u64>,
-    /// Overwrite whatever is there.
-    pub reset: bool,
-    /// What identifies the boot of this machine: what was written in another one, and not closed, does not count.
-    pub boot_id: [u8; 16],
-    /// For a new region: its identity, and the seed of the hash of keys.
-    pub uuid: [u8; 16],
-    /// As above.
-    pub hash_seed: u64,
-}
-
-/// An item that leaves memory, as bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Offer<'a> {
-    /// The hash of its key.
-    pub hash: u64,
-    /// Its database.
-    pub db: u8,
-    /// Its value's type.
-    pub kind: u8,
-    /// Key and value, one behind the other.
-    pub key_and_value: &'a [u8],
-    /// Bytes of the key.
-    pub key_len: u16,
-    /// When it expires, in Unix milliseconds.
-    pub expires_at_ms: Option<u64>,
-    /// When it was last used, in requests.
-    pub last_used: u64,
-    /// Whether it was read from here and has not been changed since.
-    pub unchanged: bool,
-}
-
-/// What became of an offer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offered {
-    /// It lies here now, or did all the time.
-    Taken,
-    /// It was turned away, to spare the device or for lack of room.
-    Rejected,
-}
-
-/// An item that left the log for the log's own reasons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone {
-    /// The hash of its key; of one that could not be read only the first 40 bits.
-    pub hash: u64,
-    /// Its database, where that is known.
-    pub db: Option<u8>,
-    /// Whether its time was over; else there was no room for it.
-    pub expired: bool,
-}
 
 /// What a request to the device was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -635,107 +514,6 @@ impl Flash {
                 }
             }
         }
-    }
-
-    fn note_write(&mut self, result: &Result<(), BlockError>) {
-        match result {
-            Ok(()) => self.write_errors_in_row = 0,
-            Err(error) => {
-                self.stats.write_errors += 1;
-                self.write_errors_in_row += 1;
-                if self.write_errors_in_row == WRITE_ERRORS_MAX && !self.broken {
-                    self.stats.broken = true;
-                    self.broken = true;
-                    self.stats.last_error = Some(error.to_string());
-                }
-            }
-        }
-    }
-
-    /// Announces items whose bytes are on the device, and takes memory back from segments that are safe.
-    fn announce(&mut self, index: &Index) {
-        for at in 0..self.fillings.len() {
-            while let Some(item) = self.fillings[at].next_written() {
-                // Overwritten, deleted or flushed meanwhile: announcing it would bring it back.
-                let dead = item.dead || self.is_before_flush(self.fillings[at].segment, item.db);
-                let current = index.find_log(item.hash).filter(|place| !dead && place.is_same(item.place));
-                if let Some(place) = current {
-                    if self.journal.is_full() && self.checkpoint.as_ref().is_some_and(|it| !it.is_starved()) {
-                        // What makes room there is under way, and this can wait for it.
-                        break;
-                    }
-                    let anew = self.fillings[at].stream == Stream::Fresh;
-                    self.record(Record::Add { hash: item.hash, place, db: item.db, anew });
-                    self.announced[usize::from(item.db) % DATABASES] += u64::from(anew);
-                }
-                self.fillings[at].announced();
-            }
-        }
-        let kept = self.fillings.iter().filter(|filling| filling.stream == Stream::Kept);
-        let first = kept.filter_map(Filling::first_unannounced).min().unwrap_or(u64::MAX);
-        let log = &mut self.log;
-        self.emptied.retain(|&(segment, appended)| {
-            let safe = first > appended;
-            if safe {
-                log.emptied(segment);
-            }
-            !safe
-        });
-        while let Some(at) = self.fillings.iter().position(Filling::is_finished) {
-            let filling = self.fillings.swap_remove(at);
-            if self.spare.len() < 2 {
-                self.spare.push(filling.into_bytes());
-            }
-        }
-    }
-
-    /// Gathers a record.
-    fn record(&mut self, record: Record) {
-        if !self.journal.push(record) {
-            self.turn_journal();
-            self.journal.push(record);
-        }
-    }
-
-    /// Writes what was journaled. Called before replies are sent, so that what they say outlives the process.
-    #[inline]
-    pub fn commit(&mut self) {
-        if self.journal.has_gathered() {
-            self.write_journal();
-        }
-    }
-
-    #[cold]
-    fn write_journal(&mut self) {
-        let Some((offset, bytes)) = self.journal.take(&self.layout) else { return };
-        if let Err(error) = self.io.write_at(offset, &bytes) {
-            self.give_up_recovery(&error.to_string());
-        }
-        self.stats.journal_bytes += bytes.len() as u64;
-        self.journal.give_back(bytes);
-    }
-
-    /// Without a journal a restart would bring dead items back: it is to find nothing.
-    fn give_up_recovery(&mut self, error: &str) {
-        self.stats.write_errors += 1;
-        self.stats.last_error =
-            Some(format!("the journal cannot be written ({error}): a restart begins empty"));
-        self.stats.unrecoverable = true;
-        self.blank_superblocks();
-    }
-
-    fn write_superblock(&mut self) -> Result<(), FlashError> {
-        if self.stats.unrecoverable {
-            return Ok(());
-        }
-        // Both are there, the older one too, or else a restart takes one for lost.
-        let blocks = if self.blank || self.superblock.epoch == 0 { 2 } else { 1 };
-        for _ in 0..blocks {
-            self.superblock.epoch += 1;
-            let which = (self.superblock.epoch % 2) as usize;
-            self.io.write_at(self.layout.superblock(which), &self.superblock.write())?;
-        }
-        Ok(())
     }
 
     /// Removes all items of one database, or of all; then the caller empties the index too. Those of one database stay in

@@ -51,12 +51,12 @@ pub fn superblock(
     let mut newest: Option<Superblock> = None;
     let mut blank = true;
     let mut epochs = [0; 2];
-    for which in 0..2 {
+    for (which, epoch) in epochs.iter_mut().enumerate() {
         let mut block = [0; BLOCK_BYTES];
         io.read_at(layout.superblock(which), &mut block)?;
         blank &= block.iter().all(|&byte| byte == 0);
         if let Some(found) = Superblock::read(&block)? {
-            epochs[which] = found.epoch;
+            *epoch = found.epoch;
             if newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch) {
                 newest = Some(found);
             }

@@ -1,0 +1,112 @@
+//! The flash tier's figures, as the store shows them.
+
+use serde::Serialize;
+use tiermem_tier::flash::FlashStats;
+
+use super::{Engine, TierStats};
+
+const MS_PER_YEAR: f64 = 365.25 * 86_400_000.0;
+
+/// The flash tier's figures.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FlashFigures {
+    /// Bytes that live items may fill.
+    pub room_bytes: u64,
+    /// Items that were appended from memory, and their bytes.
+    pub admitted: u64,
+    /// As above.
+    pub admitted_bytes: u64,
+    /// Items turned away to spare the device.
+    pub rejected: u64,
+    /// Items that left memory and were there still, unchanged.
+    pub unchanged: u64,
+    /// Offers refused because segments were not emptied in time.
+    pub refused: u64,
+    /// Items appended again because their segment was emptied.
+    pub kept: u64,
+    /// Segments emptied.
+    pub segments_emptied: u64,
+    /// Reads for look-ups.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written: items, journal and checkpoints.
+    pub written_bytes: u64,
+    /// Bytes written for each byte that came from memory.
+    pub write_amplification: f64,
+    /// Years until the device has been written as often as it bears, at the rate since the start; where that is configured.
+    pub lifetime_years: Option<f64>,
+    /// Items that were not kept because tier 0 has no memory for their index entries.
+    pub unindexed: u64,
+    /// Items that the last restart found.
+    pub recovered_items: u64,
+    /// Reads and writes that failed.
+    pub io_errors: u64,
+    /// Items that could not be read or written.
+    pub lost_items: u64,
+    /// Whether the device was given up.
+    pub broken: bool,
+    /// Whether a restart will find what is there now.
+    pub recoverable: bool,
+    /// The last error, in words.
+    pub last_error: Option<String>,
+}
+
+impl FlashFigures {
+    fn of(stats: &FlashStats) -> Self {
+        FlashFigures {
+            lifetime_years: None,
+            unindexed: 0,
+            room_bytes: stats.room_bytes,
+            admitted: stats.log.admitted,
+            admitted_bytes: stats.log.admitted_bytes,
+            rejected: stats.log.rejected,
+            unchanged: stats.log.unchanged,
+            refused: stats.refused,
+            kept: stats.log.kept,
+            segments_emptied: stats.log.segments_emptied,
+            reads: stats.reads,
+            read_bytes: stats.read_bytes,
+            written_bytes: stats.write_bytes + stats.journal_bytes + stats.checkpoint_bytes,
+            write_amplification: stats.write_amplification(),
+            recovered_items: stats.recovered_items,
+            io_errors: stats.read_errors + stats.write_errors,
+            lost_items: stats.lost_items,
+            broken: stats.broken,
+            recoverable: !stats.unrecoverable,
+            last_error: stats.last_error.clone(),
+        }
+    }
+}
+
+impl Engine {
+    /// The flash tier's figures, if there is one.
+    pub fn flash_figures(&self) -> Option<FlashFigures> {
+        let mut figures = FlashFigures::of(&self.below.flash.as_ref()?.stats());
+        figures.unindexed = self.below.unindexed;
+        let years = self.now.unix_ms.saturating_sub(self.below.since_ms) as f64 / MS_PER_YEAR;
+        figures.lifetime_years = self.below.endurance_bytes.and_then(|endurance_bytes| {
+            let worn = figures.written_bytes as f64 / endurance_bytes as f64;
+            (worn > 0.0 && years > 0.0).then(|| years / worn)
+        });
+        Some(figures)
+    }
+
+    /// The flash tier as one more tier.
+    pub(super) fn flash_tier_stats(&self) -> Option<TierStats> {
+        let stats = self.below.flash.as_ref()?.stats();
+        Some(TierStats {
+            name: self.below.name.clone(),
+            kind: "flash".to_owned(),
+            capacity_bytes: stats.capacity_bytes,
+            used_bytes: stats.used_bytes,
+            item_bytes: stats.live_bytes,
+            items: stats.items,
+            hits: stats.log.hits,
+            promotions: stats.log.promotions,
+            demotions: 0,
+            evictions: stats.log.evictions,
+            charged_ns: 0,
+        })
+    }
+}

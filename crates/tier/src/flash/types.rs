@@ -1,0 +1,128 @@
+//! What the flash tier's owner says and hears.
+
+use tiermem_policy::log::Admission;
+
+use super::format;
+use crate::block::BlockError;
+
+/// Why a flash tier cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FlashError {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] BlockError),
+    /// The region is too small for its segments.
+    #[error(
+        "{region_bytes} bytes are too small for a flash tier with segments of {segment_bytes}: give it more, or make segments smaller"
+    )]
+    TooSmall {
+        /// Bytes of the region.
+        region_bytes: u64,
+        /// Bytes of a segment.
+        segment_bytes: u32,
+    },
+    /// The device was written by another version.
+    #[error(
+        "it was written by version {found} of the format, this is version {}: start that version, or give --reset to begin empty",
+        format::VERSION
+    )]
+    Version {
+        /// The version found.
+        found: u32,
+    },
+    /// The device holds something else.
+    #[error(
+        "it holds data that are not tiermem's: give another file or device, or --reset to overwrite them"
+    )]
+    Foreign,
+    /// The file is shorter than what was written to it.
+    #[error(
+        "it has {found_bytes} bytes of {region_bytes}: a part is missing. Bring the whole file back, or give --reset to begin empty"
+    )]
+    Truncated {
+        /// Bytes there are.
+        found_bytes: u64,
+        /// Bytes there should be.
+        region_bytes: u64,
+    },
+    /// It was written for another division.
+    #[error(
+        "it was written as {found}, and is opened as {wanted}: give the same shards and sizes as before, or --reset to begin empty"
+    )]
+    Mismatch {
+        /// What the superblock says.
+        found: String,
+        /// What the configuration says.
+        wanted: String,
+    },
+}
+
+/// How a flash tier is set up.
+#[derive(Clone, Debug)]
+pub struct FlashConfig {
+    /// Where this shard's region begins on the device, and how many bytes it has.
+    pub start: u64,
+    /// As above.
+    pub region_bytes: u64,
+    /// Bytes of a segment, a multiple of 4096; the largest item that flash takes is a little smaller.
+    pub segment_bytes: u32,
+    /// Who comes in when the log is full.
+    pub admission: Admission,
+    /// Share of the segments that live items never fill.
+    pub reserve: f64,
+    /// This shard among how many.
+    pub shard: u32,
+    /// As above.
+    pub shards: u32,
+    /// How long the file was before it was opened, where it is one.
+    pub found_bytes: Option<u64>,
+    /// Overwrite whatever is there.
+    pub reset: bool,
+    /// What identifies the boot of this machine: what was written in another one, and not closed, does not count.
+    pub boot_id: [u8; 16],
+    /// For a new region: its identity, and the seed of the hash of keys.
+    pub uuid: [u8; 16],
+    /// As above.
+    pub hash_seed: u64,
+}
+
+/// An item that leaves memory, as bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    /// The hash of its key.
+    pub hash: u64,
+    /// Its database.
+    pub db: u8,
+    /// Its value's type.
+    pub kind: u8,
+    /// Key and value, one behind the other.
+    pub key_and_value: &'a [u8],
+    /// Bytes of the key.
+    pub key_len: u16,
+    /// When it expires, in Unix milliseconds.
+    pub expires_at_ms: Option<u64>,
+    /// When it was last used, in requests.
+    pub last_used: u64,
+    /// Whether it was read from here and has not been changed since.
+    pub unchanged: bool,
+}
+
+/// What became of an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// It lies here now, or did all the time.
+    Taken,
+    /// It was turned away, to spare the device or for lack of room.
+    Rejected,
+}
+
+/// An item that left the log for the log's own reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The hash of its key; of one that could not be read only the first 40 bits.
+    pub hash: u64,
+    /// Its database, where that is known.
+    pub db: Option<u8>,
+    /// Whether its time was over; else there was no room for it.
+    pub expired: bool,
+}

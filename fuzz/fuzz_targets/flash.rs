@@ -1,0 +1,161 @@
+//! A flash tier's region may hold any bytes: opening it, reading every item that it claims to have, and going on with it must
+//! end without a panic. The first byte of an input says how the rest is used: as what a reader of the format is given, as
+//! patches to the image of a region that has lived, or as the fields of a sound superblock and checkpoint over such patches.
+#![no_main]
+
+use std::sync::OnceLock;
+
+use libfuzzer_sys::fuzz_target;
+use tiermem_base::Rng;
+use tiermem_policy::index::{Found, Index};
+use tiermem_policy::log::Admission;
+use tiermem_tier::block::MemoryDisk;
+use tiermem_tier::flash::format::{
+    BLOCK_BYTES, CheckpointHeader, ItemHeader, Layout, SegmentHeader, Superblock, find_item,
+};
+use tiermem_tier::flash::{Flash, FlashConfig, Offer};
+
+const SEGMENT_BYTES: u32 = 16 << 10;
+const REGION_BYTES: u64 = 512 << 10;
+
+fn config() -> FlashConfig {
+    FlashConfig {
+        start: 0,
+        region_bytes: REGION_BYTES,
+        segment_bytes: SEGMENT_BYTES,
+        admission: Admission::All,
+        reserve: 0.1,
+        shard: 0,
+        shards: 1,
+        found_bytes: None,
+        reset: false,
+        boot_id: [1; 16],
+        uuid: [2; 16],
+        hash_seed: 3,
+    }
+}
+
+fn hash(seed: u64, key: &[u8]) -> u64 {
+    key.iter().fold(seed, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+/// Opens what the disk holds, reads all of it, and writes `count` items more.
+fn live(disk: &MemoryDisk, count: u32) {
+    let mut index = Index::default();
+    let Ok(mut flash) = Flash::open(Box::new(disk.open()), &config(), hash, &mut index) else { return };
+    let (mut rng, mut gone) = (Rng::seeded(1), Vec::new());
+    let mut places = Vec::new();
+    index.scan(0, usize::MAX, |hash, found| {
+        if let Found::Log(place) = found {
+            places.push((hash, place));
+        }
+    });
+    for (hash, place) in places {
+        let id = flash.ask(hash, place);
+        flash.advance(&mut index, 1000, &mut rng, &mut gone);
+        if flash.is_current(id) && flash.is_ready(id, None) {
+            let _ = flash.take(id).map(|item| (item.key().len(), item.value().len()));
+        } else {
+            flash.cancel(id);
+        }
+    }
+    for number in 0..count {
+        let key_and_value = [number.to_le_bytes().as_slice(), &[7; 90]].concat();
+        let offer = Offer {
+            hash: hash(flash.hash_seed(), &number.to_le_bytes()),
+            db: number as u8 % 3,
+            kind: 0,
+            key_and_value: &key_and_value,
+            key_len: 4,
+            expires_at_ms: None,
+            last_used: u64::from(number),
+            unchanged: false,
+        };
+        if number % 5 == 0 {
+            flash.forget(&mut index, hash(flash.hash_seed(), &(number / 2).to_le_bytes()), number as u8 % 3);
+        }
+        let _ = flash.offer(&mut index, &offer);
+        flash.advance(&mut index, 1000, &mut rng, &mut gone);
+        flash.commit();
+    }
+    let _ = flash.close(&mut index);
+}
+
+/// A region with a checkpoint or two behind it.
+fn image() -> &'static [u8] {
+    static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
+    IMAGE.get_or_init(|| {
+        let disk = MemoryDisk::new(REGION_BYTES as usize);
+        live(&disk, 6000);
+        disk.with_bytes(|bytes| bytes.to_vec())
+    })
+}
+
+/// Patches: three bytes of place, one of length, the bytes.
+fn patch(bytes: &mut [u8], mut patches: &[u8]) {
+    while let [a, b, c, len, rest @ ..] = patches {
+        let at = u32::from_le_bytes([*a, *b, *c, 0]) as usize % bytes.len();
+        let (new, behind) = rest.split_at(usize::from(*len).min(rest.len()));
+        for (byte, new) in bytes[at..].iter_mut().zip(new) {
+            *byte = *new;
+        }
+        patches = behind;
+    }
+}
+
+/// Sound blocks that say what the input says.
+fn seal(bytes: &mut [u8], fields: &[u8; 32]) {
+    let word = |at: usize| u32::from_le_bytes([fields[at], fields[at + 1], fields[at + 2], fields[at + 3]]);
+    let Some(layout) = Layout::divide(0, REGION_BYTES, SEGMENT_BYTES) else { return };
+    for which in 0..2 {
+        let at = which * BLOCK_BYTES;
+        let mut block = [0; BLOCK_BYTES];
+        block.copy_from_slice(&bytes[at..at + BLOCK_BYTES]);
+        let Ok(Some(found)) = Superblock::read(&block) else { continue };
+        let checkpoint = word(0) % (layout.segments + 2);
+        let sealed = Superblock {
+            checkpoint,
+            journal_half: word(4) % 3,
+            journal_skipped: word(8) >> (fields[30] % 32),
+            journal_sequence: found.journal_sequence.wrapping_add(word(12) >> (fields[31] % 32)),
+            next_sequence: word(16),
+            flushed: [word(20); 16],
+            items: [u64::from(word(24)); 16],
+            ..found
+        };
+        bytes[at..at + BLOCK_BYTES].copy_from_slice(&sealed.write());
+        if checkpoint < layout.segments {
+            let start = layout.segment(checkpoint) as usize;
+            let segments = u32::from(fields[28]) % 64;
+            let entries = u32::from(fields[29]) * 4;
+            let next = if fields[28] > 250 { checkpoint } else { u32::MAX };
+            CheckpointHeader { uuid: found.uuid, epoch: 1, next, segments, entries }
+                .seal(&mut bytes[start..start + SEGMENT_BYTES as usize]);
+        }
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((mode, rest)) = input.split_first() else { return };
+    if mode % 4 == 0 {
+        let sequence = rest.get(4..8).map_or(0, |it| u32::from_le_bytes([it[0], it[1], it[2], it[3]]));
+        let _ = ItemHeader::read(rest, sequence).map(|header| assert!(header.item_len() <= rest.len()));
+        let hash = rest.get(8..16).map_or(0, |it| it.iter().rev().fold(0, |hash, &byte| hash << 8 | u64::from(byte)));
+        let _ = find_item(rest, usize::from(*mode), hash, sequence);
+        let _ = SegmentHeader::read(rest);
+        let _ = CheckpointHeader::read(rest);
+        return;
+    }
+    let disk = MemoryDisk::new(REGION_BYTES as usize);
+    disk.with_bytes(|bytes| {
+        bytes.copy_from_slice(image());
+        match rest.split_first_chunk::<32>() {
+            Some((fields, patches)) if mode % 4 == 1 => {
+                patch(bytes, patches);
+                seal(bytes, fields);
+            }
+            _ => patch(bytes, rest),
+        }
+    });
+    live(&disk, 200);
+});
