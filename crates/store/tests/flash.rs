@@ -295,6 +295,7 @@ fn a_key_in_memory_does_not_go_to_flash_under_its_request() {
     let mut engine = engine(&disk, 32 << 20);
     let name = |key: u64| format!("key:{key}").into_bytes();
     for key in 0..15_000 {
+        engine.prepare();
         engine.set(0, &name(key), &value(key as usize, 992), Condition::Always, Expiry::Never).unwrap();
         engine.commit();
     }
@@ -303,6 +304,7 @@ fn a_key_in_memory_does_not_go_to_flash_under_its_request() {
     for _ in 0..300_000 {
         // New keys, so that something leaves memory at every step.
         fresh += 1;
+        engine.prepare();
         engine.set(0, &name(fresh), &value(0, 992), Condition::Always, Expiry::Never).unwrap();
         engine.set(0, &name(fresh), b"", Condition::Always, Expiry::Never).unwrap();
         engine.remove(0, &name(fresh));

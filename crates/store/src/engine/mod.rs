@@ -319,8 +319,7 @@ impl Engine {
         self.begin();
         let hash = self.hasher.hash(db, key);
         let old = if condition == Condition::Always && expiry != Expiry::Keep {
-            // What was there does not matter, so it may go to flash now, and is not read from there.
-            self.prepare();
+            // What was there does not matter, and is not read from flash.
             self.find_in_memory(db, key, hash)
         } else {
             self.find_live(db, key, hash)
