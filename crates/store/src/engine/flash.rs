@@ -150,6 +150,20 @@ impl Engine {
         }
     }
 
+    /// Lets the ladder throw items out although flash cannot take them now, until the next look at it; whether that is
+    /// allowed, and was not before.
+    #[cold]
+    pub(super) fn evict_while_choked(&mut self) -> bool {
+        let lifted = self.below.flash.is_some()
+            && self.eviction == Eviction::AllItems
+            && self.ladder.config().eviction == Eviction::Forbidden;
+        if lifted {
+            let tuning = self.ladder.config().tuning();
+            self.ladder.tune(Tuning { eviction: Eviction::AllItems, ..tuning });
+        }
+        lifted
+    }
+
     /// Whether an item of so many bytes may come into memory: where nothing may be evicted, flash must have room for all
     /// that lies above it.
     #[inline]

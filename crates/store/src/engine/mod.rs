@@ -381,23 +381,33 @@ impl Engine {
             return Err(StoreError::OutOfMemory);
         }
         let item = NewItem { key: hash, bytes: header.item_len() as u64, expires_at_ms, rewrites };
+        let placed = self.admit(&item).or_else(|| {
+            // The writer did not have to wait, and now flash has to catch up: rather one cold item less than an error.
+            if self.evict_while_choked() { self.admit(&item) } else { None }
+        });
+        let Some((id, loc)) = placed else {
+            self.refused += 1;
+            return Err(StoreError::OutOfMemory);
+        };
+        self.index.insert(hash, id);
+        self.charge_index();
+        self.item_bytes[usize::from(loc.tier)] += header.item_len() as u64;
+        self.keys[usize::from(header.db)] += 1;
+        Ok((id, loc))
+    }
+
+    /// Asks the ladder for a place until it has one or says that there is none.
+    fn admit(&mut self, item: &NewItem) -> Option<(Id, Loc)> {
         for _ in 0..ADMIT_TRIES {
-            let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut self.acts);
+            let answer = self.ladder.admit(item, self.now, &mut self.rng, &mut self.acts);
             self.execute();
             match answer {
-                Admit::Ready { id, loc } => {
-                    self.index.insert(hash, id);
-                    self.charge_index();
-                    self.item_bytes[usize::from(loc.tier)] += header.item_len() as u64;
-                    self.keys[usize::from(header.db)] += 1;
-                    return Ok((id, loc));
-                }
+                Admit::Ready { id, loc } => return Some((id, loc)),
                 Admit::After(ticket) => self.settle_moves(ticket),
-                Admit::Full => break,
+                Admit::Full => return None,
             }
         }
-        self.refused += 1;
-        Err(StoreError::OutOfMemory)
+        None
     }
 
     /// A place for the new bytes of a live item: its own where they fit, else a new one in the same tier.
