@@ -34,7 +34,7 @@ const NOTES: &[(&str, &str)] = &[
     ("info", "Redis's fields where they have a meaning here, and a section of its own for the tiers"),
     (
         "keys",
-        "goes through the whole index while nothing else runs; refused beyond a reply of 64 MiB, and with a flash tier",
+        "goes through the whole index while nothing else runs; refused beyond a reply of 64 MiB, and where more than 10,000 keys lie on flash",
     ),
     ("latency|doctor", "a few plain sentences"),
     ("latency|histogram", "only while `latency-tracking` is on, which it is not by default"),

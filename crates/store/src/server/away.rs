@@ -45,9 +45,9 @@ impl AwayKeys {
             self.wanted.clear();
             match needs {
                 Needs::Nothing => return true,
+                // A key that is named twice is asked for once.
                 Needs::Keys => each_key(session, host, args, &mut |db, key| {
-                    let away = engine.seek(db, key);
-                    self.wanted.extend(away.filter(|away| !self.wanted.contains(away)));
+                    self.wanted.extend(engine.seek(db, key));
                 }),
                 Needs::Scan(cursor, count) => self.wanted = engine.seek_scan(cursor, count),
                 Needs::AnyKey => {
@@ -110,7 +110,7 @@ impl AwayKeys {
         }
     }
 
-    /// Gives all questions up, unless they are few and still of use.
+    /// Gives all questions up.
     #[inline]
     pub(super) fn cancel(&mut self, engine: &mut Engine) {
         for (_, id) in std::mem::take(&mut self.asked).into_values() {
