@@ -489,7 +489,7 @@ def test_a_dialogue_is_as_with_redis(store: Store, real: str, name: str) -> None
 
 EVENTS = """SET a 1|SET a 1|SET a 1 EX 100|SET a 1 PX 10000 GET|SETEX b 100 x|PSETEX b 100000 x|SETNX c 1|SETNX c 2
 GETSET c 3|GETDEL c|MSET d 1 e 2|MSETNX d 1 f 1|MSETNX g 1 h 1|INCR i|DECR i|INCRBY i 4|DECRBY i 2|INCRBYFLOAT i 1.5
-APPEND i 9|SETRANGE i 0 x|EXPIRE i 100|EXPIRE i 100 GT|EXPIRE i -1|PEXPIRE d 100000|PERSIST d|PERSIST d|GETEX d EX 100
+APPEND i 9|SETRANGE i 0 x|EXPIRE i 100|EXPIRE i 200 GT|EXPIRE i -1|PEXPIRE d 100000|PERSIST d|PERSIST d|GETEX d EX 100
 GETEX d PERSIST|GETEX d PERSIST|GETEX d EXAT 1|DEL e g h|DEL nosuch|UNLINK a|GET nosuch|MGET x y|EXISTS nosuch
 TTL nosuch|TYPE nosuch|STRLEN nosuch|GETRANGE nosuch 0 1|SET r 1|COPY r r5|COPY r r6|TOUCH nosuch|OBJECT ENCODING nosuch
 HSET hh f 1 g 2|HSET hh f 3|HMSET hh f 1|HSETNX hh f 1|HSETNX hh i 1|HINCRBY hh n 1|HINCRBYFLOAT hh n 1|HDEL hh f nosuch
@@ -733,5 +733,11 @@ def test_a_transaction_reads_what_lies_on_flash(serve: Callable[..., Store], tmp
                         pipeline.execute()
                 else:
                     assert pipeline.execute() == [20_000]
+        # Few keys can be read at once, many cannot.
+        assert len(client.keys("*")) == client.dbsize()
+        with client.pipeline(transaction=False) as pipeline:
+            for number in range(20_000):
+                pipeline.set(f"s{number}", bytes(4000))
+            pipeline.execute()
         with pytest.raises(redis.ResponseError, match="use SCAN"):
             client.keys("*")
