@@ -42,7 +42,7 @@ pub const LOCAL_DRAM: Curve = Curve {
 /// Name of the default curve of an emulated tier.
 pub const DEFAULT_CURVE: &str = "a1000-cxl";
 
-/// The seed's own slow tier: the other socket of a machine of 2018, of which Wang 2024 (section 5.2.1) says twice the
+/// Wang's own slow tier: the other socket of a machine of 2018, of which Wang 2024 (section 5.2.1) says twice the
 /// latency and 1/2.4 of the bandwidth of local memory.
 const NUMA_2018: Curve = {
     const fn remote(local: Point) -> Point {

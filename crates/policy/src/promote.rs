@@ -9,20 +9,20 @@ use crate::Id;
 pub enum Promotion {
     /// Nothing is promoted.
     None,
-    /// Each hit in a slow tier makes a candidate when the item was used later than the fast tier's tail: the
-    /// seed's naiveTMM (5.1.4.1).
+    /// Each hit in a slow tier makes a candidate when the item was used later than the fast tier's tail: Wang's
+    /// naiveTMM (5.1.4.1).
     Naive,
     /// Two hits in a row whose reuse times are below six times the fast tier's windowed mean make a candidate. One reuse
     /// time is a noisy measure of how often an item is used; two, held against a looser bound, find as many hot items
     /// with fewer promotions. The bound is tighter for larger items, whose copies cost more.
     #[default]
     ReuseTwice,
-    /// One hit whose reuse time is below the fast tier's windowed mean: the seed's rule.
+    /// One hit whose reuse time is below the fast tier's windowed mean: Wang's rule.
     ReuseTime,
     /// A hit whose reuse time is below the age at which items leave the fast tier: used as often as its coldest.
     TailAge,
-    /// As `ReuseTime`, but candidates are found by walking the slow lists from their heads now and then, the
-    /// seed's own way. Costs a byte per item for its last reuse time, and hits that move items in their lists.
+    /// As `ReuseTime`, but candidates are found by walking the slow lists from their heads now and then, Wang's
+    /// own way. Costs a byte per item for its last reuse time, and hits that move items in their lists.
     ReuseTimeScan,
 }
 

@@ -17,7 +17,7 @@ use super::{Fit, Ladder, UNIT_BYTES};
 /// Where new items enter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Admission {
-    /// The fast tier: the seed's rule.
+    /// The fast tier: Wang's rule.
     Fast,
     /// The fast tier while new items of the size are used there before they leave it, or the key was seen lately.
     #[default]

@@ -51,7 +51,7 @@ pub enum SystemKind {
     ReactiveDrop,
     /// As tiermem, every hit moving its item to the head of its list.
     PlainLru,
-    /// As tiermem, the seed's rule of promotion: one short reuse time.
+    /// As tiermem, Wang's rule of promotion: one short reuse time.
     ReuseTime,
     /// As tiermem, every new item entering the fast tier.
     AdmitFast,
