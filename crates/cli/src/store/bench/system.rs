@@ -61,7 +61,8 @@ pub enum SystemKind {
     NoRebalance,
     /// Wang 2024 as written: one short reuse time, everything admitted above, lists moved at each hit, a full fast tier
     /// dropping.
-    Seed,
+    #[value(name = "wang-2024")]
+    Wang2024,
     /// Three of four keys in DRAM by hash and the others in the slow tier, for ever (Tang 2024, table 4.1).
     #[value(name = "interleaved-3-1")]
     Interleaved31,
@@ -175,7 +176,7 @@ impl System {
                 .iter_mut()
                 .for_each(|level| level.order = Order::Sample { k: 5, by: Priority::Recency }),
             SystemKind::NoRebalance => ladder.rebalance_batch = 0,
-            SystemKind::Seed => {
+            SystemKind::Wang2024 => {
                 ladder.promotion = Promotion::ReuseTime;
                 ladder.admission = Admission::Fast;
                 ladder.bump = Bump::Always;
