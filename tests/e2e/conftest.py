@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
+from peer import Redis
 from store import PATIENCE_S, Store
 
 RedisCli = Callable[..., subprocess.CompletedProcess]
@@ -65,3 +66,12 @@ def cli(store: Store) -> RedisCli:
         return subprocess.run([program, "-p", str(store.port), *arguments], check=False, **options)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+    """A real Redis for a whole file."""
+    tool("redis-server")
+    peer = Redis(tmp_path_factory.mktemp("redis"))
+    yield peer
+    peer.close()

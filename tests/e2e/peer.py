@@ -38,6 +38,9 @@ class Redis:
         except OSError:
             return False
 
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+
     def client(self, **options: object) -> redis.Redis:
         return redis.Redis(port=self.port, socket_timeout=PATIENCE_S, **options)
 

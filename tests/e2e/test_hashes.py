@@ -10,17 +10,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from conftest import tool
 from peer import Redis
 from store import PATIENCE_S, Store, eventually
-
-
-@pytest.fixture(scope="module")
-def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
-    tool("redis-server")
-    peer = Redis(tmp_path_factory.mktemp("redis"))
-    yield peer
-    peer.close()
 
 
 @pytest.fixture(params=[2, 3], ids=["RESP2", "RESP3"])

@@ -94,7 +94,7 @@ const HEAD: &str = "\
 # Redis compatibility
 
 This file is written by `make docs` from the table of commands in the code; a test fails when it is stale. Replies and errors are
-those of Redis 7.0 but for what the notes say; `tests/e2e/test_clients.py` and `crates/store/tests/differential.rs` ask both
+those of Redis 7.0 but for what the notes say; `tests/e2e/test_dialogues.py` and `crates/store/tests/differential.rs` ask both
 servers and compare. Commands that are not here get Redis's own \"unknown command\".
 
 Arguments count the command's name; a minus means \"at least\". Flags are those of `COMMAND INFO`.
