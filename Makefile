@@ -12,6 +12,9 @@ PYTEST_ARGS ?=
 BENCH_TRACE ?= zipf:alpha=0.99,objects=1M,requests=6M,size=300
 BENCH_ARGS ?= --preload
 FUZZ_SECONDS ?= 60
+# What is driven once more against a store of two shards.
+SHARDED_TESTS := test_clients.py test_config.py test_dialogues.py test_flash.py test_hashes.py test_info.py test_limits.py \
+  test_redis_benchmark.py test_redis_cli.py test_redis_py.py
 
 .DEFAULT_GOAL := help
 .PHONY: help run build test lint unit e2e python bench docs fuzz-smoke
@@ -47,6 +50,8 @@ e2e: ## the tests that drive the built program with real clients (flags: PYTEST_
 	@scripts/bootstrap.sh test
 	cargo build --locked -p tiermem-cli
 	TIERMEM=$(TARGET)/debug/tiermem $(TARGET)/e2e-python/bin/python -m pytest tests/e2e $(PYTEST_ARGS)
+	cd tests/e2e && TIERMEM_SHARDS=2 TIERMEM=$(TARGET)/debug/tiermem $(TARGET)/e2e-python/bin/python -m pytest \
+	  $(SHARDED_TESTS) $(PYTEST_ARGS)
 
 python: ## the Python package: built, linted, type-checked, tested (flags: PYTEST_ARGS="...")
 	@scripts/bootstrap.sh test

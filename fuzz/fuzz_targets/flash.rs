@@ -19,20 +19,7 @@ const SEGMENT_BYTES: u32 = 16 << 10;
 const REGION_BYTES: u64 = 512 << 10;
 
 fn config() -> FlashConfig {
-    FlashConfig {
-        start: 0,
-        region_bytes: REGION_BYTES,
-        segment_bytes: SEGMENT_BYTES,
-        admission: Admission::All,
-        reserve: 0.1,
-        shard: 0,
-        shards: 1,
-        found_bytes: None,
-        reset: false,
-        boot_id: [1; 16],
-        uuid: [2; 16],
-        hash_seed: 3,
-    }
+    FlashConfig { admission: Admission::All, ..FlashConfig::whole(REGION_BYTES, SEGMENT_BYTES, 3) }
 }
 
 fn hash(seed: u64, key: &[u8]) -> u64 {

@@ -10,8 +10,13 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
+import sharding
 from peer import Redis
-from store import PATIENCE_S, Store
+from sharding import Sharded
+from store import PATIENCE_S, SHARDS, Store
+
+# For what a store with several shards refuses or orders differently by design.
+one_shard = pytest.mark.skipif(SHARDS > 1, reason="holds for a store with one shard")
 
 RedisCli = Callable[..., subprocess.CompletedProcess]
 
@@ -66,6 +71,27 @@ def cli(store: Store) -> RedisCli:
         return subprocess.run([program, "-p", str(store.port), *arguments], check=False, **options)
 
     return run
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each file of tests over several shards says how many."""
+    if "running" in metafunc.fixturenames:
+        metafunc.parametrize("running", metafunc.module.SHARD_COUNTS, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sharded]:
+    """A store of as many shards as a file's tests ask for."""
+    sharded = sharding.start(tmp_path_factory.mktemp("store"), request.param)
+    yield sharded
+    sharded.store.close()
+
+
+@pytest.fixture
+def sharded(running: Sharded) -> Sharded:
+    """That store, empty."""
+    running.clear()
+    return running
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,8 @@ from collections.abc import Callable
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TESTDATA = ROOT / "crates" / "trace" / "testdata"
 MIB = 1 << 20
+# The whole suite may be run against a store of several shards: TIERMEM_SHARDS=2.
+SHARDS = int(os.environ.get("TIERMEM_SHARDS") or 1)
 
 # Nothing here is about speed: these only end what hangs, on however slow a machine.
 PATIENCE_S = 60
@@ -45,6 +47,11 @@ def eventually(what: Callable[[], object], says: str) -> None:
         time.sleep(0.01)
 
 
+def shards(flags: tuple[str, ...]) -> list[str]:
+    """The flag for as many shards as the suite is run with."""
+    return ["--shards", str(SHARDS)] if SHARDS > 1 and "--shards" not in flags else []
+
+
 class Store:
     """One server process with a log of its own. Both ports are chosen by the system."""
 
@@ -54,7 +61,7 @@ class Store:
         ports += ["--http", "127.0.0.1:0"]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [binary(), "store", "serve", *ports, *flags], stdout=subprocess.PIPE, stderr=log, text=True
+                [binary(), "store", "serve", *ports, *shards(flags), *flags], stdout=subprocess.PIPE, stderr=log, text=True
             )
         self.said = ""
         try:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from conftest import tool
-from store import MIB, PATIENCE_S, Store, eventually, tiermem
+from conftest import one_shard, tool
+from store import MIB, PATIENCE_S, SHARDS, Store, eventually, tiermem
 from test_limits import DRAM, SLOW, TIERS, stays_within
 from wire import Wire
 
@@ -33,6 +33,7 @@ def test_evicted_keys_are_told(serve: Callable[..., Store]) -> None:
         assert client.exists(message["data"]) == 0
 
 
+@one_shard
 def test_a_monitor_log_is_a_trace(store: Store, tmp_path: pathlib.Path) -> None:
     log = tmp_path / "monitor.log"
     program = tool("redis-cli")
@@ -159,7 +160,7 @@ def test_redis_py_uses_all_of_it(store: Store) -> None:
         assert client.object("encoding", "a") in (b"int", "int")
         assert client.randomkey() == b"a"
         assert client.keys("*") == [b"a"]
-        assert client.rename("a", "b") and client.copy("b", "c")
+        assert client.rename("a", "{a}b") and client.copy("{a}b", "{a}c")
         assert client.client_pause(50, all=False) and client.set("a", 1)
         assert client.client_kill_filter(_id=other.client_id()) == 1
         with client.monitor() as monitor:
@@ -175,12 +176,12 @@ def test_a_transaction_reads_what_lies_on_flash(serve: Callable[..., Store], tmp
         [[tier]]
         name = "dram"
         kind = "dram"
-        capacity = "32MiB"
+        capacity = "{32 * SHARDS}MiB"
         [[tier]]
         name = "flash"
         kind = "flash"
         path = "{tmp_path / "flash"}"
-        capacity = "256MiB"
+        capacity = "{256 * SHARDS}MiB"
         admission = "all"
         """
     )
@@ -188,23 +189,23 @@ def test_a_transaction_reads_what_lies_on_flash(serve: Callable[..., Store], tmp
     value = {number: bytes([number % 251]) * 20_000 for number in range(4000)}
     with redis.Redis(port=store.port, socket_timeout=PATIENCE_S) as client, redis.Redis(port=store.port) as other:
         for number, text in value.items():
-            client.set(f"k{number}", text)
+            client.set(f"{{k}}{number}", text)
         assert client.dbsize() == len(value), "nothing was lost on the way"
         with client.pipeline(transaction=True) as pipeline:
             numbers = range(0, 4000, 200)
             for number in numbers:
-                pipeline.get(f"k{number}")
-            pipeline.strlen("k1").append("k1", "!").strlen("k1").delete("k2").exists("k2")
+                pipeline.get(f"{{k}}{number}")
+            pipeline.strlen("{k}1").append("{k}1", "!").strlen("{k}1").delete("{k}2").exists("{k}2")
             assert pipeline.execute() == [value[number] for number in numbers] + [20_000, 20_001, 20_001, 1, 0]
         # A watched key that lies on flash, and what others do to it there.
-        for act, void in ((lambda: other.get("k3"), False), (lambda: other.delete("k3"), True)):
+        for act, void in ((lambda: other.get("{k}3"), False), (lambda: other.delete("{k}3"), True)):
             with client.pipeline(transaction=True) as pipeline:
-                pipeline.watch("k3")
+                pipeline.watch("{k}3")
                 for number in range(1000, 3000):
-                    other.get(f"k{number}")
+                    other.get(f"{{k}}{number}")
                 act()
                 pipeline.multi()
-                pipeline.strlen("k3")
+                pipeline.strlen("{k}3")
                 if void:
                     with pytest.raises(redis.WatchError):
                         pipeline.execute()
@@ -213,7 +214,7 @@ def test_a_transaction_reads_what_lies_on_flash(serve: Callable[..., Store], tmp
         # Few keys can be read at once, many cannot.
         assert len(client.keys("*")) == client.dbsize()
         with client.pipeline(transaction=False) as pipeline:
-            for number in range(20_000):
+            for number in range(20_000 * SHARDS):
                 pipeline.set(f"s{number}", bytes(4000))
             pipeline.execute()
         with pytest.raises(redis.ResponseError, match="use SCAN"):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from store import MIB, PATIENCE_S, Store, eventually, tiermem
+from store import MIB, PATIENCE_S, SHARDS, Store, eventually, tiermem
 
 ROUNDS = int(os.environ.get("FLASH_ROUNDS", "5"))
 THREADS = 4
@@ -226,7 +226,7 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: pathlib.Path) -> No
 
 
 def test_values_around_and_beyond_a_segment(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
-    store = serve(*flags(tmp_path / "flash", "256MiB", "16MiB"))
+    store = serve(*flags(tmp_path / "flash", f"{256 * SHARDS}MiB", f"{16 * SHARDS}MiB"))
     sizes = [100_000, 700_000, 1_000_000, 1_900_000, 2_097_000, 2_200_000, 5_000_000]
     with connect(store) as client:
         for number in range(60):
@@ -253,7 +253,7 @@ def fill(store: Store, count: int, size: int = 1000) -> None:
 
 
 def test_pipelines_keep_their_order_and_scans_see_all(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
-    store = serve(*flags(tmp_path / "flash"))
+    store = serve(*flags(tmp_path / "flash", f"{256 * SHARDS}MiB", f"{16 * SHARDS}MiB"))
     count = 50_000
     fill(store, count)
     rng = random.Random(1)
@@ -282,6 +282,18 @@ def test_pipelines_keep_their_order_and_scans_see_all(serve: Callable[..., Store
             assert counts == sorted(counts)
         keys = scan(client, 500)
         assert len(keys) == count + 1 == client.dbsize()
+
+
+def test_one_request_wants_thousands_of_cold_keys(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    store = serve(*flags(tmp_path / "flash", f"{256 * SHARDS}MiB", f"{16 * SHARDS}MiB"))
+    count = 50_000
+    fill(store, count)
+    with connect(store) as client:
+        values = client.mget([f"key:{key}" for key in range(count)])
+        assert values == [f"{key}:".encode() + b"v" * 1000 for key in range(count)]
+        assert client.exists(*(f"key:{key}" for key in range(count))) == count
+        assert client.delete(*(f"key:{key}" for key in range(0, count, 2))) == count / 2
+        assert client.dbsize() == count / 2
 
 
 def test_many_clients_want_the_same_cold_keys(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:

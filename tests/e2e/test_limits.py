@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from conftest import tool
-from store import MIB, PATIENCE_S, ROOT, Store, eventually
+from store import MIB, PATIENCE_S, ROOT, SHARDS, Store, eventually
 
 DRAM, SLOW = 96 * MIB, 160 * MIB
 TIERS = ("--tier", f"dram={DRAM}", "--tier", f"emulated={SLOW}")
@@ -23,9 +23,9 @@ TIERS = ("--tier", f"dram={DRAM}", "--tier", f"emulated={SLOW}")
 def process_bytes() -> int:
     """What the store says that it needs beside its tiers."""
     source = (ROOT / "crates/store/src/config/memory.rs").read_text()
-    found = re.search(r"pub const PROCESS_BYTES: u64 = (\d+) << 20;", source)
-    assert found
-    return int(found[1]) * MIB
+    process, shard = (re.search(rf"pub const {name}: u64 = (\d+) << 20;", source) for name in ("PROCESS_BYTES", "SHARD_BYTES"))
+    assert process and shard
+    return (int(process[1]) + int(shard[1]) * (SHARDS - 1)) * MIB
 
 
 def stays_within(store: Store, capacity: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from conftest import one_shard
 from store import TESTDATA, Store, tiermem
 
 TWITTER = str(TESTDATA / "twitter_cluster52-20k.csv.zst")
@@ -84,6 +85,7 @@ def test_paces_that_cannot_be(store: Store) -> None:
         assert done.returncode == 2, done
 
 
+@one_shard
 def test_a_small_store_moves_and_evicts(serve: Callable[..., Store]) -> None:
     """The small trace with larger values overflows both tiers; nothing is lost count of."""
     store = serve("--tier", "dram=16MiB", "--tier", "emulated=16MiB")

@@ -64,9 +64,33 @@ def test_csv_has_the_fields() -> None:
     assert list(row) == FIELDS and row["policy"] == "lru" and row["requests"] == "10000"
 
 
+def test_a_flash_tier_below_memory_is_simulated_as_the_store_runs_it() -> None:
+    def ladder(*tiers: str) -> dict:
+        flags = [flag for tier in tiers for flag in ("--tier", tier)]
+        trace = "zipf:objects=20k,requests=100k,size=1000"
+        done = tiermem("sim", "cache", trace, *flags, "--flash-segment", "64KiB", "--window", "50000", "--format", "json")
+        assert done.returncode == 0, done
+        return json.loads(done.stdout)
+
+    memory, whole = ladder("dram=4MiB"), ladder("dram=4MiB", "flash:/nowhere=32MiB")
+    assert "flash" not in memory and memory["flash_hits"] == 0
+    [flash] = whole["flash"]
+    assert flash["evictions"] == 0 and flash["hits"] == whole["flash_hits"] > 0, "all of it has room"
+    assert whole["misses"] < memory["misses"]
+    assert flash["written_bytes"] == whole["flash_written_bytes"] > 0
+    windows = whole["windows"]
+    assert [list(window)[1:] for window in windows] == [list(whole)[2 : len(windows[0]) + 1]] * 2
+    assert sum(window["flash_hits"] for window in windows) == flash["hits"]
+
+
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
+        (["--tier", "flash=32MiB"], "the last one, below memory"),
+        (["--tier", "flash=32MiB", "--tier", "4MiB"], "the last one, below memory"),
+        (["--tier", "4MiB", "--tier", "flash=1MiB"], "--flash-segment"),
+        (["--tier", "4MiB", "--tier", "flash=32MiB", "--flash-segment", "100"], "power of two"),
+        (["--tier", "tape=4MiB"], "is none of dram"),
         (["--size", "10", "--policy", "best"], "there is no policy"),
         (["--size", "0%"], "percentage"),
         (["--size", "10", "--k", "0"], "0 is not in"),

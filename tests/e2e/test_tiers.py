@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from conftest import one_shard
 from store import MIB, Store, tiermem
 
 
@@ -16,7 +17,7 @@ def node_numbers() -> list[str]:
     return path.read_text().replace("-", ",").strip().split(",") if path.exists() else []
 
 
-@pytest.fixture(params=["dax", "numa"])
+@pytest.fixture(params=[pytest.param("dax", marks=one_shard), "numa"])
 def slow_tier(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
     if request.param == "dax":
         return f"dax:{tmp_path / 'region'}=32MiB"
@@ -43,6 +44,7 @@ def test_items_live_there(serve: Callable[..., Store], slow_tier: str) -> None:
     assert all(value in (None, wanted) for value, wanted in zip(found, values.values()))
 
 
+@one_shard
 def test_a_file_is_for_one_store(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
     path = tmp_path / "region"
 

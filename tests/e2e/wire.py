@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 Reply = object
 
 
 class Push(list):
     """A message that nobody asked for."""
+
+
+def encode(*words: str | bytes) -> bytes:
+    """A request as clients send it."""
+    parts = [word.encode() if isinstance(word, str) else word for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
 
 
 class Wire:
@@ -20,9 +26,11 @@ class Wire:
         self.file = self.socket.makefile("rb")
 
     def send(self, *words: str | bytes) -> None:
-        parts = [word.encode() if isinstance(word, str) else word for word in words]
-        request = b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
-        self.socket.sendall(request)
+        self.socket.sendall(encode(*words))
+
+    def send_all(self, requests: Iterable[Sequence[str | bytes]]) -> None:
+        """Sends a pipeline."""
+        self.socket.sendall(b"".join(encode(*request) for request in requests))
 
     def read(self) -> Reply:
         line = self.file.readline()
@@ -44,6 +52,11 @@ class Wire:
     def ask(self, *words: str | bytes) -> Reply:
         self.send(*words)
         return self.read()
+
+    def ask_all(self, requests: Sequence[Sequence[str | bytes]]) -> list[Reply]:
+        """Sends a pipeline and reads its replies. It must not be so long that neither side reads."""
+        self.send_all(requests)
+        return [self.read() for _ in requests]
 
     def is_closed(self) -> bool:
         try:

@@ -21,6 +21,16 @@ pub fn sample_hash(key: u64) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(&key.to_le_bytes(), SAMPLE_SEED)
 }
 
+/// The seed of [`placement_hash`].
+const PLACEMENT_SEED: u64 = 0x7469_6572_6d65_6d02;
+
+/// The stable 64-bit hash (xxh3) of a string key that decides in which shard of a store it lies. Never changes between
+/// versions: what lies on flash is divided by it.
+#[inline]
+pub fn placement_hash(key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(key, PLACEMENT_SEED)
+}
+
 /// Spatial sampling (SHARDS, FAST'15): a key is in the sample with all its accesses or with none, if its hash modulo
 /// P lies below T = R P. P is 2^64 here, and instead of the low bits the hash as a whole is compared.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,7 @@
 //! Per-item state in chunks, so that growing never copies and each chunk can be charged as it appears.
 
 use crate::Id;
+use crate::waste::Waste;
 
 /// Items per chunk. A chunk of 8-byte cells is 32 KiB.
 pub const CHUNK_ITEMS: usize = 4096;
@@ -44,6 +45,18 @@ impl<T: Copy + Default> Column<T> {
     }
 }
 
+/// Items per chunk of a [`SparseColumn`]: few, for its chunks come one by one, wherever one item is written to, and each is
+/// charged to a tier at once.
+const SPARSE_ITEMS: usize = 64;
+
+impl<T: Send + std::fmt::Debug + Copy + Default + 'static> Column<T> {
+    /// Empties it.
+    pub fn clear_into(&mut self, waste: &mut Waste) {
+        let bytes = self.bytes();
+        waste.add(std::mem::take(&mut self.chunks), bytes);
+    }
+}
+
 /// A column in which most chunks may stay empty: state that few items have.
 #[derive(Clone, Debug, Default)]
 pub struct SparseColumn<T> {
@@ -55,30 +68,46 @@ impl<T: Copy + Default> SparseColumn<T> {
     /// The cell of `id`, or the default where nothing was ever written near it.
     #[inline]
     pub fn get(&self, id: Id) -> T {
-        match self.chunks.get(id.index() / CHUNK_ITEMS) {
-            Some(Some(chunk)) => chunk[id.index() % CHUNK_ITEMS],
+        match self.chunks.get(id.index() / SPARSE_ITEMS) {
+            Some(Some(chunk)) => chunk[id.index() % SPARSE_ITEMS],
             _ => T::default(),
+        }
+    }
+
+    /// Makes sure that `id` has a place in the list of chunks.
+    pub fn grow_to(&mut self, id: Id) {
+        let chunks = id.index() / SPARSE_ITEMS + 1;
+        if self.chunks.len() < chunks {
+            self.chunks.reserve_exact(chunks - self.chunks.len());
+            self.chunks.resize_with(chunks, || None);
         }
     }
 
     /// The cell of `id` to change; makes its chunk.
     pub fn at(&mut self, id: Id) -> &mut T {
-        let chunk = id.index() / CHUNK_ITEMS;
-        if self.chunks.len() <= chunk {
-            self.chunks.resize_with(chunk + 1, || None);
-        }
+        self.grow_to(id);
+        let chunk = id.index() / SPARSE_ITEMS;
         let held = &mut self.held;
         let cells = self.chunks[chunk].get_or_insert_with(|| {
             *held += 1;
-            vec![T::default(); CHUNK_ITEMS].into_boxed_slice()
+            vec![T::default(); SPARSE_ITEMS].into_boxed_slice()
         });
-        &mut cells[id.index() % CHUNK_ITEMS]
+        &mut cells[id.index() % SPARSE_ITEMS]
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        (self.held * CHUNK_ITEMS * size_of::<T>() + self.chunks.capacity() * size_of::<Option<Box<[T]>>>())
+        (self.held * SPARSE_ITEMS * size_of::<T>() + self.chunks.capacity() * size_of::<Option<Box<[T]>>>())
             as u64
+    }
+}
+
+impl<T: Send + std::fmt::Debug + Copy + Default + 'static> SparseColumn<T> {
+    /// Empties it.
+    pub fn clear_into(&mut self, waste: &mut Waste) {
+        let bytes = self.bytes();
+        waste.add(std::mem::take(&mut self.chunks), bytes);
+        self.held = 0;
     }
 }
 
@@ -94,7 +123,9 @@ impl Bits {
         let words = id.index() / 64 + 1;
         if self.words.len() < words {
             // In whole chunks, so that the vector is not grown at every 64th item.
-            self.words.resize(words.next_multiple_of(CHUNK_ITEMS / 64), 0);
+            let words = words.next_multiple_of(CHUNK_ITEMS / 64);
+            self.words.reserve_exact(words - self.words.len());
+            self.words.resize(words, 0);
         }
     }
 
@@ -135,7 +166,8 @@ mod tests {
         *column.at(Id(1 << 20)) = 9;
         assert_eq!(column.get(Id(1 << 20)), 9);
         assert_eq!(column.get(Id(3)), 0);
-        assert!(column.bytes() < 2 * (CHUNK_ITEMS * 8) as u64);
+        let lists = (1 << 20) / SPARSE_ITEMS * size_of::<Option<Box<[u64]>>>();
+        assert!(column.bytes() <= (SPARSE_ITEMS * 8 + 2 * lists) as u64);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use crate::Id;
 use crate::column::SparseColumn;
+use crate::waste::Waste;
 
 /// Width of the finest bucket.
 const BUCKET_MS: u64 = 100;
@@ -69,6 +70,17 @@ impl Default for ExpiryWheel {
 }
 
 impl ExpiryWheel {
+    /// Forgets all timers.
+    pub fn clear_into(&mut self, waste: &mut Waste) {
+        self.timers.clear_into(waste);
+        *self = ExpiryWheel::default();
+    }
+
+    /// Makes room for naming the timers of all items up to `id`; a timer itself is made when it is set.
+    pub fn grow_to(&mut self, id: Id) {
+        self.timers.grow_to(id);
+    }
+
     /// Files `id`, which has no timer yet, to expire at `at_ms`.
     pub fn insert(&mut self, id: Id, at_ms: u64, now_ms: u64) {
         if self.len == 0 {

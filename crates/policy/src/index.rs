@@ -15,6 +15,7 @@
 
 use crate::Id;
 use crate::log::LogPlace;
+use crate::waste::Waste;
 
 /// Segments without an entry that one call of a scan passes over, some microseconds' worth.
 const EMPTY_SEGMENTS_MAX: usize = 1024;
@@ -350,6 +351,12 @@ impl Index {
         }
     }
 
+    /// Removes all entries.
+    pub fn clear_into(&mut self, waste: &mut Waste) {
+        let Index { segments, segment_bytes, .. } = std::mem::take(self);
+        waste.add(segments, segment_bytes);
+    }
+
     /// Entries.
     pub fn len(&self) -> u64 {
         self.len
@@ -370,6 +377,12 @@ impl Index {
         self.segment_bytes
             + (self.segments.capacity() * size_of::<Segment>() + self.directory.capacity() * size_of::<u32>())
                 as u64
+    }
+
+    /// Bytes by which it may grow at one insertion: the directory doubles, and the list of segments grows by an eighth. (A
+    /// segment grows by an eighth too, some hundreds of bytes.)
+    pub fn growth_bytes(&self) -> u64 {
+        (self.directory.len() * size_of::<u32>() + self.segments.len() / 8 * size_of::<Segment>()) as u64
     }
 
     fn replace(&mut self, at: usize, segment: Segment) {
@@ -402,12 +415,18 @@ impl Index {
         let low = segment.rebuilt(depth, homes_for(segment.len - upper_len), SPILL_MIN, |tag| !upper(tag));
         let high = segment.rebuilt(depth, homes_for(upper_len), SPILL_MIN, upper);
         if depth > self.depth {
-            self.directory = self.directory.iter().flat_map(|&segment| [segment, segment]).collect();
+            let mut wider = Vec::with_capacity(2 * self.directory.len());
+            wider.extend(self.directory.iter().flat_map(|&segment| [segment, segment]));
+            self.directory = wider;
             self.depth = depth;
         }
         let new_at = self.segments.len() as u32;
         self.segment_bytes += high.bytes();
         self.replace(at, low);
+        if self.segments.len() == self.segments.capacity() {
+            // By an eighth: growth is charged to a tier, so it comes in small pieces.
+            self.segments.reserve_exact(self.segments.len() / 8);
+        }
         self.segments.push(high);
         // The directory entries of a segment are neighbours; the upper half of them now names the new one.
         let upper_prefix = (hash >> (64 - PART_BITS - depth) | 1) as usize;

@@ -13,6 +13,8 @@ pub mod index;
 pub mod ladder;
 pub mod log;
 pub mod promote;
+pub mod shares;
+pub mod waste;
 
 /// An item's number while it lives in slotted tiers. A move keeps it; a removed item's number is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

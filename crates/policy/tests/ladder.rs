@@ -64,7 +64,8 @@ impl World {
     }
 
     fn admit(&mut self, key: u32, bytes: u64, expires_at_ms: Option<u64>, rewrites: Option<Id>) -> bool {
-        for _ in 0..8 {
+        let mut tries = 0;
+        while tries < 8 {
             let mut acts = Vec::new();
             let answer = self.ladder.admit(
                 &NewItem { key: u64::from(key), bytes, expires_at_ms, rewrites },
@@ -79,7 +80,11 @@ impl World {
                     self.keys.insert(key, (id, bytes, expires_at_ms));
                     return true;
                 }
-                Admit::After(ticket) => self.ladder.done(ticket, true, |_| {}),
+                Admit::After(ticket) => {
+                    self.ladder.done(ticket, true, |_| {});
+                    tries += 1;
+                }
+                Admit::Again => self.ladder.done(Ticket(u64::MAX), true, |_| {}),
                 Admit::Full => return false,
             }
         }
@@ -103,6 +108,13 @@ impl World {
         if entered {
             self.ladder.remove(old);
         }
+    }
+
+    /// A piece of the room for a large item, which may never come.
+    fn prepare(&mut self, bytes: u64) {
+        let mut acts = Vec::new();
+        self.ladder.prepare(bytes, self.now, &mut self.rng, &mut acts);
+        self.execute(acts);
     }
 
     /// What an engine does on access: a key past its time is not there.
@@ -177,7 +189,7 @@ const ORDERS: [Order; 6] = [
 ];
 
 fn config() -> impl Strategy<Value = LadderConfig> {
-    let levels = prop::collection::vec(2u64..12, 1..4);
+    let levels = prop::collection::vec(2u64..20, 1..4);
     let modes =
         (0u8..4, 0usize..3, any::<bool>(), any::<bool>(), any::<bool>(), [0usize..6, 0usize..6], 0usize..3);
     (levels, modes, 1u64..4).prop_map(
@@ -211,7 +223,7 @@ fn cases(default: u32) -> u32 {
 }
 
 fn bytes() -> impl Strategy<Value = u64> {
-    prop_oneof![4 => 1u64..600, 4 => 600u64..9_000, 1 => 9_000u64..200_000]
+    prop_oneof![4 => 1u64..600, 4 => 600u64..9_000, 1 => 9_000u64..350_000]
 }
 
 proptest! {
@@ -220,7 +232,7 @@ proptest! {
     #[test]
     fn bytes_follow_their_items(
         config in config(),
-        ops in prop::collection::vec((0u8..16, 0u32..400, bytes(), any::<prop::sample::Index>()), 1..700),
+        ops in prop::collection::vec((0u8..17, 0u32..400, bytes(), any::<prop::sample::Index>()), 1..700),
     ) {
         let mut world = World::new(config);
         for (what, key, bytes, pick) in ops {
@@ -244,6 +256,7 @@ proptest! {
                     world.ladder.unpin(loc);
                 },
                 10 | 11 => world.step(),
+                12 => world.prepare(bytes.max(250_000)),
                 _ => if let Some(id) = live {
                     world.ladder.hit(id, world.now);
                 },

@@ -1,88 +1,9 @@
 //! What the ladder's orders and admissions do to whom, seen from outside.
 
-use tiermem_base::Rng;
-use tiermem_policy::ladder::{
-    Act, Admission, Admit, Ladder, LadderConfig, NewItem, Order, PAGE_BYTES, Priority,
-};
-use tiermem_policy::{Id, Now};
+mod keyed;
 
-/// A ladder and the keys that it holds, by key.
-struct World {
-    ladder: Ladder,
-    ids: Vec<Option<Id>>,
-    now: Now,
-    rng: Rng,
-}
-
-impl World {
-    fn new(config: LadderConfig) -> Self {
-        World { ladder: Ladder::new(config), ids: Vec::new(), now: Now::default(), rng: Rng::seeded(5) }
-    }
-
-    fn execute(&mut self, acts: Vec<Act>) {
-        for act in acts {
-            if let Act::Drop { id, .. } = act {
-                self.ids.iter_mut().filter(|held| **held == Some(id)).for_each(|held| *held = None);
-            }
-        }
-        if let Some(last) = self.ladder.last_ticket() {
-            self.ladder.done(last, true, |_| {});
-        }
-    }
-
-    fn step(&mut self) {
-        let mut acts = Vec::new();
-        self.ladder.step(self.now, &mut self.rng, &mut acts);
-        self.execute(acts);
-    }
-
-    /// Uses the key, or brings it in.
-    fn access(&mut self, key: usize, bytes: u64, expires_at_ms: Option<u64>) {
-        self.now.requests += 1;
-        if self.now.requests.is_multiple_of(16) {
-            self.step();
-        }
-        if self.ids.len() <= key {
-            self.ids.resize(key + 1, None);
-        }
-        if let Some(id) = self.ids[key] {
-            self.ladder.hit(id, self.now);
-            return;
-        }
-        // Scattered, as hashes are.
-        let hash = (key as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let item = NewItem { key: hash, bytes, expires_at_ms, rewrites: None };
-        for _ in 0..8 {
-            let mut acts = Vec::new();
-            let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut acts);
-            if let Admit::Ready { id, .. } = answer {
-                self.ids[key] = Some(id);
-                return;
-            }
-            self.execute(acts);
-        }
-    }
-
-    fn held(&self, keys: std::ops::Range<usize>) -> usize {
-        keys.filter(|&key| self.ids[key].is_some()).count()
-    }
-
-    fn in_tier(&self, tier: u8, keys: std::ops::Range<usize>) -> usize {
-        let stands = |key: &usize| self.ids[*key].is_some_and(|id| self.ladder.loc(id).tier == tier);
-        keys.filter(stands).count()
-    }
-}
-
-fn config(pages: &[u64], order: Order) -> LadderConfig {
-    let capacities: Vec<u64> = pages.iter().map(|pages| pages * PAGE_BYTES).collect();
-    let mut config = LadderConfig {
-        charge_metadata: false,
-        recency_requests: 1,
-        ..LadderConfig::with_capacities(&capacities)
-    };
-    config.levels.iter_mut().for_each(|level| level.order = order);
-    config
-}
+use keyed::{World, config};
+use tiermem_policy::ladder::{Admission, Admit, LadderConfig, NewItem, Order, PAGE_BYTES, Priority};
 
 #[test]
 fn of_a_sample_the_least_used_goes_first() {

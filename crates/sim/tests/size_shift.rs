@@ -33,7 +33,14 @@ fn phase(at: usize) -> Vec<Access> {
 
 fn cache(ladder: &LadderConfig) -> TieredCache {
     let slow = Curve::named(DEFAULT_CURVE).unwrap();
-    TieredCache::new(TieredConfig { ladder: ladder.clone(), overhead_bytes: 24, slow, seed: 1 })
+    TieredCache::new(TieredConfig {
+        ladder: ladder.clone(),
+        overhead_bytes: 24,
+        header_bytes: 8,
+        tail: None,
+        slow,
+        seed: 1,
+    })
 }
 
 /// Hit ratio and fast-tier hit share of each window, and the most acts at once.

@@ -18,4 +18,6 @@ pub mod replay;
 pub mod resp;
 pub mod server;
 pub mod settings;
+pub mod shards;
+pub mod snapshot;
 pub mod stats;

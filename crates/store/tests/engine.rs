@@ -94,7 +94,9 @@ fn run(mut engine: Engine, steps: Vec<Step>, forgetful: bool) -> Result<(), Test
                             Condition::IfAbsent => !present,
                             Condition::IfPresent => present,
                         };
-                        prop_assert_eq!(stored, wanted);
+                        // The step before the request may drop the key that was just seen.
+                        let dropped = forgetful && present && stored == (condition == Condition::IfAbsent);
+                        prop_assert!(stored == wanted || dropped);
                         if stored {
                             model.insert((db, key), (bytes, ttl.map(|ttl| now + ttl)));
                         }
@@ -166,9 +168,17 @@ fn run(mut engine: Engine, steps: Vec<Step>, forgetful: bool) -> Result<(), Test
                 });
                 match built {
                     Ok(()) => {
-                        prop_assert_eq!(told, Some(old.clone().unwrap_or_default()));
-                        let expiry = known.filter(|_| old.is_some()).and_then(|(_, at)| at);
-                        prop_assert_eq!(engine.expires_at(db, &name(key)), Some(expiry));
+                        let told = told.expect("it was built");
+                        let dropped = forgetful && told.is_empty();
+                        prop_assert!(dropped || told == old.clone().unwrap_or_default());
+                        let kept = old.is_some_and(|old| told == old && !old.is_empty()) || !forgetful;
+                        let found = engine.expires_at(db, &name(key));
+                        let expiry = match known.filter(|_| kept) {
+                            Some((_, at)) => at,
+                            // An empty value is there or not: both look the same to the one who builds.
+                            None => found.flatten(),
+                        };
+                        prop_assert_eq!(found, Some(expiry));
                         model.insert((db, key), (bytes, expiry));
                     }
                     Err(error) => {
@@ -200,16 +210,14 @@ fn run(mut engine: Engine, steps: Vec<Step>, forgetful: bool) -> Result<(), Test
         for (pin, bytes) in &pins {
             prop_assert_eq!(engine.pinned(pin), &bytes[..], "a pinned value stays");
         }
-    }
-    // An index that has just grown is made up for at the next step.
-    for _ in 0..32 {
-        engine.get(0, b"no such key");
+        for tier in &engine.stats().tiers {
+            prop_assert!(tier.used_bytes <= tier.capacity_bytes, "at any time: {:?}", tier);
+        }
     }
     let stats = engine.stats();
     prop_assert!(forgetful || stats.evicted == 0);
     for tier in &stats.tiers {
         prop_assert!(tier.item_bytes <= tier.used_bytes);
-        prop_assert!(tier.used_bytes <= tier.capacity_bytes, "{:?}", tier);
     }
     prop_assert_eq!(stats.keys, stats.tiers.iter().map(|tier| tier.items).sum::<u64>());
     Ok(())
@@ -249,6 +257,55 @@ fn values_survive_demotion_and_promotion() {
     assert_eq!((stats.keys, stats.evicted, stats.hits), (20_000, 0, stats.gets));
     assert!(stats.tiers[0].demotions > 1000 && stats.tiers[1].promotions > 100, "{stats:?}");
     assert!(stats.tiers[1].charged_ns > 0 && stats.tiers[0].charged_ns == 0);
+}
+
+/// Index, nodes, timers: whatever grows has its memory before it does.
+#[test]
+fn metadata_never_grows_beyond_its_tier() {
+    for (dram, emulated, len) in [(3 << 20, 64 << 20, 8), (2 << 20, 0, 8), (6 << 20, 32 << 20, 300)] {
+        let mut engine = engine(dram, emulated);
+        for key in 0..120_000u32 {
+            // A burst of expiries now and then, after long times without.
+            let expiry = if key / 5000 % 4 == 3 { Expiry::AtUnixMs(9_000_000) } else { Expiry::Never };
+            engine.set(0, &key.to_le_bytes(), &value(7, len), Condition::Always, expiry).unwrap();
+            if key % 3 == 0 {
+                engine.set_expires_at(0, &(key / 2).to_le_bytes(), Some(8_000_000));
+            }
+            let tier = &engine.stats().tiers[0];
+            assert!(tier.used_bytes <= tier.capacity_bytes, "key {key}: {tier:?}");
+        }
+    }
+}
+
+/// Room for a large value is made by and by, whether somebody asks for it beforehand or not.
+#[test]
+fn a_large_value_finds_room_among_small_ones() {
+    for asks in [true, false] {
+        let mut engine = engine(8 << 20, 64 << 20);
+        for key in 0..90_000u32 {
+            engine
+                .set(0, &key.to_le_bytes(), &value(key as u16, 1000), Condition::Always, Expiry::Never)
+                .unwrap();
+        }
+        assert!(engine.stats().evicted > 0, "it is full");
+        let large = value(9, 16 << 20);
+        let mut pieces = 0;
+        while asks && !engine.make_room(large.len() + 16) {
+            pieces += 1;
+            // Requests of others come in between, and none of them is harmed.
+            let key = pieces as u32;
+            engine.set(0, &key.to_le_bytes(), &value(7, 1000), Condition::Always, Expiry::Never).unwrap();
+            assert_eq!(engine.get(0, &key.to_le_bytes()).unwrap().value, value(7, 1000));
+        }
+        assert!(!asks || pieces > 50, "{pieces} pieces");
+        assert_eq!(engine.set(0, b"large", &large, Condition::Always, Expiry::Never), Ok(true));
+        assert_eq!(engine.get(0, b"large").unwrap().value, large);
+        let stats = engine.stats();
+        for tier in &stats.tiers {
+            assert!(tier.used_bytes <= tier.capacity_bytes, "{tier:?}");
+        }
+        assert!(stats.keys > 40_000, "no more had to go than lay there: {}", stats.keys);
+    }
 }
 
 #[test]

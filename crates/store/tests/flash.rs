@@ -24,18 +24,9 @@ fn engine(disk: &MemoryDisk, flash_bytes: u64) -> Engine {
     };
     let mut engine = Engine::new(EngineConfig::new(vec![tier("dram", 1), tier("more", 1)])).unwrap();
     let config = FlashConfig {
-        start: 0,
-        region_bytes: flash_bytes,
-        segment_bytes: SEGMENT_BYTES,
         admission: Admission::All,
-        reserve: 0.1,
-        shard: 0,
-        shards: 1,
-        found_bytes: None,
-        reset: false,
         boot_id: [1; 16],
-        uuid: [2; 16],
-        hash_seed: 99,
+        ..FlashConfig::whole(flash_bytes, SEGMENT_BYTES, 99)
     };
     engine.attach_flash("flash", None, Box::new(disk.open()), &config).unwrap();
     engine.set_clock(1000);

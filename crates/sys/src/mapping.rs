@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::fs::File;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap};
 
 use crate::disk;
 
@@ -95,6 +95,20 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
+    /// Writes what was changed in this range back to the file and waits until it is durable.
+    ///
+    /// # Errors
+    /// What the device says; a device that is memory itself has nothing to write back to and refuses.
+    ///
+    /// # Panics
+    /// When the range does not lie within the mapping.
+    pub fn sync(&mut self, offset: usize, len: usize) -> std::io::Result<()> {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "a range of the mapping");
+        let first = offset / 4096 * 4096;
+        // SAFETY: the range is whole pages of our own mapping, whose contents stay what they are.
+        Ok(unsafe { msync(self.start.as_ptr().add(first).cast(), offset + len - first, MsyncFlags::SYNC) }?)
+    }
+
     /// Gives the memory of whole pages in this range back to the system; they read as zero afterwards. A file keeps its
     /// space and its bytes: taken anew it might be found gone, and that would end the process.
     ///
@@ -146,6 +160,8 @@ mod tests {
         mapping.bytes_mut()[4090..4100].fill(7);
         mapping.discard(0, 8192);
         assert_eq!(mapping.bytes()[4099], 7, "what is discarded keeps its place");
+        mapping.sync(4095, 2).unwrap();
+        mapping.sync(0, 8192).unwrap();
         drop(mapping);
         assert_eq!(open().bytes()[4088..4102], [0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 0, 0]);
         std::fs::remove_file(path).unwrap();

@@ -2,16 +2,17 @@
 //! numbers are little-endian.
 //!
 //! The header says whose bytes these are, so that nobody's data are overwritten and no two configurations read each
-//! other's. Between it and the pages lies room for a table of pages, which recovery in place will need.
+//! other's. Behind it stands the [`State`], which changes as the store runs, and between it and the pages the table that
+//! says how each page is cut up ([`Form`]).
 
-use tiermem_policy::ladder::PAGE_BYTES;
+use tiermem_policy::ladder::{PAGE_BYTES, UNIT_BYTES};
 
 /// Bytes of the header with the padding behind it.
 pub const HEADER_BYTES: u64 = PAGE_BYTES;
 /// The version of the division. Another one is refused.
-pub const VERSION: u32 = 1;
-/// Bytes kept in the table for each page.
-const PAGE_ENTRY_BYTES: u64 = 16;
+pub const VERSION: u32 = 2;
+/// Bytes of a page's entry in the table.
+pub const PAGE_ENTRY_BYTES: u64 = 16;
 
 const MAGIC: [u8; 8] = *b"TMREGION";
 /// Bytes of the header that its checksum covers.
@@ -103,10 +104,163 @@ impl Header {
     }
 }
 
+/// Where the state stands: the cache line behind the header.
+pub const STATE_OFFSET: usize = 64;
+/// Bytes of the state.
+pub const STATE_BYTES: usize = 64;
+
+/// What a start must know of the runs before it. Its fields are written one by one, each in one store, in an order that
+/// leaves no moment at which they say what is not so; so there is no checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Which entries of the table count: those with this number, from 1 on. Counting it up empties the region.
+    pub generation: u64,
+    /// The boot of the machine in which it was last opened.
+    pub boot: [u8; 16],
+    /// Drawn by the start of the last run that took the region up; the flash tier of that run has the same.
+    pub session: [u8; 16],
+    /// Drawn by a start that has perhaps not got so far.
+    pub next_session: [u8; 16],
+    /// Whether it was closed in order, and everything written back before that was noted.
+    pub clean: bool,
+}
+
+impl State {
+    /// The field's place, from the region's start.
+    pub const GENERATION: usize = STATE_OFFSET;
+    /// As above.
+    pub const BOOT: usize = STATE_OFFSET + 8;
+    /// As above.
+    pub const SESSION: usize = STATE_OFFSET + 24;
+    /// As above.
+    pub const NEXT_SESSION: usize = STATE_OFFSET + 40;
+    /// As above.
+    pub const CLEAN: usize = STATE_OFFSET + 56;
+
+    /// Reads the state from a region's first bytes.
+    pub fn read(bytes: &[u8]) -> Self {
+        State {
+            generation: u64::from_le_bytes(array(bytes, Self::GENERATION)),
+            boot: array(bytes, Self::BOOT),
+            session: array(bytes, Self::SESSION),
+            next_session: array(bytes, Self::NEXT_SESSION),
+            clean: u64::from_le_bytes(array(bytes, Self::CLEAN)) == 1,
+        }
+    }
+}
+
+/// How a page is cut up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Into slots of so many units.
+    Slots {
+        /// Units of a slot.
+        units: u32,
+    },
+    /// It is the first of so many that hold one item.
+    Run {
+        /// Pages.
+        pages: u32,
+    },
+}
+
+/// In a form's word: a run.
+const RUN: u32 = 1 << 31;
+const PAGE_UNITS: u32 = (PAGE_BYTES / UNIT_BYTES) as u32;
+
+impl Form {
+    /// The form of the pages in which an item's place has so many bytes.
+    #[inline]
+    pub fn of_place(bytes: u64) -> Self {
+        if bytes <= PAGE_BYTES {
+            Form::Slots { units: (bytes / UNIT_BYTES) as u32 }
+        } else {
+            Form::Run { pages: (bytes / PAGE_BYTES) as u32 }
+        }
+    }
+
+    /// As it stands in the table; never 0.
+    #[inline]
+    pub fn word(self) -> u32 {
+        match self {
+            Form::Slots { units } => units,
+            Form::Run { pages } => RUN | pages,
+        }
+    }
+
+    /// The form of such a word. `None`: there is none.
+    pub fn of_word(word: u32) -> Option<Self> {
+        match word & !RUN {
+            0 => None,
+            pages if word & RUN != 0 => Some(Form::Run { pages }),
+            units => (units <= PAGE_UNITS).then_some(Form::Slots { units }),
+        }
+    }
+
+    /// The entry of page `page`, but for the generation with which it begins.
+    pub fn entry(self, page: u32, generation: u64) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&self.word().to_le_bytes());
+        bytes[4..].copy_from_slice(&check(page, generation, self.word()).to_le_bytes());
+        bytes
+    }
+
+    /// Reads the entry of page `page`; `None` where it is of another generation, or no entry.
+    pub fn read(entry: &[u8], page: u32, generation: u64) -> Option<Self> {
+        let (found, word) = (u64::from_le_bytes(array(entry, 0)), u32::from_le_bytes(array(entry, 8)));
+        let sound = u32::from_le_bytes(array(entry, 12)) == check(page, generation, word);
+        if found == generation && sound { Form::of_word(word) } else { None }
+    }
+
+    /// Where items begin within the page, in bytes, and how many bytes each may have.
+    pub fn places(self) -> (impl Iterator<Item = usize>, usize) {
+        let (count, bytes) = match self {
+            Form::Slots { units } => ((PAGE_UNITS / units) as usize, units as usize * UNIT_BYTES as usize),
+            Form::Run { pages } => (1, pages as usize * PAGE_BYTES as usize),
+        };
+        ((0..count).map(move |slot| slot * bytes), bytes)
+    }
+
+    /// Pages that it spans.
+    pub fn pages(self) -> u32 {
+        match self {
+            Form::Slots { .. } => 1,
+            Form::Run { pages } => pages,
+        }
+    }
+}
+
+fn check(page: u32, generation: u64, word: u32) -> u32 {
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&page.to_le_bytes());
+    bytes[4..12].copy_from_slice(&generation.to_le_bytes());
+    bytes[12..].copy_from_slice(&word.to_le_bytes());
+    crc32fast::hash(&bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn an_entry_is_known_in_its_place_and_its_generation_only() {
+        for form in [Form::Slots { units: 4 }, Form::Slots { units: 4096 }, Form::Run { pages: 3 }] {
+            let entry = [&7u64.to_le_bytes()[..], &form.entry(5, 7)].concat();
+            assert_eq!(Form::read(&entry, 5, 7), Some(form));
+            assert_eq!(Form::read(&entry, 6, 7), None);
+            assert_eq!(Form::read(&entry, 5, 8), None);
+            for at in 0..16 {
+                let mut broken = entry.clone();
+                broken[at] ^= 1;
+                assert_eq!(Form::read(&broken, 5, 7), None, "{at}");
+            }
+        }
+        assert_eq!(Form::of_place(PAGE_BYTES), Form::Slots { units: 4096 });
+        assert_eq!(Form::of_place(3 * PAGE_BYTES), Form::Run { pages: 3 });
+        assert_eq!(Form::Slots { units: 5 }.places().0.last(), Some(818 * 80));
+        assert_eq!((Form::of_word(0), Form::of_word(RUN), Form::of_word(4097)), (None, None, None));
+    }
 
     const HEADER: Header = Header { capacity: 1 << 20, layout: 7, uuid: [9; 16] };
 
@@ -130,7 +284,7 @@ mod tests {
     #[test]
     fn the_header_is_golden() {
         let bytes = HEADER.to_bytes();
-        assert_eq!(&bytes[..16], b"TMREGION\x01\0\0\0\0\0\x01\0");
+        assert_eq!(&bytes[..16], b"TMREGION\x02\0\0\0\0\0\x01\0");
         assert_eq!(&bytes[16..32], &[0, 0, 16, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(u32::from_le_bytes(array(&bytes, 60)), crc32fast::hash(&bytes[..60]));
     }

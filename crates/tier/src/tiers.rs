@@ -1,6 +1,8 @@
 //! The tiers of one shard: reading, writing and copying at the places that the ladder names, and the debt of time
 //! that emulated tiers run up.
 
+mod keeping;
+
 use std::cell::Cell;
 use std::time::Instant;
 
@@ -85,6 +87,8 @@ fn clock_ns() -> f64 {
 #[derive(Debug)]
 pub struct Tiers {
     tiers: Vec<Tier>,
+    /// A bit for each tier whose items outlive the process.
+    keeping: u8,
     debt_ns: Cell<f64>,
     waited_ns: Cell<f64>,
     /// What a reading of the clock takes: waiting begins with one that nobody counts.
@@ -105,14 +109,18 @@ impl Tiers {
                 }
                 Kind::Numa(node) => on_node(len, *node).map(Device::Dram),
                 Kind::Mapped(mapped) => {
-                    Mapped::open(mapped, spec.capacity.0).map(Device::Mapped).map_err(DeviceError::from)
+                    let device = Mapped::open(mapped, spec.capacity.0).map(Box::new);
+                    device.map(Device::Mapped).map_err(DeviceError::from)
                 }
             };
             let error = |source| TierError { name: spec.name.clone(), capacity: spec.capacity, source };
             Ok(Tier { device: device.map_err(error)?, charged_ns: Cell::new(0.0) })
         });
+        let tiers = tiers.collect::<Result<Vec<_>, _>>()?;
+        let keeping = |(at, tier): (usize, &Tier)| u8::from(matches!(tier.device, Device::Mapped(_))) << at;
         Ok(Tiers {
-            tiers: tiers.collect::<Result<_, _>>()?,
+            keeping: tiers.iter().enumerate().map(keeping).sum(),
+            tiers,
             debt_ns: Cell::new(0.0),
             waited_ns: Cell::new(0.0),
             clock_ns: clock_ns(),

@@ -3,17 +3,17 @@
 //! that was taken in and announced is missing.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
+mod world;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tiermem_base::Rng;
-use tiermem_base::hash::trace_key;
-use tiermem_policy::index::Index;
-use tiermem_policy::log::Admission;
 use tiermem_tier::block::{
     BlockError, BlockIo, Completion, Faults, Faulty, Immediate, MemoryDisk, Request, Waker,
 };
-use tiermem_tier::flash::{Flash, FlashConfig, FlashError, FlashItem, Offer, Offered};
+use tiermem_tier::flash::{FlashConfig, FlashError, Offered};
+use world::World;
 
 /// A device that does what it was asked some time later and in any order; what it has not done when the process dies is
 /// never done.
@@ -78,98 +78,11 @@ impl BlockIo for Lagging {
 
 const SEGMENT_BYTES: u32 = 64 << 10;
 
-fn hash(seed: u64, key: &[u8]) -> u64 {
-    trace_key(key) ^ seed.wrapping_mul(3)
-}
+/// The database of all keys here.
+const DB: u8 = 3;
 
 fn config(region_bytes: u64) -> FlashConfig {
-    FlashConfig {
-        start: 0,
-        region_bytes,
-        segment_bytes: SEGMENT_BYTES,
-        admission: Admission::All,
-        reserve: 0.1,
-        shard: 0,
-        shards: 1,
-        found_bytes: None,
-        reset: false,
-        boot_id: [1; 16],
-        uuid: [2; 16],
-        hash_seed: 77 << 40 | 5,
-    }
-}
-
-/// A flash tier and the index over it, as a store owns them.
-struct World {
-    config: FlashConfig,
-    flash: Flash,
-    index: Index,
-    rng: Rng,
-    now_ms: u64,
-    gone: usize,
-}
-
-impl World {
-    fn open(io: Box<dyn BlockIo>, config: FlashConfig) -> Result<World, FlashError> {
-        let mut index = Index::default();
-        let flash = Flash::open(io, &config, hash, &mut index)?;
-        Ok(World { config, flash, index, rng: Rng::seeded(1), now_ms: 1000, gone: 0 })
-    }
-
-    fn advance(&mut self) {
-        let mut gone = Vec::new();
-        self.flash.advance(&mut self.index, self.now_ms, &mut self.rng, &mut gone);
-        self.gone += gone.len();
-    }
-
-    /// Until the device has nothing to do and everything written is announced.
-    fn settle(&mut self) {
-        self.flash.tick();
-        (0..100).for_each(|_| self.advance());
-        self.flash.commit();
-    }
-
-    fn hash(&self, key: u32) -> u64 {
-        hash(self.flash.hash_seed(), &name(key))
-    }
-
-    fn put(&mut self, key: u32, value: &[u8], expires_at_ms: Option<u64>) -> Offered {
-        let hash = self.hash(key);
-        // A store removes the copy on flash when a key is overwritten in memory, long before it comes here.
-        self.flash.forget(&mut self.index, hash, 3);
-        let bytes = [&name(key), value].concat();
-        let offer = Offer {
-            hash,
-            db: 3,
-            kind: 1,
-            key_and_value: &bytes,
-            key_len: name(key).len() as u16,
-            expires_at_ms,
-            last_used: 0,
-            unchanged: false,
-        };
-        self.flash.offer(&mut self.index, &offer)
-    }
-
-    fn get(&mut self, key: u32) -> Option<Vec<u8>> {
-        let hash = self.hash(key);
-        let place = self.index.find_log(hash)?;
-        let id = self.flash.ask(hash, place);
-        for _ in 0..1000 {
-            self.flash.submit();
-            if self.flash.is_ready(id, None) {
-                let item: FlashItem = self.flash.take(id)?;
-                assert_eq!(item.header.db, 3);
-                return (item.key() == name(key)).then(|| item.value().to_vec());
-            }
-            self.advance();
-        }
-        panic!("a question is answered");
-    }
-}
-
-fn name(key: u32) -> Vec<u8> {
-    format!("key:{key}").into_bytes()
+    world::config(region_bytes, SEGMENT_BYTES)
 }
 
 /// A value that says which version it is, `len` bytes beside that.
@@ -218,7 +131,7 @@ fn run(steps: Vec<Step>, region_bytes: u64, roomy: bool) {
             Step::Put(key, len) => {
                 let value = value(version as u64, len);
                 let mut tries = 0;
-                while world.put(key, &value, None) != Offered::Taken {
+                while world.offer(DB, key, &value, None) != Offered::Taken {
                     world.advance();
                     tries += 1;
                     assert!(tries < 1000 || !roomy, "there is room");
@@ -229,8 +142,7 @@ fn run(steps: Vec<Step>, region_bytes: u64, roomy: bool) {
                 model.insert(key, (value, false));
             }
             Step::Delete(key) => {
-                let hash = world.hash(key);
-                world.flash.forget(&mut world.index, hash, 3);
+                world.delete(DB, key);
                 model.remove(&key);
             }
             Step::Get(key) => check(&mut world, &model, key, roomy, true),
@@ -252,7 +164,7 @@ fn run(steps: Vec<Step>, region_bytes: u64, roomy: bool) {
                 let found: Vec<u32> = model
                     .keys()
                     .copied()
-                    .filter(|&key| world.index.find_log(world.hash(key)).is_some())
+                    .filter(|&key| world.index.find_log(world.hash(DB, key)).is_some())
                     .collect();
                 model.retain(|key, _| found.contains(key));
                 let items: u64 = world.flash.items().iter().sum();
@@ -267,7 +179,7 @@ fn run(steps: Vec<Step>, region_bytes: u64, roomy: bool) {
 
 /// `running`: it was not restarted since the put, so even what is not announced must be there.
 fn check(world: &mut World, model: &BTreeMap<u32, (Vec<u8>, bool)>, key: u32, roomy: bool, running: bool) {
-    let found = world.get(key);
+    let found = world.get(DB, key);
     match (model.get(&key), found) {
         (Some((newest, _)), Some(found)) => assert!(*newest == found, "key {key}: an older version"),
         (Some((_, settled)), None) => assert!(!roomy || !(*settled || running), "key {key} is missing"),
@@ -301,7 +213,7 @@ fn more_data_than_the_journal_holds_go_through_checkpoints() {
     for version in 0..60_000u64 {
         let key = (version * 7919 % 5000) as u32;
         let value = value(version, 100);
-        while world.put(key, &value, None) != Offered::Taken {
+        while world.offer(DB, key, &value, None) != Offered::Taken {
             world.advance();
         }
         newest.insert(key, value);
@@ -321,7 +233,7 @@ fn more_data_than_the_journal_holds_go_through_checkpoints() {
     assert!(stats.checkpoints > 2 && stats.journal_overruns == 0, "{stats:?}");
     assert_eq!(stats.log.evictions, 0);
     for (key, value) in newest {
-        assert_eq!(world.get(key), Some(value));
+        assert_eq!(world.get(DB, key), Some(value));
     }
 }
 
@@ -337,17 +249,17 @@ fn leftovers_of_an_earlier_filling_are_not_taken_for_the_item() {
         let Ok(mut world) = World::open(Box::new(io), config(region_bytes)) else { continue };
         for version in 0..20_000u64 {
             let newest = value(seed << 32 | version, 984);
-            if world.put(0, &newest, None) == Offered::Taken {
+            if world.offer(DB, 0, &newest, None) == Offered::Taken {
                 written += 1;
             }
             world.advance();
             if version % 97 == 0 {
                 // Its segment leaves memory, so that the device is asked.
                 (1..80).for_each(|key| {
-                    world.put(key, &[0; 992], None);
+                    world.offer(DB, key, &[0; 992], None);
                     world.advance();
                 });
-                let found = world.get(0);
+                let found = world.get(DB, 0);
                 assert!(found.is_none_or(|found| found == newest), "version {version}");
             }
         }
@@ -362,12 +274,12 @@ fn expired_items_go_when_their_segment_is_emptied() {
     let mut world = World::open(Box::new(disk.open()), config(region_bytes)).unwrap();
     for key in 0..8000 {
         let expires_at_ms = (key % 2 == 0).then_some(500);
-        while world.put(key, &[7; 400], expires_at_ms) != Offered::Taken {
+        while world.offer(DB, key, &[7; 400], expires_at_ms) != Offered::Taken {
             world.advance();
         }
         world.advance();
     }
-    assert!(world.gone > 2000);
+    assert!(world.gone.len() > 2000);
     assert!(world.flash.stats().log.evictions > 0);
 }
 
@@ -377,7 +289,7 @@ fn another_boot_another_size_another_owner() {
     let disk = MemoryDisk::new(region_bytes as usize);
     let open = |config: FlashConfig| World::open(Box::new(disk.open()), config);
     let fill = |world: &mut World| {
-        (0..50).for_each(|key| assert_eq!(world.put(key, &[1; 100], None), Offered::Taken));
+        (0..50).for_each(|key| assert_eq!(world.offer(DB, key, &[1; 100], None), Offered::Taken));
         world.settle();
     };
     let mut world = open(config(region_bytes)).unwrap();
@@ -411,11 +323,11 @@ fn a_database_can_be_flushed_and_stays_so() {
     let disk = MemoryDisk::new(region_bytes as usize);
     let mut world = World::open(Box::new(disk.open()), config(region_bytes)).unwrap();
     for key in 0..50 {
-        world.put(key, &[1; 100], None);
+        world.offer(DB, key, &[1; 100], None);
     }
     world.settle();
     world.flash.flush(Some(3));
-    world.put(7, &[2; 100], None);
+    world.offer(DB, 7, &[2; 100], None);
     world.settle();
     for restart in [false, true] {
         if restart {
@@ -424,13 +336,13 @@ fn a_database_can_be_flushed_and_stays_so() {
             world = World::open(Box::new(disk.open()), config).unwrap();
         }
         assert_eq!(world.flash.items()[3], 1);
-        let hash = world.hash(8);
+        let hash = world.hash(DB, 8);
         let place = world.index.find_log(hash).unwrap();
         let id = world.flash.ask(hash, place);
         (0..10).for_each(|_| world.advance());
         let item = world.flash.take(id).unwrap();
         assert!(world.flash.is_flushed(&item.header));
-        assert_eq!(world.get(7), Some(vec![2; 100]));
+        assert_eq!(world.get(DB, 7), Some(vec![2; 100]));
     }
 }
 
@@ -459,7 +371,7 @@ proptest! {
                 Step::Put(key, len) => {
                     let value = value(version as u64, len);
                     for _ in 0..50 {
-                        if world.put(key, &value, None) == Offered::Taken {
+                        if world.offer(DB, key, &value, None) == Offered::Taken {
                             break;
                         }
                         world.advance();
@@ -467,8 +379,7 @@ proptest! {
                     model.insert(key, (value, false));
                 }
                 Step::Delete(key) => {
-                    let hash = world.hash(key);
-                    world.flash.forget(&mut world.index, hash, 3);
+                    world.delete(DB, key);
                     model.remove(&key);
                 }
                 Step::Get(key) => check(&mut world, &model, key, false, true),

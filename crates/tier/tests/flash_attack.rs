@@ -2,139 +2,114 @@
 //! the world goes on, requests for more than may be read at once.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
+mod world;
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use tiermem_base::Rng;
-use tiermem_base::hash::trace_key;
-use tiermem_policy::index::Index;
-use tiermem_policy::log::Admission;
-use tiermem_tier::block::{BlockIo, Faults, Faulty, MemoryDisk};
+use tiermem_tier::block::{
+    BlockError, BlockIo, Completion, Faults, Faulty, Immediate, MemoryDisk, Op, Request, Waker,
+};
+use tiermem_tier::flash::Offered;
 use tiermem_tier::flash::format::{BLOCK_BYTES, Layout, Superblock};
-use tiermem_tier::flash::{Flash, FlashConfig, FlashError, Gone, Offer, Offered};
+use world::{World, config};
 
 const SEGMENT_BYTES: u32 = 64 << 10;
-
-fn hash(seed: u64, key: &[u8]) -> u64 {
-    trace_key(key) ^ seed.wrapping_mul(3)
-}
-
-fn config(region_bytes: u64, segment_bytes: u32) -> FlashConfig {
-    FlashConfig {
-        start: 0,
-        region_bytes,
-        segment_bytes,
-        admission: Admission::All,
-        reserve: 0.1,
-        shard: 0,
-        shards: 1,
-        found_bytes: None,
-        reset: false,
-        boot_id: [1; 16],
-        uuid: [2; 16],
-        hash_seed: 77 << 40 | 5,
-    }
-}
-
-struct World {
-    config: FlashConfig,
-    flash: Flash,
-    index: Index,
-    rng: Rng,
-    now_ms: u64,
-    gone: Vec<Gone>,
-}
-
-impl World {
-    fn open(io: Box<dyn BlockIo>, config: FlashConfig) -> Result<World, FlashError> {
-        let mut index = Index::default();
-        let flash = Flash::open(io, &config, hash, &mut index)?;
-        Ok(World { config, flash, index, rng: Rng::seeded(1), now_ms: 1000, gone: Vec::new() })
-    }
-
-    fn advance(&mut self) {
-        self.flash.advance(&mut self.index, self.now_ms, &mut self.rng, &mut self.gone);
-    }
-
-    fn settle(&mut self) {
-        self.flash.tick();
-        (0..100).for_each(|_| self.advance());
-        self.flash.commit();
-    }
-
-    /// The process dies behind its last reply, and the next one opens what it left.
-    fn restart(mut self, disk: &MemoryDisk) -> World {
-        self.flash.commit();
-        // Where nothing is found a region is made anew, never with the seed of a former one.
-        let config = FlashConfig { hash_seed: self.config.hash_seed + (9 << 33), ..self.config };
-        drop(self.flash);
-        World::open(Box::new(disk.open()), config).unwrap()
-    }
-
-    fn hash(&self, db: u8, key: u32) -> u64 {
-        hash(self.flash.hash_seed(), &name(db, key))
-    }
-
-    fn offer(&mut self, db: u8, key: u32, value: &[u8]) -> Offered {
-        let hash = self.hash(db, key);
-        self.flash.forget(&mut self.index, hash, db);
-        let bytes = [&name(db, key), value].concat();
-        let offer = Offer {
-            hash,
-            db,
-            kind: 0,
-            key_and_value: &bytes,
-            key_len: name(db, key).len() as u16,
-            expires_at_ms: None,
-            last_used: 0,
-            unchanged: false,
-        };
-        self.flash.offer(&mut self.index, &offer)
-    }
-
-    fn put(&mut self, db: u8, key: u32, value: &[u8]) {
-        for _ in 0..10_000 {
-            if self.offer(db, key, value) == Offered::Taken {
-                return;
-            }
-            self.advance();
-        }
-        panic!("writers wait for ever");
-    }
-
-    fn delete(&mut self, db: u8, key: u32) {
-        let hash = self.hash(db, key);
-        self.flash.forget(&mut self.index, hash, db);
-    }
-
-    fn get(&mut self, db: u8, key: u32) -> Option<Vec<u8>> {
-        let hash = self.hash(db, key);
-        let place = self.index.find_log(hash)?;
-        let id = self.flash.ask(hash, place);
-        for _ in 0..1000 {
-            self.flash.submit();
-            if self.flash.is_ready(id, None) {
-                let item = self.flash.take(id).filter(|item| !self.flash.is_flushed(&item.header))?;
-                return (item.key() == name(db, key)).then(|| item.value().to_vec());
-            }
-            self.advance();
-        }
-        panic!("a question is answered");
-    }
-
-    fn items(&self) -> u64 {
-        self.flash.items().iter().sum()
-    }
-}
-
-fn name(db: u8, key: u32) -> Vec<u8> {
-    format!("{db}:key:{key}").into_bytes()
-}
 
 fn value(version: u64, len: usize) -> Vec<u8> {
     let mut value = version.to_le_bytes().to_vec();
     value.resize(len.max(8), version as u8);
     value
+}
+
+/// A device that, while its gate is shut, does no write that it is asked for.
+struct Gated {
+    inner: Immediate,
+    asked: Vec<Request>,
+    shut: Arc<AtomicBool>,
+}
+
+impl BlockIo for Gated {
+    fn submit(&mut self, request: Request) {
+        match self.shut.load(Ordering::Relaxed) && request.op == Op::Write {
+            true => self.asked.push(request),
+            false => self.inner.submit(request),
+        }
+    }
+
+    fn completed(&mut self, out: &mut Vec<Completion>) {
+        self.inner.completed(out);
+    }
+
+    fn wait(&mut self, out: &mut Vec<Completion>) {
+        self.inner.wait(out);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.asked.len() + self.inner.in_flight()
+    }
+
+    fn notify(&mut self, _waker: Waker) {}
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
+        self.inner.read_at(offset, bytes)
+    }
+
+    fn sync(&mut self) -> Result<(), BlockError> {
+        self.inner.sync()
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        self.inner.capacity_bytes()
+    }
+
+    fn describe(&self) -> &'static str {
+        "gated"
+    }
+}
+
+/// A victim is filled anew only when its survivors are on the device: what lay there must outlive a death in between.
+#[test]
+fn survivors_are_safe_before_their_old_segment_is_filled_anew() {
+    let region_bytes = 4 << 20;
+    let disk = MemoryDisk::new(region_bytes as usize);
+    let shut = Arc::new(AtomicBool::new(false));
+    let device = Gated { inner: disk.open(), asked: Vec::new(), shut: shut.clone() };
+    let mut world = World::open(Box::new(device), config(region_bytes, SEGMENT_BYTES)).unwrap();
+    let mut rng = Rng::seeded(4);
+    let mut newest = BTreeMap::new();
+    for version in 0..12_000u64 {
+        let key = if version < 1500 { version as u32 } else { rng.below(1500) as u32 };
+        let value = value(version, 1000);
+        world.put(3, key, &value);
+        newest.insert(key, value);
+        world.advance();
+        world.flash.commit();
+    }
+    world.settle();
+    assert_eq!((world.flash.stats().log.evictions, world.items()), (0, 1500));
+    let emptied = world.flash.stats().log.kept;
+    shut.store(true, Ordering::Relaxed);
+    // New keys, so that segments are wanted and survivors move.
+    for key in 10_000..12_000 {
+        if world.offer(3, key, &value(1, 1000), None) != Offered::Taken {
+            break;
+        }
+        (0..20).for_each(|_| world.advance());
+        world.flash.commit();
+    }
+    assert!(world.flash.stats().log.kept > emptied, "survivors were on their way");
+    let mut world = world.restart(&disk);
+    for (&key, value) in &newest {
+        assert_eq!(world.get(3, key).as_ref(), Some(value), "key {key}");
+    }
 }
 
 /// Overwrites until so many checkpoints have begun and one is under way.
@@ -389,7 +364,7 @@ fn failed_checkpoints_bring_nothing_back() {
                     let value = value(version, 60);
                     let taken = (0..50).any(|_| {
                         world.advance();
-                        world.offer(3, key, &value) == Offered::Taken
+                        world.offer(3, key, &value, None) == Offered::Taken
                     });
                     if taken {
                         newest.insert(key, value);

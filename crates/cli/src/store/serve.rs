@@ -4,17 +4,21 @@ use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use tiermem_base::Bytes;
 use tiermem_store::config::{FlashTier, StoreConfig, TierConfig, check_memory};
-use tiermem_store::engine::Engine;
+use tiermem_store::engine::{Engine, EngineConfig};
 use tiermem_store::http::HttpServer;
 use tiermem_store::http::view::View;
 use tiermem_store::server::{ServeError, Server, Snapshot};
 use tiermem_store::settings::LogLevel;
+use tiermem_store::snapshot::{self, Load, Loaded};
 use tiermem_tier::block;
+use tiermem_tier::flash::FlashConfig;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
@@ -60,9 +64,19 @@ pub struct Options {
     /// Overwrite whatever the tiers' files and devices hold.
     #[arg(long)]
     reset: bool,
-    /// Threads that each own a part of the keys; only 1 for now [default: 1].
+    /// A file for the items of memory: written when the store stops and when a client asks, loaded when it starts.
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<PathBuf>,
+    /// Which snapshots are loaded: clean (what an orderly stop wrote, once), always (any, though what was deleted or
+    /// overwritten behind it comes back) or never [default: clean].
+    #[arg(long, value_name = "WHICH")]
+    snapshot_load: Option<String>,
+    /// Threads that each own a part of the keys and of every tier [default: 1].
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
+    /// Keep these threads on these cores, in turn: 0,1 [default: they go where the system puts them].
+    #[arg(long, value_name = "CORES", value_delimiter = ',')]
+    pin_cores: Vec<usize>,
     /// The password that clients must give.
     #[arg(long, value_name = "PASSWORD")]
     requirepass: Option<String>,
@@ -74,15 +88,32 @@ pub struct Options {
 /// Serves until SIGINT or SIGTERM.
 pub fn run(options: Options) -> Result<(), Failure> {
     let config_file = options.config.clone();
+    let resets = options.reset;
     let config = configure(options).map_err(Failure::usage)?;
     let server_config = config.server_config(config_file).map_err(Failure::usage)?;
     let set_log_level = start_log(server_config.settings.log_level);
-    let engine_config = config.engine_config(seed()).map_err(Failure::usage)?;
-    let mut engine = Engine::new(engine_config).map_err(Failure::failed)?;
-    if let Some(flash) = config.flash_tier().map_err(Failure::usage)? {
-        attach_flash(&mut engine, &flash)?;
+    // Whatever outlives the process belongs together if it has seen the same runs.
+    let mut session = [0; 16];
+    session[..8].copy_from_slice(&seed().to_le_bytes());
+    session[8..].copy_from_slice(&seed().to_le_bytes());
+    let mut engines = Vec::new();
+    for _ in 0..config.shards {
+        let engine_config = config.engine_config(seed()).map_err(Failure::usage)?;
+        engines.push(Engine::new(EngineConfig { session, ..engine_config }).map_err(Failure::failed)?);
     }
-    let mut server = Server::bind(server_config, engine).map_err(|error| match error {
+    if let Some(flash) = config.flash_tier().map_err(Failure::usage)? {
+        attach_flash(&mut engines, &flash)?;
+    }
+    for (shard, engine) in engines.iter_mut().enumerate() {
+        take_up(engine);
+        if let Some(path) = server_config.snapshot_of(shard, config.shards as usize) {
+            let which = config.snapshot_load().map_err(Failure::usage)?;
+            // Whoever wants to begin anew does not want what was.
+            let which = if resets { Load::Never } else { which };
+            load_snapshot(engine, &path, which)?;
+        }
+    }
+    let mut server = Server::bind_shards(server_config, engines).map_err(|error| match error {
         ServeError::Unprotected(_) => Failure::usage(error),
         _ => Failure::failed(error),
     })?;
@@ -160,6 +191,11 @@ fn configure(options: Options) -> Result<StoreConfig, tiermem_store::config::Con
     server.requirepass = options.requirepass.or(server.requirepass.take());
     server.protected_mode = options.protected_mode.unwrap_or(server.protected_mode);
     config.shards = options.shards.unwrap_or(config.shards);
+    if !options.pin_cores.is_empty() {
+        config.pin_cores = options.pin_cores;
+    }
+    config.snapshot = options.snapshot.or(config.snapshot.take());
+    config.snapshot_load = options.snapshot_load.or(config.snapshot_load.take());
     if !options.tiers.is_empty() {
         config.tiers = options.tiers;
     }
@@ -167,21 +203,81 @@ fn configure(options: Options) -> Result<StoreConfig, tiermem_store::config::Con
         config.tiers.iter_mut().for_each(|tier| tier.reset = true);
     }
     config.validate()?;
-    check_memory(&config.tiers)?;
+    check_memory(&config.tiers, config.shards)?;
     Ok(config)
 }
 
-/// Opens the flash tier's file or device and puts it below the engine's memory.
-fn attach_flash(engine: &mut Engine, flash: &FlashTier) -> Result<(), Failure> {
-    let region = flash.region(0, 1, [seed(), seed(), seed()]);
-    let io = block::open(flash.path(), flash.capacity.0, flash.backend).map_err(Failure::failed)?;
-    let how = io.describe();
-    let place = flash.path().display().to_string();
-    engine
-        .attach_flash(&flash.name, flash.endurance.map(|it| it.0), io, &region)
-        .map_err(|error| Failure::failed(anyhow::anyhow!("the flash tier {place}: {error}")))?;
-    let keys = engine.flash_figures().map_or(0, |figures| figures.recovered_items);
+/// Opens the flash tier's file or device and puts a region of it below each engine's memory.
+fn attach_flash(engines: &mut [Engine], flash: &FlashTier) -> Result<(), Failure> {
+    let shards = engines.len();
+    // Asked before the file is opened, which makes it as long as it has to be.
+    let regions: Vec<FlashConfig> = (0..shards)
+        .map(|shard| flash.region(shard as u32, shards as u32, [seed(), seed(), seed()]))
+        .collect();
+    let devices =
+        block::open_shared(&flash.path, flash.capacity.0, flash.backend, shards).map_err(Failure::failed)?;
+    let how = devices.first().map_or("", |device| device.describe());
+    let place = flash.path.display().to_string();
+    let mut keys = 0;
+    for ((engine, device), region) in engines.iter_mut().zip(devices).zip(&regions) {
+        engine
+            .attach_flash(&flash.name, flash.endurance.map(|it| it.0), device, region)
+            .map_err(|error| Failure::failed(anyhow::anyhow!("the flash tier {place}: {error}")))?;
+        keys += engine.flash_figures().map_or(0, |figures| figures.recovered_items);
+    }
     tracing::info!(path = place, how, keys, "the flash tier is open");
+    Ok(())
+}
+
+/// Takes up what tiers that outlive the process hold from before.
+fn take_up(engine: &mut Engine) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let start = Instant::now();
+    let found = engine.take_up(now.as_millis() as u64);
+    let (items, expired, dropped) = (found.items, found.expired, found.dropped);
+    if found.disagree {
+        tracing::warn!(
+            "the tiers that outlive the process are not all of the same run: those of kind dax begin empty"
+        );
+    } else if items + expired + dropped > 0 {
+        let seconds = start.elapsed().as_secs_f64();
+        tracing::info!(items, expired, dropped, seconds, "items taken up where they lie");
+    }
+}
+
+/// Loads the snapshot, telling every two seconds how far it is.
+fn load_snapshot(engine: &mut Engine, path: &Path, which: Load) -> Result<(), Failure> {
+    let (start, mut told) = (Instant::now(), Instant::now());
+    let speed = |bytes: u64| Bytes((bytes as f64 / start.elapsed().as_secs_f64().max(1e-3)) as u64);
+    let loaded = snapshot::load(path, which, engine, |progress| {
+        if told.elapsed() >= Duration::from_secs(2) {
+            told = Instant::now();
+            tracing::info!(items = progress.items, per_second = %speed(progress.bytes), "loading the snapshot");
+        }
+    });
+    let file = path.display();
+    match loaded.map_err(Failure::failed)? {
+        Loaded::Absent | Loaded::Unwanted => {}
+        Loaded::Running => {
+            tracing::warn!(%file, "the snapshot is not loaded: it was taken while the store ran, and what was \
+            deleted or overwritten since would come back. Say --snapshot-load always to have it all the same")
+        }
+        Loaded::Already => {
+            tracing::warn!(%file, "the snapshot is not loaded: it was loaded before, and the store did not \
+            stop in order since")
+        }
+        Loaded::Stale => {
+            tracing::warn!(%file, "the snapshot is not loaded: it is of another run than what the tiers hold")
+        }
+        Loaded::Items(it) => {
+            let seconds = start.elapsed().as_secs_f64();
+            tracing::info!(items = it.items, expired = it.expired, known = it.known, refused = it.refused, seconds,
+                per_second = %speed(it.bytes), "snapshot loaded");
+            if it.damaged > 0 || it.cut {
+                tracing::warn!(%file, items = it.damaged, cut = it.cut, "parts of the snapshot are damaged");
+            }
+        }
+    }
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use super::list::{Links, List};
 use super::{Departure, Domain, Evict, Origin, Touch};
 use crate::Id;
 use crate::column::{Bits, Column};
+use crate::waste::Waste;
 use tiermem_base::Rng;
 
 /// When a hit moves an item to the head of its list.
@@ -127,6 +128,14 @@ impl Lru {
         self.lower.set(id, false);
         self.lists[domain.0 as usize].list.push_head(&mut self.links, id);
         self.balance(domain);
+    }
+}
+
+impl Lru {
+    /// As [`Evict::clear`], with the memory given back by and by.
+    pub fn clear_into(&mut self, waste: &mut Waste) {
+        self.links.clear_into(waste);
+        self.clear();
     }
 }
 

@@ -1,8 +1,9 @@
 //! Admission: new items enter the fast tier (Wang 2024, section 5.1.1).
 
-use super::{Act, Eviction, Fit, Ladder, Loc, MoveKind, Reactive, Ticket, Why};
+use super::{Act, Fit, Ladder, Loc, MoveKind, Reactive, Ticket, Why};
 use crate::column::CHUNK_ITEMS;
 use crate::evict::{Item, Origin};
+use crate::ladder::clearing::{Clear, LARGE_PAGES};
 use crate::ladder::place::Place;
 use crate::{Id, Now};
 use tiermem_base::Rng;
@@ -11,8 +12,6 @@ use tiermem_base::Rng;
 const EXPIRE_BEFORE_EVICT: u32 = 32;
 /// Bytes of metadata that a new chunk of item numbers brings with it: node, links, table cell, index entry and timer.
 const CHUNK_METADATA_BYTES: u64 = (32 + TIMER_BYTES) * CHUNK_ITEMS as u64;
-/// From so many pages on an item goes where they are free rather than into the fast tier.
-const LARGE_PAGES: u32 = 4;
 /// Bytes of an item's timer.
 const TIMER_BYTES: u64 = 16;
 
@@ -41,6 +40,8 @@ pub enum Admit {
     },
     /// Execute the acts, call `done` with this ticket, and ask again.
     After(Ticket),
+    /// A piece of the room for a large item was made. Execute the acts, end the moves under way, and ask again.
+    Again,
     /// There is no room and nothing may go.
     Full,
 }
@@ -61,9 +62,28 @@ impl Ladder {
     /// or out as [`Reactive`] says. A class without a page gets the page of the coldest class. Only where the fast
     /// tier cannot take the item at all does the next one.
     pub fn admit(&mut self, item: &NewItem, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Admit {
+        self.make_up_for_growth(now, rng, acts);
+        let mut answer = Admit::Full;
+        if self.may_enter(item.bytes) {
+            answer = self.find_place(item, now, rng, acts);
+            if answer == Admit::Full && self.may_overflow() {
+                self.overflows = true;
+                answer = self.find_place(item, now, rng, acts);
+                self.overflows = false;
+            }
+        }
+        self.counters.refused += u64::from(answer == Admit::Full);
+        answer
+    }
+
+    fn find_place(&mut self, item: &NewItem, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Admit {
         let fit = self.classes.fit(item.bytes);
+        if self.needs_chunk()
+            && let Some(later) = self.make_room_for_chunk(now, rng, acts)
+        {
+            return later;
+        }
         let Some(id) = self.new_id().or_else(|| self.free_a_number(fit, now, rng, acts)) else {
-            self.counters.refused += 1;
             return Admit::Full;
         };
         let first = match item.rewrites {
@@ -103,9 +123,23 @@ impl Ladder {
                 return Admit::Ready { id, loc };
             }
         }
+        let mut answer = Admit::Full;
+        if let Fit::Run(pages) = fit
+            && pages >= LARGE_PAGES
+        {
+            match self.clear_piece(pages, now, rng, acts) {
+                Clear::Done => {
+                    if let Some(loc) = self.take_free_run(fit, first, id) {
+                        self.enter(id, loc, item, now);
+                        return Admit::Ready { id, loc };
+                    }
+                }
+                Clear::Working => answer = Admit::Again,
+                Clear::Impossible => {}
+            }
+        }
         self.give_back_id(id);
-        self.counters.refused += 1;
-        Admit::Full
+        answer
     }
 
     /// Pages in a row for a large item where they are free: emptying so many at once, perhaps of a hundred thousand small
@@ -116,6 +150,9 @@ impl Ladder {
         let last = self.levels.len();
         (first..last).find_map(|tier| {
             (pages <= self.levels[tier].slots.page_limit() / 2).then_some(())?;
+            if self.levels[tier].slots.is_held_free() {
+                self.end_clearing(tier);
+            }
             let slots = &mut self.levels[tier].slots;
             let unit = slots.take(fit, id).or_else(|| {
                 slots.close_idle_pages();
@@ -125,7 +162,7 @@ impl Ladder {
         })
     }
 
-    fn enter(&mut self, id: Id, loc: Loc, item: &NewItem, now: Now) {
+    pub(super) fn enter(&mut self, id: Id, loc: Loc, item: &NewItem, now: Now) {
         let place = Place::new(loc, self.recency(now), item.expires_at_ms.is_some());
         *self.places.at(id) = place.with_fresh(item.rewrites.is_none());
         self.uses.reset(id);
@@ -161,12 +198,8 @@ impl Ladder {
             // Nobody else asks for a page.
             self.page_comes(tier, class, now, rng);
         }
-        let large_enough = |ladder: &Self, id: Id| match fit {
-            Fit::Slot(_) => true,
-            Fit::Run(pages) => ladder.place_bytes(id) >= u64::from(pages) * super::PAGE_BYTES,
-        };
-        let victim = self.victim(tier, class, now, rng).filter(|&id| large_enough(self, id));
-        if let Some(victim) = victim {
+        let victim = self.victim(tier, class, now, rng).filter(|&id| self.is_large_enough(id, fit));
+        if let Some(victim) = victim.filter(|&victim| !self.is_cleared_anyway(tier, fit, victim)) {
             if self.keep_page(tier, victim) {
                 return Room::Free;
             }
@@ -177,16 +210,33 @@ impl Ladder {
             {
                 return Room::After(ticket);
             }
-            if self.config.eviction == Eviction::AllItems {
+            if self.place_bytes(victim) <= self.evictable_bytes_for_admission() {
                 self.drop_item(victim, Why::Evicted, now, acts);
                 return Room::Free;
             }
         }
         // Nobody of the class can go: another class may have a page to give.
         let pages = if let Fit::Run(pages) = fit { pages } else { 1 };
-        match self.reclaim(tier, pages, now, rng, acts) {
+        if pages >= LARGE_PAGES {
+            // In pieces, by and by.
+            return Room::None;
+        }
+        match self.reclaim(tier, pages, self.evictable_bytes_for_admission(), now, rng, acts) {
             true => self.last_ticket().map_or(Room::Free, Room::After),
+            false if self.levels[tier].clearing.is_some() => {
+                // Whoever waits for a large room begins anew.
+                self.end_clearing(tier);
+                Room::Free
+            }
             false => Room::None,
+        }
+    }
+
+    /// Whether an item's place is one for this fit.
+    pub(super) fn is_large_enough(&self, id: Id, fit: Fit) -> bool {
+        match fit {
+            Fit::Slot(_) => true,
+            Fit::Run(pages) => self.place_bytes(id) >= u64::from(pages) * super::PAGE_BYTES,
         }
     }
 
@@ -199,24 +249,26 @@ impl Ladder {
     }
 
     /// An unused number, if metadata may grow for it.
-    fn new_id(&mut self) -> Option<Id> {
+    pub(super) fn new_id(&mut self) -> Option<Id> {
         if self.free_ids != Id::NONE {
             let id = self.free_ids;
             self.free_ids = self.places.get(id).next_free();
             return Some(id);
         }
-        if (self.ids_made as usize).is_multiple_of(CHUNK_ITEMS) {
+        if self.needs_chunk() {
             let max = self.config.levels[0].capacity_bytes as f64 * self.config.metadata_share_max;
             let bounded = self.config.charge_metadata;
             // As if every item had an expiry: it may get one at any time, without asking for room.
             let timers = (u64::from(self.ids_made) * TIMER_BYTES).saturating_sub(self.expiry.bytes());
             let metadata = self.metadata_bytes() + timers + CHUNK_METADATA_BYTES;
-            if self.ids_made == Id::COUNT_MAX || bounded && metadata as f64 > max {
+            let is_short = self.pages_short_for_chunk() > 0;
+            if self.ids_made == Id::COUNT_MAX || bounded && (is_short || metadata as f64 > max) {
                 return None;
             }
             let last = Id(self.ids_made + CHUNK_ITEMS as u32 - 1);
             self.places.grow_to(last);
             self.uses.grow_to(last);
+            self.expiry.grow_to(last);
             if let Some(column) = &mut self.reuse {
                 column.grow_to(last);
             }
@@ -226,7 +278,7 @@ impl Ladder {
         Some(Id(self.ids_made - 1))
     }
 
-    fn give_back_id(&mut self, id: Id) {
+    pub(super) fn give_back_id(&mut self, id: Id) {
         *self.places.at(id) = Place::free(self.free_ids);
         self.free_ids = id;
     }
@@ -234,13 +286,13 @@ impl Ladder {
     /// When no further number can be made: the coldest item of the slowest tier gives up its own.
     fn free_a_number(&mut self, fit: Fit, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Option<Id> {
         if self.expire(now, EXPIRE_BEFORE_EVICT, acts) == 0 {
-            if self.config.eviction == Eviction::Forbidden {
-                return None;
-            }
             let class = self.classes.class(fit);
             let victim = (0..self.levels.len()).rev().find_map(|tier| {
                 self.victim(tier, class, now, rng).or_else(|| Some(self.donors(tier, now, rng).first()?.2))
             })?;
+            if self.place_bytes(victim) > self.evictable_bytes_for_admission() {
+                return None;
+            }
             self.drop_item(victim, Why::Evicted, now, acts);
         }
         self.new_id()

@@ -69,6 +69,9 @@ pub struct LevelConfig {
 pub struct LadderConfig {
     /// Tiers, fastest first; at most [`super::LEVELS_MAX`].
     pub levels: Vec<LevelConfig>,
+    /// How many times their capacities the levels may come to grow to, where other shards give theirs
+    /// ([`super::Ladder::set_capacity`]).
+    pub growth: u32,
     /// Growth from one size class to the next.
     pub class_factor: f64,
     /// What a hit does to the lists.
@@ -115,6 +118,7 @@ impl Default for LadderConfig {
     fn default() -> Self {
         LadderConfig {
             levels: Vec::new(),
+            growth: 1,
             class_factor: 1.08,
             bump: Bump::default(),
             admission: Admission::default(),

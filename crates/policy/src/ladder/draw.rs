@@ -100,6 +100,7 @@ impl Slots {
         }
         let members = &mut self.members[page.class.index()];
         page.at = members.len() as u32;
+        super::slots::reserve_some(members, 1);
         members.push(at);
     }
 

@@ -13,15 +13,23 @@
 //! Source: Wang 2024, chapter 5 (sdTMM); the differences are named where they are made.
 
 mod admit;
+mod adopt;
 mod ahead;
+mod capacity;
 mod classes;
+mod clearing;
 mod config;
 mod draw;
 mod entry;
+mod extent;
+mod growth;
+mod held;
 mod idle;
 mod moves;
 mod order;
+mod outlet;
 mod page_set;
+mod pins;
 mod place;
 mod rebalance;
 mod reclaim;
@@ -41,6 +49,7 @@ pub use config::{
 };
 pub use entry::Admission;
 pub use order::{Order, Priority};
+pub use outlet::Outlet;
 pub use tickets::{MoveKind, Ticket};
 pub use tuning::Tuning;
 
@@ -48,7 +57,9 @@ use crate::column::Column;
 use crate::evict::{Departure, Domain, Evict, Lru, Touch};
 use crate::expiry::ExpiryWheel;
 use crate::promote::{Candidates, Promotion, ReuseWindow, packed_reuse};
+use crate::waste::Waste;
 use crate::{Id, Now};
+use clearing::Clearing;
 use entry::Proof;
 use order::{Sampling, Uses};
 use place::Place;
@@ -151,6 +162,8 @@ pub struct LadderCounters {
     pub moves_aborted: u64,
     /// Admissions refused.
     pub refused: u64,
+    /// Live items dropped while the [`Outlet`] was choked and had no space to spare.
+    pub overflowed: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -165,6 +178,8 @@ struct Level {
     donors: Donors,
     /// Pages whose items are leaving, a few in each step.
     emptying: Option<Emptying>,
+    /// Pages that are emptied for a large item.
+    clearing: Option<Clearing>,
     /// Moves under way out of each class: space that will be free.
     leaving: Vec<u32>,
     leaving_bytes: u64,
@@ -199,6 +214,14 @@ pub struct Ladder {
     /// [`LadderConfig::promote_below`] in parts of [`crate::promote::WHOLE`].
     promote_below: u32,
     index_bytes: u64,
+    /// By how much it may grow at once, and what it was when tier 0 was last limited for it.
+    index_growth_bytes: u64,
+    /// As above.
+    index_bytes_limited: u64,
+    outlet: Outlet,
+    /// The admission at hand may drop what nothing below takes.
+    overflows: bool,
+    waste: Waste,
     counters: LadderCounters,
 }
 
@@ -211,15 +234,13 @@ impl Ladder {
         assert!((1..=LEVELS_MAX).contains(&config.levels.len()), "a ladder has 1 to {LEVELS_MAX} levels");
         let classes = Arc::new(SizeClasses::geometric(config.class_factor));
         let level = |level: &LevelConfig| Level {
-            slots: Slots::new(
-                classes.clone(),
-                (level.capacity_bytes / PAGE_BYTES).min(u64::from(u32::MAX) / 4096) as u32,
-            ),
+            slots: capacity::slots(level, config.growth, classes.clone()),
             short: 0,
             starved: 0,
             pressed: false,
             donors: Donors::default(),
             emptying: None,
+            clearing: None,
             leaving: vec![0; classes.count() + 1],
             leaving_bytes: 0,
             reuse: ReuseWindow::new(config.reuse_window_requests),
@@ -247,6 +268,11 @@ impl Ladder {
             next_scan: 0,
             promote_below: config.promote_below_parts(),
             index_bytes: 0,
+            index_growth_bytes: 0,
+            index_bytes_limited: 0,
+            outlet: Outlet::default(),
+            overflows: false,
+            waste: Waste::default(),
             counters: LadderCounters::default(),
             config,
         };
@@ -400,52 +426,24 @@ impl Ladder {
         self.limit_pages();
     }
 
-    /// Keeps the item's bytes where they are, even beyond its removal, until `unpin` of its place. A move under
-    /// way is given up.
-    pub fn pin(&mut self, id: Id) -> Loc {
-        self.abort_move(id);
-        let place = self.places.get(id);
-        *self.places.at(id) = place.with_pinned(true);
-        self.pins.entry(place.loc()).or_insert((0, false)).0 += 1;
-        place.loc()
-    }
-
-    /// Lets go of a pinned place.
-    pub fn unpin(&mut self, loc: Loc) {
-        let Some((count, left)) = self.pins.get_mut(&loc) else { return };
-        *count -= 1;
-        if *count > 0 {
-            return;
-        }
-        let left = *left;
-        self.pins.remove(&loc);
-        let slots = &mut self.levels[usize::from(loc.tier)].slots;
-        if left {
-            slots.release(loc.unit);
-        } else if let Holder::Item(id) = slots.holder_at(loc.unit) {
-            let place = self.places.get(id);
-            *self.places.at(id) = place.with_pinned(false);
-        }
-    }
-
     /// Takes all items out at once. `false`, and nothing done, while a place is pinned.
     pub fn clear(&mut self) -> bool {
         if !self.pins.is_empty() {
             return false;
         }
         self.tickets.clear();
-        self.places = Column::default();
+        self.places.clear_into(&mut self.waste);
         self.reuse = self.reuse.is_some().then(Column::default);
         (self.ids_made, self.free_ids) = (0, Id::NONE);
-        self.lists.clear();
+        self.lists.clear_into(&mut self.waste);
         self.uses.clear();
-        self.expiry = ExpiryWheel::default();
+        self.expiry.clear_into(&mut self.waste);
         self.candidates = Candidates::new(self.config.candidates.max(1));
         for level in &mut self.levels {
-            level.slots.clear();
+            level.slots.clear(&mut self.waste);
             level.leaving.fill(0);
             (level.leaving_bytes, level.short, level.pressed, level.counters.items) = (0, 0, false, 0);
-            (level.starved, level.emptying) = (0, None);
+            (level.starved, level.emptying, level.clearing) = (0, None, None);
         }
         self.limit_pages();
         true
@@ -487,7 +485,10 @@ impl Ladder {
             why = Why::Expired;
         }
         match why {
-            Why::Evicted => self.levels[usize::from(loc.tier)].counters.evictions += 1,
+            Why::Evicted => {
+                self.levels[usize::from(loc.tier)].counters.evictions += 1;
+                self.note_evicted(self.place_bytes(id));
+            }
             Why::Expired => self.counters.expired += 1,
         }
         let expires_at_ms = self.expires_at_ms(id);
@@ -508,11 +509,6 @@ impl Ladder {
         dropped
     }
 
-    /// The caller's own index, which is charged to tier 0.
-    pub fn set_index_bytes(&mut self, bytes: u64) {
-        self.index_bytes = bytes;
-    }
-
     /// Bytes of all state beside the items: nodes, lists, tables, timers and the caller's index.
     pub fn metadata_bytes(&self) -> u64 {
         self.places.bytes()
@@ -523,14 +519,7 @@ impl Ladder {
             + self.reuse.as_ref().map_or(0, Column::bytes)
             + self.levels.iter().map(|level| level.slots.metadata_bytes()).sum::<u64>()
             + self.index_bytes
-    }
-
-    /// Tier 0 holds what metadata leaves of it.
-    fn limit_pages(&mut self) {
-        if self.config.charge_metadata {
-            let left = self.config.levels[0].capacity_bytes.saturating_sub(self.metadata_bytes());
-            self.levels[0].slots.set_page_limit((left / PAGE_BYTES) as u32);
-        }
+            + self.waste.bytes()
     }
 
     /// Bytes held in a tier: its pages, and in tier 0 the metadata if that is charged.
@@ -542,6 +531,11 @@ impl Ladder {
     /// Bytes that the item's place occupies.
     pub fn place_bytes(&self, id: Id) -> u64 {
         let loc = self.loc(id);
+        self.levels[usize::from(loc.tier)].slots.bytes_at(loc.unit)
+    }
+
+    /// Bytes of a place that is taken.
+    pub fn bytes_of_place(&self, loc: Loc) -> u64 {
         self.levels[usize::from(loc.tier)].slots.bytes_at(loc.unit)
     }
 

@@ -39,6 +39,11 @@ impl PageSet {
         self.len
     }
 
+    /// Whether a page below the capacity is a member.
+    pub fn contains(&self, page: u32) -> bool {
+        self.words[page as usize / 64] & 1 << (page % 64) != 0
+    }
+
     /// Adds a page.
     pub fn insert(&mut self, page: u32) {
         let word = page as usize / 64;
@@ -84,6 +89,11 @@ impl PageSet {
             }
         }
         None
+    }
+
+    /// The highest member.
+    pub fn last(&self) -> Option<u32> {
+        self.last_common(self)
     }
 
     /// The highest page that is in both sets.

@@ -192,7 +192,7 @@ impl Ladder {
         slots.slots_free(class) > 0
     }
 
-    fn may_leave(&self, id: Id) -> bool {
+    pub(super) fn may_leave(&self, id: Id) -> bool {
         let place = self.places.get(id);
         !place.is_free() && !place.is_moving() && !place.is_pinned()
     }

@@ -3,22 +3,25 @@
 use std::ops::Range;
 
 use super::slots::Holder;
-use super::{Act, Eviction, Ladder, MoveKind, Why};
+use super::{Act, Ladder, MoveKind, Why};
 use crate::{Id, Now};
 use tiermem_base::Rng;
 
 /// Places looked at for a run of pages.
 const WINDOWS: u32 = 64;
+/// Pages of a window that are asked how cold they are.
+const PAGES_ASKED: u32 = 16;
 
 impl Ladder {
     /// Empties the coldest `pages` pages in a row of a tier: their items move within their class where it has free
-    /// slots elsewhere, else down, else out. `false`: no such pages can be emptied.
+    /// slots elsewhere, else down, else out, of live items `evictable_bytes` at most. `false`: no such pages can be emptied.
     ///
     /// The pages are free when the moves that this opens are done.
     pub(super) fn reclaim(
         &mut self,
         tier: usize,
         pages: u32,
+        evictable_bytes: u64,
         now: Now,
         rng: &mut Rng,
         acts: &mut Vec<Act>,
@@ -27,9 +30,9 @@ impl Ladder {
             return true;
         }
         let window = if pages == 1 {
-            self.coldest_page(tier, now, rng)
+            self.coldest_page(tier, evictable_bytes, now, rng)
         } else {
-            self.coldest_window(tier, pages, now)
+            self.coldest_window(tier, pages, evictable_bytes, now)
         };
         let Some((first, count)) = window else { return false };
         // No page of the window may take in what leaves another.
@@ -42,44 +45,100 @@ impl Ladder {
         true
     }
 
+    /// Empties the last page that lies behind the tier's end; `false`: there is none, or it cannot be emptied now.
+    pub(super) fn empty_behind_end(
+        &mut self,
+        tier: usize,
+        evictable_bytes: u64,
+        now: Now,
+        acts: &mut Vec<Act>,
+    ) -> bool {
+        let Some(page) = self.levels[tier].slots.used_behind_end() else { return false };
+        if !self.can_empty(tier, page, &(page..page + 1), evictable_bytes) {
+            return false;
+        }
+        self.levels[tier].slots.drain(page);
+        self.empty_page(tier, page, now, acts);
+        true
+    }
+
     /// The page under the coldest item whose page can be emptied.
-    fn coldest_page(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Option<(u32, u32)> {
+    fn coldest_page(
+        &mut self,
+        tier: usize,
+        evictable_bytes: u64,
+        now: Now,
+        rng: &mut Rng,
+    ) -> Option<(u32, u32)> {
         let donors = self.donors(tier, now, rng);
         let slots = &self.levels[tier].slots;
         let page_of = |id: Id| slots.run_head((self.loc(id).byte_offset() / super::PAGE_BYTES) as u32);
         let mut pages = donors.into_iter().map(|(_, _, id)| page_of(id));
-        pages.find(|&page| self.can_empty(tier, page, &(page..page + 1))).map(|page| (page, 1))
+        pages
+            .find(|&page| {
+                !slots.is_held(&(page..page + 1))
+                    && self.can_empty(tier, page, &(page..page + 1), evictable_bytes)
+            })
+            .map(|page| (page, 1))
     }
 
-    /// Among windows spread over the tier, the one whose pages' first items are the oldest in sum.
-    fn coldest_window(&self, tier: usize, pages: u32, now: Now) -> Option<(u32, u32)> {
+    /// Of windows spread over the tier, coldest first, the first one that can be emptied at once.
+    fn coldest_window(&self, tier: usize, pages: u32, evictable_bytes: u64, now: Now) -> Option<(u32, u32)> {
         let slots = &self.levels[tier].slots;
-        let starts = slots.page_limit().checked_sub(pages)? + 1;
+        let windows = self.windows_by_age(tier, pages, now);
+        let fits = |start: u32| {
+            let window = start..start + pages;
+            if slots.is_held(&window) {
+                // What becomes free there is kept for another.
+                return false;
+            }
+            let heads = window.clone().map(|page| slots.run_head(page).max(start));
+            let mut runs: Vec<_> = window.clone().map(|page| slots.run_head(page)).collect();
+            runs.dedup();
+            let may_go = self.may_go(tier, &runs, evictable_bytes);
+            // Each page is asked by itself; where nothing may be dropped they must not count on the same space.
+            let taken = window.clone().filter(|&page| slots.holders(page).next().is_some()).count();
+            (may_go || taken <= 1)
+                && heads.into_iter().all(|head| self.can_empty(tier, head, &window, evictable_bytes))
+        };
+        windows.into_iter().find(|&start| fits(start)).map(|start| (start, pages))
+    }
+
+    /// The coldest of windows spread over the tier.
+    pub(super) fn coldest_start(&self, tier: usize, pages: u32, now: Now) -> Option<u32> {
+        self.windows_by_age(tier, pages, now).first().copied()
+    }
+
+    /// Windows spread over the tier by their first pages; first the one whose pages' first items are the oldest in sum.
+    fn windows_by_age(&self, tier: usize, pages: u32, now: Now) -> Vec<u32> {
+        let slots = &self.levels[tier].slots;
+        let Some(starts) = (slots.page_limit() + 1).checked_sub(pages) else { return Vec::new() };
         let count = WINDOWS.min(starts);
         let start =
             |window: u32| slots.run_head((u64::from(window) * u64::from(starts) / u64::from(count)) as u32);
-        // One item speaks for its page here; whether all can leave is asked of the best windows only.
+        // One item speaks for its page here, and some pages for a large window; whether all can leave is asked later.
         let coldness = |page: u32| match slots.holders(page).next() {
             Some(Holder::Item(id)) if !self.places.get(id).is_free() => u64::from(self.age(id, now)),
             Some(_) => 0,
             None => u64::from(u32::MAX),
         };
-        let coldness = |start: u32| (start..start + pages).map(coldness).sum::<u64>();
+        let apart = pages.div_ceil(PAGES_ASKED) as usize;
+        let coldness = |start: u32| (start..start + pages).step_by(apart).map(coldness).sum::<u64>();
         let mut windows: Vec<_> = (0..count).map(|window| (coldness(start(window)), start(window))).collect();
         windows.sort_by_key(|&(coldness, start)| (std::cmp::Reverse(coldness), start));
-        let fits = |start: u32| {
-            let window = start..start + pages;
-            let heads = window.clone().map(|page| slots.run_head(page).max(start));
-            // Each page is asked by itself; where nothing may be dropped they must not count on the same space.
-            let taken = window.clone().filter(|&page| slots.holders(page).next().is_some()).count();
-            (self.config.eviction == Eviction::AllItems || taken <= 1)
-                && heads.into_iter().all(|head| self.can_empty(tier, head, &window))
-        };
-        windows.into_iter().map(|(_, start)| start).find(|&start| fits(start)).map(|start| (start, pages))
+        windows.into_iter().map(|(_, start)| start).collect()
+    }
+
+    /// Whether all items of these pages and runs may be dropped, should none of them find another place.
+    fn may_go(&self, tier: usize, pages: &[u32], evictable_bytes: u64) -> bool {
+        let slots = &self.levels[tier].slots;
+        let bytes = |holder| if let Holder::Item(id) = holder { self.place_bytes(id) } else { 0 };
+        let held = || pages.iter().flat_map(|&page| slots.holders(page)).map(bytes).sum::<u64>();
+        evictable_bytes == u64::MAX || evictable_bytes > 0 && held() <= evictable_bytes
     }
 
     /// Whether every item of a page can leave it, and the window that the page is in.
-    fn can_empty(&self, tier: usize, page: u32, window: &Range<u32>) -> bool {
+    fn can_empty(&self, tier: usize, page: u32, window: &Range<u32>, evictable_bytes: u64) -> bool {
         let slots = &self.levels[tier].slots;
         let mut items = 0;
         for holder in slots.holders(page) {
@@ -90,7 +149,7 @@ impl Ladder {
             }
             items += 1;
         }
-        if self.config.eviction == Eviction::AllItems || items == 0 {
+        if items == 0 || self.may_go(tier, &[page], evictable_bytes) {
             return true;
         }
         // Nothing may be dropped, so there must be a free slot for each. A run needs its pages in a row, which a count

@@ -1,18 +1,31 @@
 //! The space of one slotted tier: pages given to classes, slots within them, page runs for large items.
 
+mod adopt;
+
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::classes::{Class, Fit, PAGE_BYTES, PAGE_UNITS, SizeClasses, UNIT_BYTES};
+use super::held::Held;
 use super::page_set::PageSet;
 use crate::Id;
+use crate::waste::Waste;
 
+/// Pages for which lists of them grow at least.
+const PAGES_MORE: usize = 16;
 const NO_PAGE: u32 = u32::MAX;
 const NO_SLOT: u16 = u16::MAX;
 /// In a page's table: this slot is free; the rest is the next free slot.
 pub(super) const FREE: u32 = 1 << 31;
 /// In a page's table: the slot is taken, but its item has left it (a pin or a move under way keeps the bytes).
 pub(super) const GHOST: u32 = FREE - 1;
+
+/// Room for `missing` more, by an eighth at least: growth is charged to a tier, so it comes in small pieces.
+pub(super) fn reserve_some<T>(list: &mut Vec<T>, missing: usize) {
+    if list.capacity() - list.len() < missing {
+        list.reserve_exact(missing.max(list.len() / 8 + PAGES_MORE));
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageState {
@@ -82,13 +95,17 @@ pub enum Holder {
 pub struct Slots {
     pub(super) classes: Arc<SizeClasses>,
     pub(super) pages: Vec<Page>,
-    free_pages: PageSet,
+    pub(super) free_pages: PageSet,
+    /// Pages that are kept for a large item.
+    pub(super) held: Held,
     /// Pages that were written since they were last given back to the system.
-    touched: PageSet,
+    pub(super) touched: PageSet,
     pub(super) spaces: Vec<ClassSpace>,
     /// Pages that each class has, a run by its head: what a random item is drawn from.
     pub(super) members: Vec<Vec<u32>>,
-    page_limit: u32,
+    /// Pages from this one on are not given out.
+    pub(super) end: u32,
+    pub(super) page_limit: u32,
     pages_used: u32,
     run_pages_used: u32,
     free_slot_units: u64,
@@ -105,7 +122,9 @@ impl Slots {
             classes,
             pages: Vec::new(),
             free_pages: PageSet::full(pages_total),
+            held: Held::default(),
             touched: PageSet::empty(pages_total),
+            end: pages_total,
             page_limit: pages_total,
             pages_used: 0,
             run_pages_used: 0,
@@ -115,13 +134,13 @@ impl Slots {
     }
 
     /// Gives back everything at once. What was touched is remembered.
-    pub fn clear(&mut self) {
+    pub fn clear(&mut self, waste: &mut Waste) {
+        waste.add(std::mem::take(&mut self.pages), self.table_bytes);
         let touched = std::mem::replace(&mut self.touched, PageSet::empty(0));
-        *self = Slots {
-            touched,
-            page_limit: self.page_limit,
-            ..Slots::new(self.classes.clone(), self.pages_total())
-        };
+        let (end, page_limit) = (self.end, self.page_limit);
+        *self = Slots { touched, ..Slots::new(self.classes.clone(), self.pages_total()) };
+        self.set_end(end);
+        self.page_limit = page_limit;
     }
 
     /// A slot of `class` within the pages that it has, not counting those being drained.
@@ -163,24 +182,35 @@ impl Slots {
     }
 
     fn give_page(&mut self, class: Class) -> Option<()> {
-        if self.pages_used >= self.page_limit {
+        if self.pages_free() == 0 {
             return None;
         }
         let at = self.free_pages.first()?;
+        self.give(at, class);
+        Some(())
+    }
+
+    /// Gives a free page to a class.
+    fn give(&mut self, at: u32, class: Class) {
         let slots = self.classes.slots_per_page(class);
         let table = vec![0; slots as usize].into_boxed_slice();
         self.open_page(at, Page { table, state: PageState::Slots, class, ..Page::unused() });
         self.spaces[class.index()].slots += slots;
         self.free_slot_units += u64::from(slots * self.classes.slot_units(class));
         self.link(at);
-        Some(())
     }
 
     fn take_run(&mut self, pages: u32, id: Id) -> Option<u32> {
-        if self.pages_used + pages > self.page_limit {
+        if pages > self.pages_free() {
             return None;
         }
         let first = self.free_pages.first_run(pages)?;
+        self.give_run(first, pages, id);
+        Some(first * PAGE_UNITS)
+    }
+
+    /// Gives free pages to one item.
+    fn give_run(&mut self, first: u32, pages: u32, id: Id) {
         let class = self.classes.runs();
         let table = vec![id.0].into_boxed_slice();
         let head =
@@ -191,11 +221,12 @@ impl Slots {
             self.open_page(tail, Page { state: PageState::RunTail, class, run_pages, ..Page::unused() });
         }
         self.run_pages_used += pages;
-        Some(first * PAGE_UNITS)
     }
 
     fn open_page(&mut self, at: u32, page: Page) {
         if self.pages.len() <= at as usize {
+            let missing = at as usize + 1 - self.pages.len();
+            reserve_some(&mut self.pages, missing);
             self.pages.resize_with(at as usize + 1, Page::unused);
         }
         debug_assert_eq!(self.pages[at as usize].state, PageState::Free);
@@ -211,7 +242,9 @@ impl Slots {
         self.part(at);
         self.table_bytes -= size_of_val(&*self.pages[at as usize].table) as u64;
         self.pages[at as usize] = Page::unused();
-        self.free_pages.insert(at);
+        if !self.held.keeps(at) {
+            self.set_free(at);
+        }
         self.pages_used -= 1;
     }
 
@@ -400,37 +433,12 @@ impl Slots {
 
     /// Pages that can still be given out.
     pub fn pages_free(&self) -> u32 {
-        self.page_limit.saturating_sub(self.pages_used)
+        self.page_limit.saturating_sub(self.pages_used + self.held.free())
     }
 
     /// Pages given out.
     pub fn pages_used(&self) -> u32 {
         self.pages_used
-    }
-
-    /// Pages of the arena, limited or not.
-    pub fn pages_total(&self) -> u32 {
-        self.free_pages.capacity()
-    }
-
-    /// How many pages may be given out.
-    pub fn page_limit(&self) -> u32 {
-        self.page_limit
-    }
-
-    /// Changes how many pages may be given out. What is above the limit stays until reclaimed.
-    pub fn set_page_limit(&mut self, pages: u32) {
-        self.page_limit = pages.min(self.pages_total());
-    }
-
-    /// A free page that was written and is above the limit, to be given back to the system.
-    pub fn take_surplus(&mut self) -> Option<u32> {
-        if self.touched.len() <= self.page_limit {
-            return None;
-        }
-        let page = self.touched.last_common(&self.free_pages)?;
-        self.touched.remove(page);
-        Some(page)
     }
 
     /// Free space of a class in its own terms (slots, or pages of runs), free pages counted, and what it holds in
@@ -462,6 +470,11 @@ impl Slots {
     /// Free bytes: whole pages and single slots.
     pub fn free_bytes(&self) -> u64 {
         u64::from(self.pages_free()) * PAGE_BYTES + self.free_slot_units * UNIT_BYTES
+    }
+
+    /// Bytes by which lists of pages may grow at once.
+    pub fn growth_bytes(&self) -> u64 {
+        ((self.pages.capacity() / 8 + PAGES_MORE) * (size_of::<Page>() + size_of::<u32>())) as u64
     }
 
     /// Bytes of tables held.

@@ -1,6 +1,6 @@
 //! The work between requests: expiry, eviction, demotion, promotion, in batches (Wang 2024, sections 5.1.3 and 5.1.4).
 
-use super::{Act, Admission, Class, Eviction, Ladder, MoveKind, Order, PAGE_BYTES, Why, domain};
+use super::{Act, Admission, Class, Ladder, MoveKind, Order, PAGE_BYTES, Why, domain};
 use crate::evict::Evict;
 use crate::ladder::place::Place;
 use crate::promote::{Promotion, packed_reuse};
@@ -12,10 +12,12 @@ use tiermem_base::Rng;
 const PROMOTE_TWICE_BYTES: u64 = 10 << 10;
 /// Items given away from the coldest class before the coldest is looked for again.
 const PRESSED_BATCH: u32 = 8;
-/// Pages taken back in one step when metadata has outgrown its part of tier 0.
+/// Pages of a tier taken back in one step when it is above its limit.
 const RECLAIM_BATCH: u32 = 4;
 /// Once so many acts are decided no further page is taken back in this step.
 const ACTS_MAX: usize = 512;
+/// Pieces of waste dropped when nothing else is to be done.
+const WASTE_IDLE: u32 = 16;
 /// Classes that hold less keep nothing free: a slot would be too large a share.
 const KEEP_FREE_FROM: u64 = 8;
 
@@ -31,29 +33,44 @@ impl Ladder {
         for level in &mut self.levels {
             level.reuse.roll(now.requests);
         }
+        self.waste.shrink();
         self.limit_pages();
+        self.end_abandoned_clearings(now);
         let expired = self.expire(now, self.config.evict_batch, acts);
-        for _ in 0..RECLAIM_BATCH {
-            // Metadata has grown into the tier.
-            let slots = &self.levels[0].slots;
-            let is_enough = slots.pages_used() <= slots.page_limit() || acts.len() >= ACTS_MAX;
-            if is_enough || !self.reclaim(0, 1, now, rng, acts) {
-                break;
-            }
-        }
         for tier in (0..self.levels.len()).rev() {
+            self.keep_within_limit(tier, now, rng, acts);
             self.relieve(tier, expired, now, rng, acts);
             self.go_on_emptying(tier, now, rng, acts);
         }
         self.scan(now);
         self.promote(now, rng, acts);
-        if let Some(page) = self.levels[0].slots.take_surplus() {
-            acts.push(Act::Discard { tier: 0, page });
+        for (tier, level) in self.levels.iter_mut().enumerate() {
+            if let Some(page) = level.slots.take_surplus() {
+                acts.push(Act::Discard { tier: tier as u8, page });
+            }
         }
     }
 
-    /// Work that needs no request: expiry only, so that a simulator, which has no idle time, sees the same.
+    /// Takes back pages above the limit: metadata has grown into the tier, or the tier was made smaller.
+    fn keep_within_limit(&mut self, tier: usize, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
+        for _ in 0..RECLAIM_BATCH {
+            if acts.len() >= ACTS_MAX {
+                break;
+            }
+            let slots = &self.levels[tier].slots;
+            let is_enough = slots.pages_used() <= slots.page_limit();
+            if !self.empty_behind_end(tier, self.evictable_bytes(), now, acts)
+                && (is_enough || !self.reclaim(tier, 1, self.evictable_bytes(), now, rng, acts))
+            {
+                break;
+            }
+        }
+    }
+
+    /// Work that needs no request: expiry only (and memory given back, which decides nothing), so that a simulator, which has no
+    /// idle time, sees the same.
     pub fn idle(&mut self, now: Now, acts: &mut Vec<Act>) {
+        (0..WASTE_IDLE).for_each(|_| self.waste.shrink());
         self.expire(now, self.config.evict_batch, acts);
     }
 
@@ -61,7 +78,7 @@ impl Ladder {
     fn relieve(&mut self, tier: usize, expired: u32, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
         let Some(marks) = self.config.watermarks else { return };
         let is_last = tier + 1 == self.levels.len();
-        if is_last && self.config.eviction == Eviction::Forbidden {
+        if is_last && !self.may_evict() {
             return;
         }
         let mut budget =
@@ -137,8 +154,11 @@ impl Ladder {
         self.note_victim(tier, victim, now);
         let below = tier + 1;
         if below == self.levels.len() {
-            self.drop_item(victim, Why::Evicted, now, acts);
-            return true;
+            let goes = self.may_evict();
+            if goes {
+                self.drop_item(victim, Why::Evicted, now, acts);
+            }
+            return goes;
         }
         if self.open_move(victim, below, MoveKind::Demote, acts).is_some() {
             return true;
@@ -146,10 +166,10 @@ impl Ladder {
         if below + 1 != self.levels.len() {
             return false;
         }
-        match self.victim(below, class, now, rng).filter(|_| self.config.eviction == Eviction::AllItems) {
+        match self.victim(below, class, now, rng).filter(|_| self.may_evict()) {
             Some(coldest) => self.drop_item(coldest, Why::Evicted, now, acts),
             None => {
-                self.reclaim(below, 1, now, rng, acts);
+                self.reclaim(below, 1, self.evictable_bytes(), now, rng, acts);
             }
         }
         self.open_move(victim, below, MoveKind::Demote, acts).is_some()
@@ -232,7 +252,10 @@ impl Ladder {
             }
             let room_comes = match coldest_above {
                 Some(coldest) => self.open_move(coldest, tier, MoveKind::Demote, acts).is_some(),
-                None => !std::mem::replace(&mut reclaimed, true) && self.reclaim(above, 1, now, rng, acts),
+                None => {
+                    !std::mem::replace(&mut reclaimed, true)
+                        && self.reclaim(above, 1, self.evictable_bytes(), now, rng, acts)
+                }
             };
             if room_comes {
                 // There will be room at the next step.

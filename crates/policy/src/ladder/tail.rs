@@ -5,16 +5,17 @@ use crate::promote::WHOLE;
 
 impl Ladder {
     /// Whether an item below all slotted tiers that was seen again after `reuse` requests belongs into memory: it is
-    /// reused sooner than some tier's items are on average, or memory has room that nobody needs. `None`: it is not known
-    /// when it was seen before.
+    /// reused sooner than some tier's items are on average, or memory has room that nobody needs. Not while the outlet is
+    /// choked: a copy would drive somebody out. `None`: it is not known when it was seen before.
     pub fn wants(&self, reuse: Option<u64>, bytes: u64) -> bool {
         let ticks = reuse.map(|reuse| (reuse / self.config.recency_requests.max(1)).max(1));
-        self.levels.iter().any(|level| {
-            let capacity_bytes = u64::from(level.slots.page_limit()) * PAGE_BYTES;
-            let spare = self.config.watermarks.map_or(0.0, |marks| marks.high) * capacity_bytes as f64;
-            level.slots.free_bytes() > spare as u64 + bytes
-                || ticks.is_some_and(|ticks| level.reuse.is_below_mean(ticks, WHOLE))
-        })
+        !self.must_wait()
+            && self.levels.iter().any(|level| {
+                let capacity_bytes = u64::from(level.slots.page_limit()) * PAGE_BYTES;
+                let spare = self.config.watermarks.map_or(0.0, |marks| marks.high) * capacity_bytes as f64;
+                level.slots.free_bytes() > spare as u64 + bytes
+                    || ticks.is_some_and(|ticks| level.reuse.is_below_mean(ticks, WHOLE))
+            })
     }
 
     /// Whether metadata may grow: it takes its memory from tier 0.

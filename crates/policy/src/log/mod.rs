@@ -23,16 +23,23 @@
 mod place;
 mod recent;
 mod segments;
+mod walk;
+mod writing;
 
 pub use place::{HEAT_MAX, LogPlace, PAGES_MAX};
 pub use recent::Recent;
 pub use segments::{Appended, Stream};
+pub use walk::Walk;
+pub use writing::next_chunk;
 
+use crate::ladder::Outlet;
 use segments::Segments;
 use tiermem_base::Rng;
 
 /// The unit of reading.
 pub const LOG_PAGE_BYTES: u32 = 4096;
+/// Bytes that stand before an item's key and value here.
+pub const ITEM_HEADER_BYTES: u32 = 32;
 /// Bytes at a segment's start that hold no items.
 pub const SEGMENT_HEADER_BYTES: u32 = 64;
 /// Items begin at multiples of this.
@@ -41,6 +48,8 @@ pub const ITEM_ALIGN_BYTES: u32 = 8;
 const FREE_FOR_KEPT: u32 = 2;
 /// At so many free segments writers are asked to wait: what was decided before they do has another one.
 const FREE_CHOKED: u32 = FREE_FOR_KEPT + 1;
+/// Segments whose bytes may wait in memory for the device; with more of them writers are asked to wait.
+const UNWRITTEN_MAX: usize = 8;
 /// Below so many free segments one is emptied.
 const FREE_WANTED: u32 = 6;
 /// Segments looked at for one with little alive.
@@ -86,11 +95,14 @@ pub struct LogConfig {
     pub reserve: f64,
 }
 
+/// [`LogConfig::reserve`] where nothing else is said.
+pub const RESERVE: f64 = 0.1;
+
 impl LogConfig {
     /// A log of so many bytes with the defaults.
     pub fn with_capacity(capacity_bytes: u64, segment_bytes: u32) -> Self {
         let segments = (capacity_bytes / u64::from(segment_bytes.max(1))).min(u64::from(u32::MAX)) as u32;
-        LogConfig { segments, segment_bytes, admission: Admission::default(), reserve: 0.1 }
+        LogConfig { segments, segment_bytes, admission: Admission::default(), reserve: RESERVE }
     }
 
     /// Live bytes that always find room.
@@ -112,6 +124,19 @@ pub struct Leaving {
     pub last_used: u64,
 }
 
+/// What becomes of an item that leaves memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It lies here still, unchanged.
+    Stays,
+    /// It comes in: the driver appends it.
+    Enters,
+    /// It is turned away, to spare the device.
+    Rejected,
+    /// It would come in, but there is no space for it now.
+    Refused,
+}
+
 /// What the log has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounters {
@@ -123,6 +148,8 @@ pub struct LogCounters {
     pub admitted_bytes: u64,
     /// Items turned away to spare the device.
     pub rejected: u64,
+    /// Items turned away because segments were not emptied or written in time.
+    pub refused: u64,
     /// Items that left memory and were here still, unchanged.
     pub unchanged: u64,
     /// Items appended again because their segment was emptied.
@@ -135,6 +162,11 @@ pub struct LogCounters {
     pub promotions: u64,
     /// Segments emptied.
     pub segments_emptied: u64,
+}
+
+/// Free segments that a stream must leave.
+fn spared(stream: Stream) -> u32 {
+    if stream == Stream::Fresh { FREE_FOR_KEPT } else { 0 }
 }
 
 /// The log of one shard.
@@ -184,6 +216,28 @@ impl Log {
         self.kept_since_fresh as f64 > segments_max * f64::from(self.config.segment_bytes)
     }
 
+    /// Decides about an item that leaves memory. `is_here`: it was read from here and was not changed since. `unwritten`: as
+    /// for [`Self::is_choked`].
+    pub fn receive(&mut self, leaving: &Leaving, is_here: bool, unwritten: usize) -> Fate {
+        if is_here {
+            self.left_unchanged(leaving.hash, leaving.last_used);
+            Fate::Stays
+        } else if !self.admits(leaving) {
+            Fate::Rejected
+        } else if unwritten > UNWRITTEN_MAX + 1 || !self.can_append(Stream::Fresh, leaving.bytes) {
+            // However much the request under way would like it.
+            self.counters.refused += 1;
+            Fate::Refused
+        } else {
+            Fate::Enters
+        }
+    }
+
+    /// Whether [`Self::append`] would find space.
+    fn can_append(&self, stream: Stream, bytes: u32) -> bool {
+        self.segments.can_append(stream, bytes, spared(stream))
+    }
+
     /// Whether an item that leaves memory is to be appended. Notes that it was seen.
     pub fn admits(&mut self, leaving: &Leaving) -> bool {
         let fits = leaving.bytes <= self.config.segment_bytes - SEGMENT_HEADER_BYTES;
@@ -202,8 +256,7 @@ impl Log {
 
     /// Space for `bytes`. `None` while too few segments are free: the driver has not caught up with emptying.
     pub fn append(&mut self, stream: Stream, bytes: u32) -> Option<Appended> {
-        let spared = if stream == Stream::Fresh { FREE_FOR_KEPT } else { 0 };
-        let appended = self.segments.append(stream, bytes, spared)?;
+        let appended = self.segments.append(stream, bytes, spared(stream))?;
         let counters = &mut self.counters;
         let (items, sum) = match stream {
             Stream::Fresh => (&mut counters.admitted, &mut counters.admitted_bytes),
@@ -219,9 +272,22 @@ impl Log {
         Some(appended)
     }
 
-    /// Whether fresh items should wait until segments have been emptied.
-    pub fn is_choked(&self) -> bool {
-        self.segments.free() <= FREE_CHOKED
+    /// Whether fresh items should wait until segments have been emptied, or the `unwritten` ones, whose bytes still wait
+    /// for the device, are written.
+    pub fn is_choked(&self, unwritten: usize) -> bool {
+        unwritten > UNWRITTEN_MAX || self.segments.free() <= FREE_CHOKED
+    }
+
+    /// What a ladder above must know. `above_bytes`: what all of its items would take here.
+    pub fn outlet(&self, unwritten: usize, above_bytes: u64) -> Outlet {
+        let room_bytes = self.room_bytes().saturating_sub(self.live_bytes() + above_bytes);
+        if !self.is_choked(unwritten) {
+            return Outlet::Open { room_bytes };
+        }
+        // Half of what is free: ends of segments are lost to items that do not fit them.
+        let segments = (UNWRITTEN_MAX + 2).saturating_sub(unwritten) as u64;
+        let free = u64::from(self.segments.free().saturating_sub(FREE_FOR_KEPT)).min(segments).min(1);
+        Outlet::Choked { room_bytes, spare_bytes: free * u64::from(self.config.segment_bytes) / 2 }
     }
 
     /// Notes that the item at `place` is dead: overwritten, deleted, expired, moved or found to be no longer there.

@@ -104,12 +104,20 @@ impl Segments {
         self.live_items += u64::from(segment.live);
     }
 
+    fn fits(&self, at: u32, bytes: u32) -> bool {
+        self.segments[at as usize].used.saturating_add(bytes) <= self.segment_bytes
+    }
+
+    /// Whether [`Self::append`] would find space.
+    pub fn can_append(&self, stream: Stream, bytes: u32, spared: u32) -> bool {
+        self.open[stream as usize].is_some_and(|open| self.fits(open, bytes)) || self.free() > spared
+    }
+
     /// Space for an item, leaving `spared` free segments untouched.
     pub fn append(&mut self, stream: Stream, bytes: u32, spared: u32) -> Option<Appended> {
         let mut sealed = None;
-        let fits = |segment: &Segment| segment.used.saturating_add(bytes) <= self.segment_bytes;
         let at = match self.open[stream as usize] {
-            Some(open) if fits(&self.segments[open as usize]) => open,
+            Some(open) if self.fits(open, bytes) => open,
             full => {
                 let fresh = self.take_free_sparing(spared)?;
                 sealed = full;

@@ -5,8 +5,10 @@
 
 pub mod belady;
 pub mod pass;
+mod tail;
 pub mod tiered;
 
 pub use belady::Belady;
 pub use pass::{Batch, Batches, run};
+pub use tail::Tail;
 pub use tiered::TieredCache;

@@ -8,12 +8,17 @@ use tiermem_base::hash::KeyHasher;
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::index::Index;
 use tiermem_policy::ladder::{
-    Act, Admit, Eviction, Ladder, LadderConfig, LadderCounters, LevelCounters, NewItem,
+    Act, Admit, Eviction, Ladder, LadderConfig, LadderCounters, LevelCounters, NewItem, Why,
 };
+use tiermem_policy::log::{ITEM_HEADER_BYTES, Leaving, LogConfig};
 use tiermem_policy::{Id, Now};
+
+use super::Tail;
 
 /// How often an admission may wait for moves; as in the engine.
 const ADMIT_TRIES: usize = 8;
+/// Pieces of the log's work that a writer waits for at most.
+const WAITS_MAX: usize = 4096;
 
 /// What the simulation needs to know beside the ladder.
 #[derive(Clone, Debug)]
@@ -22,10 +27,24 @@ pub struct TieredConfig {
     pub ladder: LadderConfig,
     /// Bytes that are stored with each value: the item's header and the key.
     pub overhead_bytes: u64,
+    /// Those of them that are the header; on flash there is another one.
+    pub header_bytes: u64,
+    /// The log below the last tier, if there is one.
+    pub tail: Option<LogConfig>,
     /// What the tiers below the first are; what they cost beyond local DRAM is charged as the engine charges it.
     pub slow: Curve,
     /// Seed of the index's hash and of the policies' choices.
     pub seed: u64,
+}
+
+/// What a live engine keeps in an item's header.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stored {
+    key: u64,
+    /// Header, key and value.
+    bytes: u64,
+    /// The log has the same item.
+    is_unchanged: bool,
 }
 
 /// A ladder and the keys on it.
@@ -38,14 +57,23 @@ pub struct TieredCache {
     now: Now,
     next_step: u64,
     acts: Vec<Act>,
-    /// The key of each item number, and the bytes that are stored for it.
-    keys: Vec<(u64, u64)>,
+    /// What each item number stands for.
+    stored: Vec<Stored>,
+    /// Bytes of all of them.
+    item_bytes: u64,
     overhead_bytes: u64,
+    header_bytes: u64,
+    tail: Option<Tail>,
+    /// Items that went to the log from each tier.
+    sunk: Vec<u64>,
+    gone: Vec<u64>,
     read: Surcharge,
     write: Surcharge,
     charged_ns: f64,
     acts_max: usize,
     moved_bytes: u64,
+    /// Pieces of the log's work that writers waited for.
+    pub waits: u64,
     /// Look-ups.
     pub requests: u64,
     /// Look-ups that found nothing.
@@ -56,31 +84,45 @@ impl TieredCache {
     /// An empty ladder.
     pub fn new(config: TieredConfig) -> Self {
         let ladder = Ladder::new(config.ladder);
-        TieredCache {
+        // Hashes that lie on flash must mean the same in the next life.
+        let hash = if config.tail.is_some() { KeyHasher::stable } else { KeyHasher::seeded };
+        let hasher = hash(config.seed);
+        let mut cache = TieredCache {
             next_step: ladder.config().step_requests,
+            sunk: vec![0; ladder.levels()],
+            gone: Vec::new(),
+            tail: config.tail.map(Tail::new),
             ladder,
             index: Index::default(),
-            hasher: KeyHasher::seeded(config.seed),
+            hasher,
             rng: Rng::seeded(config.seed),
             now: Now::default(),
             acts: Vec::new(),
-            keys: Vec::new(),
+            stored: Vec::new(),
+            item_bytes: 0,
             overhead_bytes: config.overhead_bytes,
+            header_bytes: config.header_bytes,
             read: Surcharge::over_dram(config.slow.read, LOCAL_DRAM.read),
             write: Surcharge::over_dram(config.slow.write, LOCAL_DRAM.write),
             charged_ns: 0.0,
             acts_max: 0,
             moved_bytes: 0,
+            waits: 0,
             requests: 0,
             misses: 0,
+        };
+        if cache.tail.is_some() {
+            cache.charge_index();
+            cache.report_outlet();
         }
+        cache
     }
 
     /// One access at the trace's time: a look-up, whose miss is followed by a set (look-aside); a write; a removal.
     /// Whether a look-up found its key.
     pub fn access(&mut self, access: &Access) -> bool {
         self.now.unix_ms = self.now.unix_ms.max(access.time_ns / 1_000_000);
-        match access.op {
+        let hit = match access.op {
             Op::Get | Op::Read | Op::Load | Op::Scan => {
                 let hit = self.get(access.key);
                 if !hit {
@@ -89,50 +131,114 @@ impl TieredCache {
                 hit
             }
             Op::Del => {
-                self.begin();
-                if let Some(id) = self.find(access.key) {
-                    self.forget(id);
-                }
+                self.remove(access.key);
                 false
             }
             Op::Set | Op::Write | Op::Store => {
                 self.set(access.key, access.size);
                 false
             }
+        };
+        if let Some(tail) = &mut self.tail {
+            tail.hand_over();
         }
+        hit
     }
 
     fn get(&mut self, key: u64) -> bool {
+        self.prepare();
+        let is_staged = self.recall(key);
         self.begin();
         self.requests += 1;
-        let found = self.find(key);
-        match found {
-            Some(id) => {
-                let tier = self.ladder.hit(id, self.now);
-                self.charged_ns += charge(self.read, tier, self.keys[id.index()].1);
-            }
-            None => self.misses += 1,
+        if let Some(id) = self.find(key) {
+            let tier = self.ladder.hit(id, self.now);
+            self.charged_ns += charge(self.read, tier, self.stored[id.index()].bytes);
+            return true;
         }
-        found.is_some()
+        let hit = is_staged && self.get_staged(key);
+        self.misses += u64::from(!hit);
+        hit
+    }
+
+    /// A look-up that found its item in the log; it comes into memory if it is hot.
+    fn get_staged(&mut self, key: u64) -> bool {
+        let hash = self.hash(key);
+        let Some(tail) = &mut self.tail else { return false };
+        let Some((held, log_bytes)) = tail.item(hash).filter(|&(held, _)| held == key) else { return false };
+        let reuse = tail.hit(&mut self.index, hash, self.now.requests);
+        let bytes = u64::from(log_bytes) + self.header_bytes - u64::from(ITEM_HEADER_BYTES);
+        if self.ladder.wants(reuse, bytes)
+            && let Some(id) = self.enter(held, bytes, None)
+        {
+            self.stored[id.index()].is_unchanged = true;
+            self.charged_ns += charge(self.read, self.ladder.loc(id).tier, bytes);
+            if let Some(tail) = &mut self.tail {
+                tail.promoted();
+            }
+        }
+        true
+    }
+
+    fn remove(&mut self, key: u64) {
+        self.prepare();
+        let is_staged = self.recall(key);
+        self.begin();
+        if let Some(id) = self.find(key) {
+            self.forget_copy(id);
+            self.forget(id);
+        } else if is_staged {
+            self.forget_in_log(key);
+        }
+    }
+
+    /// Reads the key from the log if it lies only there, as a server does before it runs a request; whether it is there.
+    fn recall(&mut self, key: u64) -> bool {
+        let hash = self.hash(key);
+        loop {
+            let Some(tail) = &mut self.tail else { return false };
+            let Some(place) = self.index.find_log(hash) else { return false };
+            if self.index.find(hash, |id| self.stored[id.index()].key == key).is_some() {
+                return false;
+            }
+            let filling = tail.filling_of(place);
+            if tail.is_in_memory(filling.0) {
+                return true;
+            }
+            tail.reads += 1;
+            tail.hand_over();
+            self.advance();
+            // While it was read its segment may have been emptied.
+            let is_same = self.index.find_log(hash).is_some_and(|now| now.is_same(place));
+            if is_same && self.tail.as_ref().is_some_and(|tail| tail.filling_of(place) == filling) {
+                return true;
+            }
+        }
     }
 
     fn set(&mut self, key: u64, size: u32) {
+        self.prepare();
+        self.wait_for_outlet();
         self.begin();
         let bytes = self.overhead_bytes + u64::from(size);
         let Some(old) = self.find(key) else {
-            self.enter(key, bytes, None);
+            if self.enter(key, bytes, None).is_some() {
+                // Unseen: what the log has of the key is replaced without being read.
+                self.forget_in_log(key);
+            }
             return;
         };
+        self.forget_copy(old);
         self.ladder.touch(old, self.now);
         if self.ladder.rewrite_in_place(old, bytes) {
-            self.keys[old.index()].1 = bytes;
+            let was = std::mem::replace(&mut self.stored[old.index()].bytes, bytes);
+            self.item_bytes = self.item_bytes + bytes - was;
             self.charged_ns += charge(self.write, self.ladder.loc(old).tier, bytes);
             return;
         }
         let held = self.ladder.pin(old);
         let entered = self.enter(key, bytes, Some(old));
         self.ladder.unpin(held);
-        if entered {
+        if entered.is_some() {
             self.forget(old);
         } else if self.ladder.config().eviction == Eviction::AllItems && self.ladder.could_hold(bytes) {
             self.forget(old);
@@ -140,39 +246,95 @@ impl TieredCache {
         }
     }
 
-    fn enter(&mut self, key: u64, bytes: u64, rewrites: Option<Id>) -> bool {
-        let item = NewItem { key: self.hash(key), bytes, expires_at_ms: None, rewrites };
-        for _ in 0..ADMIT_TRIES {
+    fn enter(&mut self, key: u64, bytes: u64, rewrites: Option<Id>) -> Option<Id> {
+        self.report_outlet();
+        let hash = self.hash(key);
+        let item = NewItem { key: hash, bytes, expires_at_ms: None, rewrites };
+        let mut tries = 0;
+        while tries < ADMIT_TRIES {
             let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut self.acts);
             self.execute();
+            tries += usize::from(answer != Admit::Again);
             match answer {
+                Admit::Again => self.settle_all_moves(),
                 Admit::Ready { id, loc } => {
-                    self.index.insert(self.hash(key), id);
-                    self.ladder.set_index_bytes(self.index.bytes());
-                    if self.keys.len() <= id.index() {
-                        self.keys.resize(id.index() + 1, (0, 0));
+                    self.index.insert(hash, id);
+                    self.charge_index();
+                    if self.stored.len() <= id.index() {
+                        self.stored.resize(id.index() + 1, Stored::default());
                     }
-                    self.keys[id.index()] = (key, bytes);
+                    self.stored[id.index()] = Stored { key, bytes, is_unchanged: false };
+                    self.item_bytes += bytes;
                     self.charged_ns += charge(self.write, loc.tier, bytes);
-                    return true;
+                    return Some(id);
                 }
                 Admit::After(ticket) => self.ladder.done(ticket, true, |_| {}),
-                Admit::Full => return false,
+                Admit::Full => return None,
             }
         }
-        false
+        None
+    }
+
+    /// A writer waits until the log has caught up, as in a server; here that takes no time.
+    fn wait_for_outlet(&mut self) {
+        for _ in 0..WAITS_MAX {
+            let Some(tail) = self.tail.as_mut().filter(|_| self.ladder.must_wait()) else { return };
+            tail.hand_over();
+            self.waits += 1;
+            self.advance();
+        }
+    }
+
+    /// Over a log a step is made before it is asked where the request's key lies: it may send the key there.
+    fn prepare(&mut self) {
+        if self.tail.is_some() && self.now.requests >= self.next_step {
+            self.step();
+        }
     }
 
     fn begin(&mut self) {
         self.now.requests += 1;
-        if self.now.requests >= self.next_step {
-            self.next_step = self.now.requests + self.ladder.config().step_requests;
-            if let Some(last) = self.ladder.last_ticket() {
-                self.ladder.done(last, true, |_| {});
-            }
-            self.ladder.step(self.now, &mut self.rng, &mut self.acts);
-            self.execute();
+        if self.tail.is_none() && self.now.requests >= self.next_step {
+            self.step();
         }
+    }
+
+    fn step(&mut self) {
+        self.next_step = self.now.requests + self.ladder.config().step_requests;
+        self.settle_all_moves();
+        self.ladder.step(self.now, &mut self.rng, &mut self.acts);
+        self.execute();
+        self.advance();
+    }
+
+    fn settle_all_moves(&mut self) {
+        if let Some(last) = self.ladder.last_ticket() {
+            self.ladder.done(last, true, |_| {});
+        }
+    }
+
+    /// A piece of the log's own work.
+    fn advance(&mut self) {
+        let Some(tail) = &mut self.tail else { return };
+        tail.advance(&mut self.index, &mut self.rng, &mut self.gone);
+        for hash in self.gone.drain(..) {
+            // Where memory has the item too, that copy is the only one now.
+            if let Some(id) = self.index.find(hash, |id| self.stored[id.index()].is_unchanged) {
+                self.stored[id.index()].is_unchanged = false;
+            }
+        }
+        self.report_outlet();
+    }
+
+    fn report_outlet(&mut self) {
+        if let Some(tail) = &self.tail {
+            self.ladder.set_outlet(tail.outlet(self.ladder.items(), self.item_bytes));
+        }
+    }
+
+    fn charge_index(&mut self) {
+        let tail_bytes = self.tail.as_ref().map_or(0, Tail::metadata_bytes);
+        self.ladder.set_index_bytes(self.index.bytes() + tail_bytes, self.index.growth_bytes());
     }
 
     fn execute(&mut self) {
@@ -180,13 +342,18 @@ impl TieredCache {
         self.acts_max = self.acts_max.max(acts.len());
         for act in acts.drain(..) {
             match act {
-                Act::Drop { id, loc, .. } => {
+                Act::Drop { id, loc, why, last_used, .. } => {
                     self.charged_ns += charge(self.read, loc.tier, self.overhead_bytes);
-                    let hash = self.hash(self.keys[id.index()].0);
+                    let stored = self.stored[id.index()];
+                    let hash = self.hash(stored.key);
                     self.index.remove(hash, id);
+                    self.item_bytes -= stored.bytes;
+                    if why == Why::Evicted && self.offer(stored, hash, last_used) {
+                        self.sunk[usize::from(loc.tier)] += 1;
+                    }
                 }
                 Act::Move { id, from, to, .. } => {
-                    let bytes = self.keys[id.index()].1;
+                    let bytes = self.stored[id.index()].bytes;
                     self.moved_bytes += bytes;
                     self.charged_ns +=
                         charge(self.read, from.tier, bytes) + charge(self.write, to.tier, bytes);
@@ -197,14 +364,47 @@ impl TieredCache {
         self.acts = acts;
     }
 
+    /// Offers an item that leaves memory to the log; whether it lies there now.
+    fn offer(&mut self, stored: Stored, hash: u64, last_used: u64) -> bool {
+        let Some(tail) = &mut self.tail else { return false };
+        if !stored.is_unchanged && !self.ladder.may_grow() {
+            tail.unindexed += 1;
+            return false;
+        }
+        // Beyond 4 GiB it is no more than too large.
+        let log_bytes = stored.bytes - self.header_bytes + u64::from(ITEM_HEADER_BYTES);
+        let leaving = Leaving { hash, bytes: u32::try_from(log_bytes).unwrap_or(u32::MAX), last_used };
+        let taken = tail.receive(&mut self.index, &leaving, stored.key, stored.is_unchanged);
+        self.report_outlet();
+        self.charge_index();
+        taken
+    }
+
     fn forget(&mut self, id: Id) {
-        let hash = self.hash(self.keys[id.index()].0);
+        let Stored { key, bytes, .. } = self.stored[id.index()];
+        let hash = self.hash(key);
+        self.item_bytes -= bytes;
         self.index.remove(hash, id);
         self.ladder.remove(id);
     }
 
+    /// Forgets the copy in the log of an item in memory that is about to change or go.
+    fn forget_copy(&mut self, id: Id) {
+        if std::mem::take(&mut self.stored[id.index()].is_unchanged) {
+            self.forget_in_log(self.stored[id.index()].key);
+        }
+    }
+
+    fn forget_in_log(&mut self, key: u64) {
+        let hash = self.hash(key);
+        if let Some(tail) = &mut self.tail {
+            tail.forget(&mut self.index, hash);
+            self.charge_index();
+        }
+    }
+
     fn find(&self, key: u64) -> Option<Id> {
-        self.index.find(self.hash(key), |id| self.keys[id.index()].0 == key)
+        self.index.find(self.hash(key), |id| self.stored[id.index()].key == key)
     }
 
     fn hash(&self, key: u64) -> u64 {
@@ -248,12 +448,23 @@ impl TieredCache {
 
     /// Stores the key if it is not there; no look-up is counted.
     pub fn preload(&mut self, access: &Access) {
-        if self.find(access.key).is_none() {
+        let in_log = self.tail.is_some() && self.index.find_log(self.hash(access.key)).is_some();
+        if self.find(access.key).is_none() && !in_log {
             self.set(access.key, access.size);
         }
     }
 
-    /// How many tiers there are.
+    /// Items that went to the log from a tier.
+    pub fn sunk(&self, tier: usize) -> u64 {
+        self.sunk[tier]
+    }
+
+    /// The log below the last tier, if there is one.
+    pub fn tail(&self) -> Option<&Tail> {
+        self.tail.as_ref()
+    }
+
+    /// How many tiers there are above the log.
     pub fn levels(&self) -> usize {
         self.ladder.levels()
     }

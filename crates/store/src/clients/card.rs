@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{Clients, Kind, Slot};
 use crate::resp::Version;
@@ -16,7 +16,7 @@ pub enum Peer {
     /// TCP: the client's address and the server's.
     Tcp(SocketAddr, SocketAddr),
     /// A unix socket's path.
-    Unix(Rc<str>),
+    Unix(Arc<str>),
 }
 
 impl Peer {
@@ -74,6 +74,8 @@ pub struct Card {
     pub no_touch: bool,
     /// It asked not to be evicted.
     pub no_evict: bool,
+    /// The shard where it is at home, which tells of it, and its number there; `None`: here.
+    pub home: Option<(usize, u64)>,
 }
 
 impl Card {

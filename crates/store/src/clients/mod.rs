@@ -3,8 +3,8 @@
 //! A connection owns its socket, its session and its replies, and nobody else touches them. What reaches *another*
 //! connection (a message of a channel, an invalidation, a line for a monitor, a kill, the end of a pause) goes
 //! through this registry and through nothing else: it is appended to that client's outbox, or noted on its entry, and
-//! the client's task is woken; the task takes its mail when it runs, before it reads. So several shards would only
-//! have to send to each other what is pushed here.
+//! the client's task is woken; the task takes its mail when it runs, before it reads. A client of another shard has an entry
+//! here too if it has asked for anything here, as a guest ([`crate::shards`]).
 //!
 //! ```text
 //! handler of A --> Clients: who is concerned? (channels, watched, tracking, monitors)
@@ -59,6 +59,14 @@ pub type Slot = u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMuch;
 
+/// What a registry tells those of other shards.
+pub trait Relay: std::fmt::Debug {
+    /// Something happened to a key, and clients of any shard may want to know.
+    fn tell_event(&self, class: Class, event: &str, db: u8, key: &[u8]);
+    /// A client that is at home in another shard does not take what it is told here.
+    fn drop_client(&self, shard: usize, client: u64);
+}
+
 #[derive(Debug, Default)]
 struct Entry {
     /// 0 when the place is free.
@@ -97,6 +105,8 @@ pub struct Clients {
     outbox_bytes: usize,
     output_total_bytes_max: usize,
     dropped: u64,
+    /// Other shards, where there are any.
+    relay: Option<Box<dyn Relay>>,
 }
 
 impl Default for Clients {
@@ -117,6 +127,7 @@ impl Default for Clients {
             outbox_bytes: 0,
             output_total_bytes_max: 64 << 20,
             dropped: 0,
+            relay: None,
         }
     }
 }
@@ -146,6 +157,11 @@ impl Clients {
         self.attention = bit(!self.monitors.is_empty(), Self::MONITORED)
             | bit(self.pause.is_on(), Self::PAUSED)
             | bit(observed, Self::OBSERVED);
+    }
+
+    /// Names what reaches other shards.
+    pub fn set_relay(&mut self, relay: impl Relay + 'static) {
+        self.relay = Some(Box::new(relay));
     }
 
     /// What may wait for all clients together, in bytes.
@@ -202,9 +218,9 @@ impl Clients {
         self.slots.get(&id).copied()
     }
 
-    /// Clients that are connected, in the order in which they came.
+    /// Clients that are connected and at home here, in the order in which they came.
     pub fn connected(&self) -> impl Iterator<Item = Slot> {
-        self.slots.values().copied()
+        self.slots.values().copied().filter(|slot| self.card(*slot).home.is_none())
     }
 
     /// How a client's task is woken; set once, when it first runs.
@@ -257,6 +273,10 @@ impl Clients {
         if own > PUSH_BYTES_MAX || (own > TIGHT_OUTPUT_BYTES && all > self.output_total_bytes_max) {
             tracing::warn!(client = entry.id, bytes = own, "dropped: it does not read what is pushed to it");
             self.dropped += 1;
+            if let (Some((shard, client)), Some(relay)) = (entry.card.home, &self.relay) {
+                // It may not look at its pipe before the client reads, which it does not.
+                relay.drop_client(shard, client);
+            }
             self.kill(slot);
             return;
         }

@@ -106,8 +106,19 @@ pub(super) fn events(change: Change, author: &Author) -> [Option<(Class, &'stati
 }
 
 impl Clients {
-    /// Publishes that something happened to a key, if events of this class are published.
+    /// Publishes that something happened to a key, if events of this class are published: here and in all shards.
     pub fn publish_event(&mut self, class: Class, event: &str, db: u8, key: &[u8]) {
+        if !self.notify.has(class) {
+            return;
+        }
+        if let Some(relay) = &self.relay {
+            relay.tell_event(class, event, db, key);
+        }
+        self.publish_event_here(class, event, db, key);
+    }
+
+    /// The same for clients of this shard alone.
+    pub fn publish_event_here(&mut self, class: Class, event: &str, db: u8, key: &[u8]) {
         if !self.notify.has(class) {
             return;
         }

@@ -5,7 +5,7 @@ use crate::clients::{Author, Class, Clients, PauseKind};
 use crate::engine::Engine;
 use crate::resp::{Args, Version};
 
-use super::context::{Context, Outcome};
+use super::context::{Context, Outcome, Refusal};
 use super::dispatch::{Verdict, refuse, resolve, start};
 use super::mode::Mode;
 use super::spec::{Flags, Group, Spec};
@@ -21,7 +21,7 @@ pub(super) fn execute(context: &mut Context<'_>, args: Args<'_>) -> Verdict {
     {
         return Verdict::Later;
     }
-    context.host.stats.commands_processed += 1;
+    context.host.stats.commands_processed += u64::from(!context.session.mode.has(Mode::GUEST));
     let mark = context.output.mark();
     let skipped = context.session.mode.has(Mode::SKIP_NEXT);
     context.session.mode.set(Mode::SKIP_NEXT, false);
@@ -64,6 +64,9 @@ fn run(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcom
         )
         .into());
     }
+    if mode.has(Mode::MULTI) && spec.flags.contains(Flags::NO_MULTI) {
+        return Err(Refusal::Text("ERR Command not allowed inside a transaction"));
+    }
     if mode.has(Mode::MULTI) && !spec.flags.contains(Flags::IN_MULTI) {
         return transaction::queue(context, spec, args);
     }
@@ -80,13 +83,20 @@ pub(super) fn call(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_
     if let Err(refusal) = start(context, spec, args) {
         refuse(context, &refusal);
     }
-    if context.host.clients.attention() & Clients::MONITORED != 0 && !spec.flags.contains(Flags::ADMIN) {
-        monitor::tell(context, args);
+    if !context.session.mode.has(Mode::GUEST) {
+        show(context, spec, args);
     }
     if context.session.mode.has(Mode::TRACKS) && spec.flags.contains(Flags::READONLY) {
         remember_reads(context, spec, args);
     }
     settle(context, spec);
+}
+
+/// Shows a request to whoever monitors.
+pub(super) fn show(context: &mut Context<'_>, spec: &Spec, args: Args<'_>) {
+    if context.host.clients.attention() & Clients::MONITORED != 0 && !spec.flags.contains(Flags::ADMIN) {
+        monitor::tell(context, args);
+    }
 }
 
 /// The keys that a command names.

@@ -191,7 +191,10 @@ pub(super) fn list(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         Some(option) if option.eq_ignore_ascii_case(b"id") && args.len() > 3 => {
             let ids: Option<Vec<i64>> = args.iter_from(3).map(parse_i64).collect();
             let ids = ids.ok_or(Refusal::Text("ERR Invalid client ID"))?;
-            ids.into_iter().filter_map(|id| clients.find(u64::try_from(id).ok()?)).collect()
+            ids.into_iter()
+                .filter_map(|id| clients.find(u64::try_from(id).ok()?))
+                .filter(|slot| clients.card(*slot).home.is_none())
+                .collect()
         }
         Some(_) => return Err(Refusal::SYNTAX),
     };

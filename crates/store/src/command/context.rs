@@ -2,18 +2,22 @@
 
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use crate::clients::{Card, Clients, Peer, Slot, TooMuch};
 use crate::engine::{Engine, EngineStats, StoreError};
 use crate::resp::{Version, Writer};
 use crate::settings::Settings;
-use crate::stats::ServerStats;
+use crate::shards::Placement;
+use crate::shards::board::Figures;
+use crate::shards::doors::Doors;
+use crate::stats::{CommandStatistics, ServerStats};
 
 use super::mode::Mode;
-use super::statistics::CommandStatistics;
+use super::persistence::Persistence;
 use super::timing::{Timeline, Timing};
 use super::transaction::Transaction;
-use super::{Output, Spec};
+use super::{Output, ShardSet, Spec};
 
 /// One client's standing with the server.
 #[derive(Debug, Default)]
@@ -32,6 +36,8 @@ pub struct Session {
     pub mode: Mode,
     /// The requests queued since `MULTI`.
     pub transaction: Option<Box<Transaction>>,
+    /// The shards of the keys that it watches, if there are several shards.
+    pub watched_shards: ShardSet,
     /// The last command.
     pub command: Option<&'static Spec>,
     /// The client asked to be disconnected after the replies are sent.
@@ -80,6 +86,8 @@ pub struct Host {
     pub reply_bytes_max: usize,
     /// What the transaction of the present client may hold, in bytes.
     pub queue_bytes_max: usize,
+    /// The other shards, if there are any.
+    pub doors: Option<Doors>,
     /// Who is connected.
     pub clients: Clients,
     /// Slow requests and latencies.
@@ -100,6 +108,8 @@ pub struct Host {
     pub used_bytes_peak: u64,
     /// Forty hexadecimal digits that tell one run of the server from another.
     pub run_id: String,
+    /// Snapshots, and the wish to stop.
+    pub persistence: Persistence,
     /// Memory for values that are put together, kept between commands.
     pub scratch: Vec<u8>,
 }
@@ -127,7 +137,53 @@ impl Host {
         self.timing.update();
         self.clients.set_notify_flags(settings.notify);
         self.clients.set_tracked_keys_max(settings.tracked_keys_max);
-        self.clients.set_output_total_bytes_max(settings.output_total_bytes_max);
+        self.clients.set_output_total_bytes_max(self.output_total_bytes_max());
+    }
+
+    /// Which of how many shards this is.
+    pub fn placement(&self) -> Placement {
+        self.doors.as_ref().map_or_else(Placement::default, |doors| doors.placement)
+    }
+
+    /// Into how many parts memory for requests and replies is divided: with several shards each of them may lie in two, where the
+    /// client is at home and where the key is.
+    fn buffers(&self) -> usize {
+        match self.placement().shards {
+            1 => 1,
+            shards => 2 * shards,
+        }
+    }
+
+    /// This shard's part of what replies of all clients together may take.
+    pub fn output_total_bytes_max(&self) -> usize {
+        self.settings.output_total_bytes_max / self.buffers()
+    }
+
+    /// This shard's part of what unfinished requests may take.
+    pub fn request_buffer_bytes(&self) -> usize {
+        self.settings.request_buffer_bytes / self.buffers()
+    }
+
+    /// Counts a client that comes; `false`: there are as many as there may be, and it is not counted.
+    pub fn count_in(&mut self) -> bool {
+        let before = match &self.doors {
+            None => self.stats.clients_connected,
+            Some(doors) => doors.clients.fetch_add(1, Ordering::Relaxed),
+        };
+        self.stats.clients_connected += 1;
+        let fits = before < self.settings.maxclients as u64;
+        if !fits {
+            self.count_out();
+        }
+        fits
+    }
+
+    /// Counts a client that goes.
+    pub fn count_out(&mut self) {
+        self.stats.clients_connected -= 1;
+        if let Some(doors) = &self.doors {
+            doors.clients.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Replaces the settings and tells whoever must act on it.
@@ -139,15 +195,40 @@ impl Host {
         }
     }
 
-    /// What tiers and buffers take now.
-    pub fn used_bytes(&self, engine: &EngineStats) -> u64 {
-        let tiers: u64 = engine.tiers.iter().map(|tier| tier.used_bytes).sum();
-        tiers + self.stats.request_buffer_bytes + self.stats.reply_buffer_bytes
+    /// This shard's figures.
+    pub fn figures(&self, engine: &Engine) -> Figures {
+        let (server_base, engine_base) = (*self.stats_base).clone();
+        Figures {
+            engine: engine.stats(),
+            engine_base,
+            server: self.stats.clone(),
+            server_base,
+            keys: core::array::from_fn(|db| engine.len(db as u8)),
+            ops_per_sec: self.ops_per_sec,
+            tail_ages_ms: Vec::new(),
+            commands: CommandStatistics::default(),
+            input_bytes_per_sec: self.input_bytes_per_sec,
+            output_bytes_per_sec: self.output_bytes_per_sec,
+        }
     }
 
-    /// Notes how much that is, should it be more than ever.
-    pub fn note_peak(&mut self, engine: &EngineStats) {
-        self.used_bytes_peak = self.used_bytes_peak.max(self.used_bytes(engine));
+    /// The same with what was called.
+    pub fn figures_with_commands(&self, engine: &Engine) -> Figures {
+        Figures { commands: self.command_statistics.clone(), ..self.figures(engine) }
+    }
+
+    /// The figures of all shards, those of the others as they were at most a tick ago.
+    pub fn all_figures(&self, engine: &Engine) -> Figures {
+        let mut figures = self.figures(engine);
+        if let Some(doors) = &self.doors {
+            figures.add(&doors.board.others(doors.placement));
+        }
+        figures
+    }
+
+    /// Notes how much tiers and buffers take, should it be more than ever.
+    pub fn note_peak(&mut self, figures: &Figures) {
+        self.used_bytes_peak = self.used_bytes_peak.max(figures.used_bytes());
     }
 
     /// Begins the statistics that `INFO` shows anew; `engine` are the engine's now.

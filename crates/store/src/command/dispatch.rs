@@ -6,9 +6,11 @@ use crate::resp::Args;
 
 use super::attended;
 use super::context::{Context, Outcome, Refusal};
+use super::mode::Mode;
 use super::refusal::{printable, wrong_arity};
 use super::spec::{Flags, Handler, Spec};
 use super::table::{COMMANDS, lookup};
+use super::transaction;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +35,42 @@ pub fn execute(context: &mut Context<'_>, args: Args<'_>) -> Verdict {
     Verdict::Done
 }
 
+/// The same for a request whose command is known, takes so many arguments, and may run for this client.
+#[inline]
+pub(super) fn execute_known(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Verdict {
+    if context.session.mode.bits() | context.host.clients.attention() != 0 {
+        return attended::execute(context, args);
+    }
+    context.host.stats.commands_processed += 1;
+    if let Err(refusal) = start(context, spec, args) {
+        refuse(context, &refusal);
+    }
+    Verdict::Done
+}
+
 /// Writes an error and counts it.
 #[cold]
 pub(super) fn refuse(context: &mut Context<'_>, refusal: &Refusal) {
     context.host.stats.error_replies += 1;
     context.host.command_statistics.note_error(refusal.code());
     refusal.write(context.reply());
+}
+
+/// Counts and shows a call of a command that runs elsewhere, or in parts.
+pub(super) fn account(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) {
+    context.host.command_statistics.count(spec.number(COMMANDS));
+    attended::show(context, spec, args);
+}
+
+/// Refuses a request that cannot run with the shards there are. An `EXEC` ends its transaction and its watching.
+#[cold]
+pub fn refuse_request(context: &mut Context<'_>, text: &'static str, args: Args<'_>) {
+    context.host.stats.commands_processed += 1;
+    transaction::fail(context.session, &args[0]);
+    if args[0].eq_ignore_ascii_case(b"exec") {
+        transaction::forget_watched(context);
+    }
+    refuse(context, &Refusal::Text(text));
 }
 
 /// The command that is meant, if it may run with so many arguments and for this client.
@@ -64,7 +96,10 @@ pub(super) fn resolve(context: &mut Context<'_>, args: Args<'_>) -> Result<&'sta
 pub(super) fn start(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
     context.session.command = Some(spec);
     let number = spec.number(COMMANDS);
-    let outcome = if context.host.command_statistics.begin(number) {
+    if !context.session.mode.has(Mode::GUEST) {
+        context.host.command_statistics.count(number);
+    }
+    let outcome = if context.host.command_statistics.is_due() {
         let began = Instant::now();
         let outcome = call(context, spec, args);
         context.host.command_statistics.end(number, began);

@@ -6,6 +6,7 @@ use crate::resp::{Args, Writer, parse_i64};
 use super::context::{Context, Outcome, Refusal};
 use super::string::keep_scratch;
 use crate::glob;
+use crate::shards::merge::split_cursor;
 
 /// `SCAN` never visits more keys than this in one call; `COUNT` is a wish.
 pub(super) const SCAN_COUNT_MAX: u64 = 10_000;
@@ -90,6 +91,9 @@ pub(super) fn parse_cursor(text: &[u8]) -> Option<u64> {
 
 pub(super) fn scan(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let cursor = parse_cursor(&args[1]).ok_or(Refusal::Text("ERR invalid cursor"))?;
+    let (shard, cursor) = split_cursor(cursor);
+    // A cursor that no scan has given ends one; the part of it that names the shard is put back on the way to the client.
+    let cursor = if shard == context.host.placement().own { cursor } else { u64::MAX };
     let (mut pattern, mut wanted, mut kind) = (None, SCAN_COUNT_DEFAULT, None);
     let mut rest = args.iter_from(2);
     while let Some(option) = rest.next() {

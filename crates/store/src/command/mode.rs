@@ -18,6 +18,9 @@ impl Mode {
     /// Its reads leave no trace in the order of eviction (`CLIENT NO-TOUCH`).
     pub const NO_TOUCH: Mode = Mode(32);
 
+    /// Its client is at home in another shard, where its requests are counted and monitored.
+    pub const GUEST: Mode = Mode(64);
+
     /// Whether all of `other` are set.
     #[inline]
     pub fn has(self, other: Mode) -> bool {

@@ -6,6 +6,8 @@ use super::keyspace::{SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX};
 use super::spec::{Flags, Spec};
 use super::table::lookup;
 use crate::resp::{Args, parse_i64};
+use crate::shards::Placement;
+use crate::shards::merge::split_cursor;
 
 /// What a request must have at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +24,8 @@ pub enum Needs {
     AllKeys,
 }
 
-fn find(args: Args<'_>) -> Option<&'static Spec> {
+/// The command that is meant, if it takes so many arguments.
+pub(super) fn find(args: Args<'_>) -> Option<&'static Spec> {
     let mut spec = lookup(&args[0])?;
     if !spec.subcommands.is_empty() && args.len() > 1 {
         spec = spec.subcommands.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(&args[1]))?;
@@ -31,14 +34,14 @@ fn find(args: Args<'_>) -> Option<&'static Spec> {
 }
 
 /// What a request needs, and whether it may store something.
-pub fn needs(session: &Session, args: Args<'_>) -> (Needs, bool) {
+pub fn needs(session: &Session, host: &Host, args: Args<'_>) -> (Needs, bool) {
     let Some(spec) = find(args) else { return (Needs::Nothing, false) };
     if let Some(queue) = &session.transaction {
         // Requests are only queued before the last one.
         return if spec.name == "exec" { (Needs::Keys, queue.writes()) } else { (Needs::Nothing, false) };
     }
     let needs = match spec.name {
-        "scan" => scan(args),
+        "scan" => scan(args, host.placement()),
         "randomkey" => Needs::AnyKey,
         "keys" => Needs::AllKeys,
         _ if spec.keys.0 == 0 || replaces(spec.name, args) => Needs::Nothing,
@@ -90,10 +93,14 @@ fn replaces(name: &str, args: Args<'_>) -> bool {
     }
 }
 
-fn scan(args: Args<'_>) -> Needs {
+fn scan(args: Args<'_>, placement: Placement) -> Needs {
     let Some(cursor) = std::str::from_utf8(&args[1]).ok().and_then(|text| text.parse().ok()) else {
         return Needs::Nothing;
     };
+    let (shard, cursor) = split_cursor(cursor);
+    if shard != placement.own {
+        return Needs::Nothing;
+    }
     let mut count = SCAN_COUNT_DEFAULT;
     for at in (2..args.len().saturating_sub(1)).step_by(2) {
         if args[at].eq_ignore_ascii_case(b"count") {
@@ -144,7 +151,7 @@ mod tests {
             assert_eq!(parser.parse(line.as_bytes(), &limits), Ok(Progress::Complete));
             let args = parser.args(line.as_bytes());
             let session = Session::default();
-            assert_eq!(needs(&session, args), (expected, writes), "{words}");
+            assert_eq!(needs(&session, &Host::default(), args), (expected, writes), "{words}");
             let mut found = String::new();
             each_key(&session, &Host::default(), args, &mut |db, key| {
                 found += &format!("{db}{}", String::from_utf8_lossy(key));

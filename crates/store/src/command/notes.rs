@@ -8,6 +8,10 @@ use super::table::COMMANDS;
 
 /// Where a command differs from Redis 7.0 in what a client can see. A command that is not here does what Redis's does.
 const NOTES: &[(&str, &str)] = &[
+    (
+        "bgsave",
+        "writes a snapshot of our own format, as `docs/store.md` says, between requests; `SCHEDULE` does the same",
+    ),
     ("client|kill", "`MAXAGE` is not known; the only user is `default`"),
     ("client|list", "buffers that the shard lends (`qbuf-free`, `rbs`, `rbp`, `argv-mem`) are shown as 0"),
     ("client|no-evict", "accepted: no client is ever evicted for what it holds"),
@@ -36,6 +40,7 @@ const NOTES: &[(&str, &str)] = &[
         "keys",
         "goes through the whole index while nothing else runs; refused beyond a reply of 64 MiB, and where more than 10,000 keys lie on flash",
     ),
+    ("lastsave", "the start's time until a snapshot was written"),
     ("latency|doctor", "a few plain sentences"),
     ("latency|histogram", "only while `latency-tracking` is on, which it is not by default"),
     ("latency|latest", "the events are `command`, `fast-command` and `expire-cycle`"),
@@ -58,7 +63,9 @@ const NOTES: &[(&str, &str)] = &[
     ("object|refcount", "always 1, where Redis shares small numbers"),
     ("randomkey", "of the keys in memory; looks through the whole index when few keys are in this database"),
     ("rename", "the events are `rename_to`, then `rename_from`"),
+    ("save", "as `BGSAVE`, and nothing else runs meanwhile"),
     ("scan", "`COUNT` is at most 10000; a cursor is a place in the order of hashes"),
+    ("shutdown", "`SAVE` and `NOSAVE` are about the snapshot; `NOW` and `FORCE` change nothing"),
     (
         "slowlog|get",
         "fast requests of one pipeline are timed in runs of 64, and a run's time stands with its last request; \
@@ -100,7 +107,7 @@ servers and compare. Commands that are not here get Redis's own \"unknown comman
 Arguments count the command's name; a minus means \"at least\". Flags are those of `COMMAND INFO`.
 
 What no command is asked: values are at most `max_value` (16 MiB) long and keys 65535 bytes; there are 16 databases, one user, no
-scripts, no replicas, no persistence but that of a flash tier.
+scripts, no replicas, no persistence but that of a flash tier. What differs with several shards says docs/store.md.
 ";
 
 /// The table as a document in Markdown.

@@ -158,6 +158,25 @@ impl Output {
         (self.sent, self.parts_bytes) = (0, 0);
     }
 
+    /// All of an unsent queue as bytes.
+    pub fn into_bytes(mut self, engine: &mut Engine) -> Vec<u8> {
+        if self.parts.is_empty() {
+            return self.tail;
+        }
+        let mut bytes = Vec::with_capacity(self.len());
+        for part in self.parts.drain(..) {
+            match part {
+                Part::Bytes(part) => bytes.extend_from_slice(&part),
+                Part::Pin(pin) => {
+                    bytes.extend_from_slice(engine.pinned(&pin));
+                    engine.unpin(pin);
+                }
+            }
+        }
+        bytes.extend_from_slice(&self.tail);
+        bytes
+    }
+
     /// Gives back the memory of an empty queue that holds more than `bytes_max`.
     pub fn release_memory(&mut self, bytes_max: usize) {
         if self.is_empty() && self.tail.capacity() > bytes_max {

@@ -5,8 +5,9 @@ use core::fmt::Write;
 use tiermem_base::Bytes;
 use tiermem_sys::cpu_time;
 
-use crate::engine::{DATABASES, EngineStats, Eviction, FlashFigures};
+use crate::engine::{EngineStats, Eviction, FlashFigures};
 use crate::resp::Args;
+use crate::shards::board::Figures;
 
 use super::context::{Context, Outcome};
 use super::spec::Spec;
@@ -25,7 +26,7 @@ type Section = fn(&mut String, &Context<'_>, &Facts) -> core::fmt::Result;
 
 /// What several sections tell of.
 struct Facts {
-    engine: EngineStats,
+    figures: Figures,
     table: &'static [Spec],
 }
 
@@ -38,7 +39,7 @@ enum Shown {
 }
 
 /// The sections in their order.
-const SECTIONS: [(&str, Shown, Section); 14] = [
+const SECTIONS: [(&str, Shown, Section); 15] = [
     ("Server", Shown::Always, server),
     ("Clients", Shown::Always, clients),
     ("Memory", Shown::Always, memory),
@@ -53,14 +54,17 @@ const SECTIONS: [(&str, Shown, Section); 14] = [
     ("Cluster", Shown::Always, cluster),
     ("Keyspace", Shown::Always, keyspace),
     ("Tiers", Shown::Always, tiers),
+    ("Shards", Shown::Always, shards),
 ];
 
 pub(super) fn info(context: &mut Context<'_>, args: Args<'_>, table: &'static [Spec]) -> Outcome {
     let asked = |name: &str| args.iter_from(1).any(|section| name.as_bytes().eq_ignore_ascii_case(section));
     let all = asked("all") || asked("everything");
     let default = args.len() == 1 || asked("default");
-    let facts = Facts { engine: context.engine.stats(), table };
-    context.host.note_peak(&facts.engine);
+    let mut figures = context.host.all_figures(context.engine);
+    figures.commands.add(&context.host.command_statistics);
+    let facts = Facts { figures, table };
+    context.host.note_peak(&facts.figures);
     let mut text = String::new();
     for (name, shown, write) in SECTIONS {
         if all || asked(name) || (default && shown == Shown::Always) {
@@ -108,8 +112,8 @@ fn server(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt::Res
     )
 }
 
-fn clients(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt::Result {
-    let stats = &context.host.stats;
+fn clients(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
+    let stats = &facts.figures.server;
     fields!(text,
         "connected_clients": stats.clients_connected,
         "cluster_connections": 0,
@@ -125,11 +129,10 @@ fn clients(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt::Re
 }
 
 fn memory(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
-    let stats = &context.host.stats;
-    let engine = &facts.engine;
+    let (stats, engine) = (&facts.figures.server, &facts.figures.engine);
     let buffers = stats.request_buffer_bytes + stats.reply_buffer_bytes;
     let dataset: u64 = engine.tiers.iter().map(|tier| tier.item_bytes).sum();
-    let used = context.host.used_bytes(engine);
+    let used = facts.figures.used_bytes();
     let peak = context.host.used_bytes_peak;
     let resident = tiermem_sys::memory::resident_bytes().unwrap_or(0);
     let capacity: u64 = engine.tiers.iter().map(|tier| tier.capacity_bytes).sum();
@@ -174,18 +177,21 @@ fn memory(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt:
     )
 }
 
-/// Nothing is persisted in Redis's ways, and monitoring that asks is told so in Redis's terms.
-fn persistence(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt::Result {
+/// Snapshots, which Redis calls RDB files; of the log that it calls AOF there is none.
+fn persistence(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
+    let (persistence, now_s) = (&context.host.persistence, context.host.now_us / 1_000_000);
+    let running_s = persistence.running_since_s.map_or(-1, |since_s| now_s.saturating_sub(since_s) as i64);
+    let taken_up = context.engine.taken_up();
     fields!(text,
         "loading": 0,
         "async_loading": 0,
-        "rdb_changes_since_last_save": 0,
-        "rdb_bgsave_in_progress": 0,
-        "rdb_last_save_time": context.host.started_us / 1_000_000,
-        "rdb_last_bgsave_status": "ok",
-        "rdb_last_bgsave_time_sec": -1,
-        "rdb_current_bgsave_time_sec": -1,
-        "rdb_saves": 0,
+        "rdb_changes_since_last_save": facts.figures.engine.sets.saturating_sub(persistence.sets_then),
+        "rdb_bgsave_in_progress": u8::from(persistence.running_since_s.is_some()),
+        "rdb_last_save_time": persistence.last_save_s,
+        "rdb_last_bgsave_status": if persistence.last_failed { "err" } else { "ok" },
+        "rdb_last_bgsave_time_sec": persistence.last_background_s.map_or(-1, |s| s as i64),
+        "rdb_current_bgsave_time_sec": running_s,
+        "rdb_saves": persistence.saves,
         "rdb_last_cow_size": 0,
         "aof_enabled": 0,
         "aof_rewrite_in_progress": 0,
@@ -197,23 +203,26 @@ fn persistence(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt
         "aof_last_cow_size": 0,
         "module_fork_in_progress": 0,
         "module_fork_last_cow_size": 0,
+        "kept_in_place_items": taken_up.items,
+        "kept_in_place_expired": taken_up.expired,
+        "kept_in_place_dropped": taken_up.dropped,
     )
 }
 
 fn stats(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
-    let stats = &context.host.stats;
-    let engine = &facts.engine;
+    let figures = &facts.figures;
     // Counted from the last CONFIG RESETSTAT on.
-    let (stats_base, engine_base) = &*context.host.stats_base;
+    let (stats, stats_base) = (&figures.server, &figures.server_base);
+    let (engine, engine_base) = (&figures.engine, &figures.engine_base);
     let misses = |engine: &EngineStats| engine.gets - engine.hits;
     fields!(text,
         "total_connections_received": stats.connections_received - stats_base.connections_received,
         "total_commands_processed": stats.commands_processed - stats_base.commands_processed,
-        "instantaneous_ops_per_sec": context.host.ops_per_sec,
+        "instantaneous_ops_per_sec": figures.ops_per_sec,
         "total_net_input_bytes": stats.net_input_bytes - stats_base.net_input_bytes,
         "total_net_output_bytes": stats.net_output_bytes - stats_base.net_output_bytes,
-        "instantaneous_input_kbps": format!("{:.2}", context.host.input_bytes_per_sec as f64 / 1024.0),
-        "instantaneous_output_kbps": format!("{:.2}", context.host.output_bytes_per_sec as f64 / 1024.0),
+        "instantaneous_input_kbps": format!("{:.2}", figures.input_bytes_per_sec as f64 / 1024.0),
+        "instantaneous_output_kbps": format!("{:.2}", figures.output_bytes_per_sec as f64 / 1024.0),
         "rejected_connections": stats.connections_rejected - stats_base.connections_rejected,
         "sync_full": 0,
         "sync_partial_ok": 0,
@@ -271,9 +280,9 @@ fn modules(_: &mut String, _: &Context<'_>, _: &Facts) -> core::fmt::Result {
 }
 
 /// `usec` is estimated from one call in 64 or so.
-fn commandstats(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
+fn commandstats(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result {
     for (number, spec) in Spec::all(facts.table).enumerate() {
-        let Some(it) = context.host.command_statistics.figures(number) else { continue };
+        let Some(it) = facts.figures.commands.figures(number) else { continue };
         let usec_per_call = it.usec as f64 / it.calls.max(1) as f64;
         write!(
             text,
@@ -288,16 +297,16 @@ fn commandstats(text: &mut String, context: &Context<'_>, facts: &Facts) -> core
     Ok(())
 }
 
-fn errorstats(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt::Result {
-    for (code, count) in context.host.command_statistics.errors() {
+fn errorstats(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result {
+    for (code, count) in facts.figures.commands.errors() {
         write!(text, "errorstat_{code}:count={count}\r\n")?;
     }
     Ok(())
 }
 
-fn latencystats(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
+fn latencystats(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result {
     for (number, spec) in Spec::all(facts.table).enumerate() {
-        let figures = context.host.command_statistics.figures(number);
+        let figures = facts.figures.commands.figures(number);
         if let Some([p50, p99, p999]) = figures.and_then(|it| it.percentiles_usec) {
             let name = spec.full_name();
             write!(text, "latency_percentiles_usec_{name}:p50={p50:.3},p99={p99:.3},p99.9={p999:.3}\r\n")?;
@@ -311,10 +320,9 @@ fn cluster(text: &mut String, _: &Context<'_>, _: &Facts) -> core::fmt::Result {
 }
 
 /// The engine counts keys that expire over all databases, so the figure stands with the first that has keys.
-fn keyspace(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
-    let mut expires = facts.engine.keys_with_expiry;
-    for db in 0..DATABASES {
-        let keys = context.engine.len(db);
+fn keyspace(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result {
+    let mut expires = facts.figures.engine.keys_with_expiry;
+    for (db, keys) in facts.figures.keys.into_iter().enumerate() {
         if keys > 0 {
             write!(text, "db{db}:keys={keys},expires={expires},avg_ttl=0\r\n")?;
             expires = 0;
@@ -324,7 +332,7 @@ fn keyspace(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fm
 }
 
 fn tiers(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result {
-    for (number, tier) in facts.engine.tiers.iter().enumerate() {
+    for (number, tier) in facts.figures.engine.tiers.iter().enumerate() {
         write!(
             text,
             "tier{number}:name={},kind={},capacity_bytes={},used_bytes={},item_bytes={},items={},hits={},promotions={},\
@@ -342,7 +350,32 @@ fn tiers(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result
             tier.charged_ns,
         )?;
     }
-    facts.engine.flash.as_ref().map_or(Ok(()), |figures| flash(text, figures))
+    facts.figures.engine.flash.as_ref().map_or(Ok(()), |figures| flash(text, figures))
+}
+
+/// What each shard has of all that.
+fn shards(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt::Result {
+    let Some(doors) = &context.host.doors else { return fields!(text, "shards": 1) };
+    write!(text, "shards:{}\r\nshard:{}\r\n", doors.placement.shards, doors.placement.own)?;
+    for (number, shown) in doors.board.each().enumerate() {
+        let figures = if number == doors.placement.own {
+            Figures { tail_ages_ms: shown.tail_ages_ms, ..context.host.figures(context.engine) }
+        } else {
+            shown
+        };
+        let keys: u64 = figures.keys.iter().sum();
+        write!(text, "shard{number}:keys={keys},ops_per_sec={}", figures.ops_per_sec)?;
+        for (tier, it) in figures.engine.tiers.iter().enumerate() {
+            let age = figures.tail_ages_ms.get(tier).copied().flatten().map_or(-1, |ms| ms as i64);
+            write!(
+                text,
+                ",tier{tier}_capacity_bytes={},tier{tier}_used_bytes={},tier{tier}_tail_age_ms={age}",
+                it.capacity_bytes, it.used_bytes
+            )?;
+        }
+        text.push_str("\r\n");
+    }
+    Ok(())
 }
 
 fn flash(text: &mut String, figures: &FlashFigures) -> core::fmt::Result {
@@ -357,6 +390,7 @@ fn flash(text: &mut String, figures: &FlashFigures) -> core::fmt::Result {
         "flash_refused_items": figures.refused + figures.unindexed,
         "flash_kept_items": figures.kept,
         "flash_recovered_items": figures.recovered_items,
+        "flash_recoverable_items": figures.recoverable_items,
         "flash_lost_items": figures.lost_items,
         "flash_reads": figures.reads,
         "flash_read_bytes": figures.read_bytes,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::resp::{Args, Writer, parse_i64};
+use crate::shards::Placement;
 
 use super::context::{Context, Outcome, Refusal};
 use super::monitor::{REDACTED, is_secret};
@@ -27,6 +28,8 @@ pub struct Slowlog {
     /// The newest first.
     entries: VecDeque<Entry>,
     next_id: u64,
+    /// From one entry's number to the next: shards have numbers of their own.
+    id_step: u64,
     /// Requests slower than this are logged, in microseconds; below 0 none (`slowlog-log-slower-than`).
     pub slower_than_us: i64,
     /// Entries kept (`slowlog-max-len`).
@@ -35,7 +38,7 @@ pub struct Slowlog {
 
 impl Default for Slowlog {
     fn default() -> Self {
-        Slowlog { entries: VecDeque::new(), next_id: 0, slower_than_us: -1, entries_max: 0 }
+        Slowlog { entries: VecDeque::new(), next_id: 0, id_step: 1, slower_than_us: -1, entries_max: 0 }
     }
 }
 
@@ -56,13 +59,18 @@ fn excerpt(args: Args<'_>) -> Vec<Vec<u8>> {
 }
 
 impl Slowlog {
+    /// Numbers entries so that none of another shard has the same number.
+    pub fn number_for(&mut self, placement: Placement) {
+        (self.next_id, self.id_step) = (placement.own as u64, placement.shards as u64);
+    }
+
     /// Logs a request if it took long enough.
     pub fn note(&mut self, us: u64, unix_s: u64, args: Args<'_>, address: String, name: &[u8]) {
         if !u64::try_from(self.slower_than_us).is_ok_and(|least| us >= least) {
             return;
         }
         let entry = Entry { id: self.next_id, unix_s, us, args: excerpt(args), address, name: name.into() };
-        self.next_id += 1;
+        self.next_id += self.id_step;
         self.entries.push_front(entry);
         self.forget_surplus();
     }

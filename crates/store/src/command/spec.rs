@@ -34,12 +34,16 @@ impl Flags {
     pub const PUBSUB: Flags = Flags(1024);
     /// Not in the slow log.
     pub const SKIP_SLOWLOG: Flags = Flags(2048);
+    /// Not while data are loaded beside requests, which never happens here.
+    pub const NO_ASYNC_LOADING: Flags = Flags(1 << 12);
+    /// Refused where commands are queued for a transaction.
+    pub const NO_MULTI: Flags = Flags(1 << 13);
     /// Runs at once where other commands are queued for a transaction. Redis has no name for it.
     pub const IN_MULTI: Flags = Flags(1 << 14);
     /// Allowed to a subscriber that speaks RESP2. Redis has no name for it.
     pub const WHILE_SUBSCRIBED: Flags = Flags(1 << 15);
 
-    const NAMES: [(Flags, &'static str); 12] = [
+    const NAMES: [(Flags, &'static str); 14] = [
         (Flags::WRITE, "write"),
         (Flags::READONLY, "readonly"),
         (Flags::DENYOOM, "denyoom"),
@@ -52,6 +56,8 @@ impl Flags {
         (Flags::FAST, "fast"),
         (Flags::NO_AUTH, "no_auth"),
         (Flags::ALLOW_BUSY, "allow_busy"),
+        (Flags::NO_ASYNC_LOADING, "no_async_loading"),
+        (Flags::NO_MULTI, "no_multi"),
     ];
 
     /// Both sets together.

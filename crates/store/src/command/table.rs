@@ -3,7 +3,7 @@
 use super::context::{Context, Outcome};
 use super::spec::{Flags, Group, Handler, Spec};
 use super::{client, config, connection, counter, describe, expiry, hash, help, keys, keyspace, latency};
-use super::{monitor, pubsub, server_info, slowlog, string, tracking, transaction, ttl};
+use super::{monitor, persistence, pubsub, server_info, slowlog, string, tracking, transaction, ttl};
 use crate::resp::Args;
 
 const NO_KEYS: (i8, i8, i8) = (0, 0, 0);
@@ -28,6 +28,8 @@ const ADMIN: Flags = SESSION.and(Flags::ADMIN);
 const LOG: Flags = ANY_TIME.and(Flags::ADMIN);
 const AT_ONCE_QUEUED: Flags = SESSION.and(Flags::FAST).and(Flags::ALLOW_BUSY);
 const AT_ONCE: Flags = AT_ONCE_QUEUED.and(Flags::IN_MULTI);
+const SAVES: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::NO_ASYNC_LOADING);
+const ENDS: Flags = ADMIN.and(Flags::ALLOW_BUSY).and(Flags::NO_MULTI);
 const CHANNELS: Flags = ANY_TIME.and(Flags::PUBSUB);
 const SUBSCRIBER: Flags = SESSION.and(Flags::PUBSUB).and(Flags::WHILE_SUBSCRIBED);
 
@@ -74,6 +76,7 @@ const fn over_table(
 pub static COMMANDS: &[Spec] = &[
     spec("append", 3, GROW_FAST, ONE_KEY, Group::String, string::append),
     spec("auth", -2, LOGIN, NO_KEYS, Group::Connection, connection::auth),
+    spec("bgsave", -1, SAVES, NO_KEYS, Group::Server, persistence::bgsave),
     spec("client", -2, Flags::NONE, NO_KEYS, Group::Connection, describe::container).with(&[
         spec("caching", 3, SESSION, NO_KEYS, Group::Connection, tracking::caching).of("client"),
         spec("getname", 2, SESSION, NO_KEYS, Group::Connection, client::getname).of("client"),
@@ -163,6 +166,7 @@ pub static COMMANDS: &[Spec] = &[
     spec("incrbyfloat", 3, GROW_FAST, ONE_KEY, Group::String, counter::incrbyfloat),
     over_table("info", -1, server_info::info),
     spec("keys", 2, READ, NO_KEYS, Group::Keyspace, keys::keys),
+    spec("lastsave", 1, ANY_TIME_FAST, NO_KEYS, Group::Server, persistence::lastsave),
     spec("latency", -2, Flags::NONE, NO_KEYS, Group::Server, describe::container).with(&[
         spec("doctor", 2, ADMIN, NO_KEYS, Group::Server, latency::doctor).of("latency"),
         spec("help", 2, ANY_TIME, NO_KEYS, Group::Server, help::help).of("latency"),
@@ -213,12 +217,14 @@ pub static COMMANDS: &[Spec] = &[
     spec("rename", 3, WRITE, TWO_KEYS, Group::Keyspace, keys::rename),
     spec("renamenx", 3, WRITE_FAST, TWO_KEYS, Group::Keyspace, keys::renamenx),
     spec("reset", 1, LEAVE, NO_KEYS, Group::Connection, connection::reset),
+    spec("save", 1, SAVES.and(Flags::NO_MULTI), NO_KEYS, Group::Server, persistence::save),
     spec("scan", -2, READ, NO_KEYS, Group::Keyspace, keyspace::scan),
     spec("select", 2, ANY_TIME_FAST, NO_KEYS, Group::Connection, connection::select),
     spec("set", -3, GROW, ONE_KEY, Group::String, expiry::set),
     spec("setex", 4, GROW, ONE_KEY, Group::String, expiry::setex),
     spec("setnx", 3, GROW_FAST, ONE_KEY, Group::String, string::setnx),
     spec("setrange", 4, GROW, ONE_KEY, Group::String, string::setrange),
+    spec("shutdown", -1, ENDS, NO_KEYS, Group::Server, persistence::shutdown),
     spec("slowlog", -2, Flags::NONE, NO_KEYS, Group::Server, describe::container).with(&[
         spec("get", -2, LOG, NO_KEYS, Group::Server, slowlog::get).of("slowlog"),
         spec("help", 2, ANY_TIME, NO_KEYS, Group::Server, help::help).of("slowlog"),

@@ -4,7 +4,9 @@ use crate::resp::{Args, Span};
 
 use super::attended::{call, settle};
 use super::context::{Context, Outcome, Refusal, Session};
+use super::dispatch::account;
 use super::mode::Mode;
+use super::route::ShardSet;
 use super::spec::{Flags, Spec};
 
 #[derive(Debug)]
@@ -49,11 +51,28 @@ impl Transaction {
         self.writes
     }
 
+    /// Whether it will not run, since a request was refused.
+    pub fn is_void(&self) -> bool {
+        self.failed
+    }
+
+    /// The requests queued, in order.
+    pub fn requests(&self) -> impl Iterator<Item = Args<'_>> {
+        self.iter().map(|(_, args)| args)
+    }
+
+    /// Counts and shows the requests queued, which run elsewhere.
+    pub fn account(&self, context: &mut Context<'_>) {
+        for (spec, args) in self.iter() {
+            account(context, spec, args);
+        }
+    }
+
     fn fail(&mut self) {
         *self = Transaction { failed: true, ..Transaction::default() };
     }
 
-    fn push(&mut self, spec: &'static Spec, args: Args<'_>) {
+    pub(super) fn push(&mut self, spec: &'static Spec, args: Args<'_>) {
         let start = self.bytes.len();
         for arg in args.iter_from(0) {
             let place = Span { start: (self.bytes.len() - start) as u32, len: arg.len() as u32 };
@@ -123,7 +142,8 @@ fn end(context: &mut Context<'_>) -> Option<Box<Transaction>> {
     Some(queue)
 }
 
-fn forget_watched(context: &mut Context<'_>) {
+pub(super) fn forget_watched(context: &mut Context<'_>) {
+    context.session.watched_shards = ShardSet::Empty;
     context.host.clients.unwatch(context.session.slot);
     context.refresh();
 }
@@ -180,6 +200,9 @@ pub(super) fn watch(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Err(Refusal::Text("ERR WATCH inside MULTI is not allowed"));
     }
     let Context { engine, session, host, .. } = context;
+    if let Some(doors) = &host.doors {
+        session.watched_shards.add(doors.placement.own);
+    }
     for key in args.iter_from(1) {
         let present = engine.peek(session.db, key).is_some();
         host.clients.watch(session.slot, session.db, key, present)?;

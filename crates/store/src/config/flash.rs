@@ -1,9 +1,9 @@
 //! The flash tier as a user describes it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tiermem_base::Bytes;
-use tiermem_policy::log::Admission;
+use tiermem_policy::log::{Admission, RESERVE};
 use tiermem_tier::block::Backend;
 use tiermem_tier::flash::FlashConfig;
 
@@ -13,8 +13,6 @@ use super::{ConfigError, TierConfig};
 const SEGMENT_BYTES: u64 = 2 << 20;
 /// Segments that a flash tier has at least: fewer leave no room between those that are open, kept free and emptied.
 const SEGMENTS_MIN: u64 = 16;
-/// Share of the segments that live items never fill.
-const RESERVE: f64 = 0.1;
 
 /// A flash tier, checked.
 #[derive(Clone, Debug)]
@@ -57,10 +55,13 @@ impl FlashTier {
         if !(0.02..=0.5).contains(&reserve) {
             return Err(error("reserve must be between 0.02 and 0.5".into()));
         }
-        let word = |word: &Option<String>, default: &str| word.clone().unwrap_or_else(|| default.to_owned());
-        let admission =
-            word(&tier.admission, "seen").parse().map_err(|it| error(format!("admission: {it}")))?;
-        let backend = match word(&tier.io, "auto").as_str() {
+        let admission = tier
+            .admission
+            .as_deref()
+            .unwrap_or("seen")
+            .parse()
+            .map_err(|it| error(format!("admission: {it}")))?;
+        let backend = match tier.io.as_deref().unwrap_or("auto") {
             "auto" => Backend::Auto,
             "uring" => Backend::Uring,
             "threads" => Backend::Threads,
@@ -84,11 +85,6 @@ impl FlashTier {
         u64::from(self.segment_bytes)
     }
 
-    /// Where it lies.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// What the engine of shard `shard` among `shards` needs of it; before the file is opened, which makes it as long as it
     /// has to be. `entropy` makes a new region's identity and seed.
     pub fn region(&self, shard: u32, shards: u32, entropy: [u64; 3]) -> FlashConfig {
@@ -98,17 +94,16 @@ impl FlashTier {
         uuid[8..].copy_from_slice(&entropy[1].to_le_bytes());
         FlashConfig {
             start: region_bytes * u64::from(shard),
-            region_bytes,
-            segment_bytes: self.segment_bytes,
             admission: self.admission,
             reserve: self.reserve,
             shard,
             shards,
             found_bytes: std::fs::metadata(&self.path).ok().filter(|it| it.is_file()).map(|it| it.len()),
             reset: self.reset,
-            boot_id: tiermem_sys::boot::id().unwrap_or_default(),
+            // Where the kernel does not tell, each start counts as another boot: rather too cautious.
+            boot_id: tiermem_sys::boot::id().unwrap_or(uuid),
             uuid,
-            hash_seed: entropy[2],
+            ..FlashConfig::whole(region_bytes, self.segment_bytes, entropy[2])
         }
     }
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tiermem_base::{Bytes, Nanos};
 
 pub use flash::FlashTier;
-pub use memory::{PROCESS_BYTES, check_memory, check_memory_against};
+pub use memory::{PROCESS_BYTES, SHARD_BYTES, check_memory, check_memory_against};
 pub use policy::PolicySection;
 pub use tier::{TierConfig, TierKind};
 
@@ -24,6 +24,8 @@ use crate::command::Live;
 use crate::engine::EngineConfig;
 use crate::server::{ServerConfig, TlsConfig};
 use crate::settings::Settings;
+use crate::shards::SHARDS_MAX;
+use crate::snapshot::Load;
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -65,14 +67,15 @@ pub enum ConfigError {
     },
     /// The tiers together need more memory than this process may use.
     #[error(
-        "the tiers need {needed} ({tiers} and {} for the program and its buffers), but {limit_source} allows {limit}: \
-         make the tiers smaller, or raise the limit",
-        Bytes(PROCESS_BYTES)
+        "the tiers need {needed} ({tiers} and {process} for the program and its buffers), but {limit_source} allows {limit}: \
+         make the tiers smaller, or raise the limit"
     )]
     Memory {
         /// Capacities together.
         tiers: Bytes,
-        /// With the program itself.
+        /// What the program and its buffers take.
+        process: Bytes,
+        /// Both, and the flash tier's buffers.
         needed: Bytes,
         /// What is allowed.
         limit: Bytes,
@@ -95,8 +98,16 @@ pub enum ConfigError {
 pub struct StoreConfig {
     /// The longest value (`max_value`). Default 16 MiB.
     pub max_value: Bytes,
-    /// Threads that each own a part of the keys. Only 1 for now.
+    /// Threads that each own a part of the keys. Default 1.
     pub shards: u32,
+    /// The cores that these threads are kept on, in turn. Default: they go where the system puts them.
+    pub pin_cores: Vec<usize>,
+    /// Where the items of memory are written when the store stops and when a client asks, and read from when it starts.
+    /// Default nowhere.
+    pub snapshot: Option<PathBuf>,
+    /// Which snapshots are loaded: `clean` (default; what an orderly stop wrote, once), `always` (any, though what was deleted
+    /// or overwritten behind it comes back) or `never`.
+    pub snapshot_load: Option<String>,
     /// Sockets and limits.
     pub server: ServerSection,
     /// Who is admitted, promoted, demoted and evicted.
@@ -113,6 +124,9 @@ impl Default for StoreConfig {
         StoreConfig {
             max_value: Bytes(16 << 20),
             shards: 1,
+            pin_cores: Vec::new(),
+            snapshot: None,
+            snapshot_load: None,
             server: ServerSection::default(),
             policy: PolicySection::default(),
             config: BTreeMap::new(),
@@ -206,8 +220,14 @@ impl StoreConfig {
     /// Checks everything that can be checked without touching the machine.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let value = |key, problem: &str| Err(ConfigError::Value { key, problem: problem.to_owned() });
-        if self.shards != 1 {
-            return value("shards", "only one shard is supported for now: leave it out, or give 1");
+        if !(1..=SHARDS_MAX as u32).contains(&self.shards) {
+            return value("shards", "must be between 1 and 256");
+        }
+        if self.shards > 1 && self.tiers.iter().any(|tier| tier.kind == TierKind::Dax) {
+            return value(
+                "shards",
+                "a tier of kind dax serves one shard: leave shards at 1, or the tier out",
+            );
         }
         if !(1024..=512 << 20).contains(&self.max_value.0) {
             return value("max_value", "must lie between 1KiB and 512MiB");
@@ -222,8 +242,41 @@ impl StoreConfig {
             return value("server.requirepass", "is empty: leave it out to ask for no password");
         }
         self.server.tls()?;
+        self.snapshot_load()?;
         tier::validate(&self.tiers)?;
+        if self.shards > 1 {
+            return StoreConfig { shards: 1, tiers: self.shard_tiers(), ..self.clone() }.validate();
+        }
         self.ladder().map(|_| ())
+    }
+
+    /// The tiers of one of the shards: an equal part of each.
+    fn shard_tiers(&self) -> Vec<TierConfig> {
+        let shards = u64::from(self.shards.max(1));
+        let part = |tier: &TierConfig| TierConfig {
+            capacity: Bytes(tier.capacity.0 / shards),
+            bandwidth_share: match tier.kind {
+                TierKind::Emulated => Some(tier.bandwidth_share.unwrap_or(1.0) / shards as f64),
+                _ => tier.bandwidth_share,
+            },
+            ..tier.clone()
+        };
+        self.tiers.iter().map(part).collect()
+    }
+
+    /// Which snapshots are loaded.
+    ///
+    /// # Errors
+    /// When that is none of the words for it, or there is no snapshot that it could be about.
+    pub fn snapshot_load(&self) -> Result<Load, ConfigError> {
+        let error = |problem| ConfigError::Value { key: "snapshot_load", problem };
+        match (&self.snapshot_load, &self.snapshot) {
+            (None, _) => Ok(Load::default()),
+            (Some(_), None) => {
+                Err(error("says what to load, but not from where: give snapshot as well".to_owned()))
+            }
+            (Some(word), Some(_)) => word.parse().map_err(error),
+        }
     }
 
     fn ladder(&self) -> Result<LadderConfig, ConfigError> {
@@ -274,8 +327,13 @@ impl StoreConfig {
         self.tiers.iter().find(|tier| tier.kind == TierKind::Flash).map(FlashTier::of).transpose()
     }
 
-    /// What the engine needs of it; `seed` for its hash.
+    /// What the engine of one of the shards needs of it; `seed` for its hash.
     pub fn engine_config(&self, seed: u64) -> Result<EngineConfig, ConfigError> {
+        if self.shards > 1 {
+            let one = StoreConfig { shards: 1, tiers: self.shard_tiers(), ..self.clone() };
+            // Shards give each other memory, down to a part of what they begin with.
+            return Ok(EngineConfig { growth: self.shards, ..one.engine_config(seed)? });
+        }
         let tiers = self.specs().collect();
         let ladder = self.ladder()?;
         Ok(EngineConfig {
@@ -295,7 +353,9 @@ impl StoreConfig {
             unix_socket: section.unix_socket.clone(),
             protected_mode: section.protected_mode,
             config_file,
+            snapshot: self.snapshot.clone(),
             settings: self.live(&self.ladder()?)?.server,
+            pin_cores: self.pin_cores.clone(),
             ..ServerConfig::default()
         })
     }
@@ -361,7 +421,17 @@ mod tests {
         for (text, part) in [
             ("colour = 1", "unknown field `colour`"),
             ("[server]\nport = 1", "unknown field `port`"),
-            ("shards = 2", "only one shard"),
+            ("shards = 0", "between 1 and 256"),
+            (
+                "shards = 64\ntier = [{name = \"a\", kind = \"dram\", capacity = \"1MiB\"}]",
+                "16KiB is too small",
+            ),
+            (
+                "shards = 2\n[[tier]]\nname = \"a\"\nkind = \"dax\"\npath = \"x\"\ncapacity = \"1GiB\"",
+                "serves one shard",
+            ),
+            ("snapshot_load = \"always\"", "give snapshot as well"),
+            ("snapshot = \"s\"\nsnapshot_load = \"often\"", "none of clean, always, never"),
             ("[config]\ncolour = 1", "there is no parameter \"colour\""),
             ("[config]\nport = 1", "port cannot be set here"),
             ("[config]\nmaxclients = 1", "maxclients has its place in [server]"),

@@ -68,7 +68,7 @@ impl Engine {
         self.ladder.touch(id, self.now);
         self.forget_copy(id, hash);
         let header = self.header(self.ladder.loc(id));
-        if !self.ladder.rewrite_in_place(id, header.item_len() as u64) {
+        if !self.ladder.rewrite_in_place(id, self.place_len(header)) {
             self.build_anew(db, key, header.kind, header.value_len as usize, |old, new| {
                 new.copy_from_slice(old);
             })?;
@@ -83,6 +83,7 @@ impl Engine {
     pub fn value_again_mut(&mut self, item: ItemRef) -> &mut [u8] {
         let loc = self.ladder.loc(item.0);
         let header = self.header(loc);
+        self.unseal_to_change(item.0, loc);
         &mut self.tiers.bytes_mut(loc, header.item_len())[header.value_offset()..]
     }
 
@@ -121,6 +122,7 @@ impl Engine {
             let (_, loc) = self.enter(hash, header, expires_at_ms, None)?;
             self.supersede(db, hash);
             build(&[], self.write_head(loc, header, key));
+            self.seal_item(loc, header, expires_at_ms);
             self.tiers.charge_write(loc.tier, header.item_len());
             self.changes.note(Change::New, db, key);
             return Ok(());
@@ -128,12 +130,13 @@ impl Engine {
         self.forget_copy(old, hash);
         let (from, was) = (self.ladder.loc(old), self.header(self.ladder.loc(old)));
         self.tiers.charge_read(from.tier, was.item_len());
-        if self.ladder.place_bytes(old) != self.ladder.place_bytes_for(header.item_len() as u64) {
+        if self.ladder.place_bytes(old) != self.ladder.place_bytes_for(self.place_len(header)) {
             // Held, so that finding a place for the new bytes does not throw out the old ones.
             let held = self.ladder.pin(old);
             let entered = self.enter(hash, header, expires_at_ms, Some(old));
             self.ladder.unpin(held);
             if let Ok((_, to)) = entered {
+                self.prepare_place(to, header);
                 let (item, new) = self.tiers.bytes_from_to(from, was.item_len(), to, header.item_len());
                 let (head, value) = new.split_at_mut(header.value_offset());
                 header.write(head);
@@ -141,6 +144,8 @@ impl Engine {
                 build(&item[was.value_offset()..], value);
                 self.tiers.charge_write(to.tier, header.item_len());
                 self.forget(old, hash);
+                // The old value's seal is broken by now: there is never a choice between two.
+                self.seal_item(to, header, expires_at_ms);
                 return Ok(());
             }
         }
@@ -148,12 +153,14 @@ impl Engine {
         let copy = self.value(ItemRef(old)).to_vec();
         let loc = self.rewrite(old, hash, header, expires_at_ms)?;
         build(&copy, self.write_head(loc, header, key));
+        self.seal_item(loc, header, expires_at_ms);
         self.tiers.charge_write(loc.tier, header.item_len());
         Ok(())
     }
 
     /// Writes header and key to an item's place and returns the place of its value.
     fn write_head(&mut self, loc: tiermem_policy::ladder::Loc, header: Header, key: &[u8]) -> &mut [u8] {
+        self.prepare_place(loc, header);
         let item = self.tiers.bytes_mut(loc, header.item_len());
         header.write(item);
         let (head, value) = item.split_at_mut(header.value_offset());
@@ -164,7 +171,7 @@ impl Engine {
     /// The longest value that costs no more memory than one of `value_len` bytes does, as far as values go: places come in
     /// sizes, and a value that will grow may as well have all of its own.
     pub fn roomy_len(&self, key_len: usize, value_len: usize) -> usize {
-        let head = HEADER_BYTES + key_len;
+        let head = HEADER_BYTES + key_len + self.keeping.tail_bytes();
         let place = self.ladder.place_bytes_for((head + value_len) as u64) as usize;
         (place - head).min(self.config.value_bytes_max).max(value_len)
     }

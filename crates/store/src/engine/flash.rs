@@ -14,24 +14,17 @@ use std::task::Waker;
 use tiermem_base::hash::KeyHasher;
 use tiermem_policy::Id;
 use tiermem_policy::index::Found;
-use tiermem_policy::ladder::{Eviction, Loc, Tuning};
+use tiermem_policy::ladder::Loc;
 use tiermem_policy::log::LogPlace;
 use tiermem_tier::block::BlockIo;
-use tiermem_tier::flash::format::ITEM_HEADER_BYTES;
-use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, FlashItem, Gone, Offer};
+use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, Gone, Offer};
 
 use super::item::{HEADER_BYTES, Header};
+use super::staged::{Staged, StagedItems};
 use super::{DATABASES, Engine, Hit, ItemRef, ValueKind};
 
 /// Item references from here on name staged items.
 const STAGED: u32 = u32::MAX - (1 << 20);
-
-/// An item that was read for the request at hand.
-#[derive(Debug)]
-pub(super) struct Staged {
-    hash: u64,
-    item: FlashItem,
-}
 
 /// What the engine keeps of the tier below memory.
 #[derive(Debug, Default)]
@@ -40,7 +33,7 @@ pub(super) struct Below {
     /// Its name in figures.
     pub(super) name: String,
     /// Items read from there for the request at hand.
-    pub(super) staged: Vec<Staged>,
+    pub(super) staged: StagedItems,
     /// What the flash tier threw out in the step at hand.
     gone: Vec<Gone>,
     /// Where the search for a random key begins that a request waits for.
@@ -99,13 +92,15 @@ impl Engine {
         config: &FlashConfig,
     ) -> Result<(), FlashError> {
         let hash = |seed: u64, word: &[u8]| KeyHasher::stable(seed).hash(0, word);
-        let flash = Flash::open(io, config, hash, &mut self.index)?;
+        // All that outlives the process is marked as one run's, so that a later one knows what belongs together.
+        let config = FlashConfig { session: self.config.session, ..config.clone() };
+        let flash = Flash::open(io, &config, hash, &mut self.index)?;
         self.hasher = KeyHasher::stable(flash.hash_seed());
         self.keys.copy_from_slice(&flash.items()[..usize::from(DATABASES)]);
         self.charge_index();
         self.below.flash = Some(Box::new(flash));
         (self.below.name, self.below.endurance_bytes) = (name.to_owned(), endurance_bytes);
-        self.settle_eviction();
+        self.report_outlet();
         Ok(())
     }
 
@@ -113,7 +108,7 @@ impl Engine {
     #[inline]
     pub(super) fn charge_index(&mut self) {
         let flash_bytes = self.below.flash.as_ref().map_or(0, |flash| flash.metadata_bytes());
-        self.ladder.set_index_bytes(self.index.bytes() + flash_bytes);
+        self.ladder.set_index_bytes(self.index.bytes() + flash_bytes, self.index.growth_bytes());
     }
 
     /// Whether there is a flash tier.
@@ -132,46 +127,16 @@ impl Engine {
     /// Whether writers should wait until the flash tier has caught up.
     #[inline]
     pub fn is_choked(&self) -> bool {
-        self.below.flash.as_ref().is_some_and(|flash| flash.is_choked())
+        self.ladder.must_wait()
     }
 
-    /// Tells the ladder whether it may throw items out. Over a flash tier that means sending them there, which is always
-    /// allowed while it can take them; what must not be lost is kept by [`Self::may_enter`].
-    pub(super) fn settle_eviction(&mut self) {
-        let Some(flash) = &self.below.flash else { return };
-        let eviction = match (flash.is_broken(), flash.is_choked()) {
-            (true, _) => self.eviction,
-            (false, true) => Eviction::Forbidden,
-            (false, false) => Eviction::AllItems,
-        };
-        if self.ladder.config().eviction != eviction {
-            let tuning = self.ladder.config().tuning();
-            self.ladder.tune(Tuning { eviction, ..tuning });
-        }
-    }
-
-    /// Lets the ladder throw items out although flash cannot take them now, until the next look at it; whether that is
-    /// allowed, and was not before.
-    #[cold]
-    pub(super) fn evict_while_choked(&mut self) -> bool {
-        let lifted = self.below.flash.is_some()
-            && self.eviction == Eviction::AllItems
-            && self.ladder.config().eviction == Eviction::Forbidden;
-        if lifted {
-            let tuning = self.ladder.config().tuning();
-            self.ladder.tune(Tuning { eviction: Eviction::AllItems, ..tuning });
-        }
-        lifted
-    }
-
-    /// Whether an item of so many bytes may come into memory: where nothing may be evicted, flash must have room for all
-    /// that lies above it.
+    /// Tells the ladder how the flash tier stands.
     #[inline]
-    pub(super) fn may_enter(&self, item_len: usize) -> bool {
-        let (Some(flash), Eviction::Forbidden) = (&self.below.flash, self.eviction) else { return true };
-        let items = self.ladder.items() + 1;
-        let bytes = self.item_bytes.iter().sum::<u64>() + item_len as u64;
-        flash.is_broken() || flash.has_room_for(bytes + items * ITEM_HEADER_BYTES as u64)
+    pub(super) fn report_outlet(&mut self) {
+        if let Some(flash) = &self.below.flash {
+            let outlet = flash.outlet(self.ladder.items(), self.item_bytes.iter().sum());
+            self.ladder.set_outlet(outlet);
+        }
     }
 
     /// Has a writer woken when there is space again.
@@ -191,9 +156,19 @@ impl Engine {
         let mut gone = std::mem::take(&mut self.below.gone);
         gone.drain(..).for_each(|gone| self.lose(gone));
         self.below.gone = gone;
-        self.settle_eviction();
+        self.report_outlet();
         if !self.below.choked.is_empty() && !self.is_choked() {
             self.below.choked.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Waits until the flash tier has caught up: for callers that have nothing else to do.
+    pub(super) fn await_flash(&mut self) {
+        while self.is_choked() {
+            if let Some(flash) = &mut self.below.flash {
+                flash.wait();
+            }
+            self.advance_flash();
         }
     }
 
@@ -202,8 +177,7 @@ impl Engine {
         let copy = self.index.find(gone.hash, |id| self.header(self.ladder.loc(id)).unchanged);
         if let Some(id) = copy {
             let loc = self.ladder.loc(id);
-            let header = self.header(loc);
-            return Header { unchanged: false, ..header }.write(self.tiers.bytes_mut(loc, HEADER_BYTES));
+            return Header::note_changed(self.tiers.bytes_mut(loc, HEADER_BYTES));
         }
         // Where nobody knows the database, the fullest one is the likeliest.
         let fullest = || (0..DATABASES).max_by_key(|&db| self.keys[usize::from(db)]).unwrap_or(0);
@@ -215,6 +189,7 @@ impl Engine {
     /// Hands to the device what was decided, and writes what a restart must know. Before replies are sent.
     #[inline]
     pub fn commit(&mut self) {
+        self.seal_changed();
         if let Some(flash) = &mut self.below.flash {
             flash.submit();
             flash.commit();
@@ -301,7 +276,7 @@ impl Engine {
     /// Stages `key` if it lies on flash alone.
     fn recall(&mut self, db: u8, key: &[u8]) {
         while let Some(away) = self.seek(db, key) {
-            if self.below.staged.iter().any(|staged| staged.hash >> 24 == away.hash >> 24) {
+            if self.below.staged.find(away.hash).is_some() {
                 return;
             }
             let Some(id) = self.ask(away) else { return };
@@ -317,17 +292,18 @@ impl Engine {
 
     /// The staged item of this key, if its time is not over and its database was not flushed since.
     fn find_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<usize> {
-        let found = self.below.staged.iter().position(|staged| {
-            let item = &staged.item;
-            staged.hash == hash && item.header.db == db && item.key() == key
-        })?;
-        let header = self.below.staged[found].item.header;
+        let found = self.below.staged.find(hash)?;
+        let staged = self.below.staged.get(found)?;
+        let header = staged.item.header;
+        if staged.hash != hash || header.db != db || staged.item.key() != key {
+            return None;
+        }
         let expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.now.unix_ms;
         let flushed = self.below.flash.as_ref().is_some_and(|flash| flash.is_flushed(&header));
         if !expired && !flushed {
             return Some(found);
         }
-        self.below.staged.swap_remove(found);
+        self.below.staged.remove(found);
         if self.forget_on_flash(db, hash) {
             self.uncount(db);
             self.expired_on_access += u64::from(expired);
@@ -343,9 +319,8 @@ impl Engine {
         let place = self.index.find_log(hash);
         let flash = self.below.flash.as_mut()?;
         let reuse = place.and_then(|place| flash.hit(&mut self.index, hash, place, self.now.requests));
-        let len = HEADER_BYTES as u64 + self.below.staged[at].item.header.item_len() as u64;
+        let len = HEADER_BYTES as u64 + self.below.staged.get(at)?.item.header.item_len() as u64;
         if self.ladder.wants(reuse, len)
-            && !self.is_choked()
             && let Some(id) = self.unstage_into_memory(db, key, hash)
         {
             if let Some(flash) = &mut self.below.flash {
@@ -390,7 +365,7 @@ impl Engine {
     pub(super) fn staged_expiry(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Option<u64>> {
         self.has_staged(db, key, hash).then_some(())?;
         let at = self.find_staged(db, key, hash)?;
-        let at_ms = self.below.staged[at].item.header.expires_at_ms;
+        let at_ms = self.below.staged.get(at)?.item.header.expires_at_ms;
         Some((at_ms != 0).then_some(at_ms))
     }
 
@@ -398,7 +373,7 @@ impl Engine {
     pub(super) fn remove_staged(&mut self, db: u8, key: &[u8], hash: u64) -> bool {
         let at = self.has_staged(db, key, hash).then(|| self.find_staged(db, key, hash)).flatten();
         let Some(at) = at else { return false };
-        self.below.staged.swap_remove(at);
+        self.below.staged.remove(at);
         if self.forget_on_flash(db, hash) {
             self.uncount(db);
         }
@@ -409,7 +384,7 @@ impl Engine {
     #[cold]
     pub(super) fn unstage_into_memory(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
         let at = self.find_staged(db, key, hash)?;
-        let Staged { item, .. } = self.below.staged.swap_remove(at);
+        let Staged { item, .. } = self.below.staged.remove(at);
         let header = Header {
             value_len: item.header.value_len,
             key_len: item.header.key_len,
@@ -426,10 +401,12 @@ impl Engine {
             // It was counted when it lay on flash alone.
             self.uncount(db);
         }
+        self.prepare_place(loc, header);
         let bytes = self.tiers.bytes_mut(loc, header.item_len());
         header.write(bytes);
         bytes[HEADER_BYTES..header.value_offset()].copy_from_slice(key);
         bytes[header.value_offset()..].copy_from_slice(item.value());
+        self.seal_item(loc, header, expires_at_ms);
         self.tiers.charge_write(loc.tier, header.item_len());
         Some(id)
     }
@@ -443,7 +420,7 @@ impl Engine {
         let loc = self.ladder.loc(id);
         let header = self.header(loc);
         if header.unchanged {
-            Header { unchanged: false, ..header }.write(self.tiers.bytes_mut(loc, HEADER_BYTES));
+            Header::note_changed(self.tiers.bytes_mut(loc, HEADER_BYTES));
             self.forget_on_flash(header.db, hash);
         }
     }
@@ -452,7 +429,11 @@ impl Engine {
     #[inline]
     pub(super) fn supersede(&mut self, db: u8, hash: u64) {
         // What was read for this request is not the key's value any more, should the new one go as well.
-        self.below.staged.retain(|staged| staged.hash != hash);
+        if let Some(at) = self.below.staged.find(hash)
+            && self.below.staged.get(at).is_some_and(|staged| staged.hash == hash)
+        {
+            self.below.staged.remove(at);
+        }
         if self.below.flash.is_some() && self.forget_on_flash(db, hash) {
             // The key was counted there, and is counted here.
             self.uncount(db);
@@ -464,7 +445,7 @@ impl Engine {
         self.forget_on_flash(db, hash);
     }
 
-    fn forget_on_flash(&mut self, db: u8, hash: u64) -> bool {
+    pub(super) fn forget_on_flash(&mut self, db: u8, hash: u64) -> bool {
         let counted = self.below.flash.as_mut().is_some_and(|flash| flash.forget(&mut self.index, hash, db));
         self.charge_index();
         counted
@@ -497,9 +478,7 @@ impl Engine {
             unchanged: header.unchanged,
         };
         let taken = flash.offer(&mut self.index, &offer).is_taken();
-        if flash.is_choked() {
-            self.settle_eviction();
-        }
+        self.report_outlet();
         self.charge_index();
         taken
     }
@@ -545,10 +524,8 @@ impl Engine {
 
     /// Visits the staged item with these 40 bits of its hash, unless it is in memory too.
     pub(super) fn visit_staged(&self, db: u8, hash: u64, visit: &mut dyn FnMut(&[u8], ValueKind)) {
-        // A scan's items were staged in the order in which it visits them.
         let staged = &self.below.staged;
-        let Ok(at) = staged.binary_search_by_key(&(hash >> 24), |staged| staged.hash >> 24) else { return };
-        let item = &staged[at].item;
+        let Some(Staged { item, .. }) = staged.find(hash).and_then(|at| staged.get(at)) else { return };
         let header = &item.header;
         let expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.now.unix_ms;
         let flushed = self.below.flash.as_ref().is_some_and(|flash| flash.is_flushed(header));

@@ -32,6 +32,8 @@ pub struct FlashFigures {
     pub read_bytes: u64,
     /// Bytes written: items, journal and checkpoints.
     pub written_bytes: u64,
+    /// Those of them that are items, to whole blocks.
+    pub item_written_bytes: u64,
     /// Bytes written for each byte that came from memory.
     pub write_amplification: f64,
     /// Years until the device has been written as often as it bears, at the rate since the start; where that is configured.
@@ -40,6 +42,8 @@ pub struct FlashFigures {
     pub unindexed: u64,
     /// Items that the last restart found.
     pub recovered_items: u64,
+    /// Items that a restart would find if the process died now.
+    pub recoverable_items: u64,
     /// Reads and writes that failed.
     pub io_errors: u64,
     /// Items that could not be read or written.
@@ -62,19 +66,82 @@ impl FlashFigures {
             admitted_bytes: stats.log.admitted_bytes,
             rejected: stats.log.rejected,
             unchanged: stats.log.unchanged,
-            refused: stats.refused,
+            refused: stats.log.refused,
             kept: stats.log.kept,
             segments_emptied: stats.log.segments_emptied,
             reads: stats.reads,
             read_bytes: stats.read_bytes,
             written_bytes: stats.write_bytes + stats.journal_bytes + stats.checkpoint_bytes,
+            item_written_bytes: stats.write_bytes,
             write_amplification: stats.write_amplification(),
             recovered_items: stats.recovered_items,
+            recoverable_items: stats.recoverable_items,
             io_errors: stats.read_errors + stats.write_errors,
             lost_items: stats.lost_items,
             broken: stats.broken,
             recoverable: !stats.unrecoverable,
             last_error: stats.last_error.clone(),
+        }
+    }
+}
+
+impl FlashFigures {
+    /// Adds another shard's figures.
+    pub fn add(&mut self, other: &FlashFigures) {
+        let FlashFigures {
+            room_bytes,
+            admitted,
+            admitted_bytes,
+            rejected,
+            unchanged,
+            refused,
+            kept,
+            segments_emptied,
+            reads,
+            read_bytes,
+            written_bytes,
+            item_written_bytes,
+            write_amplification: _,
+            lifetime_years,
+            unindexed,
+            recovered_items,
+            recoverable_items,
+            io_errors,
+            lost_items,
+            broken,
+            recoverable,
+            last_error,
+        } = other;
+        self.room_bytes += room_bytes;
+        self.admitted += admitted;
+        self.admitted_bytes += admitted_bytes;
+        self.rejected += rejected;
+        self.unchanged += unchanged;
+        self.refused += refused;
+        self.kept += kept;
+        self.segments_emptied += segments_emptied;
+        self.reads += reads;
+        self.read_bytes += read_bytes;
+        self.written_bytes += written_bytes;
+        self.item_written_bytes += item_written_bytes;
+        self.write_amplification = match self.admitted_bytes {
+            0 => 0.0,
+            bytes => self.written_bytes as f64 / bytes as f64,
+        };
+        // Each is of the whole device, worn by one shard's writes alone: the wear adds up.
+        self.lifetime_years = match (self.lifetime_years, *lifetime_years) {
+            (Some(one), Some(other)) => Some(1.0 / (1.0 / one + 1.0 / other)),
+            (one, other) => one.or(other),
+        };
+        self.unindexed += unindexed;
+        self.recovered_items += recovered_items;
+        self.recoverable_items += recoverable_items;
+        self.io_errors += io_errors;
+        self.lost_items += lost_items;
+        self.broken |= broken;
+        self.recoverable &= recoverable;
+        if self.last_error.is_none() {
+            self.last_error.clone_from(last_error);
         }
     }
 }

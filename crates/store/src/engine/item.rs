@@ -1,7 +1,10 @@
 //! An item's bytes: a header of eight bytes (value length `u32`, key length `u16`, database `u8`, kind of value `u8`,
 //! all little-endian), the key, the value. The kind's highest bit says that the item was read from flash and not changed
-//! since. Expiry, tier and recency are not here but in the
-//! ladder's arrays, so that deciding about an item never touches the memory that it lies in.
+//! since, the one below it is the seal of items that outlive the process (`keep.rs`), which is nobody else's business.
+//! Expiry, tier and recency are not here but in the ladder's arrays, so that deciding about an item never touches the memory
+//! that it lies in.
+
+use tiermem_tier::device::{SEAL, SEAL_AT};
 
 use super::types::ValueKind;
 
@@ -25,6 +28,9 @@ pub struct Header {
 
 /// In the kind's byte.
 const UNCHANGED: u8 = 0x80;
+/// What remains of that byte is the kind.
+const KIND: u8 = !(UNCHANGED | SEAL);
+const KIND_AT: usize = SEAL_AT;
 
 impl Header {
     /// Reads a header; `bytes` starts with it.
@@ -34,18 +40,24 @@ impl Header {
             value_len: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
             key_len: u16::from_le_bytes([bytes[4], bytes[5]]),
             db: bytes[6],
-            kind: ValueKind::from_byte(bytes[7] & !UNCHANGED),
-            unchanged: bytes[7] & UNCHANGED != 0,
+            kind: ValueKind::from_byte(bytes[KIND_AT] & KIND),
+            unchanged: bytes[KIND_AT] & UNCHANGED != 0,
         }
     }
 
-    /// Writes the header to the start of `bytes`.
+    /// Notes in a header that the item is not on flash any more.
+    #[inline]
+    pub fn note_changed(bytes: &mut [u8]) {
+        bytes[KIND_AT] &= !UNCHANGED;
+    }
+
+    /// Writes the header, unsealed, to the start of `bytes`.
     #[inline]
     pub fn write(self, bytes: &mut [u8]) {
         bytes[..4].copy_from_slice(&self.value_len.to_le_bytes());
         bytes[4..6].copy_from_slice(&self.key_len.to_le_bytes());
         bytes[6] = self.db;
-        bytes[7] = self.kind.byte() | if self.unchanged { UNCHANGED } else { 0 };
+        bytes[KIND_AT] = self.kind.byte() | if self.unchanged { UNCHANGED } else { 0 };
     }
 
     /// Where the value starts.
@@ -73,6 +85,11 @@ mod tests {
                 let mut bytes = [0xFF; HEADER_BYTES];
                 header.write(&mut bytes);
                 assert_eq!(Header::read(&bytes), header);
+                bytes[SEAL_AT] |= SEAL;
+                assert_eq!(Header::read(&bytes), header, "the seal is not part of it");
+                Header::note_changed(&mut bytes);
+                assert_eq!(Header::read(&bytes), Header { unchanged: false, ..header });
+                assert_ne!(bytes[SEAL_AT] & SEAL, 0);
                 assert_eq!(header.item_len(), 8 + 300 + 70_000);
             }
         }

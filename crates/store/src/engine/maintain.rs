@@ -27,14 +27,32 @@ impl Engine {
         }
     }
 
-    fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         self.next_step = self.now.requests + self.ladder.config().step_requests;
-        if let Some(last) = self.ladder.last_ticket() {
-            self.settle_moves(last);
-        }
+        self.settle_all_moves();
         self.ladder.step(self.now, &mut self.rng, &mut self.acts);
         self.execute();
         self.advance_flash();
+    }
+
+    /// Makes room for an item of so many bytes, if it is a large one, a piece at a time; whether nothing more is to be done
+    /// before it is written, though it may be refused. Whoever serves others as well asks again after them; whoever does not
+    /// ask has the writing itself wait for it.
+    pub fn make_room(&mut self, item_bytes: usize) -> bool {
+        self.report_outlet();
+        let done = self.ladder.prepare(item_bytes as u64, self.now, &mut self.rng, &mut self.acts);
+        self.execute();
+        if !done {
+            self.settle_all_moves();
+        }
+        done
+    }
+
+    /// Tells the ladder that all copies are made.
+    pub(super) fn settle_all_moves(&mut self) {
+        if let Some(last) = self.ladder.last_ticket() {
+            self.settle_moves(last);
+        }
     }
 
     /// Does what is due without a request: expired items. Call it when idle, at least every 100 ms.
@@ -56,10 +74,14 @@ impl Engine {
         }
         for act in acts.drain(..) {
             match act {
-                Act::Move { from, to, .. } => {
+                Act::Move { id, from, to, .. } => {
                     let item_len = self.header(from).item_len();
-                    self.tiers.copy(from, to, item_len);
-                    self.copied.push_back(Copied { from: from.tier, to: to.tier, item_len: item_len as u64 });
+                    if self.tiers.keeps(to.tier) {
+                        self.tiers.copy_unsealed(from, to, item_len, self.ladder.bytes_of_place(to));
+                    } else {
+                        self.tiers.copy(from, to, item_len);
+                    }
+                    self.copied.push_back(Copied { id, from, to, item_len: item_len as u64 });
                 }
                 Act::Drop { id, loc, why, expires_at_ms, last_used } => {
                     let header = self.header(loc);
@@ -88,6 +110,7 @@ impl Engine {
                         let change = if why == Why::Expired { Change::Expired } else { Change::Evicted };
                         self.changes.note(change, header.db, key);
                     }
+                    self.unseal_item(loc);
                 }
                 Act::Discard { tier, page } => self.tiers.discard(tier, page),
             }
@@ -98,14 +121,16 @@ impl Engine {
     /// Tells the ladder that all copies up to `ticket` are made, which they are as soon as they are executed:
     /// memory is synchronous.
     pub(super) fn settle_moves(&mut self, ticket: Ticket) {
-        let (copied, item_bytes) = (&mut self.copied, &mut self.item_bytes);
+        let (copied, item_bytes, keeping) = (&mut self.copied, &mut self.item_bytes, &mut self.keeping);
         self.ladder.done(ticket, true, |moved| {
             let Some(copy) = copied.pop_front() else { return };
             if moved {
-                item_bytes[usize::from(copy.from)] -= copy.item_len;
-                item_bytes[usize::from(copy.to)] += copy.item_len;
+                item_bytes[usize::from(copy.from.tier)] -= copy.item_len;
+                item_bytes[usize::from(copy.to.tier)] += copy.item_len;
+                keeping.note_moved(copy);
             }
         });
+        self.seal_moved();
     }
 
     /// Removes every key of one database or, with `None`, of all. All at once where no other database has keys.
@@ -114,7 +139,8 @@ impl Engine {
         let others = db.map_or(0, |db| self.keys.iter().sum::<u64>() - self.len(db));
         self.flush_on_flash(db.filter(|_| others > 0));
         if others == 0 && self.ladder.clear() {
-            self.index = Default::default();
+            self.forget_kept();
+            self.index.clear_into(self.ladder.waste());
             self.charge_index();
             self.copied.clear();
             self.item_bytes.fill(0);
@@ -153,7 +179,7 @@ impl Engine {
 
     /// What may be thrown out when space runs short.
     pub fn eviction(&self) -> Eviction {
-        match self.eviction {
+        match self.ladder.config().eviction {
             LadderEviction::AllItems => Eviction::AllKeys,
             LadderEviction::Forbidden => Eviction::Forbidden,
         }
@@ -161,14 +187,12 @@ impl Engine {
 
     /// What may be changed about the ladder while it runs, as it is.
     pub fn tuning(&self) -> Tuning {
-        Tuning { eviction: self.eviction, ..self.ladder.config().tuning() }
+        self.ladder.config().tuning()
     }
 
     /// Changes it.
     pub fn tune(&mut self, tuning: Tuning) {
-        self.eviction = tuning.eviction;
         self.ladder.tune(tuning);
-        self.settle_eviction();
     }
 
     /// Nanoseconds that emulated tiers have charged since the start; the difference over a request is its own.
@@ -188,7 +212,7 @@ impl Engine {
             TierStats {
                 name: spec.name.clone(),
                 kind: spec.kind.name().to_owned(),
-                capacity_bytes: spec.capacity.0,
+                capacity_bytes: spec.capacity.0 - spec.pages_bytes() + self.capacity_bytes(at),
                 used_bytes: self.ladder.charged_bytes(at),
                 item_bytes: self.item_bytes[at],
                 items: level.items,

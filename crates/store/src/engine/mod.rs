@@ -10,24 +10,26 @@
 //! ladder does a step of its background work and the engine copies what it decided to move.
 
 mod ahead;
+mod capacity;
 mod change;
 mod flash;
 mod flash_figures;
 mod item;
+mod keep;
 mod keys;
 mod maintain;
 mod notes;
+mod snapshot;
+mod staged;
 mod stats;
 mod types;
 
 use std::collections::VecDeque;
 
-use tiermem_base::Rng;
 use tiermem_base::hash::KeyHasher;
+use tiermem_base::{Bytes, Rng};
 use tiermem_policy::index::{Found, Index};
-use tiermem_policy::ladder::{
-    Act, Admit, Eviction as LadderEviction, Ladder, LadderConfig, LevelConfig, Loc, NewItem,
-};
+use tiermem_policy::ladder::{Act, Admit, Ladder, LadderConfig, LevelConfig, Loc, NewItem};
 use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW};
 use tiermem_policy::{Id, Now};
 use tiermem_tier::{TierError, TierSpec, Tiers};
@@ -37,8 +39,12 @@ pub use change::ValueMut;
 pub use flash::Away;
 use flash::Below;
 pub use flash_figures::FlashFigures;
-use item::{HEADER_BYTES, Header};
+pub use item::HEADER_BYTES;
+use item::Header;
+use keep::Keeping;
+pub use keep::TakenUp;
 pub use notes::{Change, Changes};
+pub use snapshot::{Gathered, Gathering, Restored};
 pub use stats::{EngineStats, TierStats};
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};
 
@@ -52,6 +58,8 @@ pub struct EngineConfig {
     pub tiers: Vec<TierSpec>,
     /// The ladder's parameters; its levels follow from `tiers`.
     pub ladder: LadderConfig,
+    /// How many times their capacities the tiers may come to grow to, where other shards give theirs.
+    pub growth: u32,
     /// The longest value.
     pub value_bytes_max: usize,
     /// Bytes that replies under way may pin.
@@ -60,6 +68,8 @@ pub struct EngineConfig {
     pub seed: u64,
     /// Whether the charge of emulated tiers is really waited for.
     pub spin: bool,
+    /// Names this run in everything that outlives it; drawn anew for each.
+    pub session: [u8; 16],
 }
 
 impl EngineConfig {
@@ -68,11 +78,20 @@ impl EngineConfig {
         EngineConfig {
             tiers,
             ladder: LadderConfig::default(),
+            growth: 1,
             value_bytes_max: 16 << 20,
             pinned_bytes_max: 64 << 20,
             seed: 0,
             spin: true,
+            session: [0; 16],
         }
+    }
+
+    /// The tiers with as many bytes as they may come to have: memory that is not used is not taken.
+    fn tier_specs(&self) -> Vec<TierSpec> {
+        let growth = u64::from(self.growth.max(1));
+        let grown = |tier: &TierSpec| TierSpec { capacity: Bytes(tier.capacity.0 * growth), ..tier.clone() };
+        self.tiers.iter().map(grown).collect()
     }
 
     /// The ladder's configuration with a level for each tier, where it has none of its own.
@@ -86,6 +105,7 @@ impl EngineConfig {
             };
             ladder.levels = self.tiers.iter().enumerate().map(level).collect();
         }
+        ladder.growth = self.growth;
         ladder
     }
 }
@@ -129,8 +149,9 @@ impl Pin {
 /// A move whose bytes are copied and which the ladder has not settled yet.
 #[derive(Debug)]
 struct Copied {
-    from: u8,
-    to: u8,
+    id: Id,
+    from: Loc,
+    to: Loc,
     item_len: u64,
 }
 
@@ -148,14 +169,14 @@ pub struct Engine {
     /// Reused by every decision, so that deciding allocates nothing.
     acts: Vec<Act>,
     copied: VecDeque<Copied>,
+    /// What is under way in tiers whose items outlive the process.
+    keeping: Keeping,
     /// Bytes of header, key and value per tier.
     item_bytes: Vec<u64>,
     keys: [u64; DATABASES as usize],
     pinned_bytes: usize,
     /// The tier below the others.
     below: Below,
-    /// What the operator allows to be thrown out; the ladder's own rule depends on the flash tier as well.
-    eviction: LadderEviction,
     gets: u64,
     get_hits: u64,
     sets: u64,
@@ -168,8 +189,11 @@ impl Engine {
     /// Sets the tiers up. Memory is taken as it is used.
     pub fn new(config: EngineConfig) -> Result<Self, TierError> {
         let ladder = Ladder::new(config.ladder_config());
+        let mut tiers = Tiers::new(&config.tier_specs(), config.spin)?;
+        tiers.announce_session(config.session);
         Ok(Engine {
-            tiers: Tiers::new(&config.tiers, config.spin)?,
+            keeping: Keeping::over(&tiers),
+            tiers,
             hasher: KeyHasher::seeded(config.seed),
             rng: Rng::seeded(config.seed),
             now: Now::default(),
@@ -181,7 +205,6 @@ impl Engine {
             index: Index::default(),
             pinned_bytes: 0,
             below: Below::of(ladder.levels()),
-            eviction: config.ladder.eviction,
             gets: 0,
             get_hits: 0,
             sets: 0,
@@ -291,6 +314,7 @@ impl Engine {
         self.uncount(header.db);
         let found = self.index.remove(hash, id);
         debug_assert!(found, "a live item is in the index");
+        self.unseal_item(loc);
         self.ladder.remove(id);
     }
 
@@ -348,10 +372,12 @@ impl Engine {
                 loc
             }
         };
+        self.prepare_place(loc, header);
         let item = self.tiers.bytes_mut(loc, header.item_len());
         header.write(item);
         item[HEADER_BYTES..header.value_offset()].copy_from_slice(key);
         item[header.value_offset()..].copy_from_slice(value);
+        self.seal_item(loc, header, expires_at_ms);
         self.tiers.charge_write(loc.tier, header.item_len());
         let expires = matches!(expiry, Expiry::AtUnixMs(_));
         self.changes.note(Change::Written { new: old.is_none(), expires }, db, key);
@@ -376,16 +402,9 @@ impl Engine {
         expires_at_ms: Option<u64>,
         rewrites: Option<Id>,
     ) -> Result<(Id, Loc), StoreError> {
-        if !self.may_enter(header.item_len()) {
-            self.refused += 1;
-            return Err(StoreError::OutOfMemory);
-        }
-        let item = NewItem { key: hash, bytes: header.item_len() as u64, expires_at_ms, rewrites };
-        let placed = self.admit(&item).or_else(|| {
-            // The writer did not have to wait, and now flash has to catch up: rather one cold item less than an error.
-            if self.evict_while_choked() { self.admit(&item) } else { None }
-        });
-        let Some((id, loc)) = placed else {
+        self.report_outlet();
+        let item = NewItem { key: hash, bytes: self.place_len(header), expires_at_ms, rewrites };
+        let Some((id, loc)) = self.admit(&item) else {
             self.refused += 1;
             return Err(StoreError::OutOfMemory);
         };
@@ -398,10 +417,13 @@ impl Engine {
 
     /// Asks the ladder for a place until it has one or says that there is none.
     fn admit(&mut self, item: &NewItem) -> Option<(Id, Loc)> {
-        for _ in 0..ADMIT_TRIES {
+        let mut tries = 0;
+        while tries < ADMIT_TRIES {
             let answer = self.ladder.admit(item, self.now, &mut self.rng, &mut self.acts);
             self.execute();
+            tries += usize::from(answer != Admit::Again);
             match answer {
+                Admit::Again => self.settle_all_moves(),
                 Admit::Ready { id, loc } => return Some((id, loc)),
                 Admit::After(ticket) => self.settle_moves(ticket),
                 Admit::Full => return None,
@@ -419,7 +441,7 @@ impl Engine {
         expires_at_ms: Option<u64>,
     ) -> Result<Loc, StoreError> {
         self.ladder.touch(old, self.now);
-        if self.ladder.rewrite_in_place(old, header.item_len() as u64) {
+        if self.ladder.rewrite_in_place(old, self.place_len(header)) {
             let loc = self.ladder.loc(old);
             let account = &mut self.item_bytes[usize::from(loc.tier)];
             *account = *account + header.item_len() as u64
@@ -438,7 +460,7 @@ impl Engine {
             }
             // Taking the old value out would not help.
             Err(full)
-                if self.config_eviction_forbidden() || !self.ladder.could_hold(header.item_len() as u64) =>
+                if self.config_eviction_forbidden() || !self.ladder.could_hold(self.place_len(header)) =>
             {
                 Err(full)
             }
@@ -499,6 +521,9 @@ impl Engine {
                 self.changes.note(change, db, key);
             }
             self.ladder.set_expires_at_ms(id, at_unix_ms, self.now);
+            if self.tiers.keeping() != 0 {
+                self.seal_again(id);
+            }
         }
         found.is_some()
     }

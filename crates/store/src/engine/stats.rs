@@ -59,3 +59,73 @@ pub struct EngineStats {
     /// The flash tier's own figures, if there is one.
     pub flash: Option<super::FlashFigures>,
 }
+
+impl TierStats {
+    /// Adds the same tier's figures in another shard.
+    pub fn add(&mut self, other: &TierStats) {
+        let TierStats {
+            name: _,
+            kind: _,
+            capacity_bytes,
+            used_bytes,
+            item_bytes,
+            items,
+            hits,
+            promotions,
+            demotions,
+            evictions,
+            charged_ns,
+        } = other;
+        self.capacity_bytes += capacity_bytes;
+        self.used_bytes += used_bytes;
+        self.item_bytes += item_bytes;
+        self.items += items;
+        self.hits += hits;
+        self.promotions += promotions;
+        self.demotions += demotions;
+        self.evictions += evictions;
+        self.charged_ns += charged_ns;
+    }
+}
+
+impl EngineStats {
+    /// Adds another shard's figures. All shards have the same tiers; figures that hold none yet take the other's.
+    pub fn add(&mut self, other: &EngineStats) {
+        let EngineStats {
+            tiers,
+            gets,
+            hits,
+            sets,
+            expired,
+            evicted,
+            moves_aborted,
+            refused,
+            keys,
+            keys_with_expiry,
+            metadata_bytes,
+            pinned_bytes,
+            flash,
+        } = other;
+        if self.tiers.is_empty() {
+            self.tiers.clone_from(tiers);
+        } else {
+            self.tiers.iter_mut().zip(tiers).for_each(|(sum, tier)| sum.add(tier));
+        }
+        self.gets += gets;
+        self.hits += hits;
+        self.sets += sets;
+        self.expired += expired;
+        self.evicted += evicted;
+        self.moves_aborted += moves_aborted;
+        self.refused += refused;
+        self.keys += keys;
+        self.keys_with_expiry += keys_with_expiry;
+        self.metadata_bytes += metadata_bytes;
+        self.pinned_bytes += pinned_bytes;
+        match (&mut self.flash, flash) {
+            (Some(sum), Some(flash)) => sum.add(flash),
+            (None, Some(flash)) => self.flash = Some(flash.clone()),
+            (_, None) => {}
+        }
+    }
+}

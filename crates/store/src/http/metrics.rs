@@ -90,6 +90,11 @@ fn flash(text: &mut Text, figures: &FlashFigures) {
     text.single("flash_room_bytes", "Bytes that items on flash may fill.", figures.room_bytes);
     text.single("flash_recovered_items", "Items that the last restart found.", figures.recovered_items);
     text.single(
+        "flash_recoverable_items",
+        "Items that a restart would find if the process died now.",
+        figures.recoverable_items,
+    );
+    text.single(
         "flash_write_amplification",
         "Bytes written for each byte that came from memory.",
         figures.write_amplification,

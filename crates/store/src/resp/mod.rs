@@ -7,11 +7,15 @@ mod ahead;
 mod inline;
 mod number;
 mod parser;
+mod reply;
+mod request;
 mod writer;
 
 pub use ahead::KeysAhead;
 pub use number::{parse_i64, parse_u64_digits};
 pub use parser::{INLINE_BYTES_MAX, Limits, Parser, Progress, ProtocolError};
+pub use reply::{Elements, ReplyEnd, whole_line};
+pub use request::Request;
 pub use writer::{Version, Writer};
 
 #[cfg(test)]

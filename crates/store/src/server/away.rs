@@ -1,4 +1,4 @@
-//! Keys that a connection waits for because they lie on flash.
+//! What a connection waits for before its next request: keys that lie on flash, space there, room for a large value.
 //!
 //! A request runs when all of its keys are at hand. The one that has to wait is put back, the questions stay with the
 //! connection, and so do questions for requests behind it that are known already, so that a pipeline's reads are under
@@ -10,7 +10,7 @@ use std::task::Waker;
 use tiermem_tier::flash::FetchId;
 
 use crate::command::{Host, KEYS_ON_FLASH_MAX, Needs, Session, each_key, needs};
-use crate::engine::{Away, Engine};
+use crate::engine::{Away, Engine, HEADER_BYTES};
 use crate::resp::Args;
 
 /// Questions that one connection has open for requests to come.
@@ -23,6 +23,8 @@ pub(super) struct AwayKeys {
     asked: BTreeMap<u64, (Away, FetchId)>,
     /// The keys of the request at hand.
     wanted: Vec<Away>,
+    /// The last of its questions that was not answered when they were looked through.
+    last: Option<FetchId>,
 }
 
 impl AwayKeys {
@@ -35,10 +37,20 @@ impl AwayKeys {
         args: Args<'_>,
         waker: &Waker,
     ) -> bool {
+        // They are answered about in order: while the last one is not, there is no need to look through thousands.
+        if self.last.is_some_and(|id| !engine.is_answered(id, waker)) {
+            return false;
+        }
+        self.last = None;
         engine.prepare();
-        let (needs, writes) = needs(session, args);
+        let (needs, writes) = needs(session, host, args);
         if writes && engine.is_choked() {
             engine.wake_when_unchoked(waker);
+            return false;
+        }
+        if writes && !engine.make_room(item_bytes_max(args)) {
+            // Others have their turn between two pieces.
+            waker.wake_by_ref();
             return false;
         }
         loop {
@@ -60,13 +72,12 @@ impl AwayKeys {
             if self.wanted.is_empty() {
                 return true;
             }
-            let mut ready = true;
             for at in 0..self.wanted.len() {
                 let away = self.wanted[at];
-                let Some(id) = self.ask(engine, away) else { continue };
-                ready &= engine.is_answered(id, waker);
+                let asked = self.ask(engine, away);
+                self.last = asked.filter(|id| !engine.is_answered(*id, waker)).or(self.last);
             }
-            if !ready {
+            if self.last.is_some() {
                 return false;
             }
             let mut staged = true;
@@ -113,6 +124,7 @@ impl AwayKeys {
     /// Gives all questions up.
     #[inline]
     pub(super) fn cancel(&mut self, engine: &mut Engine) {
+        self.last = None;
         for (_, id) in std::mem::take(&mut self.asked).into_values() {
             engine.cancel(id);
         }
@@ -123,4 +135,10 @@ impl AwayKeys {
     pub(super) fn is_empty(&self) -> bool {
         self.asked.is_empty()
     }
+}
+
+/// Bytes of the largest item that a request may write: its longest argument, under its first one.
+fn item_bytes_max(args: Args<'_>) -> usize {
+    let longest = args.iter_from(1).map(<[u8]>::len).max().unwrap_or(0);
+    longest + args.get(1).map_or(0, <[u8]>::len) + HEADER_BYTES
 }

@@ -68,6 +68,16 @@ pub enum ServeError {
     /// Certificate or key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// A thread cannot be kept on a core.
+    #[error(
+        "cannot keep a shard on core {core}: {source}; name cores that this process may use (taskset -p shows them)"
+    )]
+    Pin {
+        /// The core.
+        core: usize,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The event loop cannot be made.
     #[error("cannot start the event loop: {0}")]
     EventLoop(#[source] io::Error),
@@ -77,7 +87,8 @@ pub enum ServeError {
 #[derive(Debug)]
 pub struct Server {
     pub(super) config: ServerConfig,
-    pub(super) engine: Engine,
+    /// One for each shard, the first one's first.
+    pub(super) engines: Vec<Engine>,
     pub(super) tcp: Option<TcpListener>,
     /// The socket for TLS, and what it serves with until that is loaded anew.
     pub(super) tls: Option<(TcpListener, Arc<rustls::ServerConfig>)>,
@@ -88,6 +99,15 @@ pub struct Server {
 impl Server {
     /// Opens the sockets that `config` names and raises the limit of open files to what `maxclients` needs.
     pub fn bind(config: ServerConfig, engine: Engine) -> Result<Self, ServeError> {
+        Self::bind_shards(config, vec![engine])
+    }
+
+    /// The same for several shards, an engine for each, in their order.
+    ///
+    /// # Panics
+    /// Without an engine.
+    pub fn bind_shards(config: ServerConfig, engines: Vec<Engine>) -> Result<Self, ServeError> {
+        assert!(!engines.is_empty(), "a store has at least one shard");
         if config.listen.is_none() && config.tls.is_none() && config.unix_socket.is_none() {
             return Err(ServeError::NothingToListenOn);
         }
@@ -105,7 +125,7 @@ impl Server {
         let tcp = config.listen.map(listen_tcp).transpose()?;
         let tls = config.tls.as_ref().map(|tls| listen_tcp(tls.listen)).transpose()?.zip(certificate);
         let unix = config.unix_socket.as_deref().map(listen_unix).transpose()?;
-        Ok(Server { config, engine, tcp, tls, unix, watcher: SettingsWatcher::default() })
+        Ok(Server { config, engines, tcp, tls, unix, watcher: SettingsWatcher::default() })
     }
 
     /// Calls `watcher`, on the server's thread, with the settings that `CONFIG SET` has changed.

@@ -1,5 +1,7 @@
 //! One client's connection: reads, runs what is complete, writes.
 
+mod exchange;
+
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,14 +13,17 @@ use tokio::time::Sleep;
 
 use super::away::AwayKeys;
 use super::budget::{FREE_BYTES, Share};
+use super::links::{Links, Step};
 use super::shard::{Core, READ_BYTES, Shard};
 use super::stream::Stream;
 use crate::clients::TIGHT_OUTPUT_BYTES;
-use crate::command::{Context, Output, Session, Verdict, execute};
+use crate::command::{Context, Output, Session, execute};
 use crate::resp::{KeysAhead, Parser, Progress, Writer};
 
 /// Replies are handed to the kernel when they come to this much, even amid a batch.
 const WRITE_BYTES: usize = 64 * 1024;
+/// Requests from here on may bring a value for which room must be made first.
+const LARGE_REQUEST_BYTES: usize = 128 * 1024;
 /// Places of arguments kept between requests; more are given back.
 const ARGS_KEPT: usize = 64;
 /// Pieces written with one call.
@@ -51,7 +56,9 @@ pub(super) struct Connection {
     share: Share,
     /// Keys on flash that requests of this connection wait for.
     away: AwayKeys,
-    /// The next request waits: for such a key, or for space to write.
+    /// What it has asked of other shards, if there are any and this one is its home.
+    links: Option<Box<Links>>,
+    /// The next request waits: for such a key, for space to write, or for replies from other shards.
     waiting: bool,
     last_progress: Instant,
     timer: Option<Pin<Box<Sleep>>>,
@@ -59,7 +66,9 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(stream: Stream, shard: Rc<Shard>, session: Session) -> Self {
+        let links = shard.borrow().links_for(session.slot).map(Box::new);
         Connection {
+            links,
             shard,
             stream,
             session,
@@ -83,11 +92,7 @@ impl Connection {
     /// Appends what others have sent this client to its replies.
     fn collect_mail(&mut self, core: &mut Core) {
         if let Some(mail) = core.host.clients.take_mail(self.session.slot) {
-            if self.output.is_empty() {
-                *self.output.bytes() = mail;
-            } else {
-                self.output.bytes().extend_from_slice(&mail);
-            }
+            self.put_out(mail);
             self.count_unsent(core);
         }
     }
@@ -96,6 +101,7 @@ impl Connection {
     fn advance(&mut self, core: &mut Core, cx: &mut TaskContext<'_>) -> Result<(), Gone> {
         loop {
             self.collect_mail(core);
+            let left = self.exchange(core, cx)?;
             if !self.output.is_empty() {
                 if let Poll::Ready(ready) = self.stream.poll_write_ready(cx) {
                     ready.map_err(|_| Gone)?;
@@ -106,11 +112,16 @@ impl Connection {
                         continue;
                     }
                     self.output.release_memory(FREE_BYTES);
+                    if left {
+                        // There is room again.
+                        continue;
+                    }
                 }
                 self.count_unsent(core);
             }
             if self.session.closing {
-                let sent = self.output.is_empty() && self.stream.poll_flush(cx).is_ready();
+                let sent =
+                    self.output.is_empty() && !self.awaits_replies() && self.stream.poll_flush(cx).is_ready();
                 return if sent { Err(Gone) } else { Ok(()) };
             }
             if self.waiting {
@@ -160,6 +171,11 @@ impl Connection {
                 if held > 0 || self.share.is_charged() {
                     core.budget.progress(&self.share, 0, cx.waker());
                 }
+                Ok(Poll::Pending)
+            }
+            Poll::Ready(Ok(0)) if self.awaits_replies() => {
+                // It asks for nothing more, and may still listen.
+                self.session.closing = true;
                 Ok(Poll::Pending)
             }
             Poll::Ready(Ok(0) | Err(_)) => Err(Gone),
@@ -226,7 +242,7 @@ impl Connection {
                 if consumed > 0 {
                     core.budget.end_privilege(&self.share);
                     // These bytes are gone when the batch ends.
-                    core.note_run(&self.session, &pending[..consumed]);
+                    self.note_run(core, &pending[..consumed]);
                 }
                 pending.drain(..consumed);
             }
@@ -250,7 +266,7 @@ impl Connection {
         {
             // Nothing has been read into it since.
             let input = core::mem::take(&mut core.input);
-            core.note_run(&self.session, &input[..consumed.min(filled)]);
+            self.note_run(core, &input[..consumed.min(filled)]);
             core.input = input;
         }
         // What emulated memory charges these requests is theirs, whoever happens to wait it off.
@@ -283,24 +299,28 @@ impl Connection {
                         core.engine.foresee(self.session.db, &mut keys);
                         foreseen = at + keys.passed();
                     }
-                    if core.engine.has_flash() && !self.is_at_hand(core, rest, cx) {
+                    let waits = core.engine.has_flash() || self.parser.consumed() >= LARGE_REQUEST_BYTES;
+                    if waits && !self.is_at_hand(core, rest, cx) {
                         // The request is read again when it can run.
                         self.parser.reset();
                         (self.runnable, self.waiting) = (true, true);
                         return Ok(at);
                     }
                     let Core { engine, host, .. } = core;
-                    let Connection { session, output, parser, .. } = self;
+                    let Connection { session, output, parser, links, .. } = self;
                     let mut context = Context { engine, session, output, host };
-                    let verdict = execute(&mut context, parser.args(rest));
+                    let step = match links {
+                        None => execute(&mut context, parser.args(rest)).into(),
+                        Some(links) => links.execute(&mut context, parser.args(rest)),
+                    };
                     context.end_request();
-                    if verdict == Verdict::Later {
-                        self.hold_up(core);
+                    if step != Step::Done {
+                        self.hold_up(core, step);
                         return Ok(at);
                     }
                     if core.host.timing.is_due() {
                         core.clock.batch_end();
-                        core.note_run(&self.session, &rest[..self.parser.consumed()]);
+                        self.note_run(core, &rest[..self.parser.consumed()]);
                     }
                 }
                 Ok(Progress::Empty) => {}
@@ -313,8 +333,7 @@ impl Connection {
                 Err(error) => {
                     core.host.stats.error_replies += 1;
                     core.host.stats.clients_dropped += 1;
-                    let mut reply = Writer::new(self.output.bytes(), self.session.version);
-                    reply.error(format!("ERR {error}").as_bytes());
+                    self.put_out_error(&format!("ERR {error}"));
                     self.session.closing = true;
                 }
             }
@@ -333,7 +352,7 @@ impl Connection {
         }
     }
 
-    /// Whether what the parsed request at the start of `rest` needs from flash is at hand. If not, the requests behind it
+    /// Whether what the parsed request at the start of `rest` needs from flash, and room for a large value, is at hand. If not, the requests behind it
     /// are looked at as well.
     fn is_at_hand(&mut self, core: &mut Core, rest: &[u8], cx: &TaskContext<'_>) -> bool {
         let Connection { session, parser, away, .. } = self;
@@ -344,12 +363,17 @@ impl Connection {
         at_hand
     }
 
-    /// Leaves the present request, which is looked at again when requests are no longer held up.
+    /// Leaves the present request, which is looked at again when requests are no longer held up, or replies have come.
     #[cold]
-    fn hold_up(&mut self, core: &mut Core) {
+    fn hold_up(&mut self, core: &mut Core, step: Step) {
         self.parser.reset();
-        (self.paused, self.runnable) = (true, true);
-        core.host.clients.wait_for_unpause(self.session.id);
+        self.runnable = true;
+        if step == Step::HeldUp {
+            self.paused = true;
+            core.host.clients.wait_for_unpause(self.session.id);
+        } else {
+            self.waiting = true;
+        }
     }
 
     #[cold]
@@ -361,7 +385,7 @@ impl Connection {
             core.engine.value_bytes_max(),
             core.limits.request_bytes_max
         );
-        Writer::new(self.output.bytes(), self.session.version).error(text.as_bytes());
+        self.put_out_error(&text);
     }
 
     /// Writes as much as the kernel takes now.
@@ -397,7 +421,7 @@ impl Connection {
         let others = core.host.clients.waiting_bytes() - self.unsent;
         let settings = &core.host.settings;
         own >= settings.output_bytes_max
-            || (own >= TIGHT_OUTPUT_BYTES && others + own >= settings.output_total_bytes_max)
+            || (own >= TIGHT_OUTPUT_BYTES && others + own >= core.host.output_total_bytes_max())
     }
 
     fn set_blocked(&mut self, core: &mut Core) {
@@ -419,10 +443,11 @@ impl Connection {
         }
     }
 
-    /// Bytes of the requests that wait for `EXEC`.
+    /// Bytes of the requests that wait for `EXEC`, and of what is on its way to and from other shards.
     #[inline]
     fn queued_bytes(&self) -> usize {
-        self.session.transaction.as_ref().map_or(0, |queue| queue.memory_bytes())
+        let links = self.links.as_deref().map_or(0, |links| links.memory_bytes());
+        self.session.transaction.as_ref().map_or(0, |queue| queue.memory_bytes()) + links
     }
 
     /// Books what is pending or queued, and gives memory back that is no longer needed.
@@ -463,7 +488,11 @@ impl Connection {
     /// Whether the client has kept still for longer than it may; if not, sees to being woken when it has.
     fn is_timed_out(&mut self, core: &Core, cx: &mut TaskContext<'_>) -> bool {
         let timeout_ms = core.host.settings.timeout_ms;
-        if timeout_ms == 0 || core.host.clients.only_listens(self.session.slot) {
+        let slot = self.session.slot;
+        if timeout_ms == 0
+            || core.host.clients.only_listens(slot)
+            || core.host.clients.card(slot).home.is_some()
+        {
             return false;
         }
         let deadline = self.last_progress + Duration::from_millis(timeout_ms);
@@ -517,11 +546,13 @@ impl Drop for Connection {
         self.output.clear(&mut core.engine);
         self.away.cancel(&mut core.engine);
         self.unsent = 0;
+        let guest = core.host.clients.card(self.session.slot).home.is_some();
         core.host.clients.leave(self.session.slot);
         core.engine.note_changes(core.host.clients.wants_changes());
         core.budget.release(&mut self.share);
-        let stats = &mut core.host.stats;
-        stats.clients_connected -= 1;
-        stats.clients_blocked_on_output -= u64::from(self.blocked);
+        core.host.stats.clients_blocked_on_output -= u64::from(self.blocked);
+        if !guest {
+            core.host.count_out();
+        }
     }
 }

@@ -3,6 +3,8 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::shards::board::Times;
+
 /// The longest time told apart, in nanoseconds; longer ones count as this.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
@@ -56,14 +58,25 @@ impl Latency {
         self.recent.saturating_record_n(ns, requests);
     }
 
-    /// Summaries since the start and since the last call.
-    pub(super) fn summarize(&mut self) -> (LatencySummary, LatencySummary) {
-        let recent = summary(&self.recent);
+    /// Ends a period: the times since the start and since the last call.
+    pub(super) fn end_period(&mut self) -> Times {
         // Both have the same bounds, so adding does not fail.
         let _ = self.since_start.add(&self.recent);
+        let recent = self.recent.clone();
         self.recent.reset();
-        (summary(&self.since_start), recent)
+        (self.since_start.clone(), recent)
     }
+}
+
+/// Summaries of several shards' times: since the start, and recent ones.
+pub(super) fn summarize(times: Times, others: Vec<Times>) -> (LatencySummary, LatencySummary) {
+    let (mut since_start, mut recent) = times;
+    for (other_since_start, other_recent) in others {
+        // All have the same bounds.
+        let _ = since_start.add(other_since_start);
+        let _ = recent.add(other_recent);
+    }
+    (summary(&since_start), summary(&recent))
 }
 
 fn summary(histogram: &Histogram<u64>) -> LatencySummary {

@@ -1,20 +1,24 @@
-//! The server of one shard: sockets, time, and the memory that requests and replies may take.
+//! The server: sockets, time, and the memory that requests and replies may take.
 //!
-//! One thread runs everything: it owns the engine, accepts connections, and drives each connection's state
-//! machine whenever its socket is ready. All memory that clients can make it use is bounded:
+//! One thread runs a shard: it owns the engine, and drives each connection's state machine whenever its socket is ready. The
+//! first shard's accepts connections, and hands them round where there are more ([`crate::shards`]). All memory that clients can make it use is bounded:
 //!
 //! - an idle connection owns no buffer; reading and writing go through buffers that the shard lends;
 //! - what has come of unfinished requests is charged to one [`budget`] for all connections;
 //! - a client that does not read its replies is not read from, and its queue ends at a limit.
 
+mod accept;
 mod away;
 mod bind;
 mod budget;
 mod clock;
 mod connection;
 mod latency;
+mod links;
 mod run;
+mod saving;
 mod shard;
+mod shares;
 mod snapshot;
 mod stream;
 mod tls;
@@ -43,14 +47,30 @@ pub struct ServerConfig {
     pub protected_mode: bool,
     /// The file that all this comes from, for `CONFIG REWRITE`. Default none.
     pub config_file: Option<PathBuf>,
+    /// Where snapshots are written. Default nowhere.
+    pub snapshot: Option<PathBuf>,
     /// What may change while the server runs.
     pub settings: Settings,
     /// The longest reply to one request, in bytes. Default 64 MiB, and at least one longest value.
     pub reply_bytes_max: usize,
     /// The longest request, in bytes. Default 32 MiB, and at least one longest value with 1 MiB beside it.
     pub request_bytes_max: usize,
+    /// The cores that the shards' threads are kept on, in turn. Default: they go where the system puts them.
+    pub pin_cores: Vec<usize>,
     /// The time between two published snapshots. Default 500 ms.
     pub snapshot_interval: Duration,
+}
+
+impl ServerConfig {
+    /// Where one of so many shards writes its snapshots: each has a file of its own, and those of another number of shards hold
+    /// other keys.
+    pub fn snapshot_of(&self, shard: usize, shards: usize) -> Option<PathBuf> {
+        let mut path = self.snapshot.clone()?.into_os_string();
+        if shards > 1 {
+            path.push(format!(".{shard}-of-{shards}"));
+        }
+        Some(path.into())
+    }
 }
 
 impl Default for ServerConfig {
@@ -61,9 +81,11 @@ impl Default for ServerConfig {
             unix_socket: None,
             protected_mode: true,
             config_file: None,
+            snapshot: None,
             settings: Settings::default(),
             reply_bytes_max: 64 << 20,
             request_bytes_max: 32 << 20,
+            pin_cores: Vec::new(),
             snapshot_interval: Duration::from_millis(500),
         }
     }

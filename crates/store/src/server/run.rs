@@ -1,47 +1,55 @@
-//! The event loop: accepting, ticking, publishing, shutting down.
+//! The event loops, one for each shard: starting, ticking, publishing, shutting down.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::runtime::{Builder, LocalOptions};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 use tokio::time::MissedTickBehavior;
 
+use super::ServerConfig;
+use super::accept::{Certificate, Entrance, reload_on_hangup};
 use super::bind::{ServeError, Server};
-use super::connection::Connection;
+use super::saving::{save_at_stop, save_when_asked};
 use super::shard::{Core, Shard};
 use super::snapshot::Snapshot;
-use super::stream::Stream;
-use super::tls::{TlsConfig, TlsStream};
-use crate::clients::Peer;
+use crate::engine::Engine;
+use crate::shards::doors::{Doors, Visit};
 
 const TICK: Duration = Duration::from_millis(100);
-/// How long accepting rests when the system has no more files or memory to give.
-const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-impl Server {
-    /// Serves on this thread until `shutdown` is ready, then closes all connections. `shutdown` is polled within a
-    /// tokio runtime, so it may await signals. Hands figures to `publish` every
-    /// [`super::ServerConfig::snapshot_interval`] and once at the end.
-    pub fn run(
-        self,
-        shutdown: impl Future<Output = ()>,
-        publish: impl Fn(Snapshot) + 'static,
-    ) -> Result<(), ServeError> {
-        let publish = Rc::new(publish);
-        let port = self.local_addr().map_or(0, |address| address.port());
-        let tls_port = self.local_tls_addr().map_or(0, |address| address.port());
-        let Server { config, engine, tcp, tls, unix, watcher } = self;
+/// What every shard is made of.
+struct Plan {
+    config: ServerConfig,
+    tcp_port: u16,
+    tls_port: u16,
+    certificate: Option<Certificate>,
+}
+
+/// A shard and its event loop.
+struct Stage {
+    runtime: LocalRuntime,
+    shard: Rc<Shard>,
+    entrance: Entrance,
+}
+
+impl Stage {
+    /// Makes a shard's event loop, on the thread that will run it.
+    fn build(plan: &Plan, engine: Engine, doors: Option<Doors>) -> Result<Self, ServeError> {
+        let cores = &plan.config.pin_cores;
+        if !cores.is_empty() {
+            let own = doors.as_ref().map_or(0, |doors| doors.placement.own);
+            let core = cores[own % cores.len()];
+            tiermem_sys::affinity::pin_thread(core).map_err(|source| ServeError::Pin { core, source })?;
+        }
         let woken = Arc::new(AtomicBool::new(true));
         let flag = Arc::clone(&woken);
         // A local runtime runs tasks that need not be `Send` from its own queue. A `LocalSet` in an ordinary one
@@ -51,35 +59,101 @@ impl Server {
             .on_thread_unpark(move || flag.store(true, Ordering::Relaxed))
             .build_local(LocalOptions::default())
             .map_err(ServeError::EventLoop)?;
-        let mut core = Core::new(&config, engine, port, woken);
-        core.host.settings_watcher = watcher;
-        core.host.tls_port = tls_port;
+        let mut core = Core::new(&plan.config, engine, plan.tcp_port, woken, doors.clone());
+        core.host.tls_port = plan.tls_port;
         let shard = Rc::new(RefCell::new(core));
-        let result = runtime.block_on(async {
-            drive_flash(&shard);
+        let certificate = plan.certificate.clone();
+        let entrance = Entrance { shard: Rc::clone(&shard), certificate, doors, turn: Rc::new(Cell::new(0)) };
+        Ok(Stage { runtime, shard, entrance })
+    }
+
+    /// Begins what every shard does by itself.
+    fn begin(shard: &Rc<Shard>, every: Duration, publish: Rc<dyn Fn(Snapshot)>) {
+        drive_flash(shard);
+        spawn_local(tick(Rc::clone(shard)));
+        spawn_local(save_when_asked(Rc::clone(shard)));
+        spawn_local(publish_often(Rc::clone(shard), publish, every));
+    }
+
+    /// Ends all connections, which gives their pins free, and closes what outlives the process.
+    fn end(self) -> Rc<Shard> {
+        drop(self.runtime);
+        if let Err(error) = self.shard.borrow_mut().engine.close_flash() {
+            tracing::error!(%error, "the flash tier was not closed in order: a restart may find less");
+        }
+        if let Err(error) = self.shard.borrow_mut().engine.close_kept() {
+            tracing::error!(%error, "a tier was not written back: it outlives the process, but not the machine");
+        }
+        save_at_stop(&self.shard);
+        self.shard
+    }
+}
+
+impl Server {
+    /// Serves on this thread, and on one more for each further shard, until `shutdown` is ready, then closes all connections.
+    /// `shutdown` is polled within a tokio runtime, so it may await signals. Hands figures to `publish` every
+    /// [`super::ServerConfig::snapshot_interval`] and once at the end.
+    pub fn run(
+        self,
+        shutdown: impl Future<Output = ()>,
+        publish: impl Fn(Snapshot) + 'static,
+    ) -> Result<(), ServeError> {
+        let publish: Rc<dyn Fn(Snapshot)> = Rc::new(publish);
+        let tcp_port = self.local_addr().map_or(0, |address| address.port());
+        let tls_port = self.local_tls_addr().map_or(0, |address| address.port());
+        let Server { config, mut engines, tcp, tls, unix, watcher } = self;
+        let (tls, certificate) = tls.unzip();
+        let certificate = certificate.map(Certificate::new);
+        let plan = Arc::new(Plan { config, tcp_port, tls_port, certificate });
+        let mut doors = match engines.len() {
+            1 => Vec::new(),
+            shards => Doors::open(shards),
+        };
+        let others = engines.split_off(1).into_iter().zip(doors.drain(doors.len().min(1)..));
+        let mut threads = Vec::new();
+        for (engine, (doors, visits)) in others {
+            threads.push(start_shard(Arc::clone(&plan), engine, doors, visits)?);
+        }
+        // Where there are several, nobody visits this one but guests.
+        let (doors, mut visits) = doors.pop().unzip();
+        let Some(engine) = engines.pop() else { return Err(ServeError::NothingToListenOn) };
+        let stage = Stage::build(&plan, engine, doors.clone())?;
+        stage.shard.borrow_mut().host.settings_watcher = watcher;
+        let config = &plan.config;
+        let result = stage.runtime.block_on(async {
+            Stage::begin(&stage.shard, config.snapshot_interval, Rc::clone(&publish));
             if let Some(listener) = tcp {
                 let listener = TcpListener::from_std(listener).map_err(ServeError::EventLoop)?;
-                spawn_local(accept_tcp(listener, Rc::clone(&shard)));
+                spawn_local(stage.entrance.clone().accept_tcp(listener, false));
             }
-            if let (Some((listener, certificate)), Some(config)) = (tls, config.tls.clone()) {
+            if let Some(listener) = tls {
                 let listener = TcpListener::from_std(listener).map_err(ServeError::EventLoop)?;
-                let certificate = Rc::new(RefCell::new(certificate));
-                spawn_local(accept_tls(listener, Rc::clone(&certificate), Rc::clone(&shard)));
+                spawn_local(stage.entrance.clone().accept_tcp(listener, true));
+            }
+            if let (Some(config), Some(certificate)) = (config.tls.clone(), plan.certificate.clone()) {
                 spawn_local(reload_on_hangup(config, certificate));
             }
             if let Some(listener) = unix {
                 let listener = UnixListener::from_std(listener).map_err(ServeError::EventLoop)?;
-                spawn_local(accept_unix(listener, Rc::clone(&shard)));
+                spawn_local(stage.entrance.clone().accept_unix(listener));
             }
-            spawn_local(tick(Rc::clone(&shard)));
-            spawn_local(publish_often(Rc::clone(&shard), Rc::clone(&publish), config.snapshot_interval));
-            shutdown.await;
+            let asked = Rc::clone(&stage.shard.borrow().host.persistence.stop);
+            tokio::select! {
+                () = shutdown => {}
+                () = asked.notified() => tracing::info!("stopping, as a client has asked"),
+                () = receive(&stage.entrance, visits.as_mut()) => tracing::info!("stopping, as a client has asked"),
+            }
             Ok(())
         });
-        // Connections end here and give their pins free.
-        drop(runtime);
-        if let Err(error) = shard.borrow_mut().engine.close_flash() {
-            tracing::error!(%error, "the flash tier was not closed in order: a restart may find less");
+        if let Some(doors) = doors {
+            let saves = stage.shard.borrow().host.persistence.save_at_stop;
+            doors.others().for_each(|shard| doors.send(shard, Visit::Stop { saves }));
+        }
+        let shard = stage.end();
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a shard's thread did not end in order");
+            }
         }
         publish(shard.borrow_mut().snapshot());
         if let Some(path) = &config.unix_socket
@@ -88,6 +162,53 @@ impl Server {
             tracing::warn!(path = %path.display(), %error, "the unix socket was not removed");
         }
         result
+    }
+}
+
+/// Receives visits, where there is anybody who could come.
+async fn receive(entrance: &Entrance, visits: Option<&mut UnboundedReceiver<Visit>>) {
+    match visits {
+        Some(visits) => entrance.receive(visits).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Starts a shard's thread, and waits until it is ready to receive.
+fn start_shard(
+    plan: Arc<Plan>,
+    engine: Engine,
+    doors: Doors,
+    mut visits: UnboundedReceiver<Visit>,
+) -> Result<JoinHandle<()>, ServeError> {
+    let (ready, started) = std::sync::mpsc::channel();
+    let name = format!("shard-{}", doors.placement.own);
+    let to_first = doors.clone();
+    let run = move || {
+        let stage = match Stage::build(&plan, engine, Some(doors)) {
+            Ok(stage) => stage,
+            Err(error) => return drop(ready.send(Err(error))),
+        };
+        let _ = ready.send(Ok(()));
+        stage.runtime.block_on(async {
+            // What it shows on the board, the first shard publishes for all.
+            Stage::begin(&stage.shard, plan.config.snapshot_interval, Rc::new(drop));
+            let asked = Rc::clone(&stage.shard.borrow().host.persistence.stop);
+            tokio::select! {
+                () = stage.entrance.receive(&mut visits) => return,
+                () = asked.notified() => {}
+            }
+            // The first shard stops all.
+            let saves = stage.shard.borrow().host.persistence.save_at_stop;
+            to_first.send(0, Visit::Stop { saves });
+            stage.entrance.receive(&mut visits).await;
+        });
+        let shard = stage.end();
+        shard.borrow_mut().tick();
+    };
+    let thread = std::thread::Builder::new().name(name).spawn(run).map_err(ServeError::EventLoop)?;
+    match started.recv() {
+        Ok(result) => result.map(|()| thread),
+        Err(_) => Err(ServeError::EventLoop(std::io::Error::other("a shard's thread ended at once"))),
     }
 }
 
@@ -116,7 +237,7 @@ async fn tick(shard: Rc<Shard>) {
     }
 }
 
-async fn publish_often(shard: Rc<Shard>, publish: Rc<impl Fn(Snapshot)>, every: Duration) {
+async fn publish_often(shard: Rc<Shard>, publish: Rc<dyn Fn(Snapshot)>, every: Duration) {
     let mut interval = tokio::time::interval(every);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -124,108 +245,4 @@ async fn publish_often(shard: Rc<Shard>, publish: Rc<impl Fn(Snapshot)>, every: 
         let snapshot = shard.borrow_mut().snapshot();
         publish(snapshot);
     }
-}
-
-async fn accept_tcp(listener: TcpListener, shard: Rc<Shard>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, address)) => {
-                set_up(&stream, &shard);
-                let peer = peer_of(&stream, address);
-                welcome(Stream::Tcp(stream), peer, &shard);
-            }
-            Err(error) => rest_after(error).await,
-        }
-    }
-}
-
-/// The two ends of a connection.
-fn peer_of(stream: &TcpStream, address: SocketAddr) -> Peer {
-    stream.local_addr().map_or(Peer::None, |local| Peer::Tcp(address, local))
-}
-
-fn set_up(stream: &TcpStream, shard: &Shard) {
-    // Replies are written whole; nothing is gained by waiting for more.
-    let _ = stream.set_nodelay(true);
-    // A peer that vanished without a word is noticed after some minutes.
-    let keepalive_s = shard.borrow().host.settings.tcp_keepalive_s;
-    if keepalive_s > 0 {
-        let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(keepalive_s));
-        let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
-    }
-}
-
-/// The certificate that new connections are shown.
-type Certificate = Rc<RefCell<Arc<rustls::ServerConfig>>>;
-
-async fn accept_tls(listener: TcpListener, certificate: Certificate, shard: Rc<Shard>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, address)) => {
-                set_up(&stream, &shard);
-                let peer = peer_of(&stream, address);
-                match TlsStream::new(stream, Arc::clone(&certificate.borrow())) {
-                    Ok(stream) => welcome(Stream::Tls(Box::new(stream)), peer, &shard),
-                    Err(error) => tracing::warn!(%error, "a connection was not accepted"),
-                }
-            }
-            Err(error) => rest_after(error).await,
-        }
-    }
-}
-
-/// Reads certificate and key again at SIGHUP. Connections that are open keep theirs, and what cannot be used is told of
-/// and changes nothing.
-async fn reload_on_hangup(config: TlsConfig, certificate: Certificate) {
-    let mut hangup = match signal(SignalKind::hangup()) {
-        Ok(hangup) => hangup,
-        Err(error) => return tracing::warn!(%error, "SIGHUP cannot be received"),
-    };
-    while hangup.recv().await.is_some() {
-        match config.load() {
-            Ok(loaded) => {
-                *certificate.borrow_mut() = loaded;
-                tracing::info!(certificate = %config.cert.display(), "read anew");
-            }
-            Err(error) => tracing::error!(%error, "the certificate is kept as it was"),
-        }
-    }
-}
-
-async fn accept_unix(listener: UnixListener, shard: Rc<Shard>) {
-    let path: Rc<str> = shard.borrow().host.unix_socket.as_str().into();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => welcome(Stream::Unix(stream), Peer::Unix(Rc::clone(&path)), &shard),
-            Err(error) => rest_after(error).await,
-        }
-    }
-}
-
-/// A client that went away before it was accepted is nothing to wait for; anything else is.
-async fn rest_after(error: io::Error) {
-    if error.kind() != io::ErrorKind::ConnectionAborted {
-        tracing::warn!(%error, "a connection was not accepted");
-        tokio::time::sleep(ACCEPT_REST).await;
-    }
-}
-
-fn welcome(mut stream: Stream, peer: Peer, shard: &Rc<Shard>) {
-    let session = {
-        let core = &mut *shard.borrow_mut();
-        core.host.stats.connections_received += 1;
-        if core.host.stats.clients_connected >= core.host.settings.maxclients as u64 {
-            core.host.stats.connections_rejected += 1;
-            // A new socket has room for a line; a client that closed already misses nothing.
-            let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
-            return;
-        }
-        core.host.stats.clients_connected += 1;
-        let id = core.next_client_id();
-        let session = core.host.welcome(id, peer);
-        core.host.clients.card_mut(session.slot).fd = stream.fd();
-        session
-    };
-    // The shard is free again: a connection that is dropped at once borrows it.
-    spawn_local(Connection::new(stream, Rc::clone(shard), session));
 }

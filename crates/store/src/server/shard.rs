@@ -8,11 +8,17 @@ use std::time::{Duration, Instant};
 use super::ServerConfig;
 use super::budget::Budget;
 use super::clock::Clock;
-use super::latency::Latency;
+use super::latency::{Latency, summarize};
+use super::links::Links;
+use super::shares::Shares;
 use super::snapshot::Snapshot;
-use crate::command::{Flags, Host, Session, settle_idle};
+use crate::clients::Slot;
+use crate::command::{Flags, Host, Mode, Persistence, Session, settle_idle};
 use crate::engine::Engine;
 use crate::resp::{Limits, Parser, Progress};
+use crate::shards::Placement;
+use crate::shards::board::Figures;
+use crate::shards::doors::Doors;
 use crate::stats::ServerStats;
 
 /// Bytes read from a socket at a time.
@@ -35,6 +41,8 @@ pub(super) struct Core {
     pub(super) clock: Clock,
     pub(super) latency: Latency,
     pub(super) budget: Budget,
+    /// Memory on its way to and from other shards.
+    pub(super) shares: Shares,
     /// What is read goes here first; only an unfinished request is copied out.
     pub(super) input: Vec<u8>,
     /// Lent to the connection at work for its replies.
@@ -51,9 +59,16 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(config: &ServerConfig, engine: Engine, tcp_port: u16, woken: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(
+        config: &ServerConfig,
+        engine: Engine,
+        tcp_port: u16,
+        woken: Arc<AtomicBool>,
+        doors: Option<Doors>,
+    ) -> Self {
         let clock = Clock::new(woken);
         let value_bytes_max = engine.value_bytes_max();
+        let placement = doors.as_ref().map_or_else(Placement::default, |doors| doors.placement);
         let mut host = Host {
             settings: config.settings.clone(),
             config_file: config.config_file.clone(),
@@ -64,17 +79,28 @@ impl Core {
             started_us: clock.unix_us(),
             now_us: clock.unix_us(),
             run_id: run_id(clock.unix_us()),
+            doors,
+            persistence: Persistence {
+                path: config.snapshot_of(placement.own, placement.shards),
+                last_save_s: clock.unix_us() / 1_000_000,
+                ..Persistence::default()
+            },
             ..Host::default()
         };
         host.observe();
+        if let Some(doors) = host.doors.clone() {
+            host.clients.set_relay(doors);
+            host.timing.slowlog.number_for(placement);
+        }
         let request_bytes_max = config.request_bytes_max.max(value_bytes_max + (1 << 20));
         let started = Instant::now();
         Core {
+            budget: Budget::new(host.request_buffer_bytes()),
+            shares: Shares::default(),
             engine,
             host,
             clock,
             latency: Latency::new(),
-            budget: Budget::new(config.settings.request_buffer_bytes),
             input: vec![0; READ_BYTES],
             replies: Vec::new(),
             limits: Limits {
@@ -93,10 +119,18 @@ impl Core {
         }
     }
 
-    /// A number for the next client.
+    /// A number for the next client, which no shard uses twice.
     pub(super) fn next_client_id(&mut self) -> u64 {
         self.next_client_id += 1;
-        self.next_client_id
+        let Placement { own, shards } = self.host.placement();
+        (self.next_client_id - 1) * shards as u64 + own as u64 + 1
+    }
+
+    /// Pipes for a client that is at home here, if there are other shards.
+    pub(super) fn links_for(&self, slot: Slot) -> Option<Links> {
+        let card = self.host.clients.card(slot);
+        let doors = self.host.doors.as_ref().filter(|_| card.home.is_none())?;
+        Some(Links::new(doors.clone(), card.peer.clone(), card.id))
     }
 
     /// Gets ready for a batch of requests.
@@ -105,7 +139,7 @@ impl Core {
         self.pass_time_on();
         self.host.timing.begin_run();
         let settings = &self.host.settings;
-        let tight = self.host.clients.waiting_bytes() >= settings.output_total_bytes_max;
+        let tight = self.host.clients.waiting_bytes() >= self.host.output_total_bytes_max();
         self.host.reply_bytes_max = if tight { settings.output_bytes_max } else { self.reply_bytes_max };
     }
 
@@ -119,6 +153,10 @@ impl Core {
         self.run_start = now;
         let matters = self.host.timing.end_run(ns);
         let Some(spec) = session.command.filter(|_| matters) else { return };
+        if session.mode.has(Mode::GUEST) && spec.keys.0 == 0 && spec.name != "scan" {
+            // Something about the session, or about all shards, which is noted where its client is at home.
+            return;
+        }
         let (us, unix_s) = (ns / 1000, self.host.now_us / 1_000_000);
         self.host.timing.latencies.note_command(spec, us, unix_s);
         if spec.flags.contains(Flags::SKIP_SLOWLOG) {
@@ -135,6 +173,12 @@ impl Core {
             at += parser.consumed();
             parser.reset();
         }
+    }
+
+    /// Begins the next run without putting the last one anywhere.
+    pub(super) fn pass_run(&mut self) {
+        self.run_start = self.clock.batch_end();
+        self.host.timing.end_run(0);
     }
 
     /// Tells the engine and the commands the time of the last clock reading.
@@ -162,12 +206,17 @@ impl Core {
         self.host.timeline.note(self.engine.requests(), unix_s);
         let work_us = self.clock.since_reading().as_micros() as u64;
         self.host.timing.latencies.note("expire-cycle", work_us, unix_s);
+        self.note_buffers();
+        if let Some(doors) = &self.host.doors {
+            self.shares.tick(&mut self.engine, doors);
+            self.show(self.host.figures(&self.engine));
+        }
         let settings = &self.host.settings;
-        self.budget.set_limit(settings.request_buffer_bytes);
+        self.budget.set_limit(self.host.request_buffer_bytes());
         self.budget.find_stalled(Instant::now(), Duration::from_millis(settings.stall_timeout_ms));
     }
 
-    /// All figures now. Recent ones begin anew.
+    /// All figures of all shards now. Recent ones begin anew.
     pub(super) fn snapshot(&mut self) -> Snapshot {
         let now = Instant::now();
         self.note_buffers();
@@ -178,17 +227,36 @@ impl Core {
         self.host.ops_per_sec = per_sec(stats.commands_processed, before.commands_processed);
         self.host.input_bytes_per_sec = per_sec(stats.net_input_bytes, before.net_input_bytes);
         self.host.output_bytes_per_sec = per_sec(stats.net_output_bytes, before.net_output_bytes);
-        let (latency, latency_recent) = self.latency.summarize();
-        let engine = self.engine.stats();
-        self.host.note_peak(&engine);
+        let times = self.latency.end_period();
+        let mut others = Vec::new();
+        if let Some(doors) = &self.host.doors {
+            doors.board.show_times(doors.placement.own, times.clone());
+            others = doors.board.others_times(doors.placement);
+        }
+        let (latency, latency_recent) = summarize(times, others);
+        let figures = self.host.all_figures(&self.engine);
+        self.host.note_peak(&figures);
         Snapshot {
             unix_ms: self.host.now_us / 1000,
             uptime_ms: now.saturating_duration_since(self.started).as_millis() as u64,
-            requests_per_sec: self.host.ops_per_sec,
-            engine,
-            server: self.host.stats.clone(),
+            requests_per_sec: figures.ops_per_sec,
+            engine: figures.engine,
+            server: figures.server,
             latency,
             latency_recent,
+        }
+    }
+
+    /// Shows all figures as they are now to other shards, those of commands among them.
+    pub(super) fn show_all(&mut self) {
+        self.note_buffers();
+        self.show(self.host.figures_with_commands(&self.engine));
+    }
+
+    fn show(&self, figures: Figures) {
+        if let Some(doors) = &self.host.doors {
+            let tail_ages_ms = self.shares.tail_ages_ms().to_vec();
+            doors.board.show(doors.placement.own, Figures { tail_ages_ms, ..figures });
         }
     }
 

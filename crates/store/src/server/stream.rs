@@ -1,11 +1,13 @@
-//! A client's socket: TCP, unix, or TLS over TCP.
+//! A client's socket: TCP, unix, TLS over TCP, or a pipe from the shard where it is at home.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
-use tokio::io::{AsyncRead, ReadBuf};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::tls::TlsStream;
@@ -16,6 +18,41 @@ pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
     Tls(Box<TlsStream>),
+    Pipe(Pipe),
+}
+
+/// The guest's end of a pipe between shards.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    pipe: DuplexStream,
+    /// Whom to wake when there is room again.
+    waker: Waker,
+    /// There was none when it was last written to.
+    full: Cell<bool>,
+}
+
+impl Pipe {
+    pub(super) fn new(pipe: DuplexStream) -> Self {
+        Pipe { pipe, waker: Waker::noop().clone(), full: Cell::new(false) }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // A connection reads before it writes, so whoever is to be woken is known by then.
+        if !self.waker.will_wake(cx.waker()) {
+            self.waker = cx.waker().clone();
+        }
+        Pin::new(&mut self.pipe).poll_read(cx, buffer)
+    }
+
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match Pin::new(&mut self.pipe).poll_write(&mut Context::from_waker(&self.waker), bytes) {
+            Poll::Ready(result) => result,
+            Poll::Pending => {
+                self.full.set(true);
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+        }
+    }
 }
 
 impl Stream {
@@ -28,6 +65,7 @@ impl Stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
             Stream::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
             Stream::Tls(stream) => return stream.poll_read(cx, buffer.initialize_unfilled()),
+            Stream::Pipe(pipe) => pipe.poll_read(cx, &mut buffer),
         };
         result.map_ok(|()| buffer.filled().len())
     }
@@ -38,7 +76,17 @@ impl Stream {
             Stream::Tcp(stream) => stream.as_raw_fd(),
             Stream::Unix(stream) => stream.as_raw_fd(),
             Stream::Tls(stream) => stream.as_raw_fd(),
+            Stream::Pipe(_) => -1,
         }
+    }
+
+    /// Sends a line to a client that is not served, if it can be sent at once. Who speaks TLS has not even shaken hands.
+    pub(super) fn send_last(&self, line: &[u8]) {
+        let _ = match self {
+            Stream::Tcp(stream) => SockRef::from(stream).send(line),
+            Stream::Unix(stream) => SockRef::from(stream).send(line),
+            Stream::Tls(_) | Stream::Pipe(_) => Ok(0),
+        };
     }
 
     pub(super) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -46,13 +94,16 @@ impl Stream {
             Stream::Tcp(stream) => stream.poll_write_ready(cx),
             Stream::Unix(stream) => stream.poll_write_ready(cx),
             Stream::Tls(stream) => stream.poll_write_ready(cx),
+            // The pipe wakes when it has room.
+            Stream::Pipe(pipe) if pipe.full.take() => Poll::Pending,
+            Stream::Pipe(_) => Poll::Ready(Ok(())),
         }
     }
 
     /// Ready when the kernel has all that was written: at once, but for what TLS holds encrypted.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Stream::Tcp(_) | Stream::Unix(_) => Poll::Ready(Ok(())),
+            Stream::Tcp(_) | Stream::Unix(_) | Stream::Pipe(_) => Poll::Ready(Ok(())),
             Stream::Tls(stream) => stream.poll_flush(cx),
         }
     }
@@ -63,6 +114,7 @@ impl Stream {
             Stream::Tcp(stream) => stream.try_write(bytes),
             Stream::Unix(stream) => stream.try_write(bytes),
             Stream::Tls(stream) => stream.try_write_vectored(&[IoSlice::new(bytes)]),
+            Stream::Pipe(pipe) => pipe.try_write(bytes),
         }
     }
 
@@ -71,6 +123,7 @@ impl Stream {
             Stream::Tcp(stream) => stream.try_write_vectored(slices),
             Stream::Unix(stream) => stream.try_write_vectored(slices),
             Stream::Tls(stream) => stream.try_write_vectored(slices),
+            Stream::Pipe(pipe) => pipe.try_write(slices.first().map_or(&[], |slice| slice)),
         }
     }
 }

@@ -30,17 +30,32 @@ pub enum Backend {
 /// full disk is told here and not in the midst of work; it is never made smaller. A block device is taken as it is. The
 /// file stays locked as long as the device lives.
 pub fn open(path: &Path, capacity_bytes: u64, backend: Backend) -> Result<Box<dyn BlockIo>, OpenError> {
+    use_file(&Arc::new(BlockFile::open(path, capacity_bytes)?), backend)
+}
+
+/// The same for several users in one process, each with threads or a ring of its own; they see to it themselves that they do
+/// not write to the same bytes.
+pub fn open_shared(
+    path: &Path,
+    capacity_bytes: u64,
+    backend: Backend,
+    users: usize,
+) -> Result<Vec<Box<dyn BlockIo>>, OpenError> {
     let file = Arc::new(BlockFile::open(path, capacity_bytes)?);
+    (0..users).map(|_| use_file(&file, backend)).collect()
+}
+
+fn use_file(file: &Arc<BlockFile>, backend: Backend) -> Result<Box<dyn BlockIo>, OpenError> {
     if backend != Backend::Threads {
-        match UringFile::new(file.clone()) {
+        match UringFile::with_ring(file.clone()) {
             Ok(device) => return Ok(Box::new(device)),
             Err(source) if backend == Backend::Uring => {
-                return Err(OpenError::Uring { path: path.to_owned(), source });
+                return Err(OpenError::Uring { path: file.path.clone(), source });
             }
             Err(_) => {}
         }
     }
-    Ok(Box::new(ThreadedFile::new(file, THREADS)?))
+    Ok(Box::new(ThreadedFile::with_threads(file.clone(), THREADS)?))
 }
 
 /// An open file, shared by what does requests on it.
@@ -174,8 +189,8 @@ mod tests {
     #[test]
     fn a_file_without_a_way_past_the_page_cache_serves_as_well() {
         let mut devices: Vec<Box<dyn BlockIo>> =
-            vec![Box::new(ThreadedFile::new(buffered("threads"), 2).unwrap())];
-        if let Ok(device) = UringFile::new(buffered("uring")) {
+            vec![Box::new(ThreadedFile::with_threads(buffered("threads"), 2).unwrap())];
+        if let Ok(device) = UringFile::with_ring(buffered("uring")) {
             devices.push(Box::new(device));
         }
         for mut device in devices {

@@ -9,21 +9,22 @@ use std::thread::JoinHandle;
 use tiermem_sys::disk;
 
 use super::file::BlockFile;
-use super::mailbox::{Inbox, Outbox, mailbox};
-use super::{BlockError, BlockIo, Completion, Op, OpenError, Request, Waker};
+use super::mailbox::mailbox;
+use super::served::{ServedFile, Workers};
+use super::{BlockError, Completion, Op, OpenError, Request};
 
 /// A file or block device whose requests are done by a pool of threads, one request per thread at a time.
-pub struct ThreadedFile {
-    file: Arc<BlockFile>,
+pub type ThreadedFile = ServedFile<Threads>;
+
+/// The threads.
+pub struct Threads {
     pool: Arc<Pool>,
-    outbox: Outbox,
-    inbox: Inbox,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// The queue that the threads share.
 #[derive(Default)]
-struct Pool {
+pub(super) struct Pool {
     queue: Mutex<Queue>,
     work: Condvar,
 }
@@ -75,40 +76,37 @@ impl Pool {
 impl ThreadedFile {
     /// Opens `path` as [`open`](super::open) does, with `threads` threads (at least one).
     pub fn open(path: &Path, capacity_bytes: u64, threads: usize) -> Result<Self, OpenError> {
-        Self::new(Arc::new(BlockFile::open(path, capacity_bytes)?), threads)
+        Self::with_threads(Arc::new(BlockFile::open(path, capacity_bytes)?), threads)
     }
 
-    pub(super) fn new(file: Arc<BlockFile>, threads: usize) -> Result<Self, OpenError> {
+    pub(super) fn with_threads(file: Arc<BlockFile>, threads: usize) -> Result<Self, OpenError> {
         let (outbox, inbox) = mailbox();
-        let pool = Arc::new(Pool::default());
-        let mut this = ThreadedFile { file, pool, outbox, inbox, threads: Vec::new() };
+        let mut workers = Threads { pool: Arc::default(), threads: Vec::new() };
         for _ in 0..threads.max(1) {
-            let (file, pool, outbox) = (this.file.clone(), this.pool.clone(), this.outbox.clone());
+            let (file, pool, outbox) = (file.clone(), workers.pool.clone(), outbox.clone());
+            let path = file.path.clone();
             let work = move || {
                 while let Some(request) = pool.next() {
                     outbox.put([perform(&file, request)]);
                 }
             };
             let spawned = std::thread::Builder::new().name("block-io".to_owned()).spawn(work);
-            let path = &this.file.path;
-            this.threads.push(spawned.map_err(|source| OpenError::Io {
+            workers.threads.push(spawned.map_err(|source| OpenError::Io {
                 what: "start a thread for",
-                path: path.clone(),
+                path,
                 source,
             })?);
         }
-        Ok(this)
+        Ok(ServedFile::new(file, workers, (outbox, inbox)))
     }
+}
 
-    fn queue(&mut self, requests: &mut dyn Iterator<Item = Request>) {
+impl Workers for Threads {
+    const WORDS: [&'static str; 2] = ["threads, past the page cache", "threads, through the page cache"];
+
+    fn take(&mut self, requests: &mut dyn Iterator<Item = Request>, _refuse: &mut dyn FnMut(Completion)) {
         let mut queue = self.pool.lock();
-        for request in requests {
-            self.inbox.in_flight += 1;
-            match request.check(self.file.capacity_bytes) {
-                Ok(()) => queue.requests.push_back(request),
-                Err(error) => self.outbox.put([request.done(Err(error))]),
-            }
-        }
+        queue.requests.extend(requests);
         self.pool.wake(queue);
     }
 }
@@ -147,53 +145,7 @@ fn perform(file: &BlockFile, mut request: Request) -> Completion {
     request.done(result)
 }
 
-impl BlockIo for ThreadedFile {
-    fn submit(&mut self, request: Request) {
-        self.queue(&mut std::iter::once(request));
-    }
-
-    fn submit_all(&mut self, requests: &mut Vec<Request>) {
-        self.queue(&mut requests.drain(..));
-    }
-
-    fn completed(&mut self, out: &mut Vec<Completion>) {
-        self.inbox.completed(out);
-    }
-
-    fn wait(&mut self, out: &mut Vec<Completion>) {
-        self.inbox.wait(out);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inbox.in_flight
-    }
-
-    fn notify(&mut self, waker: Waker) {
-        self.inbox.notify(waker);
-    }
-
-    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
-        self.file.write_at(offset, bytes)
-    }
-
-    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
-        self.file.read_at(offset, bytes)
-    }
-
-    fn sync(&mut self) -> Result<(), BlockError> {
-        self.file.sync()
-    }
-
-    fn capacity_bytes(&self) -> u64 {
-        self.file.capacity_bytes
-    }
-
-    fn describe(&self) -> &'static str {
-        if self.file.direct { "threads, past the page cache" } else { "threads, through the page cache" }
-    }
-}
-
-impl Drop for ThreadedFile {
+impl Drop for Threads {
     /// Waits for what is in flight.
     fn drop(&mut self) {
         self.pool.lock().closed = true;

@@ -14,21 +14,22 @@ use std::thread::JoinHandle;
 use tiermem_sys::uring::{Bell, Done, Ring, Work};
 
 use super::file::BlockFile;
-use super::mailbox::{Inbox, Outbox, mailbox};
-use super::{AlignedBuffer, BlockError, BlockIo, Completion, Op, OpenError, Request, Waker};
+use super::mailbox::{Outbox, mailbox};
+use super::served::{ServedFile, Workers};
+use super::{AlignedBuffer, BlockError, Completion, Op, OpenError, Request};
 
 /// Requests that the kernel sees at once; more wait in the queue.
 const ENTRIES: u32 = 256;
 
 /// A file or block device whose requests go through io_uring.
-pub struct UringFile {
-    file: Arc<BlockFile>,
+pub type UringFile = ServedFile<UringThread>;
+
+/// The way to the thread that has the ring.
+pub struct UringThread {
     /// `None` only while it is dropped.
     queue: Option<Sender<Request>>,
     asleep: Arc<AtomicBool>,
     bell: Bell,
-    outbox: Outbox,
-    inbox: Inbox,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -36,11 +37,11 @@ impl UringFile {
     /// Opens `path` as [`open`](super::open) does.
     pub fn open(path: &Path, capacity_bytes: u64) -> Result<Self, OpenError> {
         let file = Arc::new(BlockFile::open(path, capacity_bytes)?);
-        Self::new(file).map_err(|source| OpenError::Uring { path: path.to_owned(), source })
+        Self::with_ring(file).map_err(|source| OpenError::Uring { path: path.to_owned(), source })
     }
 
     /// An error where io_uring cannot be used.
-    pub(super) fn new(file: Arc<BlockFile>) -> io::Result<Self> {
+    pub(super) fn with_ring(file: Arc<BlockFile>) -> io::Result<Self> {
         let (outbox, inbox) = mailbox();
         let (queue, requests) = channel();
         let asleep = Arc::new(AtomicBool::new(false));
@@ -65,25 +66,27 @@ impl UringFile {
             let _ = thread.join();
             return Err(error);
         }
-        Ok(UringFile { file, queue: Some(queue), asleep, bell, outbox, inbox, thread: Some(thread) })
+        let workers = UringThread { queue: Some(queue), asleep, bell, thread: Some(thread) };
+        Ok(ServedFile::new(file, workers, (outbox, inbox)))
     }
+}
 
-    fn send(&mut self, request: Request) {
-        self.inbox.in_flight += 1;
-        let refused = match request.check(self.file.capacity_bytes) {
-            Err(error) => request.done(Err(error)),
-            Ok(()) => match self.queue.as_ref().map(|queue| queue.send(request)) {
-                Some(Err(lost)) => {
-                    let lost = lost.0;
-                    let error = BlockError::device(lost.op, lost.offset, lost.buffer.len());
-                    lost.done(Err(error))
-                }
-                _ => return,
-            },
-        };
-        self.outbox.put([refused]);
+impl Workers for UringThread {
+    const WORDS: [&'static str; 2] = ["io_uring, past the page cache", "io_uring, through the page cache"];
+
+    fn take(&mut self, requests: &mut dyn Iterator<Item = Request>, refuse: &mut dyn FnMut(Completion)) {
+        for request in requests {
+            if let Some(Err(lost)) = self.queue.as_ref().map(|queue| queue.send(request)) {
+                let lost = lost.0;
+                let error = BlockError::device(lost.op, lost.offset, lost.buffer.len());
+                refuse(lost.done(Err(error)));
+            }
+        }
+        self.wake();
     }
+}
 
+impl UringThread {
     fn wake(&self) {
         // Pairs with the thread's: either it sees the request that was just queued, or we see that it sleeps.
         fence(Ordering::SeqCst);
@@ -214,57 +217,7 @@ impl Thread {
     }
 }
 
-impl BlockIo for UringFile {
-    fn submit(&mut self, request: Request) {
-        self.send(request);
-        self.wake();
-    }
-
-    fn submit_all(&mut self, requests: &mut Vec<Request>) {
-        for request in requests.drain(..) {
-            self.send(request);
-        }
-        self.wake();
-    }
-
-    fn completed(&mut self, out: &mut Vec<Completion>) {
-        self.inbox.completed(out);
-    }
-
-    fn wait(&mut self, out: &mut Vec<Completion>) {
-        self.inbox.wait(out);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inbox.in_flight
-    }
-
-    fn notify(&mut self, waker: Waker) {
-        self.inbox.notify(waker);
-    }
-
-    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
-        self.file.write_at(offset, bytes)
-    }
-
-    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
-        self.file.read_at(offset, bytes)
-    }
-
-    fn sync(&mut self) -> Result<(), BlockError> {
-        self.file.sync()
-    }
-
-    fn capacity_bytes(&self) -> u64 {
-        self.file.capacity_bytes
-    }
-
-    fn describe(&self) -> &'static str {
-        if self.file.direct { "io_uring, past the page cache" } else { "io_uring, through the page cache" }
-    }
-}
-
-impl Drop for UringFile {
+impl Drop for UringThread {
     /// Waits for what is in flight.
     fn drop(&mut self) {
         self.queue = None;

@@ -1,8 +1,7 @@
 //! Memory that survives the process: a device-DAX character device, a file on a DAX file system, or any file that can be
 //! mapped.
 //!
-//! What is in it is not taken up again yet (`docs/store-format.md` says what that will need): a region that is opened
-//! begins empty.
+//! What lies in it, and what of that counts after the death of the process, is the business of [`super::Kept`].
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -10,11 +9,11 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::Memory;
+use super::{Kept, Memory};
 use crate::region::{Division, Found, HEADER_BYTES, Header, VERSION};
 use tiermem_base::Bytes;
-use tiermem_sys::disk;
 use tiermem_sys::mapping::{MapError, Mapping};
+use tiermem_sys::{boot, disk};
 
 /// Which file, and what may be done with it.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +73,9 @@ pub enum MappedError {
 pub struct Mapped {
     mapping: Mapping,
     division: Division,
+    kept: Kept,
+    /// Whether there is something to write back to.
+    has_disk: bool,
 }
 
 impl Mapped {
@@ -91,14 +93,17 @@ impl Mapped {
         let len = usize::try_from(capacity).map_err(|_| failed(io::ErrorKind::FileTooLarge.into()))?;
         let map =
             |file| Mapping::file(file, len).map_err(|source| MappedError::Map { path: path.clone(), source });
-        let mut mapping = if kind.is_file() {
+        let (mut mapping, keeps) = if kind.is_file() {
             // Looked at before it is sized: a stranger's file keeps its length.
             let mut start = vec![0; HEADER_BYTES.min(about.len()) as usize];
             file.read_exact_at(&mut start, 0).map_err(failed)?;
-            may_begin(spec, capacity, Header::find(&start))?;
-            file.set_len(0).and_then(|()| file.set_len(capacity)).map_err(failed)?;
+            let keeps = may_keep(spec, capacity, about.len(), Header::find(&start))?;
+            if !keeps {
+                file.set_len(0).map_err(failed)?;
+            }
+            file.set_len(capacity).map_err(failed)?;
             disk::reserve(&file, capacity).map_err(failed)?;
-            map(file)?
+            (map(file)?, keeps)
         } else if kind.is_char_device() || kind.is_block_device() {
             let has = device_bytes(&file, kind.is_char_device(), about.rdev()).map_err(failed)?;
             if has < capacity {
@@ -107,19 +112,48 @@ impl Mapped {
             }
             let mapping = map(file)?;
             let start = &mapping.bytes()[..len.min(HEADER_BYTES as usize)];
-            may_begin(spec, capacity, Header::find(start))?;
-            mapping
+            let keeps = may_keep(spec, capacity, has, Header::find(start))?;
+            (mapping, keeps)
         } else {
             return Err(failed(io::Error::other("it is neither a file nor a device")));
         };
         let division = Division::of(capacity);
-        let bytes = mapping.bytes_mut();
-        // The table of pages is empty, and that before the header says that it is a table.
-        let before_pages = bytes.len().min(division.pages_offset as usize);
-        bytes[..before_pages].fill(0);
-        let header = Header { capacity, layout: spec.layout, uuid: draw_uuid() }.to_bytes();
-        bytes[..header.len()].copy_from_slice(&header);
-        Ok(Mapped { mapping, division })
+        if !keeps {
+            let bytes = mapping.bytes_mut();
+            // The table of pages is empty, and that before the header says that it is a table.
+            let before_pages = bytes.len().min(division.pages_offset as usize);
+            bytes[..before_pages].fill(0);
+            let header = Header { capacity, layout: spec.layout, uuid: draw_uuid() }.to_bytes();
+            bytes[..header.len()].copy_from_slice(&header);
+        }
+        // Memory that is a device by itself has no disk to be written back to.
+        let has_disk = !kind.is_char_device();
+        let kept = Kept::open(mapping.bytes_mut(), division, boot::id(), has_disk);
+        if has_disk {
+            // That it is open must be on the disk before anything else is.
+            mapping.sync(0, Kept::OPENED_BYTES).map_err(failed)?;
+        }
+        Ok(Mapped { mapping, division, kept, has_disk })
+    }
+
+    /// Writes everything back and notes that it was. Waits for the device.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn close(&mut self) -> io::Result<()> {
+        if !self.has_disk {
+            return Ok(());
+        }
+        let len = self.mapping.bytes().len();
+        self.mapping.sync(0, len)?;
+        self.kept.close(self.mapping.bytes_mut());
+        self.mapping.sync(0, Kept::OPENED_BYTES)
+    }
+
+    /// What outlives the process, and the bytes that say so.
+    #[inline]
+    pub fn kept(&mut self) -> (&mut Kept, &mut Mapping) {
+        (&mut self.kept, &mut self.mapping)
     }
 
     fn pages(&self) -> std::ops::Range<usize> {
@@ -128,18 +162,21 @@ impl Mapped {
     }
 }
 
-/// Whether what was found may give way to an empty region.
-fn may_begin(spec: &MappedSpec, capacity: u64, found: Found) -> Result<(), MappedError> {
+/// Whether what was found is this tier's region (true), or may give way to an empty one (false); `has` is the bytes there.
+fn may_keep(spec: &MappedSpec, capacity: u64, has: u64, found: Found) -> Result<bool, MappedError> {
     let problem = match found {
-        _ if spec.reset => return Ok(()),
-        Found::Nothing => return Ok(()),
+        _ if spec.reset => return Ok(false),
+        Found::Nothing => return Ok(false),
         Found::Region(header) if header.capacity != capacity => {
             format!("holds a tier of {}, and this one is to have {}", Bytes(header.capacity), Bytes(capacity))
         }
         Found::Region(header) if header.layout != spec.layout => {
             "holds a tier with other size classes (class_factor)".to_owned()
         }
-        Found::Region(_) => return Ok(()),
+        Found::Region(_) if has < capacity => {
+            format!("holds a part of a tier: {} of {}", Bytes(has), Bytes(capacity))
+        }
+        Found::Region(_) => return Ok(true),
         Found::Version(version) => {
             format!("holds a tier of version {version}, and this program knows {VERSION}")
         }
@@ -236,12 +273,15 @@ mod tests {
         assert_eq!(fs::read(&spec.path).unwrap(), file, "a refusal leaves the file as it was");
 
         let again = Mapped::open(&spec, CAPACITY).unwrap();
-        assert!(again.bytes().iter().all(|byte| *byte == 0));
+        assert!(again.bytes().iter().all(|byte| *byte == 3), "what is there stays there");
         drop(again);
-        let Found::Region(second) = Header::find(&fs::read(&spec.path).unwrap()[..4096]) else {
-            panic!("a header")
-        };
+        drop(Mapped::open(&MappedSpec { reset: true, ..spec.clone() }, CAPACITY).unwrap());
+        let file = fs::read(&spec.path).unwrap();
+        let Found::Region(second) = Header::find(&file[..4096]) else { panic!("a header") };
         assert_ne!(first.uuid, second.uuid);
+        assert!(file[HEADER_BYTES as usize..].iter().all(|byte| *byte == 0));
+        fs::write(&spec.path, &file[..CAPACITY as usize / 2]).unwrap();
+        assert!(refusal(&spec, CAPACITY).contains("a part of a tier: 512KiB of 1MiB"));
         drop(Mapped::open(&MappedSpec { reset: true, ..other }, 2 * CAPACITY).unwrap());
         fs::remove_file(spec.path).unwrap();
     }
@@ -249,7 +289,7 @@ mod tests {
     #[test]
     fn what_is_somebody_elses_is_left_alone() {
         let spec = spec("strange");
-        let version = [&b"TMREGION"[..], &[2, 0, 0, 0], &[0; 52]].concat();
+        let version = [&b"TMREGION"[..], &[1, 0, 0, 0], &[0; 52]].concat();
         let damaged = {
             let mut bytes = Header { capacity: CAPACITY, layout: 7, uuid: [0; 16] }.to_bytes();
             bytes[33] = 1;
@@ -257,7 +297,7 @@ mod tests {
         };
         for (contents, says) in [
             (b"my thesis".to_vec(), "something else"),
-            (version, "of version 2"),
+            (version, "of version 1"),
             (damaged, "header is damaged"),
         ] {
             fs::write(&spec.path, &contents).unwrap();

@@ -6,10 +6,13 @@
 
 mod dram;
 mod emulated;
+mod kept;
 mod mapped;
 
 pub use dram::Dram;
 pub use emulated::Emulated;
+pub(crate) use kept::in_order;
+pub use kept::{Kept, SEAL, SEAL_AT, TAIL_BYTES};
 pub use mapped::{Mapped, MappedError, MappedSpec};
 
 /// Byte-addressable memory.
@@ -33,8 +36,9 @@ pub enum Device {
     Dram(Dram),
     /// Local memory with the cost of another device.
     Emulated(Emulated),
-    /// A file or device that outlives the process.
-    Mapped(Mapped),
+    /// A file or device that outlives the process. Boxed, for it carries more than bytes, and others are reached sooner
+    /// where they lie close together.
+    Mapped(Box<Mapped>),
 }
 
 impl Memory for Device {
@@ -112,9 +116,9 @@ mod conformance {
             suite(Dram::on_node(1 << 20, node.number).unwrap());
         }
         let path = std::env::temp_dir().join(format!("tiermem-device-{}", std::process::id()));
-        let spec = MappedSpec { path: path.clone(), layout: 0, reset: false };
+        let spec = MappedSpec { path: path.clone(), layout: 0, reset: true };
         suite(Mapped::open(&spec, 2 << 20).unwrap());
-        suite(Device::Mapped(Mapped::open(&spec, 2 << 20).unwrap()));
+        suite(Device::Mapped(Box::new(Mapped::open(&spec, 2 << 20).unwrap())));
         std::fs::remove_file(path).unwrap();
     }
 }

@@ -8,6 +8,8 @@ use super::journal::Record;
 use super::{DATABASES, Flash, FlashError};
 use crate::block::BlockError;
 
+/// Items announced in one call: some hundred microseconds' worth.
+const ANNOUNCED_MAX: usize = 4096;
 /// Write errors in a row after which the device is given up.
 const WRITE_ERRORS_MAX: u32 = 16;
 
@@ -28,10 +30,13 @@ impl Flash {
         }
     }
 
-    /// Announces items whose bytes are on the device, and takes memory back from segments that are safe.
-    pub(super) fn announce(&mut self, index: &Index) {
+    /// Announces items whose bytes are on the device, and takes memory back from segments that are safe. `false`: there are
+    /// more to announce.
+    pub(super) fn announce(&mut self, index: &Index) -> bool {
+        let mut budget = ANNOUNCED_MAX;
         for at in 0..self.fillings.len() {
-            while let Some(item) = self.fillings[at].next_written() {
+            while let Some(item) = self.fillings[at].next_written().filter(|_| budget > 0) {
+                budget -= 1;
                 // Overwritten, deleted or flushed meanwhile: announcing it would bring it back.
                 let dead = item.dead || self.is_before_flush(self.fillings[at].segment, item.db);
                 let current = index.find_log(item.hash).filter(|place| !dead && place.is_same(item.place));
@@ -63,6 +68,7 @@ impl Flash {
                 self.spare.push(filling.into_bytes());
             }
         }
+        budget > 0
     }
 
     /// Gathers a record.

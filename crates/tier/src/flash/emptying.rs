@@ -2,7 +2,7 @@
 
 use tiermem_base::Rng;
 use tiermem_policy::index::{Found, Index};
-use tiermem_policy::log::{SEGMENT_HEADER_BYTES, Stream};
+use tiermem_policy::log::{SEGMENT_HEADER_BYTES, Stream, Walk};
 use tiermem_sys::aligned::AlignedBuffer;
 
 use super::filling::Filling;
@@ -10,11 +10,6 @@ use super::format::{BLOCK_BYTES, ITEM_HEADER_BYTES, ItemHeader, find_item};
 use super::{Flash, Gone, Offered, Purpose};
 use crate::block::Request;
 
-/// Items looked at in one piece of work, and in one while writers wait.
-const ITEMS: usize = 64;
-const ITEMS_CHOKED: usize = 512;
-/// Bytes of items after which a piece of work ends, however few they were.
-const WALK_BYTES: usize = 256 << 10;
 /// Index entries looked at in one piece of work, where a segment could not be read.
 const SWEEP: usize = 512;
 
@@ -23,11 +18,7 @@ enum Stage {
     /// Its own bytes are not all on the device yet.
     Waiting,
     Reading,
-    /// Items before this byte are dealt with.
-    Walking {
-        bytes: AlignedBuffer,
-        at: usize,
-    },
+    Walking(AlignedBuffer),
     /// What the walk did not find leaves the index, from this position of it on.
     Sweeping {
         from: u64,
@@ -37,9 +28,7 @@ enum Stage {
 /// The victim at hand.
 #[derive(Debug)]
 pub struct Emptying {
-    segment: u32,
-    sequence: u32,
-    kept_bytes: u32,
+    walk: Walk,
     stage: Stage,
 }
 
@@ -47,7 +36,7 @@ impl Emptying {
     /// Takes the segment's bytes; `None`: they could not be read.
     pub fn arrived(&mut self, bytes: Option<AlignedBuffer>) {
         self.stage = match bytes {
-            Some(bytes) => Stage::Walking { bytes, at: SEGMENT_HEADER_BYTES as usize },
+            Some(bytes) => Stage::Walking(bytes),
             None => Stage::Sweeping { from: 0 },
         };
     }
@@ -64,42 +53,38 @@ impl Flash {
                     return self.log.emptied(segment);
                 }
                 let sequence = self.log.sequence(segment);
-                Emptying { segment, sequence, kept_bytes: 0, stage: Stage::Waiting }
+                Emptying { walk: Walk::new(segment, sequence), stage: Stage::Waiting }
             }
         };
-        let mut budget = if self.is_choked() { ITEMS_CHOKED } else { ITEMS };
         let done = match &mut victim.stage {
-            Stage::Waiting if self.is_filling(victim.segment) => false,
+            Stage::Waiting if self.is_filling(victim.walk.segment) => false,
             Stage::Waiting => {
                 victim.stage = Stage::Reading;
                 let buffer = AlignedBuffer::zeroed(self.layout.segment_bytes as usize);
-                let offset = self.layout.segment(victim.segment);
+                let offset = self.layout.segment(victim.walk.segment);
                 self.requests.push(Request::read(Purpose::Victim.token(), offset, buffer));
                 false
             }
             Stage::Reading => false,
-            Stage::Walking { bytes, at } => {
+            Stage::Walking(bytes) => {
                 let bytes = std::mem::take(bytes);
-                let mut at = *at;
-                let end = (self.log.used_in(victim.segment) as usize).min(bytes.len());
-                let mut walked = false;
-                let stop = at + WALK_BYTES;
-                while budget > 0 && at < stop && !walked {
-                    budget -= 1;
-                    match self.walk(index, &mut victim, &bytes[..end], at, now_ms, gone) {
-                        Walk::On(next) => at = next,
-                        Walk::Stuck => break,
-                        Walk::End => walked = true,
+                let walk = &mut victim.walk;
+                let end = self.log.used_in(walk.segment).min(bytes.len() as u32);
+                walk.begin(self.is_choked());
+                while let Some(at) = walk.next_place(end) {
+                    if !self.deal_with(index, walk, &bytes[..end as usize], at as usize, now_ms, gone) {
+                        break;
                     }
                 }
-                let left = self.log.live_in(victim.segment) > 0;
+                let walked = walk.is_over(end);
+                let left = self.log.live_in(walk.segment) > 0;
                 victim.stage = match walked {
                     true if left => Stage::Sweeping { from: 0 },
-                    _ => Stage::Walking { bytes, at },
+                    _ => Stage::Walking(bytes),
                 };
                 walked && !left
             }
-            Stage::Sweeping { from } => match self.sweep(index, victim.segment, *from, gone) {
+            Stage::Sweeping { from } => match self.sweep(index, victim.walk.segment, *from, gone) {
                 Some(next) => {
                     *from = next;
                     false
@@ -113,67 +98,63 @@ impl Flash {
         }
         // Survivors must be safe before what they came from is overwritten.
         self.flush_stream(Stream::Kept);
-        self.emptied.push((victim.segment, self.appended));
+        self.emptied.push((victim.walk.segment, self.appended));
     }
 
     pub(super) fn is_filling(&self, segment: u32) -> bool {
         self.fillings.iter().any(|filling: &Filling| filling.segment == segment)
     }
 
-    /// Deals with the item at byte `at`.
-    fn walk(
+    /// Deals with what stands at byte `at`; `false`: it is to survive, and there is no space for it now.
+    fn deal_with(
         &mut self,
         index: &mut Index,
-        victim: &mut Emptying,
+        walk: &mut Walk,
         bytes: &[u8],
         at: usize,
         now_ms: u64,
         gone: &mut Vec<Gone>,
-    ) -> Walk {
-        if at + ITEM_HEADER_BYTES > bytes.len() {
-            return Walk::End;
-        }
-        let next_block = Walk::On((at + 1).next_multiple_of(BLOCK_BYTES));
-        let Some(header) = ItemHeader::read(&bytes[at..], victim.sequence) else {
-            // Filled up to the block's end, or damaged: items that begin in the next block are found there.
-            return next_block;
+    ) -> bool {
+        let Some(header) = ItemHeader::read(&bytes[at..], walk.sequence) else {
+            walk.skip();
+            return true;
         };
         let len = header.item_len();
-        let next = Walk::On((at + len).next_multiple_of(8));
         let block = at / BLOCK_BYTES * BLOCK_BYTES;
         let page =
-            self.layout.segment_bytes / BLOCK_BYTES as u32 * victim.segment + (block / BLOCK_BYTES) as u32;
-        let Some(place) = index.find_log(header.hash).filter(|place| place.page() == page) else {
-            return next;
-        };
-        // A later version of the key may begin in the same block; then this one is dead.
+            self.layout.segment_bytes / BLOCK_BYTES as u32 * walk.segment + (block / BLOCK_BYTES) as u32;
+        let place = index.find_log(header.hash).filter(|place| place.page() == page);
+        // A later version of the key may begin in the same block; then this one is buried.
         let first = if block == 0 { SEGMENT_HEADER_BYTES as usize } else { 0 };
-        let latest = find_item(&bytes[block..], first, header.hash, header.sequence);
-        if latest.is_none_or(|(latest, _)| block + latest != at) {
-            return next;
+        let latest = place.and_then(|_| find_item(&bytes[block..], first, header.hash, header.sequence));
+        let (Some(place), Some((latest, _))) = (place, latest) else {
+            walk.pass(len as u32);
+            return true;
+        };
+        if block + latest != at {
+            walk.pass(len as u32);
+            return true;
         }
         let flushed = self.is_flushed(&header);
         let expired = header.expires_at_ms != 0 && header.expires_at_ms <= now_ms;
         let heat = match flushed || expired {
             true => None,
-            false => self.log.keeps(place, len as u32, victim.kept_bytes),
+            false => self.log.keeps(place, len as u32, walk.kept_bytes),
         };
         let Some(heat) = heat else {
             self.forget(index, header.hash, header.db);
             if !flushed {
                 gone.push(Gone { hash: header.hash, db: Some(header.db), expired });
             }
-            return next;
+            walk.pass(len as u32);
+            return true;
         };
         let key_and_value = &bytes[at + ITEM_HEADER_BYTES..at + len];
-        match self.append(index, Stream::Kept, header, key_and_value, heat) {
-            Some(old) => {
-                old.into_iter().for_each(|old| self.log.forget(old));
-                victim.kept_bytes += len as u32;
-                next
-            }
-            None => Walk::Stuck,
-        }
+        let Some(old) = self.append(index, Stream::Kept, header, key_and_value, heat) else { return false };
+        old.into_iter().for_each(|old| self.log.forget(old));
+        walk.kept_bytes += len as u32;
+        walk.pass(len as u32);
+        true
     }
 
     /// Takes entries that name a place in `segment` out of the index: their items could not be read. Returns where to go on.
@@ -195,14 +176,6 @@ impl Flash {
         }
         next
     }
-}
-
-enum Walk {
-    /// Go on at this byte.
-    On(usize),
-    /// There is no space for a survivor now.
-    Stuck,
-    End,
 }
 
 /// For callers that only ask whether an offer was taken.

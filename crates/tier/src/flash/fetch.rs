@@ -1,8 +1,8 @@
 //! Reading items back: asked for by place, given by key.
 //!
 //! What is read and not yet taken is bounded in bytes; whoever comes later waits in line without a buffer. A request may
-//! need more than that at once, and several may hold a part each of what they need: so beyond the bound one reading at a time
-//! goes on, and nobody waits for ever.
+//! need more than that at once, and several may hold a part each of what they need: so beyond the bound a few readings go on at a
+//! time, and nobody waits for ever.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -14,6 +14,8 @@ use super::format::{BLOCK_BYTES, ItemHeader, find_item};
 
 /// Bytes that may be under way or wait to be taken.
 const BYTES_MAX: usize = 32 << 20;
+/// Bytes that may be under way all the same.
+const READING_BYTES_SPARE: usize = 1 << 20;
 
 /// A question's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +53,11 @@ impl FlashItem {
     pub fn key(&self) -> &[u8] {
         let start = self.at + super::format::ITEM_HEADER_BYTES;
         &self.bytes.all()[start..start + usize::from(self.header.key_len)]
+    }
+
+    /// Bytes of memory that it holds.
+    fn held_bytes(&self) -> usize {
+        self.bytes.all().len()
     }
 
     /// Its value.
@@ -114,8 +121,8 @@ pub struct Fetches {
     line: VecDeque<FetchId>,
     next: u64,
     bytes: usize,
-    /// Readings under way.
-    reading: usize,
+    /// Of readings under way.
+    reading_bytes: usize,
 }
 
 impl Fetches {
@@ -153,13 +160,15 @@ impl Fetches {
                 self.line.pop_front();
                 continue;
             };
-            // One may always go, however large: answers that nobody takes yet may belong to a request that waits for more.
-            if self.reading > 0 && self.bytes + fetch.len > BYTES_MAX {
+            // Some may always go, and one however large: answers that nobody takes yet may belong to a request that waits for
+            // more.
+            let spare = self.reading_bytes == 0 || self.reading_bytes + fetch.len <= READING_BYTES_SPARE;
+            if !spare && self.bytes + fetch.len > BYTES_MAX {
                 return None;
             }
             self.line.pop_front();
             self.bytes += fetch.len;
-            self.reading += 1;
+            self.reading_bytes += fetch.len;
             fetch.state = State::Reading;
             return Some(Reading { id, page: fetch.place.page(), len: fetch.len });
         }
@@ -169,7 +178,7 @@ impl Fetches {
     /// Takes what was read; `None`: it could not be.
     pub fn read(&mut self, id: FetchId, buffer: Option<AlignedBuffer>) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
-        self.reading -= 1;
+        self.reading_bytes -= fetch.len;
         if let State::Abandoned = fetch.state {
             self.bytes -= fetch.len;
             self.fetches.remove(&id);
@@ -177,13 +186,18 @@ impl Fetches {
         }
         let item = buffer.and_then(|buffer| {
             let (at, header) = find_item(&buffer, fetch.first, fetch.hash, fetch.sequence)?;
-            Some(FlashItem { bytes: Bytes::Read(buffer), at, header, place: fetch.place })
+            let (place, item_len) = (fetch.place, header.item_len());
+            if item_len * 2 > buffer.len() {
+                return Some(FlashItem { bytes: Bytes::Read(buffer), at, header, place });
+            }
+            // Until it is taken a small item keeps no block from others.
+            let bytes = Bytes::Copied(buffer[at..at + item_len].into());
+            Some(FlashItem { bytes, at: 0, header, place })
         });
-        if item.is_none() {
-            // The buffer is gone already.
-            self.bytes -= fetch.len;
-            fetch.len = 0;
-        }
+        // What is held from now on; without an item the buffer is gone already.
+        self.bytes -= fetch.len;
+        fetch.len = item.as_ref().map_or(0, FlashItem::held_bytes);
+        self.bytes += fetch.len;
         fetch.state = State::Done(item);
         if let Some(waker) = fetch.waker.take() {
             waker.wake();

@@ -1,14 +1,12 @@
 //! Segments that are being filled: their bytes stay in memory until all of them are on the device.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use tiermem_policy::log::{LogPlace, SEGMENT_HEADER_BYTES, Stream};
+use tiermem_policy::log::{self, LogPlace, SEGMENT_HEADER_BYTES, Stream};
 use tiermem_sys::aligned::AlignedBuffer;
 
-use super::format::{BLOCK_BYTES, SegmentHeader};
-
-/// Bytes that are written at once.
-const CHUNK_BYTES: usize = 128 << 10;
+use super::format::{self, BLOCK_BYTES, SegmentHeader};
 
 /// An item whose place is announced in the journal once its bytes are on the device.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +45,8 @@ pub struct Filling {
     /// Everything before this is on the device.
     written: usize,
     sealed: bool,
-    /// Items to announce, with the byte behind each.
-    unwritten: VecDeque<(usize, Unwritten)>,
+    /// Items to announce, with their bytes.
+    unwritten: VecDeque<(Range<usize>, Unwritten)>,
 }
 
 impl Filling {
@@ -73,7 +71,7 @@ impl Filling {
         debug_assert!(offset >= self.used && !self.sealed);
         self.bytes[self.used..offset].fill(0);
         self.used = offset + len;
-        self.unwritten.push_back((self.used, item));
+        self.unwritten.push_back((offset..self.used, item));
         &mut self.bytes[offset..offset + len]
     }
 
@@ -99,20 +97,12 @@ impl Filling {
     /// A piece to write now, if there is one: where in the segment, and a copy of it. `all` takes whole blocks however few;
     /// otherwise a chunk must be full.
     pub fn next_chunk(&mut self, all: bool) -> Option<(usize, AlignedBuffer)> {
-        let ready = if self.sealed {
-            self.used.next_multiple_of(BLOCK_BYTES)
-        } else {
-            self.used / BLOCK_BYTES * BLOCK_BYTES
-        };
-        let len = (ready - self.submitted).min(CHUNK_BYTES);
-        if len == 0 || (len < CHUNK_BYTES && !all && !self.sealed) {
-            return None;
-        }
-        let (start, end) = (self.submitted, self.submitted + len);
+        let chunk = log::next_chunk(self.used as u32, self.submitted as u32, self.sealed, all)?;
+        let (start, end) = (chunk.start as usize, chunk.end as usize);
         if end > self.used {
             self.bytes[self.used..end].fill(0);
         }
-        let mut buffer = AlignedBuffer::zeroed(len);
+        let mut buffer = AlignedBuffer::zeroed(end - start);
         buffer.copy_from_slice(&self.bytes[start..end]);
         self.submitted = end;
         self.chunks.push_back(Chunk { start, end, done: false });
@@ -132,7 +122,7 @@ impl Filling {
 
     /// The next item whose bytes are all on the device and that was not announced yet.
     pub fn next_written(&self) -> Option<Unwritten> {
-        self.unwritten.front().filter(|(end, _)| *end <= self.written).map(|(_, item)| *item)
+        self.unwritten.front().filter(|(bytes, _)| bytes.end <= self.written).map(|(_, item)| *item)
     }
 
     /// Notes that the item of [`Self::next_written`] was announced, or needs no announcing.
@@ -141,6 +131,9 @@ impl Filling {
     }
 
     /// Has an item that died not be announced any more; whether it was one that would have been, for the first time.
+    ///
+    /// Where its block was not submitted yet it is buried there too. So no block on the device holds two versions of a key,
+    /// and damage to the newer one cannot bring back the older.
     pub fn withdraw(&mut self, hash: u64, place: LogPlace) -> bool {
         // Items stand in the order of their pages; of two versions the older one comes first, and dies first.
         let first = self.unwritten.partition_point(|(_, item)| item.place.page() < place.page());
@@ -148,8 +141,11 @@ impl Filling {
             self.unwritten.range_mut(first..).take_while(|(_, item)| item.place.page() == place.page());
         let found = in_page
             .find(|(_, item)| !item.dead && item.hash >> 24 == hash >> 24 && item.place.is_same(place));
-        let Some((_, item)) = found else { return false };
+        let Some((bytes, item)) = found else { return false };
         item.dead = true;
+        if bytes.start >= self.submitted {
+            format::bury(&mut self.bytes[bytes.clone()]);
+        }
         // Survivors were announced where they lay before.
         self.stream == Stream::Fresh
     }
@@ -178,6 +174,9 @@ impl Filling {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What [`log::next_chunk`] writes at once.
+    const CHUNK_BYTES: usize = 128 << 10;
 
     #[test]
     fn items_are_announced_when_their_bytes_are_written_whatever_the_order() {

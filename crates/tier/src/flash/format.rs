@@ -7,9 +7,11 @@ pub const BLOCK_BYTES: usize = 4096;
 /// The version of everything here. Another one is refused.
 pub const VERSION: u32 = 1;
 /// Bytes of an item before its key.
-pub const ITEM_HEADER_BYTES: usize = 32;
+pub const ITEM_HEADER_BYTES: usize = tiermem_policy::log::ITEM_HEADER_BYTES as usize;
 
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"TMFLASH\0";
+/// The type of an item that died in the memory where its segment was being filled; no value has it.
+const BURIED: u8 = u8::MAX;
 const SEGMENT_MAGIC: [u8; 4] = *b"TMSG";
 const CHECKPOINT_MAGIC: [u8; 4] = *b"TMCP";
 /// No segment.
@@ -68,6 +70,11 @@ impl ItemHeader {
         put(item, 0, &crc.to_le_bytes());
     }
 
+    /// Whether it died before it was written.
+    fn is_buried(&self) -> bool {
+        self.kind == BURIED
+    }
+
     /// The item of filling `sequence` that begins with `bytes`, if there is a whole and sound one.
     pub fn read(bytes: &[u8], sequence: u32) -> Option<ItemHeader> {
         // Asked before the checksum: leftovers are passed over without being read to their end.
@@ -88,9 +95,15 @@ impl ItemHeader {
     }
 }
 
-/// Where the item of `hash` (its first 40 bits, which are all that an index entry knows) and `sequence` begins that was
-/// appended last among those that begin in the first block of `bytes`. Two versions of a key can begin in one block; the
-/// later one counts.
+/// Marks an item, given by its bytes, as dead. Whoever walks over the segment still finds what stands behind it.
+pub fn bury(item: &mut [u8]) {
+    item[23] = BURIED;
+    let crc = crc32fast::hash(&item[4..]);
+    put(item, 0, &crc.to_le_bytes());
+}
+
+/// Where the item of `hash` (its first 40 bits, which are all that an index entry knows) and `sequence` begins, among those
+/// that begin in the first block of `bytes`. Of several versions in one block all but the last one are buried.
 pub fn find_item(bytes: &[u8], first: usize, hash: u64, sequence: u32) -> Option<(usize, ItemHeader)> {
     let block = BLOCK_BYTES.min(bytes.len());
     let starts = (first..block.saturating_sub(7)).step_by(8).rev();
@@ -99,6 +112,7 @@ pub fn find_item(bytes: &[u8], first: usize, hash: u64, sequence: u32) -> Option
         // The hash stands at the same distance in every header, so most places are passed over with one comparison.
         if bytes.get(at + 11..at + 16) == Some(&hash[3..])
             && let Some(header) = ItemHeader::read(&bytes[at..], sequence)
+            && !header.is_buried()
         {
             return Some((at, header));
         }
@@ -223,6 +237,8 @@ pub struct Superblock {
     pub flushed: [u32; 16],
     /// Per database: items announced when the checkpoint began.
     pub items: [u64; 16],
+    /// The run that wrote it.
+    pub session: [u8; 16],
 }
 
 impl Superblock {
@@ -252,6 +268,7 @@ impl Superblock {
             put(&mut bytes, 176 + 8 * at, &items.to_le_bytes());
         }
         put(&mut bytes, 304, &self.journal_skipped.to_le_bytes());
+        put(&mut bytes, 308, &self.session);
         let crc = crc32fast::hash(&bytes[16..]);
         put(&mut bytes, 12, &crc.to_le_bytes());
         bytes
@@ -294,6 +311,7 @@ impl Superblock {
             next_sequence: u32_at(bytes, 108),
             flushed,
             items,
+            session: id(308),
         }))
     }
 }
@@ -460,6 +478,7 @@ mod tests {
             next_sequence: 12,
             flushed: core::array::from_fn(|db| db as u32),
             items: core::array::from_fn(|db| 7 << db),
+            session: [5; 16],
         };
         let mut bytes = written.write();
         assert_eq!(Superblock::read(&bytes).unwrap(), Some(written));

@@ -30,7 +30,8 @@ use std::sync::Arc;
 
 use tiermem_base::Rng;
 use tiermem_policy::index::Index;
-use tiermem_policy::log::{Leaving, Log, LogConfig, LogPlace, SEGMENT_HEADER_BYTES, Stream};
+use tiermem_policy::ladder::Outlet;
+use tiermem_policy::log::{Fate, Leaving, Log, LogConfig, LogPlace, SEGMENT_HEADER_BYTES, Stream};
 use tiermem_sys::aligned::AlignedBuffer;
 
 use crate::block::{BlockIo, Completion, Request};
@@ -46,8 +47,6 @@ pub use types::{FlashConfig, FlashError, Gone, Offer, Offered};
 
 /// Databases that items are counted by.
 pub const DATABASES: usize = 16;
-/// Segments whose bytes may wait in memory for the device; more, and writers have to wait.
-const FILLINGS_MAX: usize = 8;
 
 /// What a request to the device was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +113,8 @@ pub struct Flash {
     stats: FlashStats,
     write_errors_in_row: u32,
     broken: bool,
+    /// The run that left what was taken up; `None` where it began empty.
+    found_session: Option<[u8; 16]>,
 }
 
 impl std::fmt::Debug for Flash {
@@ -168,12 +169,14 @@ impl Flash {
             next_sequence: 1,
             flushed: [0; DATABASES],
             items: [0; DATABASES],
+            session: config.session,
         };
         let found = recover::superblock(io.as_mut(), &layout, config, &hash)?;
         let recovered = match found {
             Some(found) => recover::recover(io.as_mut(), &layout, found, &mut log, index)?,
             None => None,
         };
+        let found_session = recovered.as_ref().map(|found| found.superblock.session);
         let recovered = recovered.unwrap_or_else(|| recover::Recovered::empty(fresh, &layout));
         let mut flash = Flash {
             io,
@@ -199,9 +202,11 @@ impl Flash {
             stats: FlashStats { recovered_items: index.log_len(), ..FlashStats::default() },
             write_errors_in_row: 0,
             broken: false,
+            found_session,
         };
         flash.superblock.boot_id = config.boot_id;
         flash.superblock.clean = false;
+        flash.superblock.session = config.session;
         flash.write_superblock()?;
         Ok(flash)
     }
@@ -224,7 +229,7 @@ impl Flash {
     /// Whether writers should wait: the device has not caught up.
     #[inline]
     pub fn is_choked(&self) -> bool {
-        !self.broken && (self.fillings.len() > FILLINGS_MAX || self.log.is_choked())
+        !self.broken && self.log.is_choked(self.fillings.len())
     }
 
     /// Whether the device was given up after too many errors.
@@ -233,21 +238,27 @@ impl Flash {
         self.broken
     }
 
-    /// Whether everything that memory holds, `bytes`, would find room.
-    pub fn has_room_for(&self, bytes: u64) -> bool {
-        self.log.live_bytes() + bytes <= self.log.room_bytes()
+    /// What the tiers above, which hold so many items and bytes of keys and values with their headers, must know.
+    pub fn outlet(&self, items: u64, item_bytes: u64) -> Outlet {
+        if self.broken {
+            return Outlet::Nowhere;
+        }
+        // With the header of one that may come.
+        self.log.outlet(self.fillings.len(), item_bytes + (items + 1) * ITEM_HEADER_BYTES as u64)
     }
 
     /// Takes in an item that leaves memory, if that is worth it.
     pub fn offer(&mut self, index: &mut Index, offer: &Offer<'_>) -> Offered {
-        if offer.unchanged && index.find_log(offer.hash).is_some() {
-            self.log.left_unchanged(offer.hash, offer.last_used);
-            return Offered::Taken;
+        let is_here = offer.unchanged && index.find_log(offer.hash).is_some();
+        if self.broken && !is_here {
+            return Offered::Rejected;
         }
         let len = ITEM_HEADER_BYTES + offer.key_and_value.len();
         let leaving = Leaving { hash: offer.hash, bytes: len as u32, last_used: offer.last_used };
-        if self.broken || !self.log.admits(&leaving) {
-            return Offered::Rejected;
+        match self.log.receive(&leaving, is_here, self.fillings.len()) {
+            Fate::Stays => return Offered::Taken,
+            Fate::Rejected | Fate::Refused => return Offered::Rejected,
+            Fate::Enters => {}
         }
         let header = ItemHeader {
             sequence: 0,
@@ -269,10 +280,7 @@ impl Flash {
                 self.items[usize::from(offer.db) % DATABASES] += 1;
                 Offered::Taken
             }
-            None => {
-                self.stats.refused += 1;
-                Offered::Rejected
-            }
+            None => Offered::Rejected,
         }
     }
 
@@ -559,12 +567,12 @@ impl Flash {
         self.seal_all();
         loop {
             self.step_checkpoint(index);
-            self.announce(index);
+            let announced = self.announce(index);
             self.submit();
             // What waits for a checkpoint, or for the first one after the journal was full, would be lost without it.
             let owed = self.blank || self.journal.is_full();
             let goes_on = owed && self.checkpoint.as_ref().is_some_and(|it| !it.is_starved());
-            if self.io.in_flight() == 0 && !goes_on {
+            if self.io.in_flight() == 0 && !goes_on && announced {
                 break;
             }
             let mut completions = std::mem::take(&mut self.completions);

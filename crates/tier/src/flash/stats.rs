@@ -25,6 +25,8 @@ pub struct FlashStats {
     pub buffer_bytes: u64,
     /// Items that a restart found.
     pub recovered_items: u64,
+    /// Items that a restart would find if the process died now.
+    pub recoverable_items: u64,
     /// Reads for look-ups.
     pub reads: u64,
     /// Bytes read, for look-ups and to empty segments.
@@ -41,8 +43,6 @@ pub struct FlashStats {
     pub checkpoints_failed: u64,
     /// How often the journal was full before its checkpoint was complete.
     pub journal_overruns: u64,
-    /// Offers refused because segments were not emptied in time.
-    pub refused: u64,
     /// Items of segments that could not be read.
     pub lost_items: u64,
     /// Reads that failed.
@@ -66,6 +66,11 @@ impl FlashStats {
 }
 
 impl Flash {
+    /// The run that left what was taken up when it was opened; `None` where it began empty.
+    pub fn found_session(&self) -> Option<[u8; 16]> {
+        self.found_session
+    }
+
     /// Bytes of memory for the states of segments and the table of recent keys.
     #[inline]
     pub fn metadata_bytes(&self) -> u64 {
@@ -81,6 +86,10 @@ impl Flash {
             items: self.items.iter().sum(),
             live_bytes: self.log.live_bytes(),
             room_bytes: self.log.room_bytes(),
+            recoverable_items: match self.blank || self.stats.unrecoverable {
+                true => 0,
+                false => self.announced.iter().sum(),
+            },
             used_bytes: u64::from(self.log.segments_used()) * segment,
             metadata_bytes: self.log.metadata_bytes(),
             buffer_bytes: (self.fillings.len() + self.spare.len()) as u64 * segment

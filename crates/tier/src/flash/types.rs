@@ -1,6 +1,6 @@
 //! What the flash tier's owner says and hears.
 
-use tiermem_policy::log::Admission;
+use tiermem_policy::log::{Admission, RESERVE};
 
 use super::format;
 use crate::block::BlockError;
@@ -80,10 +80,33 @@ pub struct FlashConfig {
     pub reset: bool,
     /// What identifies the boot of this machine: what was written in another one, and not closed, does not count.
     pub boot_id: [u8; 16],
+    /// Names the run that opens it: whatever else has the same name was written beside it.
+    pub session: [u8; 16],
     /// For a new region: its identity, and the seed of the hash of keys.
     pub uuid: [u8; 16],
     /// As above.
     pub hash_seed: u64,
+}
+
+impl FlashConfig {
+    /// A whole device of so many bytes, with the defaults. The seed makes a new region's identity too.
+    pub fn whole(region_bytes: u64, segment_bytes: u32, hash_seed: u64) -> Self {
+        FlashConfig {
+            start: 0,
+            region_bytes,
+            segment_bytes,
+            admission: Admission::default(),
+            reserve: RESERVE,
+            shard: 0,
+            shards: 1,
+            found_bytes: None,
+            reset: false,
+            boot_id: [0; 16],
+            session: [0; 16],
+            uuid: (u128::from(hash_seed) << 64 | u128::from(!hash_seed)).to_le_bytes(),
+            hash_seed,
+        }
+    }
 }
 
 /// An item that leaves memory, as bytes.
@@ -93,7 +116,7 @@ pub struct Offer<'a> {
     pub hash: u64,
     /// Its database.
     pub db: u8,
-    /// Its value's type.
+    /// Its value's type, below 255.
     pub kind: u8,
     /// Key and value, one behind the other.
     pub key_and_value: &'a [u8],

@@ -15,13 +15,15 @@ Examples:
   tiermem sim cache twitter_cluster52.csv.zst --policy lru --policy s3-fifo --policy klru --k 5 --k 16 --sizes 25
   tiermem sim cache twitter_cluster52.csv.zst --size 4MiB --bytes --window 100000 --warmup 200000
   tiermem sim cache zipf:objects=1M,requests=10M --tier 64MiB --tier 256MiB --promotion naive
+  tiermem sim cache zipf:objects=1M,requests=10M,size=1000 --tier dram=64MiB --tier flash=512MiB --flash-segment 1MiB
 
 Without --tier: one tier for each --policy and size, all in one pass over the trace.
   A miss brings the object in, unless it is larger than the cache. The size of an object is that of its first access
   since it came in, and then of each write; a deletion is no request.
   A percentage, --sizes and the policy belady need the whole trace first: it is held in memory, 12 bytes a request
   (belady: 16). The working set is all distinct objects, each with its largest size.
-With --tier: the store's own ladder, fastest tier first, its slots and size classes included.
+With --tier: the store's own ladder, fastest tier first, its slots and size classes included; flash=BYTES, as the last one, is the
+  log that the store keeps on flash, over a device that is never late.
 
 Policies: fifo, clock, clock2, lru, lru-lazy (the store's), slru, s4lru, klru, redis (klru with its eviction pool), random,
   lfu, lfu-da, arc, 2q, s3-fifo, sieve, lhd, hyperbolic, cflru, belady. docs/policies.md says what each is.
@@ -46,7 +48,22 @@ With --tier, one record, for each tier its counts, and with --window a row for e
   items, metadata_bytes_per_item  items held, and what index, nodes, lists and tables take for each
   clairvoyant_fast_share fast_hit_share of the best placement that never moves anything, known in hindsight; where a tier
                          is a percentage
-for each tier: tier, capacity_bytes, hits, promotions, demotions, evictions, relocations";
+  flash_hits, flash_promotions, flash_evictions, flash_admitted_bytes, flash_written_bytes  as below; 0 without flash
+for each tier: tier, capacity_bytes, hits, promotions, demotions, evictions, relocations
+  what goes to flash is demoted
+flash, where there is one:
+  capacity_bytes, items  bytes of its segments, and items in them
+  hits, reads            look-ups that found their key there, and those that had to read the device for it
+  promotions             items copied into memory
+  evictions              live items dropped for lack of room
+  admitted, admitted_bytes, rejected, refused, unindexed  items that came from memory, and their bytes; those turned away to
+                         spare the device, because it had to catch up, and for lack of memory for their index entries
+  unchanged              items that left memory and were there still: written once
+  kept, segments_emptied items written again because their segment was emptied, and how many segments were
+  waits                  pieces of the log's work that writers waited for
+  written_bytes          bytes of segments written; the store's journal and checkpoints come on top (docs/store.md)
+  write_amplification    written_bytes over admitted_bytes
+  lifetime_years         with --flash-endurance: years until so much is written, at the trace's own rate";
 
 /// What `tiermem sim cache` takes.
 #[derive(Debug, Args)]

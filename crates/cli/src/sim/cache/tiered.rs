@@ -1,12 +1,17 @@
 //! `tiermem sim cache --tier`: the store's ladder over a trace, without bytes.
 
+use std::str::FromStr;
+
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_base::Access;
 use tiermem_base::curve::{Curve, DEFAULT_CURVE};
+use tiermem_base::{Access, Bytes};
 use tiermem_policy::ladder::{LEVELS_MAX, LadderConfig};
+use tiermem_policy::log::{self, LogConfig};
+use tiermem_sim::cache::Tail;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
 use tiermem_sim::hindsight::BestPlacement;
+use tiermem_tier::flash::format::Layout;
 
 use crate::failure::Failure;
 use crate::ladder::LadderArgs;
@@ -14,9 +19,8 @@ use crate::output::{self, Cell, Format, Rows};
 use crate::size::Size;
 use crate::source::TraceArgs;
 
-const FIELDS: &[&str] = &[
-    "policy",
-    "size",
+/// What is counted, of a window or of the whole.
+const COUNTED: [&str; 16] = [
     "requests",
     "misses",
     "miss_ratio",
@@ -28,35 +32,105 @@ const FIELDS: &[&str] = &[
     "relocations",
     "moved_bytes",
     "acts_max",
-    "items",
-    "metadata_bytes_per_item",
-    "clairvoyant_fast_share",
+    "flash_hits",
+    "flash_promotions",
+    "flash_evictions",
+    "flash_admitted_bytes",
+    "flash_written_bytes",
 ];
-const WINDOW_FIELDS: &[&str] = &[
-    "window",
-    "requests",
-    "misses",
-    "miss_ratio",
-    "fast_hit_share",
-    "charged_ns_per_request",
-    "promotions",
-    "demotions",
-    "evictions",
-    "relocations",
-    "moved_bytes",
-    "acts_max",
-];
+const FIELDS: [&str; 2 + COUNTED.len() + 3] =
+    around_counted(&["policy", "size"], &["items", "metadata_bytes_per_item", "clairvoyant_fast_share"]);
+const WINDOW_FIELDS: [&str; 1 + COUNTED.len()] = around_counted(&["window"], &[]);
 const TIER_FIELDS: &[&str] =
     &["tier", "capacity_bytes", "hits", "promotions", "demotions", "evictions", "relocations"];
+const FLASH_FIELDS: &[&str] = &[
+    "capacity_bytes",
+    "items",
+    "hits",
+    "reads",
+    "promotions",
+    "evictions",
+    "admitted",
+    "rejected",
+    "refused",
+    "unchanged",
+    "unindexed",
+    "kept",
+    "segments_emptied",
+    "waits",
+    "admitted_bytes",
+    "written_bytes",
+    "write_amplification",
+    "lifetime_years",
+];
 /// What the store keeps with each value: an eight-byte header and a key name of sixteen digits.
-const ITEM_OVERHEAD_BYTES: u64 = 24;
+const ITEM_OVERHEAD_BYTES: u64 = ITEM_HEADER_BYTES + 16;
+const ITEM_HEADER_BYTES: u64 = 8;
+const NS_PER_YEAR: f64 = 365.25 * 86_400.0 * 1e9;
+
+/// [`COUNTED`] between fields that say what it was counted of.
+const fn around_counted<const N: usize>(
+    before: &[&'static str],
+    after: &[&'static str],
+) -> [&'static str; N] {
+    let mut fields = [""; N];
+    let mut at = 0;
+    while at < N {
+        let behind = at.saturating_sub(before.len());
+        fields[at] = if at < before.len() {
+            before[at]
+        } else if behind < COUNTED.len() {
+            COUNTED[behind]
+        } else {
+            after[behind - COUNTED.len()]
+        };
+        at += 1;
+    }
+    fields
+}
+
+/// One `--tier`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct TierSize {
+    size: Size,
+    is_flash: bool,
+}
+
+impl FromStr for TierSize {
+    type Err = String;
+
+    /// Reads a size, or as the store does `kind=size`; where the bytes would lie (`flash:PATH=8GiB`) does not matter here.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, size) = text.rsplit_once('=').unwrap_or(("dram", text));
+        let kind = kind.split_once(':').map_or(kind, |(kind, _)| kind);
+        let is_flash = match kind {
+            "flash" => true,
+            "dram" | "numa" | "dax" | "emulated" => false,
+            _ => return Err(format!("{kind:?} is none of dram, numa, dax, emulated, flash")),
+        };
+        Ok(TierSize { size: size.parse()?, is_flash })
+    }
+}
 
 /// Which ladder is simulated.
 #[derive(Debug, Args)]
 pub struct TieredArgs {
-    /// Capacity of a tier, or a percentage of the bytes of all items; fastest first; repeat it for a ladder.
+    /// Capacity of a tier, or a percentage of the bytes of all items; fastest first; repeat it for a ladder. The last one can be
+    /// flash=BYTES: the store's log. kind=BYTES is understood as by store serve.
     #[arg(long, value_name = "BYTES")]
-    tier: Vec<Size>,
+    tier: Vec<TierSize>,
+    /// Flash: bytes that are written at once and emptied at once.
+    #[arg(long, value_name = "BYTES", default_value = "2MiB")]
+    flash_segment: Bytes,
+    /// Flash: who comes in when it is full: seen or all.
+    #[arg(long, default_value = "seen")]
+    flash_admission: log::Admission,
+    /// Flash: share that live items never fill.
+    #[arg(long, value_name = "SHARE", default_value_t = log::RESERVE)]
+    flash_reserve: f64,
+    /// Flash: bytes that the device bears to be written, for lifetime_years.
+    #[arg(long, value_name = "BYTES")]
+    flash_endurance: Option<Bytes>,
     /// The curve of the tiers below the first.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_CURVE)]
     curve: String,
@@ -72,6 +146,29 @@ impl TieredArgs {
     pub fn is_empty(&self) -> bool {
         self.tier.is_empty()
     }
+
+    /// The log on a flash tier of so many bytes, divided as the store divides it.
+    fn log(&self, capacity_bytes: u64) -> anyhow::Result<LogConfig> {
+        let segment_bytes = self.flash_segment.0;
+        if !(64 << 10..=256 << 20).contains(&segment_bytes) || !segment_bytes.is_power_of_two() {
+            return Err(anyhow!("--flash-segment must be a power of two between 64KiB and 256MiB"));
+        }
+        if !(0.02..=0.5).contains(&self.flash_reserve) {
+            return Err(anyhow!("--flash-reserve must be between 0.02 and 0.5"));
+        }
+        let layout = Layout::divide(0, capacity_bytes, segment_bytes as u32).ok_or_else(|| {
+            anyhow!(
+                "{} are too small or too large for a flash tier: change it, or --flash-segment",
+                Bytes(capacity_bytes)
+            )
+        })?;
+        Ok(LogConfig {
+            segments: layout.segments,
+            segment_bytes: layout.segment_bytes,
+            admission: self.flash_admission,
+            reserve: self.flash_reserve,
+        })
+    }
 }
 
 /// Everything that grows while a trace runs.
@@ -83,18 +180,21 @@ struct Totals {
     charged_ns: f64,
     moves: [u64; 4],
     moved_bytes: u64,
+    /// Hits, promotions, evictions, bytes that came in, bytes written.
+    flash: [u64; 5],
 }
 
 impl Totals {
     fn of(cache: &TieredCache) -> Totals {
         let mut moves = [0; 4];
-        for level in (0..cache.levels()).map(|tier| cache.level(tier)) {
-            for (sum, count) in
-                moves.iter_mut().zip([level.promotions, level.demotions, level.evictions, level.relocations])
-            {
-                *sum += count;
-            }
+        for tier in 0..cache.levels() {
+            let [_, counts @ ..] = of_tier(cache, tier);
+            moves.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         }
+        let flash = cache.tail().map_or([0; 5], |tail| {
+            let log = tail.counters();
+            [log.hits, log.promotions, log.evictions, log.admitted_bytes, tail.written_bytes()]
+        });
         Totals {
             requests: cache.requests,
             misses: cache.misses,
@@ -102,8 +202,15 @@ impl Totals {
             charged_ns: cache.charged_ns(),
             moves,
             moved_bytes: cache.moved_bytes(),
+            flash,
         }
     }
+}
+
+/// Hits, promotions, demotions, evictions and relocations of a tier. What goes to the log is demoted.
+fn of_tier(cache: &TieredCache, tier: usize) -> [u64; 5] {
+    let (level, sunk) = (cache.level(tier), cache.sunk(tier));
+    [level.hits, level.promotions, level.demotions + sunk, level.evictions - sunk, level.relocations]
 }
 
 /// Simulates and prints. `spans`: requests before anything is counted, and requests of a window.
@@ -113,21 +220,33 @@ pub fn run(
     (warmup, window): (u64, Option<u64>),
     format: Format,
 ) -> Result<(), Failure> {
-    if args.tier.len() > LEVELS_MAX {
-        return Err(Failure::usage(anyhow!("a ladder has at most {LEVELS_MAX} tiers")));
+    let memory_tiers = args.tier.iter().take_while(|tier| !tier.is_flash).count();
+    if args.tier.len() > memory_tiers + 1 || memory_tiers == 0 {
+        return Err(Failure::usage(anyhow!("a flash tier is the last one, below memory")));
+    }
+    if memory_tiers > LEVELS_MAX {
+        return Err(Failure::usage(anyhow!("a ladder has at most {LEVELS_MAX} tiers above flash")));
     }
     let slow = Curve::named(&args.curve).map_err(|error| Failure::usage(anyhow!("{error}")))?;
     let mut best = BestPlacement::default();
-    if args.tier.iter().any(|size| matches!(size, Size::Share(_))) {
+    if args.tier.iter().any(|tier| matches!(tier.size, Size::Share(_))) {
         each_record(trace, |access| best.note(access))?;
     }
     let item_bytes = best.working_set_bytes(ITEM_OVERHEAD_BYTES);
-    let capacities: Vec<u64> = args.tier.iter().map(|size| size.units(item_bytes)).collect();
-    let mut ladder = LadderConfig::with_capacities(&capacities);
+    let capacities: Vec<u64> = args.tier.iter().map(|tier| tier.size.units(item_bytes)).collect();
+    let mut ladder = LadderConfig::with_capacities(&capacities[..memory_tiers]);
     args.ladder.apply(&mut ladder).map_err(|error| Failure::usage(anyhow!("{error}")))?;
     let clairvoyant = best.fast_share(capacities[0], ITEM_OVERHEAD_BYTES, !args.preload);
-    let mut cache =
-        TieredCache::new(TieredConfig { ladder, overhead_bytes: ITEM_OVERHEAD_BYTES, slow, seed: 0 });
+    let tail =
+        capacities.get(memory_tiers).map(|&bytes| args.log(bytes)).transpose().map_err(Failure::usage)?;
+    let mut cache = TieredCache::new(TieredConfig {
+        ladder,
+        overhead_bytes: ITEM_OVERHEAD_BYTES,
+        header_bytes: ITEM_HEADER_BYTES,
+        tail,
+        slow,
+        seed: 0,
+    });
     if args.preload {
         each_record(trace, |access| cache.preload(access))?;
     }
@@ -136,6 +255,7 @@ pub fn run(
     let mut start = Totals::of(&cache);
     let mut before = start;
     let (mut seen, mut counted, mut acts_max) = (0, 0, 0);
+    let mut trace_ns = 0..0;
     cache.take_acts_max();
     each_record(trace, |access| {
         if seen == warmup {
@@ -150,6 +270,10 @@ pub fn run(
             rows.push(cells);
             (before, counted, acts_max) = (after, 0, acts_max.max(acts));
         }
+        if seen == 0 {
+            trace_ns = access.time_ns..access.time_ns;
+        }
+        trace_ns.end = trace_ns.end.max(access.time_ns);
         seen += 1;
         counted += 1;
         cache.access(access);
@@ -163,23 +287,58 @@ pub fn run(
     let mut total = vec![Cell::Text("ladder".to_owned()), Cell::Count(capacities.iter().sum())];
     total.extend(since(&start, &after, acts_max.max(acts)));
     total.push(Cell::Count(cache.items()));
-    total.push(Cell::Number(cache.metadata_bytes() as f64 / cache.items().max(1) as f64, 2));
+    let items = cache.items() + cache.tail().map_or(0, Tail::items);
+    total.push(Cell::Number(cache.metadata_bytes() as f64 / items.max(1) as f64, 2));
     total.push(Cell::Number(clairvoyant, 6));
     let tier = |(at, &capacity): (usize, &u64)| {
-        let level = cache.level(at);
-        let counts = [level.hits, level.promotions, level.demotions, level.evictions, level.relocations];
         let mut cells = vec![Cell::Count(at as u64), Cell::Count(capacity)];
-        cells.extend(counts.map(Cell::Count));
+        cells.extend(of_tier(&cache, at).map(Cell::Count));
         cells
     };
-    let tiers = Rows { fields: TIER_FIELDS, rows: capacities.iter().enumerate().map(tier).collect() };
-    let windows = Rows { fields: WINDOW_FIELDS, rows };
-    let lists = match window {
-        Some(_) => vec![("tiers", tiers), ("windows", windows)],
-        None => vec![("tiers", tiers)],
-    };
-    let total = Rows { fields: FIELDS, rows: vec![total] };
+    let tiers = capacities[..memory_tiers].iter().enumerate().map(tier).collect();
+    let tiers = Rows { fields: TIER_FIELDS, rows: tiers };
+    let windows = Rows { fields: &WINDOW_FIELDS, rows };
+    let mut lists = vec![("tiers", tiers)];
+    if let Some(tail) = cache.tail() {
+        let years = (trace_ns.end - trace_ns.start) as f64 / NS_PER_YEAR;
+        let rows = vec![of_flash(tail, cache.waits, years, args.flash_endurance)];
+        lists.push(("flash", Rows { fields: FLASH_FIELDS, rows }));
+    }
+    if window.is_some() {
+        lists.push(("windows", windows));
+    }
+    let total = Rows { fields: &FIELDS, rows: vec![total] };
     output::print_record(format, &total, &lists).map_err(Failure::failed)
+}
+
+/// The flash tier's row, after so many years of trace time.
+fn of_flash(tail: &Tail, waits: u64, years: f64, endurance: Option<Bytes>) -> Vec<Cell> {
+    let log = tail.counters();
+    let written_bytes = tail.written_bytes();
+    let amplification = written_bytes as f64 / log.admitted_bytes as f64;
+    let worn = endurance.map_or(f64::NAN, |endurance| written_bytes as f64 / endurance.0 as f64);
+    let lifetime_years = if worn > 0.0 && years > 0.0 { years / worn } else { f64::NAN };
+    let counts = [
+        tail.capacity_bytes(),
+        tail.items(),
+        log.hits,
+        tail.reads,
+        log.promotions,
+        log.evictions,
+        log.admitted,
+        log.rejected,
+        log.refused,
+        log.unchanged,
+        tail.unindexed,
+        log.kept,
+        log.segments_emptied,
+        waits,
+        log.admitted_bytes,
+        written_bytes,
+    ];
+    let mut cells: Vec<_> = counts.map(Cell::Count).into();
+    cells.extend([Cell::Number(amplification, 3), Cell::Number(lifetime_years, 2)]);
+    cells
 }
 
 /// What has happened between two moments.
@@ -197,6 +356,7 @@ fn since(before: &Totals, after: &Totals, acts_max: usize) -> Vec<Cell> {
     cells.extend(after.moves.iter().zip(before.moves).map(|(after, before)| Cell::Count(after - before)));
     cells.push(Cell::Count(after.moved_bytes - before.moved_bytes));
     cells.push(Cell::Count(acts_max as u64));
+    cells.extend(after.flash.iter().zip(before.flash).map(|(after, before)| Cell::Count(after - before)));
     cells
 }
 
@@ -207,4 +367,29 @@ fn each_record(trace: &TraceArgs, mut visit: impl FnMut(&Access)) -> Result<(), 
     }
     source.finish();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_windows_are_those_of_the_whole() {
+        assert_eq!(FIELDS[..3], ["policy", "size", "requests"]);
+        assert_eq!(FIELDS[2..2 + COUNTED.len()], WINDOW_FIELDS[1..]);
+        assert_eq!(FIELDS.last(), Some(&"clairvoyant_fast_share"));
+        assert_eq!(since(&Totals::default(), &Totals::default(), 0).len(), COUNTED.len());
+    }
+
+    #[test]
+    fn tiers_are_sizes_or_kinds_with_sizes() {
+        let tier = |size, is_flash| Ok(TierSize { size, is_flash });
+        assert_eq!("64MiB".parse(), tier(Size::Units(64 << 20), false));
+        assert_eq!("emulated=10%".parse(), tier(Size::Share(0.1), false));
+        assert_eq!("flash=8GiB".parse(), tier(Size::Units(8 << 30), true));
+        assert_eq!("flash:/srv/a=b=8GiB".parse(), tier(Size::Units(8 << 30), true));
+        for wrong in ["tape=1GiB", "flash=", "flash"] {
+            assert!(wrong.parse::<TierSize>().is_err(), "{wrong}");
+        }
+    }
 }

@@ -435,3 +435,20 @@ fn every_container_tells_of_its_subcommands() {
         }
     }
 }
+
+#[test]
+fn snapshots_are_not_for_transactions_and_need_a_place() {
+    let mut client = Client::new();
+    let nowhere = "-ERR no snapshot is configured: start the store with --snapshot (snapshot in its file)";
+    client.all(&[
+        ("SAVE", nowhere),
+        ("BGSAVE", nowhere),
+        ("BGSAVE NOW", "-ERR syntax error"),
+        ("SHUTDOWN SAVE", nowhere),
+        ("SHUTDOWN SAVE NOSAVE", "-ERR syntax error"),
+        ("SHUTDOWN ABORT", "-ERR No shutdown in progress."),
+        ("MULTI", "+OK"),
+        ("SHUTDOWN", "-ERR Command not allowed inside a transaction"),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
+    ]);
+}

@@ -31,14 +31,17 @@ struct Calls {
 
 /// One command's figures, for `INFO`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Figures {
-    pub(super) calls: u64,
-    pub(super) rejected: u64,
-    pub(super) failed: u64,
+pub struct CallFigures {
+    /// Calls.
+    pub calls: u64,
+    /// Those refused before they began.
+    pub rejected: u64,
+    /// Those that ended in an error.
+    pub failed: u64,
     /// Microseconds of all calls together, estimated.
-    pub(super) usec: u64,
+    pub usec: u64,
     /// Half of the calls, 99% and 99.9% took at most so many microseconds; nothing before one was timed.
-    pub(super) percentiles_usec: Option<[f64; 3]>,
+    pub percentiles_usec: Option<[f64; 3]>,
 }
 
 /// The counters of all commands.
@@ -77,17 +80,23 @@ impl CommandStatistics {
         self.calls.resize_with(number + 1, Calls::default);
     }
 
-    /// Counts a call of the command of this number that begins, and says whether it is to be timed.
+    /// Counts a call of the command of this number.
     #[inline]
-    pub(super) fn begin(&mut self, number: usize) -> bool {
+    pub fn count(&mut self, number: usize) {
         self.at(number).calls += 1;
-        self.countdown -= 1;
+    }
+
+    /// Whether the call that begins is to be timed.
+    #[inline]
+    pub fn is_due(&mut self) -> bool {
+        // A call within one that is being timed is timed as well.
+        self.countdown = self.countdown.saturating_sub(1);
         self.countdown == 0
     }
 
     /// Notes when a call that was to be timed began, and chooses the next.
     #[cold]
-    pub(super) fn end(&mut self, number: usize, began: Instant) {
+    pub fn end(&mut self, number: usize, began: Instant) {
         // Marsaglia's xorshift (2003), 13, 17, 5: never 0, and random enough to be out of step with anything.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
@@ -107,19 +116,19 @@ impl CommandStatistics {
 
     /// Counts a call that ended in an error.
     #[cold]
-    pub(super) fn fail(&mut self, number: usize) {
+    pub fn fail(&mut self, number: usize) {
         self.at(number).failed += 1;
     }
 
     /// Counts a call that was refused before it began.
     #[cold]
-    pub(super) fn reject(&mut self, number: usize) {
+    pub fn reject(&mut self, number: usize) {
         self.at(number).rejected += 1;
     }
 
     /// Counts an error reply by its code.
     #[cold]
-    pub(super) fn note_error(&mut self, code: &str) {
+    pub fn note_error(&mut self, code: &str) {
         if let Some(count) = self.errors.get_mut(code) {
             *count += 1;
         } else if self.errors.len() < CODES_MAX {
@@ -127,19 +136,41 @@ impl CommandStatistics {
         }
     }
 
+    /// Adds another shard's.
+    pub fn add(&mut self, other: &CommandStatistics) {
+        for (number, theirs) in other.calls.iter().enumerate() {
+            let ours = self.at(number);
+            let Calls { calls, rejected, failed, timed, timed_ns, times_ns } = theirs;
+            ours.calls += calls;
+            ours.rejected += rejected;
+            ours.failed += failed;
+            ours.timed += timed;
+            ours.timed_ns += timed_ns;
+            match (&mut ours.times_ns, times_ns) {
+                // All have the same bounds, so adding does not fail.
+                (Some(sum), Some(times)) => sum.add(times.as_ref()).unwrap_or_default(),
+                (none @ None, Some(times)) => *none = Some(times.clone()),
+                (_, None) => {}
+            }
+        }
+        for (code, count) in &other.errors {
+            *self.errors.entry(code.clone()).or_default() += count;
+        }
+    }
+
     /// Error replies by code.
-    pub(super) fn errors(&self) -> impl Iterator<Item = (&str, u64)> {
+    pub fn errors(&self) -> impl Iterator<Item = (&str, u64)> {
         self.errors.iter().map(|(code, count)| (&**code, *count))
     }
 
     /// The figures of the command of this number, if it was called or refused at all.
-    pub(super) fn figures(&self, number: usize) -> Option<Figures> {
+    pub fn figures(&self, number: usize) -> Option<CallFigures> {
         let calls = self.calls.get(number).filter(|calls| calls.calls + calls.rejected > 0)?;
         let mean_ns = calls.timed_ns as f64 / calls.timed.max(1) as f64;
         let percentiles = |times: &Histogram<u64>| {
             [0.5, 0.99, 0.999].map(|share| times.value_at_quantile(share) as f64 / 1000.0)
         };
-        Some(Figures {
+        Some(CallFigures {
             calls: calls.calls,
             rejected: calls.rejected,
             failed: calls.failed,
@@ -158,7 +189,8 @@ mod tests {
         let mut statistics = CommandStatistics::default();
         let mut timed = 0;
         for _ in 0..64_000 {
-            if statistics.begin(7) {
+            statistics.count(7);
+            if statistics.is_due() {
                 timed += 1;
                 statistics.end(7, Instant::now());
             }
@@ -168,6 +200,21 @@ mod tests {
         let figures = statistics.figures(7).unwrap();
         assert_eq!((figures.calls, figures.rejected, figures.failed), (64_000, 0, 0));
         assert!(figures.percentiles_usec.is_some());
+    }
+
+    #[test]
+    fn calls_within_a_timed_call_are_timed() {
+        let mut statistics = CommandStatistics::default();
+        while !statistics.is_due() {}
+        let began = Instant::now();
+        for _ in 0..100 {
+            statistics.count(2);
+            if statistics.is_due() {
+                statistics.end(2, Instant::now());
+            }
+        }
+        statistics.end(1, began);
+        assert_eq!(statistics.figures(2).unwrap().calls, 100);
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! What the server counts, apart from the engine's own figures.
 
+mod calls;
+
+pub use calls::{CallFigures, CommandStatistics};
 use serde::Serialize;
 
 /// Counters of one shard's server since its start, and what it holds now.
@@ -29,4 +32,36 @@ pub struct ServerStats {
     pub request_buffer_bytes: u64,
     /// Bytes of replies not yet sent held now, pinned values counted.
     pub reply_buffer_bytes: u64,
+}
+
+impl ServerStats {
+    /// Adds another shard's.
+    pub fn add(&mut self, other: &ServerStats) {
+        let ServerStats {
+            commands_processed,
+            error_replies,
+            connections_received,
+            connections_rejected,
+            clients_connected,
+            clients_blocked_on_output,
+            clients_waiting_for_buffer,
+            clients_dropped,
+            net_input_bytes,
+            net_output_bytes,
+            request_buffer_bytes,
+            reply_buffer_bytes,
+        } = other;
+        self.commands_processed += commands_processed;
+        self.error_replies += error_replies;
+        self.connections_received += connections_received;
+        self.connections_rejected += connections_rejected;
+        self.clients_connected += clients_connected;
+        self.clients_blocked_on_output += clients_blocked_on_output;
+        self.clients_waiting_for_buffer += clients_waiting_for_buffer;
+        self.clients_dropped += clients_dropped;
+        self.net_input_bytes += net_input_bytes;
+        self.net_output_bytes += net_output_bytes;
+        self.request_buffer_bytes += request_buffer_bytes;
+        self.reply_buffer_bytes += reply_buffer_bytes;
+    }
 }

@@ -1,0 +1,105 @@
+//! Taking places that somebody else chose.
+
+use super::{FREE, PageState, Slots};
+use crate::Id;
+use crate::ladder::classes::{Fit, PAGE_UNITS};
+
+impl Slots {
+    /// Takes the place at `unit` for `id`, which must be the page's last so far. `false`, and nothing done, where it is
+    /// not free or no such place.
+    pub fn adopt(&mut self, unit: u32, fit: Fit, id: Id) -> bool {
+        let (at, within) = (unit / PAGE_UNITS, unit % PAGE_UNITS);
+        match fit {
+            Fit::Slot(class) => {
+                let units = self.classes.slot_units(class);
+                let slot = within / units;
+                if within % units != 0 || slot >= self.classes.slots_per_page(class) {
+                    return false;
+                }
+                if self.are_free(at, 1) {
+                    self.give(at, class);
+                }
+                let Some(page) = self.pages.get_mut(at as usize) else { return false };
+                let ours = page.state == PageState::Slots && page.class == class && !page.draining;
+                if !ours || slot < u32::from(page.fresh) {
+                    return false;
+                }
+                // Those passed over are free.
+                for passed in page.fresh..slot as u16 {
+                    page.table[usize::from(passed)] = FREE | u32::from(page.free);
+                    page.free = passed;
+                }
+                page.table[slot as usize] = id.0;
+                page.fresh = slot as u16 + 1;
+                page.used += 1;
+                if usize::from(page.used) == page.table.len() {
+                    self.unlink(at);
+                }
+                self.spaces[class.index()].used += 1;
+                self.free_slot_units -= u64::from(units);
+                true
+            }
+            Fit::Run(pages) => {
+                let free = within == 0 && self.are_free(at, pages);
+                if free {
+                    self.give_run(at, pages, id);
+                }
+                free
+            }
+        }
+    }
+
+    /// Whether so many pages from `at` on are free and may be given out.
+    fn are_free(&self, at: u32, pages: u32) -> bool {
+        let end = u64::from(at) + u64::from(pages);
+        end <= u64::from(self.end)
+            && self.pages_used.saturating_add(pages) <= self.page_limit
+            && (at..at + pages).all(|page| self.free_pages.contains(page))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ladder::classes::SizeClasses;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    proptest! {
+        /// What one tier has taken another takes up, with the same accounts, and goes on giving out what is free.
+        #[test]
+        fn a_tier_taken_up_is_the_tier_it_was(ops in prop::collection::vec((0u8..6, 0u64..150_000, any::<prop::sample::Index>()), 1..200)) {
+            let classes = Arc::new(SizeClasses::geometric(1.3));
+            let mut slots = Slots::new(classes.clone(), 24);
+            let mut held: std::collections::BTreeMap<u32, Fit> = Default::default();
+            for (number, (what, bytes, pick)) in ops.into_iter().enumerate() {
+                let fit = classes.fit(if what == 0 { bytes } else { bytes % 3000 });
+                if what < 4 {
+                    held.extend(slots.take(fit, Id(number as u32)).map(|unit| (unit, fit)));
+                } else if !held.is_empty() {
+                    let unit = *held.keys().nth(pick.index(held.len())).unwrap();
+                    held.remove(&unit);
+                    slots.release(unit);
+                }
+            }
+            let mut again = Slots::new(classes.clone(), 24);
+            for (&unit, &fit) in &held {
+                prop_assert!(again.adopt(unit, fit, Id(unit)));
+                prop_assert!(!again.adopt(unit, fit, Id(unit)), "a place is taken once");
+            }
+            while slots.close_empty_page() {}
+            prop_assert_eq!(again.free_bytes(), slots.free_bytes());
+            prop_assert_eq!(again.pages_used(), slots.pages_used());
+            let mut taken: Vec<(u32, u64)> = held.iter().map(|(&unit, &fit)| (unit, classes.fit_bytes(fit))).collect();
+            let small = classes.fit(100);
+            while let Some(unit) = again.take(small, Id(0)) {
+                taken.push((unit, classes.fit_bytes(small)));
+            }
+            taken.sort_unstable();
+            prop_assert!(taken.windows(2).all(|pair| u64::from(pair[0].0) * 16 + pair[0].1 <= u64::from(pair[1].0) * 16));
+            for &unit in held.keys() {
+                again.release(unit);
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A ladder driven by keys, as a cache drives it.
+#![allow(dead_code)] // Each test program uses its part.
+
+use tiermem_base::Rng;
+use tiermem_policy::ladder::{Act, Admit, Ladder, LadderConfig, NewItem, Order, PAGE_BYTES};
+use tiermem_policy::{Id, Now};
+
+/// A ladder and the keys that it holds, by key.
+pub struct World {
+    pub ladder: Ladder,
+    pub ids: Vec<Option<Id>>,
+    pub now: Now,
+    pub rng: Rng,
+}
+
+impl World {
+    pub fn new(config: LadderConfig) -> Self {
+        World { ladder: Ladder::new(config), ids: Vec::new(), now: Now::default(), rng: Rng::seeded(5) }
+    }
+
+    pub fn execute(&mut self, acts: Vec<Act>) {
+        for act in acts {
+            if let Act::Drop { id, .. } = act {
+                self.ids.iter_mut().filter(|held| **held == Some(id)).for_each(|held| *held = None);
+            }
+        }
+        if let Some(last) = self.ladder.last_ticket() {
+            self.ladder.done(last, true, |_| {});
+        }
+    }
+
+    pub fn step(&mut self) {
+        let mut acts = Vec::new();
+        self.ladder.step(self.now, &mut self.rng, &mut acts);
+        self.execute(acts);
+    }
+
+    /// Uses the key, or brings it in.
+    pub fn access(&mut self, key: usize, bytes: u64, expires_at_ms: Option<u64>) {
+        self.now.requests += 1;
+        if self.now.requests.is_multiple_of(16) {
+            self.step();
+        }
+        if self.ids.len() <= key {
+            self.ids.resize(key + 1, None);
+        }
+        if let Some(id) = self.ids[key] {
+            self.ladder.hit(id, self.now);
+            return;
+        }
+        // Scattered, as hashes are.
+        let hash = (key as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let item = NewItem { key: hash, bytes, expires_at_ms, rewrites: None };
+        for _ in 0..8 {
+            let mut acts = Vec::new();
+            let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut acts);
+            self.execute(acts);
+            if let Admit::Ready { id, .. } = answer {
+                self.ids[key] = Some(id);
+                return;
+            }
+        }
+    }
+
+    pub fn held(&self, keys: std::ops::Range<usize>) -> usize {
+        keys.filter(|&key| self.ids.get(key).is_some_and(Option::is_some)).count()
+    }
+
+    pub fn in_tier(&self, tier: u8, keys: std::ops::Range<usize>) -> usize {
+        let stands = |key: &usize| self.ids[*key].is_some_and(|id| self.ladder.loc(id).tier == tier);
+        keys.filter(stands).count()
+    }
+}
+
+/// Tiers of so many pages, in which recency is known to the request and metadata cost nothing.
+pub fn config(pages: &[u64], order: Order) -> LadderConfig {
+    let capacities: Vec<u64> = pages.iter().map(|pages| pages * PAGE_BYTES).collect();
+    let mut config = LadderConfig {
+        charge_metadata: false,
+        recency_requests: 1,
+        ..LadderConfig::with_capacities(&capacities)
+    };
+    config.levels.iter_mut().for_each(|level| level.order = order);
+    config
+}

@@ -1,0 +1,226 @@
+//! Who may be dropped while something below the last tier takes it, cannot take it now, or is not there.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use tiermem_base::Rng;
+use tiermem_policy::ladder::{
+    Act, Admit, Eviction, Ladder, LadderConfig, NewItem, Outlet, PAGE_BYTES, Watermarks, Why,
+};
+use tiermem_policy::{Id, Now};
+
+/// A ladder and the bytes of each of its items.
+struct World {
+    ladder: Ladder,
+    bytes: BTreeMap<u32, u64>,
+    now: Now,
+    rng: Rng,
+}
+
+impl World {
+    fn new(pages: &[u64], eviction: Eviction, watermarks: Option<Watermarks>) -> Self {
+        let capacities: Vec<u64> = pages.iter().map(|pages| pages * PAGE_BYTES).collect();
+        let config = LadderConfig {
+            charge_metadata: false,
+            eviction,
+            watermarks,
+            ..LadderConfig::with_capacities(&capacities)
+        };
+        World {
+            ladder: Ladder::new(config),
+            bytes: BTreeMap::new(),
+            now: Now { requests: 0, unix_ms: 1 },
+            rng: Rng::seeded(1),
+        }
+    }
+
+    /// Carries the acts out; how many bytes of places each of those dropped had.
+    fn execute(&mut self, acts: Vec<Act>) -> Vec<u64> {
+        let mut dropped = Vec::new();
+        for act in acts {
+            if let Act::Drop { id, why, .. } = act {
+                assert_eq!(why, Why::Evicted);
+                dropped.push(self.ladder.place_bytes_for(self.bytes.remove(&id.0).unwrap()));
+            }
+        }
+        dropped
+    }
+
+    fn settle(&mut self) {
+        if let Some(last) = self.ladder.last_ticket() {
+            self.ladder.done(last, true, |_| {});
+        }
+    }
+
+    /// Whether the item came in, and who went for it.
+    fn admit(&mut self, key: u32, bytes: u64) -> (bool, Vec<u64>) {
+        self.now.requests += 1;
+        let item = NewItem { key: u64::from(key), bytes, expires_at_ms: None, rewrites: None };
+        let mut dropped = Vec::new();
+        loop {
+            let mut acts = Vec::new();
+            let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut acts);
+            dropped.extend(self.execute(acts));
+            match answer {
+                Admit::Ready { id: Id(id), .. } => {
+                    self.bytes.insert(id, bytes);
+                    return (true, dropped);
+                }
+                Admit::After(_) | Admit::Again => self.settle(),
+                Admit::Full => return (false, dropped),
+            }
+        }
+    }
+
+    fn step(&mut self) -> Vec<u64> {
+        self.settle();
+        let mut acts = Vec::new();
+        self.ladder.step(self.now, &mut self.rng, &mut acts);
+        self.execute(acts)
+    }
+}
+
+const OPEN: Outlet = Outlet::Open { room_bytes: u64::MAX };
+
+fn choked(spare_bytes: u64) -> Outlet {
+    Outlet::Choked { room_bytes: u64::MAX, spare_bytes }
+}
+
+fn filled(eviction: Eviction) -> World {
+    let mut world = World::new(&[4, 8], eviction, Some(Watermarks::default()));
+    world.ladder.set_outlet(OPEN);
+    for key in 0..3000 {
+        assert!(world.admit(key, 1000).0, "an open outlet always makes room");
+        if key % 16 == 0 {
+            world.step();
+        }
+    }
+    world
+}
+
+#[test]
+fn an_open_outlet_takes_whoever_goes_though_nothing_may_be_lost() {
+    let world = filled(Eviction::Forbidden);
+    assert!(world.bytes.len() < 12 * 62 && world.ladder.level(1).evictions > 2000);
+}
+
+#[test]
+fn a_choked_outlet_has_writers_wait_and_eviction_rest() {
+    for eviction in [Eviction::AllItems, Eviction::Forbidden] {
+        let mut world = filled(eviction);
+        // Fill what the watermarks keep free.
+        world.ladder.set_outlet(choked(0));
+        assert!(world.ladder.must_wait() && !world.ladder.wants(Some(1), 100), "{eviction:?}");
+        let held = world.bytes.len();
+        while world.admit(9000, 1000).1.is_empty() && world.bytes.len() < 12 * 62 {}
+        assert!(world.bytes.len() > held, "{eviction:?}");
+        for _ in 0..20 {
+            assert_eq!(world.step(), [], "{eviction:?}");
+        }
+        // As soon as it is open again the tier comes back to its watermark.
+        world.ladder.set_outlet(OPEN);
+        assert!(!world.ladder.must_wait() && !world.step().is_empty(), "{eviction:?}");
+    }
+}
+
+#[test]
+fn what_is_spared_is_used_by_admissions_and_then_it_depends_on_what_may_be_lost() {
+    for eviction in [Eviction::AllItems, Eviction::Forbidden] {
+        let mut world = World::new(&[2], eviction, None);
+        while world.admit(1, 1000).1.is_empty() && world.bytes.len() < 2 * 62 {}
+        let place = world.ladder.place_bytes_for(1000);
+        world.ladder.set_outlet(choked(3 * place));
+        for _ in 0..3 {
+            assert_eq!(world.admit(2, 1000), (true, vec![place]), "{eviction:?}");
+        }
+        assert_eq!(world.ladder.outlet(), choked(0));
+        let lossy = eviction == Eviction::AllItems;
+        let expected = if lossy { (true, vec![place]) } else { (false, vec![]) };
+        assert_eq!(world.admit(3, 1000), expected, "{eviction:?}");
+        let counters = world.ladder.counters();
+        assert_eq!((counters.overflowed, counters.refused), (u64::from(lossy), u64::from(!lossy)));
+    }
+}
+
+#[test]
+fn nobody_is_lost_while_another_tier_has_a_place() {
+    // The fast tier is full, the slow one is not: without a free slot of its own class it still has pages.
+    let mut world = World::new(&[2, 4], Eviction::AllItems, None);
+    while world.bytes.len() < 2 * 62 {
+        world.admit(world.bytes.len() as u32, 1000);
+    }
+    world.ladder.set_outlet(choked(0));
+    for key in 0..4 * 62 {
+        assert_eq!(world.admit(1000 + key, 1000), (true, vec![]));
+    }
+    assert_eq!(world.ladder.counters().overflowed, 0);
+    assert_eq!(world.admit(2000, 1000).1.len(), 1);
+    assert_eq!(world.ladder.counters().overflowed, 1);
+}
+
+#[test]
+fn where_nothing_may_be_lost_an_item_comes_in_only_if_there_is_room_for_it_below() {
+    for (eviction, comes) in [(Eviction::Forbidden, false), (Eviction::AllItems, true)] {
+        for outlet in
+            [Outlet::Open { room_bytes: 999 }, Outlet::Choked { room_bytes: 999, spare_bytes: 1 << 20 }]
+        {
+            let mut world = World::new(&[4], eviction, None);
+            world.ladder.set_outlet(outlet);
+            assert!(world.admit(1, 999).0);
+            assert_eq!(world.admit(2, 1000).0, comes, "{eviction:?}, {outlet:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever comes in which order, drops keep to what the outlet allows, and those beyond it are counted.
+    #[test]
+    fn drops_keep_to_the_outlet(
+        pages in prop::collection::vec(2u64..8, 1..4),
+        forbidden in any::<bool>(),
+        marks in any::<bool>(),
+        ops in prop::collection::vec((0u8..24, prop_oneof![8 => 1u64..3000, 1 => 3000u64..300_000], 0u64..200_000), 1..500),
+    ) {
+        let eviction = if forbidden { Eviction::Forbidden } else { Eviction::AllItems };
+        let mut world = World::new(&pages, eviction, marks.then(Watermarks::default));
+        let mut overflowed = 0;
+        for (key, (what, bytes, spare_bytes)) in ops.into_iter().enumerate() {
+            match what {
+                0 => world.ladder.set_outlet(Outlet::Nowhere),
+                1 => world.ladder.set_outlet(OPEN),
+                2 => world.ladder.set_outlet(choked(spare_bytes)),
+                3..=5 => {
+                    let dropped = world.step();
+                    let may = match world.ladder.outlet() {
+                        Outlet::Nowhere => !forbidden,
+                        Outlet::Open { .. } => true,
+                        Outlet::Choked { .. } => false,
+                    };
+                    prop_assert!(may || dropped.is_empty(), "{:?}", world.ladder.outlet());
+                }
+                _ => {
+                    let before = world.ladder.outlet();
+                    let (_, dropped) = world.admit(key as u32, bytes);
+                    match before {
+                        Outlet::Nowhere => prop_assert!(!forbidden || dropped.is_empty()),
+                        Outlet::Open { .. } => {}
+                        Outlet::Choked { mut spare_bytes, .. } => {
+                            for bytes in dropped {
+                                match spare_bytes.checked_sub(bytes) {
+                                    Some(left) => spare_bytes = left,
+                                    None => overflowed += 1,
+                                }
+                            }
+                            prop_assert_eq!(world.ladder.outlet(), choked(spare_bytes));
+                        }
+                    }
+                }
+            }
+            prop_assert_eq!(world.ladder.counters().overflowed, overflowed);
+            prop_assert!(!forbidden || overflowed == 0);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The longest that one call of the engine takes while something large happens: nobody else is served meanwhile.
+//!
+//!     cargo run --release -p tiermem-store --example stalls -- [ITEMS] [VALUE_BYTES]
+//!
+//! Fills a store that has room for a little more, in DRAM, then lets one thing after the other happen while keys are read and
+//! written at random. Prints for each the calls, the longest in processor time and by the clock, and how many took longer
+//! than a millisecond of processor time. Memory: about ITEMS times VALUE_BYTES + 100 bytes. The last rows are of a flash
+//! tier in memory, an eighth as large.
+#![forbid(unsafe_code)]
+
+use std::time::{Duration, Instant};
+
+use tiermem_base::{Bytes, Rng};
+use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
+use tiermem_sys::cpu_time::thread_cpu_time;
+use tiermem_tier::block::Immediate;
+use tiermem_tier::flash::FlashConfig;
+use tiermem_tier::{Kind, TierSpec};
+
+/// A server looks for expired keys so often without requests; here after so many requests.
+const IDLE_EVERY: u64 = 256;
+const SEGMENT_BYTES: u32 = 2 << 20;
+
+/// What calls have taken.
+#[derive(Default)]
+struct Longest {
+    calls: u64,
+    cpu: Duration,
+    wall: Duration,
+    stalls: u64,
+}
+
+impl Longest {
+    fn time<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        let (wall, cpu) = (Instant::now(), thread_cpu_time());
+        let done = call();
+        let (cpu, wall) = (thread_cpu_time() - cpu, wall.elapsed());
+        self.calls += 1;
+        self.cpu = self.cpu.max(cpu);
+        self.wall = self.wall.max(wall);
+        self.stalls += u64::from(cpu > Duration::from_millis(1));
+        done
+    }
+
+    fn print(self, event: &str) {
+        let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+        let Longest { calls, cpu, wall, stalls } = self;
+        println!("{event:<34} {calls:>11} {:>12.1} {:>12.1} {stalls:>8}", us(cpu), us(wall));
+    }
+}
+
+struct World {
+    engine: Engine,
+    rng: Rng,
+    now_ms: u64,
+    items: u64,
+    value: Vec<u8>,
+    requests: u64,
+}
+
+impl World {
+    fn new(items: u64, value_bytes: usize) -> World {
+        // About what they take, so that what comes on top has to drive something out.
+        let capacity = (items as f64 * (value_bytes as f64 + 80.0) * 1.02) as u64;
+        let tier = TierSpec {
+            name: "dram".to_owned(),
+            kind: Kind::Dram,
+            capacity: Bytes(capacity + (24 << 20)),
+            price_per_gb: None,
+        };
+        let engine = Engine::new(EngineConfig::new(vec![tier])).expect("there is memory");
+        World { engine, rng: Rng::seeded(1), now_ms: 1000, items, value: vec![7; 20 << 20], requests: 0 }
+    }
+
+    fn set(&mut self, longest: &mut Longest, key: u64, value_bytes: usize, expiry: Expiry) {
+        let (engine, value) = (&mut self.engine, &self.value[..value_bytes]);
+        longest.time(|| {
+            engine.prepare();
+            // A full store may refuse; that is not what is measured.
+            let _ = engine.set(0, &key.to_le_bytes(), value, Condition::Always, expiry);
+            engine.commit();
+        });
+        self.beside(longest);
+    }
+
+    fn get(&mut self, longest: &mut Longest) {
+        let key = self.rng.below(self.items).to_le_bytes();
+        let engine = &mut self.engine;
+        longest.time(|| {
+            engine.prepare();
+            engine.get(0, &key).is_some()
+        });
+        self.beside(longest);
+    }
+
+    /// What a server does between requests.
+    fn beside(&mut self, longest: &mut Longest) {
+        self.requests += 1;
+        if self.requests.is_multiple_of(IDLE_EVERY) {
+            self.now_ms += 1;
+            let (engine, now_ms) = (&mut self.engine, self.now_ms);
+            longest.time(|| {
+                engine.set_clock(now_ms);
+                engine.idle();
+            });
+        }
+    }
+
+    fn fill(&mut self, longest: &mut Longest, value_bytes: usize, expiry: Expiry) {
+        for key in 0..self.items {
+            self.set(longest, key, value_bytes, expiry);
+        }
+    }
+
+    /// So many reads, measured as an event of their own.
+    fn reads(&mut self, event: &str, count: u64) {
+        let mut longest = Longest::default();
+        for _ in 0..count {
+            self.get(&mut longest);
+        }
+        longest.print(event);
+    }
+}
+
+fn memory(items: u64, value_bytes: usize) {
+    let mut world = World::new(items, value_bytes);
+    let mut longest = Longest::default();
+    world.fill(&mut longest, value_bytes, Expiry::Never);
+    longest.print("fill (index grows)");
+    println!("  {} items, {} MiB", world.engine.len(0), world.engine.stats().tiers[0].used_bytes >> 20);
+    world.reads("reads", 1_000_000.min(items));
+
+    let mut longest = Longest::default();
+    for key in 0..items / 4 {
+        world.set(&mut longest, items + key, value_bytes / 3, Expiry::Never);
+    }
+    longest.print("other sizes (pages move)");
+
+    let mut longest = Longest::default();
+    let large = 16 << 20;
+    while !longest.time(|| world.engine.make_room(large + 16)) {
+        world.get(&mut longest);
+    }
+    longest.print("room for 16 MiB");
+    let mut longest = Longest::default();
+    world.set(&mut longest, u64::MAX, large, Expiry::Never);
+    longest.print("SET of 16 MiB, its room made");
+
+    let mut longest = Longest::default();
+    let due = world.now_ms + 1_000_000_000;
+    let expiring = items.min(1_000_000);
+    for key in 0..expiring {
+        let engine = &mut world.engine;
+        longest.time(|| engine.set_expires_at(0, &key.to_le_bytes(), Some(due)));
+        world.beside(&mut longest);
+    }
+    longest.print("EXPIRE of a million keys");
+    let before = world.engine.len(0);
+    world.now_ms = due + 1;
+    world.reads("they expire at once", 4 * expiring);
+    println!("  {} of them are gone", before - world.engine.len(0));
+
+    let mut longest = Longest::default();
+    for key in 0..items {
+        let engine = &mut world.engine;
+        longest.time(|| engine.remove(0, &key.to_le_bytes()));
+        world.beside(&mut longest);
+    }
+    longest.print("DEL of every key (index shrinks)");
+
+    let mut longest = Longest::default();
+    world.fill(&mut longest, value_bytes, Expiry::Never);
+    longest.print("fill again");
+    let mut longest = Longest::default();
+    longest.time(|| world.engine.flush(None));
+    longest.print("FLUSHALL");
+    world.reads("reads after it", 1_000_000.min(items));
+    let mut longest = Longest::default();
+    for key in 0..items / 4 {
+        world.set(&mut longest, key, value_bytes, Expiry::Never);
+    }
+    longest.print("writes after it");
+}
+
+fn flash(items: u64, value_bytes: usize) {
+    let mut world = World::new(items / 8, value_bytes);
+    let region_bytes = (items * (value_bytes as u64 + 48)) / 4096 * 4096 + (64 << 20);
+    let config = FlashConfig::whole(region_bytes, SEGMENT_BYTES, 7);
+    let device = Box::new(Immediate::new(region_bytes as usize));
+    world.engine.attach_flash("flash", None, device, &config).expect("it can be formatted");
+    world.items = items;
+    let mut longest = Longest::default();
+    world.fill(&mut longest, value_bytes, Expiry::Never);
+    longest.print("flash: fill");
+    let mut longest = Longest::default();
+    for _ in 0..items * 2 {
+        let key = world.rng.below(items);
+        while world.engine.is_choked() {
+            longest.time(|| world.engine.advance_flash());
+        }
+        world.set(&mut longest, key, value_bytes, Expiry::Never);
+    }
+    longest.print("flash: overwrites (compaction)");
+    let mut longest = Longest::default();
+    longest.time(|| world.engine.flush(None));
+    longest.print("flash: FLUSHALL");
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1).map(|arg| arg.parse().unwrap_or(1_000_000));
+    let (items, value_bytes) = (args.next().unwrap_or(1_000_000), args.next().unwrap_or(1024) as usize);
+    println!("{items} items of {value_bytes} bytes\n");
+    println!("{:<34} {:>11} {:>12} {:>12} {:>8}", "event", "calls", "longest_cpu_us", "wall_us", "over_1ms");
+    memory(items, value_bytes);
+    flash(items / 8, value_bytes);
+}

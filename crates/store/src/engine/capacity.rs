@@ -1,0 +1,43 @@
+//! Memory that shards give to each other: capacities that change, and what tells who needs it.
+
+use super::Engine;
+
+impl Engine {
+    /// How many tiers are memory.
+    pub fn memory_tiers(&self) -> usize {
+        self.ladder.levels()
+    }
+
+    /// A tier's capacity now, in bytes.
+    pub fn capacity_bytes(&self, tier: usize) -> u64 {
+        self.ladder.capacity_bytes(tier)
+    }
+
+    /// Changes a tier's capacity. What is above it leaves a little in every step and every [`Self::shrink`].
+    pub fn set_capacity(&mut self, tier: usize, capacity_bytes: u64) {
+        self.ladder.set_capacity(tier, capacity_bytes);
+    }
+
+    /// Makes a step where a tier is above its capacity, for a shard that nobody asks for anything; whether all are within
+    /// theirs.
+    pub fn shrink(&mut self) -> bool {
+        let is_within =
+            |engine: &Self| (0..engine.memory_tiers()).all(|tier| engine.ladder.is_within_capacity(tier));
+        if !is_within(self) {
+            self.step();
+        }
+        is_within(self)
+    }
+
+    /// Whether a tier holds no more than its capacity, and has given the rest back.
+    pub fn is_within_capacity(&self, tier: usize) -> bool {
+        self.ladder.is_within_capacity(tier)
+    }
+
+    /// Items that have left a tier downwards or for good since the start, and how long ago, in requests, such items were last
+    /// used.
+    pub fn departures(&self, tier: usize) -> (u64, u64) {
+        let counters = self.ladder.level(tier);
+        (counters.demotions + counters.evictions, self.ladder.tail_age_requests(tier))
+    }
+}

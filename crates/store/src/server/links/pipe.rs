@@ -1,0 +1,163 @@
+//! One pipe to another shard.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+
+use super::Broken;
+use crate::command::{Session, ShardSet};
+use crate::resp::{Args, ReplyEnd, Request, Version};
+
+/// Memory of buffers kept between requests.
+const KEPT_BYTES: usize = 4 << 10;
+
+/// For which request a reply is, and which part of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected {
+    /// The place of the reply; `None`: nobody wants it.
+    pub(super) number: Option<u64>,
+    pub(super) part: usize,
+}
+
+impl Expected {
+    /// A reply that nobody wants.
+    pub(super) const NONE: Expected = Expected { number: None, part: 0 };
+}
+
+/// The home's end of a pipe, and what has been asked through it.
+#[derive(Debug)]
+pub(super) struct Link {
+    pipe: DuplexStream,
+    outgoing: Vec<u8>,
+    /// Bytes of `outgoing` that the pipe has.
+    written: usize,
+    pub(super) incoming: Vec<u8>,
+    /// Bytes of `incoming` that were dealt with.
+    taken: usize,
+    /// Where the next reply ends, from there.
+    end: ReplyEnd,
+    pub(super) expected: VecDeque<Expected>,
+    /// The last request that was answered here.
+    pub(super) answered: Option<u64>,
+    /// What the guest knows of the session.
+    pub(super) db: u8,
+    pub(super) version: Version,
+    /// As above: the client's name, which the slow log there shows.
+    name: Box<[u8]>,
+    /// The guest watches keys.
+    pub(super) watches: bool,
+}
+
+impl Link {
+    pub(super) fn new(pipe: DuplexStream) -> Self {
+        Link {
+            pipe,
+            outgoing: Vec::new(),
+            written: 0,
+            incoming: Vec::new(),
+            taken: 0,
+            end: ReplyEnd::default(),
+            expected: VecDeque::new(),
+            answered: None,
+            db: 0,
+            version: Version::default(),
+            name: Box::default(),
+            watches: false,
+        }
+    }
+
+    /// Bytes that wait to be sent.
+    pub(super) fn outgoing_bytes(&self) -> usize {
+        self.outgoing.len() - self.written
+    }
+
+    /// Whether nothing is to be sent, and no answer to come.
+    pub(super) fn is_idle(&self) -> bool {
+        self.outgoing.is_empty() && self.expected.is_empty()
+    }
+
+    /// Tells the guest what has changed in the session.
+    pub(super) fn follow(&mut self, session: &Session, name: &[u8]) {
+        if *self.name != *name {
+            self.name = name.into();
+            self.tell([b"CLIENT", b"SETNAME", name]);
+        }
+        if self.version != session.version {
+            self.version = session.version;
+            let version: &[u8] = if session.version == Version::Resp3 { b"3" } else { b"2" };
+            self.tell([b"HELLO", version]);
+        }
+        if self.db != session.db {
+            self.db = session.db;
+            self.tell([b"SELECT", itoa::Buffer::new().format(session.db).as_bytes()]);
+        }
+        if self.watches && session.watched_shards == ShardSet::Empty {
+            self.watches = false;
+            self.tell([b"UNWATCH"]);
+        }
+    }
+
+    /// Sends a request whose reply nobody wants.
+    pub(super) fn tell<const N: usize>(&mut self, words: [&[u8]; N]) {
+        self.ask(Request::of(words).args(), Expected::NONE);
+    }
+
+    /// Sends a request.
+    pub(super) fn ask(&mut self, args: Args<'_>, expected: Expected) {
+        args.write(&mut self.outgoing);
+        self.expected.push_back(expected);
+    }
+
+    /// Writes as much as the pipe takes; whether it took anything.
+    pub(super) fn write(&mut self, cx: &mut TaskContext<'_>) -> Result<bool, Broken> {
+        let before = self.written;
+        while self.written < self.outgoing.len() {
+            match Pin::new(&mut self.pipe).poll_write(cx, &self.outgoing[self.written..]) {
+                Poll::Ready(Ok(count)) if count > 0 => self.written += count,
+                Poll::Ready(_) => return Err(Broken),
+                Poll::Pending => return Ok(self.written > before),
+            }
+        }
+        self.outgoing.clear();
+        if self.outgoing.capacity() > KEPT_BYTES {
+            self.outgoing = Vec::new();
+        }
+        Ok(core::mem::take(&mut self.written) > before)
+    }
+
+    /// Reads once; whether anything came.
+    pub(super) fn read(&mut self, cx: &mut TaskContext<'_>, scratch: &mut [u8]) -> Result<bool, Broken> {
+        let mut buffer = ReadBuf::new(scratch);
+        match Pin::new(&mut self.pipe).poll_read(cx, &mut buffer) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                self.incoming.extend_from_slice(buffer.filled());
+                Ok(true)
+            }
+            Poll::Ready(_) => Err(Broken),
+        }
+    }
+
+    /// Where the next reply lies in `incoming`, once it is whole.
+    pub(super) fn next_reply(&mut self) -> Option<Range<usize>> {
+        let len = self.end.find(&self.incoming[self.taken..])?;
+        Some(self.taken..self.taken + len)
+    }
+
+    /// Strikes that reply off.
+    pub(super) fn strike(&mut self, reply: Range<usize>) {
+        self.taken = reply.end;
+        self.end = ReplyEnd::default();
+    }
+
+    /// Gives back the memory of what was dealt with.
+    pub(super) fn compact(&mut self) {
+        self.incoming.drain(..core::mem::take(&mut self.taken));
+        if self.incoming.is_empty() && self.incoming.capacity() > KEPT_BYTES {
+            self.incoming = Vec::new();
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The figures of all shards, as each has last shown them.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hdrhistogram::Histogram;
+
+use super::Placement;
+use crate::engine::{DATABASES, EngineStats};
+use crate::stats::{CommandStatistics, ServerStats};
+
+/// One shard's figures.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// The engine's.
+    pub engine: EngineStats,
+    /// The engine's when `CONFIG RESETSTAT` was last called.
+    pub engine_base: EngineStats,
+    /// The server's.
+    pub server: ServerStats,
+    /// The server's when `CONFIG RESETSTAT` was last called.
+    pub server_base: ServerStats,
+    /// Keys per database.
+    pub keys: [u64; DATABASES as usize],
+    /// How long ago the items that leave each memory tier lately were last used, in milliseconds; `None`: none leaves. Of one
+    /// shard: sums have none.
+    pub tail_ages_ms: Vec<Option<u64>>,
+    /// Requests per second lately.
+    pub ops_per_sec: u64,
+    /// What was called; only where somebody asked for it ([`super::doors::Visit::Show`]).
+    pub commands: CommandStatistics,
+    /// Bytes per second lately that came from sockets ...
+    pub input_bytes_per_sec: u64,
+    /// ... and that went to them.
+    pub output_bytes_per_sec: u64,
+}
+
+impl Figures {
+    /// What tiers and buffers take.
+    pub fn used_bytes(&self) -> u64 {
+        let tiers: u64 = self.engine.tiers.iter().map(|tier| tier.used_bytes).sum();
+        tiers + self.server.request_buffer_bytes + self.server.reply_buffer_bytes
+    }
+
+    /// Adds another shard's.
+    pub fn add(&mut self, other: &Figures) {
+        self.engine.add(&other.engine);
+        self.engine_base.add(&other.engine_base);
+        self.server.add(&other.server);
+        self.server_base.add(&other.server_base);
+        self.keys.iter_mut().zip(other.keys).for_each(|(sum, keys)| *sum += keys);
+        self.ops_per_sec += other.ops_per_sec;
+        self.input_bytes_per_sec += other.input_bytes_per_sec;
+        self.commands.add(&other.commands);
+        self.output_bytes_per_sec += other.output_bytes_per_sec;
+    }
+}
+
+/// A shard's service times since the start, and in the last period.
+pub type Times = (Histogram<u64>, Histogram<u64>);
+
+#[derive(Debug, Default)]
+struct Shown {
+    figures: Figures,
+    times: Option<Times>,
+}
+
+/// Where every shard hangs its figures for the others. Nobody waits for anybody here longer than a copy takes, and no request
+/// for a key comes here.
+#[derive(Debug)]
+pub struct Board(Box<[Mutex<Shown>]>);
+
+impl Board {
+    pub(super) fn of(shards: usize) -> Self {
+        Board((0..shards).map(|_| Mutex::default()).collect())
+    }
+
+    /// Figures are whole at any moment, so those of a thread that has panicked are as good as others.
+    fn lock(&self, shard: usize) -> MutexGuard<'_, Shown> {
+        self.0[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows a shard's figures.
+    pub fn show(&self, shard: usize, figures: Figures) {
+        self.lock(shard).figures = figures;
+    }
+
+    /// Shows a shard's service times.
+    pub fn show_times(&self, shard: usize, times: Times) {
+        self.lock(shard).times = Some(times);
+    }
+
+    /// Each shard's figures.
+    pub fn each(&self) -> impl Iterator<Item = Figures> {
+        (0..self.0.len()).map(|shard| self.lock(shard).figures.clone())
+    }
+
+    /// The figures of all other shards together.
+    pub fn others(&self, placement: Placement) -> Figures {
+        let mut sum = Figures::default();
+        for shard in (0..placement.shards).filter(|shard| *shard != placement.own) {
+            sum.add(&self.lock(shard).figures);
+        }
+        sum
+    }
+
+    /// The service times of all other shards.
+    pub fn others_times(&self, placement: Placement) -> Vec<Times> {
+        let others = (0..placement.shards).filter(|shard| *shard != placement.own);
+        others.filter_map(|shard| self.lock(shard).times.clone()).collect()
+    }
+}

@@ -1,0 +1,142 @@
+//! How one shard reaches another: a queue for each that any thread may put things into.
+
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use tokio::io::DuplexStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::Placement;
+use super::board::Board;
+use crate::clients::{Class, Peer, Relay};
+
+/// Bytes that a pipe between two shards holds in each direction before whoever writes has to wait.
+pub const PIPE_BYTES: usize = 64 << 10;
+
+/// Who or what comes to a shard.
+#[derive(Debug)]
+pub enum Visit {
+    /// A client that shard 0 has accepted.
+    Client(Socket),
+    /// A client that is at home elsewhere.
+    Guest {
+        /// Its requests come through this.
+        pipe: DuplexStream,
+        /// The ends of its connection.
+        peer: Peer,
+        /// Where it is at home, and its number there.
+        home: (usize, u64),
+    },
+    /// A client that is at home here is to be dropped: it does not take what its guests are told.
+    Drop {
+        /// Its number.
+        client: u64,
+    },
+    /// Something happened to a key of another shard, and somebody here may want to know.
+    Event {
+        /// Its class.
+        class: Class,
+        /// Its name.
+        event: String,
+        /// The key's database.
+        db: u8,
+        /// The key.
+        key: Box<[u8]>,
+    },
+    /// Somebody wants the figures on the board to be of now, those of commands among them.
+    Show(oneshot::Sender<()>),
+    /// Memory of a tier is to go to another shard.
+    Give {
+        /// The tier.
+        tier: usize,
+        /// How much.
+        bytes: u64,
+        /// Who gets it.
+        to: usize,
+    },
+    /// Memory of a tier that another shard has given up.
+    Take {
+        /// The tier.
+        tier: usize,
+        /// How much.
+        bytes: u64,
+    },
+    /// Memory of a tier has come to where it was to go.
+    Moved {
+        /// The tier.
+        tier: usize,
+    },
+    /// The store stops.
+    Stop {
+        /// Whether a snapshot is written; `None`: where one is configured.
+        saves: Option<bool>,
+    },
+}
+
+/// A socket on its way from the thread that accepted it to the one that serves it.
+#[derive(Debug)]
+pub enum Socket {
+    /// TCP, and the client's address.
+    Tcp(std::net::TcpStream, SocketAddr),
+    /// TLS over TCP, and the client's address.
+    Tls(std::net::TcpStream, SocketAddr),
+    /// A unix socket.
+    Unix(UnixStream),
+}
+
+/// The doors of all shards, and what else they have in common.
+#[derive(Clone, Debug)]
+pub struct Doors {
+    /// Whose copy this is, and how many shards there are.
+    pub placement: Placement,
+    /// Everybody's figures.
+    pub board: Arc<Board>,
+    /// One permit: whoever has it may tell all shards something.
+    pub turns: Arc<Semaphore>,
+    /// Clients connected to all shards; touched when one comes or goes.
+    pub clients: Arc<AtomicU64>,
+    doors: Arc<[UnboundedSender<Visit>]>,
+}
+
+impl Doors {
+    /// The doors of `shards` shards, a copy for each, with what comes in by its door.
+    pub fn open(shards: usize) -> Vec<(Doors, UnboundedReceiver<Visit>)> {
+        let (doors, visits): (Vec<_>, Vec<_>) = (0..shards).map(|_| unbounded_channel()).unzip();
+        let (doors, board) = (doors.into(), Arc::new(Board::of(shards)));
+        let (clients, turns) = (Arc::new(AtomicU64::new(0)), Arc::new(Semaphore::new(1)));
+        let copy = |own| Doors {
+            placement: Placement { own, shards },
+            board: Arc::clone(&board),
+            clients: Arc::clone(&clients),
+            turns: Arc::clone(&turns),
+            doors: Arc::clone(&doors),
+        };
+        visits.into_iter().enumerate().map(|(own, visits)| (copy(own), visits)).collect()
+    }
+
+    /// Sends somebody to a shard. A shard that has stopped lets nobody in any more; then the whole store stops.
+    pub fn send(&self, shard: usize, visit: Visit) {
+        let _ = self.doors[shard].send(visit);
+    }
+
+    /// The other shards.
+    pub fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let Placement { own, shards } = self.placement;
+        (0..shards).filter(move |shard| *shard != own)
+    }
+}
+
+impl Relay for Doors {
+    fn tell_event(&self, class: Class, event: &str, db: u8, key: &[u8]) {
+        for shard in self.others() {
+            self.send(shard, Visit::Event { class, event: event.to_owned(), db, key: key.into() });
+        }
+    }
+
+    fn drop_client(&self, shard: usize, client: u64) {
+        self.send(shard, Visit::Drop { client });
+    }
+}

@@ -1,0 +1,93 @@
+//! A file or block device whose requests other threads do: what the ways of doing so have in common.
+
+use std::sync::Arc;
+
+use super::file::BlockFile;
+use super::mailbox::{Inbox, Outbox};
+use super::{BlockError, BlockIo, Completion, Request, Waker};
+
+/// Those who do the work. Dropping them waits for what is in flight.
+pub trait Workers: Send {
+    /// How they work, past the page cache and through it.
+    const WORDS: [&'static str; 2];
+
+    /// Takes requests that the device can be asked; answers for those that nobody can do.
+    fn take(&mut self, requests: &mut dyn Iterator<Item = Request>, refuse: &mut dyn FnMut(Completion));
+}
+
+/// A file or block device, and who does its requests.
+pub struct ServedFile<W> {
+    // Dropped before what they work with.
+    workers: W,
+    file: Arc<BlockFile>,
+    outbox: Outbox,
+    inbox: Inbox,
+}
+
+impl<W: Workers> ServedFile<W> {
+    pub(super) fn new(file: Arc<BlockFile>, workers: W, (outbox, inbox): (Outbox, Inbox)) -> Self {
+        ServedFile { workers, file, outbox, inbox }
+    }
+
+    fn queue(&mut self, requests: &mut dyn Iterator<Item = Request>) {
+        let ServedFile { workers, file, outbox, inbox } = self;
+        let mut checked = requests.filter_map(|request| {
+            inbox.in_flight += 1;
+            match request.check(file.capacity_bytes) {
+                Ok(()) => Some(request),
+                Err(error) => {
+                    outbox.put([request.done(Err(error))]);
+                    None
+                }
+            }
+        });
+        workers.take(&mut checked, &mut |refused| outbox.put([refused]));
+    }
+}
+
+impl<W: Workers> BlockIo for ServedFile<W> {
+    fn submit(&mut self, request: Request) {
+        self.queue(&mut std::iter::once(request));
+    }
+
+    fn submit_all(&mut self, requests: &mut Vec<Request>) {
+        self.queue(&mut requests.drain(..));
+    }
+
+    fn completed(&mut self, out: &mut Vec<Completion>) {
+        self.inbox.completed(out);
+    }
+
+    fn wait(&mut self, out: &mut Vec<Completion>) {
+        self.inbox.wait(out);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inbox.in_flight
+    }
+
+    fn notify(&mut self, waker: Waker) {
+        self.inbox.notify(waker);
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        self.file.write_at(offset, bytes)
+    }
+
+    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
+        self.file.read_at(offset, bytes)
+    }
+
+    fn sync(&mut self) -> Result<(), BlockError> {
+        self.file.sync()
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        self.file.capacity_bytes
+    }
+
+    fn describe(&self) -> &'static str {
+        let [direct, cached] = W::WORDS;
+        if self.file.direct { direct } else { cached }
+    }
+}

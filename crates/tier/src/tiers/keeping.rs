@@ -1,0 +1,147 @@
+//! Tiers whose items outlive the process: the order in which their bytes are written. What a region's seals and table mean
+//! stands in [`crate::device::Kept`].
+
+use tiermem_policy::ladder::Loc;
+
+use super::Tiers;
+use crate::device::{Device, Kept, SEAL, SEAL_AT, TAIL_BYTES, in_order};
+use crate::region::Form;
+use tiermem_sys::mapping::Mapping;
+
+/// Bytes of an item's header: copied by themselves, for the seal is among them.
+const HEAD_BYTES: usize = SEAL_AT + 1;
+
+impl Tiers {
+    /// A bit for each tier whose items outlive the process.
+    #[inline]
+    pub fn keeping(&self) -> u8 {
+        self.keeping
+    }
+
+    /// Whether items of this tier outlive the process.
+    #[inline]
+    pub fn keeps(&self, tier: u8) -> bool {
+        // None does where it matters most: that is asked first.
+        self.keeping != 0 && self.keeping >> tier & 1 != 0
+    }
+
+    fn kept(&mut self, tier: u8) -> Option<(&mut Kept, &mut Mapping)> {
+        match &mut self.tiers[usize::from(tier)].device {
+            Device::Mapped(device) => Some(device.kept()),
+            _ => None,
+        }
+    }
+
+    fn each_kept(&mut self) -> impl Iterator<Item = (&mut Kept, &mut Mapping)> {
+        self.tiers.iter_mut().filter_map(|tier| match &mut tier.device {
+            Device::Mapped(device) => Some(device.kept()),
+            _ => None,
+        })
+    }
+
+    /// Gets a place of so many bytes ready for an item: until it is sealed nobody will take it for one.
+    pub fn prepare(&mut self, loc: Loc, place_bytes: u64) {
+        if let Some((kept, mapping)) = self.kept(loc.tier) {
+            kept.prepare(mapping.bytes_mut(), loc.byte_offset() as usize, place_bytes);
+            self.unseal(loc);
+        }
+    }
+
+    /// Seals the item at `loc`, of `item_len` bytes, with its expiry in Unix milliseconds.
+    pub fn seal(&mut self, loc: Loc, item_len: usize, expires_at_ms: Option<u64>) {
+        let bytes = self.bytes_mut(loc, item_len + TAIL_BYTES);
+        bytes[item_len..].copy_from_slice(&expires_at_ms.unwrap_or(0).to_le_bytes());
+        in_order();
+        bytes[SEAL_AT] |= SEAL;
+        in_order();
+    }
+
+    /// Breaks the seal at `loc`: what lies there is about to change, or nobody's any more.
+    pub fn unseal(&mut self, loc: Loc) {
+        in_order();
+        self.bytes_mut(loc, HEAD_BYTES)[SEAL_AT] &= !SEAL;
+        in_order();
+    }
+
+    /// Copies an item to a place in a tier that keeps its items, without its seal, and charges both ranges.
+    pub fn copy_unsealed(&mut self, from: Loc, to: Loc, len: usize, place_bytes: u64) {
+        self.prepare(to, place_bytes);
+        self.charge_read(from.tier, len);
+        self.charge_write(to.tier, len);
+        let (source, target) = self.bytes_from_to(from, len, to, len);
+        let mut head = [0; HEAD_BYTES];
+        head.copy_from_slice(&source[..HEAD_BYTES]);
+        head[SEAL_AT] &= !SEAL;
+        target[..HEAD_BYTES].copy_from_slice(&head);
+        target[HEAD_BYTES..].copy_from_slice(&source[HEAD_BYTES..]);
+    }
+
+    /// Notes in all regions that a run of this name is about to take them up.
+    pub fn announce_session(&mut self, session: [u8; 16]) {
+        self.each_kept().for_each(|(kept, mapping)| kept.announce(mapping.bytes_mut(), session));
+    }
+
+    /// The runs that may have left what the regions hold.
+    pub fn sessions(&mut self) -> Vec<[u8; 16]> {
+        self.each_kept().filter_map(|(kept, _)| kept.sessions()).flatten().collect()
+    }
+
+    /// Whether what the regions hold was left by one run, the same for all and `other` where that is given. Otherwise
+    /// somebody may have gone on without one of them, and what it holds is of another time: then all are emptied.
+    pub fn agree(&mut self, other: Option<[u8; 16]>) -> bool {
+        let sessions: Vec<_> = self.each_kept().filter_map(|(kept, _)| kept.sessions()).collect();
+        let candidates = other.map_or_else(|| sessions.first().copied(), |other| Some([other; 2]));
+        let common = |session: &[u8; 16]| sessions.iter().all(|has| has.contains(session));
+        let agree = candidates.is_none_or(|candidates| candidates.iter().any(common));
+        if !agree {
+            self.forget_kept();
+        }
+        agree
+    }
+
+    /// Begins the run of this name in all regions.
+    pub fn begin_session(&mut self, session: [u8; 16]) {
+        self.each_kept().for_each(|(kept, mapping)| kept.begin(mapping.bytes_mut(), session));
+    }
+
+    /// Empties all regions.
+    pub fn forget_kept(&mut self) {
+        self.each_kept().for_each(|(kept, mapping)| kept.begin_empty(mapping.bytes_mut()));
+    }
+
+    /// Pages of a tier that keeps its items, 0 of another.
+    pub fn kept_pages(&mut self, tier: u8) -> u32 {
+        self.kept(tier).map_or(0, |(kept, _)| kept.pages())
+    }
+
+    /// How a page is cut up, as a run before this one left it.
+    pub fn kept_form(&mut self, tier: u8, page: u32) -> Option<Form> {
+        let (kept, mapping) = self.kept(tier)?;
+        kept.find(mapping.bytes(), page)
+    }
+
+    /// Whether there is a sealed item at `loc`.
+    pub fn is_sealed(&self, loc: Loc) -> bool {
+        self.bytes(loc, SEAL_AT, 1)[0] & SEAL != 0
+    }
+
+    /// When the item at `loc`, of `item_len` bytes, expires.
+    pub fn kept_expiry(&self, loc: Loc, item_len: usize) -> Option<u64> {
+        let tail = self.bytes(loc, item_len, TAIL_BYTES);
+        let at_ms = u64::from_le_bytes(core::array::from_fn(|at| tail[at]));
+        (at_ms != 0).then_some(at_ms)
+    }
+
+    /// Writes everything back that outlives the process, and notes that it was. Waits for the device.
+    ///
+    /// # Errors
+    /// When it cannot be written: then it outlives the process, but not the machine.
+    pub fn close_kept(&mut self) -> std::io::Result<()> {
+        for tier in &mut self.tiers {
+            if let Device::Mapped(device) = &mut tier.device {
+                device.close()?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,317 @@
+"""What is back after a restart of the memory tiers: those in a file, in place, after any death; the others through a
+snapshot, after an orderly stop or where the user asks for more."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from store import MIB, PATIENCE_S, Store, eventually, tiermem
+from test_flash import THREADS, Recorder, connect, kill, scan
+
+ROUNDS = int(os.environ.get("WARM_ROUNDS", "5"))
+
+
+def dax(path: pathlib.Path, capacity: str = "32MiB", dram: str = "4MiB") -> list[str]:
+    return ["--tier", f"dram={dram}", "--tier", f"dax:{path}={capacity}"]
+
+
+def items(store: Store, kind: str) -> int:
+    return sum(tier["items"] for tier in store.snapshot()["engine"]["tiers"] if tier["kind"] == kind)
+
+
+def check(store: Store, threads: list[Recorder], known: list[dict[str, list]], seed: int) -> tuple[int, int, int]:
+    """Compares what is there with what the recorders know: keys found, keys whose time was over, keys counted."""
+    counted = 0
+    for thread in threads:
+        with redis.Redis(port=store.port, db=thread.db, socket_timeout=PATIENCE_S) as client:
+            counted += client.dbsize()
+    found = expired = 0
+    for thread in threads:
+        recorded = known[thread.number]
+        keys = list(recorded.keys() | thread.unsure.keys())
+        with redis.Redis(port=store.port, db=thread.db, socket_timeout=PATIENCE_S) as client:
+            now_ms = int(time.time() * 1000)
+            values = [value for at in range(0, len(keys), 500) for value in client.mget(keys[at : at + 500])]
+            assert scan(client) <= {key.encode() for key in keys}
+        for key, value in zip(keys, values):
+            may = [recorded.get(key, [None, None])] + [thread.unsure[it] for it in [key] if it in thread.unsure]
+            alive = [it for it in may if it[0] is not None and (it[1] is None or it[1] > now_ms - 1000)]
+            assert value is None or value in [it[0] for it in alive], f"key {key} seed {seed}"
+            found += value is not None
+            expired += value is None and may[0][1] is not None and may[0][1] <= now_ms + 1000
+            recorded[key] = [None, None] if value is None else next(it for it in alive if it[0] == value)
+    return found, expired, counted
+
+
+@pytest.mark.parametrize("flash", [False, True], ids=["alone", "over flash"])
+@pytest.mark.parametrize("quiet", [False, True], ids=["amid work", "quiet"])
+def test_kill_and_take_up_again_and_again(
+    serve: Callable[..., Store], tmp_path: pathlib.Path, quiet: bool, flash: bool
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    known: list[dict[str, list]] = [{} for _ in range(THREADS)]
+    flags = dax(tmp_path / "dax", "16MiB" if flash else "32MiB")
+    if flash:
+        flags += ["--tier", f"flash:{tmp_path / 'flash'}=64MiB"]
+    store = serve(*flags)
+    found_ever = 0
+    for number in range(ROUNDS):
+        threads = [Recorder(at, at, known[at], random.Random(rng.random())) for at in range(THREADS)]
+        for thread in threads:
+            thread.begin(store.port)
+        time.sleep(rng.uniform(0.05, 1.5))
+        kept = None
+        if quiet:
+            for thread in threads:
+                thread.stop.set()
+            for thread in threads:
+                thread.join(PATIENCE_S)
+            # What is on its way between tiers settles, and what moved to flash is announced.
+            time.sleep(1.5)
+            kept = items(store, "dax") + items(store, "flash")
+        # SIGTERM takes the same way back.
+        if number % 5 == 4:
+            assert store.stop() == 0
+        else:
+            kill(store)
+        for thread in threads:
+            thread.join(PATIENCE_S)
+            assert thread.error is None, thread.error
+        assert "panicked" not in store.log()
+        store = serve(*flags)
+        found, expired, counted = check(store, threads, known, seed)
+        found_ever += found
+        if kept is not None and not flash and number % 5 != 4:
+            assert found <= kept <= found + expired, f"round {number}: {kept} kept, {found} found, seed {seed}"
+        if kept is not None:
+            assert found <= counted <= found + expired, f"round {number}: {counted} counted, {found}, seed {seed}"
+    assert found_ever > 0
+
+
+def fill(store: Store, count: int, size: int = 1000) -> dict[str, bytes]:
+    made = {f"key:{key}": f"{key}:".encode() + b"v" * size for key in range(count)}
+    with connect(store) as client:
+        pipe = client.pipeline(transaction=False)
+        for name, value in made.items():
+            pipe.set(name, value)
+        pipe.execute()
+    return made
+
+
+def test_hashes_and_expiries_are_kept_in_place(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    flags = dax(tmp_path / "dax", "64MiB", "4MiB")
+    store = serve(*flags)
+    with connect(store) as client:
+        for key in range(200):
+            client.hset(f"hash:{key}", mapping={f"field:{field}": f"{key}.{field}" for field in range(100)})
+        fill(store, 20_000)
+        for key in range(0, 20_000, 2):
+            client.pexpireat(f"key:{key}", 4_000_000_000_000 + key)
+        # Changed where they lie, now that they are in the file.
+        for key in range(200):
+            client.hset(f"hash:{key}", "field:7", "seven")
+            client.hdel(f"hash:{key}", "field:8")
+    kill(store)
+    store = serve(*flags)
+    assert "taken up" in store.log()
+    hashes = keys = 0
+    with connect(store) as client:
+        for key in range(200):
+            found = client.hgetall(f"hash:{key}")
+            wanted = {f"field:{field}".encode(): f"{key}.{field}".encode() for field in range(100) if field != 8}
+            wanted[b"field:7"] = b"seven"
+            assert found in ({}, wanted)
+            hashes += bool(found)
+        for key in range(20_000):
+            at = client.pexpiretime(f"key:{key}") if key % 100 < 2 else None
+            assert at in (None, -2, 4_000_000_000_000 + key if key % 2 == 0 else -1)
+            keys += at is not None and at != -2
+        assert keys > 100, "most of them lay in the file"
+
+
+def test_a_file_of_another_kind_or_size_is_refused(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "dax"
+    store = serve(*dax(path))
+    fill(store, 10_000)
+
+    def refused(capacity: str = "32MiB") -> str:
+        at = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        done = tiermem("store", "serve", *at, *dax(path, capacity))
+        assert done.returncode == 1 and "panicked" not in done.stderr, done
+        assert "--reset" in done.stderr or "in use" in done.stderr
+        return done.stderr
+
+    assert "in use" in refused()
+    assert store.stop() == 0
+    assert "32MiB" in refused("64MiB")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: 20 * MIB])
+    assert "a part of a tier" in refused()
+    path.write_bytes(b"precious" * 1000)
+    assert "something else" in refused()
+    assert path.read_bytes() == b"precious" * 1000
+    path.write_bytes(bytes([*whole[:8], 99, *whole[9:]]))
+    assert "version 99" in refused()
+    # Damage where pages are described costs those pages, and never ends the store.
+    image = bytearray(whole)
+    image[64 << 10 : 65 << 10] = random.Random(1).randbytes(1 << 10)
+    path.write_bytes(image)
+    store = serve(*dax(path))
+    with connect(store) as client:
+        keys = scan(client, 1000)
+        assert 0 < len(keys) < 10_000
+        assert all(value.startswith(key[4:] + b":v") for key, value in zip(keys, client.mget(list(keys))))
+    assert store.stop() == 0
+    with connect(serve(*dax(path), "--reset")) as client:
+        assert client.dbsize() == 0
+
+
+def snapshot_flags(path: pathlib.Path, *more: str) -> list[str]:
+    return ["--tier", "dram=64MiB", "--tier", "emulated=64MiB", "--snapshot", str(path), *more]
+
+
+def everything(store: Store, made: dict[str, bytes]) -> dict[str, bytes]:
+    names = list(made)
+    with connect(store) as client:
+        values = [value for at in range(0, len(names), 500) for value in client.mget(names[at : at + 500])]
+    return {key: value for key, value in zip(made, values) if value is not None}
+
+
+def test_an_orderly_stop_and_a_snapshot_lose_nothing(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "snapshot"
+    store = serve(*snapshot_flags(path))
+    made = fill(store, 20_000)
+    big = {f"big:{number}": bytes([number]) * 3_000_000 for number in range(5)}
+    with connect(store) as client:
+        client.mset(big)
+        client.hset("hash", mapping={"a": "1", "b": "2"})
+        client.hexpire("hash", 10_000, "a")
+        client.set("lapses", "soon", px=1)
+        client.set("lasts", "long", exat=4_000_000_000)
+        client.select(3)
+        client.set("elsewhere", "too")
+    assert store.stop() == 0
+    assert "snapshot written" in store.log() and "ERROR" not in store.log()
+    store = serve(*snapshot_flags(path))
+    assert "snapshot loaded" in store.log()
+    assert everything(store, made | big) == made | big
+    with connect(store) as client:
+        assert client.hgetall("hash") == {b"a": b"1", b"b": b"2"}
+        assert client.httl("hash", "a")[0] > 9000 and client.httl("hash", "b") == [-1]
+        assert client.get("lapses") is None
+        assert client.expiretime("lasts") == 4_000_000_000
+        assert client.info("keyspace")["db3"]["keys"] == 1
+        client.flushall()
+    # It was loaded once; what came behind it is not in it.
+    kill(store)
+    store = serve(*snapshot_flags(path))
+    assert "loaded before" in store.log()
+    with connect(store) as client:
+        assert client.dbsize() == 0
+
+
+def test_one_taken_amid_work_is_loaded_only_when_asked(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "snapshot"
+    store = serve(*snapshot_flags(path))
+    made = fill(store, 30_000)
+    with connect(store) as client:
+        before = client.lastsave()
+        assert client.bgsave() is True
+        with pytest.raises(redis.ResponseError, match="already in progress"):
+            client.bgsave()
+        # Other clients go on meanwhile.
+        while client.info("persistence")["rdb_bgsave_in_progress"]:
+            client.set("key:7", "amid")
+        told = client.info("persistence")
+        assert (told["rdb_saves"], told["rdb_last_bgsave_status"]) == (1, "ok")
+        assert client.lastsave() >= before and told["rdb_last_save_time"] >= before.timestamp()
+        client.set("key:8", "behind")
+        client.delete("key:9")
+    kill(store)
+    store = serve(*snapshot_flags(path))
+    assert "taken while the store ran" in store.log()
+    with connect(store) as client:
+        assert client.dbsize() == 0
+    kill(store)
+    store = serve(*snapshot_flags(path, "--snapshot-load", "always"))
+    found = everything(store, made)
+    assert found.keys() == made.keys()
+    assert found["key:8"] == made["key:8"], "as it was then"
+    assert {key for key in made if found[key] != made[key]} <= {"key:7"}
+    with connect(store) as client:
+        assert client.save() is True
+        client.shutdown(nosave=True)
+    assert store.process.wait(PATIENCE_S) == 0
+    with connect(serve(*snapshot_flags(path))) as client:
+        assert client.dbsize() == 0
+        client.set("a", 1)
+        client.shutdown(save=True)
+    eventually(lambda: not list(tmp_path.glob("snapshot.new*")), "the new file takes its name")
+    with connect(serve(*snapshot_flags(path))) as client:
+        assert client.get("a") == b"1"
+
+
+def test_a_snapshot_beside_tiers_that_remember(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    flags = [*dax(tmp_path / "dax", "16MiB"), "--tier", f"flash:{tmp_path / 'flash'}=64MiB"]
+    flags += ["--snapshot", str(tmp_path / "snapshot")]
+    store = serve(*flags)
+    made = fill(store, 40_000)
+    there = everything(store, made)
+    assert len(there) > 30_000
+    for number in range(3):
+        assert store.stop() == 0
+        store = serve(*flags)
+        found = everything(store, made)
+        # Moving about for room, some may go; none changes.
+        assert len(found) > 0.95 * len(there), f"round {number}: {len(found)} of {len(there)}: {store.log()}"
+        assert all(made[key] == value for key, value in found.items())
+        with connect(store) as client:
+            assert client.dbsize() == len(scan(client, 1000))
+            changed = {key: f"{number}".encode() * 900 for key in random.sample(list(made), 2000)}
+            gone = random.sample(list(made), 500)
+            client.mset(changed)
+            client.delete(*gone)
+        made.update(changed)
+        for key in gone:
+            made.pop(key, None)
+        there = everything(store, made)
+
+
+def test_no_strangers_file_is_overwritten(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "snapshot"
+    at = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+
+    def refused(*more: str) -> str:
+        done = tiermem("store", "serve", *at, *snapshot_flags(path, *more))
+        assert done.returncode in (1, 2) and "panicked" not in done.stderr, done
+        return done.stderr
+
+    path.write_bytes(b"precious" * 100)
+    assert "something else" in refused() and "something else" in refused("--snapshot-load", "never")
+    assert path.read_bytes() == b"precious" * 100
+    path.unlink()
+    assert "clean, always, never" in refused("--snapshot-load", "often")
+    store = serve(*snapshot_flags(path))
+    made = fill(store, 10_000)
+    assert store.stop() == 0
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8] + b"\x63" + whole[9:])
+    assert "version 99" in refused()
+    # Damage costs a block; a missing end what stood there.
+    for image in (whole[: len(whole) // 2] + b"\0" + whole[len(whole) // 2 + 1 :], whole[: len(whole) * 2 // 3]):
+        path.write_bytes(image)
+        store = serve(*snapshot_flags(path))
+        assert "damaged" in store.log()
+        found = everything(store, made)
+        assert 5000 < len(found) < 10_000
+        assert all(made[key] == value for key, value in found.items())
+        kill(store)
