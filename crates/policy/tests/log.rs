@@ -103,7 +103,7 @@ impl World {
             let live = self.items.get(&key).filter(|live| live.offset == item.offset);
             let Some(&live) = live.filter(|live| live.place.is_same(item.place)) else { continue };
             self.log.forget(live.place);
-            match self.log.keeps(live.place, live.bytes, kept_bytes) {
+            match self.log.keeps(live.place, live.bytes, kept_bytes, false) {
                 Some(heat) => {
                     // Survivors always find space: a free segment is kept for them.
                     let appended = self.log.append(Stream::Kept, live.bytes).unwrap();

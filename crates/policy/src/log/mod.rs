@@ -321,11 +321,12 @@ impl Log {
     }
 
     /// Whether a live item of a victim of which `kept_bytes` were kept before is appended again; if so its heat there.
-    /// Else it is evicted.
-    pub fn keeps(&mut self, place: LogPlace, bytes: u32, kept_bytes: u32) -> Option<u32> {
+    /// Else it is evicted. `stuck`: if it finds no space now it never does.
+    pub fn keeps(&mut self, place: LogPlace, bytes: u32, kept_bytes: u32, stuck: bool) -> Option<u32> {
         let share_max = f64::from(self.config.segment_bytes) * KEPT_SHARE_MAX;
         let roomy = self.has_room(0) && !self.is_futile();
-        let kept = roomy || place.heat() > 0 && f64::from(kept_bytes + bytes) <= share_max;
+        let wanted = roomy || place.heat() > 0 && f64::from(kept_bytes + bytes) <= share_max;
+        let kept = wanted && (!stuck || self.can_append(Stream::Kept, bytes));
         self.counters.evictions += u64::from(!kept);
         kept.then(|| place.heat().saturating_sub(1))
     }
@@ -398,6 +399,11 @@ impl Log {
     /// After a restart: an item lies at `place`. `false` where no filled segment holds it.
     pub fn restore_item(&mut self, place: LogPlace) -> bool {
         self.segments.restore_item(place)
+    }
+
+    /// After a restart: everything is restored, and what holds nothing alive is free.
+    pub fn end_restoring(&mut self) {
+        self.segments.end_restoring();
     }
 
     /// After a restart: numbers of fillings go on behind this one.

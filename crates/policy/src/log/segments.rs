@@ -233,24 +233,20 @@ impl Segments {
         Some(at)
     }
 
-    /// Takes this free segment; whether it was free.
+    /// Takes this free segment; whether it was free. [`Self::end_restoring`] must follow.
     pub fn take_this(&mut self, at: u32) -> bool {
         let free = self.segments.get(at as usize).is_some_and(|segment| segment.state == State::Free);
         if free {
-            self.free.retain(|&other| other != at);
             self.segments[at as usize].state = State::Taken;
         }
         free
     }
 
-    /// Takes up a filling of before a restart; `false` where that cannot be.
+    /// Takes up a filling of before a restart; `false` where that cannot be. [`Self::end_restoring`] must follow.
     pub fn restore(&mut self, at: u32, sequence: u32, items: u32, used: u32) -> bool {
         let Some(segment) = self.segments.get(at as usize) else { return false };
         if segment.state == State::Taken || used > self.segment_bytes {
             return false;
-        }
-        if segment.state == State::Free {
-            self.free.retain(|&other| other != at);
         }
         self.change(at, |segment| {
             *segment = Segment { state: State::Filled, sequence, used, items, live: 0 };
@@ -274,6 +270,18 @@ impl Segments {
             segment.used = segment.used.max(end);
         });
         true
+    }
+
+    /// Everything that was there before a restart is taken up: what holds nothing alive is free. Were it to be emptied first,
+    /// a store that died again and again would run out of segments, each life leaving some that it had just begun.
+    pub fn end_restoring(&mut self) {
+        for segment in &mut self.segments {
+            if segment.state == State::Filled && segment.live == 0 {
+                *segment = Segment { sequence: segment.sequence, ..Segment::default() };
+            }
+        }
+        let is_free = |at: &u32| self.segments[*at as usize].state == State::Free;
+        self.free = (0..self.segments.len() as u32).filter(is_free).collect();
     }
 
     /// Fillings are numbered on from behind this one.

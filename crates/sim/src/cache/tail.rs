@@ -284,7 +284,7 @@ impl Tail {
             walk.pass(bytes);
             return true;
         };
-        match self.log.keeps(place, bytes, walk.kept_bytes) {
+        match self.log.keeps(place, bytes, walk.kept_bytes, self.emptied.is_empty()) {
             Some(heat) => {
                 if !self.append(index, Stream::Kept, hash, (live.key, bytes), heat) {
                     return false;

@@ -396,6 +396,7 @@ fn flash(text: &mut String, figures: &FlashFigures) -> core::fmt::Result {
         "flash_read_bytes": figures.read_bytes,
         "flash_written_bytes": figures.written_bytes,
         "flash_write_amplification": format_args!("{:.3}", figures.write_amplification),
+        "flash_syncs": figures.syncs,
         "flash_io_errors": figures.io_errors,
         "flash_broken": u8::from(figures.broken),
         "flash_recoverable": u8::from(figures.recoverable),

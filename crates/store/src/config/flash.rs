@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tiermem_base::Bytes;
 use tiermem_policy::log::{Admission, RESERVE};
 use tiermem_tier::block::Backend;
-use tiermem_tier::flash::FlashConfig;
+use tiermem_tier::flash::{Durability, FlashConfig};
 
 use super::{ConfigError, TierConfig};
 
@@ -28,6 +28,7 @@ pub struct FlashTier {
     /// Bytes that the device bears to be written, where that is known.
     pub endurance: Option<Bytes>,
     admission: Admission,
+    durability: Durability,
     segment_bytes: u32,
     reserve: f64,
     reset: bool,
@@ -61,6 +62,12 @@ impl FlashTier {
             .unwrap_or("seen")
             .parse()
             .map_err(|it| error(format!("admission: {it}")))?;
+        let durability = tier
+            .durability
+            .as_deref()
+            .unwrap_or("process")
+            .parse()
+            .map_err(|it| error(format!("durability: {it}")))?;
         let backend = match tier.io.as_deref().unwrap_or("auto") {
             "auto" => Backend::Auto,
             "uring" => Backend::Uring,
@@ -74,6 +81,7 @@ impl FlashTier {
             backend,
             endurance: tier.endurance,
             admission,
+            durability,
             segment_bytes: segment as u32,
             reserve,
             reset: tier.reset,
@@ -95,6 +103,7 @@ impl FlashTier {
         FlashConfig {
             start: region_bytes * u64::from(shard),
             admission: self.admission,
+            durability: self.durability,
             reserve: self.reserve,
             shard,
             shards,

@@ -73,6 +73,8 @@ pub struct TierConfig {
     pub segment: Option<Bytes>,
     /// Who comes in when it is full (`flash`): `seen` (default; who left memory before) or `all`.
     pub admission: Option<String>,
+    /// What its items survive (`flash`): the death of the `process` (default), or loss of `power`.
+    pub durability: Option<String>,
     /// Share that live items never fill (`flash`). Default 0.1.
     pub reserve: Option<f64>,
     /// Bytes that the device bears to be written, such as `"600TB"` (`flash`): for the estimate of its life.
@@ -111,6 +113,7 @@ impl TierConfig {
             reset: false,
             segment: None,
             admission: None,
+            durability: None,
             reserve: None,
             endurance: None,
             io: None,

@@ -17,7 +17,7 @@ use tiermem_policy::index::Found;
 use tiermem_policy::ladder::Loc;
 use tiermem_policy::log::LogPlace;
 use tiermem_tier::block::BlockIo;
-use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, Gone, Offer};
+use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, Gone, Moment, Offer};
 
 use super::item::{HEADER_BYTES, Header};
 use super::staged::{Staged, StagedItems};
@@ -40,6 +40,8 @@ pub(super) struct Below {
     pub(super) random_from: Option<u64>,
     /// Writers that wait for space there.
     choked: Vec<Waker>,
+    /// Those whose replies wait until what they say is durable.
+    undurable: Vec<(Moment, Waker)>,
     /// Items that went there from each tier.
     pub(super) sunk: Vec<u64>,
     /// Items that did not for lack of memory for their index entries.
@@ -160,6 +162,8 @@ impl Engine {
         if !self.below.choked.is_empty() && !self.is_choked() {
             self.below.choked.drain(..).for_each(Waker::wake);
         }
+        let Below { flash: Some(flash), undurable, .. } = &mut self.below else { return };
+        undurable.extract_if(.., |(moment, _)| flash.is_durable(*moment)).for_each(|(_, waker)| waker.wake());
     }
 
     /// Waits until the flash tier has caught up: for callers that have nothing else to do.
@@ -186,13 +190,24 @@ impl Engine {
         self.expired_on_access += u64::from(gone.expired);
     }
 
-    /// Hands to the device what was decided, and writes what a restart must know. Before replies are sent.
+    /// Hands to the device what was decided, and writes what a restart must know. Before replies are sent; they wait until
+    /// the moment returned [is durable](Self::is_durable).
     #[inline]
-    pub fn commit(&mut self) {
+    pub fn commit(&mut self) -> Moment {
         self.seal_changed();
-        if let Some(flash) = &mut self.below.flash {
-            flash.submit();
-            flash.commit();
+        self.below.flash.as_mut().map_or_else(Moment::default, |flash| flash.commit())
+    }
+
+    /// Whether what was promised by that moment survives what it is to survive.
+    #[inline]
+    pub fn is_durable(&self, moment: Moment) -> bool {
+        self.below.flash.as_ref().is_none_or(|flash| flash.is_durable(moment))
+    }
+
+    /// Wakes `waker` when it does, unless it does already.
+    pub fn wake_when_durable(&mut self, moment: Moment, waker: &Waker) {
+        if !self.is_durable(moment) {
+            self.below.undurable.push((moment, waker.clone()));
         }
     }
 

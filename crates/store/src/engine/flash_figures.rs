@@ -44,6 +44,8 @@ pub struct FlashFigures {
     pub recovered_items: u64,
     /// Items that a restart would find if the process died now.
     pub recoverable_items: u64,
+    /// Syncs done, so that replies outlive power loss.
+    pub syncs: u64,
     /// Reads and writes that failed.
     pub io_errors: u64,
     /// Items that could not be read or written.
@@ -76,6 +78,7 @@ impl FlashFigures {
             write_amplification: stats.write_amplification(),
             recovered_items: stats.recovered_items,
             recoverable_items: stats.recoverable_items,
+            syncs: stats.syncs,
             io_errors: stats.read_errors + stats.write_errors,
             lost_items: stats.lost_items,
             broken: stats.broken,
@@ -106,6 +109,7 @@ impl FlashFigures {
             unindexed,
             recovered_items,
             recoverable_items,
+            syncs,
             io_errors,
             lost_items,
             broken,
@@ -136,6 +140,7 @@ impl FlashFigures {
         self.unindexed += unindexed;
         self.recovered_items += recovered_items;
         self.recoverable_items += recoverable_items;
+        self.syncs += syncs;
         self.io_errors += io_errors;
         self.lost_items += lost_items;
         self.broken |= broken;

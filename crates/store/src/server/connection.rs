@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
+use tiermem_tier::flash::Moment;
 use tokio::time::Sleep;
 
 use super::away::AwayKeys;
@@ -60,6 +61,8 @@ pub(super) struct Connection {
     links: Option<Box<Links>>,
     /// The next request waits: for such a key, for space to write, or for replies from other shards.
     waiting: bool,
+    /// The replies say what may be told from this moment on.
+    promised: Moment,
     last_progress: Instant,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -84,6 +87,7 @@ impl Connection {
             share: Share::default(),
             away: AwayKeys::default(),
             waiting: false,
+            promised: Moment::default(),
             last_progress: Instant::now(),
             timer: None,
         }
@@ -103,9 +107,14 @@ impl Connection {
             self.collect_mail(core);
             let left = self.exchange(core, cx)?;
             if !self.output.is_empty() {
+                if !core.engine.is_durable(self.promised) {
+                    // Nor does it run more meanwhile: that would put its replies off again.
+                    self.count_unsent(core);
+                    return Ok(());
+                }
                 if let Poll::Ready(ready) = self.stream.poll_write_ready(cx) {
                     ready.map_err(|_| Gone)?;
-                    self.flush(core)?;
+                    self.send(core)?;
                     self.last_progress = core.clock.batch_start();
                     if !self.output.is_empty() {
                         // The kernel's buffer is full again: ask to be woken.
@@ -249,7 +258,7 @@ impl Connection {
             self.pending = pending;
             result
         };
-        let flushed = result.as_ref().map_or(Err(Gone), |_| self.flush(core));
+        let flushed = result.as_ref().map_or(Err(Gone), |_| self.flush(core, cx));
         if lent {
             self.output.give_back(&mut core.replies);
         }
@@ -343,7 +352,7 @@ impl Connection {
                 return Ok(input.len());
             }
             if self.output.len() >= WRITE_BYTES.min(core.host.settings.output_bytes_max) {
-                self.flush(core)?;
+                self.flush(core, cx)?;
                 if self.is_over_limit(core) {
                     self.runnable = at < input.len();
                     return Ok(at);
@@ -388,10 +397,23 @@ impl Connection {
         self.put_out_error(&text);
     }
 
-    /// Writes as much as the kernel takes now.
+    /// Has what was done outlive whatever it is to outlive, and then tells the client.
     #[inline]
-    fn flush(&mut self, core: &mut Core) -> Result<(), Gone> {
-        core.engine.commit();
+    fn flush(&mut self, core: &mut Core, cx: &TaskContext<'_>) -> Result<(), Gone> {
+        let promised = core.engine.commit();
+        if promised != self.promised {
+            self.promised = promised;
+            core.engine.wake_when_durable(promised, cx.waker());
+        }
+        self.send(core)
+    }
+
+    /// Writes as much as the kernel takes now of replies that may be told.
+    #[inline]
+    fn send(&mut self, core: &mut Core) -> Result<(), Gone> {
+        if !core.engine.is_durable(self.promised) {
+            return Ok(());
+        }
         while !self.output.is_empty() {
             let written = match self.output.plain() {
                 Some(bytes) => self.stream.try_write(bytes),

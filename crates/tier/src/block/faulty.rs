@@ -4,10 +4,8 @@
 use slab::Slab;
 use tiermem_base::rng::Rng;
 
-use super::{AlignedBuffer, BlockError, BlockIo, Completion, Op, Request, Waker};
+use super::{AlignedBuffer, BlockError, BlockIo, Completion, Op, Request, SECTOR_BYTES, Waker};
 
-/// What a disk writes as a whole, in bytes; a torn write ends after some of them.
-const SECTOR_BYTES: u64 = 512;
 /// Calls of `completed` for which a delayed completion is held back at most.
 const DELAY_POLLS_MAX: u64 = 8;
 

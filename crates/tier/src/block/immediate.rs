@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tiermem_base::rng::Rng;
 
 use super::mailbox::Bell;
-use super::{BLOCK_BYTES, BlockError, BlockIo, Completion, Op, Request, Waker, check_range};
+use super::{BLOCK_BYTES, BlockError, BlockIo, Completion, Op, Request, SECTOR_BYTES, Waker, check_range};
 
 /// The medium, which outlives those who open it. Its clones are the same medium.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ impl MemoryDisk {
         self.lose(|| true);
     }
 
-    /// Power is lost: each block written since the last sync is, by a coin, as it was then or as it was written last.
+    /// Power is lost: each sector written since the last sync is, by a coin, as it was then or as it was written last.
     pub fn lose_some_unsynced(&self, rng: &mut Rng) {
         self.lose(|| rng.below(2) == 0);
     }
@@ -45,11 +45,19 @@ impl MemoryDisk {
     fn lose(&self, mut lost: impl FnMut() -> bool) {
         let mut media = self.lock();
         for (block, was) in std::mem::take(&mut media.unsynced) {
-            if lost() {
-                let at = block as usize * BLOCK_BYTES;
-                media.bytes[at..at + BLOCK_BYTES].copy_from_slice(&was);
+            let sectors = media.bytes[block as usize * BLOCK_BYTES..].chunks_exact_mut(SECTOR_BYTES as usize);
+            for (sector, was) in sectors.zip(was.chunks_exact(SECTOR_BYTES as usize)) {
+                if lost() {
+                    sector.copy_from_slice(was);
+                }
             }
         }
+    }
+
+    /// Whether all that was written to these bytes is synced.
+    pub fn is_synced(&self, offset: u64, len_bytes: u64) -> bool {
+        let blocks = offset / BLOCK_BYTES as u64..(offset + len_bytes).div_ceil(BLOCK_BYTES as u64);
+        self.lock().unsynced.range(blocks).next().is_none()
     }
 
     /// All bytes, to look at or to spoil; what is changed here counts as synced.

@@ -31,6 +31,9 @@ pub use uring::UringFile;
 /// Offsets and lengths of requests are multiples of this many bytes.
 pub const BLOCK_BYTES: usize = tiermem_sys::aligned::ALIGN_BYTES;
 
+/// What a disk writes as a whole, in bytes; a torn write ends after some of them.
+const SECTOR_BYTES: u64 = 512;
+
 /// Called, on any thread, when something may have been completed. It must not block, nor call the device.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 

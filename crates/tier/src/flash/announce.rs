@@ -5,17 +5,29 @@ use tiermem_policy::log::Stream;
 
 use super::filling::Filling;
 use super::journal::Record;
-use super::{DATABASES, Flash, FlashError};
-use crate::block::BlockError;
+use super::{DATABASES, Flash, FlashError, Moment, Purpose};
+use crate::block::{BlockError, Request};
 
 /// Items announced in one call: some hundred microseconds' worth.
 const ANNOUNCED_MAX: usize = 4096;
 /// Write errors in a row after which the device is given up.
 const WRITE_ERRORS_MAX: u32 = 16;
 
+/// An emptied segment: free when the survivors among the items up to a certain one are announced, and that is durable.
+#[derive(Clone, Copy, Debug)]
+pub struct Emptied {
+    /// The segment.
+    pub segment: u32,
+    /// The number of the last item appended when it was emptied.
+    pub appended: u64,
+    /// When the last survivor was announced.
+    pub announced: Option<Moment>,
+}
+
 impl Flash {
     /// Notes how a write ended.
     pub(super) fn note_write(&mut self, result: &Result<(), BlockError>) {
+        self.syncs.note_write();
         match result {
             Ok(()) => self.write_errors_in_row = 0,
             Err(error) => {
@@ -54,11 +66,15 @@ impl Flash {
         }
         let kept = self.fillings.iter().filter(|filling| filling.stream == Stream::Kept);
         let first = kept.filter_map(Filling::first_unannounced).min().unwrap_or(u64::MAX);
-        let log = &mut self.log;
-        self.emptied.retain(|&(segment, appended)| {
-            let safe = first > appended;
+        let (log, syncs) = (&mut self.log, &mut self.syncs);
+        self.emptied.retain_mut(|Emptied { segment, appended, announced }| {
+            if first <= *appended {
+                return true;
+            }
+            let announced = *announced.get_or_insert_with(|| syncs.ask());
+            let safe = syncs.is_past(announced);
             if safe {
-                log.emptied(segment);
+                log.emptied(*segment);
             }
             !safe
         });
@@ -79,17 +95,63 @@ impl Flash {
         }
     }
 
-    /// Writes what was journaled. Called before replies are sent, so that what they say outlives the process.
+    /// Hands to the device what was decided and journaled. Called before replies are sent, so that what they say outlives the
+    /// process; where it is to outlive the machine, they wait until [`Self::is_durable`] says so of the moment returned.
     #[inline]
-    pub fn commit(&mut self) {
+    pub fn commit(&mut self) -> Moment {
+        self.write_records();
+        if self.owes {
+            self.owes = false;
+            self.promised = self.syncs.ask();
+        }
+        self.submit();
+        self.promised
+    }
+
+    /// Whether what was promised by that moment survives whatever is asked for.
+    #[inline]
+    pub fn is_durable(&self, moment: Moment) -> bool {
+        self.syncs.is_past(moment)
+    }
+
+    /// Writes what was journaled.
+    #[inline]
+    pub(super) fn write_records(&mut self) {
         if self.journal.has_gathered() {
             self.write_journal();
         }
     }
 
+    /// Asks the device to make durable what is written, if anybody waits for that.
+    pub(super) fn begin_sync(&mut self) {
+        if self.syncs.is_due() {
+            self.syncs.begin();
+            self.syncing = self.journal.next_sequence();
+            self.requests.push(Request::sync(Purpose::Sync.token()));
+        }
+    }
+
+    pub(super) fn end_sync(&mut self, result: &Result<(), BlockError>) {
+        self.syncs.end();
+        match result {
+            Ok(()) => {
+                self.stats.syncs += 1;
+                self.record_durable(self.syncing);
+            }
+            // What the kernel could not write it may have forgotten: to ask again would prove nothing.
+            Err(error) => self.give_up_recovery(&error.to_string()),
+        }
+    }
+
+    /// Says how far the journal is durable.
+    pub(super) fn record_durable(&mut self, sequence: u32) {
+        self.record(Record::Durable { sequence });
+    }
+
     #[cold]
     fn write_journal(&mut self) {
         let Some((offset, bytes)) = self.journal.take(&self.layout) else { return };
+        self.syncs.note_write();
         if let Err(error) = self.io.write_at(offset, &bytes) {
             self.give_up_recovery(&error.to_string());
         }
@@ -103,6 +165,7 @@ impl Flash {
         self.stats.last_error =
             Some(format!("the journal cannot be written ({error}): a restart begins empty"));
         self.stats.unrecoverable = true;
+        self.syncs.give_up();
         self.blank_superblocks();
     }
 

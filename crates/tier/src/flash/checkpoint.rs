@@ -11,7 +11,7 @@ use super::format::{
     self, BLOCK_BYTES, CHECKPOINT_ENTRY_BYTES, CHECKPOINT_HEADER_BYTES, CHECKPOINT_SEGMENT_BYTES,
     CheckpointHeader, NO_SEGMENT, entry_record, segment_record,
 };
-use super::{DATABASES, Flash, Position, Purpose};
+use super::{DATABASES, Flash, Moment, Position, Purpose};
 use crate::block::Request;
 
 /// Entries written in one piece of work, and when the journal is filling up: still some tens of microseconds.
@@ -46,6 +46,9 @@ pub struct Checkpoint {
     last: Option<u64>,
     /// There was no segment for a part.
     starved: bool,
+    /// When all parts were written, and when the superblock that names them was.
+    complete: Option<Moment>,
+    named: Option<Moment>,
 }
 
 impl Checkpoint {
@@ -68,7 +71,7 @@ impl Flash {
         if self.checkpoint.is_some() || self.needs_both_halves() {
             return self.lose_records();
         }
-        self.commit();
+        self.write_records();
         self.journal.turn();
         self.begin_checkpoint();
     }
@@ -84,15 +87,21 @@ impl Flash {
         if !std::mem::replace(&mut self.blank, true) {
             self.stats.journal_overruns += 1;
             self.blank_superblocks();
+            // The half is about to be written over, and nothing may name it by then.
+            if self.syncs.is_wanted()
+                && let Err(error) = self.io.sync()
+            {
+                self.give_up_recovery(&error.to_string());
+            }
         }
         (self.records_lost, self.checkpoint_retry) = (true, 0.0);
-        self.commit();
+        self.write_records();
         self.journal.rewind();
     }
 
     /// Begins a checkpoint of what the index holds now; replaying will begin at the journal's present end.
     fn begin_checkpoint(&mut self) {
-        self.commit();
+        self.write_records();
         self.checkpoint = Some(Checkpoint {
             journal: self.journal.position(),
             next_sequence: self.log.next_sequence(),
@@ -109,6 +118,8 @@ impl Flash {
             failed: false,
             last: None,
             starved: false,
+            complete: None,
+            named: None,
         });
     }
 
@@ -120,7 +131,7 @@ impl Flash {
         }
         if self.blank {
             // What the journal holds is worth nothing without a block that names it.
-            self.commit();
+            self.write_records();
             self.journal.rewind();
         }
         self.records_lost = false;
@@ -144,11 +155,28 @@ impl Flash {
         // copied from count until they are announced.
         let first = self.fillings.iter().filter_map(|filling| filling.first_unannounced()).min();
         let safe = self.journal.is_full() || first.is_none_or(|first| checkpoint.last < Some(first));
-        if checkpoint.last.is_none() || checkpoint.in_flight > 0 || !safe {
+        if checkpoint.last.is_none() || checkpoint.in_flight > 0 || !safe || !self.settle(&mut checkpoint) {
             self.checkpoint = Some(checkpoint);
-            return;
         }
-        self.end_checkpoint(checkpoint);
+    }
+
+    /// Ends a checkpoint whose parts are written, as soon as they are durable; whether it has ended.
+    fn settle(&mut self, checkpoint: &mut Checkpoint) -> bool {
+        let complete = *checkpoint.complete.get_or_insert_with(|| self.syncs.ask());
+        if !self.syncs.is_past(complete) {
+            return false;
+        }
+        if checkpoint.named.is_none() && !self.name(checkpoint) {
+            return true;
+        }
+        let named = *checkpoint.named.get_or_insert_with(|| self.syncs.ask());
+        // Until then a restart may begin with the checkpoint before.
+        let durable = self.syncs.is_past(named);
+        if durable {
+            std::mem::take(&mut checkpoint.taken).into_iter().for_each(|it| self.log.give_segment(it));
+            self.stats.checkpoints += 1;
+        }
+        durable
     }
 
     /// Takes a segment for the next part; whether there was one.
@@ -226,15 +254,16 @@ impl Flash {
         }
     }
 
-    fn end_checkpoint(&mut self, checkpoint: Checkpoint) {
+    /// Writes the superblock that names a checkpoint, which takes over the segments of the one before. `false`: it failed.
+    fn name(&mut self, checkpoint: &mut Checkpoint) -> bool {
         if checkpoint.failed || self.records_lost {
-            checkpoint.taken.into_iter().for_each(|segment| self.log.give_segment(segment));
+            std::mem::take(&mut checkpoint.taken).into_iter().for_each(|it| self.log.give_segment(it));
             // The last checkpoint and both halves still say all there is to say, until the journal is full again.
             self.stats.checkpoints_failed += u64::from(checkpoint.failed);
             self.checkpoint_retry = self.journal.fullness() + RETRY_SHARE;
-            return;
+            return false;
         }
-        let old = std::mem::replace(&mut self.checkpoint_segments, checkpoint.taken);
+        std::mem::swap(&mut self.checkpoint_segments, &mut checkpoint.taken);
         self.superblock.checkpoint = self.checkpoint_segments.first().copied().unwrap_or(NO_SEGMENT);
         let Position { half, skipped, sequence } = checkpoint.journal;
         (self.superblock.journal_half, self.superblock.journal_sequence) = (half, sequence);
@@ -245,13 +274,10 @@ impl Flash {
         let written = self.write_superblock();
         self.superblock.flushed = flushed;
         match written {
-            Ok(()) => {
-                old.into_iter().for_each(|segment| self.log.give_segment(segment));
-                self.blank = false;
-            }
+            Ok(()) => self.blank = false,
             Err(error) => self.give_up_recovery(&error.to_string()),
         }
-        self.stats.checkpoints += 1;
+        true
     }
 
     /// The block that names no checkpoint: a restart finds nothing.

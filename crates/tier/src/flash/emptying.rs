@@ -5,6 +5,8 @@ use tiermem_policy::index::{Found, Index};
 use tiermem_policy::log::{SEGMENT_HEADER_BYTES, Stream, Walk};
 use tiermem_sys::aligned::AlignedBuffer;
 
+use super::announce::Emptied;
+use super::checkpoint::Checkpoint;
 use super::filling::Filling;
 use super::format::{BLOCK_BYTES, ITEM_HEADER_BYTES, ItemHeader, find_item};
 use super::{Flash, Gone, Offered, Purpose};
@@ -98,7 +100,7 @@ impl Flash {
         }
         // Survivors must be safe before what they came from is overwritten.
         self.flush_stream(Stream::Kept);
-        self.emptied.push((victim.walk.segment, self.appended));
+        self.emptied.push(Emptied { segment: victim.walk.segment, appended: self.appended, announced: None });
     }
 
     pub(super) fn is_filling(&self, segment: u32) -> bool {
@@ -139,7 +141,7 @@ impl Flash {
         let expired = header.expires_at_ms != 0 && header.expires_at_ms <= now_ms;
         let heat = match flushed || expired {
             true => None,
-            false => self.log.keeps(place, len as u32, walk.kept_bytes),
+            false => self.log.keeps(place, len as u32, walk.kept_bytes, self.is_stuck()),
         };
         let Some(heat) = heat else {
             self.forget(index, header.hash, header.db);
@@ -155,6 +157,12 @@ impl Flash {
         walk.kept_bytes += len as u32;
         walk.pass(len as u32);
         true
+    }
+
+    /// Whether no segment becomes free before this victim does: survivors that find no space would wait for ever. A restart
+    /// can begin like this.
+    fn is_stuck(&self) -> bool {
+        self.emptied.is_empty() && self.checkpoint.as_ref().is_none_or(Checkpoint::is_starved)
     }
 
     /// Takes entries that name a place in `segment` out of the index: their items could not be read. Returns where to go on.

@@ -223,6 +223,8 @@ pub struct Superblock {
     pub segment_bytes: u32,
     /// Whether the store was stopped in order.
     pub clean: bool,
+    /// Whether the run that wrote it keeps what it promises over power loss too.
+    pub durable: bool,
     /// The first segment of the last checkpoint, or [`NO_SEGMENT`].
     pub checkpoint: u32,
     /// The journal's half with which replaying begins, the first record's number, and how many records stand before it.
@@ -256,7 +258,7 @@ impl Superblock {
         put(&mut bytes, 76, &self.shards.to_le_bytes());
         put(&mut bytes, 80, &self.region_bytes.to_le_bytes());
         put(&mut bytes, 88, &self.segment_bytes.to_le_bytes());
-        put(&mut bytes, 92, &u32::from(self.clean).to_le_bytes());
+        put(&mut bytes, 92, &(u32::from(self.clean) | u32::from(self.durable) << 1).to_le_bytes());
         put(&mut bytes, 96, &self.checkpoint.to_le_bytes());
         put(&mut bytes, 100, &self.journal_half.to_le_bytes());
         put(&mut bytes, 104, &self.journal_sequence.to_le_bytes());
@@ -304,6 +306,7 @@ impl Superblock {
             region_bytes: u64_at(bytes, 80),
             segment_bytes: u32_at(bytes, 88),
             clean: u32_at(bytes, 92) & 1 == 1,
+            durable: u32_at(bytes, 92) & 2 == 2,
             checkpoint: u32_at(bytes, 96),
             journal_half: u32_at(bytes, 100),
             journal_sequence: u32_at(bytes, 104),
@@ -471,6 +474,7 @@ mod tests {
             region_bytes: 1 << 30,
             segment_bytes: 1 << 20,
             clean: true,
+            durable: true,
             checkpoint: 9,
             journal_half: 1,
             journal_sequence: 1000,

@@ -2,8 +2,9 @@
 //!
 //! Two halves are written in turn. When one is full the other begins, and with it a checkpoint; once that is complete, a
 //! restart reads the checkpoint and then the records from the beginning of the second half. Records are gathered
-//! and written through the page cache before the replies of the requests that caused them, so they outlive the process;
-//! that they outlive the machine nobody promises.
+//! and written through the page cache before the replies of the requests that caused them, so they outlive the process.
+//! Where they are to outlive the machine, the replies wait for a sync as well, and a record says how far the last one
+//! went: what is missing behind it was promised to nobody, what is missing before it is damage.
 
 use tiermem_policy::log::LogPlace;
 
@@ -49,6 +50,11 @@ pub enum Record {
         /// The first filling that is not meant.
         sequence: u32,
     },
+    /// All records before this one's number are durable against power loss.
+    Durable {
+        /// The number of the first record that may not be.
+        sequence: u32,
+    },
 }
 
 /// Lower bits of a record's last word: the check; above them the database, the operation, and 40 bits of hash.
@@ -75,6 +81,7 @@ impl Record {
             Record::Flush { db, sequence } => {
                 (db.map_or(ALL_DATABASES, u32::from), u64::from(sequence) << 24, 4, 0)
             }
+            Record::Durable { sequence } => (0, u64::from(sequence) << 24, 7, 0),
         };
         let word = upper | op << OP_SHIFT | u64::from(db & 15) << DB_SHIFT;
         let word = word | check(sequence, low, word);
@@ -102,6 +109,7 @@ impl Record {
             3 => Some(Record::Open { segment: low, sequence: upper }),
             4 if low == ALL_DATABASES => Some(Record::Flush { db: None, sequence: upper }),
             4 => Some(Record::Flush { db: u8::try_from(low).ok(), sequence: upper }),
+            7 => Some(Record::Durable { sequence: upper }),
             _ => None,
         }
     }
@@ -182,6 +190,11 @@ impl Journal {
         self.half
     }
 
+    /// The number of the next record.
+    pub fn next_sequence(&self) -> u32 {
+        self.next_sequence
+    }
+
     /// Begins the other half. All that was gathered must have been taken.
     pub fn turn(&mut self) {
         debug_assert!(self.gathered.is_empty());
@@ -208,39 +221,93 @@ fn half_bytes(layout: &Layout) -> u64 {
     layout.journal_bytes / RECORD_BYTES as u64 * RECORD_BYTES as u64
 }
 
-/// Reads the records from `from` on, going on in the other half where that one is full. Returns where they end; `None` where
-/// they go on behind one that is damaged, so that what was removed since cannot be known.
+/// Where the records end that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The first place without one.
+    pub at: Position,
+    /// Behind the last record of this life of the journal that stands after a missing one, if there are such. They must be
+    /// erased, or they would count once records were written up to them.
+    pub stray: Option<Position>,
+}
+
+/// Reads the records from `from` on, going on in the other half where that one is full. Returns where they end.
+///
+/// Records that stand behind a missing one mean damage: `None`, for what was removed since cannot be known. Unless
+/// power was lost (`torn`): then they may be of a last writing that was never acknowledged.
 pub fn replay(
     layout: &Layout,
     from: Position,
+    torn: bool,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<(), super::FlashError>,
     mut each: impl FnMut(Record),
-) -> Result<Option<Position>, super::FlashError> {
+) -> Result<Option<End>, super::FlashError> {
     const STRIDE: usize = 1 << 20;
     let half_bytes = half_bytes(layout);
     let mut buffer = vec![0; STRIDE];
     let mut now = Position { half: from.half & 1, ..from };
     // Where a record was missing: what comes behind it must be of another time.
     let mut end: Option<Position> = None;
+    let mut stray = None;
     for turned in [false, true] {
         while u64::from(now.skipped) * (RECORD_BYTES as u64) < half_bytes {
             let at = u64::from(now.skipped) * RECORD_BYTES as u64;
             let len = STRIDE.min((half_bytes - at) as usize);
             read(layout.journal(now.half) + at, &mut buffer[..len])?;
             for bytes in buffer[..len].chunks_exact(RECORD_BYTES) {
-                match (Record::read(bytes, now.sequence), end) {
+                let found = Record::read(bytes, now.sequence);
+                let (missing, is_found) = (end, found.is_some());
+                match (found, missing) {
                     (Some(record), None) => each(record),
-                    (Some(_), Some(_)) => return Ok(None),
+                    (Some(_), Some(_)) if !torn => return Ok(None),
+                    // It was durable, and is not there.
+                    (Some(Record::Durable { sequence }), Some(at)) if is_before(at.sequence, sequence) => {
+                        return Ok(None);
+                    }
+                    (Some(_), Some(_)) => {}
                     (None, _) => end = end.or(Some(now)),
                 }
                 (now.sequence, now.skipped) = (now.sequence.wrapping_add(1), now.skipped + 1);
+                if is_found && missing.is_some() {
+                    stray = Some(now);
+                }
             }
         }
         if !turned {
             (now.half, now.skipped) = (1 - now.half, 0);
         }
     }
-    Ok(Some(end.unwrap_or(now)))
+    Ok(Some(End { at: end.unwrap_or(now), stray }))
+}
+
+/// Whether one number of a record comes before another; they are far less than 2^31 apart.
+fn is_before(sequence: u32, other: u32) -> bool {
+    (other.wrapping_sub(sequence) as i32) > 0
+}
+
+/// Erases the journal from one place to another behind it.
+pub fn erase(
+    layout: &Layout,
+    from: Position,
+    to: Position,
+    mut write: impl FnMut(u64, &[u8]) -> Result<(), super::FlashError>,
+) -> Result<(), super::FlashError> {
+    const STRIDE: u64 = 1 << 20;
+    let byte = |position: Position| u64::from(position.skipped) * RECORD_BYTES as u64;
+    let zeros = vec![0; STRIDE as usize];
+    let mut zero = |half: u32, mut at: u64, end: u64| {
+        while at < end {
+            let len = STRIDE.min(end - at);
+            write(layout.journal(half) + at, &zeros[..len as usize])?;
+            at += len;
+        }
+        Ok::<(), super::FlashError>(())
+    };
+    if from.half == to.half {
+        return zero(from.half, byte(from), byte(to));
+    }
+    zero(from.half, byte(from), half_bytes(layout))?;
+    zero(to.half, 0, byte(to))
 }
 
 #[cfg(test)]
@@ -261,6 +328,7 @@ mod tests {
             any::<(u32, u32)>().prop_map(|(segment, sequence)| Record::Open { segment, sequence }),
             (prop::option::of(0u8..16), any::<u32>())
                 .prop_map(|(db, sequence)| Record::Flush { db, sequence }),
+            any::<u32>().prop_map(|sequence| Record::Durable { sequence }),
         ]
     }
 
@@ -295,9 +363,60 @@ mod tests {
                 bytes.copy_from_slice(&device[at as usize..at as usize + bytes.len()]);
                 Ok(())
             };
-            let end = replay(&layout, from, read, |record| found.push(record)).unwrap().unwrap();
+            let end = replay(&layout, from, false, read, |record| found.push(record)).unwrap().unwrap();
             prop_assert_eq!(&found, &written);
-            prop_assert_eq!(end.sequence, first.wrapping_add(written.len() as u32));
+            prop_assert_eq!(end.stray, None);
+            prop_assert_eq!(end.at.sequence, first.wrapping_add(written.len() as u32));
+        }
+
+        /// A tail that power loss tore: it ends at the first missing record, and what stands behind that never counts, not
+        /// even when as many records have been written anew. Unless a record says that it was durable.
+        #[test]
+        fn a_torn_tail_ends_at_its_first_gap(before in 0u32..200, gap in 1u32..9, behind in 1u32..200, durable in any::<bool>()) {
+            let mut layout = Layout::divide(0, 1 << 30, 2 << 20).unwrap();
+            layout.journal_bytes = 4096;
+            let mut device = vec![0; layout.segment(0) as usize];
+            let from = Position { half: 0, skipped: 100, sequence: u32::MAX - 150 };
+            let record = |segment| Record::Open { segment, sequence: 1 };
+            let write = |device: &mut Vec<u8>, journal: &mut Journal, record| {
+                if !journal.push(record) {
+                    journal.turn();
+                    assert!(journal.push(record));
+                }
+                if let Some((at, bytes)) = journal.take(&layout) {
+                    device[at as usize..at as usize + bytes.len()].copy_from_slice(&bytes);
+                }
+            };
+            let read = |device: &[u8], at: u64, bytes: &mut [u8]| {
+                bytes.copy_from_slice(&device[at as usize..at as usize + bytes.len()]);
+            };
+            let mut journal = Journal::new(&layout, from);
+            (0..before).for_each(|number| write(&mut device, &mut journal, record(number)));
+            let hole = journal.position();
+            let intact = device.clone();
+            (0..gap).for_each(|_| write(&mut device, &mut journal, record(1)));
+            // The gap was never written.
+            device = intact;
+            let said = hole.sequence.wrapping_add(u32::from(durable));
+            write(&mut device, &mut journal, Record::Durable { sequence: said });
+            (0..behind).for_each(|_| write(&mut device, &mut journal, record(2)));
+
+            let mut found = 0;
+            let replayed = replay(&layout, from, true, |at, bytes| { read(&device, at, bytes); Ok(()) }, |_| found += 1);
+            let end = replayed.unwrap();
+            prop_assert_eq!(end.is_none(), durable);
+            let Some(end) = end else { return Ok(()) };
+            prop_assert_eq!((found, end.at.sequence), (before, hole.sequence));
+            let copy = |device: &mut Vec<u8>, at: u64, bytes: &[u8]| {
+                device[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+            };
+            erase(&layout, end.at, end.stray.unwrap(), |at, bytes| { copy(&mut device, at, bytes); Ok(()) }).unwrap();
+            let mut journal = Journal::new(&layout, end.at);
+            (0..gap).for_each(|_| write(&mut device, &mut journal, record(3)));
+            let mut again = Vec::new();
+            let read_on = |at, bytes: &mut [u8]| { read(&device, at, bytes); Ok(()) };
+            let end = replay(&layout, from, false, read_on, |it| again.push(it)).unwrap().unwrap();
+            prop_assert_eq!((again.len() as u32, end.stray), (before + gap, None));
         }
     }
 }

@@ -14,6 +14,10 @@
 //! - a removal or overwriting is journaled before its reply is sent, so nothing comes back from the dead;
 //! - an item carries the number of its segment's filling, so a place that was promised but never written, or that was
 //!   filled anew, is known by its leftovers and counts as empty.
+//!
+//! Power loss is survived too where [`Durability::Power`] asks for it: replies wait for a sync ([`syncs`]), and nothing
+//! that a restart could need is overwritten before what stands in for it is durable: a checkpoint before its superblock,
+//! that before the old checkpoint and the other half of the journal, survivors before the segment that they left.
 
 mod announce;
 mod checkpoint;
@@ -24,6 +28,7 @@ pub mod format;
 mod journal;
 mod recover;
 mod stats;
+mod syncs;
 mod types;
 
 use std::sync::Arc;
@@ -31,10 +36,11 @@ use std::sync::Arc;
 use tiermem_base::Rng;
 use tiermem_policy::index::Index;
 use tiermem_policy::ladder::Outlet;
-use tiermem_policy::log::{Fate, Leaving, Log, LogConfig, LogPlace, SEGMENT_HEADER_BYTES, Stream};
+use tiermem_policy::log::{Fate, Leaving, Log, LogPlace, SEGMENT_HEADER_BYTES, Stream};
 use tiermem_sys::aligned::AlignedBuffer;
 
 use crate::block::{BlockIo, Completion, Request};
+use announce::Emptied;
 use checkpoint::Checkpoint;
 use emptying::Emptying;
 use fetch::Fetches;
@@ -43,7 +49,9 @@ use filling::{Filling, Unwritten};
 use format::{BLOCK_BYTES, ITEM_HEADER_BYTES, ItemHeader, Layout, Superblock};
 use journal::{Journal, Position, Record};
 pub use stats::FlashStats;
-pub use types::{FlashConfig, FlashError, Gone, Offer, Offered};
+pub use syncs::Moment;
+use syncs::Syncs;
+pub use types::{Durability, FlashConfig, FlashError, Gone, Offer, Offered};
 
 /// Databases that items are counted by.
 pub const DATABASES: usize = 16;
@@ -55,6 +63,7 @@ enum Purpose {
     Chunk { segment: u32, start: u32 },
     Victim,
     Checkpoint,
+    Sync,
 }
 
 impl Purpose {
@@ -64,6 +73,7 @@ impl Purpose {
             Purpose::Chunk { segment, start } => u64::from(segment) << 32 | u64::from(start) | 1,
             Purpose::Victim => 2,
             Purpose::Checkpoint => 3,
+            Purpose::Sync => 7,
         }
     }
 
@@ -73,6 +83,7 @@ impl Purpose {
             0 => Purpose::Fetch(FetchId(token >> 2)),
             1 => Purpose::Chunk { segment: (token >> 32) as u32, start: token as u32 & !3 },
             2 => Purpose::Victim,
+            _ if token == Purpose::Sync.token() => Purpose::Sync,
             _ => Purpose::Checkpoint,
         }
     }
@@ -92,9 +103,8 @@ pub struct Flash {
     /// Segments of the checkpoint that the superblock names.
     checkpoint_segments: Vec<u32>,
     emptying: Option<Emptying>,
-    /// Emptied segments, each with the number of the last item appended then: free when the survivors among the items up
-    /// to it are announced.
-    emptied: Vec<(u32, u64)>,
+    /// Emptied segments that still hold what survivors might be needed from.
+    emptied: Vec<Emptied>,
     /// Items appended since the start.
     appended: u64,
     /// Records are missing from the journal that the checkpoint under way would need.
@@ -108,6 +118,13 @@ pub struct Flash {
     items: [u64; DATABASES],
     /// Those of them that the journal has announced: what a restart would find.
     announced: [u64; DATABASES],
+    syncs: Syncs,
+    /// Something was removed since the last call of [`Flash::commit`].
+    owes: bool,
+    /// The last promise: what was removed before it does not come back.
+    promised: Moment,
+    /// Where the journal stood when the sync began that is under way.
+    syncing: u32,
     /// How full the journal must be before a checkpoint that failed is tried again.
     checkpoint_retry: f64,
     stats: FlashStats,
@@ -130,87 +147,6 @@ impl std::fmt::Debug for Flash {
 pub const HASH_PROBE: &[u8] = b"tiermem flash hash probe";
 
 impl Flash {
-    /// Opens a region and enters what it holds into `index`, or formats it where it is empty. `hash` hashes a key with a seed.
-    ///
-    /// What was written by another boot of the machine and not closed in order is dropped: what is in the journal may not
-    /// have reached the device.
-    pub fn open(
-        mut io: Box<dyn BlockIo>,
-        config: &FlashConfig,
-        hash: impl Fn(u64, &[u8]) -> u64,
-        index: &mut Index,
-    ) -> Result<Flash, FlashError> {
-        let too_small =
-            FlashError::TooSmall { region_bytes: config.region_bytes, segment_bytes: config.segment_bytes };
-        let layout =
-            Layout::divide(config.start, config.region_bytes, config.segment_bytes).ok_or(too_small)?;
-        let mut log_config = LogConfig::with_capacity(
-            u64::from(layout.segments) * u64::from(layout.segment_bytes),
-            layout.segment_bytes,
-        );
-        (log_config.admission, log_config.reserve) = (config.admission, config.reserve);
-        let mut log = Log::new(log_config);
-        let fresh = Superblock {
-            epoch: 0,
-            uuid: config.uuid,
-            boot_id: config.boot_id,
-            hash_seed: config.hash_seed,
-            hash_probe: hash(config.hash_seed, HASH_PROBE),
-            shard: config.shard,
-            shards: config.shards,
-            region_bytes: config.region_bytes,
-            segment_bytes: config.segment_bytes,
-            clean: false,
-            checkpoint: format::NO_SEGMENT,
-            journal_half: 0,
-            // Anything but where a former life of the region began, so that its leftovers are not taken for ours.
-            journal_sequence: (config.hash_seed >> 32) as u32 ^ config.hash_seed as u32,
-            journal_skipped: 0,
-            next_sequence: 1,
-            flushed: [0; DATABASES],
-            items: [0; DATABASES],
-            session: config.session,
-        };
-        let found = recover::superblock(io.as_mut(), &layout, config, &hash)?;
-        let recovered = match found {
-            Some(found) => recover::recover(io.as_mut(), &layout, found, &mut log, index)?,
-            None => None,
-        };
-        let found_session = recovered.as_ref().map(|found| found.superblock.session);
-        let recovered = recovered.unwrap_or_else(|| recover::Recovered::empty(fresh, &layout));
-        let mut flash = Flash {
-            io,
-            layout,
-            log,
-            superblock: recovered.superblock,
-            fillings: Vec::new(),
-            spare: Vec::new(),
-            journal: recovered.journal,
-            checkpoint: None,
-            checkpoint_segments: recovered.checkpoint_segments,
-            emptying: None,
-            emptied: Vec::new(),
-            appended: 0,
-            records_lost: false,
-            blank: false,
-            fetches: Fetches::default(),
-            completions: Vec::new(),
-            requests: Vec::new(),
-            items: recovered.items,
-            announced: recovered.items,
-            checkpoint_retry: 0.0,
-            stats: FlashStats { recovered_items: index.log_len(), ..FlashStats::default() },
-            write_errors_in_row: 0,
-            broken: false,
-            found_session,
-        };
-        flash.superblock.boot_id = config.boot_id;
-        flash.superblock.clean = false;
-        flash.superblock.session = config.session;
-        flash.write_superblock()?;
-        Ok(flash)
-    }
-
     /// The seed with which keys are hashed here.
     pub fn hash_seed(&self) -> u64 {
         self.superblock.hash_seed
@@ -366,6 +302,7 @@ impl Flash {
         let filling = self.fillings.iter_mut().find(|filling| filling.segment == segment);
         let counted = !filling.is_some_and(|filling| filling.withdraw(hash, place)) && !flushed;
         self.log.forget(place);
+        self.owes = true;
         self.record(Record::Remove { hash, db, counted });
         self.announced[at] = self.announced[at].saturating_sub(u64::from(counted));
         self.items[at] = self.items[at].saturating_sub(u64::from(!flushed));
@@ -472,10 +409,15 @@ impl Flash {
     /// written to it, or else survivors of its last filling would lie nowhere after a crash.
     #[inline]
     pub fn submit(&mut self) {
-        if !self.requests.is_empty() {
-            self.commit();
-            self.io.submit_all(&mut self.requests);
+        if !self.requests.is_empty() || self.syncs.is_due() {
+            self.hand_over();
         }
+    }
+
+    fn hand_over(&mut self) {
+        self.write_records();
+        self.begin_sync();
+        self.io.submit_all(&mut self.requests);
     }
 
     /// Takes what the device has done and goes on with the work beside requests; a bounded piece of it. `now_ms` is Unix
@@ -521,6 +463,7 @@ impl Flash {
                     checkpoint.written(ok);
                 }
             }
+            Purpose::Sync => self.end_sync(&completion.result),
         }
     }
 
@@ -529,6 +472,7 @@ impl Flash {
     pub fn flush(&mut self, db: Option<u8>) {
         self.seal_all();
         let sequence = self.log.next_sequence();
+        self.owes = true;
         self.record(Record::Flush { db, sequence });
         match db {
             Some(db) => {
@@ -559,6 +503,7 @@ impl Flash {
         for stream in [Stream::Fresh, Stream::Kept] {
             self.flush_stream(stream);
         }
+        self.syncs.ask_if_unsynced();
         self.submit();
     }
 
@@ -582,11 +527,13 @@ impl Flash {
             }
             self.completions = completions;
         }
-        self.commit();
+        self.write_records();
         if self.blank {
             // The blocks stay so.
             return Ok(());
         }
+        // What is to be trusted is there before the block that says so.
+        self.io.sync()?;
         self.superblock.clean = true;
         self.write_superblock()?;
         self.io.sync()?;

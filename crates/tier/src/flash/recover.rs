@@ -1,18 +1,20 @@
-//! A warm restart: the index as the last checkpoint and the journal behind it say.
+//! Opening: an empty region, or a warm restart with the index as the last checkpoint and the journal behind it say.
 
 use std::collections::BTreeMap;
 
 use tiermem_policy::index::{Found, Index};
 use tiermem_policy::log::Log;
 
+use super::fetch::Fetches;
 use super::format::{
     BLOCK_BYTES, CHECKPOINT_ENTRY_BYTES, CHECKPOINT_HEADER_BYTES, CHECKPOINT_SEGMENT_BYTES, CheckpointHeader,
     Layout, NO_SEGMENT, Superblock, read_entry_record, read_segment_record,
 };
-use super::journal::{Journal, Position, Record, replay};
-use super::{DATABASES, FlashConfig, FlashError, HASH_PROBE};
+use super::journal::{End, Journal, Position, Record, erase, replay};
+use super::syncs::{Moment, Syncs};
+use super::{DATABASES, Durability, Flash, FlashConfig, FlashError, FlashStats, HASH_PROBE};
 use crate::block::BlockIo;
-use tiermem_policy::log::LogPlace;
+use tiermem_policy::log::{LogConfig, LogPlace};
 
 /// What a restart begins with.
 pub struct Recovered {
@@ -27,6 +29,102 @@ impl Recovered {
     pub fn empty(superblock: Superblock, layout: &Layout) -> Self {
         let journal = Journal::new(layout, beginning(&superblock));
         Recovered { superblock, journal, checkpoint_segments: Vec::new(), items: [0; DATABASES] }
+    }
+}
+
+impl Flash {
+    /// Opens a region and enters what it holds into `index`, or formats it where it is empty. `hash` hashes a key with a seed.
+    ///
+    /// What was written by another boot of the machine and not closed in order is dropped, unless it was written to survive
+    /// that: what is in the journal may not have reached the device.
+    pub fn open(
+        mut io: Box<dyn BlockIo>,
+        config: &FlashConfig,
+        hash: impl Fn(u64, &[u8]) -> u64,
+        index: &mut Index,
+    ) -> Result<Flash, FlashError> {
+        let too_small =
+            FlashError::TooSmall { region_bytes: config.region_bytes, segment_bytes: config.segment_bytes };
+        let layout =
+            Layout::divide(config.start, config.region_bytes, config.segment_bytes).ok_or(too_small)?;
+        let mut log_config = LogConfig::with_capacity(
+            u64::from(layout.segments) * u64::from(layout.segment_bytes),
+            layout.segment_bytes,
+        );
+        (log_config.admission, log_config.reserve) = (config.admission, config.reserve);
+        let mut log = Log::new(log_config);
+        let fresh = Superblock {
+            epoch: 0,
+            uuid: config.uuid,
+            boot_id: config.boot_id,
+            hash_seed: config.hash_seed,
+            hash_probe: hash(config.hash_seed, HASH_PROBE),
+            shard: config.shard,
+            shards: config.shards,
+            region_bytes: config.region_bytes,
+            segment_bytes: config.segment_bytes,
+            clean: false,
+            durable: false,
+            checkpoint: NO_SEGMENT,
+            journal_half: 0,
+            // Anything but where a former life of the region began, so that its leftovers are not taken for ours.
+            journal_sequence: (config.hash_seed >> 32) as u32 ^ config.hash_seed as u32,
+            journal_skipped: 0,
+            next_sequence: 1,
+            flushed: [0; DATABASES],
+            items: [0; DATABASES],
+            session: config.session,
+        };
+        let found = superblock(io.as_mut(), &layout, config, &hash)?;
+        let recovered = match found {
+            Some(found) => recover(io.as_mut(), &layout, config, found, &mut log, index)?,
+            None => None,
+        };
+        let found_session = recovered.as_ref().map(|found| found.superblock.session);
+        let recovered = recovered.unwrap_or_else(|| Recovered::empty(fresh, &layout));
+        let mut flash = Flash {
+            io,
+            layout,
+            log,
+            superblock: recovered.superblock,
+            fillings: Vec::new(),
+            spare: Vec::new(),
+            journal: recovered.journal,
+            checkpoint: None,
+            checkpoint_segments: recovered.checkpoint_segments,
+            emptying: None,
+            emptied: Vec::new(),
+            appended: 0,
+            records_lost: false,
+            blank: false,
+            fetches: Fetches::default(),
+            completions: Vec::new(),
+            requests: Vec::new(),
+            items: recovered.items,
+            announced: recovered.items,
+            syncs: Syncs::new(config.durability == Durability::Power),
+            owes: false,
+            promised: Moment::default(),
+            syncing: 0,
+            checkpoint_retry: 0.0,
+            stats: FlashStats { recovered_items: index.log_len(), ..FlashStats::default() },
+            write_errors_in_row: 0,
+            broken: false,
+            found_session,
+        };
+        flash.superblock.boot_id = config.boot_id;
+        flash.superblock.clean = false;
+        flash.superblock.session = config.session;
+        flash.superblock.durable = flash.syncs.is_wanted();
+        if flash.superblock.durable {
+            // From here on a record that is missing before this one means damage.
+            flash.record_durable(flash.journal.next_sequence());
+            flash.write_records();
+        }
+        flash.write_superblock()?;
+        // Or else, after power loss, the run before would seem to be the last one, and what this one removes be there again.
+        flash.io.sync()?;
+        Ok(flash)
     }
 }
 
@@ -78,11 +176,11 @@ pub fn superblock(
     if let Some(found_bytes) = config.found_bytes.filter(|&it| it < region_end) {
         return Err(FlashError::Truncated { found_bytes, region_bytes: region_end });
     }
-    let same_boot = found.boot_id == config.boot_id;
+    let kept = found.clean || found.durable || found.boot_id == config.boot_id;
     let same_hash = found.hash_probe == hash(found.hash_seed, HASH_PROBE);
     // They are written in turn. Where one is missing it may be the newer, and what the other names is of another time.
     let whole = epochs[0].abs_diff(epochs[1]) == 1 && epochs.iter().all(|&epoch| epoch > 0);
-    if whole && same_hash && (found.clean || same_boot) {
+    if whole && same_hash && kept {
         return Ok(Some(found));
     }
     blank_both(io, layout)?;
@@ -108,6 +206,7 @@ struct Filled {
 pub fn recover(
     io: &mut dyn BlockIo,
     layout: &Layout,
+    config: &FlashConfig,
     mut superblock: Superblock,
     log: &mut Log,
     index: &mut Index,
@@ -124,9 +223,12 @@ pub fn recover(
     let pages = layout.segment_bytes / BLOCK_BYTES as u32;
     // Behind every filling that there ever was: its leftovers must not be taken for what is written now.
     let mut next_sequence = superblock.next_sequence;
+    // Power was lost, and with it anything that was not promised.
+    let torn = superblock.durable && !superblock.clean && superblock.boot_id != config.boot_id;
     let end = replay(
         layout,
         beginning(&superblock),
+        torn,
         |at, bytes| Ok(io.read_at(at, bytes)?),
         |record| match record {
             Record::Add { hash, place, db, anew } => {
@@ -159,13 +261,22 @@ pub fn recover(
                     }
                 }
             }
+            Record::Durable { .. } => {}
         },
     )?;
-    let Some(end) = end else {
+    let Some(End { at: end, stray }) = end else {
         *index = Index::default();
         blank_both(io, layout)?;
         return Ok(None);
     };
+    if let Some(stray) = stray {
+        erase(layout, end, stray, |at, bytes| Ok(io.write_at(at, bytes)?))?;
+        io.sync()?;
+    }
+    if torn {
+        // So many fillings at most were begun, and their numbers lost, since the last sync.
+        next_sequence = next_sequence.saturating_add(layout.segments);
+    }
     checkpoint_segments.iter().for_each(|&segment| {
         log.restore_taken(segment);
     });
@@ -194,6 +305,7 @@ fn restore(log: &mut Log, index: &mut Index, segments: BTreeMap<u32, Filled>) {
     for hash in astray {
         index.remove_log(hash);
     }
+    log.end_restoring();
 }
 
 /// Reads the checkpoint that the superblock names. `None`: a part is damaged.

@@ -43,6 +43,8 @@ pub struct FlashStats {
     pub checkpoints_failed: u64,
     /// How often the journal was full before its checkpoint was complete.
     pub journal_overruns: u64,
+    /// Syncs done, so that replies outlive power loss.
+    pub syncs: u64,
     /// Items of segments that could not be read.
     pub lost_items: u64,
     /// Reads that failed.

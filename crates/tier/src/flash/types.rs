@@ -1,5 +1,7 @@
 //! What the flash tier's owner says and hears.
 
+use std::str::FromStr;
+
 use tiermem_policy::log::{Admission, RESERVE};
 
 use super::format;
@@ -57,6 +59,28 @@ pub enum FlashError {
     },
 }
 
+/// What a reply promises: what was deleted or overwritten does not come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// After the death of the process. After that of the machine the tier begins empty, unless it was closed in order.
+    #[default]
+    Process,
+    /// After power loss too: replies wait until the device has taken what they promise for good.
+    Power,
+}
+
+impl FromStr for Durability {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "process" => Ok(Durability::Process),
+            "power" => Ok(Durability::Power),
+            other => Err(format!("{other:?} is none of process, power")),
+        }
+    }
+}
+
 /// How a flash tier is set up.
 #[derive(Clone, Debug)]
 pub struct FlashConfig {
@@ -80,6 +104,8 @@ pub struct FlashConfig {
     pub reset: bool,
     /// What identifies the boot of this machine: what was written in another one, and not closed, does not count.
     pub boot_id: [u8; 16],
+    /// What is to survive.
+    pub durability: Durability,
     /// Names the run that opens it: whatever else has the same name was written beside it.
     pub session: [u8; 16],
     /// For a new region: its identity, and the seed of the hash of keys.
@@ -102,6 +128,7 @@ impl FlashConfig {
             found_bytes: None,
             reset: false,
             boot_id: [0; 16],
+            durability: Durability::default(),
             session: [0; 16],
             uuid: (u128::from(hash_seed) << 64 | u128::from(!hash_seed)).to_le_bytes(),
             hash_seed,
