@@ -131,6 +131,10 @@ class Store:
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
 
+    def kill(self) -> None:
+        """Ends the process amid whatever it does."""
+        self.stop(signal.SIGKILL)
+
     def close(self) -> None:
         """Ends the process and checks that it was well until then."""
         try:

@@ -1,162 +1,37 @@
-"""The flash tier as a user meets it: restarts, orderly or not, with a recorder that knows what must, may and must not be
-there; refusals; and keys that lie on flash asked for in every way."""
+"""The flash tier as a user meets it: restarts, orderly or not, under clients that know what must, may and must not be there;
+refusals; and keys that lie on flash asked for in every way."""
 
 from __future__ import annotations
 
 import os
 import pathlib
 import random
-import signal
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
-import redis
 
+from recorder import connect, fill, lives, scan
 from store import MIB, PATIENCE_S, SHARDS, Store, eventually, tiermem
 
 ROUNDS = int(os.environ.get("FLASH_ROUNDS", "5"))
-THREADS = 4
-KEYS = 3000
 
 
 def flags(path: pathlib.Path, flash: str = "256MiB", dram: str = "16MiB") -> list[str]:
     return ["--tier", f"dram={dram}", "--tier", f"flash:{path}={flash}"]
 
 
-def connect(store: Store) -> redis.Redis:
-    # Nothing is sent twice: the recorder must know what was.
-    return redis.Redis(port=store.port, socket_timeout=PATIENCE_S, retry=None)
-
-
 def flash_items(store: Store) -> int:
     return next(tier["items"] for tier in store.snapshot()["engine"]["tiers"] if tier["kind"] == "flash")
 
 
-def kill(store: Store) -> None:
-    store.process.send_signal(signal.SIGKILL)
-    store.process.wait(PATIENCE_S)
-
-
-def scan(client: redis.Redis, count: int = 100) -> set[bytes]:
-    return set(client.scan_iter(count=count))
-
-
-class Recorder(threading.Thread):
-    """A client with keys of its own in database `db`: it knows each key's last acknowledged version, and what was under way
-    when the store died."""
-
-    def __init__(self, number: int, db: int, known: dict[str, list], rng: random.Random) -> None:
-        super().__init__()
-        self.number, self.db, self.known, self.rng = number, db, known, rng
-        self.stop = threading.Event()
-        self.error: BaseException | None = None
-        # Keys whose last request was not answered, with what it would have made of them.
-        self.unsure: dict[str, list] = {}
-        self.port = 0
-
-    def begin(self, port: int) -> None:
-        self.port = port
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self.work()
-        except (redis.ConnectionError, redis.TimeoutError):
-            pass
-        except BaseException as error:  # noqa: BLE001 - Shown by the test itself.
-            self.error = error
-
-    def work(self) -> None:
-        with redis.Redis(port=self.port, db=self.db, socket_timeout=PATIENCE_S, retry=None) as client:
-            while not self.stop.is_set():
-                batch = {}
-                pipe = client.pipeline(transaction=False)
-                flushes = self.rng.random() < 0.0005
-                for _ in range(1 if flushes else self.rng.choice([1, 20])):
-                    key = f"{self.number}:{self.rng.randrange(KEYS)}"
-                    if key in batch:
-                        continue
-                    batch[key] = self.change(pipe, key)
-                if flushes:
-                    batch = {key: [None, None] for key in self.known}
-                    pipe.reset()
-                    pipe.flushdb()
-                self.unsure = batch
-                pipe.execute()
-                self.known.update(batch)
-                self.unsure = {}
-
-    def change(self, pipe: redis.client.Pipeline, key: str) -> list:
-        choice = self.rng.random()
-        if choice < 0.15:
-            pipe.delete(key)
-            return [None, None]
-        version = f"{key}:{self.rng.random()}:".encode()
-        value = version + b"x" * self.rng.choice([10, 100, 1000, 4000, 20_000])
-        if choice < 0.3:
-            expires_ms = int(time.time() * 1000) + self.rng.choice([50, 500, 3_600_000])
-            pipe.set(key, value, pxat=expires_ms)
-            return [value, expires_ms]
-        pipe.set(key, value)
-        return [value, None]
-
-
 @pytest.mark.parametrize("quiet", [False, True], ids=["amid work", "after a quiet second"])
 def test_kill_and_restart_again_and_again(serve: Callable[..., Store], tmp_path: pathlib.Path, quiet: bool) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
-    known: list[dict[str, list]] = [{} for _ in range(THREADS)]
-    store = serve(*flags(tmp_path / "flash", "64MiB", "4MiB"))
-    found_ever = 0
-    for number in range(ROUNDS):
-        threads = [Recorder(at, at, known[at], random.Random(rng.random())) for at in range(THREADS)]
-        for thread in threads:
-            thread.begin(store.port)
-        time.sleep(rng.uniform(0.05, 1.5))
-        items = None
-        if quiet:
-            for thread in threads:
-                thread.stop.set()
-            for thread in threads:
-                thread.join(PATIENCE_S)
-            time.sleep(1.5)
-            items = flash_items(store)
-        kill(store)
-        died_ms = int(time.time() * 1000)
-        for thread in threads:
-            thread.join(PATIENCE_S)
-            assert thread.error is None, thread.error
-        assert "panicked" not in store.log()
-        store = serve(*flags(tmp_path / "flash", "64MiB", "4MiB"))
-        counted = 0
-        for thread in threads:
-            with redis.Redis(port=store.port, db=thread.db, socket_timeout=PATIENCE_S) as client:
-                counted += client.dbsize()
-        found = expired = 0
-        for thread in threads:
-            recorded = known[thread.number]
-            keys = list(recorded.keys() | thread.unsure.keys())
-            with redis.Redis(port=store.port, db=thread.db, socket_timeout=PATIENCE_S) as client:
-                now_ms = int(time.time() * 1000)
-                values = [value for at in range(0, len(keys), 500) for value in client.mget(keys[at : at + 500])]
-                assert scan(client) <= {key.encode() for key in keys}
-            for key, value in zip(keys, values):
-                may = [recorded.get(key, [None, None])] + [thread.unsure[it] for it in [key] if it in thread.unsure]
-                alive = [it for it in may if it[0] is not None and (it[1] is None or it[1] > now_ms - 1000)]
-                assert value is None or value in [it[0] for it in alive], f"round {number} key {key} seed {seed}"
-                found += value is not None
-                lapsed = may[0][1] is not None and may[0][1] <= now_ms + 1000
-                expired += value is None and lapsed
-                # Whatever was only in memory is lost, and stays so.
-                recorded[key] = [None, None] if value is None else next(it for it in alive if it[0] == value)
-        found_ever += found
-        if items is not None:
-            assert found <= items <= found + expired, f"round {number}: {items} on flash, {found} found, seed {seed}"
-            assert found <= counted <= found + expired, f"round {number}: {counted} counted, {found} found, seed {seed}"
-    assert found_ever > 0, died_ms
+    def start() -> Store:
+        return serve(*flags(tmp_path / "flash", "64MiB", "4MiB"))
+
+    for life in lives(start, lambda store, _: store.kill(), ROUNDS, flash_items if quiet else None):
+        assert life.is_kept_found(), life
 
 
 def test_an_orderly_stop_loses_nothing_on_flash(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
@@ -241,15 +116,6 @@ def test_values_around_and_beyond_a_segment(serve: Callable[..., Store], tmp_pat
         names = [f"big:{number}" for number in range(60) if sizes[number % len(sizes)] == 700_000]
         values = client.mget(names * 8)
         assert len(values) == 8 * len(names)
-
-
-def fill(store: Store, count: int, size: int = 1000) -> None:
-    with connect(store) as client:
-        for start in range(0, count, 1000):
-            pipe = client.pipeline(transaction=False)
-            for key in range(start, start + 1000):
-                pipe.set(f"key:{key}", f"{key}:".encode() + b"v" * size)
-            pipe.execute()
 
 
 def test_pipelines_keep_their_order_and_scans_see_all(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:

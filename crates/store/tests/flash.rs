@@ -2,150 +2,64 @@
 //! has its newest value or, where it may have been evicted or lost in the crash, none.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-use std::collections::BTreeMap;
+mod world;
 
 use proptest::prelude::*;
-use tiermem_base::Bytes;
 use tiermem_policy::ladder::{Eviction, Tuning};
-use tiermem_policy::log::Admission;
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, StoreError};
+use tiermem_tier::Kind;
 use tiermem_tier::block::MemoryDisk;
-use tiermem_tier::flash::FlashConfig;
-use tiermem_tier::{Kind, TierSpec};
+use world::{Change, Known, Model, START_MS, attach_flash, look, name, set, tier, value};
 
-const SEGMENT_BYTES: u32 = 64 << 10;
-
-fn engine(disk: &MemoryDisk, flash_bytes: u64) -> Engine {
-    let tier = |name: &str, mib: u64| TierSpec {
-        name: name.to_owned(),
-        kind: Kind::Dram,
-        capacity: Bytes(mib << 20),
-        price_per_gb: None,
-    };
-    let mut engine = Engine::new(EngineConfig::new(vec![tier("dram", 1), tier("more", 1)])).unwrap();
-    let config = FlashConfig {
-        admission: Admission::All,
-        boot_id: [1; 16],
-        ..FlashConfig::whole(flash_bytes, SEGMENT_BYTES, 99)
-    };
-    engine.attach_flash("flash", None, Box::new(disk.open()), &config).unwrap();
-    engine.set_clock(1000);
+fn engine(disk: &MemoryDisk) -> Engine {
+    let tiers = vec![tier("dram", Kind::Dram, 1), tier("more", Kind::Dram, 1)];
+    let mut engine = Engine::new(EngineConfig::new(tiers)).unwrap();
+    attach_flash(&mut engine, disk);
+    engine.set_clock(START_MS);
     engine
-}
-
-fn value(version: usize, len: usize) -> Vec<u8> {
-    let mut value = version.to_le_bytes().to_vec();
-    value.resize(len + 8, version as u8);
-    value
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    Set(u16, usize),
+    Plain(Change),
     SetIfAbsent(u16, usize),
-    SetForAWhile(u16, usize, u64),
-    Get(u16),
-    Remove(u16),
-    Expire(u16, Option<u64>),
-    Wait(u64),
-    FlushDb,
-    Restart(bool),
+    Restart { in_order: bool },
 }
 
 fn steps(keys: u16) -> impl Strategy<Value = Vec<Step>> {
-    let len = || 0usize..6000;
+    let len = || (0usize..6000).boxed();
     let step = prop_oneof![
-        40 => (0..keys, len()).prop_map(|(key, len)| Step::Set(key, len)),
+        102 => world::changes(keys, len()).prop_map(Step::Plain),
         5 => (0..keys, len()).prop_map(|(key, len)| Step::SetIfAbsent(key, len)),
-        5 => (0..keys, len(), 1u64..5000).prop_map(|(key, len, ms)| Step::SetForAWhile(key, len, ms)),
-        40 => (0..keys).prop_map(Step::Get),
-        8 => (0..keys).prop_map(Step::Remove),
-        5 => (0..keys, prop::option::of(1u64..5000)).prop_map(|(key, ms)| Step::Expire(key, ms)),
-        3 => (1u64..1000).prop_map(Step::Wait),
-        1 => Just(Step::FlushDb),
-        2 => any::<bool>().prop_map(Step::Restart),
+        2 => any::<bool>().prop_map(|in_order| Step::Restart { in_order }),
     ];
     prop::collection::vec(step, 1..1500)
 }
 
-/// What a key must be, if it is there at all.
-#[derive(Clone, Debug, PartialEq)]
-struct Known {
-    value: Vec<u8>,
-    expires_at_ms: Option<u64>,
-}
-
-fn run(steps: Vec<Step>, flash_bytes: u64) {
-    let disk = MemoryDisk::new(flash_bytes as usize);
-    let mut engine = engine(&disk, flash_bytes);
-    let mut model: BTreeMap<u16, Known> = BTreeMap::new();
-    let mut now_ms = 1000;
+fn run(steps: Vec<Step>, flash_bytes: usize) {
+    let disk = MemoryDisk::new(flash_bytes);
+    let mut engine = engine(&disk);
+    let mut model = Model::new();
     for (version, step) in steps.into_iter().enumerate() {
-        engine.set_clock(now_ms);
-        model.retain(|_, known| known.expires_at_ms.is_none_or(|at_ms| at_ms > now_ms));
-        let name = |key: u16| format!("key:{key}").into_bytes();
+        model.set_clock(&mut engine);
         match step {
-            Step::Set(key, len) => {
-                // Unseen: what lies on flash is replaced without being read.
-                let value = value(version, len);
-                assert!(engine.set(0, &name(key), &value, Condition::Always, Expiry::Never).unwrap());
-                model.insert(key, Known { value, expires_at_ms: None });
-            }
+            Step::Plain(change) => model.apply(&mut engine, change, version),
             Step::SetIfAbsent(key, len) => {
                 engine.resolve(0, &name(key));
                 let (there, value) = (engine.peek(0, &name(key)).is_some(), value(version, len));
                 let set = engine.set(0, &name(key), &value, Condition::IfAbsent, Expiry::Never).unwrap();
                 assert_eq!(set, !there);
                 if set {
-                    model.insert(key, Known { value, expires_at_ms: None });
+                    model.known.insert(key, Known { value, expires_at_ms: None });
                 }
             }
-            Step::SetForAWhile(key, len, ms) => {
-                let (value, at_ms) = (value(version, len), now_ms + ms);
-                engine.set(0, &name(key), &value, Condition::Always, Expiry::AtUnixMs(at_ms)).unwrap();
-                model.insert(key, Known { value, expires_at_ms: Some(at_ms) });
-            }
-            Step::Get(key) => {
-                engine.resolve(0, &name(key));
-                let expiry = engine.expires_at(0, &name(key));
-                let found = engine.get(0, &name(key)).map(|hit| hit.value.to_vec());
-                match (found, model.get(&key)) {
-                    (Some(value), Some(known)) => {
-                        assert_eq!(Known { value, expires_at_ms: expiry.unwrap() }, *known, "key {key}");
-                    }
-                    (Some(_), None) => panic!("key {key} is back from the dead"),
-                    // Evicted, or lost in a crash.
-                    (None, _) => {
-                        model.remove(&key);
-                    }
-                }
-            }
-            Step::Remove(key) => {
-                engine.resolve(0, &name(key));
-                let was = engine.remove(0, &name(key));
-                assert!(!was || model.contains_key(&key));
-                model.remove(&key);
-            }
-            Step::Expire(key, ms) => {
-                engine.resolve(0, &name(key));
-                let at_ms = ms.map(|ms| now_ms + ms);
-                if engine.set_expires_at(0, &name(key), at_ms) {
-                    model.get_mut(&key).expect("no key comes back").expires_at_ms = at_ms;
-                }
-            }
-            Step::Wait(ms) => now_ms += ms,
-            Step::FlushDb => {
-                engine.flush((version % 2 == 0).then_some(0));
-                model.clear();
-                assert_eq!(engine.len(0), 0);
-            }
-            Step::Restart(in_order) => {
+            Step::Restart { in_order } => {
                 engine.commit();
                 if in_order {
                     engine.close_flash().unwrap();
                 }
                 drop(engine);
-                engine = self::engine(&disk, flash_bytes);
+                engine = self::engine(&disk);
             }
         }
         engine.unstage();
@@ -158,10 +72,9 @@ fn run(steps: Vec<Step>, flash_bytes: u64) {
     // The count is of what is there, wherever it lies, and of expired keys that nobody has met yet.
     let count = engine.len(0);
     let mut found = 0;
-    for key in model.keys() {
-        let name = format!("key:{key}").into_bytes();
-        engine.resolve(0, &name);
-        found += u64::from(engine.peek(0, &name).is_some());
+    for key in model.known.keys() {
+        engine.resolve(0, &name(key));
+        found += u64::from(engine.peek(0, &name(key)).is_some());
         engine.unstage();
     }
     assert!(found <= count, "{found} keys found, {count} counted");
@@ -188,10 +101,9 @@ proptest! {
 #[test]
 fn everything_that_fits_is_there_and_counted_once() {
     let disk = MemoryDisk::new(32 << 20);
-    let mut engine = engine(&disk, 32 << 20);
-    let name = |key: usize| format!("key:{key}").into_bytes();
+    let mut engine = engine(&disk);
     for key in 0..15_000 {
-        assert!(engine.set(0, &name(key), &value(key, 992), Condition::Always, Expiry::Never).unwrap());
+        set(&mut engine, key, &value(key, 992), Expiry::Never);
         if key % 16 == 0 {
             engine.advance_flash();
             engine.commit();
@@ -244,9 +156,8 @@ fn everything_that_fits_is_there_and_counted_once() {
 #[test]
 fn where_nothing_may_be_evicted_writes_fail_before_anything_is_lost() {
     let disk = MemoryDisk::new(4 << 20);
-    let mut engine = engine(&disk, 4 << 20);
+    let mut engine = engine(&disk);
     engine.tune(Tuning { eviction: Eviction::Forbidden, ..engine.tuning() });
-    let name = |key: usize| format!("key:{key}").into_bytes();
     let mut stored = 0;
     let refused = loop {
         match engine.set(0, &name(stored), &value(stored, 992), Condition::Always, Expiry::Never) {
@@ -260,12 +171,7 @@ fn where_nothing_may_be_evicted_writes_fail_before_anything_is_lost() {
     assert_eq!(refused, StoreError::OutOfMemory);
     assert!(stored > 2500, "memory and flash are used: {stored}");
     for key in 0..stored {
-        engine.resolve(0, &name(key));
-        assert_eq!(
-            engine.get(0, &name(key)).map(|hit| hit.value.to_vec()),
-            Some(value(key, 992)),
-            "key {key}"
-        );
+        assert_eq!(look(&mut engine, key).map(|found| found.value), Some(value(key, 992)), "key {key}");
         engine.unstage();
         engine.commit();
     }
@@ -283,11 +189,10 @@ fn where_nothing_may_be_evicted_writes_fail_before_anything_is_lost() {
 #[test]
 fn a_key_in_memory_does_not_go_to_flash_under_its_request() {
     let disk = MemoryDisk::new(32 << 20);
-    let mut engine = engine(&disk, 32 << 20);
-    let name = |key: u64| format!("key:{key}").into_bytes();
+    let mut engine = engine(&disk);
     for key in 0..15_000 {
         engine.prepare();
-        engine.set(0, &name(key), &value(key as usize, 992), Condition::Always, Expiry::Never).unwrap();
+        set(&mut engine, key, &value(key as usize, 992), Expiry::Never);
         engine.commit();
     }
     let mut rng = tiermem_base::Rng::seeded(1);
@@ -296,8 +201,8 @@ fn a_key_in_memory_does_not_go_to_flash_under_its_request() {
         // New keys, so that something leaves memory at every step.
         fresh += 1;
         engine.prepare();
-        engine.set(0, &name(fresh), &value(0, 992), Condition::Always, Expiry::Never).unwrap();
-        engine.set(0, &name(fresh), b"", Condition::Always, Expiry::Never).unwrap();
+        set(&mut engine, fresh, &value(0, 992), Expiry::Never);
+        set(&mut engine, fresh, b"", Expiry::Never);
         engine.remove(0, &name(fresh));
         let key = name(rng.below(15_000));
         engine.prepare();
@@ -314,8 +219,7 @@ fn a_key_in_memory_does_not_go_to_flash_under_its_request() {
 #[test]
 fn copies_that_go_one_by_one_are_counted_once() {
     let disk = MemoryDisk::new(3 << 20);
-    let mut engine = engine(&disk, 3 << 20);
-    let name = |key: u64| format!("key:{key}").into_bytes();
+    let mut engine = engine(&disk);
     let mut rng = tiermem_base::Rng::seeded(2);
     let expiry =
         |key: u64| if key.is_multiple_of(4) { Expiry::AtUnixMs(1000 + key / 2) } else { Expiry::Never };

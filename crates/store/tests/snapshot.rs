@@ -1,97 +1,52 @@
 //! Snapshots of the engine against a map: at rest, amid changes, damaged, and beside tiers that know better.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
+mod world;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
-use tiermem_base::Bytes;
-use tiermem_policy::log::Admission;
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
 use tiermem_store::snapshot::format::Taken;
 use tiermem_store::snapshot::{Load, Loaded, Progress, Saving, Step, check, load};
+use tiermem_tier::Kind;
 use tiermem_tier::block::MemoryDisk;
-use tiermem_tier::flash::FlashConfig;
-use tiermem_tier::{Kind, TierSpec};
+use world::{START_MS, TempPath, attach_flash, items_in, look, name, tier, value};
 
-const FLASH_BYTES: u64 = 16 << 20;
-
-/// A file that goes away.
-struct Path(PathBuf);
-
-impl Path {
-    fn new() -> Self {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Path(std::env::temp_dir().join(format!("tiermem-snapshot-{}-{number}", std::process::id())))
-    }
-}
-
-impl Drop for Path {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+const FLASH_BYTES: usize = 16 << 20;
 
 fn engine(session: u8, fast_mib: u64, slow_mib: u64) -> Engine {
-    let tier = |name: &str, mib: u64| TierSpec {
-        name: name.to_owned(),
-        kind: Kind::Dram,
-        capacity: Bytes(mib << 20),
-        price_per_gb: None,
-    };
-    let tiers = vec![tier("dram", fast_mib), tier("more", slow_mib)];
+    let tiers = vec![tier("dram", Kind::Dram, fast_mib), tier("more", Kind::Dram, slow_mib)];
     let config = EngineConfig { session: [session; 16], spin: false, ..EngineConfig::new(tiers) };
     let mut engine = Engine::new(config).unwrap();
-    engine.set_clock(1000);
+    engine.set_clock(START_MS);
     engine
 }
 
 fn with_flash(session: u8, disk: &MemoryDisk) -> Engine {
     let mut engine = engine(session, 1, 1);
-    let config = FlashConfig {
-        admission: Admission::All,
-        boot_id: [1; 16],
-        ..FlashConfig::whole(FLASH_BYTES, 64 << 10, 99)
-    };
-    engine.attach_flash("flash", None, Box::new(disk.open()), &config).unwrap();
-    engine.take_up(1000);
+    attach_flash(&mut engine, disk);
+    engine.take_up(START_MS);
     engine
-}
-
-fn name(key: u16) -> Vec<u8> {
-    format!("key:{key}").into_bytes()
-}
-
-fn value(version: usize, len: usize) -> Vec<u8> {
-    let mut value = version.to_le_bytes().to_vec();
-    value.resize(len + 8, version as u8);
-    value
 }
 
 fn set(engine: &mut Engine, key: u16, value: &[u8], expiry: Expiry) {
     engine.prepare();
-    engine.set(0, &name(key), value, Condition::Always, expiry).unwrap();
+    world::set(engine, key, value, expiry);
     engine.commit();
 }
 
 fn read(engine: &mut Engine, key: u16) -> Option<Vec<u8>> {
-    engine.resolve(0, &name(key));
-    let found = engine.get(0, &name(key)).map(|hit| hit.value.to_vec());
+    let found = look(engine, key).map(|found| found.value);
     engine.unstage();
     found
 }
 
-fn loaded(path: &Path, which: Load, engine: &mut Engine) -> Progress {
+fn loaded(path: &TempPath, which: Load, engine: &mut Engine) -> Progress {
     match load(&path.0, which, engine, |_| {}).unwrap() {
         Loaded::Items(progress) => progress,
         other => panic!("{other:?}"),
     }
-}
-
-fn items_in(engine: &Engine, tier: usize) -> u64 {
-    engine.stats().tiers[tier].items
 }
 
 #[derive(Clone, Debug)]
@@ -125,7 +80,7 @@ proptest! {
     /// that it had only before. Nothing is held for it afterwards.
     #[test]
     fn each_key_has_a_value_that_it_had_meanwhile(before in changes(), amid in changes()) {
-        let path = Path::new();
+        let path = TempPath::new();
         let mut engine = engine(1, 8, 64);
         // What each key was at some time since the snapshot was begun.
         let mut was: BTreeMap<u16, Vec<Option<Vec<u8>>>> = BTreeMap::new();
@@ -146,7 +101,7 @@ proptest! {
                 }
                 Change::SetForAWhile(key, len, ms) => {
                     let value = value(version, len);
-                    set(&mut engine, key, &value, Expiry::AtUnixMs(1000 + ms));
+                    set(&mut engine, key, &value, Expiry::AtUnixMs(START_MS + ms));
                     now.insert(key, value);
                     vec![key]
                 }
@@ -200,7 +155,7 @@ proptest! {
     /// Whatever is damaged, what is read is what was written.
     #[test]
     fn damage_never_makes_a_value(at in any::<prop::sample::Index>(), flip in 1u8..=255, cut in any::<bool>()) {
-        let path = Path::new();
+        let path = TempPath::new();
         let mut engine = engine(1, 4, 4);
         for key in 0..2000 {
             set(&mut engine, key, &value(usize::from(key), 300), Expiry::Never);
@@ -228,7 +183,7 @@ proptest! {
 
 #[test]
 fn what_was_stopped_is_back_once_and_the_hot_is_in_the_fast_tier() {
-    let path = Path::new();
+    let path = TempPath::new();
     let mut engine = engine(1, 3, 8);
     for key in 0..5000 {
         let expiry = if key % 10 == 0 { Expiry::AtUnixMs(5000) } else { Expiry::Never };
@@ -268,7 +223,7 @@ fn what_was_stopped_is_back_once_and_the_hot_is_in_the_fast_tier() {
 /// Flash goes on and the snapshot stands still: after an orderly stop both are of one time, and otherwise flash is right.
 #[test]
 fn over_flash_the_newer_wins() {
-    let (path, disk) = (Path::new(), MemoryDisk::new(FLASH_BYTES as usize));
+    let (path, disk) = (TempPath::new(), MemoryDisk::new(FLASH_BYTES));
     let mut engine = with_flash(1, &disk);
     for key in 0..4000 {
         set(&mut engine, key, &value(1, 1000), Expiry::Never);
@@ -309,7 +264,7 @@ fn over_flash_the_newer_wins() {
 
 #[test]
 fn a_strangers_file_is_refused_before_anything_is_written() {
-    let path = Path::new();
+    let path = TempPath::new();
     check(&path.0).unwrap();
     std::fs::write(&path.0, b"").unwrap();
     check(&path.0).unwrap();

@@ -9,71 +9,14 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tiermem_base::Rng;
-use tiermem_tier::block::{
-    BlockError, BlockIo, Completion, Faults, Faulty, Immediate, MemoryDisk, Request, Waker,
-};
+use tiermem_tier::block::{BlockIo, Faults, Faulty, MemoryDisk};
 use tiermem_tier::flash::{FlashConfig, FlashError, Offered};
-use world::World;
+use world::{Holding, World};
 
-/// A device that does what it was asked some time later and in any order; what it has not done when the process dies is
-/// never done.
-struct Lagging {
-    inner: Immediate,
-    asked: Vec<Request>,
-    rng: Rng,
-}
-
-impl Lagging {
-    fn boxed(disk: &MemoryDisk, seed: u64) -> Box<dyn BlockIo> {
-        Box::new(Lagging { inner: disk.open(), asked: Vec::new(), rng: Rng::seeded(seed) })
-    }
-}
-
-impl BlockIo for Lagging {
-    fn submit(&mut self, request: Request) {
-        self.asked.push(request);
-    }
-
-    fn completed(&mut self, out: &mut Vec<Completion>) {
-        let mut at = 0;
-        while at < self.asked.len() {
-            if self.rng.below(3) == 0 {
-                let request = self.asked.swap_remove(at);
-                self.inner.submit(request);
-            } else {
-                at += 1;
-            }
-        }
-        self.inner.completed(out);
-    }
-
-    fn wait(&mut self, out: &mut Vec<Completion>) {
-        while out.is_empty() && self.in_flight() > 0 {
-            self.completed(out);
-        }
-    }
-
-    fn in_flight(&self) -> usize {
-        self.asked.len() + self.inner.in_flight()
-    }
-
-    fn notify(&mut self, _waker: Waker) {}
-
-    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
-        self.inner.write_at(offset, bytes)
-    }
-
-    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
-        self.inner.read_at(offset, bytes)
-    }
-
-    fn sync(&mut self) -> Result<(), BlockError> {
-        self.inner.sync()
-    }
-
-    fn capacity_bytes(&self) -> u64 {
-        self.inner.capacity_bytes()
-    }
+/// A device that does what it was asked some time later.
+fn lagging(disk: &MemoryDisk, seed: u64) -> Box<dyn BlockIo> {
+    let mut rng = Rng::seeded(seed);
+    Holding::over(disk, move |_| rng.below(3) > 0)
 }
 
 const SEGMENT_BYTES: u32 = 64 << 10;
@@ -119,7 +62,7 @@ fn steps(keys: u32) -> impl Strategy<Value = Vec<Step>> {
 /// Runs the steps; `roomy`: nothing may be missing that was settled.
 fn run(steps: Vec<Step>, region_bytes: u64, roomy: bool) {
     let disk = MemoryDisk::new(region_bytes as usize);
-    let mut world = World::open(Lagging::boxed(&disk, 0), config(region_bytes)).unwrap();
+    let mut world = World::open(lagging(&disk, 0), config(region_bytes)).unwrap();
     // Per key its newest version, and whether that must be there.
     let mut model: BTreeMap<u32, (Vec<u8>, bool)> = BTreeMap::new();
     let settle = |world: &mut World, model: &mut BTreeMap<u32, (Vec<u8>, bool)>| {
@@ -156,7 +99,7 @@ fn run(steps: Vec<Step>, region_bytes: u64, roomy: bool) {
                 }
                 let config = world.config.clone();
                 drop(world);
-                world = World::open(Lagging::boxed(&disk, version as u64), config).unwrap();
+                world = World::open(lagging(&disk, version as u64), config).unwrap();
                 for &key in &model.keys().copied().collect::<Vec<_>>() {
                     check(&mut world, &model, key, roomy, false);
                 }

@@ -10,12 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use tiermem_base::Rng;
-use tiermem_tier::block::{
-    BlockError, BlockIo, Completion, Faults, Faulty, Immediate, MemoryDisk, Op, Request, Waker,
-};
+use tiermem_tier::block::{BlockIo, Faults, Faulty, MemoryDisk, Op};
 use tiermem_tier::flash::Offered;
 use tiermem_tier::flash::format::{BLOCK_BYTES, Layout, Superblock};
-use world::{World, config};
+use world::{Holding, World, config};
 
 const SEGMENT_BYTES: u32 = 64 << 10;
 
@@ -25,64 +23,15 @@ fn value(version: u64, len: usize) -> Vec<u8> {
     value
 }
 
-/// A device that, while its gate is shut, does no write that it is asked for.
-struct Gated {
-    inner: Immediate,
-    asked: Vec<Request>,
-    shut: Arc<AtomicBool>,
-}
-
-impl BlockIo for Gated {
-    fn submit(&mut self, request: Request) {
-        match self.shut.load(Ordering::Relaxed) && request.op == Op::Write {
-            true => self.asked.push(request),
-            false => self.inner.submit(request),
-        }
-    }
-
-    fn completed(&mut self, out: &mut Vec<Completion>) {
-        self.inner.completed(out);
-    }
-
-    fn wait(&mut self, out: &mut Vec<Completion>) {
-        self.inner.wait(out);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.asked.len() + self.inner.in_flight()
-    }
-
-    fn notify(&mut self, _waker: Waker) {}
-
-    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
-        self.inner.write_at(offset, bytes)
-    }
-
-    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
-        self.inner.read_at(offset, bytes)
-    }
-
-    fn sync(&mut self) -> Result<(), BlockError> {
-        self.inner.sync()
-    }
-
-    fn capacity_bytes(&self) -> u64 {
-        self.inner.capacity_bytes()
-    }
-
-    fn describe(&self) -> &'static str {
-        "gated"
-    }
-}
-
 /// A victim is filled anew only when its survivors are on the device: what lay there must outlive a death in between.
 #[test]
 fn survivors_are_safe_before_their_old_segment_is_filled_anew() {
     let region_bytes = 4 << 20;
     let disk = MemoryDisk::new(region_bytes as usize);
     let shut = Arc::new(AtomicBool::new(false));
-    let device = Gated { inner: disk.open(), asked: Vec::new(), shut: shut.clone() };
-    let mut world = World::open(Box::new(device), config(region_bytes, SEGMENT_BYTES)).unwrap();
+    let gate = shut.clone();
+    let device = Holding::over(&disk, move |request| request.op == Op::Write && gate.load(Ordering::Relaxed));
+    let mut world = World::open(device, config(region_bytes, SEGMENT_BYTES)).unwrap();
     let mut rng = Rng::seeded(4);
     let mut newest = BTreeMap::new();
     for version in 0..12_000u64 {

@@ -5,7 +5,7 @@ use tiermem_base::Rng;
 use tiermem_base::hash::trace_key;
 use tiermem_policy::index::Index;
 use tiermem_policy::log::Admission;
-use tiermem_tier::block::{BlockIo, MemoryDisk};
+use tiermem_tier::block::{BlockError, BlockIo, Completion, Immediate, MemoryDisk, Request, Waker};
 use tiermem_tier::flash::{Flash, FlashConfig, FlashError, Gone, Offer, Offered};
 
 fn hash(seed: u64, key: &[u8]) -> u64 {
@@ -119,4 +119,65 @@ impl World {
 
 pub fn name(db: u8, key: u32) -> Vec<u8> {
     format!("{db}:key:{key}").into_bytes()
+}
+
+/// A device that leaves undone what it was asked while `holds` says so of it, and does it in any order; what it has not done
+/// when the process dies is never done.
+pub struct Holding<F> {
+    inner: Immediate,
+    asked: Vec<Request>,
+    holds: F,
+}
+
+impl<F: FnMut(&Request) -> bool + Send + 'static> Holding<F> {
+    pub fn over(disk: &MemoryDisk, holds: F) -> Box<dyn BlockIo> {
+        Box::new(Holding { inner: disk.open(), asked: Vec::new(), holds })
+    }
+}
+
+impl<F: FnMut(&Request) -> bool + Send> BlockIo for Holding<F> {
+    fn submit(&mut self, request: Request) {
+        self.asked.push(request);
+    }
+
+    fn completed(&mut self, out: &mut Vec<Completion>) {
+        let mut at = 0;
+        while at < self.asked.len() {
+            if (self.holds)(&self.asked[at]) {
+                at += 1;
+            } else {
+                let request = self.asked.swap_remove(at);
+                self.inner.submit(request);
+            }
+        }
+        self.inner.completed(out);
+    }
+
+    fn wait(&mut self, out: &mut Vec<Completion>) {
+        while out.is_empty() && self.in_flight() > 0 {
+            self.completed(out);
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.asked.len() + self.inner.in_flight()
+    }
+
+    fn notify(&mut self, _waker: Waker) {}
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
+        self.inner.read_at(offset, bytes)
+    }
+
+    fn sync(&mut self) -> Result<(), BlockError> {
+        self.inner.sync()
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        self.inner.capacity_bytes()
+    }
 }
