@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable
 
 import pytest
+import redis
 
-from recorder import connect, fill, lives, scan
+from recorder import connect, fill, get_all, lives, scan
 from store import MIB, PATIENCE_S, SHARDS, Store, eventually, tiermem
 
 ROUNDS = int(os.environ.get("FLASH_ROUNDS", "5"))
@@ -186,3 +187,74 @@ def test_many_clients_want_the_same_cold_keys(serve: Callable[..., Store], tmp_p
     with connect(store) as client:
         assert client.get("sum") == b"160"
     eventually(lambda: store.snapshot()["engine"]["keys"] == 40_001, "keys are counted once")
+
+
+DURABLE = """
+[[tier]]
+name = "dram"
+kind = "dram"
+capacity = "{dram}MiB"
+
+[[tier]]
+name = "flash"
+kind = "flash"
+path = "{path}"
+capacity = "{flash}MiB"
+durability = "power"
+"""
+
+
+def syncs(client: redis.Redis) -> int:
+    return int(client.info("tiers")["flash_syncs"])
+
+
+def test_replies_wait_for_the_device_where_power_loss_is_to_be_outlived(
+    serve: Callable[..., Store], tmp_path: pathlib.Path
+) -> None:
+    config = tmp_path / "tiermem.toml"
+    config.write_text(DURABLE.format(path=tmp_path / "flash", dram=16 * SHARDS, flash=256 * SHARDS))
+    store = serve("--config", str(config))
+    made = fill(store, 40_000)
+    names = list(made)
+    errors: list[BaseException] = []
+
+    def remove(part: int) -> None:
+        try:
+            with connect(store) as client:
+                # One by one, and many at once; the reads between them are answered as well.
+                for name in names[part:2000:8]:
+                    assert client.delete(name) == 1 and client.get(name) is None
+                pipe = client.pipeline(transaction=False)
+                for name in names[2000 + part : 10_000 : 8]:
+                    pipe.set(name, "new")
+                    pipe.get(name)
+                assert pipe.execute() == [True, b"new"] * 1000
+        except BaseException as error:  # noqa: BLE001 - Shown by the test itself.
+            errors.append(error)
+
+    with connect(store) as client:
+        before = syncs(client)
+        threads = [threading.Thread(target=remove, args=[part]) for part in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert not errors, errors[0]
+        took = syncs(client) - before
+        # Eight clients share syncs, and each of a client's 250 removals waits for one of its own.
+        assert 250 <= took <= 8 * 252 * SHARDS + 100
+    store.kill()
+    with connect(serve("--config", str(config))) as client:
+        assert get_all(client, names[:2000]) == [None] * 2000
+        assert all(value in (b"new", None) for value in get_all(client, names[2000:10_000]))
+        kept = get_all(client, names[10_000:])
+        assert all(value in (made[name], None) for name, value in zip(names[10_000:], kept))
+        assert sum(value is not None for value in kept) > 1000
+
+
+def test_a_durability_that_there_is_not_is_refused(tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "tiermem.toml"
+    text = DURABLE.format(path=tmp_path / "flash", dram=16, flash=256).replace("power", "for ever")
+    config.write_text(text)
+    done = tiermem("store", "serve", "--config", str(config))
+    assert done.returncode == 2 and "process, power" in done.stderr, done

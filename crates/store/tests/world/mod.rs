@@ -11,7 +11,7 @@ use tiermem_base::Bytes;
 use tiermem_policy::log::Admission;
 use tiermem_store::engine::{Condition, Engine, Expiry};
 use tiermem_tier::block::{BlockIo, MemoryDisk};
-use tiermem_tier::flash::FlashConfig;
+use tiermem_tier::flash::{Durability, FlashConfig};
 use tiermem_tier::{Kind, TierSpec};
 
 /// The time at which everything begins.
@@ -42,11 +42,19 @@ pub fn tier(name: &str, kind: Kind, mib: u64) -> TierSpec {
 
 /// Gives an engine the whole of a disk, into which everybody that leaves memory is let.
 pub fn attach_flash(engine: &mut Engine, disk: &MemoryDisk) {
+    attach_flash_in_boot(engine, disk, 1, Durability::Process);
+}
+
+/// The same in a certain boot of the machine.
+pub fn attach_flash_in_boot(engine: &mut Engine, disk: &MemoryDisk, boot: u8, durability: Durability) {
     let device = disk.open();
+    // Where nothing is found a region is made anew, never with the seed of a former one.
+    let hash_seed = 99 + (u64::from(boot) << 33);
     let config = FlashConfig {
         admission: Admission::All,
-        boot_id: [1; 16],
-        ..FlashConfig::whole(device.capacity_bytes(), SEGMENT_BYTES, 99)
+        boot_id: [boot; 16],
+        durability,
+        ..FlashConfig::whole(device.capacity_bytes(), SEGMENT_BYTES, hash_seed)
     };
     engine.attach_flash("flash", None, Box::new(device), &config).unwrap();
 }
