@@ -216,45 +216,20 @@ fn measure(options: &Options, rival: Rival, commands: &mut Vec<String>) -> Resul
         std::process::id()
     ));
     let cage = Cage::new((options.memory_mib + options.beside_mib) << 20)?;
-    let port = free_port()?;
-    let (program, arguments) = match rival {
-        Rival::Extstore => (
-            options.memcached.clone(),
-            vec![
-                "-m".into(),
-                options.memory_mib.to_string(),
-                "-t".into(),
-                "1".into(),
-                "-p".into(),
-                port.to_string(),
-                "-U".into(),
-                "0".into(),
-                "-l".into(),
-                "127.0.0.1".into(),
-                "-u".into(),
-                "root".into(),
-                "-o".into(),
-                format!("ext_path={}:{}M", file.display(), options.file_mib),
-            ],
-        ),
-        Rival::Tiermem => (
-            options.common.tiermem(),
-            vec![
-                "store".into(),
-                "serve".into(),
-                "--listen".into(),
-                format!("127.0.0.1:{port}"),
-                "--http".into(),
-                format!("127.0.0.1:{}", free_port()?),
-                "--tier".into(),
-                format!("dram={}MiB", options.memory_mib),
-                "--tier".into(),
-                format!("flash:{}={}MiB", file.display(), options.file_mib),
-                "--reset".into(),
-            ],
-        ),
+    let server = match rival {
+        Rival::Extstore => {
+            let (port, memory) = (free_port()?, options.memory_mib.to_string());
+            let extstore = format!("ext_path={}:{}M", file.display(), options.file_mib);
+            let arguments = ["-m", &memory, "-t", "1", "-p", &port.to_string(), "-U", "0"];
+            let arguments = arguments.into_iter().chain(["-l", "127.0.0.1", "-u", "root", "-o", &extstore]);
+            Server::start_program(port, options.common.server_core, &options.memcached, arguments)?
+        }
+        Rival::Tiermem => {
+            let memory = format!("dram={}MiB", options.memory_mib);
+            let flash = format!("flash:{}={}MiB", file.display(), options.file_mib);
+            Server::start_tiermem(&options.common, &["--tier", &memory, "--tier", &flash, "--reset"])?
+        }
     };
-    let server = Server::start_program(port, options.common.server_core, &program, &arguments)?;
     cage.hold(server.process())?;
     commands.push(server.command().to_owned());
     let figures = fill_and_read(options, rival, &server);

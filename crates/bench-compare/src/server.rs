@@ -1,5 +1,6 @@
 //! A server under measurement: started on a free port and one core, watched through `/proc`, ended with its value.
 
+use std::ffi::OsStr;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -58,38 +59,32 @@ impl CpuTime {
 impl Server {
     /// Starts a server and waits until it accepts connections.
     pub fn start(kind: Kind, common: &Common) -> Result<Self> {
+        match kind {
+            Kind::Redis => {
+                let port = free_port()?;
+                let arguments = ["--save", "", "--appendonly", "no", "--port", &port.to_string()];
+                Server::start_program(port, common.server_core, &common.redis, arguments)
+            }
+            Kind::Tiermem => Server::start_tiermem(common, &["--tier", &format!("dram={}", common.dram)]),
+        }
+    }
+
+    /// Starts a tiermem whose tiers `flags` say, and waits until it accepts connections.
+    pub fn start_tiermem(common: &Common, flags: &[&str]) -> Result<Self> {
         let port = free_port()?;
-        let (program, arguments) = match kind {
-            Kind::Redis => (
-                common.redis.clone(),
-                vec![
-                    "--save".into(),
-                    String::new(),
-                    "--appendonly".into(),
-                    "no".into(),
-                    "--port".into(),
-                    port.to_string(),
-                ],
-            ),
-            Kind::Tiermem => (
-                common.tiermem(),
-                vec![
-                    "store".into(),
-                    "serve".into(),
-                    "--listen".into(),
-                    format!("127.0.0.1:{port}"),
-                    "--http".into(),
-                    format!("127.0.0.1:{}", free_port()?),
-                    "--tier".into(),
-                    format!("dram={}", common.dram),
-                ],
-            ),
-        };
-        Server::start_program(port, common.server_core, &program, &arguments)
+        let (listen, http) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", free_port()?));
+        let arguments = ["store", "serve", "--listen", &listen, "--http", &http];
+        let arguments = arguments.iter().chain(flags);
+        Server::start_program(port, common.server_core, &common.tiermem(), arguments)
     }
 
     /// Starts any server that listens on `port`, and waits until it accepts connections.
-    pub fn start_program(port: u16, core: usize, program: &Path, arguments: &[String]) -> Result<Self> {
+    pub fn start_program(
+        port: u16,
+        core: usize,
+        program: &Path,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Self> {
         let mut command = pinned(core, program);
         command.args(arguments).env("RUST_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::null());
         let shown = shown(&command);
