@@ -19,6 +19,8 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from drawing import svg
+
 BASE = {"--order": "lru", "--promotion": "reuse-twice", "--admission": "proven", "--bump": "at-tail"}
 # What is switched off, and how. An empty value stands for a flag without one.
 ABLATION = {
@@ -73,12 +75,6 @@ def simulate(tiermem: str, trace: list[str], changes: dict[str, str]) -> dict:
     )
     run = json.loads(done.stdout)
     return {"flags": " ".join(flags), "cost_ns_per_request": round(cost(run), 2), **run}
-
-
-def svg(width: int, height: int, parts: list[str]) -> str:
-    style = "text{font:12px sans-serif;fill:#222} .t{font-size:14px;font-weight:bold} .s{fill:#666}"
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
-    return f'{head}<style>{style}</style><rect width="100%" height="100%" fill="#fff"/>{"".join(parts)}</svg>\n'
 
 
 def draw_ablation(data: dict[str, dict[str, dict]]) -> str:

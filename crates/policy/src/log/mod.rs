@@ -375,10 +375,10 @@ impl Log {
         self.segments.sequence(segment)
     }
 
-    /// Segments that hold items, those being emptied too: number, sequence, items appended and bytes used; oldest filling
-    /// first. Looks at every segment.
-    pub fn in_order(&self) -> Vec<(u32, u32, u32, u32)> {
-        self.segments.in_order()
+    /// Segments that hold items, those being emptied too: number, sequence, items appended and bytes used. Looks at every
+    /// segment.
+    pub fn in_use(&self) -> Vec<(u32, u32, u32, u32)> {
+        self.segments.in_use()
     }
 
     /// Bytes used in a segment, from its start.

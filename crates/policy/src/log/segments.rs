@@ -300,13 +300,10 @@ impl Segments {
         self.segments[at as usize].sequence
     }
 
-    pub fn in_order(&self) -> Vec<(u32, u32, u32, u32)> {
+    pub fn in_use(&self) -> Vec<(u32, u32, u32, u32)> {
         let holds = |state| matches!(state, State::Open | State::Filled | State::Emptying);
         let all = self.segments.iter().enumerate().filter(|(_, segment)| holds(segment.state));
-        let mut all: Vec<_> =
-            all.map(|(at, segment)| (at as u32, segment.sequence, segment.items, segment.used)).collect();
-        all.sort_by_key(|&(_, sequence, ..)| sequence);
-        all
+        all.map(|(at, segment)| (at as u32, segment.sequence, segment.items, segment.used)).collect()
     }
 
     pub fn used_in(&self, at: u32) -> u32 {

@@ -107,7 +107,7 @@ impl Flash {
             next_sequence: self.log.next_sequence(),
             flushed: self.superblock.flushed,
             items: self.announced,
-            segments: self.log.in_order(),
+            segments: self.log.in_use(),
             segments_done: 0,
             position: Some(0),
             part: Vec::new(),

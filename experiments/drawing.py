@@ -1,0 +1,10 @@
+"""What the experiments' plots have in common."""
+
+from __future__ import annotations
+
+
+def svg(width: int, height: int, parts: list[str]) -> str:
+    """A picture of these parts on white."""
+    style = "text{font:12px sans-serif;fill:#222} .t{font-size:14px;font-weight:bold} .s{fill:#666}"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
+    return f'{head}<style>{style}</style><rect width="100%" height="100%" fill="#fff"/>{"".join(parts)}</svg>\n'
