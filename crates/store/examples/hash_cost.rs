@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use tiermem_store::command::{Context, Host, Output, Session, execute};
+use tiermem_store::command::{Context, Found, Host, Output, Session};
 use tiermem_store::config::StoreConfig;
 use tiermem_store::engine::Engine;
 use tiermem_store::resp::{Limits, Parser};
@@ -36,7 +36,8 @@ impl Client {
         assert!(parsed.is_ok(), "{parsed:?}");
         let start = thread_cpu_time();
         let Client { engine, session, host, output } = self;
-        let _ = execute(&mut Context { engine, session, output, host }, parser.args(bytes.as_bytes()));
+        let args = parser.args(bytes.as_bytes());
+        let _ = Found::of(args).execute(&mut Context { engine, session, output, host }, args);
         let taken = thread_cpu_time() - start;
         assert_ne!(self.output.plain().and_then(<[u8]>::first), Some(&b'-'), "an error");
         self.output.clear(&mut self.engine);

@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::resp::{Args, Version};
 
 use super::context::{Context, Outcome, Refusal};
-use super::dispatch::{Verdict, refuse, resolve, start};
+use super::dispatch::{Verdict, refuse, start};
 use super::mode::Mode;
 use super::spec::{Flags, Group, Spec};
 use super::{monitor, transaction};
@@ -14,8 +14,11 @@ use super::{monitor, transaction};
 /// Runs one request, queues it, or says that it has to wait.
 #[cold]
 #[inline(never)]
-pub(super) fn execute(context: &mut Context<'_>, args: Args<'_>) -> Verdict {
-    let resolved = resolve(context, args);
+pub(super) fn execute(
+    context: &mut Context<'_>,
+    resolved: Result<&'static Spec, Refusal>,
+    args: Args<'_>,
+) -> Verdict {
     if let Ok(spec) = resolved
         && is_held_up(context, spec)
     {

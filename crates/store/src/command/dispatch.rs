@@ -22,27 +22,26 @@ pub enum Verdict {
     Later,
 }
 
-/// Runs one request and appends its one reply.
-#[inline]
-pub fn execute(context: &mut Context<'_>, args: Args<'_>) -> Verdict {
-    if context.session.mode.bits() | context.host.clients.attention() != 0 {
-        return attended::execute(context, args);
-    }
-    context.host.stats.commands_processed += 1;
-    if let Err(refusal) = resolve(context, args).and_then(|spec| start(context, spec, args)) {
-        refuse(context, &refusal);
-    }
-    Verdict::Done
+/// Runs a request of which nothing is known: most are refused.
+#[cold]
+#[inline(never)]
+pub(super) fn execute(context: &mut Context<'_>, args: Args<'_>) -> Verdict {
+    let resolved = resolve(context, args);
+    run(context, resolved, args)
 }
 
-/// The same for a request whose command is known, takes so many arguments, and may run for this client.
+/// Runs a request of which it is known what [`resolve`] says.
 #[inline]
-pub(super) fn execute_known(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Verdict {
+pub(super) fn run(
+    context: &mut Context<'_>,
+    resolved: Result<&'static Spec, Refusal>,
+    args: Args<'_>,
+) -> Verdict {
     if context.session.mode.bits() | context.host.clients.attention() != 0 {
-        return attended::execute(context, args);
+        return attended::execute(context, resolved, args);
     }
     context.host.stats.commands_processed += 1;
-    if let Err(refusal) = start(context, spec, args) {
+    if let Err(refusal) = resolved.and_then(|spec| start(context, spec, args)) {
         refuse(context, &refusal);
     }
     Verdict::Done
@@ -74,9 +73,8 @@ pub fn refuse_request(context: &mut Context<'_>, text: &'static str, args: Args<
 }
 
 /// The command that is meant, if it may run with so many arguments and for this client.
-// Two callers, of which one is the hot path.
-#[inline(always)]
-pub(super) fn resolve(context: &mut Context<'_>, args: Args<'_>) -> Result<&'static Spec, Refusal> {
+#[inline]
+fn resolve(context: &mut Context<'_>, args: Args<'_>) -> Result<&'static Spec, Refusal> {
     let Some(mut spec) = lookup(&args[0]) else { return Err(unknown(context, args)) };
     if !spec.subcommands.is_empty() && args.len() > 1 {
         spec = subcommand(spec, &args[1])?;

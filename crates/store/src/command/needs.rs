@@ -2,9 +2,9 @@
 
 use super::attended::keys;
 use super::context::{Context, Host, Session};
+use super::found::Found;
 use super::keyspace::{SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX};
 use super::spec::{Flags, Spec};
-use super::table::lookup;
 use crate::resp::{Args, parse_i64};
 use crate::shards::Placement;
 use crate::shards::merge::split_cursor;
@@ -14,7 +14,7 @@ use crate::shards::merge::split_cursor;
 pub enum Needs {
     /// Nothing: it looks at no key, or only replaces values.
     Nothing,
-    /// The keys that [`each_key`] names.
+    /// The keys that [`Found::each_key`] names.
     Keys,
     /// Whatever a scan from this cursor over about so many keys meets.
     Scan(u64, usize),
@@ -24,47 +24,41 @@ pub enum Needs {
     AllKeys,
 }
 
-/// The command that is meant, if it takes so many arguments.
-pub(super) fn find(args: Args<'_>) -> Option<&'static Spec> {
-    let mut spec = lookup(&args[0])?;
-    if !spec.subcommands.is_empty() && args.len() > 1 {
-        spec = spec.subcommands.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(&args[1]))?;
-    }
-    spec.accepts(args.len()).then_some(spec)
-}
-
-/// What a request needs, and whether it may store something.
-pub fn needs(session: &Session, host: &Host, args: Args<'_>) -> (Needs, bool) {
-    let Some(spec) = find(args) else { return (Needs::Nothing, false) };
-    if let Some(queue) = &session.transaction {
-        // Requests are only queued before the last one.
-        return if spec.name == "exec" { (Needs::Keys, queue.writes()) } else { (Needs::Nothing, false) };
-    }
-    let needs = match spec.name {
-        "scan" => scan(args, host.placement()),
-        "randomkey" => Needs::AnyKey,
-        "keys" => Needs::AllKeys,
-        _ if spec.keys.0 == 0 || replaces(spec.name, args) => Needs::Nothing,
-        _ => Needs::Keys,
-    };
-    (needs, spec.flags.contains(Flags::DENYOOM))
-}
-
-/// Visits the keys that a request looks at, each with its database; those of a whole transaction at its end.
-pub fn each_key(session: &Session, host: &Host, args: Args<'_>, visit: &mut dyn FnMut(u8, &[u8])) {
-    let Some(queue) = &session.transaction else { return keys_of(session.db, args, visit) };
-    host.clients.watching(session.slot).for_each(|(db, key)| visit(db, key));
-    let mut db = session.db;
-    for (spec, args) in queue.iter() {
-        if spec.name == "select" {
-            db = parse_i64(&args[1]).and_then(|it| u8::try_from(it).ok()).unwrap_or(db);
+impl Found {
+    /// What the request needs, and whether it may store something.
+    pub fn needs(self, session: &Session, host: &Host, args: Args<'_>) -> (Needs, bool) {
+        let Some(spec) = self.0 else { return (Needs::Nothing, false) };
+        if let Some(queue) = &session.transaction {
+            // Requests are only queued before the last one.
+            return if spec.name == "exec" { (Needs::Keys, queue.writes()) } else { (Needs::Nothing, false) };
         }
-        keys_of(db, args, visit);
+        let needs = match spec.name {
+            "scan" => scan(args, host.placement()),
+            "randomkey" => Needs::AnyKey,
+            "keys" => Needs::AllKeys,
+            _ if spec.keys.0 == 0 || replaces(spec.name, args) => Needs::Nothing,
+            _ => Needs::Keys,
+        };
+        (needs, spec.flags.contains(Flags::DENYOOM))
+    }
+
+    /// Visits the keys that the request looks at, each with its database; those of a whole transaction at its end.
+    pub fn each_key(self, session: &Session, host: &Host, args: Args<'_>, visit: &mut dyn FnMut(u8, &[u8])) {
+        let Some(queue) = &session.transaction else {
+            return self.0.into_iter().for_each(|spec| keys_of(spec, session.db, args, visit));
+        };
+        host.clients.watching(session.slot).for_each(|(db, key)| visit(db, key));
+        let mut db = session.db;
+        for (spec, args) in queue.iter() {
+            if spec.name == "select" {
+                db = parse_i64(&args[1]).and_then(|it| u8::try_from(it).ok()).unwrap_or(db);
+            }
+            keys_of(spec, db, args, visit);
+        }
     }
 }
 
-fn keys_of(db: u8, args: Args<'_>, visit: &mut dyn FnMut(u8, &[u8])) {
-    let Some(spec) = find(args) else { return };
+fn keys_of(spec: &Spec, db: u8, args: Args<'_>, visit: &mut dyn FnMut(u8, &[u8])) {
     if replaces(spec.name, args) {
         return;
     }
@@ -150,13 +144,13 @@ mod tests {
             let limits = Limits { bulk_bytes_max: 1000, request_bytes_max: 1000, unauthenticated: false };
             assert_eq!(parser.parse(line.as_bytes(), &limits), Ok(Progress::Complete));
             let args = parser.args(line.as_bytes());
-            let session = Session::default();
-            assert_eq!(needs(&session, &Host::default(), args), (expected, writes), "{words}");
-            let mut found = String::new();
-            each_key(&session, &Host::default(), args, &mut |db, key| {
-                found += &format!("{db}{}", String::from_utf8_lossy(key));
+            let (found, session, host) = (Found::of(args), Session::default(), Host::default());
+            assert_eq!(found.needs(&session, &host, args), (expected, writes), "{words}");
+            let mut visited = String::new();
+            found.each_key(&session, &host, args, &mut |db, key| {
+                visited += &format!("{db}{}", String::from_utf8_lossy(key));
             });
-            assert_eq!(found, keys, "{words}");
+            assert_eq!(visited, keys, "{words}");
         }
     }
 }

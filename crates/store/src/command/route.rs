@@ -2,8 +2,8 @@
 
 use super::attended::keys;
 use super::context::{Context, Session};
-use super::dispatch::{Verdict, account, execute, execute_known};
-use super::needs::find;
+use super::dispatch::account;
+use super::found::Found;
 use super::spec::{Flags, Spec};
 use crate::resp::{Args, Request, parse_i64};
 use crate::shards::Placement;
@@ -32,32 +32,13 @@ pub enum Route {
     Refused(&'static str),
 }
 
-/// What was found out about a request on the way, for whoever runs it.
-#[derive(Clone, Copy, Debug)]
-pub struct Found(Option<&'static Spec>);
-
 impl Found {
-    /// Looks a request's command up.
-    #[inline]
-    pub fn of(args: Args<'_>) -> Self {
-        Found(find(args))
-    }
-
     /// The key of a request that names one and may run at once: most are such.
     #[inline]
     pub fn only_key<'a>(self, session: &Session, args: Args<'a>) -> Option<&'a [u8]> {
         let (first, last, _) = self.0?.keys;
         let plain = first == last && first != 0 && session.authenticated && session.transaction.is_none();
         if plain { args.get(first.unsigned_abs().into()) } else { None }
-    }
-
-    /// Runs the request.
-    #[inline]
-    pub fn execute(self, context: &mut Context<'_>, args: Args<'_>) -> Verdict {
-        match self.0.filter(|_| context.session.authenticated) {
-            Some(spec) => execute_known(context, spec, args),
-            None => execute(context, args),
-        }
     }
 
     /// Where any request runs. Those that cannot run at all are for the home shard to refuse.
@@ -99,12 +80,6 @@ impl Found {
                     | ("config", "set" | "resetstat")
             )
         })
-    }
-
-    /// Whether it is this command.
-    #[inline]
-    pub fn is(self, name: &str) -> bool {
-        self.0.is_some_and(|spec| spec.name == name)
     }
 }
 
@@ -366,7 +341,7 @@ mod tests {
             let mut transaction = Transaction::default();
             for words in &queued {
                 let request = request(words);
-                transaction.push(find(request.args()).unwrap(), request.args());
+                transaction.push(Found::of(request.args()).0.unwrap(), request.args());
             }
             let session = Session {
                 authenticated: true,

@@ -9,9 +9,10 @@ use std::task::Waker;
 
 use tiermem_tier::flash::FetchId;
 
-use crate::command::{Host, KEYS_ON_FLASH_MAX, Needs, Session, each_key, needs};
+use crate::command::{Found, Host, KEYS_ON_FLASH_MAX, Needs, Session};
 use crate::engine::{Away, Engine, HEADER_BYTES};
 use crate::resp::Args;
+use crate::shards::Placement;
 
 /// Questions that one connection has open for requests to come.
 const AHEAD_MAX: usize = 32;
@@ -34,7 +35,7 @@ impl AwayKeys {
         &mut self,
         engine: &mut Engine,
         (session, host): (&Session, &Host),
-        args: Args<'_>,
+        (found, args): (Found, Args<'_>),
         waker: &Waker,
     ) -> bool {
         // They are answered about in order: while the last one is not, there is no need to look through thousands.
@@ -43,7 +44,7 @@ impl AwayKeys {
         }
         self.last = None;
         engine.prepare();
-        let (needs, writes) = needs(session, host, args);
+        let (needs, writes) = found.needs(session, host, args);
         if writes && engine.is_choked() {
             engine.wake_when_unchoked(waker);
             return false;
@@ -58,7 +59,7 @@ impl AwayKeys {
             match needs {
                 Needs::Nothing => return true,
                 // A key that is named twice is asked for once.
-                Needs::Keys => each_key(session, host, args, &mut |db, key| {
+                Needs::Keys => found.each_key(session, host, args, &mut |db, key| {
                     self.wanted.extend(engine.seek(db, key));
                 }),
                 Needs::Scan(cursor, count) => self.wanted = engine.seek_scan(cursor, count),
@@ -109,9 +110,15 @@ impl AwayKeys {
         Some(id)
     }
 
-    /// Asks for keys of requests behind the one that waits.
-    pub(super) fn foresee<'a>(&mut self, engine: &mut Engine, db: u8, keys: impl Iterator<Item = &'a [u8]>) {
-        for key in keys.take(AHEAD_MAX) {
+    /// Asks for keys of requests behind the one that waits, but for those that are at home in other shards.
+    pub(super) fn foresee<'a>(
+        &mut self,
+        engine: &mut Engine,
+        placement: Placement,
+        db: u8,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) {
+        for key in keys.take(AHEAD_MAX).filter(|key| placement.owns(key)) {
             if self.asked.len() >= AHEAD_MAX {
                 return;
             }
@@ -141,4 +148,43 @@ impl AwayKeys {
 fn item_bytes_max(args: Args<'_>) -> usize {
     let longest = args.iter_from(1).map(<[u8]>::len).max().unwrap_or(0);
     longest + args.get(1).map_or(0, <[u8]>::len) + HEADER_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::StoreConfig;
+    use crate::engine::{Condition, Expiry};
+    use tiermem_policy::log::Admission;
+    use tiermem_tier::block::MemoryDisk;
+    use tiermem_tier::flash::FlashConfig;
+
+    #[test]
+    fn only_keys_that_are_at_home_are_foreseen() {
+        const FLASH_BYTES: u64 = 8 << 20;
+        let tiers = vec!["dram=1MiB".parse().expect("a tier")];
+        let config = StoreConfig { tiers, ..StoreConfig::default() }.engine_config(0);
+        let mut engine = Engine::new(config.expect("a configuration")).expect("memory");
+        let flash = FlashConfig { admission: Admission::All, ..FlashConfig::whole(FLASH_BYTES, 64 << 10, 9) };
+        let disk = MemoryDisk::new(FLASH_BYTES as usize);
+        engine.attach_flash("flash", None, Box::new(disk.open()), &flash).expect("a disk");
+        engine.set_clock(1000);
+        let names: Vec<String> = (0..3000).map(|key| format!("key:{key}")).collect();
+        for name in &names {
+            engine.set(0, name.as_bytes(), &[7; 1000], Condition::Always, Expiry::Never).expect("room");
+            engine.commit();
+        }
+        let names = names.iter().map(String::as_bytes);
+        let cold: Vec<&[u8]> = names.filter(|name| engine.seek(0, name).is_some()).take(AHEAD_MAX).collect();
+        let placement = Placement { own: 1, shards: 3 };
+        let own = cold.iter().filter(|name| placement.shard_of(name) == 1).count();
+        assert!(own > 0 && own < AHEAD_MAX);
+        let mut away = AwayKeys::default();
+        away.foresee(&mut engine, placement, 0, cold.iter().copied());
+        assert_eq!(away.asked.len(), own);
+        away.foresee(&mut engine, Placement::default(), 0, cold.iter().copied());
+        assert_eq!(away.asked.len(), AHEAD_MAX);
+        away.cancel(&mut engine);
+        assert!(away.is_empty());
+    }
 }

@@ -18,7 +18,7 @@ use super::links::{Links, Step};
 use super::shard::{Core, READ_BYTES, Shard};
 use super::stream::Stream;
 use crate::clients::TIGHT_OUTPUT_BYTES;
-use crate::command::{Context, Output, Session, execute};
+use crate::command::{Context, Found, Output, Session};
 use crate::resp::{KeysAhead, Parser, Progress, Writer};
 
 /// Replies are handed to the kernel when they come to this much, even amid a batch.
@@ -308,8 +308,9 @@ impl Connection {
                         core.engine.foresee(self.session.db, &mut keys);
                         foreseen = at + keys.passed();
                     }
+                    let found = Found::of(self.parser.args(rest));
                     let waits = core.engine.has_flash() || self.parser.consumed() >= LARGE_REQUEST_BYTES;
-                    if waits && !self.is_at_hand(core, rest, cx) {
+                    if waits && !self.is_at_hand(core, found, rest, cx) {
                         // The request is read again when it can run.
                         self.parser.reset();
                         (self.runnable, self.waiting) = (true, true);
@@ -319,8 +320,8 @@ impl Connection {
                     let Connection { session, output, parser, links, .. } = self;
                     let mut context = Context { engine, session, output, host };
                     let step = match links {
-                        None => execute(&mut context, parser.args(rest)).into(),
-                        Some(links) => links.execute(&mut context, parser.args(rest)),
+                        None => found.execute(&mut context, parser.args(rest)).into(),
+                        Some(links) => links.execute(&mut context, parser.args(rest), found),
                     };
                     context.end_request();
                     if step != Step::Done {
@@ -361,13 +362,17 @@ impl Connection {
         }
     }
 
-    /// Whether what the parsed request at the start of `rest` needs from flash, and room for a large value, is at hand. If not, the requests behind it
-    /// are looked at as well.
-    fn is_at_hand(&mut self, core: &mut Core, rest: &[u8], cx: &TaskContext<'_>) -> bool {
+    /// Whether what the parsed request at the start of `rest` needs from flash, and room for a large value, is at hand. If not,
+    /// the requests behind it are looked at as well.
+    // Within the loop over requests it would take the registers that the loop needs.
+    #[inline(never)]
+    fn is_at_hand(&mut self, core: &mut Core, found: Found, rest: &[u8], cx: &TaskContext<'_>) -> bool {
+        let Core { engine, host, .. } = core;
         let Connection { session, parser, away, .. } = self;
-        let at_hand = away.stage(&mut core.engine, (session, &core.host), parser.args(rest), cx.waker());
+        let at_hand = away.stage(engine, (session, host), (found, parser.args(rest)), cx.waker());
         if !at_hand {
-            away.foresee(&mut core.engine, session.db, KeysAhead::new(&rest[parser.consumed()..]));
+            let behind = KeysAhead::new(&rest[parser.consumed()..]);
+            away.foresee(engine, host.placement(), session.db, behind);
         }
         at_hand
     }

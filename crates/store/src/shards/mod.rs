@@ -56,6 +56,12 @@ impl Placement {
         let hash = placement_hash(tag(key));
         ((u128::from(hash) * self.shards as u128) >> 64) as usize
     }
+
+    /// Whether a key is at home here.
+    #[inline]
+    pub fn owns(self, key: &[u8]) -> bool {
+        self.shards == 1 || self.shard_of(key) == self.own
+    }
 }
 
 /// Most keys have no tag, which a few words tell at once.

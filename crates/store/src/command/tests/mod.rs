@@ -6,7 +6,7 @@
 mod attended;
 mod hash;
 
-use super::{Context, Host, Output, Session, Verdict, execute};
+use super::{Context, Found, Host, Output, Session, Verdict};
 use crate::clients::Peer;
 use crate::config::StoreConfig;
 use crate::engine::Engine;
@@ -80,10 +80,9 @@ impl Client {
         assert_eq!(parser.parse(bytes.as_bytes(), &limits), Ok(Progress::Complete));
         let mut output = Output::default();
         let Client { engine, session, host, .. } = self;
-        let verdict = execute(
-            &mut Context { engine, session, output: &mut output, host },
-            parser.args(bytes.as_bytes()),
-        );
+        let mut context = Context { engine, session, output: &mut output, host };
+        let args = parser.args(bytes.as_bytes());
+        let verdict = Found::of(args).execute(&mut context, args);
         if verdict == Verdict::Later {
             return "later".to_owned();
         }

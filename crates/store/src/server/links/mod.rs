@@ -16,9 +16,7 @@ use std::task::{Context as TaskContext, Poll};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::clients::Peer;
-use crate::command::{
-    Context, Found, Mode, Output, Route, Session, ShardSet, Verdict, execute, refuse_request,
-};
+use crate::command::{Context, Found, Mode, Output, Route, Session, ShardSet, Verdict, refuse_request};
 use crate::resp::{Args, Request, Version};
 use crate::shards::doors::{Doors, PIPE_BYTES, Visit};
 use crate::shards::merge::Merge;
@@ -145,8 +143,8 @@ impl Links {
 
     /// Runs a request here, or sends it where it runs.
     #[inline]
-    pub(super) fn execute(&mut self, context: &mut Context<'_>, args: Args<'_>) -> Step {
-        let (found, placement) = (Found::of(args), self.doors.placement);
+    pub(super) fn execute(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Found) -> Step {
+        let placement = self.doors.placement;
         let route = match found.only_key(context.session, args) {
             Some(key) => match placement.shard_of(key) {
                 own if own == placement.own => return self.run_here(context, args, found),
@@ -181,7 +179,7 @@ impl Links {
         let step = if self.replies.is_empty() {
             found.execute(context, args).into()
         } else {
-            let (verdict, reply) = run_aside(context, args);
+            let (verdict, reply) = run_aside(context, args, found);
             if verdict == Verdict::Done {
                 self.replies.hold(reply, context.output);
             }
@@ -311,7 +309,7 @@ impl Links {
                 context.session.mode.set(Mode::SILENT, false);
                 context.session.mode.set(Mode::SKIP_NEXT, false);
                 context.session.mode.set(Mode::GUEST, true);
-                let (verdict, reply) = run_aside(context, request.args());
+                let (verdict, reply) = run_aside(context, request.args(), found);
                 context.session.mode.set(Mode::GUEST, false);
                 context.session.mode.set(Mode::SILENT, mode.has(Mode::SILENT));
                 if verdict == Verdict::Later {
@@ -519,10 +517,10 @@ fn take_lines(link: &mut Link, replies: &mut Replies, output: &mut Output) {
 }
 
 /// Runs a request here and returns its reply.
-fn run_aside(context: &mut Context<'_>, args: Args<'_>) -> (Verdict, Vec<u8>) {
+fn run_aside(context: &mut Context<'_>, args: Args<'_>, found: Found) -> (Verdict, Vec<u8>) {
     let mut aside = Output::default();
     core::mem::swap(context.output, &mut aside);
-    let verdict = execute(context, args);
+    let verdict = found.execute(context, args);
     core::mem::swap(context.output, &mut aside);
     (verdict, aside.into_bytes(context.engine))
 }

@@ -1,0 +1,42 @@
+//! A request's command, looked up once for all that is asked about the request: what it needs ([`super::needs`]), where it
+//! runs ([`super::route`]), and running it.
+
+use super::context::Context;
+use super::dispatch::{Verdict, execute, run};
+use super::spec::Spec;
+use super::table::lookup;
+use crate::resp::Args;
+
+/// The command that a request means, if there is such a one and it takes so many arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Found(pub(super) Option<&'static Spec>);
+
+impl Found {
+    /// Looks a request's command up.
+    #[inline]
+    pub fn of(args: Args<'_>) -> Self {
+        let Some(mut spec) = lookup(&args[0]) else { return Found(None) };
+        if !spec.subcommands.is_empty() && args.len() > 1 {
+            let named = |sub: &&Spec| sub.name.as_bytes().eq_ignore_ascii_case(&args[1]);
+            let Some(subcommand) = spec.subcommands.iter().find(named) else { return Found(None) };
+            spec = subcommand;
+        }
+        Found(spec.accepts(args.len()).then_some(spec))
+    }
+
+    /// Runs the request and appends its one reply.
+    #[inline]
+    pub fn execute(self, context: &mut Context<'_>, args: Args<'_>) -> Verdict {
+        match self.0.filter(|_| context.session.authenticated) {
+            Some(spec) => run(context, Ok(spec), args),
+            // Looked at again for what is wrong with it.
+            None => execute(context, args),
+        }
+    }
+
+    /// Whether it is this command.
+    #[inline]
+    pub fn is(self, name: &str) -> bool {
+        self.0.is_some_and(|spec| spec.name == name)
+    }
+}
