@@ -20,11 +20,10 @@ fn engine(capacity: u64) -> Engine {
     engine
 }
 
-/// Waits until so much more is in memory than `before`.
-fn wait_for(before: u64, bytes: u64) {
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
-    while resident_bytes().unwrap() < before + bytes {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nobody takes the memory");
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -45,24 +44,21 @@ fn memory_is_there_before_it_is_written_and_counts_when_it_is() {
     (0..100).for_each(|_| assert!(small.get(0, b"key").is_some()));
     assert!(!has_thread(), "a small tier takes nothing ahead");
 
-    let mut engine = engine(256 * MIB);
     let before = resident_bytes().unwrap();
+    let mut engine = engine(256 * MIB);
     engine.idle();
-    wait_for(before, 2 * MIB);
-    assert!(has_thread());
+    wait_until("the thread starts", has_thread);
+    wait_until("there is memory before the first item", || resident_bytes().unwrap() >= before + 2 * MIB);
     let used = engine.stats().tiers[0].used_bytes;
     engine.set(0, b"key", &[1; 100], Condition::Always, Expiry::Never).unwrap();
     // A sixteenth of the tier follows, in a step.
     (0..100).for_each(|_| assert!(engine.get(0, b"key").is_some()));
-    wait_for(before, 16 * MIB);
+    wait_until("there is more behind it", || resident_bytes().unwrap() >= before + 16 * MIB);
     assert!(resident_bytes().unwrap() < before + 24 * MIB);
     assert!(engine.stats().tiers[0].used_bytes < used + MIB, "only what items hold is used");
     assert_eq!(engine.get(0, b"key").unwrap().value, [1; 100]);
     // The thread ends with the engine, and all the memory goes.
     drop(engine);
-    let begun = Instant::now();
-    while has_thread() || resident_bytes().unwrap() > before + 4 * MIB {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the thread holds on");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the thread ends", || !has_thread());
+    wait_until("the memory goes", || resident_bytes().unwrap() < before + 4 * MIB);
 }

@@ -118,7 +118,13 @@ impl Tiers {
                 }
             };
             let error = |source| TierError { name: spec.name.clone(), capacity: spec.capacity, source };
-            Ok(Tier { device: device.map_err(error)?, charged_ns: Cell::new(0.0) })
+            let device = device.map_err(error)?;
+            if let Some(memory) = device.populate() {
+                // The first page of a mapping takes a lock on the whole address space. The thread that populates must not be
+                // the one that holds it, for it may be kept from running.
+                memory.range(0, 1);
+            }
+            Ok(Tier { device, charged_ns: Cell::new(0.0) })
         });
         let tiers = tiers.collect::<Result<Vec<_>, _>>()?;
         let keeping = |(at, tier): (usize, &Tier)| u8::from(matches!(tier.device, Device::Mapped(_))) << at;
