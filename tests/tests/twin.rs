@@ -280,6 +280,21 @@ fn cloudphysics() {
     compare("cloudphysics, tight", &trace, 8 << 20, 16 << 20);
 }
 
+/// The engine has memory taken ahead by another thread, and the simulator knows nothing of it.
+#[test]
+fn memory_taken_ahead_changes_nothing() {
+    let trace = slice("cloudPhysicsIO-20k.oracleGeneral.bin.zst");
+    for charge_metadata in [false, true] {
+        let capacities = [32 << 20, 48 << 20];
+        let ladder = LadderConfig { charge_metadata, ..LadderConfig::with_capacities(&capacities) };
+        let ahead = LadderConfig { ahead_bytes: 2 << 20, ..ladder.clone() };
+        let (live, simulated) = (live(&ahead, None, &trace), simulated(&ladder, None, &trace));
+        assert_eq!(live, simulated);
+        let [hits, _, demotions, ..] = live.tiers[0];
+        assert!(hits > 0 && demotions > 0, "the slice moves items");
+    }
+}
+
 /// Over a flash tier: every count of it too. Its device is so large that the journal needs no checkpoint, which the simulator
 /// has none of, and so small that it overflows. How often writers had to wait.
 fn compare_over_flash(name: &str, trace: &[Access], memory: (u64, u64), flash: FlashTier) -> u64 {

@@ -58,7 +58,7 @@ impl World {
                     );
                     self.dropped += 1;
                 }
-                Act::Discard { .. } => {}
+                Act::Discard { .. } | Act::Populate { .. } => {}
             }
         }
     }

@@ -1,18 +1,21 @@
 //! The longest that one call of the engine takes while something large happens: nobody else is served meanwhile.
 //!
-//!     cargo run --release -p tiermem-store --example stalls -- [ITEMS] [VALUE_BYTES]
+//!     cargo run --release -p tiermem-store --example stalls -- [ITEMS] [VALUE_BYTES] [MB_PER_S] [AHEAD_MIB]
 //!
 //! Fills a store that has room for a little more, in DRAM, then lets one thing after the other happen while keys are read and
-//! written at random. Prints for each the calls, the longest in processor time and by the clock, and how many took longer
-//! than a millisecond of processor time. Memory: about ITEMS times VALUE_BYTES + 100 bytes. The last rows are of a flash
-//! tier in memory, an eighth as large.
+//! written at random. Prints for each the calls, the longest in processor time and by the clock, how many took longer
+//! than a millisecond of processor time, and how many of those waited for the kernel to give them memory. Memory: about ITEMS
+//! times VALUE_BYTES + 100 bytes. The last rows are of a flash tier in memory, an eighth as large.
+//!
+//! With MB_PER_S it fills no faster than that. Without, or with 0, the store is filled as fast as it can be, and a second
+//! thread may not have the memory ready as fast. AHEAD_MIB: how much of it is taken ahead; 0 for none.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
 use tiermem_base::{Bytes, Rng};
-use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
-use tiermem_sys::cpu_time::thread_cpu_time;
+use tiermem_store::engine::{AHEAD_BYTES, Condition, Engine, EngineConfig, Expiry};
+use tiermem_sys::cpu_time::{thread_cpu_time, thread_faults};
 use tiermem_tier::block::Immediate;
 use tiermem_tier::flash::FlashConfig;
 use tiermem_tier::{Kind, TierSpec};
@@ -28,25 +31,36 @@ struct Longest {
     cpu: Duration,
     wall: Duration,
     stalls: u64,
+    faulted: u64,
 }
 
 impl Longest {
     fn time<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        let faults = thread_faults();
         let (wall, cpu) = (Instant::now(), thread_cpu_time());
         let done = call();
         let (cpu, wall) = (thread_cpu_time() - cpu, wall.elapsed());
         self.calls += 1;
         self.cpu = self.cpu.max(cpu);
         self.wall = self.wall.max(wall);
-        self.stalls += u64::from(cpu > Duration::from_millis(1));
+        let is_stall = cpu > Duration::from_millis(1);
+        self.stalls += u64::from(is_stall);
+        self.faulted += u64::from(is_stall && thread_faults() > faults);
         done
     }
 
     fn print(self, event: &str) {
         let us = |time: Duration| time.as_nanos() as f64 / 1e3;
-        let Longest { calls, cpu, wall, stalls } = self;
-        println!("{event:<34} {calls:>11} {:>12.1} {:>12.1} {stalls:>8}", us(cpu), us(wall));
+        let Longest { calls, cpu, wall, stalls, faulted } = self;
+        println!("{event:<34} {calls:>11} {:>12.1} {:>12.1} {stalls:>8} {faulted:>8}", us(cpu), us(wall));
     }
+}
+
+/// How fast a store is filled, and how much memory is taken ahead of it.
+#[derive(Clone, Copy)]
+struct Pace {
+    bytes_per_s: Option<f64>,
+    ahead_bytes: u64,
 }
 
 struct World {
@@ -56,10 +70,11 @@ struct World {
     items: u64,
     value: Vec<u8>,
     requests: u64,
+    pace: Pace,
 }
 
 impl World {
-    fn new(items: u64, value_bytes: usize) -> World {
+    fn new(items: u64, value_bytes: usize, pace: Pace) -> World {
         // About what they take, so that what comes on top has to drive something out.
         let capacity = (items as f64 * (value_bytes as f64 + 80.0) * 1.02) as u64;
         let tier = TierSpec {
@@ -68,8 +83,11 @@ impl World {
             capacity: Bytes(capacity + (24 << 20)),
             price_per_gb: None,
         };
-        let engine = Engine::new(EngineConfig::new(vec![tier])).expect("there is memory");
-        World { engine, rng: Rng::seeded(1), now_ms: 1000, items, value: vec![7; 20 << 20], requests: 0 }
+        let mut config = EngineConfig::new(vec![tier]);
+        config.ladder.ahead_bytes = pace.ahead_bytes;
+        let engine = Engine::new(config).expect("there is memory");
+        let value = vec![7; 20 << 20];
+        World { engine, rng: Rng::seeded(1), now_ms: 1000, items, value, requests: 0, pace }
     }
 
     fn set(&mut self, longest: &mut Longest, key: u64, value_bytes: usize, expiry: Expiry) {
@@ -107,8 +125,14 @@ impl World {
     }
 
     fn fill(&mut self, longest: &mut Longest, value_bytes: usize, expiry: Expiry) {
+        let start = Instant::now();
         for key in 0..self.items {
             self.set(longest, key, value_bytes, expiry);
+            let due = self.pace.bytes_per_s.map(|rate| (key * value_bytes as u64) as f64 / rate);
+            let early = due.map_or(0.0, |due| due - start.elapsed().as_secs_f64());
+            if early > 1e-3 {
+                std::thread::sleep(Duration::from_secs_f64(early));
+            }
         }
     }
 
@@ -122,8 +146,8 @@ impl World {
     }
 }
 
-fn memory(items: u64, value_bytes: usize) {
-    let mut world = World::new(items, value_bytes);
+fn memory(items: u64, value_bytes: usize, pace: Pace) {
+    let mut world = World::new(items, value_bytes, pace);
     let mut longest = Longest::default();
     world.fill(&mut longest, value_bytes, Expiry::Never);
     longest.print("fill (index grows)");
@@ -182,8 +206,8 @@ fn memory(items: u64, value_bytes: usize) {
     longest.print("writes after it");
 }
 
-fn flash(items: u64, value_bytes: usize) {
-    let mut world = World::new(items / 8, value_bytes);
+fn flash(items: u64, value_bytes: usize, pace: Pace) {
+    let mut world = World::new(items / 8, value_bytes, pace);
     let region_bytes = (items * (value_bytes as u64 + 48)) / 4096 * 4096 + (64 << 20);
     let config = FlashConfig::whole(region_bytes, SEGMENT_BYTES, 7);
     let device = Box::new(Immediate::new(region_bytes as usize));
@@ -209,8 +233,14 @@ fn flash(items: u64, value_bytes: usize) {
 fn main() {
     let mut args = std::env::args().skip(1).map(|arg| arg.parse().unwrap_or(1_000_000));
     let (items, value_bytes) = (args.next().unwrap_or(1_000_000), args.next().unwrap_or(1024) as usize);
+    let bytes_per_s = args.next().filter(|&mb_per_s| mb_per_s > 0).map(|mb_per_s| mb_per_s as f64 * 1e6);
+    let ahead_bytes = args.next().map_or(AHEAD_BYTES, |mib| mib << 20);
+    let pace = Pace { bytes_per_s, ahead_bytes };
     println!("{items} items of {value_bytes} bytes\n");
-    println!("{:<34} {:>11} {:>12} {:>12} {:>8}", "event", "calls", "longest_cpu_us", "wall_us", "over_1ms");
-    memory(items, value_bytes);
-    flash(items / 8, value_bytes);
+    println!(
+        "{:<34} {:>11} {:>12} {:>12} {:>8} {:>8}",
+        "event", "calls", "longest_cpu_us", "wall_us", "over_1ms", "faulted"
+    );
+    memory(items, value_bytes, pace);
+    flash(items / 8, value_bytes, pace);
 }

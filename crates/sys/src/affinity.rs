@@ -1,26 +1,97 @@
-//! On which processor core a thread runs.
+//! On which processor core a thread runs, and when.
 
 use std::io;
+use std::sync::OnceLock;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::numa;
+
+/// The cores that the process may use: those of the first thread that was to be pinned, before it was.
+static ALLOWED: OnceLock<CpuSet> = OnceLock::new();
 
 /// Keeps the calling thread on one core. An error names a core that the machine does not have or the process may not use.
 pub fn pin_thread(core: usize) -> io::Result<()> {
-    let mut cores = rustix::thread::CpuSet::new();
-    if core >= rustix::thread::CpuSet::MAX_CPU {
+    let mut cores = CpuSet::new();
+    if core >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());
     }
+    let before = sched_getaffinity(None)?;
+    ALLOWED.get_or_init(|| before);
     cores.set(core);
-    Ok(rustix::thread::sched_setaffinity(None, &cores)?)
+    Ok(sched_setaffinity(None, &cores)?)
+}
+
+/// Makes the calling thread one that works for others when nobody else has anything to do. It leaves the core to which the
+/// thread that started it was pinned for any that the process may use; of the same node, so that the memory it takes is
+/// local to that thread. What the system refuses stays as it is.
+pub fn step_back() {
+    if let (Some(allowed), Ok(own)) = (ALLOWED.get(), sched_getaffinity(None))
+        && let Some(wider) = wider(&own, allowed, numa::cores_beside)
+    {
+        let _ = sched_setaffinity(None, &wider);
+    }
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: 0 is the calling thread, and the parameters outlive the call, which reads them.
+    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
+}
+
+/// The allowed cores of the node of the one core in `own`; none where that is no pin or there are no others.
+fn wider(own: &CpuSet, allowed: &CpuSet, beside: impl Fn(u32) -> Vec<u32>) -> Option<CpuSet> {
+    let pinned = (0..CpuSet::MAX_CPU).find(|&core| own.is_set(core)).filter(|_| own.count() == 1)?;
+    let mut wider = CpuSet::new();
+    let cores = beside(pinned as u32).into_iter().map(|core| core as usize);
+    cores.filter(|&core| core < CpuSet::MAX_CPU && allowed.is_set(core)).for_each(|core| wider.set(core));
+    (wider.count() > 1).then_some(wider)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    fn set(cores: &[usize]) -> CpuSet {
+        let mut set = CpuSet::new();
+        cores.iter().for_each(|&core| set.set(core));
+        set
+    }
+
     #[test]
     fn a_thread_stays_where_it_is_pinned() {
         let pinned = std::thread::spawn(|| {
-            super::pin_thread(0).unwrap();
-            rustix::thread::sched_getaffinity(None).unwrap().count()
+            pin_thread(0).unwrap();
+            sched_getaffinity(None).unwrap().count()
         });
         assert_eq!(pinned.join().unwrap(), 1);
-        assert!(super::pin_thread(100_000).is_err());
+        assert!(pin_thread(100_000).is_err());
+    }
+
+    #[test]
+    fn a_helper_leaves_the_pin_and_goes_last() {
+        let all = sched_getaffinity(None).unwrap();
+        let helper = std::thread::spawn(|| {
+            pin_thread(0).unwrap();
+            let helper = std::thread::spawn(|| {
+                step_back();
+                // SAFETY: 0 is the calling thread; the call reads no memory of ours.
+                (sched_getaffinity(None).unwrap(), unsafe { libc::sched_getscheduler(0) })
+            });
+            helper.join().unwrap()
+        });
+        let (cores, policy) = helper.join().unwrap();
+        assert_eq!(policy, libc::SCHED_IDLE);
+        let beside = numa::cores_beside(0);
+        if !beside.is_empty() {
+            let shared = beside.into_iter().filter(|&core| all.is_set(core as usize)).count();
+            assert_eq!(cores.count() as usize, shared);
+        }
+    }
+
+    #[test]
+    fn only_a_pin_is_widened_and_only_within_what_is_allowed() {
+        let beside = |core: u32| if core < 4 { vec![0, 1, 2, 3] } else { Vec::new() };
+        assert_eq!(wider(&set(&[2]), &set(&[1, 2, 5]), beside), Some(set(&[1, 2])));
+        assert_eq!(wider(&set(&[1, 2]), &set(&[0, 1, 2]), beside), None, "that is the user's own mask");
+        assert_eq!(wider(&set(&[2]), &set(&[2, 5]), beside), None);
+        assert_eq!(wider(&set(&[7]), &set(&[2, 7]), beside), None);
     }
 }

@@ -34,13 +34,22 @@ pub fn thread_spent() -> Spent {
     spent(libc::RUSAGE_THREAD)
 }
 
-fn spent(who: libc::c_int) -> Spent {
+/// Times that this thread has waited for the kernel to give it memory, or to show it some that was there.
+pub fn thread_faults() -> u64 {
+    usage(libc::RUSAGE_THREAD).ru_minflt.max(0) as u64
+}
+
+fn usage(who: libc::c_int) -> libc::rusage {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: `usage` is as large as the call wants and outlives it; it is valid when all zero, should the call fail.
-    let usage = unsafe {
+    unsafe {
         libc::getrusage(who, usage.as_mut_ptr());
         usage.assume_init()
-    };
+    }
+}
+
+fn spent(who: libc::c_int) -> Spent {
+    let usage = usage(who);
     let duration = |time: libc::timeval| {
         Duration::new(time.tv_sec.max(0) as u64, time.tv_usec.clamp(0, 999_999) as u32 * 1000)
     };
@@ -64,6 +73,17 @@ mod tests {
         }
         let (all, one) = (process_spent(), thread_spent());
         assert!(all.user + all.system >= one.user, "{all:?} {one:?}");
+    }
+
+    #[test]
+    fn memory_that_is_new_is_waited_for() {
+        let before = thread_faults();
+        let mut mapping = crate::mapping::Mapping::anonymous(4 << 20).unwrap();
+        mapping.bytes_mut()[1 << 20] = 1;
+        let first = thread_faults();
+        assert!(first > before);
+        mapping.bytes_mut()[1 << 20] = 2;
+        assert_eq!(thread_faults(), first);
     }
 
     #[test]

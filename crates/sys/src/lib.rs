@@ -9,5 +9,6 @@ pub mod limits;
 pub mod mapping;
 pub mod memory;
 pub mod numa;
+pub mod populate;
 pub mod prefetch;
 pub mod uring;

@@ -1,13 +1,14 @@
 //! Mapped memory: the bytes of a memory tier, the process's own or those of a file.
 
-use std::ptr::NonNull;
-
 use std::fs::File;
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap};
 
 use crate::disk;
+use crate::populate::Populate;
 
 /// Why memory was not mapped.
 #[derive(Debug, thiserror::Error)]
@@ -17,12 +18,35 @@ pub struct MapError {
     pub(crate) source: Errno,
 }
 
+/// Addresses that are mapped until this value is dropped.
+#[derive(Debug)]
+pub(crate) struct Area {
+    pub(crate) start: NonNull<u8>,
+    pub(crate) len: usize,
+}
+
+// SAFETY: an area is a range of addresses; by itself it reads and writes nothing there.
+unsafe impl Send for Area {}
+// SAFETY: as above.
+unsafe impl Sync for Area {}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by one of `Mapping`'s constructors. Whoever reaches into it holds the area: the
+        // mapping, which no reference to its bytes outlives, and each `Populate`.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
 /// A mapping of the process's own memory, zero at first, of which a page takes memory once it is written; or of a file
 /// that this process has for itself.
 #[derive(Debug)]
 pub struct Mapping {
+    /// Where the area lies, at hand for those who read and write.
     start: NonNull<u8>,
     len: usize,
+    /// Before the file, so that it is unmapped before the file's lock is given up.
+    area: Arc<Area>,
     /// The file whose bytes these are. It stays open, and with it the lock on it.
     file: Option<File>,
 }
@@ -47,7 +71,7 @@ impl Mapping {
         // and then small pages are what there is.
         let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
         let start = NonNull::new(start.cast()).ok_or_else(|| error(Errno::NOMEM))?;
-        Ok(Mapping { start, len, file: None })
+        Ok(Mapping::over(Area { start, len }, None))
     }
 
     /// Maps the first `len` bytes of a file or device, to stay what they are when the process ends. Where the device
@@ -77,13 +101,24 @@ impl Mapping {
         let start = NonNull::new(start.map_err(error)?.cast::<u8>()).ok_or_else(|| error(Errno::NOMEM))?;
         // SAFETY: the range was just mapped; the advice changes no contents, and may be refused.
         let _ = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxHugepage) };
-        Ok(Mapping { start, len, file: Some(file) })
+        Ok(Mapping::over(Area { start, len }, Some(file)))
+    }
+
+    fn over(area: Area, file: Option<File>) -> Self {
+        Mapping { start: area.start, len: area.len, area: Arc::new(area), file }
+    }
+
+    /// A way for another thread to have memory taken before it is written. None for a file, whose pages are there, and on
+    /// processors without an instruction for it.
+    pub fn populate(&self) -> Option<Populate> {
+        let is_possible = self.file.is_none() && Populate::is_supported();
+        is_possible.then(|| Populate::over(Arc::clone(&self.area)))
     }
 
     /// The bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `start..start + len` is mapped readable until `drop`, always initialised (zero pages), and only
+        // SAFETY: `start..start + len` is mapped readable as long as `area` is held, always initialised (zero pages), and only
         // changed through `&mut self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
@@ -123,13 +158,6 @@ impl Mapping {
             let _ =
                 unsafe { madvise(self.start.as_ptr().add(first).cast(), end - first, Advice::LinuxDontNeed) };
         }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the range was mapped by one of the constructors and no reference outlives `self`.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 

@@ -1,6 +1,7 @@
 //! How much memory this process may use and uses.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Where a memory limit comes from.
@@ -39,6 +40,18 @@ fn kib_field(text: &str, name: &str) -> Option<u64> {
 /// Bytes of this process that are in memory now, or `None` where `/proc` does not tell.
 pub fn resident_bytes() -> Option<u64> {
     kib_field(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
+/// Bytes of those pages that `bytes` begins, ends or lies on which are in memory now, or `None` where `/proc` does not tell.
+pub fn resident_bytes_of(bytes: &[u8]) -> Option<u64> {
+    const PAGE_BYTES: usize = 4096;
+    let first = bytes.as_ptr().addr() / PAGE_BYTES;
+    let end = (bytes.as_ptr().addr() + bytes.len()).div_ceil(PAGE_BYTES);
+    // Eight bytes for each page of the address space; the highest bit says that it is in memory.
+    let mut entries = vec![0; (end - first) * 8];
+    File::open("/proc/self/pagemap").ok()?.read_exact_at(&mut entries, first as u64 * 8).ok()?;
+    let present = entries.iter().skip(7).step_by(8).filter(|&&byte| byte >> 7 == 1).count();
+    Some((present * PAGE_BYTES) as u64)
 }
 
 /// The memory this process may use: the least of its cgroups' limits and the machine's memory. `None` where

@@ -34,6 +34,19 @@ fn nodes_below(root: &Path) -> Vec<Node> {
     numbers(&list).into_iter().filter_map(node).collect()
 }
 
+/// The cores of the node that has this one; none where the kernel does not tell.
+pub fn cores_beside(core: u32) -> Vec<u32> {
+    cores_beside_below(Path::new("/sys/devices/system/node"), core)
+}
+
+fn cores_beside_below(root: &Path, core: u32) -> Vec<u32> {
+    let cores_of = |node: u32| {
+        numbers(&fs::read_to_string(root.join(format!("node{node}/cpulist"))).unwrap_or_default())
+    };
+    let nodes = numbers(&fs::read_to_string(root.join("has_cpu")).unwrap_or_default());
+    nodes.into_iter().map(cores_of).find(|cores| cores.contains(&core)).unwrap_or_default()
+}
+
 /// The numbers of a list such as `0-2,5`. What cannot be read counts for nothing.
 fn numbers(list: &str) -> Vec<u32> {
     let mut numbers = Vec::new();
@@ -93,6 +106,20 @@ mod tests {
         fs::write(root.join("has_memory"), "1,3\n").unwrap();
         fs::write(root.join("node3/meminfo"), "Node 3 MemTotal:   2048 kB\nNode 3 MemFree: 1 kB\n").unwrap();
         assert_eq!(nodes_below(&root), [Node { number: 3, bytes: 2 << 20 }]);
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_core_has_others_beside_it() {
+        let root = std::env::temp_dir().join(format!("tiermem-cores-{}", std::process::id()));
+        for (node, cores) in [("node0", "0-1,4\n"), ("node2", "2-3\n")] {
+            fs::create_dir_all(root.join(node)).unwrap();
+            fs::write(root.join(node).join("cpulist"), cores).unwrap();
+        }
+        fs::write(root.join("has_cpu"), "0,2\n").unwrap();
+        assert_eq!(cores_beside_below(&root, 4), [0, 1, 4]);
+        assert_eq!(cores_beside_below(&root, 2), [2, 3]);
+        assert!(cores_beside_below(&root, 9).is_empty());
         fs::remove_dir_all(root).unwrap();
     }
 

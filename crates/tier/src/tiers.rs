@@ -2,8 +2,10 @@
 //! that emulated tiers run up.
 
 mod keeping;
+mod populate;
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::time::Instant;
 
 use tiermem_base::Bytes;
@@ -14,6 +16,7 @@ use tiermem_sys::prefetch::prefetch;
 
 use crate::device::{Device, Dram, Emulated, Mapped, MappedError, Memory};
 use crate::spec::{Kind, TierSpec};
+use populate::Populator;
 
 /// Debts up to here are carried on: a clock read costs some 25 ns, so smaller ones cannot be spun off precisely.
 const SPIN_ABOVE_NS: f64 = 1000.0;
@@ -87,6 +90,7 @@ fn clock_ns() -> f64 {
 #[derive(Debug)]
 pub struct Tiers {
     tiers: Vec<Tier>,
+    populator: Populator,
     /// A bit for each tier whose items outlive the process.
     keeping: u8,
     debt_ns: Cell<f64>,
@@ -114,12 +118,19 @@ impl Tiers {
                 }
             };
             let error = |source| TierError { name: spec.name.clone(), capacity: spec.capacity, source };
-            Ok(Tier { device: device.map_err(error)?, charged_ns: Cell::new(0.0) })
+            let device = device.map_err(error)?;
+            if let Some(memory) = device.populate() {
+                // The first page of a mapping takes a lock on the whole address space. The thread that populates must not be
+                // the one that holds it, for it may be kept from running.
+                memory.range(0, 1);
+            }
+            Ok(Tier { device, charged_ns: Cell::new(0.0) })
         });
         let tiers = tiers.collect::<Result<Vec<_>, _>>()?;
         let keeping = |(at, tier): (usize, &Tier)| u8::from(matches!(tier.device, Device::Mapped(_))) << at;
         Ok(Tiers {
             keeping: tiers.iter().enumerate().map(keeping).sum(),
+            populator: Populator::new(tiers.len()),
             tiers,
             debt_ns: Cell::new(0.0),
             waited_ns: Cell::new(0.0),
@@ -213,7 +224,16 @@ impl Tiers {
     /// Gives a page's memory back to the system.
     pub fn discard(&mut self, tier: u8, page: u32) {
         let start = u64::from(page) * PAGE_BYTES;
+        self.populator.note_discard(usize::from(tier));
         self.tiers[usize::from(tier)].device.discard(start as usize, PAGE_BYTES as usize);
+    }
+
+    /// Has another thread take memory for pages that will be written before long. Nothing where the device has all its memory
+    /// from the start.
+    pub fn populate(&mut self, tier: u8, pages: Range<u32>) {
+        if let Some(memory) = self.tiers[usize::from(tier)].device.populate() {
+            self.populator.ask(usize::from(tier), memory, pages);
+        }
     }
 
     /// Waits off the debt when it is large enough to be waited off precisely.

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use super::{Ladder, LevelConfig, PAGE_BYTES, SizeClasses, Slots};
+use super::populate::distance_pages;
+use super::{Ladder, LadderConfig, LevelConfig, PAGE_BYTES, SizeClasses, Slots};
 
 /// The most pages of a tier: places are counted in 32 bits of 16 bytes each.
 const PAGES_MAX: u64 = u32::MAX as u64 / 4096;
 
-/// The space of a level, which may come to grow to `growth` times its capacity.
-pub(super) fn slots(level: &LevelConfig, growth: u32, classes: Arc<SizeClasses>) -> Slots {
+/// The space of a level, which may come to grow to [`LadderConfig::growth`] times its capacity.
+pub(super) fn slots(level: &LevelConfig, config: &LadderConfig, classes: Arc<SizeClasses>) -> Slots {
     let pages = level.capacity_bytes / PAGE_BYTES;
-    let mut slots = Slots::new(classes, (pages * u64::from(growth.max(1))).min(PAGES_MAX) as u32);
+    let mut slots = Slots::new(classes, (pages * u64::from(config.growth.max(1))).min(PAGES_MAX) as u32);
     slots.set_end(pages.min(PAGES_MAX) as u32);
+    slots.set_distance(distance_pages(config.ahead_bytes, level.capacity_bytes));
     slots
 }
 
@@ -30,6 +32,7 @@ impl Ladder {
         let end = (capacity_bytes.min(most) / PAGE_BYTES) as u32;
         slots.set_end(end);
         slots.set_page_limit(end);
+        slots.set_distance(distance_pages(self.config.ahead_bytes, capacity_bytes.min(most)));
         self.limit_pages();
     }
 

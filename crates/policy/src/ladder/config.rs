@@ -72,6 +72,9 @@ pub struct LadderConfig {
     /// How many times their capacities the levels may come to grow to, where other shards give theirs
     /// ([`super::Ladder::set_capacity`]).
     pub growth: u32,
+    /// Free memory of a tier that is taken from the system before anything is written there ([`super::Act::Populate`]): at
+    /// most so many bytes, and a sixteenth of the tier, and none where that is less than 2 MiB. 0: it is taken by writing.
+    pub ahead_bytes: u64,
     /// Growth from one size class to the next.
     pub class_factor: f64,
     /// What a hit does to the lists.
@@ -119,6 +122,7 @@ impl Default for LadderConfig {
         LadderConfig {
             levels: Vec::new(),
             growth: 1,
+            ahead_bytes: 0,
             class_factor: 1.08,
             bump: Bump::default(),
             admission: Admission::default(),

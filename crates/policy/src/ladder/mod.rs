@@ -31,6 +31,7 @@ mod outlet;
 mod page_set;
 mod pins;
 mod place;
+mod populate;
 mod rebalance;
 mod reclaim;
 mod slots;
@@ -131,6 +132,16 @@ pub enum Act {
         tier: u8,
         /// The page's number in the arena.
         page: u32,
+    },
+    /// Have somebody else take memory for these pages: nothing lies there, and something will before long. Whether and when
+    /// it is done makes no difference but to the time that the first write takes.
+    Populate {
+        /// The tier.
+        tier: u8,
+        /// The first page's number in the arena.
+        first: u32,
+        /// How many in a row.
+        count: u32,
     },
 }
 
@@ -234,7 +245,7 @@ impl Ladder {
         assert!((1..=LEVELS_MAX).contains(&config.levels.len()), "a ladder has 1 to {LEVELS_MAX} levels");
         let classes = Arc::new(SizeClasses::geometric(config.class_factor));
         let level = |level: &LevelConfig| Level {
-            slots: capacity::slots(level, config.growth, classes.clone()),
+            slots: capacity::slots(level, &config, classes.clone()),
             short: 0,
             starved: 0,
             pressed: false,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::classes::{Class, Fit, PAGE_BYTES, PAGE_UNITS, SizeClasses, UNIT_BYTES};
 use super::held::Held;
 use super::page_set::PageSet;
+use super::populate::Ahead;
 use crate::Id;
 use crate::waste::Waste;
 
@@ -98,8 +99,10 @@ pub struct Slots {
     pub(super) free_pages: PageSet,
     /// Pages that are kept for a large item.
     pub(super) held: Held,
-    /// Pages that were written since they were last given back to the system.
+    /// Pages that were written, or had their memory taken for it, since they were last given back to the system.
     pub(super) touched: PageSet,
+    /// Which memory is taken before it is written.
+    pub(super) ahead: Ahead,
     pub(super) spaces: Vec<ClassSpace>,
     /// Pages that each class has, a run by its head: what a random item is drawn from.
     pub(super) members: Vec<Vec<u32>>,
@@ -124,6 +127,7 @@ impl Slots {
             free_pages: PageSet::full(pages_total),
             held: Held::default(),
             touched: PageSet::empty(pages_total),
+            ahead: Ahead::default(),
             end: pages_total,
             page_limit: pages_total,
             pages_used: 0,
@@ -137,10 +141,11 @@ impl Slots {
     pub fn clear(&mut self, waste: &mut Waste) {
         waste.add(std::mem::take(&mut self.pages), self.table_bytes);
         let touched = std::mem::replace(&mut self.touched, PageSet::empty(0));
-        let (end, page_limit) = (self.end, self.page_limit);
+        let (end, page_limit, distance) = (self.end, self.page_limit, self.distance_pages());
         *self = Slots { touched, ..Slots::new(self.classes.clone(), self.pages_total()) };
         self.set_end(end);
         self.page_limit = page_limit;
+        self.set_distance(distance);
     }
 
     /// A slot of `class` within the pages that it has, not counting those being drained.
@@ -234,6 +239,7 @@ impl Slots {
         self.pages[at as usize] = page;
         self.join(at);
         self.free_pages.remove(at);
+        self.ahead.note_given(at, self.touched.contains(at));
         self.touched.insert(at);
         self.pages_used += 1;
     }

@@ -49,6 +49,7 @@ impl Ladder {
                 acts.push(Act::Discard { tier: tier as u8, page });
             }
         }
+        self.populate_ahead(acts);
     }
 
     /// Takes back pages above the limit: metadata has grown into the tier, or the tier was made smaller.
@@ -67,10 +68,11 @@ impl Ladder {
         }
     }
 
-    /// Work that needs no request: expiry only (and memory given back, which decides nothing), so that a simulator, which has no
+    /// Work that needs no request: expiry only (and memory given back and taken, which decides nothing), so that a simulator, which has no
     /// idle time, sees the same.
     pub fn idle(&mut self, now: Now, acts: &mut Vec<Act>) {
         (0..WASTE_IDLE).for_each(|_| self.waste.shrink());
+        self.populate_ahead(acts);
         self.expire(now, self.config.evict_batch, acts);
     }
 

@@ -11,17 +11,24 @@ pub struct World {
     pub ids: Vec<Option<Id>>,
     pub now: Now,
     pub rng: Rng,
+    /// Pages of all tiers whose memory was taken ahead.
+    pub populated: u64,
 }
 
 impl World {
     pub fn new(config: LadderConfig) -> Self {
-        World { ladder: Ladder::new(config), ids: Vec::new(), now: Now::default(), rng: Rng::seeded(5) }
+        let ladder = Ladder::new(config);
+        World { ladder, ids: Vec::new(), now: Now::default(), rng: Rng::seeded(5), populated: 0 }
     }
 
     pub fn execute(&mut self, acts: Vec<Act>) {
         for act in acts {
-            if let Act::Drop { id, .. } = act {
-                self.ids.iter_mut().filter(|held| **held == Some(id)).for_each(|held| *held = None);
+            match act {
+                Act::Drop { id, .. } => {
+                    self.ids.iter_mut().filter(|held| **held == Some(id)).for_each(|held| *held = None);
+                }
+                Act::Populate { count, .. } => self.populated += u64::from(count),
+                Act::Move { .. } | Act::Discard { .. } => {}
             }
         }
         if let Some(last) = self.ladder.last_ticket() {

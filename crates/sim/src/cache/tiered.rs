@@ -358,7 +358,7 @@ impl TieredCache {
                     self.charged_ns +=
                         charge(self.read, from.tier, bytes) + charge(self.write, to.tier, bytes);
                 }
-                Act::Discard { .. } => {}
+                Act::Discard { .. } | Act::Populate { .. } => {}
             }
         }
         self.acts = acts;

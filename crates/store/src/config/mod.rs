@@ -21,7 +21,7 @@ use tiermem_policy::ladder::LadderConfig;
 use tiermem_tier::TierSpec;
 
 use crate::command::Live;
-use crate::engine::EngineConfig;
+use crate::engine::{AHEAD_BYTES, EngineConfig};
 use crate::server::{ServerConfig, TlsConfig};
 use crate::settings::Settings;
 use crate::shards::SHARDS_MAX;
@@ -284,6 +284,7 @@ impl StoreConfig {
         let capacities: Vec<Bytes> = self.specs().map(pages).collect();
         let mut ladder = self.policy.ladder(&capacities)?;
         ladder.tune(self.live(&ladder)?.policy);
+        ladder.ahead_bytes = AHEAD_BYTES;
         Ok(ladder)
     }
 

@@ -55,7 +55,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due without a request: expired items. Call it when idle, at least every 100 ms.
+    /// Does what is due without a request: expired items, and memory for the first ones. Call it when idle, at least every 100 ms.
     pub fn idle(&mut self) {
         self.ladder.idle(self.now, &mut self.acts);
         self.execute();
@@ -113,6 +113,7 @@ impl Engine {
                     self.unseal_item(loc);
                 }
                 Act::Discard { tier, page } => self.tiers.discard(tier, page),
+                Act::Populate { tier, first, count } => self.tiers.populate(tier, first..first + count),
             }
         }
         self.acts = acts;

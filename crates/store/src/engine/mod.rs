@@ -51,6 +51,10 @@ pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreErro
 /// How often an admission may have to wait for moves before it counts as failed; one is the rule.
 const ADMIT_TRIES: usize = 8;
 
+/// Memory of each tier that another thread takes ahead of what is written there. It is long enough for a thread that runs when
+/// nobody else does to come in time, and small beside a tier: [`LadderConfig::ahead_bytes`].
+pub const AHEAD_BYTES: u64 = 32 << 20;
+
 /// How an engine is set up.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -77,7 +81,7 @@ impl EngineConfig {
     pub fn new(tiers: Vec<TierSpec>) -> Self {
         EngineConfig {
             tiers,
-            ladder: LadderConfig::default(),
+            ladder: LadderConfig { ahead_bytes: AHEAD_BYTES, ..LadderConfig::default() },
             growth: 1,
             value_bytes_max: 16 << 20,
             pinned_bytes_max: 64 << 20,

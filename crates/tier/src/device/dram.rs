@@ -3,6 +3,7 @@
 use super::Memory;
 use tiermem_sys::mapping::{MapError, Mapping};
 use tiermem_sys::numa;
+use tiermem_sys::populate::Populate;
 
 /// DRAM: costs what it costs.
 #[derive(Debug)]
@@ -38,6 +39,10 @@ impl Memory for Dram {
 
     fn discard(&mut self, offset: usize, len: usize) {
         self.mapping.discard(offset, len);
+    }
+
+    fn populate(&self) -> Option<Populate> {
+        self.mapping.populate()
     }
 
     #[inline]

@@ -7,6 +7,7 @@
 use super::{Dram, Memory};
 use tiermem_base::curve::{Curve, LOCAL_DRAM, Surcharge};
 use tiermem_sys::mapping::MapError;
+use tiermem_sys::populate::Populate;
 
 /// Local DRAM that costs what another device would.
 #[derive(Debug)]
@@ -40,6 +41,10 @@ impl Memory for Emulated {
 
     fn discard(&mut self, offset: usize, len: usize) {
         self.dram.discard(offset, len);
+    }
+
+    fn populate(&self) -> Option<Populate> {
+        self.dram.populate()
     }
 
     #[inline]

@@ -13,6 +13,7 @@ use super::{Kept, Memory};
 use crate::region::{Division, Found, HEADER_BYTES, Header, VERSION};
 use tiermem_base::Bytes;
 use tiermem_sys::mapping::{MapError, Mapping};
+use tiermem_sys::populate::Populate;
 use tiermem_sys::{boot, disk};
 
 /// Which file, and what may be done with it.
@@ -226,6 +227,10 @@ impl Memory for Mapped {
 
     fn discard(&mut self, offset: usize, len: usize) {
         self.mapping.discard(self.pages().start + offset, len);
+    }
+
+    fn populate(&self) -> Option<Populate> {
+        self.mapping.populate()
     }
 
     #[inline]

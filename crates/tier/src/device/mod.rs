@@ -15,6 +15,8 @@ pub(crate) use kept::in_order;
 pub use kept::{Kept, SEAL, SEAL_AT, TAIL_BYTES};
 pub use mapped::{Mapped, MappedError, MappedSpec};
 
+use tiermem_sys::populate::Populate;
+
 /// Byte-addressable memory.
 pub trait Memory {
     /// All bytes.
@@ -23,6 +25,8 @@ pub trait Memory {
     fn bytes_mut(&mut self) -> &mut [u8];
     /// Gives the memory of a range back to the system; it reads as zero or as before.
     fn discard(&mut self, offset: usize, len: usize);
+    /// A way for another thread to have memory taken before it is written, where a device takes it by and by.
+    fn populate(&self) -> Option<Populate>;
     /// Nanoseconds to charge for reading a contiguous range.
     fn touch_read(&self, len: u64) -> f64;
     /// Nanoseconds to charge for writing a contiguous range.
@@ -68,6 +72,14 @@ impl Memory for Device {
         }
     }
 
+    fn populate(&self) -> Option<Populate> {
+        match self {
+            Device::Dram(device) => device.populate(),
+            Device::Emulated(device) => device.populate(),
+            Device::Mapped(device) => device.populate(),
+        }
+    }
+
     #[inline]
     fn touch_read(&self, len: u64) -> f64 {
         match self {
@@ -101,6 +113,11 @@ mod conformance {
         device.discard(0, 4096);
         assert_eq!(device.bytes()[4096..9000], [5; 9000 - 4096], "a discard leaves the rest");
         assert!(matches!(device.bytes()[4095], 0 | 5));
+        if let Some(populate) = device.populate() {
+            let before = device.bytes().to_vec();
+            std::thread::spawn(move || populate.range(0, LEN)).join().unwrap();
+            assert!(device.bytes() == before, "taking memory changes nothing");
+        }
         assert!(device.touch_read(4096) >= device.touch_read(64) && device.touch_read(64) >= 0.0);
         assert!(device.touch_write(4096) >= device.touch_write(64) && device.touch_write(64) >= 0.0);
     }
