@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import redis
 
-from store import PATIENCE_S, Store
+from store import PATIENCE_S, Store, eventually
 
 THREADS = 4
 KEYS = 3000
@@ -122,6 +122,13 @@ class Recorder(threading.Thread):
         return found, expired
 
 
+def is_announced(store: Store) -> bool:
+    """Whether a restart would find all that lies on flash, if there is any."""
+    flash = [tier["items"] for tier in store.snapshot()["engine"]["tiers"] if tier["kind"] == "flash"]
+    with connect(store) as client:
+        return not flash or client.info("tiers")["flash_recoverable_items"] >= flash[0]
+
+
 @dataclasses.dataclass
 class Life:
     """What a store left behind that was started, worked with and ended."""
@@ -159,8 +166,9 @@ def lives(
                 thread.stop.set()
             for thread in threads:
                 thread.join(PATIENCE_S)
-            # What is on its way between tiers settles, and what moved to flash is announced.
+            # What is on its way between tiers settles, and what moved to flash is announced, however slow the device is.
             time.sleep(1.5)
+            eventually(lambda: is_announced(store), "what lies on flash is announced")
             kept = quiet(store)
         end(store, number)
         for thread in threads:

@@ -252,6 +252,33 @@ def test_replies_wait_for_the_device_where_power_loss_is_to_be_outlived(
         assert sum(value is not None for value in kept) > 1000
 
 
+def test_long_replies_and_a_removal_in_one_pipeline(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    """More than a pipe between shards holds is on its way when the replies have to wait for the device."""
+    config = tmp_path / "tiermem.toml"
+    config.write_text(DURABLE.format(path=tmp_path / "flash", dram=16 * SHARDS, flash=128 * SHARDS))
+    store = serve("--config", str(config))
+    tags = "abcd"
+    large = b"z" * 30_000
+    with connect(store) as client:
+        pipe = client.pipeline(transaction=False)
+        for number in range(40_000 * SHARDS):
+            pipe.set(f"{{{tags[number % 4]}}}{number // 4}", b"v" * 1000)
+            if number % 1000 == 999:
+                pipe.execute()
+        pipe.execute()
+        for number in range(10):
+            for tag in tags:
+                client.mset({f"{{{tag}}}large{at}": large for at in range(10)})
+                with connect(store) as other:
+                    pipe = other.pipeline(transaction=False)
+                    for at in range(10):
+                        pipe.get(f"{{{tag}}}large{at}")
+                    pipe.set(f"{{{tag}}}{number}", "new")
+                    pipe.ping()
+                    assert pipe.execute() == [large] * 10 + [True, True]
+        assert syncs(client) > 10
+
+
 def test_a_durability_that_there_is_not_is_refused(tmp_path: pathlib.Path) -> None:
     config = tmp_path / "tiermem.toml"
     text = DURABLE.format(path=tmp_path / "flash", dram=16, flash=256).replace("power", "for ever")

@@ -212,3 +212,16 @@ def test_noise_ends_only_its_own_connection(serve: Callable[..., Store]) -> None
                 except (ConnectionResetError, BrokenPipeError):
                     pass
         assert client.get("a") == b"1"
+
+
+def test_a_store_that_is_flushed_again_and_again_stays_empty(serve: Callable[..., Store]) -> None:
+    store = serve("--tier", f"dram={64 * SHARDS}MiB")
+    with redis.Redis(port=store.port, socket_timeout=PATIENCE_S) as client:
+        for _ in range(10):
+            pipe = client.pipeline(transaction=False)
+            for number in range(1000):
+                pipe.set(f"k{number % 7}", "v")
+                pipe.flushall()
+            assert all(pipe.execute())
+        assert client.set("k", "v" * 1000) and client.dbsize() == 1
+        assert client.info("memory")["used_memory"] < 8 * MIB * SHARDS

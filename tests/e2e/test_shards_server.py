@@ -345,6 +345,28 @@ def test_a_password_is_asked_for_once(serve: Callable[..., Store]) -> None:
         wire.close()
 
 
+def test_who_does_not_read_keeps_nobody_from_telling_all_shards(serve: Callable[..., Store]) -> None:
+    sharded = Sharded(serve("--shards", "2", "--tier", "dram=400MiB"), 2)
+    idle = []
+    for key in sharded.spread("large"):
+        with redis.Redis(port=sharded.store.port, socket_timeout=PATIENCE_S) as client:
+            for at in range(4):
+                client.set(f"{key}{at}", b"x" * 6_000_000)
+        for _ in range(4):
+            # Wherever it is at home, the replies that nobody reads stand before that of CONFIG SET.
+            wire = sharded.wire()
+            wire.send_all([*(["GET", f"{key}{at}"] for at in range(4)), ["CONFIG", "SET", "slowlog-max-len", "100"]])
+            idle.append(wire)
+    other = sharded.wire()
+    for _ in range(5):
+        assert other.ask("CONFIG", "SET", "slowlog-max-len", "90") == b"+OK"
+        assert other.ask("CLIENT", "PAUSE", "1") == b"+OK"
+    assert other.ask("FLUSHALL") == b"+OK"
+    for wire in idle:
+        wire.close()
+    other.close()
+
+
 # Flash.
 
 

@@ -3,6 +3,8 @@
 
 /// Boxes dropped in one piece of work.
 const PIECE: usize = 32;
+/// Tables of so few boxes are dropped at once. Else who clears a small store again and again makes waste faster than it goes.
+const SMALL: usize = 256;
 
 /// A table whose entries can be dropped some at a time.
 trait Pile: Send + std::fmt::Debug {
@@ -36,7 +38,7 @@ impl Clone for Waste {
 impl Waste {
     /// Takes a table over that holds so many bytes with its entries.
     pub(crate) fn add<T: Send + std::fmt::Debug + 'static>(&mut self, table: Vec<T>, bytes: u64) {
-        if !table.is_empty() {
+        if table.len() > SMALL {
             let bytes_each = bytes / table.len() as u64;
             self.bytes += bytes_each * table.len() as u64;
             self.piles.push((Box::new(table), bytes_each));
@@ -75,10 +77,12 @@ mod tests {
     fn it_shrinks_to_nothing_in_pieces() {
         let mut waste = Waste::default();
         let alive = std::sync::Arc::new(());
-        waste.add(vec![alive.clone(); 100], 1000);
-        waste.add(vec![Box::new(1u64); PIECE], 8 * PIECE as u64);
+        waste.add(vec![alive.clone(); 1000], 10_000);
+        waste.add(vec![Box::new(1u64); 10 * PIECE], 80 * PIECE as u64);
         waste.add(Vec::<u8>::new(), 0);
-        assert_eq!(waste.bytes(), 1000 + 8 * PIECE as u64);
+        waste.add(vec![alive.clone(); SMALL], 1000);
+        assert_eq!(waste.bytes(), 10_000 + 80 * PIECE as u64);
+        assert_eq!(std::sync::Arc::strong_count(&alive), 1001, "what is small goes at once");
         let mut last = usize::MAX;
         for _ in 0..100 {
             let count = std::sync::Arc::strong_count(&alive);

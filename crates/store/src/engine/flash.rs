@@ -343,6 +343,8 @@ impl Engine {
             }
             return Some(self.hit(id));
         }
+        // Where memory had no room for it, it stands elsewhere among the staged now.
+        let at = self.find_staged(db, key, hash)?;
         self.staged_hit(at)
     }
 

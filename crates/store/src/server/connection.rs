@@ -109,6 +109,9 @@ impl Connection {
             if !self.output.is_empty() {
                 if !core.engine.is_durable(self.promised) {
                     // Nor does it run more meanwhile: that would put its replies off again.
+                    self.stream.forget_full();
+                    // It is not the client who keeps still.
+                    self.last_progress = core.clock.batch_start();
                     self.count_unsent(core);
                     return Ok(());
                 }
@@ -144,6 +147,9 @@ impl Connection {
                 self.paused = false;
             }
             if self.blocked {
+                if let Some(links) = &mut self.links {
+                    links.give_turn_up();
+                }
                 core.budget.progress(&self.share, 0, cx.waker());
                 return Ok(());
             }
@@ -406,7 +412,7 @@ impl Connection {
     #[inline]
     fn flush(&mut self, core: &mut Core, cx: &TaskContext<'_>) -> Result<(), Gone> {
         let promised = core.engine.commit();
-        if promised != self.promised {
+        if promised > self.promised {
             self.promised = promised;
             core.engine.wake_when_durable(promised, cx.waker());
         }

@@ -89,6 +89,14 @@ impl Stream {
         };
     }
 
+    /// Whoever was to say that there is room again may have said so when nothing could be written for another reason: the
+    /// next to write tries.
+    pub(super) fn forget_full(&self) {
+        if let Stream::Pipe(pipe) = self {
+            pipe.full.set(false);
+        }
+    }
+
     pub(super) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Tcp(stream) => stream.poll_write_ready(cx),

@@ -96,16 +96,17 @@ impl Flash {
     }
 
     /// Hands to the device what was decided and journaled. Called before replies are sent, so that what they say outlives the
-    /// process; where it is to outlive the machine, they wait until [`Self::is_durable`] says so of the moment returned.
+    /// process; where it is to outlive the machine, they wait until [`Self::is_durable`] says so of the moment returned. It is
+    /// past where nothing was removed since the last call.
     #[inline]
     pub fn commit(&mut self) -> Moment {
         self.write_records();
-        if self.owes {
-            self.owes = false;
-            self.promised = self.syncs.ask();
-        }
+        let promised = match std::mem::take(&mut self.owes) {
+            true => self.syncs.ask(),
+            false => Moment::default(),
+        };
         self.submit();
-        self.promised
+        promised
     }
 
     /// Whether what was promised by that moment survives whatever is asked for.

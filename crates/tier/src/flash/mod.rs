@@ -121,8 +121,6 @@ pub struct Flash {
     syncs: Syncs,
     /// Something was removed since the last call of [`Flash::commit`].
     owes: bool,
-    /// The last promise: what was removed before it does not come back.
-    promised: Moment,
     /// Where the journal stood when the sync began that is under way.
     syncing: u32,
     /// How full the journal must be before a checkpoint that failed is tried again.

@@ -11,7 +11,7 @@ use super::format::{
     Layout, NO_SEGMENT, Superblock, read_entry_record, read_segment_record,
 };
 use super::journal::{End, Journal, Position, Record, erase, replay};
-use super::syncs::{Moment, Syncs};
+use super::syncs::Syncs;
 use super::{DATABASES, Durability, Flash, FlashConfig, FlashError, FlashStats, HASH_PROBE};
 use crate::block::BlockIo;
 use tiermem_policy::log::{LogConfig, LogPlace};
@@ -104,7 +104,6 @@ impl Flash {
             announced: recovered.items,
             syncs: Syncs::new(config.durability == Durability::Power),
             owes: false,
-            promised: Moment::default(),
             syncing: 0,
             checkpoint_retry: 0.0,
             stats: FlashStats { recovered_items: index.log_len(), ..FlashStats::default() },

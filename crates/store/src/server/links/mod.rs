@@ -255,7 +255,8 @@ impl Links {
         if found.is("monitor") {
             return self.monitor(context, args, found);
         }
-        if found.tells_all() && !self.has_turn() {
+        // Replies before it come first: were they not taken, everybody's turn would wait for this client to read.
+        if found.tells_all() && !(self.replies.is_empty() && self.has_turn()) {
             return Step::Wait;
         }
         self.pushes |= found.is("tracking");
@@ -278,6 +279,11 @@ impl Links {
             self.alone = false;
         }
         self.turn.is_some()
+    }
+
+    /// Lets others tell all shards something while this client does not take its replies.
+    pub(super) fn give_turn_up(&mut self) {
+        (self.turn, self.waiting_for_turn) = (None, None);
     }
 
     /// The request is for several shards, or its reply has to be worked on. The part for this one runs at once, and where that
