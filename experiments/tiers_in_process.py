@@ -67,13 +67,14 @@ def measure(tiermem: str, setting: Setting, curve: str, quick: bool) -> dict[str
         about = {name: value for name, value in found.items() if not isinstance(value, (dict, list))}
         for row in found["systems"]:
             # Of several groups the first one's all-DRAM is shown; each figure is against its own.
-            runs.setdefault(row["system"], {**about, **row, "command": " ".join(["tiermem", *words[1:]])})
+            told = " ".join(["tiermem", *words[1:]]).replace(setting.trace, Path(setting.trace).name)
+            runs.setdefault(row["system"], {**about, **row, "command": told})
     return runs
 
 
 def draw(data: dict[str, dict[str, dict[str, dict]]]) -> str:
     """For each setting, curve and system a bar: speed against all-DRAM, with the lowest and highest slice."""
-    left, row, width, scale = 190, 20, 900, 480
+    left, row, width, scale = 150, 20, 920, 480
     parts = ['<text class="t" x="10" y="22">Requests per second of processor time, all-DRAM = 1</text>']
     y = 50
     for setting, curves in data.items():
@@ -88,7 +89,7 @@ def draw(data: dict[str, dict[str, dict[str, dict]]]) -> str:
                 parts.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{name}</text>')
                 parts.append(f'<rect x="{left}" y="{y}" width="{speed * scale:.1f}" height="{row - 6}" fill="{color}"/>')
                 label = f"{speed:.3f}, {run['fast_hit_share']:.3f} of look-ups hit the fast tier"
-                parts.append(f'<text x="{left + speed * scale + 6:.1f}" y="{y + 12}">{label}</text>')
+                parts.append(f'<text x="{left + max(speed, 1) * scale + 10:.1f}" y="{y + 12}">{label}</text>')
                 y += row
             y += 24
     for at in (0.87, 0.95, 1):
