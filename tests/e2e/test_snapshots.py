@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
+import redis
 from recorder import connect, get_all
 from store import PATIENCE_S, Store, binary, tiermem
 
@@ -222,3 +223,50 @@ def test_no_strangers_file_is_passed_over(stopped: Callable[[int], pathlib.Path]
             done = tiermem("store", "serve", *at, *flags(path, shards))
             assert done.returncode == 1 and "snapshot.1-of-2" in done.stderr and "move the file away" in done.stderr
     assert path.with_name("snapshot.1-of-2").read_bytes() == b"precious"
+
+
+def test_every_connection_is_told_the_same(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "snapshot"
+    store = serve(*flags(path, 2))
+    # They are at home at one shard after the other.
+    clients = [connect(store) for _ in range(4)]
+
+    def told(field: str) -> object:
+        found = {client.info("persistence")[field] for client in clients}
+        assert len(found) == 1, f"{field} depends on the connection: {found}"
+        return found.pop()
+
+    def last_save() -> int:
+        found = {int(client.lastsave().timestamp()) for client in clients}
+        assert found == {told("rdb_last_save_time")}
+        return found.pop()
+
+    write(store, "old")
+    assert told("rdb_changes_since_last_save") == len(KEYS)
+    assert clients[0].save() is True
+    assert told("rdb_changes_since_last_save") == 0 and told("rdb_saves") == 1
+    # One shard has much more to write than the other.
+    for number in range(20):
+        clients[0].set(f"{{long}}{number}", b"x" * 1_000_000)
+    for client in clients:
+        assert client.bgsave() is True
+        while client.info("persistence")["rdb_bgsave_in_progress"]:
+            pass
+        assert not list(tmp_path.glob("snapshot*.new")), "a shard writes still"
+    assert told("rdb_saves") == 5 and told("rdb_changes_since_last_save") == 0
+    assert told("rdb_last_bgsave_status") == "ok"
+    before = last_save()
+    # One shard cannot write its part any more.
+    obstacle = path.with_name("snapshot.1-of-2.new")
+    obstacle.mkdir()
+    write(store, "new")
+    with pytest.raises(redis.ResponseError, match="was not written"):
+        clients[0].save()
+    assert told("rdb_last_bgsave_status") == "err" and told("rdb_saves") == 5
+    assert 0 < told("rdb_changes_since_last_save") < len(KEYS)
+    assert last_save() >= before
+    obstacle.rmdir()
+    assert clients[0].save() is True
+    assert told("rdb_last_bgsave_status") == "ok" and told("rdb_changes_since_last_save") == 0
+    for client in clients:
+        client.close()
