@@ -9,8 +9,9 @@ use std::slice;
 
 use proptest::prelude::*;
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
+use tiermem_store::shards::Placement;
 use tiermem_store::snapshot::format::Taken;
-use tiermem_store::snapshot::{Files, Load, LoadError, Loaded, Progress, Saving, Step};
+use tiermem_store::snapshot::{Files, Load, LoadError, Loaded, Progress, Saving, Step, path_of};
 use tiermem_tier::Kind;
 use tiermem_tier::block::MemoryDisk;
 use world::{START_MS, TempPath, attach_flash, items_in, look, name, tier, value};
@@ -186,6 +187,42 @@ proptest! {
                     prop_assert!(found.is_none_or(|found| found == value(usize::from(key), 300)));
                 }
             }
+        }
+    }
+}
+
+/// Whatever number of shards wrote it and reads it, each key is where it is looked for; as often as a start fails, and no more
+/// when one has gone well.
+#[test]
+fn any_number_of_shards_reads_what_any_other_wrote() {
+    for (before, after) in [(1, 1), (1, 3), (3, 1), (2, 5), (5, 2), (4, 4)] {
+        let path = TempPath::new();
+        let shard_of = |key: u16, shards: usize| Placement { own: 0, shards }.shard_of(&name(key));
+        let engines = |shards: usize| (0..shards).map(|_| self::engine(1, 1, 1)).collect::<Vec<_>>();
+        let mut writers = engines(before);
+        for key in 0..500 {
+            set(&mut writers[shard_of(key, before)], key, &value(usize::from(key), 200), Expiry::Never);
+        }
+        for (shard, engine) in writers.iter_mut().enumerate() {
+            Saving::run(engine, &path_of(&path.0, shard, before), Taken::Stopped).unwrap();
+        }
+        for _ in 0..2 {
+            let mut readers = engines(after);
+            let found = Files::open(&path.0).unwrap().load(Load::Clean, &mut readers, |_| {});
+            assert!(
+                matches!(found, Loaded::Items(Progress { items: 500, files_left_out: 0, .. })),
+                "{found:?}"
+            );
+            for key in 0..500 {
+                assert_eq!(read(&mut readers[shard_of(key, after)], key), Some(value(usize::from(key), 200)));
+            }
+        }
+        // By a run that loads nothing.
+        Files::open(&path.0).unwrap().supersede().unwrap();
+        let found = Files::open(&path.0).unwrap().load(Load::Clean, &mut engines(after), |_| {});
+        assert_eq!(found, Loaded::Superseded);
+        for shard in 0..before {
+            std::fs::remove_file(path_of(&path.0, shard, before)).unwrap();
         }
     }
 }
