@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use tiermem_store::config::StoreConfig;
 use tiermem_store::engine::Engine;
-use tiermem_store::server::{Server, ServerConfig};
+use tiermem_store::server::{ServerConfig, Sockets};
 use tiermem_store::shards::Placement;
 
 const KEYS: usize = 1000;
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let engines: Result<Vec<Engine>, Box<dyn Error>> =
         (0..shards).map(|_| Ok(Engine::new(config.engine_config(0)?)?)).collect();
     let listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let server = Server::bind_shards(ServerConfig { listen, ..ServerConfig::default() }, engines?)?;
+    let server = Sockets::bind(ServerConfig { listen, ..ServerConfig::default() })?.listen(engines?)?;
     let address = server.local_addr().ok_or("no address")?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let client = std::thread::spawn(move || -> std::io::Result<()> {
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shutdown = async {
         let _ = stopped.await;
     };
-    server.run(shutdown, drop)?;
+    server.run(|| Ok(shutdown), drop)?;
     client.join().map_err(|_| "the client failed")??;
     Ok(())
 }

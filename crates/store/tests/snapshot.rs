@@ -4,11 +4,14 @@
 mod world;
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::slice;
 
 use proptest::prelude::*;
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
+use tiermem_store::shards::Placement;
 use tiermem_store::snapshot::format::Taken;
-use tiermem_store::snapshot::{Load, Loaded, Progress, Saving, Step, check, load};
+use tiermem_store::snapshot::{Files, Load, LoadError, Loaded, Progress, Saving, Step, path_of};
 use tiermem_tier::Kind;
 use tiermem_tier::block::MemoryDisk;
 use world::{START_MS, TempPath, attach_flash, items_in, look, name, tier, value};
@@ -42,8 +45,15 @@ fn read(engine: &mut Engine, key: u16) -> Option<Vec<u8>> {
     found
 }
 
+/// A start that goes well.
+fn load(path: &Path, which: Load, engine: &mut Engine) -> Result<Loaded, LoadError> {
+    let files = Files::open(path)?;
+    let loaded = files.load(which, slice::from_mut(engine), |_| {});
+    files.supersede().map(|()| loaded)
+}
+
 fn loaded(path: &TempPath, which: Load, engine: &mut Engine) -> Progress {
-    match load(&path.0, which, engine, |_| {}).unwrap() {
+    match load(&path.0, which, engine).unwrap() {
         Loaded::Items(progress) => progress,
         other => panic!("{other:?}"),
     }
@@ -141,7 +151,7 @@ proptest! {
         saving.finish(&mut engine).unwrap();
         prop_assert_eq!(engine.stats().pinned_bytes, 0);
         let mut again = self::engine(2, 8, 64);
-        prop_assert_eq!(load(&path.0, Load::Clean, &mut again, |_| {}).unwrap(), Loaded::Running);
+        prop_assert_eq!(load(&path.0, Load::Clean, &mut again).unwrap(), Loaded::Running);
         prop_assert_eq!(again.len(0), 0);
         let progress = loaded(&path, Load::Always, &mut again);
         prop_assert_eq!((progress.damaged, progress.cut, progress.refused), (0, false, 0));
@@ -166,7 +176,7 @@ proptest! {
         if cut { bytes.truncate(at) } else { bytes[at] ^= flip }
         std::fs::write(&path.0, &bytes).unwrap();
         let mut again = self::engine(2, 4, 4);
-        match load(&path.0, Load::Clean, &mut again, |_| {}) {
+        match load(&path.0, Load::Clean, &mut again) {
             Err(error) => prop_assert!(at < 64 && error.to_string().contains("move the file away"), "{error}"),
             Ok(Loaded::Absent) => prop_assert!(cut && at == 0),
             Ok(found) => {
@@ -177,6 +187,42 @@ proptest! {
                     prop_assert!(found.is_none_or(|found| found == value(usize::from(key), 300)));
                 }
             }
+        }
+    }
+}
+
+/// Whatever number of shards wrote it and reads it, each key is where it is looked for; as often as a start fails, and no more
+/// when one has gone well.
+#[test]
+fn any_number_of_shards_reads_what_any_other_wrote() {
+    for (before, after) in [(1, 1), (1, 3), (3, 1), (2, 5), (5, 2), (4, 4)] {
+        let path = TempPath::new();
+        let shard_of = |key: u16, shards: usize| Placement { own: 0, shards }.shard_of(&name(key));
+        let engines = |shards: usize| (0..shards).map(|_| self::engine(1, 1, 1)).collect::<Vec<_>>();
+        let mut writers = engines(before);
+        for key in 0..500 {
+            set(&mut writers[shard_of(key, before)], key, &value(usize::from(key), 200), Expiry::Never);
+        }
+        for (shard, engine) in writers.iter_mut().enumerate() {
+            Saving::run(engine, &path_of(&path.0, shard, before), Taken::Stopped).unwrap();
+        }
+        for _ in 0..2 {
+            let mut readers = engines(after);
+            let found = Files::open(&path.0).unwrap().load(Load::Clean, &mut readers, |_| {});
+            assert!(
+                matches!(found, Loaded::Items(Progress { items: 500, files_left_out: 0, .. })),
+                "{found:?}"
+            );
+            for key in 0..500 {
+                assert_eq!(read(&mut readers[shard_of(key, after)], key), Some(value(usize::from(key), 200)));
+            }
+        }
+        // By a run that loads nothing.
+        Files::open(&path.0).unwrap().supersede().unwrap();
+        let found = Files::open(&path.0).unwrap().load(Load::Clean, &mut engines(after), |_| {});
+        assert_eq!(found, Loaded::Superseded);
+        for shard in 0..before {
+            std::fs::remove_file(path_of(&path.0, shard, before)).unwrap();
         }
     }
 }
@@ -215,9 +261,9 @@ fn what_was_stopped_is_back_once_and_the_hot_is_in_the_fast_tier() {
     }
     let fast = again.stats().tiers[0].hits - before;
     assert!(fast_then > 700 && fast * 1000 > fast_then * 600, "{fast} of 900, {fast_then} of 1000");
-    assert_eq!(load(&path.0, Load::Clean, &mut self::engine(3, 2, 8), |_| {}).unwrap(), Loaded::Already);
+    assert_eq!(load(&path.0, Load::Clean, &mut self::engine(3, 2, 8)).unwrap(), Loaded::Superseded);
     assert_eq!(loaded(&path, Load::Always, &mut self::engine(4, 2, 8)).items, 5001);
-    assert_eq!(load(&path.0, Load::Never, &mut self::engine(5, 2, 8), |_| {}).unwrap(), Loaded::Unwanted);
+    assert_eq!(load(&path.0, Load::Never, &mut self::engine(5, 2, 8)).unwrap(), Loaded::Unwanted);
 }
 
 /// Flash goes on and the snapshot stands still: after an orderly stop both are of one time, and otherwise flash is right.
@@ -253,7 +299,7 @@ fn over_flash_the_newer_wins() {
     // The old one again, as if nobody had marked it.
     std::fs::write(&path.0, &saved).unwrap();
     let mut engine = with_flash(3, &disk);
-    assert_eq!(load(&path.0, Load::Clean, &mut engine, |_| {}).unwrap(), Loaded::Stale);
+    assert_eq!(load(&path.0, Load::Clean, &mut engine).unwrap(), Loaded::Stale);
     let there: Vec<u16> = (0..4000).filter(|&key| read(&mut engine, key) == Some(value(2, 1000))).collect();
     assert!(there.len() > 1000);
     drop(engine);
@@ -265,14 +311,14 @@ fn over_flash_the_newer_wins() {
 #[test]
 fn a_strangers_file_is_refused_before_anything_is_written() {
     let path = TempPath::new();
-    check(&path.0).unwrap();
+    Files::open(&path.0).unwrap();
     std::fs::write(&path.0, b"").unwrap();
-    check(&path.0).unwrap();
+    Files::open(&path.0).unwrap();
     std::fs::write(&path.0, b"REDIS0009 and more").unwrap();
-    let error = check(&path.0).unwrap_err().to_string();
+    let error = Files::open(&path.0).unwrap_err().to_string();
     assert!(error.contains("something else") && error.contains("move the file away"), "{error}");
     let mut engine = engine(1, 1, 1);
-    assert!(load(&path.0, Load::Never, &mut engine, |_| {}).is_err());
+    assert!(load(&path.0, Load::Never, &mut engine).is_err());
     let nowhere = path.0.join("no/such/file");
     let error = Saving::run(&mut engine, &nowhere, Taken::Stopped).unwrap_err().to_string();
     assert!(error.contains("no/such/file"), "{error}");

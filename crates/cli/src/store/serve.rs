@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,9 +14,9 @@ use tiermem_store::config::{FlashTier, StoreConfig, TierConfig, check_memory};
 use tiermem_store::engine::{Engine, EngineConfig};
 use tiermem_store::http::HttpServer;
 use tiermem_store::http::view::View;
-use tiermem_store::server::{ServeError, Server, Snapshot};
+use tiermem_store::server::{ServeError, Server, Snapshot, Sockets};
 use tiermem_store::settings::LogLevel;
-use tiermem_store::snapshot::{self, Load, Loaded};
+use tiermem_store::snapshot::{Files, Load, Loaded};
 use tiermem_tier::block;
 use tiermem_tier::flash::FlashConfig;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -92,6 +92,43 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let config = configure(options).map_err(Failure::usage)?;
     let server_config = config.server_config(config_file).map_err(Failure::usage)?;
     let set_log_level = start_log(server_config.settings.log_level);
+    let files = server_config.snapshot.as_deref().map(Files::open).transpose().map_err(Failure::failed)?;
+    let which = config.snapshot_load().map_err(Failure::usage)?;
+    // Whatever may refuse a start comes before what a start changes: tiers that outlive the process, and snapshots.
+    let sockets = Sockets::bind(server_config).map_err(|error| match error {
+        ServeError::Unprotected(_) => Failure::usage(error),
+        _ => Failure::failed(error),
+    })?;
+    let (publisher, views) = watch::channel(Arc::new(View::default()));
+    let http = HttpServer::start(config.server.http, views).map_err(Failure::failed)?;
+    let mut engines = engines(&config)?;
+    if let Some(files) = &files {
+        // Whoever wants to begin anew does not want what was.
+        load_snapshot(&mut engines, files, if resets { Load::Never } else { which });
+    }
+    let mut server = sockets.listen(engines).map_err(Failure::failed)?;
+    server.watch_settings(move |settings| set_log_level(settings.log_level));
+    let words = announcement(&config, &server, &http);
+    let begin = || {
+        // Who reads that the store is there may stop it at once, so signals are received before anything is said; and before
+        // snapshots are superseded, since from then on only an orderly stop leaves one.
+        let signals = Signals::receive();
+        files.as_ref().map(Files::supersede).transpose()?;
+        http.set_ready(true);
+        say(&words);
+        Ok(signals.stopped())
+    };
+    let publish = move |snapshot: Snapshot| {
+        publisher.send_replace(Arc::new(View::of(&snapshot, env!("CARGO_PKG_VERSION"))));
+    };
+    server.run(begin, publish).map_err(Failure::failed)?;
+    drop(http);
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// An engine for each shard, with what tiers that outlive the process hold from before.
+fn engines(config: &StoreConfig) -> Result<Vec<Engine>, Failure> {
     // Whatever outlives the process belongs together if it has seen the same runs.
     let mut session = [0; 16];
     session[..8].copy_from_slice(&seed().to_le_bytes());
@@ -104,37 +141,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if let Some(flash) = config.flash_tier().map_err(Failure::usage)? {
         attach_flash(&mut engines, &flash)?;
     }
-    for (shard, engine) in engines.iter_mut().enumerate() {
-        take_up(engine);
-        if let Some(path) = server_config.snapshot_of(shard, config.shards as usize) {
-            let which = config.snapshot_load().map_err(Failure::usage)?;
-            // Whoever wants to begin anew does not want what was.
-            let which = if resets { Load::Never } else { which };
-            load_snapshot(engine, &path, which)?;
-        }
-    }
-    let mut server = Server::bind_shards(server_config, engines).map_err(|error| match error {
-        ServeError::Unprotected(_) => Failure::usage(error),
-        _ => Failure::failed(error),
-    })?;
-    server.watch_settings(move |settings| set_log_level(settings.log_level));
-    let (publisher, views) = watch::channel(Arc::new(View::default()));
-    let http = HttpServer::start(config.server.http, views).map_err(Failure::failed)?;
-    let words = announcement(&config, &server, &http);
-    // Who reads that the store is there may stop it at once, so signals are received before anything is said.
-    let stopped = async {
-        let signals = Signals::receive();
-        http.set_ready(true);
-        say(&words);
-        signals.stopped().await;
-    };
-    let publish = move |snapshot: Snapshot| {
-        publisher.send_replace(Arc::new(View::of(&snapshot, env!("CARGO_PKG_VERSION"))));
-    };
-    server.run(stopped, publish).map_err(Failure::failed)?;
-    drop(http);
-    tracing::info!("stopped");
-    Ok(())
+    engines.iter_mut().for_each(take_up);
+    Ok(engines)
 }
 
 /// Starts logging to standard error and returns what changes its level. `RUST_LOG`, where it is set, says what is logged
@@ -246,39 +254,43 @@ fn take_up(engine: &mut Engine) {
 }
 
 /// Loads the snapshot, telling every two seconds how far it is.
-fn load_snapshot(engine: &mut Engine, path: &Path, which: Load) -> Result<(), Failure> {
+fn load_snapshot(engines: &mut [Engine], files: &Files, which: Load) {
     let (start, mut told) = (Instant::now(), Instant::now());
     let speed = |bytes: u64| Bytes((bytes as f64 / start.elapsed().as_secs_f64().max(1e-3)) as u64);
-    let loaded = snapshot::load(path, which, engine, |progress| {
+    let loaded = files.load(which, engines, |progress| {
         if told.elapsed() >= Duration::from_secs(2) {
             told = Instant::now();
             tracing::info!(items = progress.items, per_second = %speed(progress.bytes), "loading the snapshot");
         }
     });
-    let file = path.display();
-    match loaded.map_err(Failure::failed)? {
-        Loaded::Absent | Loaded::Unwanted => {}
+    let why = match loaded {
+        Loaded::Absent | Loaded::Unwanted => return,
         Loaded::Running => {
-            tracing::warn!(%file, "the snapshot is not loaded: it was taken while the store ran, and what was \
-            deleted or overwritten since would come back. Say --snapshot-load always to have it all the same")
+            "it was taken while the store ran, and what was deleted or overwritten since would come back. Say \
+             --snapshot-load always to have it all the same"
         }
-        Loaded::Already => {
-            tracing::warn!(%file, "the snapshot is not loaded: it was loaded before, and the store did not \
-            stop in order since")
+        Loaded::Superseded => {
+            "it was loaded before, or a run was told not to, and the store did not stop in order since"
         }
-        Loaded::Stale => {
-            tracing::warn!(%file, "the snapshot is not loaded: it is of another run than what the tiers hold")
-        }
+        Loaded::Stale => "it is of another run than what the tiers hold",
         Loaded::Items(it) => {
             let seconds = start.elapsed().as_secs_f64();
             tracing::info!(items = it.items, expired = it.expired, known = it.known, refused = it.refused, seconds,
                 per_second = %speed(it.bytes), "snapshot loaded");
-            if it.damaged > 0 || it.cut {
-                tracing::warn!(%file, items = it.damaged, cut = it.cut, "parts of the snapshot are damaged");
+            if it.files_left_out > 0 {
+                let files = it.files_left_out;
+                tracing::warn!(
+                    files,
+                    "parts of the snapshot are not loaded: they are not of the same orderly stop"
+                );
             }
+            if it.damaged > 0 || it.cut {
+                tracing::warn!(items = it.damaged, cut = it.cut, "parts of the snapshot are damaged");
+            }
+            return;
         }
-    }
-    Ok(())
+    };
+    tracing::warn!("the snapshot is not loaded: {why}");
 }
 
 /// A seed for the index's hash that nobody outside can know: the standard library's is random for each process.

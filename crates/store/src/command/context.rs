@@ -209,6 +209,7 @@ impl Host {
             commands: CommandStatistics::default(),
             input_bytes_per_sec: self.input_bytes_per_sec,
             output_bytes_per_sec: self.output_bytes_per_sec,
+            saves: Some(self.persistence.figures(engine.sets())),
         }
     }
 

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 
 use super::context::{Context, Outcome, Refusal};
 use crate::resp::Args;
+use crate::shards::board::SaveFigures;
 use crate::snapshot::format::Taken;
 use crate::snapshot::{SaveError, Saved, Saving};
 
@@ -42,6 +43,18 @@ pub struct Persistence {
 }
 
 impl Persistence {
+    /// What others may see of it, after so many values were written.
+    pub fn figures(&self, sets: u64) -> SaveFigures {
+        SaveFigures {
+            changes: sets.saturating_sub(self.sets_then),
+            running_since_s: self.running_since_s,
+            last_save_s: self.last_save_s,
+            last_failed: self.last_failed,
+            last_background_s: self.last_background_s,
+            saves: self.saves,
+        }
+    }
+
     /// Notes what came of a snapshot, at `now_s` and after so many values were written.
     pub fn note(&mut self, result: &Result<Saved, SaveError>, now_s: u64, sets: u64) {
         self.last_failed = result.is_err();
@@ -67,8 +80,8 @@ impl Persistence {
 }
 
 pub(super) fn lastsave(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let last_s = context.host.persistence.last_save_s;
-    context.reply().integer(last_s as i64);
+    let saves = context.host.all_figures(context.engine).saves.unwrap_or_default();
+    context.reply().integer(saves.last_save_s as i64);
     Ok(())
 }
 

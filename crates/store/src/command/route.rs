@@ -135,7 +135,7 @@ fn keyless(spec: &'static Spec, args: Args<'_>, placement: Placement) -> Route {
     match everywhere(spec, args) {
         Some(merge) => Route::Everywhere(merge),
         None if spec.name == "scan" => scan(args, placement),
-        None if spec.name == "info" => Route::AfterShowing,
+        None if matches!(spec.name, "info" | "lastsave") => Route::AfterShowing,
         None if (spec.container, spec.name) == ("client", "tracking")
             && args.iter_from(3).any(|word| word.eq_ignore_ascii_case(b"redirect")) =>
         {
@@ -309,6 +309,7 @@ mod tests {
             ("CONFIG SET maxclients 5".to_owned(), "everywhere".to_owned()),
             ("CONFIG GET maxclients".to_owned(), "Here".to_owned()),
             ("INFO".to_owned(), "AfterShowing".to_owned()),
+            ("LASTSAVE".to_owned(), "AfterShowing".to_owned()),
             ("CLIENT TRACKING ON".to_owned(), "everywhere".to_owned()),
             ("CLIENT TRACKING ON REDIRECT 5".to_owned(), "ERR".to_owned()),
             ("SCAN 0 COUNT 5".to_owned(), "One(0)".to_owned()),

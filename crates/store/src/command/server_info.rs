@@ -179,19 +179,19 @@ fn memory(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt:
 
 /// Snapshots, which Redis calls RDB files; of the log that it calls AOF there is none.
 fn persistence(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
-    let (persistence, now_s) = (&context.host.persistence, context.host.now_us / 1_000_000);
-    let running_s = persistence.running_since_s.map_or(-1, |since_s| now_s.saturating_sub(since_s) as i64);
+    let (saves, now_s) = (facts.figures.saves.unwrap_or_default(), context.host.now_us / 1_000_000);
+    let running_s = saves.running_since_s.map_or(-1, |since_s| now_s.saturating_sub(since_s) as i64);
     let taken_up = context.engine.taken_up();
     fields!(text,
         "loading": 0,
         "async_loading": 0,
-        "rdb_changes_since_last_save": facts.figures.engine.sets.saturating_sub(persistence.sets_then),
-        "rdb_bgsave_in_progress": u8::from(persistence.running_since_s.is_some()),
-        "rdb_last_save_time": persistence.last_save_s,
-        "rdb_last_bgsave_status": if persistence.last_failed { "err" } else { "ok" },
-        "rdb_last_bgsave_time_sec": persistence.last_background_s.map_or(-1, |s| s as i64),
+        "rdb_changes_since_last_save": saves.changes,
+        "rdb_bgsave_in_progress": u8::from(saves.running_since_s.is_some()),
+        "rdb_last_save_time": saves.last_save_s,
+        "rdb_last_bgsave_status": if saves.last_failed { "err" } else { "ok" },
+        "rdb_last_bgsave_time_sec": saves.last_background_s.map_or(-1, |s| s as i64),
         "rdb_current_bgsave_time_sec": running_s,
-        "rdb_saves": persistence.saves,
+        "rdb_saves": saves.saves,
         "rdb_last_cow_size": 0,
         "aof_enabled": 0,
         "aof_rewrite_in_progress": 0,

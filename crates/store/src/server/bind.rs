@@ -15,6 +15,7 @@ use super::tls::{TlsConfig, TlsError};
 use crate::command::SettingsWatcher;
 use crate::engine::Engine;
 use crate::settings::Settings;
+use crate::snapshot::LoadError;
 
 /// Connections that the kernel keeps until they are accepted, as in Redis.
 const BACKLOG: i32 = 511;
@@ -81,6 +82,9 @@ pub enum ServeError {
     /// The event loop cannot be made.
     #[error("cannot start the event loop: {0}")]
     EventLoop(#[source] io::Error),
+    /// It cannot be noted that a snapshot counts no more.
+    #[error(transparent)]
+    Snapshot(#[from] LoadError),
 }
 
 /// A server whose sockets are open; clients may connect and wait until [`Server::run`].
@@ -96,18 +100,21 @@ pub struct Server {
     pub(super) watcher: SettingsWatcher,
 }
 
-impl Server {
-    /// Opens the sockets that `config` names and raises the limit of open files to what `maxclients` needs.
-    pub fn bind(config: ServerConfig, engine: Engine) -> Result<Self, ServeError> {
-        Self::bind_shards(config, vec![engine])
-    }
+/// The addresses of a server that is to be: they are this process's, and nobody can connect yet. What may take long, or must not
+/// happen twice, comes between this and [`Sockets::listen`].
+#[derive(Debug)]
+pub struct Sockets {
+    config: ServerConfig,
+    tcp: Option<Bound>,
+    tls: Option<(Bound, Arc<rustls::ServerConfig>)>,
+}
 
-    /// The same for several shards, an engine for each, in their order.
+impl Sockets {
+    /// Takes the addresses that `config` names and raises the limit of open files to what `maxclients` needs.
     ///
-    /// # Panics
-    /// Without an engine.
-    pub fn bind_shards(config: ServerConfig, engines: Vec<Engine>) -> Result<Self, ServeError> {
-        assert!(!engines.is_empty(), "a store has at least one shard");
+    /// # Errors
+    /// When they cannot be had, or nobody should listen there.
+    pub fn bind(config: ServerConfig) -> Result<Self, ServeError> {
         if config.listen.is_none() && config.tls.is_none() && config.unix_socket.is_none() {
             return Err(ServeError::NothingToListenOn);
         }
@@ -122,10 +129,39 @@ impl Server {
         let certificate = config.tls.as_ref().map(TlsConfig::load).transpose()?;
         tiermem_sys::limits::raise_open_files(config.settings.maxclients as u64 + FILES_RESERVED)
             .map_err(|source| ServeError::OpenFiles { source })?;
-        let tcp = config.listen.map(listen_tcp).transpose()?;
-        let tls = config.tls.as_ref().map(|tls| listen_tcp(tls.listen)).transpose()?.zip(certificate);
+        let tcp = config.listen.map(Bound::to).transpose()?;
+        let tls = config.tls.as_ref().map(|tls| Bound::to(tls.listen)).transpose()?.zip(certificate);
+        config.unix_socket.as_deref().map(check_unix).transpose()?;
+        Ok(Sockets { config, tcp, tls })
+    }
+
+    /// Begins to listen for a server of these engines, one for each shard, in their order.
+    ///
+    /// # Errors
+    /// When another process has begun meanwhile.
+    ///
+    /// # Panics
+    /// Without an engine.
+    pub fn listen(self, engines: Vec<Engine>) -> Result<Server, ServeError> {
+        assert!(!engines.is_empty(), "a store has at least one shard");
+        let Sockets { config, tcp, tls } = self;
+        let tcp = tcp.map(Bound::listen).transpose()?;
+        let tls = match tls {
+            Some((bound, certificate)) => Some((bound.listen()?, certificate)),
+            None => None,
+        };
         let unix = config.unix_socket.as_deref().map(listen_unix).transpose()?;
         Ok(Server { config, engines, tcp, tls, unix, watcher: SettingsWatcher::default() })
+    }
+}
+
+impl Server {
+    /// Takes the addresses that `config` names and listens there at once, with one shard.
+    ///
+    /// # Errors
+    /// As [`Sockets::bind`] and [`Sockets::listen`].
+    pub fn bind(config: ServerConfig, engine: Engine) -> Result<Self, ServeError> {
+        Sockets::bind(config)?.listen(vec![engine])
     }
 
     /// Calls `watcher`, on the server's thread, with the settings that `CONFIG SET` has changed.
@@ -144,33 +180,52 @@ impl Server {
     }
 }
 
-fn listen_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    let open = || -> io::Result<TcpListener> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        socket.set_nonblocking(true)?;
-        Ok(socket.into())
-    };
-    open().map_err(|source| match source.kind() {
+/// A TCP address that is taken.
+#[derive(Debug)]
+struct Bound {
+    socket: Socket,
+    address: SocketAddr,
+}
+
+impl Bound {
+    fn to(address: SocketAddr) -> Result<Self, ServeError> {
+        let bind = || -> io::Result<Socket> {
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+            socket.set_reuse_address(true)?;
+            socket.bind(&address.into())?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        };
+        let socket = bind().map_err(|source| tcp_error(address, source))?;
+        Ok(Bound { socket, address })
+    }
+
+    fn listen(self) -> Result<TcpListener, ServeError> {
+        self.socket.listen(BACKLOG).map_err(|source| tcp_error(self.address, source))?;
+        Ok(self.socket.into())
+    }
+}
+
+fn tcp_error(address: SocketAddr, source: io::Error) -> ServeError {
+    match source.kind() {
         io::ErrorKind::AddrInUse => ServeError::AddressInUse(address),
         _ => ServeError::Listen { address, source },
-    })
+    }
+}
+
+/// Whether there may be a socket at `path`; one that was left behind by a process that was killed is in the way.
+fn check_unix(path: &Path) -> Result<bool, ServeError> {
+    match path.symlink_metadata() {
+        Ok(found) if !found.file_type().is_socket() => Err(ServeError::NotASocket(path.to_owned())),
+        Ok(_) if UnixStream::connect(path).is_ok() => Err(ServeError::UnixSocketInUse(path.to_owned())),
+        left_behind => Ok(left_behind.is_ok()),
+    }
 }
 
 fn listen_unix(path: &Path) -> Result<UnixListener, ServeError> {
     let error = |source| ServeError::UnixSocket { path: path.to_owned(), source };
-    match path.symlink_metadata() {
-        Ok(found) if !found.file_type().is_socket() => {
-            return Err(ServeError::NotASocket(path.to_owned()));
-        }
-        Ok(_) if UnixStream::connect(path).is_ok() => {
-            return Err(ServeError::UnixSocketInUse(path.to_owned()));
-        }
-        // Left behind by a process that was killed.
-        Ok(_) => std::fs::remove_file(path).map_err(error)?,
-        Err(_) => {}
+    if check_unix(path)? {
+        std::fs::remove_file(path).map_err(error)?;
     }
     let listener = UnixListener::bind(path).map_err(error)?;
     listener.set_nonblocking(true).map_err(error)?;

@@ -27,12 +27,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use bind::{FILES_RESERVED, ServeError, Server};
+pub use bind::{FILES_RESERVED, ServeError, Server, Sockets};
 pub use latency::LatencySummary;
 pub use snapshot::Snapshot;
 pub use tls::{TlsConfig, TlsError};
 
 use crate::settings::Settings;
+use crate::snapshot::path_of as snapshot_path;
 
 /// What a server listens on and allows.
 #[derive(Clone, Debug)]
@@ -62,14 +63,9 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Where one of so many shards writes its snapshots: each has a file of its own, and those of another number of shards hold
-    /// other keys.
+    /// Where one of so many shards writes its snapshots.
     pub fn snapshot_of(&self, shard: usize, shards: usize) -> Option<PathBuf> {
-        let mut path = self.snapshot.clone()?.into_os_string();
-        if shards > 1 {
-            path.push(format!(".{shard}-of-{shards}"));
-        }
-        Some(path.into())
+        self.snapshot.as_deref().map(|name| snapshot_path(name, shard, shards))
     }
 }
 

@@ -91,11 +91,15 @@ impl Stage {
 
 impl Server {
     /// Serves on this thread, and on one more for each further shard, until `shutdown` is ready, then closes all connections.
-    /// `shutdown` is polled within a tokio runtime, so it may await signals. Hands figures to `publish` every
+    /// `begin` is called within a tokio runtime, so what it returns may await signals, when all that may fail is done and before
+    /// the first request is read; where it fails, none is. Hands figures to `publish` every
     /// [`super::ServerConfig::snapshot_interval`] and once at the end.
-    pub fn run(
+    ///
+    /// # Errors
+    /// When a shard cannot be started, or `begin` says so.
+    pub fn run<Shutdown: Future<Output = ()>>(
         self,
-        shutdown: impl Future<Output = ()>,
+        begin: impl FnOnce() -> Result<Shutdown, ServeError>,
         publish: impl Fn(Snapshot) + 'static,
     ) -> Result<(), ServeError> {
         let publish: Rc<dyn Fn(Snapshot)> = Rc::new(publish);
@@ -122,19 +126,20 @@ impl Server {
         let config = &plan.config;
         let result = stage.runtime.block_on(async {
             Stage::begin(&stage.shard, config.snapshot_interval, Rc::clone(&publish));
+            let tcp = tcp.map(TcpListener::from_std).transpose().map_err(ServeError::EventLoop)?;
+            let tls = tls.map(TcpListener::from_std).transpose().map_err(ServeError::EventLoop)?;
+            let unix = unix.map(UnixListener::from_std).transpose().map_err(ServeError::EventLoop)?;
+            let shutdown = begin()?;
             if let Some(listener) = tcp {
-                let listener = TcpListener::from_std(listener).map_err(ServeError::EventLoop)?;
                 spawn_local(stage.entrance.clone().accept_tcp(listener, false));
             }
             if let Some(listener) = tls {
-                let listener = TcpListener::from_std(listener).map_err(ServeError::EventLoop)?;
                 spawn_local(stage.entrance.clone().accept_tcp(listener, true));
             }
             if let (Some(config), Some(certificate)) = (config.tls.clone(), plan.certificate.clone()) {
                 spawn_local(reload_on_hangup(config, certificate));
             }
             if let Some(listener) = unix {
-                let listener = UnixListener::from_std(listener).map_err(ServeError::EventLoop)?;
                 spawn_local(stage.entrance.clone().accept_unix(listener));
             }
             let asked = Rc::clone(&stage.shard.borrow().host.persistence.stop);
@@ -145,6 +150,10 @@ impl Server {
             }
             Ok(())
         });
+        if result.is_err() {
+            // Nothing was served, so what was there before is as good.
+            stage.shard.borrow_mut().host.persistence.save_at_stop = Some(false);
+        }
         if let Some(doors) = doors {
             let saves = stage.shard.borrow().host.persistence.save_at_stop;
             doors.others().for_each(|shard| doors.send(shard, Visit::Stop { saves }));

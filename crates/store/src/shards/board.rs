@@ -32,6 +32,40 @@ pub struct Figures {
     pub input_bytes_per_sec: u64,
     /// ... and that went to them.
     pub output_bytes_per_sec: u64,
+    /// Of snapshots; `None`: nobody's.
+    pub saves: Option<SaveFigures>,
+}
+
+/// What is known of snapshots, by a shard or by all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SaveFigures {
+    /// Values that were written since the last one.
+    pub changes: u64,
+    /// Since when one is being written in the background, in Unix seconds.
+    pub running_since_s: Option<u64>,
+    /// When the last one was written, in Unix seconds.
+    pub last_save_s: u64,
+    /// Whether the last one failed.
+    pub last_failed: bool,
+    /// What the last one in the background took, in seconds.
+    pub last_background_s: Option<u64>,
+    /// How many were written.
+    pub saves: u64,
+}
+
+impl SaveFigures {
+    /// With another shard's: a snapshot is written when every shard has written its part, and has failed when one has.
+    fn and(self, other: SaveFigures) -> SaveFigures {
+        let since_s = [self.running_since_s, other.running_since_s];
+        SaveFigures {
+            changes: self.changes + other.changes,
+            running_since_s: since_s.into_iter().flatten().min(),
+            last_save_s: self.last_save_s.min(other.last_save_s),
+            last_failed: self.last_failed || other.last_failed,
+            last_background_s: self.last_background_s.max(other.last_background_s),
+            saves: self.saves.min(other.saves),
+        }
+    }
 }
 
 impl Figures {
@@ -52,6 +86,10 @@ impl Figures {
         self.input_bytes_per_sec += other.input_bytes_per_sec;
         self.commands.add(&other.commands);
         self.output_bytes_per_sec += other.output_bytes_per_sec;
+        self.saves = match (self.saves, other.saves) {
+            (Some(own), Some(other)) => Some(own.and(other)),
+            (own, other) => own.or(other),
+        };
     }
 }
 
@@ -107,5 +145,33 @@ impl Board {
     pub fn others_times(&self, placement: Placement) -> Vec<Times> {
         let others = (0..placement.shards).filter(|shard| *shard != placement.own);
         others.filter_map(|shard| self.lock(shard).times.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_what_all_shards_have_made_of_it() {
+        let idle = SaveFigures { changes: 3, last_save_s: 90, saves: 2, ..SaveFigures::default() };
+        let at_work = SaveFigures {
+            changes: 4,
+            running_since_s: Some(100),
+            last_save_s: 80,
+            last_failed: true,
+            last_background_s: Some(7),
+            saves: 1,
+        };
+        let figures = |saves| Figures { saves, ..Figures::default() };
+        for (one, other) in [(idle, at_work), (at_work, idle)] {
+            // One that has shown nothing yet changes nothing.
+            let mut sum = figures(None);
+            sum.add(&figures(Some(one)));
+            sum.add(&figures(None));
+            assert_eq!(sum.saves, Some(one));
+            sum.add(&figures(Some(other)));
+            assert_eq!(sum.saves, Some(SaveFigures { changes: 7, ..at_work }));
+        }
     }
 }

@@ -29,8 +29,8 @@ pub enum Taken {
     Running = 0,
     /// When it was stopped: it is what the store knew last.
     Stopped = 1,
-    /// It was, and was loaded since: what is in it counts no more.
-    Loaded = 2,
+    /// It was, and another run came since, which has loaded it or was told not to: what is in it counts no more.
+    Superseded = 2,
 }
 
 /// Whose snapshot it is.
@@ -95,7 +95,7 @@ impl Header {
             return Err(FormatError::Damaged);
         }
         let taken =
-            [Taken::Running, Taken::Stopped, Taken::Loaded].into_iter().find(|&it| it as u8 == bytes[40]);
+            [Taken::Running, Taken::Stopped, Taken::Superseded].into_iter().find(|&it| it as u8 == bytes[40]);
         let header = Header {
             unix_ms: u64::from_le_bytes(array(bytes, 16)),
             session: array(bytes, 24),

@@ -1,13 +1,13 @@
-//! Loading a snapshot, once.
+//! Loading a snapshot.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::io::BufReader;
 use std::str::FromStr;
 
-use super::format::{Block, Blocks, FormatError, HEADER_BYTES, Header, Taken, read_item};
+use super::files::{Files, Found};
+use super::format::{Block, Blocks, Taken, read_item};
 use crate::engine::{Engine, Restored};
+use crate::shards::Placement;
 
 /// Which snapshots are loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,14 +34,6 @@ impl FromStr for Load {
     }
 }
 
-/// Why what is there is not a snapshot of ours.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {source}: choose another path for the snapshot, or move the file away", path.display())]
-pub struct LoadError {
-    path: PathBuf,
-    source: FormatError,
-}
-
 /// What came of loading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -55,8 +47,10 @@ pub struct Progress {
     pub refused: u64,
     /// Items lost in damaged blocks.
     pub damaged: u64,
-    /// Whether the file ended before its end: how many items are missing is not known.
+    /// Whether a file ended before its end: how many items are missing is not known.
     pub cut: bool,
+    /// Files that do not count and were left out, while others do.
+    pub files_left_out: u64,
     /// Bytes read.
     pub bytes: u64,
 }
@@ -68,8 +62,8 @@ pub enum Loaded {
     Absent,
     /// It was taken while the store ran, and what came behind it is not in it.
     Running,
-    /// It was loaded before.
-    Already,
+    /// It was loaded before, or a run that was told not to load it came since.
+    Superseded,
     /// Another run came between it and what the other tiers hold.
     Stale,
     /// It was not asked for.
@@ -78,86 +72,112 @@ pub enum Loaded {
     Items(Progress),
 }
 
-fn open(path: &Path) -> Result<Option<(File, Header)>, FormatError> {
-    let mut file = match File::options().read(true).write(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other?,
-    };
-    let mut head = Vec::with_capacity(HEADER_BYTES);
-    file.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut head)?;
-    // One that nothing was written to is nobody's.
-    if head.is_empty() { Ok(None) } else { Ok(Some((file, Header::read(&head)?))) }
+/// Bytes read from a file at a time.
+const READ_BYTES: usize = 256 << 10;
+
+/// A file that is being loaded.
+struct Reading<'a> {
+    blocks: Blocks<BufReader<&'a File>>,
+    /// Whether it is of the moment in which the tiers that outlive the process were left.
+    exact: bool,
+    /// Items in the blocks so far.
+    items: u64,
 }
 
-/// Looks whether a snapshot may be written to `path` later: nobody else's file is overwritten.
-///
-/// # Errors
-/// When there is something else.
-pub fn check(path: &Path) -> Result<(), LoadError> {
-    open(path).map(|_| ()).map_err(|source| LoadError { path: path.to_owned(), source })
-}
-
-/// Loads the snapshot at `path`, if it counts, and notes in it that it was loaded. `report` is told after each block.
-/// The engine has taken up everything else.
-///
-/// # Errors
-/// When the file is no snapshot of this version. Damage further on costs the items that are damaged.
-pub fn load(
-    path: &Path,
-    which: Load,
-    engine: &mut Engine,
-    mut report: impl FnMut(&Progress),
-) -> Result<Loaded, LoadError> {
-    let error = |source| LoadError { path: path.to_owned(), source };
-    let Some((file, header)) = open(path).map_err(error)? else { return Ok(Loaded::Absent) };
-    let exact = header.taken == Taken::Stopped && engine.follows(header.session);
-    match (which, header.taken) {
-        (Load::Never, _) => return Ok(Loaded::Unwanted),
-        (Load::Clean, Taken::Running) => return Ok(Loaded::Running),
-        (Load::Clean, Taken::Loaded) => return Ok(Loaded::Already),
-        (Load::Clean, Taken::Stopped) if !exact => return Ok(Loaded::Stale),
-        _ => {}
+impl Files {
+    /// Loads what counts, each key into the engine of its shard, whichever shard's file has it. `report` is told after each
+    /// block. The engines have taken up everything else. Damage costs the items that are damaged.
+    ///
+    /// Nothing is noted in the files: [`Self::supersede`] does that, when nothing can fail any more and before the first client
+    /// changes anything.
+    pub fn load(&self, which: Load, engines: &mut [Engine], mut report: impl FnMut(&Progress)) -> Loaded {
+        let Some(newest) = self.newest(which) else { return Loaded::Absent };
+        let follows = engines.iter().all(|engine| engine.follows(newest.header.session));
+        let counts = |file: &Found| {
+            let of_its_run =
+                file.header.taken == Taken::Stopped && file.header.session == newest.header.session;
+            of_its_run && follows || which == Load::Always
+        };
+        match (which, newest.header.taken) {
+            (Load::Never, _) => return Loaded::Unwanted,
+            (Load::Clean, Taken::Running) => return Loaded::Running,
+            (Load::Clean, Taken::Superseded) => return Loaded::Superseded,
+            (Load::Clean, Taken::Stopped) if !follows => return Loaded::Stale,
+            _ => {}
+        }
+        let mut progress = Progress::default();
+        let mut readings = Vec::new();
+        for file in self.found.iter().filter(|file| file.shards == newest.shards) {
+            if counts(file) {
+                let blocks = Blocks::new(BufReader::with_capacity(READ_BYTES, &file.file));
+                let stopped = file.header.taken == Taken::Stopped;
+                let exact = stopped && engines.iter().all(|engine| engine.follows(file.header.session));
+                readings.push(Reading { blocks, exact, items: 0 });
+            } else {
+                progress.files_left_out += 1;
+            }
+        }
+        engines.iter_mut().for_each(|engine| engine.restoring(true));
+        let mut buffer = Vec::new();
+        // A block of each in turn, as each begins with what is cold and ends with what is hot.
+        while !readings.is_empty() {
+            readings.retain_mut(|reading| {
+                let goes_on = reading.load_block(engines, &mut buffer, &mut progress);
+                if goes_on {
+                    report(&progress);
+                }
+                goes_on
+            });
+        }
+        engines.iter_mut().for_each(|engine| engine.restoring(false));
+        Loaded::Items(progress)
     }
-    let mut blocks = Blocks::new(BufReader::with_capacity(1 << 20, &file));
-    let (mut progress, mut buffer, mut total) = (Progress::default(), Vec::new(), 0u64);
-    engine.restoring(true);
-    loop {
-        match blocks.next(&mut buffer) {
+
+    /// The file that says which of them count: those of other numbers of shards are older. Where only what an orderly stop
+    /// wrote is loaded, and a clock was set back, that goes before time.
+    fn newest(&self, which: Load) -> Option<&Found> {
+        let counts = |file: &Found| which == Load::Clean && file.header.taken == Taken::Stopped;
+        self.found.iter().max_by_key(|file| (counts(file), file.header.unix_ms))
+    }
+}
+
+impl Reading<'_> {
+    /// Loads the next block; `false`: there is none.
+    fn load_block(&mut self, engines: &mut [Engine], buffer: &mut Vec<u8>, progress: &mut Progress) -> bool {
+        let placement = Placement { own: 0, shards: engines.len() };
+        match self.blocks.next(buffer) {
             Block::Items(count) => {
                 let mut rest = &buffer[..];
                 let mut read = 0;
                 while let Some(item) = read_item(&mut rest) {
                     read += 1;
-                    match engine.restore(&item, exact) {
+                    match engines[placement.shard_of(item.key)].restore(&item, self.exact) {
                         Restored::Taken => progress.items += 1,
                         Restored::Expired => progress.expired += 1,
                         Restored::Known => progress.known += 1,
                         Restored::Refused => progress.refused += 1,
                     }
                 }
-                total += u64::from(count);
+                self.items += u64::from(count);
                 progress.damaged += u64::from(count).saturating_sub(read);
             }
             Block::Damaged(count) => {
-                total += u64::from(count);
+                self.items += u64::from(count);
                 progress.damaged += u64::from(count);
             }
             Block::End(items) => {
-                progress.cut = items != total;
-                break;
+                progress.cut |= items != self.items;
+                return false;
             }
             Block::Cut => {
                 progress.cut = true;
-                break;
+                return false;
             }
         }
         progress.bytes += buffer.len() as u64;
-        engine.commit();
-        report(&progress);
+        for engine in engines {
+            engine.commit();
+        }
+        true
     }
-    engine.restoring(false);
-    // From here on its items change, so it counts no more; and that before the first client can change one.
-    let marked = Header { taken: Taken::Loaded, ..header }.to_bytes();
-    file.write_all_at(&marked, 0).and_then(|()| file.sync_all()).map_err(|source| error(source.into()))?;
-    Ok(Loaded::Items(progress))
 }

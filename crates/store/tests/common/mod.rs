@@ -41,7 +41,7 @@ pub fn start(change: impl FnOnce(&mut ServerConfig)) -> Running {
             let _ = stopped.await;
         };
         let publish = move |snapshot| drop(publisher.send_replace(Arc::new(snapshot)));
-        server.run(shutdown, publish).expect("the server runs");
+        server.run(|| Ok(shutdown), publish).expect("the server runs");
     });
     let address = address_in.recv().expect("the server starts");
     Running { address, snapshots, stop: Some(stop), thread: Some(thread) }

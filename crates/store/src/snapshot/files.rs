@@ -1,0 +1,143 @@
+//! The files of a snapshot: one for each shard that there was when it was written.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::format::{FormatError, HEADER_BYTES, Header, Taken};
+use crate::shards::SHARDS_MAX;
+
+/// Why what is there is not a snapshot of ours.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}: choose another path for the snapshot, or move the file away", path.display())]
+pub struct LoadError {
+    path: PathBuf,
+    source: FormatError,
+}
+
+/// Where one of so many shards writes the snapshot `name`: each has a file of its own, and those of another number of shards
+/// have other names.
+pub fn path_of(name: &Path, shard: usize, shards: usize) -> PathBuf {
+    let mut path = name.as_os_str().to_owned();
+    if shards > 1 {
+        path.push(format!(".{shard}-of-{shards}"));
+    }
+    path.into()
+}
+
+/// Of how many shards a file is a part that has this behind the snapshot's name. `None`: it is something else.
+fn shards_of(suffix: &[u8]) -> Option<usize> {
+    if suffix.is_empty() {
+        return Some(1);
+    }
+    let (shard, shards) = std::str::from_utf8(suffix).ok()?.strip_prefix('.')?.split_once("-of-")?;
+    let (shard, shards): (usize, usize) = (shard.parse().ok()?, shards.parse().ok()?);
+    // Written in no other way than here, as `path_of` does it.
+    let ours = format!(".{shard}-of-{shards}").as_bytes() == suffix;
+    (ours && shard < shards && (2..=SHARDS_MAX).contains(&shards)).then_some(shards)
+}
+
+/// A file, read up to its first block.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    pub(super) header: Header,
+    /// How many shards there were when it was written.
+    pub(super) shards: usize,
+}
+
+/// All files of one snapshot, whatever number of shards they are of.
+#[derive(Debug)]
+pub struct Files {
+    pub(super) found: Vec<Found>,
+}
+
+impl Files {
+    /// Opens what there is of the snapshot `name`. Nothing in it is changed.
+    ///
+    /// # Errors
+    /// When one of them is no snapshot of this version: nobody else's file is overwritten later, and none is passed over that
+    /// might count for somebody else.
+    pub fn open(name: &Path) -> Result<Self, LoadError> {
+        let error = |path: &Path, source| LoadError { path: path.to_owned(), source };
+        let mut found = Vec::new();
+        for (path, shards) in list(name).map_err(|source| error(name, source.into()))? {
+            if let Some((file, header)) = open(&path).map_err(|source| error(&path, source))? {
+                found.push(Found { path, file, header, shards });
+            }
+        }
+        Ok(Files { found })
+    }
+
+    /// Notes on the disk that what they hold counts no more: from here on keys may change of which they know nothing. Loaded
+    /// or not, of this number of shards or another.
+    ///
+    /// # Errors
+    /// When that cannot be written.
+    pub fn supersede(&self) -> Result<(), LoadError> {
+        for Found { path, file, header, .. } in &self.found {
+            if header.taken == Taken::Stopped {
+                let header = Header { taken: Taken::Superseded, ..*header }.to_bytes();
+                file.write_all_at(&header, 0)
+                    .and_then(|()| file.sync_all())
+                    .map_err(|source| LoadError { path: path.clone(), source: source.into() })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The paths of `name`'s files, each with the number of shards, in the order of both.
+fn list(name: &Path) -> io::Result<Vec<(PathBuf, usize)>> {
+    let directory = name.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let base = name.file_name().unwrap_or_default();
+    let entries = match std::fs::read_dir(directory) {
+        // The same as an empty one: whoever writes there later is told.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        other => other?,
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let entry = entry?.file_name();
+        let suffix = entry.as_bytes().strip_prefix(base.as_bytes());
+        if let Some(shards) = suffix.and_then(shards_of) {
+            paths.push((name.with_file_name(&entry), shards));
+        }
+    }
+    paths.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
+    Ok(paths)
+}
+
+fn open(path: &Path) -> Result<Option<(File, Header)>, FormatError> {
+    let mut file = match File::options().read(true).write(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let mut head = Vec::with_capacity(HEADER_BYTES);
+    file.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut head)?;
+    // One that nothing was written to is nobody's.
+    if head.is_empty() { Ok(None) } else { Ok(Some((file, Header::read(&head)?))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart() {
+        let name = Path::new("/srv/it");
+        for (shard, shards) in [(0, 1), (0, 2), (1, 2), (9, 16), (255, 256)] {
+            let path = path_of(name, shard, shards);
+            let suffix = path.as_os_str().as_bytes().strip_prefix(b"/srv/it").unwrap();
+            assert_eq!(shards_of(suffix), Some(shards), "{path:?}");
+        }
+        for other in [".new", ".0-of-2.new", ".2-of-2", ".0-of-1", ".00-of-2", ".0-of-257", "x", ".+0-of-2"] {
+            assert_eq!(shards_of(other.as_bytes()), None, "{other}");
+        }
+    }
+}
