@@ -270,3 +270,13 @@ def test_every_connection_is_told_the_same(serve: Callable[..., Store], tmp_path
     assert told("rdb_last_bgsave_status") == "ok" and told("rdb_changes_since_last_save") == 0
     for client in clients:
         client.close()
+
+
+def test_a_store_that_still_runs_keeps_its_snapshot(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "snapshot"
+    store = serve(*flags(path))
+    done = tiermem("store", "serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *flags(path, 2))
+    assert done.returncode == 1 and "still runs" in done.stderr, done
+    write(store, "new")
+    assert store.stop() == 0
+    assert values(serve(*flags(path, 2))) == [b"new"] * len(KEYS)

@@ -8,13 +8,22 @@ use std::path::{Path, PathBuf};
 
 use super::format::{FormatError, HEADER_BYTES, Header, Taken};
 use crate::shards::SHARDS_MAX;
+use tiermem_sys::disk;
 
-/// Why what is there is not a snapshot of ours.
+/// Why a snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {source}: choose another path for the snapshot, or move the file away", path.display())]
-pub struct LoadError {
-    path: PathBuf,
-    source: FormatError,
+pub enum LoadError {
+    /// What is there is none of ours.
+    #[error("{}: {source}: choose another path for the snapshot, or move the file away", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+    /// Another process writes it, perhaps as the last thing that it does.
+    #[error("the snapshot {} belongs to a store that still runs: wait until it has stopped, or choose another path", .0.display())]
+    InUse(PathBuf),
 }
 
 /// Where one of so many shards writes the snapshot `name`: each has a file of its own, and those of another number of shards
@@ -53,6 +62,9 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub struct Files {
     pub(super) found: Vec<Found>,
+    /// Held for as long as this process may write them: a store that is stopping writes its last when nobody listens any more,
+    /// and the next one must not start before that. `None` where there is no directory yet.
+    _lock: Option<File>,
 }
 
 impl Files {
@@ -62,14 +74,15 @@ impl Files {
     /// When one of them is no snapshot of this version: nobody else's file is overwritten later, and none is passed over that
     /// might count for somebody else.
     pub fn open(name: &Path) -> Result<Self, LoadError> {
-        let error = |path: &Path, source| LoadError { path: path.to_owned(), source };
+        let error = |path: &Path, source| LoadError::File { path: path.to_owned(), source };
+        let lock = lock(name)?;
         let mut found = Vec::new();
         for (path, shards) in list(name).map_err(|source| error(name, source.into()))? {
             if let Some((file, header)) = open(&path).map_err(|source| error(&path, source))? {
                 found.push(Found { path, file, header, shards });
             }
         }
-        Ok(Files { found })
+        Ok(Files { found, _lock: lock })
     }
 
     /// Notes on the disk that what they hold counts no more: from here on keys may change of which they know nothing. Loaded
@@ -83,10 +96,28 @@ impl Files {
                 let header = Header { taken: Taken::Superseded, ..*header }.to_bytes();
                 file.write_all_at(&header, 0)
                     .and_then(|()| file.sync_all())
-                    .map_err(|source| LoadError { path: path.clone(), source: source.into() })?;
+                    .map_err(|source| LoadError::File { path: path.clone(), source: source.into() })?;
             }
         }
         Ok(())
+    }
+}
+
+/// Takes all files of a snapshot for this process.
+fn lock(name: &Path) -> Result<Option<File>, LoadError> {
+    let mut path = name.as_os_str().to_owned();
+    path.push(".lock");
+    let path = PathBuf::from(path);
+    let taken = match disk::open(&path) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        other => other.and_then(|file| Ok(disk::lock(&file)?.then_some(file))),
+    };
+    match taken {
+        Ok(Some(file)) => Ok(Some(file)),
+        Ok(None) => Err(LoadError::InUse(name.to_owned())),
+        Err(source) => Err(LoadError::File { path, source: source.into() }),
     }
 }
 
@@ -136,7 +167,9 @@ mod tests {
             let suffix = path.as_os_str().as_bytes().strip_prefix(b"/srv/it").unwrap();
             assert_eq!(shards_of(suffix), Some(shards), "{path:?}");
         }
-        for other in [".new", ".0-of-2.new", ".2-of-2", ".0-of-1", ".00-of-2", ".0-of-257", "x", ".+0-of-2"] {
+        for other in
+            [".new", ".lock", ".0-of-2.new", ".2-of-2", ".0-of-1", ".00-of-2", ".0-of-257", "x", ".+0-of-2"]
+        {
             assert_eq!(shards_of(other.as_bytes()), None, "{other}");
         }
     }
