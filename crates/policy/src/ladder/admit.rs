@@ -10,6 +10,8 @@ use tiermem_base::Rng;
 
 /// Expired items taken before a live one has to go.
 const EXPIRE_BEFORE_EVICT: u32 = 32;
+/// How often room is made in one tier before another is asked: pages in a row first, then for those that it may not use.
+const ROOM_TRIES: u32 = 4;
 /// Bytes of metadata that a new chunk of item numbers brings with it: node, links, table cell, index entry and timer.
 const CHUNK_METADATA_BYTES: u64 = (32 + TIMER_BYTES) * CHUNK_ITEMS as u64;
 /// Bytes of an item's timer.
@@ -65,8 +67,10 @@ impl Ladder {
         self.make_up_for_growth(now, rng, acts);
         let mut answer = Admit::Full;
         if self.may_enter(item.bytes) {
+            // What could not be had even so is not tried for ever.
+            let has_overflown = self.overflows_for(item.bytes);
             answer = self.find_place(item, now, rng, acts);
-            if answer == Admit::Full && self.may_overflow() {
+            if answer == Admit::Full && self.may_overflow() && !has_overflown {
                 self.overflows = true;
                 answer = self.find_place(item, now, rng, acts);
                 self.overflows = false;
@@ -107,14 +111,16 @@ impl Ladder {
             if unit.is_none() && self.expire(now, EXPIRE_BEFORE_EVICT, acts) > 0 {
                 unit = self.take(tier, fit, id);
             }
-            if unit.is_none() {
+            let mut tries = 0;
+            while unit.is_none() && tries < ROOM_TRIES {
+                tries += 1;
                 match self.make_room(tier, fit, now, rng, acts) {
                     Room::Free => unit = self.take(tier, fit, id),
                     Room::After(ticket) => {
                         self.give_back_id(id);
                         return Admit::After(ticket);
                     }
-                    Room::None => {}
+                    Room::None => break,
                 }
             }
             if let Some(unit) = unit {
@@ -150,7 +156,8 @@ impl Ladder {
         let last = self.levels.len();
         (first..last).find_map(|tier| {
             (pages <= self.levels[tier].slots.page_limit() / 2).then_some(())?;
-            if self.levels[tier].slots.is_held_free() {
+            // A window whose pages may not be used yet stays: begun anew, it would never be found to be stuck.
+            if self.levels[tier].slots.is_held_free() && self.levels[tier].slots.held_fits() {
                 self.end_clearing(tier);
             }
             let slots = &mut self.levels[tier].slots;
@@ -221,22 +228,31 @@ impl Ladder {
             // In pieces, by and by.
             return Room::None;
         }
-        match self.reclaim(tier, pages, self.evictable_bytes_for_admission(), now, rng, acts) {
-            true => self.last_ticket().map_or(Room::Free, Room::After),
-            false if self.levels[tier].clearing.is_some() => {
-                // Whoever waits for a large room begins anew.
-                self.end_clearing(tier);
-                Room::Free
-            }
-            false => Room::None,
+        let is_reclaimed = self.reclaim_for(tier, pages, now, rng, acts);
+        if let Some(ticket) = self.last_ticket() {
+            // Also where there is nothing to reclaim: who is between two places can go once it has arrived.
+            return Room::After(ticket);
         }
+        if is_reclaimed {
+            return Room::Free;
+        }
+        if self.levels[tier].clearing.is_some() {
+            // Whoever waits for a large room begins anew.
+            self.end_clearing(tier);
+            return Room::Free;
+        }
+        Room::None
     }
 
-    /// Whether an item's place is one for this fit.
+    /// Whether an item's place is one for this fit, and its tier may use it: not if metadata has grown, and the tier uses more
+    /// pages than it may.
     pub(super) fn is_large_enough(&self, id: Id, fit: Fit) -> bool {
         match fit {
             Fit::Slot(_) => true,
-            Fit::Run(pages) => self.place_bytes(id) >= u64::from(pages) * super::PAGE_BYTES,
+            Fit::Run(pages) => {
+                let short = self.levels[usize::from(self.loc(id).tier)].slots.pages_short(pages);
+                self.place_bytes(id) >= u64::from(pages.max(short)) * super::PAGE_BYTES
+            }
         }
     }
 

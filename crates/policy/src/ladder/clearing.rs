@@ -30,6 +30,8 @@ pub(super) struct Clearing {
     at: u32,
     stuck: u32,
     asked: u64,
+    /// It was begun at the cost of items that nothing below takes, and goes on so.
+    overflows: bool,
 }
 
 /// How the room for a large item stands.
@@ -75,8 +77,21 @@ impl Ladder {
         })
     }
 
+    /// Whether room for an item of so many bytes is being made at the cost of items that nothing below takes.
+    pub(super) fn overflows_for(&self, bytes: u64) -> bool {
+        let is_large = matches!(self.classes.fit(bytes), Fit::Run(pages) if pages >= LARGE_PAGES);
+        is_large && self.levels.iter().any(|level| level.clearing.is_some_and(|clearing| clearing.overflows))
+    }
+
     /// A piece of the work.
     pub(super) fn clear_piece(&mut self, pages: u32, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Clear {
+        let overflows = self.overflows;
+        let cleared = self.clear_some(pages, now, rng, acts);
+        self.overflows = overflows;
+        cleared
+    }
+
+    fn clear_some(&mut self, pages: u32, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Clear {
         // The slowest tier that can hold it: its items are the coldest.
         let fits = |tier: &usize| pages <= self.levels[*tier].slots.page_limit() / 2;
         let Some(tier) = (0..self.levels.len()).rev().find(fits) else { return Clear::Impossible };
@@ -88,6 +103,7 @@ impl Ladder {
             return Clear::Impossible;
         };
         clearing.asked = now.requests;
+        self.overflows |= clearing.overflows && self.may_overflow();
         let before = acts.len();
         let window = clearing.first..clearing.first + clearing.pages;
         let mut left = (PIECE_ITEMS, PIECE_BYTES);
@@ -140,7 +156,7 @@ impl Ladder {
     fn begin_clearing(&mut self, tier: usize, pages: u32, now: Now) -> Option<Clearing> {
         let first = self.coldest_start(tier, pages, now)?;
         self.levels[tier].slots.hold(first..first + pages);
-        Some(Clearing { first, pages, at: first, stuck: 0, asked: now.requests })
+        Some(Clearing { first, pages, at: first, stuck: 0, asked: now.requests, overflows: self.overflows })
     }
 
     /// Takes items off a page while the piece lasts; whether all that can leave have been told to.

@@ -63,6 +63,16 @@ impl Slots {
         pages <= self.pages_free() && self.free_pages.first_run(pages).is_some()
     }
 
+    /// Whether so many pages in a row are free, may they be given out or not.
+    pub fn has_pages_in_row(&mut self, pages: u32) -> bool {
+        self.free_pages.first_run(pages).is_some()
+    }
+
+    /// How many pages have to become free before so many may be given out.
+    pub fn pages_short(&self, pages: u32) -> u32 {
+        (self.pages_used() + self.held.free() + pages).saturating_sub(self.page_limit())
+    }
+
     /// Whether nothing lies on a page.
     pub fn is_free(&self, page: u32) -> bool {
         self.pages.get(page as usize).is_none_or(|page| page.state == PageState::Free)

@@ -9,10 +9,36 @@ use tiermem_base::Rng;
 
 /// Places looked at for a run of pages.
 const WINDOWS: u32 = 64;
+/// How often as many others are looked at where something on each of them must stay.
+const ROUNDS: u32 = 4;
+/// Pages taken back at once for one admission beside those that it lies on.
+const PAGES_AT_ONCE: u32 = 4;
 /// Pages of a window that are asked how cold they are.
 const PAGES_ASKED: u32 = 16;
 
 impl Ladder {
+    /// Brings the pages of an item nearer, one at least; `false`: nothing can be emptied for it.
+    ///
+    /// A tier that shares its memory with metadata has more pages than it may use, so some lie free while it is full. The
+    /// coldest run is then one of which a part is free already, and emptying the rest gives back too few: others go for
+    /// those that still lack, wherever they lie.
+    pub(super) fn reclaim_for(
+        &mut self,
+        tier: usize,
+        pages: u32,
+        now: Now,
+        rng: &mut Rng,
+        acts: &mut Vec<Act>,
+    ) -> bool {
+        let slots = &mut self.levels[tier].slots;
+        if pages > 1 && !slots.has_pages_in_row(pages) {
+            return self.reclaim(tier, pages, self.evictable_bytes_for_admission(), now, rng, acts);
+        }
+        let short = slots.pages_short(pages).clamp(1, PAGES_AT_ONCE);
+        let mut reclaim = || self.reclaim(tier, 1, self.evictable_bytes_for_admission(), now, rng, acts);
+        (0..short).take_while(|_| reclaim()).count() > 0
+    }
+
     /// Empties the coldest `pages` pages in a row of a tier: their items move within their class where it has free
     /// slots elsewhere, else down, else out, of live items `evictable_bytes` at most. `false`: no such pages can be emptied.
     ///
@@ -30,7 +56,12 @@ impl Ladder {
             return true;
         }
         let window = if pages == 1 {
-            self.coldest_page(tier, evictable_bytes, now, rng)
+            let page = self.coldest_page(tier, evictable_bytes, now, rng);
+            // Something on the page under each class's coldest item must stay: any other page.
+            page.or_else(|| {
+                let any = (evictable_bytes == u64::MAX).then_some(());
+                any.and_then(|()| self.coldest_window(tier, 1, evictable_bytes, now))
+            })
         } else {
             self.coldest_window(tier, pages, evictable_bytes, now)
         };
@@ -85,7 +116,6 @@ impl Ladder {
     /// Of windows spread over the tier, coldest first, the first one that can be emptied at once.
     fn coldest_window(&self, tier: usize, pages: u32, evictable_bytes: u64, now: Now) -> Option<(u32, u32)> {
         let slots = &self.levels[tier].slots;
-        let windows = self.windows_by_age(tier, pages, now);
         let fits = |start: u32| {
             let window = start..start + pages;
             if slots.is_held(&window) {
@@ -101,21 +131,27 @@ impl Ladder {
             (may_go || taken <= 1)
                 && heads.into_iter().all(|head| self.can_empty(tier, head, &window, evictable_bytes))
         };
-        windows.into_iter().find(|&start| fits(start)).map(|start| (start, pages))
+        // Where nothing may be dropped, or not all, one round is enough: others will lack space as well.
+        let rounds = if evictable_bytes == u64::MAX { ROUNDS } else { 1 };
+        let mut windows = (0..rounds).flat_map(|round| self.windows_by_age(tier, pages, round, now));
+        windows.find(|&start| fits(start)).map(|start| (start, pages))
     }
 
     /// The coldest of windows spread over the tier.
     pub(super) fn coldest_start(&self, tier: usize, pages: u32, now: Now) -> Option<u32> {
-        self.windows_by_age(tier, pages, now).first().copied()
+        self.windows_by_age(tier, pages, 0, now).first().copied()
     }
 
-    /// Windows spread over the tier by their first pages; first the one whose pages' first items are the oldest in sum.
-    fn windows_by_age(&self, tier: usize, pages: u32, now: Now) -> Vec<u32> {
+    /// Windows spread over the tier by their first pages, in each round others; first the one whose pages' first items are
+    /// the oldest in sum.
+    fn windows_by_age(&self, tier: usize, pages: u32, round: u32, now: Now) -> Vec<u32> {
         let slots = &self.levels[tier].slots;
         let Some(starts) = (slots.page_limit() + 1).checked_sub(pages) else { return Vec::new() };
         let count = WINDOWS.min(starts);
-        let start =
-            |window: u32| slots.run_head((u64::from(window) * u64::from(starts) / u64::from(count)) as u32);
+        let parts = u64::from(count * ROUNDS);
+        let start = |window: u32| {
+            slots.run_head((u64::from(window * ROUNDS + round) * u64::from(starts) / parts) as u32)
+        };
         // One item speaks for its page here, and some pages for a large window; whether all can leave is asked later.
         let coldness = |page: u32| match slots.holders(page).next() {
             Some(Holder::Item(id)) if !self.places.get(id).is_free() => u64::from(self.age(id, now)),
