@@ -329,6 +329,20 @@ fn a_damaged_record_that_was_durable_empties_the_region() {
     assert_eq!((0..100).filter(|&key| version(&mut world, key) != 0).count(), 0);
 }
 
+#[test]
+fn a_store_that_is_left_alone_comes_to_rest() {
+    let region_bytes = 8 << 20;
+    let disk = MemoryDisk::new(region_bytes as usize);
+    let mut world = World::open(Box::new(disk.open()), durable(region_bytes)).unwrap();
+    world.put(DB, 1, &value(1, 100));
+    (0..5).for_each(|_| world.settle());
+    let before = world.flash.stats();
+    (0..50).for_each(|_| world.settle());
+    let after = world.flash.stats();
+    assert!(before.syncs > 0);
+    assert_eq!((after.syncs, after.journal_bytes), (before.syncs, before.journal_bytes));
+}
+
 /// A device that cannot sync: nobody waits for ever, and a restart finds nothing rather than too much.
 #[test]
 fn a_sync_that_fails_gives_the_promise_up() {

@@ -386,7 +386,7 @@ impl Log {
         self.segments.used_in(segment)
     }
 
-    /// After a restart: what [`Self::in_order`] said of a segment, in that order and before any of its items.
+    /// After a restart: what [`Self::in_use`] said of a segment; the oldest filling first, and before any of its items.
     pub fn restore_segment(&mut self, segment: u32, sequence: u32, items: u32, used_bytes: u32) -> bool {
         self.segments.restore(segment, sequence, items, used_bytes)
     }

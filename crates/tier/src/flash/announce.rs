@@ -87,8 +87,13 @@ impl Flash {
         budget > 0
     }
 
-    /// Gathers a record.
+    /// Gathers a record of something that has changed.
     pub(super) fn record(&mut self, record: Record) {
+        self.syncs.note_write();
+        self.gather_record(record);
+    }
+
+    fn gather_record(&mut self, record: Record) {
         if !self.journal.push(record) {
             self.turn_journal();
             self.journal.push(record);
@@ -144,15 +149,14 @@ impl Flash {
         }
     }
 
-    /// Says how far the journal is durable.
+    /// Says how far the journal is durable. That is nothing to sync for, or an idle store would never come to rest.
     pub(super) fn record_durable(&mut self, sequence: u32) {
-        self.record(Record::Durable { sequence });
+        self.gather_record(Record::Durable { sequence });
     }
 
     #[cold]
     fn write_journal(&mut self) {
         let Some((offset, bytes)) = self.journal.take(&self.layout) else { return };
-        self.syncs.note_write();
         if let Err(error) = self.io.write_at(offset, &bytes) {
             self.give_up_recovery(&error.to_string());
         }
