@@ -44,8 +44,8 @@ def settings(folder: Path) -> dict[str, Setting]:
     # Wang 2024, 5.2.4.4: each tenant's skew changes at half of the requests, and its hot keys with it.
     tenants = "mix:0.5*phase(alpha=0.8,objects=2M,size=300)+0.5*phase(alpha=1.2,objects=2M,size=300),requests=20M"
     return {
-        "Zipf 0.99, 1000 B": Setting("zipf:alpha=0.99,objects=3M,requests=20M,size=1000", 0.2, all_groups),
-        "Zipf 0.99, 64 to 1024 B": Setting("zipf:alpha=0.99,objects=10M,requests=24M,size=64-1024", 0.2, all_groups),
+        "Zipf 0.99, 1000 B": Setting("zipf:alpha=0.99,objects=3M,requests=16M,size=1000", 0.2, all_groups),
+        "Zipf 0.99, 64 to 1024 B": Setting("zipf:alpha=0.99,objects=5M,requests=16M,size=64-1024", 0.2, all_groups),
         "Twitter 52, values x 70": Setting(twitter, 0.2, all_groups, scaled, rounds=25),
         "Twitter 52, fast tier 50%": Setting(twitter, 0.5, (("tiermem", "demotion-only"),), scaled, rounds=25),
         "phase change, 300 B": Setting("phase:alpha=0.9,objects=5M,requests=40M,size=300", 0.5, pair, changing),

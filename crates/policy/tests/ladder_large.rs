@@ -17,7 +17,7 @@ fn filled(pages: &[u64], eviction: Eviction, watermarks: Option<Watermarks>) -> 
 /// Whether it came in, how often it had to ask again, and the most that was decided at once.
 fn admit(world: &mut World, bytes: u64) -> (bool, usize, usize) {
     let Admission { came, again, acts_max, .. } = world.admit(bytes);
-    if world.now.requests.is_multiple_of(16) {
+    if world.ladder.is_due(world.now) {
         world.step();
     }
     (came, again, acts_max)
@@ -47,7 +47,8 @@ fn the_room_is_made_in_pieces_while_small_items_come_and_go() {
                 assert!(came && acts <= PIECE_MAX);
             }
         }
-        assert!(pieces > 256 * 1000 / PIECE_MAX, "{pieces} pieces");
+        // Less than there were items for: some of them had to go for others meanwhile.
+        assert!(pieces > 256 * 1000 / PIECE_MAX / 2, "{pieces} pieces");
         assert_eq!(admit(&mut world, LARGE), (true, 0, 0), "the room is there, and was given to nobody else");
         // No more had to go than lay there.
         assert!(before - world.ladder.items() < 256 * 1100, "{before} and then {}", world.ladder.items());

@@ -81,7 +81,7 @@ impl World {
     /// Whether the key has its new bytes.
     fn set(&mut self, key: u32, bytes: u64) -> bool {
         self.now.requests += 1;
-        if self.now.requests.is_multiple_of(16) {
+        if self.ladder.is_due(self.now) {
             self.step();
         }
         let Some(&old) = self.keys.get(&key) else { return self.enter(key, bytes, None) };

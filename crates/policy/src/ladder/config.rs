@@ -95,11 +95,13 @@ pub struct LadderConfig {
     pub reuse_window_requests: u64,
     /// Candidates for promotion that can wait.
     pub candidates: usize,
-    /// Requests between two steps. Driven by the caller, stated here so that simulator and engine agree.
+    /// Requests between two steps that leave nothing to be done. Driven by the caller, stated here so that simulator and engine
+    /// agree.
     pub step_requests: u64,
-    /// Items promoted in one step at most.
+    /// Items promoted in one step at most. A request waits for all of it, and the next one makes the next step while there
+    /// is work.
     pub promote_batch: u32,
-    /// Items demoted in one step at most.
+    /// Items demoted in one step at most: more than one, or whoever only brings new items would stay ahead of it.
     pub demote_batch: u32,
     /// Items evicted or expired in one step at most.
     pub evict_batch: u32,
@@ -134,9 +136,9 @@ impl Default for LadderConfig {
             reuse_window_requests: 1 << 20,
             candidates: 1024,
             step_requests: 16,
-            promote_batch: 32,
-            demote_batch: 32,
-            evict_batch: 32,
+            promote_batch: 1,
+            demote_batch: 2,
+            evict_batch: 8,
             rebalance_batch: 256,
             scan_requests: 1024,
             scan_depth: 32,

@@ -63,13 +63,18 @@ impl Slots {
         self.touched.len() > self.page_limit || self.touched.last().is_some_and(|page| page >= self.end)
     }
 
-    /// A free page that was written and is not to be used, to be given back to the system.
+    /// A free page that was written and is not to be used, to be given back to the system. Asked in every step, so it costs
+    /// nothing while there is none.
     pub fn take_surplus(&mut self) -> Option<u32> {
+        if !self.has_surplus() {
+            return None;
+        }
         let behind = self.touched.last().filter(|&page| page >= self.end && self.is_free(page));
-        let above =
-            || self.touched.last_common(&self.free_pages).filter(|_| self.touched.len() > self.page_limit);
+        let is_above = self.touched.len() > self.page_limit;
+        let above = || is_above.then(|| self.touched.last_common(&self.free_pages)).flatten();
         let page = behind.or_else(above)?;
         self.touched.remove(page);
+        self.touched.trim();
         Some(page)
     }
 }

@@ -5,7 +5,7 @@
 //! simulator only counts. Both call it in the same way, so both see the same hits:
 //!
 //! 1. `hit` for each request that finds its item, `admit` for each item that comes, `remove` when one goes;
-//! 2. every [`LadderConfig::step_requests`] requests: `done` for the moves under way, then `step`;
+//! 2. before a request when it [is due](Ladder::is_due): `done` for the moves under way, then `step`;
 //! 3. acts are executed in the order given, before anything else is asked.
 //!
 //! `admit` may answer `After(ticket)`: execute the acts, call `done(ticket)` and ask again.
@@ -186,6 +186,8 @@ struct Level {
     starved: u128,
     /// The tier as a whole did.
     pressed: bool,
+    /// The class that then gives next, and how many items.
+    coldest_class: Option<(Class, u32)>,
     donors: Donors,
     /// Pages whose items are leaving, a few in each step.
     emptying: Option<Emptying>,
@@ -222,6 +224,10 @@ pub struct Ladder {
     reuse: Option<Column<u8>>,
     proof: Proof,
     next_scan: u64,
+    /// The request at which the next step is due.
+    next_step: u64,
+    /// The last one has left work.
+    is_behind: bool,
     /// [`LadderConfig::promote_below`] in parts of [`crate::promote::WHOLE`].
     promote_below: u32,
     index_bytes: u64,
@@ -249,6 +255,7 @@ impl Ladder {
             short: 0,
             starved: 0,
             pressed: false,
+            coldest_class: None,
             donors: Donors::default(),
             emptying: None,
             clearing: None,
@@ -277,6 +284,8 @@ impl Ladder {
             reuse: (config.promotion == Promotion::ReuseTimeScan).then(Column::default),
             proof: Proof::new(config.admission),
             next_scan: 0,
+            next_step: config.step_requests,
+            is_behind: false,
             promote_below: config.promote_below_parts(),
             index_bytes: 0,
             index_growth_bytes: 0,
@@ -517,6 +526,7 @@ impl Ladder {
             self.drop_item(id, Why::Expired, now, acts);
             dropped += 1;
         }
+        self.is_behind |= work == 0;
         dropped
     }
 

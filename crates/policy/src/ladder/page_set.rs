@@ -8,12 +8,20 @@ pub struct PageSet {
     len: u32,
     /// No member lies in a word before this one.
     first_word: usize,
+    /// No member lies in a word behind this one.
+    last_word: usize,
 }
 
 impl PageSet {
     /// No page of `capacity`.
     pub fn empty(capacity: u32) -> Self {
-        PageSet { words: vec![0; capacity.div_ceil(64) as usize], capacity, len: 0, first_word: 0 }
+        PageSet {
+            words: vec![0; capacity.div_ceil(64) as usize],
+            capacity,
+            len: 0,
+            first_word: 0,
+            last_word: 0,
+        }
     }
 
     /// All pages of `capacity`.
@@ -26,6 +34,7 @@ impl PageSet {
             *last = (1 << (capacity % 64)) - 1;
         }
         set.len = capacity;
+        set.last_word = set.words.len().saturating_sub(1);
         set
     }
 
@@ -51,6 +60,7 @@ impl PageSet {
         self.len += u32::from(self.words[word] & bit == 0);
         self.words[word] |= bit;
         self.first_word = self.first_word.min(word);
+        self.last_word = self.last_word.max(word);
     }
 
     /// Takes a page out.
@@ -96,19 +106,29 @@ impl PageSet {
         self.last_common(self)
     }
 
-    /// The highest page that is in both sets.
+    /// Makes the next [`Self::last`] fast where members at the end were taken out.
+    pub fn trim(&mut self) {
+        while self.last_word > 0 && self.words[self.last_word] == 0 {
+            self.last_word -= 1;
+        }
+    }
+
+    /// The highest page that is in both sets. It is looked for from the highest on that was ever in, so not for every request.
     pub fn last_common(&self, other: &PageSet) -> Option<u32> {
-        let words = self.words.iter().zip(&other.words).enumerate().rev();
-        words
-            .map(|(at, (a, b))| (at, a & b))
-            .find(|&(_, common)| common != 0)
-            .map(|(at, common)| at as u32 * 64 + 63 - common.leading_zeros())
+        let until = self.last_word.min(other.last_word) + 1;
+        let words = self.words.iter().zip(&other.words).take(until).enumerate();
+        words.rev().find_map(|(at, (a, b))| highest(at, a & b))
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         (self.words.capacity() * 8) as u64
     }
+}
+
+/// The highest page of a word.
+fn highest(at: usize, word: u64) -> Option<u32> {
+    Some(at as u32 * 64 + word.checked_ilog2()?)
 }
 
 #[cfg(test)]
@@ -119,12 +139,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equals_a_set(capacity in 1u32..300, ops in prop::collection::vec((any::<bool>(), any::<u32>()), 0..300), count in 1u32..80) {
-            let mut set = PageSet::full(capacity);
-            let mut model: BTreeSet<u32> = (0..capacity).collect();
+        fn equals_a_set(
+            capacity in 1u32..300,
+            is_full in any::<bool>(),
+            ops in prop::collection::vec((any::<bool>(), any::<u32>()), 0..300),
+            count in 1u32..80,
+        ) {
+            let mut set = if is_full { PageSet::full(capacity) } else { PageSet::empty(capacity) };
+            let mut model: BTreeSet<u32> = if is_full { (0..capacity).collect() } else { BTreeSet::new() };
             for (add, page) in ops {
                 let page = page % capacity;
                 if add { set.insert(page); model.insert(page); } else { set.remove(page); model.remove(&page); }
+                if page % 3 == 0 { set.trim(); }
+                prop_assert_eq!(set.last(), model.last().copied());
             }
             prop_assert_eq!(set.len() as usize, model.len());
             prop_assert_eq!(set.first(), model.first().copied());

@@ -27,9 +27,17 @@ pub(super) fn threshold(held: u64, share: f64) -> u64 {
 }
 
 impl Ladder {
-    /// One step of background work, every [`super::LadderConfig::step_requests`] requests; all moves under way have
-    /// been `done`. Each kind of work has a budget, so a step is short.
+    /// Whether the next [`Self::step`] is due.
+    #[inline]
+    pub fn is_due(&self, now: Now) -> bool {
+        now.requests >= self.next_step
+    }
+
+    /// One step of background work; all moves under way have been `done`. Each kind of work has a budget, so a step is
+    /// short. Where it leaves some, the next one is due at the next request and not only after
+    /// [`super::LadderConfig::step_requests`]: what has to be moved is spread over requests, and none waits for all of it.
     pub fn step(&mut self, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
+        self.is_behind = false;
         for level in &mut self.levels {
             level.reuse.roll(now.requests);
         }
@@ -50,6 +58,7 @@ impl Ladder {
             }
         }
         self.populate_ahead(acts);
+        self.next_step = now.requests + if self.is_behind { 1 } else { self.config.step_requests };
     }
 
     /// Takes back pages above the limit: metadata has grown into the tier, or the tier was made smaller.
@@ -107,26 +116,30 @@ impl Ladder {
             self.levels[tier].pressed = true;
         }
         while self.levels[tier].pressed && budget > 0 {
-            let mut next = None;
-            let mut given = 0;
-            // Lists: several from the coldest one before looking again. Samples: each from the whole tier.
-            while given < budget.min(PRESSED_BATCH)
-                && let Some(id) = next.take().or_else(|| self.coldest(tier, now, rng))
-            {
-                let class = self.levels[tier].slots.class_at(self.loc(id).unit);
-                if !self.give(tier, class, id, now, rng, acts) {
-                    break;
-                }
-                given += 1;
-                if self.levels[tier].order == Order::Lists {
-                    next = self.victim(tier, class, now, rng).filter(|_| given < PRESSED_BATCH);
-                }
-            }
-            budget -= given;
-            if given == 0 || free(self) >= (capacity_bytes as f64 * marks.high) as u64 {
+            let gave = self.give_coldest(tier, now, rng, acts);
+            budget -= u32::from(gave);
+            if !gave || free(self) >= (capacity_bytes as f64 * marks.high) as u64 {
                 self.levels[tier].pressed = false;
             }
         }
+        self.is_behind |= self.levels[tier].pressed || self.levels[tier].short != 0;
+    }
+
+    /// Moves the tier's coldest item down or out. With lists that means to look at all of them, so several are taken from
+    /// the coldest one, over as many steps as it takes, before it is looked for again.
+    fn give_coldest(&mut self, tier: usize, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
+        if let Some((class, left)) = self.levels[tier].coldest_class.take()
+            && self.give_one(tier, class, now, rng, acts)
+        {
+            self.levels[tier].coldest_class = (left > 1).then_some((class, left - 1));
+            return true;
+        }
+        let Some(id) = self.coldest(tier, now, rng) else { return false };
+        let class = self.levels[tier].slots.class_at(self.loc(id).unit);
+        if self.levels[tier].order == Order::Lists {
+            self.levels[tier].coldest_class = Some((class, PRESSED_BATCH - 1));
+        }
+        self.give(tier, class, id, now, rng, acts)
     }
 
     /// Moves a class's coldest item down or out.
@@ -232,6 +245,7 @@ impl Ladder {
         let mut reclaimed = false;
         for _ in 0..self.candidates.len() {
             if budget == 0 {
+                self.is_behind = true;
                 break;
             }
             let Some(id) = self.candidates.pop() else { break };

@@ -45,7 +45,7 @@ impl World {
     /// Uses the key, or brings it in.
     pub fn access(&mut self, key: usize, bytes: u64, expires_at_ms: Option<u64>) {
         self.now.requests += 1;
-        if self.now.requests.is_multiple_of(16) {
+        if self.ladder.is_due(self.now) {
             self.step();
         }
         if self.ids.len() <= key {

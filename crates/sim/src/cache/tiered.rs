@@ -55,7 +55,6 @@ pub struct TieredCache {
     hasher: KeyHasher,
     rng: Rng,
     now: Now,
-    next_step: u64,
     acts: Vec<Act>,
     /// What each item number stands for.
     stored: Vec<Stored>,
@@ -88,7 +87,6 @@ impl TieredCache {
         let hash = if config.tail.is_some() { KeyHasher::stable } else { KeyHasher::seeded };
         let hasher = hash(config.seed);
         let mut cache = TieredCache {
-            next_step: ladder.config().step_requests,
             sunk: vec![0; ladder.levels()],
             gone: Vec::new(),
             tail: config.tail.map(Tail::new),
@@ -287,20 +285,19 @@ impl TieredCache {
 
     /// Over a log a step is made before it is asked where the request's key lies: it may send the key there.
     fn prepare(&mut self) {
-        if self.tail.is_some() && self.now.requests >= self.next_step {
+        if self.tail.is_some() && self.ladder.is_due(self.now) {
             self.step();
         }
     }
 
     fn begin(&mut self) {
         self.now.requests += 1;
-        if self.tail.is_none() && self.now.requests >= self.next_step {
+        if self.tail.is_none() && self.ladder.is_due(self.now) {
             self.step();
         }
     }
 
     fn step(&mut self) {
-        self.next_step = self.now.requests + self.ladder.config().step_requests;
         self.settle_all_moves();
         self.ladder.step(self.now, &mut self.rng, &mut self.acts);
         self.execute();

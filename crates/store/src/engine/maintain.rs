@@ -14,7 +14,7 @@ impl Engine {
     pub(super) fn begin(&mut self) {
         self.tiers.settle();
         self.now.requests += 1;
-        if self.now.requests >= self.next_step && !self.has_flash() {
+        if self.ladder.is_due(self.now) && !self.has_flash() {
             self.step();
         }
     }
@@ -22,13 +22,12 @@ impl Engine {
     /// Makes a step if one is due: before it is asked where a request's keys lie.
     #[inline]
     pub fn prepare(&mut self) {
-        if self.now.requests >= self.next_step {
+        if self.ladder.is_due(self.now) {
             self.step();
         }
     }
 
     pub(super) fn step(&mut self) {
-        self.next_step = self.now.requests + self.ladder.config().step_requests;
         self.settle_all_moves();
         self.ladder.step(self.now, &mut self.rng, &mut self.acts);
         self.execute();

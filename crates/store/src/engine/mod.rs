@@ -169,7 +169,6 @@ pub struct Engine {
     hasher: KeyHasher,
     rng: Rng,
     now: Now,
-    next_step: u64,
     /// Reused by every decision, so that deciding allocates nothing.
     acts: Vec<Act>,
     copied: VecDeque<Copied>,
@@ -201,7 +200,6 @@ impl Engine {
             hasher: KeyHasher::seeded(config.seed),
             rng: Rng::seeded(config.seed),
             now: Now::default(),
-            next_step: ladder.config().step_requests,
             acts: Vec::with_capacity(256),
             copied: VecDeque::with_capacity(256),
             item_bytes: vec![0; ladder.levels()],

@@ -5,11 +5,13 @@
 
 mod system;
 
+use std::collections::HashSet;
+
 use anyhow::anyhow;
 use clap::Args;
 use indicatif::ProgressBar;
-use tiermem_base::Bytes;
 use tiermem_base::curve::{Curve, DEFAULT_CURVE};
+use tiermem_base::{Bytes, Rng};
 use tiermem_sim::hindsight::BestPlacement;
 
 use crate::failure::Failure;
@@ -84,7 +86,8 @@ pub struct Options {
     /// The curve of the slow tier.
     #[arg(long, default_value = DEFAULT_CURVE)]
     curve: String,
-    /// Store every key of the trace before, in order of appearance, so that no look-up misses.
+    /// Store every key of the trace before, so that no look-up misses, in an order that says nothing about how often they
+    /// are used: in order of appearance the popular ones would lie side by side, as in no store that has run for a while.
     #[arg(long)]
     preload: bool,
     /// Share of the trace that warms the systems up before anything is measured.
@@ -117,10 +120,9 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let mut systems =
         options.systems.iter().map(build).collect::<Result<Vec<_>, _>>().map_err(Failure::failed)?;
     let bar = ProgressBar::new((systems.len() * (options.rounds + 1)) as u64);
+    let preloaded = if options.preload { in_any_order(&trace) } else { Vec::new() };
     for system in &mut systems {
-        if options.preload {
-            system.preload(&trace);
-        }
+        system.preload(&preloaded);
         system.warm(&trace[..warm]);
         bar.inc(1);
     }
@@ -150,6 +152,17 @@ fn load(args: &TraceArgs) -> Result<(Vec<Record>, BestPlacement), Failure> {
     }
     source.finish();
     Ok((trace, best))
+}
+
+/// Each key once, with its first size.
+fn in_any_order(trace: &[Record]) -> Vec<Record> {
+    let mut seen = HashSet::new();
+    let mut records: Vec<Record> = trace.iter().filter(|record| seen.insert(record.key)).copied().collect();
+    let mut rng = Rng::seeded(1);
+    for last in (1..records.len()).rev() {
+        records.swap(last, rng.below(last as u64 + 1) as usize);
+    }
+    records
 }
 
 fn print(

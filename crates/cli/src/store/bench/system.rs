@@ -214,13 +214,10 @@ impl System {
         self.latency.value_at_quantile(quantile)
     }
 
-    /// Stores every key of the trace once.
-    pub fn preload(&mut self, trace: &[Record]) {
-        for record in trace {
-            let key = Access::key_name(record.key);
-            if self.engine.peek(0, &key).is_none() {
-                self.set(&key, record.size);
-            }
+    /// Stores each of these.
+    pub fn preload(&mut self, records: &[Record]) {
+        for record in records {
+            self.set(&Access::key_name(record.key), record.size);
         }
     }
 
