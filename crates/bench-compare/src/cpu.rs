@@ -31,6 +31,9 @@ const FIELDS: &[&str] = &[
     "redis_rps",
     "tiermem_rps",
     "throughput_ratio",
+    "redis_p99_us",
+    "tiermem_p99_us",
+    "p99_ratio",
 ];
 /// Requests of one measurement at a pipeline of one, and at deeper ones, where each costs a tenth.
 const REQUESTS_FLAT: u64 = 300_000;
@@ -73,6 +76,7 @@ struct Sample {
     us: f64,
     user_us: f64,
     rps: f64,
+    p99_us: f64,
 }
 
 /// The measurements of one pair.
@@ -152,19 +156,20 @@ fn measure(
         bail!("{shown} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let rps = parse_rps(&text, test).with_context(|| format!("{shown} answered {text:?}"))?;
+    let told = |column| told(&text, test, column).with_context(|| format!("{shown} answered {text:?}"));
+    let (rps, p99_us) = (told("rps")?, told("p99_latency_ms")? * 1000.0);
     commands.push(shown);
     let us = |seconds: f64| seconds * 1e6 / requests as f64;
-    Ok(Sample { us: us(used.total_s()), user_us: us(used.user_s), rps })
+    Ok(Sample { us: us(used.total_s()), user_us: us(used.user_s), rps, p99_us })
 }
 
-/// Requests per second in the CSV of `redis-benchmark`.
-fn parse_rps(csv: &str, test: &str) -> Option<f64> {
-    csv.lines().find_map(|line| {
-        let mut fields = line.split(',').map(|field| field.trim_matches('"'));
-        fields.next().filter(|name| name.eq_ignore_ascii_case(test))?;
-        fields.next()?.parse().ok()
-    })
+/// What the CSV of `redis-benchmark` tells of a test in a column.
+fn told(csv: &str, test: &str, column: &str) -> Option<f64> {
+    let mut lines = csv.lines().map(|line| line.split(',').map(|field| field.trim_matches('"')));
+    let at = lines.next()?.position(|name| name == column)?;
+    let mut line =
+        lines.find(|line| line.clone().next().is_some_and(|name| name.eq_ignore_ascii_case(test)))?;
+    line.nth(at)?.parse().ok()
 }
 
 fn row(test: &str, pipeline: u32, pairs: &[Pair]) -> Vec<Cell> {
@@ -178,6 +183,7 @@ fn row(test: &str, pipeline: u32, pairs: &[Pair]) -> Vec<Cell> {
     let (redis_us, tiermem_us) = of_both(|sample| sample.us);
     let (redis_user_us, tiermem_user_us) = of_both(|sample| sample.user_us);
     let (redis_rps, tiermem_rps) = of_both(|sample| sample.rps);
+    let (redis_p99_us, tiermem_p99_us) = of_both(|sample| sample.p99_us);
     vec![
         Cell::Text(test.to_uppercase()),
         Cell::Count(pipeline.into()),
@@ -191,6 +197,9 @@ fn row(test: &str, pipeline: u32, pairs: &[Pair]) -> Vec<Cell> {
         Cell::Number(redis_rps, 0),
         Cell::Number(tiermem_rps, 0),
         Cell::Number(median(pairs.iter().map(|pair| pair.tiermem.rps / pair.redis.rps)), 3),
+        Cell::Number(redis_p99_us, 0),
+        Cell::Number(tiermem_p99_us, 0),
+        Cell::Number(median(pairs.iter().map(|pair| pair.tiermem.p99_us / pair.redis.p99_us)), 3),
     ]
 }
 
@@ -199,17 +208,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn throughput_is_read_from_the_line_of_the_test() {
+    fn figures_are_read_from_the_line_of_the_test_and_the_column_of_their_name() {
         let csv =
-            "\"test\",\"rps\",\"avg_latency_ms\"\n\"SET\",\"80000.50\",\"0.3\"\n\"GET\",\"90000\",\"0.2\"\n";
-        assert_eq!(parse_rps(csv, "set"), Some(80000.5));
-        assert_eq!(parse_rps(csv, "get"), Some(90000.0));
-        assert_eq!(parse_rps(csv, "incr"), None);
+            "\"test\",\"rps\",\"p99_latency_ms\"\n\"SET\",\"80000.50\",\"0.3\"\n\"GET\",\"90000\",\"0.2\"\n";
+        assert_eq!(told(csv, "set", "rps"), Some(80000.5));
+        assert_eq!(told(csv, "get", "rps"), Some(90000.0));
+        assert_eq!(told(csv, "get", "p99_latency_ms"), Some(0.2));
+        assert_eq!(told(csv, "incr", "rps"), None);
+        assert_eq!(told(csv, "set", "p50_latency_ms"), None);
     }
 
     #[test]
     fn a_row_has_every_field_and_the_range_of_the_ratios() {
-        let sample = |us| Sample { us, user_us: 0.5, rps: 1000.0 };
+        let sample = |us| Sample { us, user_us: 0.5, rps: 1000.0, p99_us: 500.0 };
         let pairs = [(10.0, 8.0), (10.0, 9.0), (10.0, 12.0)]
             .map(|(redis, tiermem)| Pair { redis: sample(redis), tiermem: sample(tiermem) });
         let row = row("set", 16, &pairs);

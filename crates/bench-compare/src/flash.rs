@@ -17,6 +17,7 @@ use clap::Args;
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 use tiermem_base::Rng;
+use tiermem_sys::affinity::pin_thread;
 use tiermem_trace::generate::{Permutation, ZipfRanks};
 
 use crate::Common;
@@ -76,6 +77,9 @@ pub struct Options {
     /// Seconds of reading.
     #[arg(long, value_name = "S", default_value_t = 10)]
     seconds: u64,
+    /// The core that they run on.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    client_core: usize,
     /// Exponent of the popularity of keys; 0: all alike.
     #[arg(long, value_name = "ALPHA", default_value_t = 0.99)]
     alpha: f64,
@@ -275,7 +279,12 @@ fn fill_and_read(options: &Options, rival: Rival, server: &Server) -> Result<Fig
         .map(|reader| {
             let mut wire = Wire::connect(rival, server.port())?;
             let (keys, alpha, depth) = (options.keys, options.alpha, options.depth);
-            Ok(thread::spawn(move || read(&mut wire, keys, alpha, depth, reader as u64, deadline)))
+            let core = options.client_core;
+            Ok(thread::spawn(move || {
+                // The server's core is for the server.
+                pin_thread(core).with_context(|| format!("run on core {core}"))?;
+                read(&mut wire, keys, alpha, depth, reader as u64, deadline)
+            }))
         })
         .collect::<Result<_>>()?;
     let mut latency = Histogram::<u64>::new_with_bounds(1, 60_000_000, 3)?;
