@@ -36,7 +36,8 @@ fn what_is_above_a_smaller_capacity_leaves_and_a_larger_one_is_used() {
         assert!(world.ladder.charged_bytes(0) <= 4 * PAGE_BYTES);
         assert!(world.ladder.charged_bytes(1) <= 8 * PAGE_BYTES);
         let after = world.ladder.items();
-        assert!(after > before * 2 / 5 && after <= before / 2 + 8, "{before} became {after}");
+        // Space that is kept free is a page in twenty, and one may be under way.
+        assert!(after > before * 3 / 8 && after <= before / 2 + 8, "{before} became {after}");
         assert!(world.held(0..100) >= 95, "{} of those that are in use stayed", world.held(0..100));
 
         world.ladder.set_capacity(0, 100 * PAGE_BYTES);

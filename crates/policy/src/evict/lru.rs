@@ -132,6 +132,31 @@ impl Lru {
 }
 
 impl Lru {
+    /// Gives a second chance to used items at the tail, to `tries` at most, so that who comes for a victim in the midst of
+    /// requests need not do it for all of them. Whether a victim is at hand; also where none was passed over.
+    pub fn pass_over(&mut self, domain: Domain, tries: usize, may_go: impl Fn(Id) -> bool) -> bool {
+        let mut id = self.lists[domain.0 as usize].list.tail;
+        let mut passed = 0;
+        for _ in 0..tries {
+            if id == Id::NONE || may_go(id) && !self.hit.get(id) {
+                return true;
+            }
+            let before = self.links.get(id).prev;
+            if may_go(id) {
+                self.second_chance(id, domain);
+                passed += 1;
+            }
+            id = before;
+        }
+        passed == 0
+    }
+
+    fn second_chance(&mut self, id: Id, domain: Domain) {
+        self.hit.set(id, false);
+        self.unlink(id, domain);
+        self.insert_at_head(id, domain);
+    }
+
     /// As [`Evict::clear`], with the memory given back by and by.
     pub fn clear_into(&mut self, waste: &mut Waste) {
         self.links.clear_into(waste);
@@ -213,9 +238,7 @@ impl Evict for Lru {
                 if !self.hit.get(id) {
                     return Some(id);
                 }
-                self.hit.set(id, false);
-                self.unlink(id, domain);
-                self.insert_at_head(id, domain);
+                self.second_chance(id, domain);
             }
             id = before;
         }
@@ -301,6 +324,22 @@ mod tests {
         assert_eq!(order(&lru), [3, 2, 1, 0]);
         lru.hit(Id(0), TOUCH, || LIST);
         assert_eq!(order(&lru), [0, 3, 2, 1]);
+    }
+
+    #[test]
+    fn second_chances_can_be_given_a_few_at_a_time() {
+        let mut lru = Lru::new([0.5], Bump::AtTail);
+        for id in 0..6 {
+            lru.insert(Id(id), LIST, Origin::Promoted);
+        }
+        (0..4).for_each(|id| lru.hit(Id(id), TOUCH, || LIST));
+        assert!(!lru.pass_over(LIST, 3, |_| true));
+        assert_eq!(order(&lru), [2, 1, 0, 5, 4, 3]);
+        assert!(lru.pass_over(LIST, 3, |_| true));
+        assert_eq!(order(&lru), [3, 2, 1, 0, 5, 4]);
+        assert!(lru.pass_over(LIST, 3, |_| false), "nobody may go, and nobody is passed over");
+        assert!(lru.pass_over(LIST, 3, |_| true));
+        assert_eq!(lru.victim(LIST, 0, &mut Rng::seeded(0), |_| true), Some(Id(4)));
     }
 
     #[test]

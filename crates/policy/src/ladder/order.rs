@@ -18,6 +18,8 @@ use crate::ladder::place::{self, Place};
 use crate::{Id, Now};
 use tiermem_base::Rng;
 
+/// Used items that one step passes over in search of a victim.
+const PASSED_OVER: usize = 8;
 /// Draws that may meet nobody before a sample is given up.
 const REFUSALS_MAX: u32 = 64;
 /// The largest count of uses that is kept.
@@ -275,6 +277,14 @@ impl Ladder {
             }
             Order::Sample { k, by } => self.sample(tier, Some(class), k, by, now, rng),
         }
+    }
+
+    /// Whether the class's next victim is at hand, or some that were used have to be passed over first: those of one step are.
+    pub(super) fn victim_is_at_hand(&mut self, tier: usize, class: Class) -> bool {
+        let places = &self.places;
+        let may_go = |id: Id| may_go(places.get(id));
+        self.levels[tier].order != Order::Lists
+            || self.lists.pass_over(domain(&self.classes, tier, class), PASSED_OVER, may_go)
     }
 
     /// The item of this tier that should go next, whatever its class. The list policy looks at each list's tail.

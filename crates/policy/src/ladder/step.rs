@@ -101,13 +101,14 @@ impl Ladder {
             let will_be_free = free + u64::from(level.leaving[class.index()]);
             let starved = u64::from(level.starved >> class.index() & 1 == 1);
             let is_enough = will_be_free >= threshold(held, marks.high).max(starved);
-            if is_enough
-                || self.page_comes(tier, class, now, rng)
-                || !self.give_one(tier, class, now, rng, acts)
-            {
+            if is_enough || self.page_comes(tier, class, now, rng) {
                 self.levels[tier].short &= !(1 << class.index());
-            } else {
+            } else if !self.victim_is_at_hand(tier, class) {
+                break;
+            } else if self.give_one(tier, class, now, rng, acts) {
                 budget -= 1;
+            } else {
+                self.levels[tier].short &= !(1 << class.index());
             }
         }
         let capacity_bytes = u64::from(self.levels[tier].slots.page_limit()) * PAGE_BYTES;
@@ -116,6 +117,11 @@ impl Ladder {
             self.levels[tier].pressed = true;
         }
         while self.levels[tier].pressed && budget > 0 {
+            if let Some((class, _)) = self.levels[tier].coldest_class
+                && !self.victim_is_at_hand(tier, class)
+            {
+                break;
+            }
             let gave = self.give_coldest(tier, now, rng, acts);
             budget -= u32::from(gave);
             if !gave || free(self) >= (capacity_bytes as f64 * marks.high) as u64 {
@@ -256,9 +262,9 @@ impl Ladder {
             }
             let (tier, above) = (usize::from(place.tier()), usize::from(place.tier()) - 1);
             let class = self.levels[tier].slots.class_at(place.unit());
-            let coldest_above = self.victim(above, class, now, rng);
             if self.config.promotion == Promotion::Naive
-                && coldest_above.is_some_and(|coldest| self.age(coldest, now) <= self.age(id, now))
+                && let Some(coldest) = self.victim(above, class, now, rng)
+                && self.age(coldest, now) <= self.age(id, now)
             {
                 continue;
             }
@@ -266,7 +272,7 @@ impl Ladder {
             if self.open_move(id, above, MoveKind::Promote, acts).is_some() {
                 continue;
             }
-            let room_comes = match coldest_above {
+            let room_comes = match self.victim(above, class, now, rng) {
                 Some(coldest) => self.open_move(coldest, tier, MoveKind::Demote, acts).is_some(),
                 None => {
                     !std::mem::replace(&mut reclaimed, true)

@@ -47,13 +47,13 @@ pub struct PolicySection {
     pub reuse_window_requests: Option<u64>,
     /// Candidates for promotion that can wait. Default 1024.
     pub candidates: Option<usize>,
-    /// Requests between two steps of background work. Default 16.
+    /// Requests between two steps of background work, where the first leaves none. Default 16.
     pub step_requests: Option<u64>,
-    /// Items promoted in one step at most. Default 32.
+    /// Items promoted in one step at most. Default 1.
     pub promote_batch: Option<u32>,
-    /// Items demoted in one step at most. Default 32.
+    /// Items demoted in one step at most. Default 2.
     pub demote_batch: Option<u32>,
-    /// Items evicted or expired in one step at most. Default 32.
+    /// Items evicted or expired in one step at most. Default 8.
     pub evict_batch: Option<u32>,
     /// `reuse-time-scan`: requests between two scans. Default 1024.
     pub scan_requests: Option<u64>,
