@@ -362,6 +362,28 @@ fn what_is_reused_sooner_than_the_fast_tier_on_average_is_promoted() {
 }
 
 #[test]
+fn a_hot_large_item_empties_no_page_above_where_it_finds_no_run() {
+    let mut world = World::new(small(&[40, 200]));
+    fill(&mut world, 0..60 * PER_PAGE, 1000);
+    let large = 10_000;
+    world.set(large, 16 * PAGE_BYTES - 100, None);
+    assert_eq!(world.ladder.loc(world.keys[&large].0).tier, 1);
+    let in_use: Vec<u32> = world.keys.keys().copied().filter(|&key| key != large).collect();
+    let before = world.ladder.level(0).items;
+    for (at, key) in in_use.iter().chain(&in_use).enumerate() {
+        for key in [*key].into_iter().chain((at % 3 == 0).then_some(large)) {
+            world.now.requests += 1;
+            world.ladder.hit(world.keys[&key].0, world.now);
+            if world.ladder.is_due(world.now) {
+                world.step();
+            }
+        }
+    }
+    let after = world.ladder.level(0).items;
+    assert!(after + u64::from(2 * PER_PAGE) > before, "{before} items became {after}");
+}
+
+#[test]
 fn a_scan_of_cold_items_promotes_nearly_all_naively_and_hardly_any_by_reuse_time() {
     let run = |promotion| {
         let mut world = World::new(LadderConfig { promotion, ..small(&[4, 16]) });

@@ -188,6 +188,8 @@ struct Level {
     pressed: bool,
     /// The class that then gives next, and how many items.
     coldest_class: Option<(Class, u32)>,
+    /// Steps in a row that have passed over used items of a short class and found nobody.
+    passes: u8,
     donors: Donors,
     /// Pages whose items are leaving, a few in each step.
     emptying: Option<Emptying>,
@@ -256,6 +258,7 @@ impl Ladder {
             starved: 0,
             pressed: false,
             coldest_class: None,
+            passes: 0,
             donors: Donors::default(),
             emptying: None,
             clearing: None,
@@ -464,6 +467,7 @@ impl Ladder {
             level.leaving.fill(0);
             (level.leaving_bytes, level.short, level.pressed, level.counters.items) = (0, 0, false, 0);
             (level.starved, level.emptying, level.clearing) = (0, None, None);
+            (level.coldest_class, level.passes, level.tail_age) = (None, 0, 0);
         }
         self.limit_pages();
         true

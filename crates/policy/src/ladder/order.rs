@@ -18,7 +18,7 @@ use crate::ladder::place::{self, Place};
 use crate::{Id, Now};
 use tiermem_base::Rng;
 
-/// Used items that one step passes over in search of a victim.
+/// Used items that are passed over at once in search of a victim.
 const PASSED_OVER: usize = 8;
 /// Draws that may meet nobody before a sample is given up.
 const REFUSALS_MAX: u32 = 64;
@@ -279,7 +279,7 @@ impl Ladder {
         }
     }
 
-    /// Whether the class's next victim is at hand, or some that were used have to be passed over first: those of one step are.
+    /// Whether the class's next victim is at hand, or some that were used have to be passed over first: a few are, at once.
     pub(super) fn victim_is_at_hand(&mut self, tier: usize, class: Class) -> bool {
         let places = &self.places;
         let may_go = |id: Id| may_go(places.get(id));
@@ -292,12 +292,19 @@ impl Ladder {
         match self.levels[tier].order {
             Order::Lists => {
                 let mut coldest: Option<(u32, Id)> = None;
-                for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
-                    if self.levels[tier].slots.class_used(class) > 0
-                        && let Some(id) = self.victim(tier, class, now, rng)
-                        && coldest.is_none_or(|(age, _)| self.age(id, now) > age)
-                    {
-                        coldest = Some((self.age(id, now), id));
+                // Classes whose last items were used have none of the coldest, unless all are so.
+                for at_hand in [true, false] {
+                    for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
+                        if self.levels[tier].slots.class_used(class) > 0
+                            && (!at_hand || self.victim_is_at_hand(tier, class))
+                            && let Some(id) = self.victim(tier, class, now, rng)
+                            && coldest.is_none_or(|(age, _)| self.age(id, now) > age)
+                        {
+                            coldest = Some((self.age(id, now), id));
+                        }
+                    }
+                    if coldest.is_some() {
+                        break;
                     }
                 }
                 coldest.map(|(_, id)| id)

@@ -1,6 +1,6 @@
 //! The work between requests: expiry, eviction, demotion, promotion, in batches (Wang 2024, sections 5.1.3 and 5.1.4).
 
-use super::{Act, Admission, Class, Ladder, MoveKind, Order, PAGE_BYTES, Why, domain};
+use super::{Act, Admission, Class, Fit, Ladder, MoveKind, Order, PAGE_BYTES, Why, domain};
 use crate::evict::Evict;
 use crate::ladder::place::Place;
 use crate::promote::{Promotion, packed_reuse};
@@ -12,6 +12,12 @@ use tiermem_base::Rng;
 const PROMOTE_TWICE_BYTES: u64 = 10 << 10;
 /// Items given away from the coldest class before the coldest is looked for again.
 const PRESSED_BATCH: u32 = 8;
+/// Items that expire in one piece of work when nothing else is to be done.
+const IDLE_EXPIRED: u32 = 256;
+/// Steps in a row that pass over used items of a class in vain before its last item goes all the same.
+const PASSES_MAX: u8 = 8;
+/// Budgets of steps that come late: at most so many times those of one in time.
+const LATE_MAX: u64 = 32;
 /// Pages of a tier taken back in one step when it is above its limit.
 const RECLAIM_BATCH: u32 = 4;
 /// Once so many acts are decided no further page is taken back in this step.
@@ -38,16 +44,23 @@ impl Ladder {
     /// [`super::LadderConfig::step_requests`]: what has to be moved is spread over requests, and none waits for all of it.
     pub fn step(&mut self, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
         self.is_behind = false;
+        // One request may stand for many: it makes one step, and brings as many items as they would.
+        let late_requests = now.requests.saturating_sub(self.next_step);
+        let scale = (1 + late_requests / self.config.step_requests.max(1)).min(LATE_MAX) as u32;
         for level in &mut self.levels {
             level.reuse.roll(now.requests);
         }
         self.waste.shrink();
         self.limit_pages();
         self.end_abandoned_clearings(now);
-        let expired = self.expire(now, self.config.evict_batch, acts);
+        let evict_batch = self.config.evict_batch.saturating_mul(scale);
+        let demote_batch = self.config.demote_batch.saturating_mul(scale);
+        let expired = self.expire(now, evict_batch, acts);
         for tier in (0..self.levels.len()).rev() {
             self.keep_within_limit(tier, now, rng, acts);
-            self.relieve(tier, expired, now, rng, acts);
+            let is_last = tier + 1 == self.levels.len();
+            let budget = if is_last { evict_batch.saturating_sub(expired) } else { demote_batch };
+            self.relieve(tier, budget, now, rng, acts);
             self.go_on_emptying(tier, now, rng, acts);
         }
         self.scan(now);
@@ -82,33 +95,36 @@ impl Ladder {
     pub fn idle(&mut self, now: Now, acts: &mut Vec<Act>) {
         (0..WASTE_IDLE).for_each(|_| self.waste.shrink());
         self.populate_ahead(acts);
-        self.expire(now, self.config.evict_batch, acts);
+        self.expire(now, IDLE_EXPIRED, acts);
     }
 
-    /// Brings a tier from the low to the high watermark: class by class, then as a whole.
-    fn relieve(&mut self, tier: usize, expired: u32, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
+    /// Brings a tier from the low to the high watermark: class by class, then as a whole; `budget` items at most.
+    fn relieve(&mut self, tier: usize, mut budget: u32, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
         let Some(marks) = self.config.watermarks else { return };
         let is_last = tier + 1 == self.levels.len();
         if is_last && !self.may_evict() {
             return;
         }
-        let mut budget =
-            if is_last { self.config.evict_batch.saturating_sub(expired) } else { self.config.demote_batch };
-        while self.levels[tier].short != 0 && budget > 0 {
+        let mut short = self.levels[tier].short;
+        while short != 0 && budget > 0 {
             let level = &self.levels[tier];
-            let class = Class(level.short.trailing_zeros() as u8);
+            let class = Class(short.trailing_zeros() as u8);
+            let bit = 1 << class.index();
             let (free, held) = level.slots.class_space(class);
             let will_be_free = free + u64::from(level.leaving[class.index()]);
             let starved = u64::from(level.starved >> class.index() & 1 == 1);
             let is_enough = will_be_free >= threshold(held, marks.high).max(starved);
             if is_enough || self.page_comes(tier, class, now, rng) {
-                self.levels[tier].short &= !(1 << class.index());
-            } else if !self.victim_is_at_hand(tier, class) {
-                break;
+                (short, self.levels[tier].short) = (short & !bit, self.levels[tier].short & !bit);
+            } else if self.levels[tier].passes < PASSES_MAX && !self.victim_is_at_hand(tier, class) {
+                // Next step.
+                self.levels[tier].passes += 1;
+                short &= !bit;
             } else if self.give_one(tier, class, now, rng, acts) {
+                self.levels[tier].passes = 0;
                 budget -= 1;
             } else {
-                self.levels[tier].short &= !(1 << class.index());
+                (short, self.levels[tier].short) = (short & !bit, self.levels[tier].short & !bit);
             }
         }
         let capacity_bytes = u64::from(self.levels[tier].slots.page_limit()) * PAGE_BYTES;
@@ -117,15 +133,17 @@ impl Ladder {
             self.levels[tier].pressed = true;
         }
         while self.levels[tier].pressed && budget > 0 {
-            if let Some((class, _)) = self.levels[tier].coldest_class
+            if let Some((class, left)) = self.levels[tier].coldest_class
                 && !self.victim_is_at_hand(tier, class)
             {
+                self.levels[tier].coldest_class = (left > 1).then_some((class, left - 1));
                 break;
             }
             let gave = self.give_coldest(tier, now, rng, acts);
             budget -= u32::from(gave);
             if !gave || free(self) >= (capacity_bytes as f64 * marks.high) as u64 {
                 self.levels[tier].pressed = false;
+                self.levels[tier].coldest_class = None;
             }
         }
         self.is_behind |= self.levels[tier].pressed || self.levels[tier].short != 0;
@@ -142,10 +160,11 @@ impl Ladder {
         }
         let Some(id) = self.coldest(tier, now, rng) else { return false };
         let class = self.levels[tier].slots.class_at(self.loc(id).unit);
-        if self.levels[tier].order == Order::Lists {
+        let gave = self.give(tier, class, id, now, rng, acts);
+        if gave && self.levels[tier].order == Order::Lists {
             self.levels[tier].coldest_class = Some((class, PRESSED_BATCH - 1));
         }
-        self.give(tier, class, id, now, rng, acts)
+        gave
     }
 
     /// Moves a class's coldest item down or out.
@@ -261,7 +280,11 @@ impl Ladder {
                 continue;
             }
             let (tier, above) = (usize::from(place.tier()), usize::from(place.tier()) - 1);
-            let class = self.levels[tier].slots.class_at(place.unit());
+            let fit = self.levels[tier].slots.fit_at(place.unit());
+            if matches!(fit, Fit::Run(pages) if pages > self.levels[above].slots.page_limit() / 2) {
+                continue;
+            }
+            let class = self.classes.class(fit);
             if self.config.promotion == Promotion::Naive
                 && let Some(coldest) = self.victim(above, class, now, rng)
                 && self.age(coldest, now) <= self.age(id, now)
@@ -272,8 +295,11 @@ impl Ladder {
             if self.open_move(id, above, MoveKind::Promote, acts).is_some() {
                 continue;
             }
-            let room_comes = match self.victim(above, class, now, rng) {
+            let victim = self.victim(above, class, now, rng).filter(|&id| self.is_large_enough(id, fit));
+            let room_comes = match victim {
                 Some(coldest) => self.open_move(coldest, tier, MoveKind::Demote, acts).is_some(),
+                // A page here and a page there make no run.
+                None if matches!(fit, Fit::Run(2..)) => false,
                 None => {
                     !std::mem::replace(&mut reclaimed, true)
                         && self.reclaim(above, 1, self.evictable_bytes(), now, rng, acts)
@@ -282,6 +308,7 @@ impl Ladder {
             if room_comes {
                 // There will be room at the next step.
                 self.candidates.push(id);
+                self.is_behind = true;
             }
         }
     }

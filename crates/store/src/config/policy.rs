@@ -111,9 +111,15 @@ impl PolicySection {
             self.step_requests,
             self.scan_requests,
             self.candidates.map(|n| n as u64),
+            self.promote_batch.map(u64::from),
+            self.demote_batch.map(u64::from),
+            self.evict_batch.map(u64::from),
         ];
         if counts.contains(&Some(0)) {
-            return Err(out_of_range("policy", "windows, periods and candidates must be at least 1"));
+            return Err(out_of_range(
+                "policy",
+                "windows, periods, batches and candidates must be at least 1",
+            ));
         }
         ladder.reuse_window_requests = self.reuse_window_requests.unwrap_or(ladder.reuse_window_requests);
         ladder.step_requests = self.step_requests.unwrap_or(ladder.step_requests);
@@ -187,6 +193,7 @@ mod tests {
             ("low_watermark = 0.5", "above high_watermark"),
             ("insertion_point_slow = 0.0", "insertion_point_slow"),
             ("step_requests = 0", "at least 1"),
+            ("evict_batch = 0", "at least 1"),
             ("class_factor = 1.0", "between 1.05 and 4"),
             ("speed = 1", "unknown field"),
         ] {
