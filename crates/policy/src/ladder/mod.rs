@@ -25,6 +25,7 @@ mod extent;
 mod growth;
 mod held;
 mod idle;
+mod leaving;
 mod moves;
 mod order;
 mod outlet;
@@ -500,38 +501,6 @@ impl Ladder {
     /// Ticks since the item was last used.
     fn age(&self, id: Id, now: Now) -> u32 {
         self.recency(now).wrapping_sub(self.places.get(id).last()) & place::LAST_MASK
-    }
-
-    /// Takes an item out of the system and tells the driver.
-    fn drop_item(&mut self, id: Id, mut why: Why, now: Now, acts: &mut Vec<Act>) {
-        let loc = self.loc(id);
-        if self.expires_at_ms(id).is_some_and(|at_ms| at_ms <= now.unix_ms) {
-            why = Why::Expired;
-        }
-        match why {
-            Why::Evicted => {
-                self.levels[usize::from(loc.tier)].counters.evictions += 1;
-                self.note_evicted(self.place_bytes(id));
-            }
-            Why::Expired => self.counters.expired += 1,
-        }
-        let expires_at_ms = self.expires_at_ms(id);
-        let last_used = now.requests.saturating_sub(self.idle_requests(id, now));
-        acts.push(Act::Drop { id, loc, why, expires_at_ms, last_used });
-        let departure = if why == Why::Evicted { Departure::Evicted } else { Departure::Deleted };
-        self.leave(id, departure);
-    }
-
-    /// Drops up to `budget` items whose time is over; how many.
-    fn expire(&mut self, now: Now, budget: u32, acts: &mut Vec<Act>) -> u32 {
-        let mut work = budget;
-        let mut dropped = 0;
-        while let Some(id) = self.expiry.due(now.unix_ms, &mut work) {
-            self.drop_item(id, Why::Expired, now, acts);
-            dropped += 1;
-        }
-        self.is_behind |= work == 0;
-        dropped
     }
 
     /// Bytes of all state beside the items: nodes, lists, tables, timers and the caller's index.
