@@ -189,7 +189,7 @@ struct Level {
     pressed: bool,
     /// The class that then gives next, and how many items.
     coldest_class: Option<(Class, u32)>,
-    /// Steps in a row that have passed over used items of a short class and found nobody.
+    /// How often in a row used items of short classes were passed over and nobody was found.
     passes: u8,
     donors: Donors,
     /// Pages whose items are leaving, a few in each step.

@@ -14,7 +14,7 @@ const PROMOTE_TWICE_BYTES: u64 = 10 << 10;
 const PRESSED_BATCH: u32 = 8;
 /// Items that expire in one piece of work when nothing else is to be done.
 const IDLE_EXPIRED: u32 = 256;
-/// Steps in a row that pass over used items of a class in vain before its last item goes all the same.
+/// How often in a row used items are passed over in vain before a class's last item goes all the same.
 const PASSES_MAX: u8 = 8;
 /// Budgets of steps that come late: at most so many times those of one in time.
 const LATE_MAX: u64 = 32;
