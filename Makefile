@@ -14,7 +14,7 @@ BENCH_ARGS ?= --preload
 FUZZ_SECONDS ?= 60
 # What is driven once more against a store of two shards.
 SHARDED_TESTS := test_clients.py test_config.py test_dialogues.py test_flash.py test_hashes.py test_info.py test_limits.py \
-  test_redis_benchmark.py test_redis_cli.py test_redis_py.py
+  test_redis_benchmark.py test_redis_cli.py test_redis_py.py test_tenants.py
 
 .DEFAULT_GOAL := help
 .PHONY: help run build test lint unit e2e python bench docs fuzz-smoke

@@ -6,11 +6,11 @@ use std::path::Path;
 use tiermem_base::curve::{Curve, DEFAULT_CURVE};
 use tiermem_base::{Access, Bytes, Op, Rng};
 use tiermem_policy::evict::lru::Bump;
-use tiermem_policy::ladder::{Admission, LadderConfig, LevelCounters, Order, Priority, Reactive};
+use tiermem_policy::ladder::{Admission, LadderConfig, LevelCounters, Order, Part, Priority, Reactive};
 use tiermem_policy::log::{self, LogConfig};
 use tiermem_policy::promote::Promotion;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
-use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
+use tiermem_store::engine::{By, Condition, DATABASES, Declared, Engine, EngineConfig, Expiry, Tenancy};
 use tiermem_tier::block::Immediate;
 use tiermem_tier::flash::FlashConfig;
 use tiermem_tier::flash::format::Layout;
@@ -76,6 +76,14 @@ impl FlashTier {
     }
 }
 
+/// Tenants of whom something is declared: their number, their part of every tier, their K.
+const SHARES: [(u16, f64, u8); 2] = [(1, 0.5, 16), (2, 0.125, 0)];
+
+fn tenancy() -> Tenancy {
+    let declared = SHARES.map(|(tenant, share, k)| Declared { name: tenant.to_string(), share, k });
+    Tenancy { by: By::Database, declared: declared.into() }
+}
+
 fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Counts {
     let cxl = Curve::named(DEFAULT_CURVE).unwrap();
     let spec = |(at, level): (usize, &tiermem_policy::ladder::LevelConfig)| TierSpec {
@@ -85,7 +93,9 @@ fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Co
         price_per_gb: None,
     };
     let tiers = ladder.levels.iter().enumerate().map(spec).collect();
-    let config = EngineConfig { ladder: ladder.clone(), spin: false, seed: 7, ..EngineConfig::new(tiers) };
+    let tenancy = if ladder.tenants { tenancy() } else { Tenancy::default() };
+    let with = EngineConfig { ladder: ladder.clone(), tenancy, ..EngineConfig::new(tiers) };
+    let config = EngineConfig { spin: false, seed: 7, ..with };
     let mut engine = Engine::new(config).unwrap();
     if let Some(FlashTier { region_bytes, segment_bytes, admission }) = flash {
         let config = FlashConfig { admission, ..FlashConfig::whole(region_bytes, segment_bytes, 7) };
@@ -98,15 +108,16 @@ fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Co
         engine.set_clock(access.time_ns / 1_000_000);
         let key = Access::key_name(access.key);
         let value = &value[..access.size as usize];
+        let db = if ladder.tenants { access.tenant as u8 } else { 0 };
         let found = match access.op {
             Op::Get | Op::Read | Op::Load | Op::Scan => {
-                engine.resolve(0, &key);
-                engine.get(0, &key).is_some()
+                engine.resolve(db, &key);
+                engine.get(db, &key).is_some()
             }
             Op::Set | Op::Write | Op::Store => false,
             Op::Del => {
-                engine.resolve(0, &key);
-                engine.remove(0, &key);
+                engine.resolve(db, &key);
+                engine.remove(db, &key);
                 true
             }
         };
@@ -121,7 +132,7 @@ fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Co
                 }
             }
             // A value that no tier can take is refused; the simulator sees the same refusal.
-            let _ = engine.set(0, &key, value, Condition::Always, Expiry::Never);
+            let _ = engine.set(db, &key, value, Condition::Always, Expiry::Never);
         }
         engine.unstage();
         engine.commit();
@@ -175,6 +186,8 @@ fn simulated(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) 
         seed: 7,
     };
     let mut cache = TieredCache::new(config);
+    let part = |(tenant, share, k)| Part { tenant, share, k };
+    cache.share_out(&SHARES.map(part), DATABASES as usize - SHARES.len());
     for access in trace {
         cache.access(access);
     }
@@ -278,6 +291,31 @@ fn cloudphysics() {
     let trace = slice("cloudPhysicsIO-20k.oracleGeneral.bin.zst");
     compare("cloudphysics", &trace, 16 << 20, 64 << 20);
     compare("cloudphysics, tight", &trace, 8 << 20, 16 << 20);
+}
+
+/// Tenants are databases in the engine, whose keys have hashes of their own: the index splits in other places.
+#[test]
+fn tenants_have_the_same_in_both() {
+    let mix = "mix:0.4*zipf(alpha=0.8,objects=20k,size=64-1024)+0.4*zipf(alpha=1.1,objects=20k,size=300)\
+               +0.2*scan(objects=30k,size=2000),requests=60k";
+    let trace: Vec<Access> = tiermem_trace::open(mix).unwrap().collect::<Result<_, _>>().unwrap();
+    for capacities in [&[4 << 20][..], &[1 << 20, 4 << 20]] {
+        for watermarks in [None, Some(Default::default())] {
+            let ladder = LadderConfig {
+                tenants: true,
+                charge_metadata: false,
+                // Others judge some newcomers by their hashes.
+                admission: Admission::Fast,
+                watermarks,
+                ..LadderConfig::with_capacities(capacities)
+            };
+            let (mut live, mut simulated) = (live(&ladder, None, &trace), simulated(&ladder, None, &trace));
+            (live.metadata_bytes, simulated.metadata_bytes) = (0, 0);
+            assert_eq!(live, simulated, "{capacities:?}, {watermarks:?}");
+            let evictions: u64 = live.tiers.iter().map(|tier| tier[3]).sum();
+            assert!(evictions > 10_000, "they press on each other");
+        }
+    }
 }
 
 /// The engine has memory taken ahead by another thread, and the simulator knows nothing of it.

@@ -5,6 +5,7 @@ mod failure;
 mod ladder;
 mod mrc;
 mod output;
+mod partition;
 mod probe;
 mod report;
 mod sim;
@@ -48,6 +49,8 @@ enum Command {
     Trace(trace::Command),
     /// Miss-ratio curves: how much a cache of each size would miss.
     Mrc(mrc::Options),
+    /// How to divide memory among tenants.
+    Partition(partition::Options),
     /// What a trace needs of memory, as one page to look at.
     Report(report::Options),
     /// Simulators that run the same decisions as the live engines.
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Store(command) => store::run(command),
         Command::Trace(command) => trace::run(command),
         Command::Mrc(options) => mrc::run(&options),
+        Command::Partition(options) => partition::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Sim(command) => sim::run(command),
         Command::Probe(options) => probe::run(options),

@@ -126,7 +126,7 @@ fn report(options: &Options) -> Result<Report, Failure> {
     let sample_rate = match options.sample {
         Some(rate) => rate,
         None => {
-            let expected = expected_requests(options.trace.open_trace()?, options.trace.requests);
+            let expected = expected_requests(options.trace.open_trace()?, options.trace.reading.requests);
             sample_rate_for(expected.map_err(|error| advise_on_trace(&error))?)
         }
     };

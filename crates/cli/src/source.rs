@@ -32,11 +32,18 @@ Quote what holds parentheses.";
 const BAR_EVERY: u64 = 1 << 16;
 
 /// Which trace, and how much of it.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct TraceArgs {
     /// A trace file, or a generator such as zipf:alpha=0.99,objects=1M.
     #[arg(value_name = "TRACE", value_parser = trace_argument, long_help = trace_help())]
     pub trace: String,
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+/// How traces are read, and how much of each.
+#[derive(Clone, Debug, Args)]
+pub struct Reading {
     /// Stop after so many requests.
     #[arg(long, value_name = "N")]
     pub requests: Option<u64>,
@@ -52,6 +59,12 @@ pub struct TraceArgs {
     /// Which columns of a text file say what: key=2,size=3,time=1,unit=ms,...
     #[arg(long, value_name = "COLUMNS", long_help = COLUMNS_HELP)]
     pub columns: Option<tiermem_trace::CsvColumns>,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Reading { requests: None, value_scale: 1.0, skip_bad: 0, trace_format: None, columns: None }
+    }
 }
 
 const COLUMNS_HELP: &str = "\
@@ -102,15 +115,20 @@ pub fn positive_k(text: &str) -> Result<f64, String> {
 impl TraceArgs {
     /// The whole of a trace as it is.
     pub fn of(trace: String) -> Self {
-        TraceArgs { trace, requests: None, value_scale: 1.0, skip_bad: 0, trace_format: None, columns: None }
+        TraceArgs { trace, reading: Reading::default() }
+    }
+
+    /// The same trace, but for how many of its requests.
+    pub fn with_requests(&self, requests: Option<u64>) -> Self {
+        TraceArgs { trace: self.trace.clone(), reading: Reading { requests, ..self.reading.clone() } }
     }
 
     /// Opens the trace itself, as it is.
     pub fn open_trace(&self) -> Result<Trace, Failure> {
         let read = ReadOptions {
-            format: self.trace_format,
-            skip_bad: self.skip_bad,
-            columns: self.columns.clone(),
+            format: self.reading.trace_format,
+            skip_bad: self.reading.skip_bad,
+            columns: self.reading.columns.clone(),
             ..ReadOptions::default()
         };
         tiermem_trace::open_with(&self.trace, &read).map_err(|error| advise_on_trace(&error))
@@ -119,9 +137,10 @@ impl TraceArgs {
     /// Opens the trace and puts up a progress bar.
     pub fn open(&self) -> Result<Source, Failure> {
         let trace = self.open_trace()?;
-        let bar = progress_bar(&trace, self.requests);
+        let Reading { requests: limit, value_scale: scale, .. } = self.reading;
+        let bar = progress_bar(&trace, limit);
         // Whoever takes the records also asks how far they are; one thread does both.
-        Ok(Source { trace: Rc::new(RefCell::new(trace)), limit: self.requests, scale: self.value_scale, bar })
+        Ok(Source { trace: Rc::new(RefCell::new(trace)), limit, scale, bar })
     }
 }
 

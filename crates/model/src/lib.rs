@@ -6,3 +6,4 @@
 
 pub mod cost;
 pub mod mrc;
+pub mod partition;

@@ -5,6 +5,7 @@
 //! run the same code and reach the same state.
 #![forbid(unsafe_code)]
 
+pub mod choose_k;
 pub mod column;
 pub mod evict;
 pub mod expiry;
@@ -12,6 +13,8 @@ pub mod flat;
 pub mod index;
 pub mod ladder;
 pub mod log;
+pub mod miss_cost;
+pub mod partition;
 pub mod promote;
 pub mod shares;
 pub mod waste;

@@ -83,7 +83,7 @@ fn a_large_item_goes_where_pages_are_free_and_nobody_waits_for_small_ones_to_lea
     // The fast tier is full of small items, the slow one is not.
     (0..40_000).for_each(|key| world.access(key, 64, None));
     let mut acts = Vec::new();
-    let item = NewItem { key: 7, bytes: 16 * PAGE_BYTES, expires_at_ms: None, rewrites: None };
+    let item = NewItem { key: 7, bytes: 16 * PAGE_BYTES, expires_at_ms: None, rewrites: None, tenant: 0 };
     let answer = world.ladder.admit(&item, world.now, &mut world.rng, &mut acts);
     let Admit::Ready { loc, .. } = answer else { panic!("{answer:?}") };
     assert_eq!((loc.tier, acts.len()), (1, 0));

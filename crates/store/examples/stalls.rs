@@ -5,7 +5,7 @@
 //! Fills a store that has room for a little more, in DRAM, then lets one thing after the other happen while keys are read and
 //! written at random. Prints for each the calls, the longest in processor time and by the clock, how many took longer
 //! than a millisecond of processor time, and how many of those waited for the kernel to give them memory. Memory: about ITEMS
-//! times VALUE_BYTES + 100 bytes. The last rows are of a flash tier in memory, an eighth as large.
+//! times VALUE_BYTES + 100 bytes. The last rows are of a flash tier in a file of the temporary directory, an eighth as large.
 //!
 //! With MB_PER_S it fills no faster than that. Without, or with 0, the store is filled as fast as it can be, and a second
 //! thread may not have the memory ready as fast. AHEAD_MIB: how much of it is taken ahead; 0 for none.
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tiermem_base::{Bytes, Rng};
 use tiermem_store::engine::{AHEAD_BYTES, Condition, Engine, EngineConfig, Expiry};
 use tiermem_sys::cpu_time::{thread_cpu_time, thread_faults};
-use tiermem_tier::block::Immediate;
+use tiermem_tier::block::{self, Backend};
 use tiermem_tier::flash::FlashConfig;
 use tiermem_tier::{Kind, TierSpec};
 
@@ -210,7 +210,10 @@ fn flash(items: u64, value_bytes: usize, pace: Pace) {
     let mut world = World::new(items / 8, value_bytes, pace);
     let region_bytes = (items * (value_bytes as u64 + 48)) / 4096 * 4096 + (64 << 20);
     let config = FlashConfig::whole(region_bytes, SEGMENT_BYTES, 7);
-    let device = Box::new(Immediate::new(region_bytes as usize));
+    // As in a server other threads read and write it: a disk in memory would copy segments on this one.
+    let path = std::env::temp_dir().join(format!("tiermem-stalls-{}", std::process::id()));
+    let device =
+        block::open(&path, region_bytes, Backend::Auto).expect("the temporary directory has room for it");
     world.engine.attach_flash("flash", None, device, &config).expect("it can be formatted");
     world.items = items;
     let mut longest = Longest::default();
@@ -228,6 +231,9 @@ fn flash(items: u64, value_bytes: usize, pace: Pace) {
     let mut longest = Longest::default();
     longest.time(|| world.engine.flush(None));
     longest.print("flash: FLUSHALL");
+    drop(world);
+    // Nobody needs it any more; what cannot be removed is the system's to clean up.
+    let _ = std::fs::remove_file(path);
 }
 
 fn main() {

@@ -84,8 +84,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
         },
         pipeline: options.pipeline as usize,
         auth: options.auth,
-        requests: options.trace.requests,
-        value_scale: options.trace.value_scale,
+        requests: options.trace.reading.requests,
+        value_scale: options.trace.reading.value_scale,
     };
     let mut progress = |answered| source.progress(answered);
     let result = replay::run(&driver, records, &mut progress);

@@ -30,6 +30,6 @@ pub struct Options {
 
 /// Prints them.
 pub fn run(options: Options) -> Result<(), Failure> {
-    let requests = Some(options.trace.requests.unwrap_or(REQUESTS));
-    show::print(&TraceArgs { requests, ..options.trace }, 0, options.format)
+    let requests = Some(options.trace.reading.requests.unwrap_or(REQUESTS));
+    show::print(&options.trace.with_requests(requests), 0, options.format)
 }

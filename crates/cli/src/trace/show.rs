@@ -42,10 +42,10 @@ pub struct Options {
 
 /// Prints them.
 pub fn run(options: Options) -> Result<(), Failure> {
-    let limit = options.trace.requests;
+    let limit = options.trace.reading.requests;
     // What is left out has to be read as well.
     let requests = limit.map(|limit| limit.saturating_add(options.skip));
-    print(&TraceArgs { requests, ..options.trace }, options.skip, options.format)
+    print(&options.trace.with_requests(requests), options.skip, options.format)
 }
 
 /// Prints the records of a trace behind the first `skip`.

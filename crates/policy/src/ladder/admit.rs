@@ -28,6 +28,8 @@ pub struct NewItem {
     pub expires_at_ms: Option<u64>,
     /// The item that it replaces and whose tier and recency it inherits. The driver has pinned that one.
     pub rewrites: Option<Id>,
+    /// Whose it is, below [`super::TENANTS_MAX`]; of no meaning where tenants are not told apart.
+    pub tenant: u16,
 }
 
 /// The answer to an admission.
@@ -64,6 +66,7 @@ impl Ladder {
     /// or out as [`Reactive`] says. A class without a page gets the page of the coldest class. Only where the fast
     /// tier cannot take the item at all does the next one.
     pub fn admit(&mut self, item: &NewItem, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Admit {
+        self.make_room_for(Some(item.tenant));
         self.make_up_for_growth(now, rng, acts);
         let mut answer = Admit::Full;
         if self.may_enter(item.bytes) {
@@ -77,6 +80,7 @@ impl Ladder {
             }
         }
         self.counters.refused += u64::from(answer == Admit::Full);
+        self.make_room_for(None);
         answer
     }
 
@@ -173,6 +177,7 @@ impl Ladder {
         let place = Place::new(loc, self.recency(now), item.expires_at_ms.is_some());
         *self.places.at(id) = place.with_fresh(item.rewrites.is_none());
         self.uses.reset(id);
+        self.tenants.as_mut().into_iter().for_each(|tenants| tenants.set_owner(id, item.tenant));
         if let Some(at_ms) = item.expires_at_ms {
             self.expiry.insert(id, at_ms, now.unix_ms);
         }
@@ -284,6 +289,7 @@ impl Ladder {
             let last = Id(self.ids_made + CHUNK_ITEMS as u32 - 1);
             self.places.grow_to(last);
             self.uses.grow_to(last);
+            self.tenants.as_mut().into_iter().for_each(|tenants| tenants.grow_to(last));
             self.expiry.grow_to(last);
             if let Some(column) = &mut self.reuse {
                 column.grow_to(last);

@@ -108,7 +108,7 @@ impl Ladder {
         let window = clearing.first..clearing.first + clearing.pages;
         let mut left = (PIECE_ITEMS, PIECE_BYTES);
         while window.contains(&clearing.at) {
-            if !self.clear_page(tier, clearing.at, &mut left, now, acts) {
+            if !self.clear_page(tier, clearing.at, &mut left, now, rng, acts) {
                 break;
             }
             clearing.at += 1;
@@ -166,6 +166,7 @@ impl Ladder {
         page: u32,
         left: &mut (u32, u64),
         now: Now,
+        rng: &mut Rng,
         acts: &mut Vec<Act>,
     ) -> bool {
         // Again each time: a class that was short may have taken its page back.
@@ -185,10 +186,13 @@ impl Ladder {
                 continue;
             }
             let bytes = self.place_bytes(id);
+            let is_protected = self.is_protected(id);
             let moved = self.open_move(id, tier, MoveKind::Relocate, acts).is_some()
                 || tier + 1 < self.levels.len()
-                    && self.open_move(id, tier + 1, MoveKind::Demote, acts).is_some();
-            if !moved && bytes <= self.evictable_bytes_for_admission() {
+                    && self.open_move(id, tier + 1, MoveKind::Demote, acts).is_some()
+                || is_protected && self.give_slot_to(id, now, rng, acts);
+            // Who may not go for another stays, and the window is given up when nothing else leaves it.
+            if !moved && !is_protected && bytes <= self.evictable_bytes_for_admission() {
                 self.drop_item(id, Why::Evicted, now, acts);
             }
             *left = (left.0 - 1, left.1.saturating_sub(bytes));

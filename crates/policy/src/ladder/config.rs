@@ -117,6 +117,8 @@ pub struct LadderConfig {
     pub charge_metadata: bool,
     /// Share of tier 0 that metadata may take; the number of items is bounded by it.
     pub metadata_share_max: f64,
+    /// Whether items are told apart by tenant. Tiers are sampled then, each tenant by itself.
+    pub tenants: bool,
 }
 
 impl Default for LadderConfig {
@@ -145,6 +147,7 @@ impl Default for LadderConfig {
             recency_requests: 16,
             charge_metadata: true,
             metadata_share_max: 0.75,
+            tenants: false,
         }
     }
 }
@@ -154,7 +157,19 @@ pub const INSERTION_POINT_FAST: f64 = 0.25;
 /// Insertion point of a slower tier: the middle.
 pub const INSERTION_POINT_SLOW: f64 = 0.5;
 
+/// K of tenants' tiers whose order says none: Redis's own.
+const TENANTS_K: u8 = crate::choose_k::K_DEFAULT;
+
 impl LadderConfig {
+    /// Lists know no tenants: where these are told apart, tiers are sampled.
+    pub(super) fn order_for_tenants(&mut self) {
+        for level in &mut self.levels {
+            if self.tenants && level.order == Order::Lists {
+                level.order = Order::Sample { k: TENANTS_K, by: super::Priority::Recency };
+            }
+        }
+    }
+
     /// The default ladder over tiers of these capacities, fastest first.
     pub fn with_capacities(capacities_bytes: &[u64]) -> Self {
         let level = |(at, &capacity_bytes): (usize, &u64)| LevelConfig {

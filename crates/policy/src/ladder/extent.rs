@@ -70,7 +70,8 @@ impl Slots {
             return None;
         }
         let behind = self.touched.last().filter(|&page| page >= self.end && self.is_free(page));
-        let is_above = self.touched.len() > self.page_limit;
+        // What is used was touched: where all that was touched is used, there is no free one to look for.
+        let is_above = self.touched.len() > self.page_limit.max(self.pages_used());
         let above = || is_above.then(|| self.touched.last_common(&self.free_pages)).flatten();
         let page = behind.or_else(above)?;
         self.touched.remove(page);

@@ -12,6 +12,8 @@ use tiermem_base::Rng;
 
 /// For segments of the index, tables of pages and timers: what some dozens of requests bring.
 const SMALL_BYTES: u64 = 32 << 10;
+/// Where all tenants of a tier come at once: a place and two nodes of the tournament for each.
+const TENANTS_BYTES: u64 = 16 * super::TENANTS_MAX as u64;
 /// A chunk of item numbers: nodes, links, marks, a byte for counts of uses or reuse times, and names of timers.
 const CHUNK_BYTES: u64 = 20 * CHUNK_ITEMS as u64;
 
@@ -24,7 +26,8 @@ impl Ladder {
 
     fn growth_bytes(&self) -> u64 {
         let slots = self.levels.iter().map(|level| level.slots.growth_bytes()).sum::<u64>();
-        SMALL_BYTES + self.index_growth_bytes + slots
+        let tenants = if self.config.tenants { TENANTS_BYTES * self.levels.len() as u64 } else { 0 };
+        SMALL_BYTES + self.index_growth_bytes + slots + tenants
     }
 
     /// Tier 0 holds what metadata leaves of it.

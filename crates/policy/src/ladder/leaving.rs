@@ -15,6 +15,8 @@ impl Ladder {
             Why::Evicted => {
                 self.levels[usize::from(loc.tier)].counters.evictions += 1;
                 self.note_evicted(self.place_bytes(id));
+                let tier = usize::from(loc.tier);
+                self.tenants.as_mut().into_iter().for_each(|tenants| tenants.note_evicted(id, tier));
             }
             Why::Expired => self.counters.expired += 1,
         }

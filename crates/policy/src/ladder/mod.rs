@@ -38,6 +38,7 @@ mod reclaim;
 mod slots;
 mod step;
 mod tail;
+mod tenants;
 mod tickets;
 mod tuning;
 
@@ -52,6 +53,7 @@ pub use config::{
 pub use entry::Admission;
 pub use order::{Order, Priority};
 pub use outlet::Outlet;
+pub use tenants::{Part, TENANTS_MAX, TenantCounters, TenantLevel};
 pub use tickets::{MoveKind, Ticket};
 pub use tuning::Tuning;
 
@@ -67,6 +69,7 @@ use order::{Sampling, Uses};
 use place::Place;
 use rebalance::{Donors, Emptying};
 use slots::{Holder, Slots};
+use tenants::Tenants;
 use tickets::{MoveState, Tickets};
 
 /// Slotted tiers that a ladder can have: the node has two bits for them.
@@ -218,6 +221,8 @@ pub struct Ladder {
     levels: Vec<Level>,
     lists: Lru,
     uses: Uses,
+    /// Whose items these are, where they are told apart.
+    tenants: Option<Tenants>,
     expiry: ExpiryWheel,
     tickets: Tickets,
     /// Places held by replies under way: how many, and whether their item has left.
@@ -250,7 +255,8 @@ impl Ladder {
     ///
     /// # Panics
     /// When there is no level or more than [`LEVELS_MAX`]; callers check their configuration.
-    pub fn new(config: LadderConfig) -> Self {
+    pub fn new(mut config: LadderConfig) -> Self {
+        config.order_for_tenants();
         assert!((1..=LEVELS_MAX).contains(&config.levels.len()), "a ladder has 1 to {LEVELS_MAX} levels");
         let classes = Arc::new(SizeClasses::geometric(config.class_factor));
         let level = |level: &LevelConfig| Level {
@@ -277,6 +283,7 @@ impl Ladder {
             levels: config.levels.iter().map(level).collect(),
             lists: order::lists(&config, classes.count() + 1),
             uses: Uses::new(config.levels.iter().any(by_frequency)),
+            tenants: config.tenants.then(|| Tenants::new(&config)),
             classes,
             places: Column::default(),
             ids_made: 0,
@@ -461,6 +468,9 @@ impl Ladder {
         (self.ids_made, self.free_ids) = (0, Id::NONE);
         self.lists.clear_into(&mut self.waste);
         self.uses.clear();
+        if let Some(tenants) = &mut self.tenants {
+            tenants.clear_into(&mut self.waste);
+        }
         self.expiry.clear_into(&mut self.waste);
         self.candidates = Candidates::new(self.config.candidates.max(1));
         for level in &mut self.levels {
@@ -508,6 +518,7 @@ impl Ladder {
         self.places.bytes()
             + self.lists.metadata_bytes()
             + self.uses.bytes()
+            + self.tenants.as_ref().map_or(0, Tenants::bytes)
             + self.proof.bytes()
             + self.expiry.bytes()
             + self.reuse.as_ref().map_or(0, Column::bytes)

@@ -95,7 +95,7 @@ impl AgeQuantile {
     }
 
     #[inline]
-    fn note(&mut self, age: u32) {
+    pub fn note(&mut self, age: u32) {
         let step = (self.age >> 6).max(256);
         if u64::from(age) << 8 > self.age {
             self.age += (step * (1024 - self.beyond)) >> 10;
@@ -137,9 +137,14 @@ impl Sampling {
         }
     }
 
+    /// Learns from an item that was drawn.
+    pub fn note_age(&mut self, age: u32) {
+        self.median.note(age);
+    }
+
     /// The age after which a count of uses is worth half, in ticks.
     #[inline]
-    fn half_life(&self) -> u32 {
+    pub fn half_life(&self) -> u32 {
         self.median.age().saturating_mul(HALF_LIFE_MEDIANS)
     }
 
@@ -209,26 +214,25 @@ fn faded(uses: u8, age: u32, half_life: u32) -> u8 {
 }
 
 /// What a sample reads.
-struct Known<'a> {
-    places: &'a Column<Place>,
-    expiry: &'a ExpiryWheel,
-    uses: &'a Uses,
+pub(super) struct Known<'a> {
+    pub places: &'a Column<Place>,
+    pub expiry: &'a ExpiryWheel,
+    pub uses: &'a Uses,
     /// The ticks now.
-    recency: u32,
+    pub recency: u32,
 }
 
 impl Known<'_> {
-    /// How soon an item goes: of two, the one with the larger key.
+    /// How soon an item goes: of two, the one with the larger key. One that was not used since it came looks older by
+    /// `insertion_age`.
     #[inline]
-    fn key(&self, id: Id, by: Priority, sampling: &Sampling) -> (u64, u32) {
+    pub fn key(&self, id: Id, by: Priority, insertion_age: u32, half_life: u32) -> (u64, u32) {
         let place = self.places.get(id);
         let age = self.recency.wrapping_sub(place.last()) & place::LAST_MASK;
-        let looks = if place.is_fresh() { age.saturating_add(sampling.insertion.age()) } else { age };
+        let looks = if place.is_fresh() { age.saturating_add(insertion_age) } else { age };
         match by {
             Priority::Recency => (0, looks),
-            Priority::Frequency => {
-                (u64::from(USES_MAX - faded(self.uses.get(id), looks, sampling.half_life())), looks)
-            }
+            Priority::Frequency => (u64::from(USES_MAX - faded(self.uses.get(id), looks, half_life)), looks),
             Priority::Expiry if place.expires() => (u64::MAX - self.expiry.at_ms(id), looks),
             Priority::Expiry => (0, looks),
         }
@@ -238,6 +242,10 @@ impl Known<'_> {
 impl Ladder {
     /// Enters an item in the order of its tier.
     pub(super) fn order_insert(&mut self, id: Id, tier: usize, class: Class, origin: Origin) {
+        if self.tenants.is_some() {
+            let bytes = self.place_bytes(id);
+            self.tenants.as_mut().into_iter().for_each(|tenants| tenants.insert(id, tier, bytes));
+        }
         if self.levels[tier].order == Order::Lists {
             self.lists.insert(id, domain(&self.classes, tier, class), origin);
         }
@@ -245,6 +253,10 @@ impl Ladder {
 
     /// Takes an item out of the order of its tier.
     pub(super) fn order_remove(&mut self, id: Id, tier: usize, class: Class, departure: Departure) {
+        if self.tenants.is_some() {
+            let bytes = self.place_bytes(id);
+            self.tenants.as_mut().into_iter().for_each(|tenants| tenants.remove(id, tier, bytes));
+        }
         if self.levels[tier].order == Order::Lists {
             self.lists.remove(id, domain(&self.classes, tier, class), departure);
         }
@@ -270,6 +282,7 @@ impl Ladder {
     /// The item of this tier and class that should go next.
     pub(super) fn victim(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> Option<Id> {
         match self.levels[tier].order {
+            Order::Sample { .. } if self.tenants.is_some() => self.tenant_victim(tier, Some(class), now, rng),
             Order::Lists => {
                 let places = &self.places;
                 let may_go = |id: Id| may_go(places.get(id));
@@ -290,6 +303,7 @@ impl Ladder {
     /// The item of this tier that should go next, whatever its class. The list policy looks at each list's tail.
     pub(super) fn coldest(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Option<Id> {
         match self.levels[tier].order {
+            Order::Sample { .. } if self.tenants.is_some() => self.tenant_victim(tier, None, now, rng),
             Order::Lists => {
                 let mut coldest: Option<(u32, Id)> = None;
                 // Classes whose last items were used have none of the coldest, unless all are so.
@@ -341,9 +355,9 @@ impl Ladder {
             let age = recency.wrapping_sub(self.places.get(id).last()) & place::LAST_MASK;
             sampling.insertion.note(age);
             if by == Priority::Frequency {
-                sampling.median.note(age);
+                sampling.note_age(age);
             }
-            let key = known.key(id, by, sampling);
+            let key = known.key(id, by, sampling.insertion.age(), sampling.half_life());
             if first.is_none_or(|(first, _)| key > first) {
                 first = Some((key, id));
             }
@@ -361,6 +375,9 @@ impl Ladder {
 
     /// Classes of a tier that hold something, with their next victim and its age, coldest first.
     pub(super) fn donors(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Vec<(u32, Class, Id)> {
+        if self.tenants.is_some() {
+            return self.tenant_donors(tier, now, rng);
+        }
         let mut donors = Vec::new();
         for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
             if self.levels[tier].slots.class_used(class) > 0
@@ -375,7 +392,7 @@ impl Ladder {
 }
 
 #[inline]
-fn may_go(place: Place) -> bool {
+pub(super) fn may_go(place: Place) -> bool {
     !place.is_moving() && !place.is_pinned()
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::classes::PAGE_UNITS;
 use super::slots::Holder;
 use super::{Act, Ladder, MoveKind, Why};
 use crate::{Id, Now};
@@ -13,6 +14,10 @@ const WINDOWS: u32 = 64;
 const ROUNDS: u32 = 4;
 /// Pages taken back at once for one admission beside those that it lies on.
 const PAGES_AT_ONCE: u32 = 4;
+/// Items on a page that other tenants' items go for at once at most: all of it is done in one piece.
+const PROTECTED_MAX: u32 = 256;
+/// Items of a tenant that gives which go at most for one that stays.
+const SLOT_TRIES: u32 = 8;
 /// Pages of a window that are asked how cold they are.
 const PAGES_ASKED: u32 = 16;
 
@@ -70,10 +75,11 @@ impl Ladder {
         for page in first..first + count {
             self.levels[tier].slots.drain(page);
         }
+        let mut emptied = 0;
         for page in first..first + count {
-            self.empty_page(tier, page, now, acts);
+            emptied += u32::from(self.empty_page(tier, page, now, rng, acts));
         }
-        true
+        emptied == count
     }
 
     /// Empties the last page that lies behind the tier's end; `false`: there is none, or it cannot be emptied now.
@@ -82,15 +88,18 @@ impl Ladder {
         tier: usize,
         evictable_bytes: u64,
         now: Now,
+        rng: &mut Rng,
         acts: &mut Vec<Act>,
     ) -> bool {
         let Some(page) = self.levels[tier].slots.used_behind_end() else { return false };
-        if !self.can_empty(tier, page, &(page..page + 1), evictable_bytes) {
-            return false;
+        self.force(true);
+        let can = self.can_empty(tier, page, &(page..page + 1), evictable_bytes);
+        if can {
+            self.levels[tier].slots.drain(page);
+            self.empty_page(tier, page, now, rng, acts);
         }
-        self.levels[tier].slots.drain(page);
-        self.empty_page(tier, page, now, acts);
-        true
+        self.force(false);
+        can
     }
 
     /// The page under the coldest item whose page can be emptied.
@@ -176,7 +185,7 @@ impl Ladder {
     /// Whether every item of a page can leave it, and the window that the page is in.
     fn can_empty(&self, tier: usize, page: u32, window: &Range<u32>, evictable_bytes: u64) -> bool {
         let slots = &self.levels[tier].slots;
-        let mut items = 0;
+        let (mut items, mut protected) = (0u64, 0);
         for holder in slots.holders(page) {
             let Holder::Item(id) = holder else { return false };
             let place = self.places.get(id);
@@ -184,6 +193,10 @@ impl Ladder {
                 return false;
             }
             items += 1;
+            protected += u32::from(self.is_protected(id));
+        }
+        if protected > 0 && protected > self.slots_elsewhere(tier, page, items as u32).min(PROTECTED_MAX) {
+            return false;
         }
         if items == 0 || self.may_go(tier, &[page], evictable_bytes) {
             return true;
@@ -197,20 +210,60 @@ impl Ladder {
         class != self.classes.runs() && beside + below >= items
     }
 
-    fn empty_page(&mut self, tier: usize, page: u32, now: Now, acts: &mut Vec<Act>) {
+    /// At most so many of a page's items find a slot of their class on others, free or given up for them. Runs stay where they
+    /// are.
+    fn slots_elsewhere(&self, tier: usize, page: u32, items: u32) -> u32 {
+        let slots = &self.levels[tier].slots;
+        let class = slots.class_at(page * PAGE_UNITS);
+        if class == self.classes.runs() {
+            return 0;
+        }
+        slots.slots_free(class) + slots.class_used(class).saturating_sub(items)
+    }
+
+    /// Empties a page that takes nothing in any more. `false`: an item that may not go for another tenant finds no other place, so
+    /// the page stays.
+    fn empty_page(&mut self, tier: usize, page: u32, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
         let holders: Vec<_> = self.levels[tier].slots.holders(page).collect();
         for holder in holders {
             let Holder::Item(id) = holder else { continue };
-            if self.places.get(id).is_moving() {
-                // A run that covers several pages of the window was met before.
+            if !self.may_leave(id) {
+                // A run that covers several pages of the window was met before; another item has gone for one that stays.
                 continue;
             }
+            let is_protected = self.is_protected(id);
             let moved = self.open_move(id, tier, MoveKind::Relocate, acts).is_some()
                 || tier + 1 < self.levels.len()
-                    && self.open_move(id, tier + 1, MoveKind::Demote, acts).is_some();
-            if !moved {
-                self.drop_item(id, Why::Evicted, now, acts);
+                    && self.open_move(id, tier + 1, MoveKind::Demote, acts).is_some()
+                || is_protected && self.give_slot_to(id, now, rng, acts);
+            if moved {
+                continue;
+            }
+            if is_protected {
+                self.levels[tier].slots.undrain_page(page);
+                return false;
+            }
+            self.drop_item(id, Why::Evicted, now, acts);
+        }
+        true
+    }
+
+    /// Drops an item of the tenant that is to give, and moves this one of another's to its slot.
+    pub(super) fn give_slot_to(&mut self, id: Id, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
+        let loc = self.loc(id);
+        let tier = usize::from(loc.tier);
+        let class = self.levels[tier].slots.class_at(loc.unit);
+        // Of what is drawn some lies on the page that is being emptied: it goes, but makes no room.
+        for _ in 0..SLOT_TRIES {
+            let budget = self.evictable_bytes_for_admission();
+            let may_go = |ladder: &Self, victim| victim != id && ladder.place_bytes(victim) <= budget;
+            let victim = self.tenant_victim(tier, Some(class), now, rng);
+            let Some(victim) = victim.filter(|&victim| may_go(self, victim)) else { return false };
+            self.drop_item(victim, Why::Evicted, now, acts);
+            if self.open_move(id, tier, MoveKind::Relocate, acts).is_some() {
+                return true;
             }
         }
+        false
     }
 }

@@ -82,12 +82,27 @@ impl Ladder {
             }
             let slots = &self.levels[tier].slots;
             let is_enough = slots.pages_used() <= slots.page_limit();
-            if !self.empty_behind_end(tier, self.evictable_bytes(), now, acts)
-                && (is_enough || !self.reclaim(tier, 1, self.evictable_bytes(), now, rng, acts))
+            if !self.empty_behind_end(tier, self.evictable_bytes(), now, rng, acts)
+                && (is_enough || !self.reclaim_or_force(tier, now, rng, acts))
             {
                 break;
             }
         }
+    }
+
+    /// Takes a page back, from whomever it is where nobody else has one to give.
+    fn reclaim_or_force(&mut self, tier: usize, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
+        let evictable_bytes = self.evictable_bytes();
+        if self.reclaim(tier, 1, evictable_bytes, now, rng, acts) {
+            return true;
+        }
+        if self.tenants.is_none() {
+            return false;
+        }
+        self.force(true);
+        let done = self.reclaim(tier, 1, evictable_bytes, now, rng, acts);
+        self.force(false);
+        done
     }
 
     /// Work that needs no request: expiry only (and memory given back and taken, which decides nothing), so that a simulator, which has no
@@ -285,6 +300,7 @@ impl Ladder {
                 continue;
             }
             let class = self.classes.class(fit);
+            self.make_room_for(self.tenants.is_some().then(|| self.tenant_of(id)));
             if self.config.promotion == Promotion::Naive
                 && let Some(coldest) = self.victim(above, class, now, rng)
                 && self.age(coldest, now) <= self.age(id, now)
@@ -311,5 +327,6 @@ impl Ladder {
                 self.is_behind = true;
             }
         }
+        self.make_room_for(None);
     }
 }

@@ -9,6 +9,8 @@ use tiermem_policy::{Id, Now};
 pub struct World {
     pub ladder: Ladder,
     pub ids: Vec<Option<Id>>,
+    /// By item number; what it was last.
+    keys: Vec<usize>,
     pub now: Now,
     pub rng: Rng,
     /// Pages of all tiers whose memory was taken ahead.
@@ -18,14 +20,21 @@ pub struct World {
 impl World {
     pub fn new(config: LadderConfig) -> Self {
         let ladder = Ladder::new(config);
-        World { ladder, ids: Vec::new(), now: Now::default(), rng: Rng::seeded(5), populated: 0 }
+        World {
+            ladder,
+            ids: Vec::new(),
+            keys: Vec::new(),
+            now: Now::default(),
+            rng: Rng::seeded(5),
+            populated: 0,
+        }
     }
 
     pub fn execute(&mut self, acts: Vec<Act>) {
         for act in acts {
             match act {
                 Act::Drop { id, .. } => {
-                    self.ids.iter_mut().filter(|held| **held == Some(id)).for_each(|held| *held = None);
+                    self.ids[self.keys[id.index()]] = None;
                 }
                 Act::Populate { count, .. } => self.populated += u64::from(count),
                 Act::Move { .. } | Act::Discard { .. } => {}
@@ -44,6 +53,11 @@ impl World {
 
     /// Uses the key, or brings it in.
     pub fn access(&mut self, key: usize, bytes: u64, expires_at_ms: Option<u64>) {
+        self.access_of(0, key, bytes, expires_at_ms);
+    }
+
+    /// The same for a tenant.
+    pub fn access_of(&mut self, tenant: u16, key: usize, bytes: u64, expires_at_ms: Option<u64>) {
         self.now.requests += 1;
         if self.ladder.is_due(self.now) {
             self.step();
@@ -57,13 +71,17 @@ impl World {
         }
         // Scattered, as hashes are.
         let hash = (key as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let item = NewItem { key: hash, bytes, expires_at_ms, rewrites: None };
+        let item = NewItem { key: hash, bytes, expires_at_ms, rewrites: None, tenant };
         for _ in 0..8 {
             let mut acts = Vec::new();
             let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut acts);
             self.execute(acts);
             if let Admit::Ready { id, .. } = answer {
                 self.ids[key] = Some(id);
+                if self.keys.len() <= id.index() {
+                    self.keys.resize(id.index() + 1, usize::MAX);
+                }
+                self.keys[id.index()] = key;
                 return;
             }
         }

@@ -8,7 +8,8 @@ use tiermem_base::hash::KeyHasher;
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::index::Index;
 use tiermem_policy::ladder::{
-    Act, Admit, Eviction, Ladder, LadderConfig, LadderCounters, LevelCounters, NewItem, Why,
+    Act, Admit, Eviction, Ladder, LadderConfig, LadderCounters, LevelCounters, NewItem, Part, TENANTS_MAX,
+    TenantLevel, Why,
 };
 use tiermem_policy::log::{ITEM_HEADER_BYTES, Leaving, LogConfig};
 use tiermem_policy::{Id, Now};
@@ -55,6 +56,8 @@ pub struct TieredCache {
     hasher: KeyHasher,
     rng: Rng,
     now: Now,
+    /// Whose the access at hand is.
+    tenant: u16,
     acts: Vec<Act>,
     /// What each item number stands for.
     stored: Vec<Stored>,
@@ -95,6 +98,7 @@ impl TieredCache {
             hasher,
             rng: Rng::seeded(config.seed),
             now: Now::default(),
+            tenant: 0,
             acts: Vec::new(),
             stored: Vec::new(),
             item_bytes: 0,
@@ -120,6 +124,7 @@ impl TieredCache {
     /// Whether a look-up found its key.
     pub fn access(&mut self, access: &Access) -> bool {
         self.now.unix_ms = self.now.unix_ms.max(access.time_ns / 1_000_000);
+        self.tenant = (access.tenant % TENANTS_MAX as u32) as u16;
         let hit = match access.op {
             Op::Get | Op::Read | Op::Load | Op::Scan => {
                 let hit = self.get(access.key);
@@ -247,7 +252,7 @@ impl TieredCache {
     fn enter(&mut self, key: u64, bytes: u64, rewrites: Option<Id>) -> Option<Id> {
         self.report_outlet();
         let hash = self.hash(key);
-        let item = NewItem { key: hash, bytes, expires_at_ms: None, rewrites };
+        let item = NewItem { key: hash, bytes, expires_at_ms: None, rewrites, tenant: self.tenant };
         let mut tries = 0;
         while tries < ADMIT_TRIES {
             let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut self.acts);
@@ -406,6 +411,16 @@ impl TieredCache {
 
     fn hash(&self, key: u64) -> u64 {
         self.hasher.hash(0, &Access::key_name(key))
+    }
+
+    /// Gives tenants their parts of the tiers, and what is left to so many others, where the ladder tells tenants apart.
+    pub fn share_out(&mut self, parts: &[Part], others: usize) {
+        self.ladder.share_out(parts, others);
+    }
+
+    /// A tenant in a tier.
+    pub fn tenant_level(&self, tenant: u16, tier: usize) -> TenantLevel {
+        self.ladder.tenant_level(tenant, tier)
     }
 
     /// What a tier has seen.

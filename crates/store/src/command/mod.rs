@@ -33,6 +33,7 @@ mod slowlog;
 mod spec;
 mod string;
 mod table;
+mod tenants;
 mod timing;
 mod tracking;
 mod transaction;

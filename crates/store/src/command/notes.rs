@@ -72,6 +72,7 @@ const NOTES: &[(&str, &str)] = &[
                      a threshold below 1 ms times each",
     ),
     ("subscribe", "names, subscriptions and watched keys of all clients together may take 16 MiB"),
+    ("tenants", "of our own: what each tenant asks for and has, as lines or with `JSON`"),
     ("wait", "always 0: there are no replicas"),
 ];
 

@@ -135,7 +135,7 @@ fn keyless(spec: &'static Spec, args: Args<'_>, placement: Placement) -> Route {
     match everywhere(spec, args) {
         Some(merge) => Route::Everywhere(merge),
         None if spec.name == "scan" => scan(args, placement),
-        None if matches!(spec.name, "info" | "lastsave") => Route::AfterShowing,
+        None if matches!(spec.name, "info" | "lastsave" | "tenants") => Route::AfterShowing,
         None if (spec.container, spec.name) == ("client", "tracking")
             && args.iter_from(3).any(|word| word.eq_ignore_ascii_case(b"redirect")) =>
         {

@@ -3,7 +3,9 @@
 use super::context::{Context, Outcome};
 use super::spec::{Flags, Group, Handler, Spec};
 use super::{client, config, connection, counter, describe, expiry, hash, help, keys, keyspace, latency};
-use super::{monitor, persistence, pubsub, server_info, slowlog, string, tracking, transaction, ttl};
+use super::{
+    monitor, persistence, pubsub, server_info, slowlog, string, tenants, tracking, transaction, ttl,
+};
 use crate::resp::Args;
 
 const NO_KEYS: (i8, i8, i8) = (0, 0, 0);
@@ -234,6 +236,7 @@ pub static COMMANDS: &[Spec] = &[
     spec("strlen", 2, READ_FAST, ONE_KEY, Group::String, string::strlen),
     spec("subscribe", -2, SUBSCRIBER, NO_KEYS, Group::PubSub, pubsub::subscribe),
     spec("substr", 4, READ, ONE_KEY, Group::String, string::getrange),
+    spec("tenants", -1, LOG, NO_KEYS, Group::Server, tenants::tenants),
     spec("time", 1, ANY_TIME_FAST, NO_KEYS, Group::Server, server_info::time),
     spec("touch", -2, READ_FAST, ALL_KEYS, Group::Keyspace, keyspace::touch),
     spec("ttl", 2, READ_FAST, ONE_KEY, Group::Keyspace, ttl::ttl),

@@ -3,6 +3,7 @@
 mod flash;
 mod memory;
 mod policy;
+mod tenant;
 mod tier;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use tiermem_base::{Bytes, Nanos};
 pub use flash::FlashTier;
 pub use memory::{PROCESS_BYTES, SHARD_BYTES, check_memory, check_memory_against};
 pub use policy::PolicySection;
+pub use tenant::{TenantConfig, TenantsSection};
 pub use tier::{TierConfig, TierKind};
 
 use tiermem_policy::ladder::LadderConfig;
@@ -114,6 +116,11 @@ pub struct StoreConfig {
     pub policy: PolicySection,
     /// What `CONFIG SET` changes and has no place in another section, by its name there.
     pub config: BTreeMap<String, toml::Value>,
+    /// How tenants are told apart. Default: not at all.
+    pub tenants: TenantsSection,
+    /// Tenants of whom something is known beforehand.
+    #[serde(rename = "tenant")]
+    pub declared_tenants: Vec<TenantConfig>,
     /// Tiers, the fastest first. Default: 512 MiB of DRAM and 2 GiB of emulated CXL memory.
     #[serde(rename = "tier")]
     pub tiers: Vec<TierConfig>,
@@ -130,6 +137,8 @@ impl Default for StoreConfig {
             server: ServerSection::default(),
             policy: PolicySection::default(),
             config: BTreeMap::new(),
+            tenants: TenantsSection::default(),
+            declared_tenants: Vec::new(),
             tiers: tier::default_tiers(),
         }
     }
@@ -244,8 +253,10 @@ impl StoreConfig {
         self.server.tls()?;
         self.snapshot_load()?;
         tier::validate(&self.tiers)?;
+        self.tenancy()?;
         if self.shards > 1 {
-            return StoreConfig { shards: 1, tiers: self.shard_tiers(), ..self.clone() }.validate();
+            let tiers = self.shard_tiers();
+            return StoreConfig { shards: 1, tiers, declared_tenants: Vec::new(), ..self.clone() }.validate();
         }
         self.ladder().map(|_| ())
     }
@@ -332,14 +343,17 @@ impl StoreConfig {
     pub fn engine_config(&self, seed: u64) -> Result<EngineConfig, ConfigError> {
         if self.shards > 1 {
             let one = StoreConfig { shards: 1, tiers: self.shard_tiers(), ..self.clone() };
-            // Shards give each other memory, down to a part of what they begin with.
-            return Ok(EngineConfig { growth: self.shards, ..one.engine_config(seed)? });
+            // Shards give each other memory, down to a part of what they begin with. Tenants' shares are of all of it.
+            let tenancy = self.tenancy()?;
+            let one = StoreConfig { declared_tenants: Vec::new(), ..one };
+            return Ok(EngineConfig { growth: self.shards, tenancy, ..one.engine_config(seed)? });
         }
         let tiers = self.specs().collect();
         let ladder = self.ladder()?;
         Ok(EngineConfig {
             ladder,
             value_bytes_max: self.max_value.0 as usize,
+            tenancy: self.tenancy()?,
             seed,
             ..EngineConfig::new(tiers)
         })
@@ -440,6 +454,12 @@ mod tests {
             ("[server]\ntls_listen = \"127.0.0.1:1\"", "give tls_listen, tls_cert and tls_key"),
             ("max_value = \"1GiB\"", "between 1KiB and 512MiB"),
             ("max_value = \"lots\"", "is not a size"),
+            ("[tenants]\nby = \"colour\"", "none of none, database, prefix"),
+            ("[[tenant]]\nname = \"a\"\nshare = \"1MiB\"", "are not told apart"),
+            (
+                "[tenants]\nby = \"prefix\"\n[[tenant]]\nname = \"a\"\nshare = \"3GiB\"",
+                "shares of 3GiB are more than the 2.50GiB",
+            ),
             ("tier = []", "no tier is configured"),
             ("[[tier]]\nname = \"a\"\nkind = \"dram\"", "missing field `capacity`"),
             ("[[tier]]\nname = \"a\"\nkind = \"dram\"\ncapacity = \"64KiB\"", "64KiB is too small"),

@@ -26,8 +26,7 @@ impl Engine {
         self.gets += 1;
         let hash = self.hasher.hash(db, key);
         let Some(id) = self.find_in_memory(db, key, hash) else { return self.get_staged(db, key, hash) };
-        self.get_hits += 1;
-        self.ladder.hit(id, self.now);
+        self.note_hit(db, key, id);
         let loc = self.ladder.loc(id);
         let header = self.header(loc);
         Some(Hit { value: self.value(ItemRef(id)), kind: header.kind, item: ItemRef(id) })
@@ -65,6 +64,7 @@ impl Engine {
         let hash = self.hasher.hash(db, key);
         let Some(mut id) = self.find_live(db, key, hash) else { return Ok(None) };
         self.sets += 1;
+        self.tenants.note_set(self.tenants.of(db, key));
         self.ladder.touch(id, self.now);
         self.forget_copy(id, hash);
         let header = self.header(self.ladder.loc(id));
@@ -102,6 +102,7 @@ impl Engine {
     ) -> Result<(), StoreError> {
         self.begin();
         self.sets += 1;
+        self.tenants.note_set(self.tenants.of(db, key));
         self.build_anew(db, key, kind, len, build)
     }
 
@@ -116,10 +117,11 @@ impl Engine {
         self.check_lengths(key.len(), len)?;
         let hash = self.hasher.hash(db, key);
         let header = Header { value_len: len as u32, key_len: key.len() as u16, db, kind, unchanged: false };
+        let tenant = self.tenant_for(db, key);
         let old = self.find_live(db, key, hash);
         let expires_at_ms = old.and_then(|id| self.ladder.expires_at_ms(id));
         let Some(old) = old else {
-            let (_, loc) = self.enter(hash, header, expires_at_ms, None)?;
+            let (_, loc) = self.enter(hash, header, expires_at_ms, None, tenant)?;
             self.supersede(db, hash);
             build(&[], self.write_head(loc, header, key));
             self.seal_item(loc, header, expires_at_ms);
@@ -133,7 +135,7 @@ impl Engine {
         if self.ladder.place_bytes(old) != self.ladder.place_bytes_for(self.place_len(header)) {
             // Held, so that finding a place for the new bytes does not throw out the old ones.
             let held = self.ladder.pin(old);
-            let entered = self.enter(hash, header, expires_at_ms, Some(old));
+            let entered = self.enter(hash, header, expires_at_ms, Some(old), tenant);
             self.ladder.unpin(held);
             if let Ok((_, to)) = entered {
                 self.prepare_place(to, header);
@@ -151,7 +153,7 @@ impl Engine {
         }
         // The place is the same, or there is no second one: by way of a copy.
         let copy = self.value(ItemRef(old)).to_vec();
-        let loc = self.rewrite(old, hash, header, expires_at_ms)?;
+        let loc = self.rewrite(old, hash, header, expires_at_ms, tenant)?;
         build(&copy, self.write_head(loc, header, key));
         self.seal_item(loc, header, expires_at_ms);
         self.tiers.charge_write(loc.tier, header.item_len());

@@ -328,8 +328,9 @@ impl Engine {
 
     /// Reads a staged item as a look-up does; it moves into memory if it is hot.
     pub(super) fn get_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Hit<'_>> {
-        self.has_staged(db, key, hash).then_some(())?;
-        let at = self.find_staged(db, key, hash)?;
+        let found = self.has_staged(db, key, hash).then(|| self.find_staged(db, key, hash)).flatten();
+        self.tenants.note_get(db, key, found.is_some());
+        let at = found?;
         self.get_hits += 1;
         let place = self.index.find_log(hash);
         let flash = self.below.flash.as_mut()?;
@@ -410,7 +411,8 @@ impl Engine {
             unchanged: true,
         };
         let expires_at_ms = (item.header.expires_at_ms != 0).then_some(item.header.expires_at_ms);
-        let Ok((id, loc)) = self.enter(hash, header, expires_at_ms, None) else {
+        let tenant = self.tenant_for(db, key);
+        let Ok((id, loc)) = self.enter(hash, header, expires_at_ms, None, tenant) else {
             self.below.staged.push(Staged { hash, item });
             return None;
         };

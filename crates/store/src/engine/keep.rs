@@ -247,7 +247,8 @@ impl Engine {
             return false;
         }
         // Twice: a death between the two halves of a move. They are the same.
-        let item = NewItem { key: hash, bytes: self.place_len(header), expires_at_ms, rewrites: None };
+        let (bytes, tenant) = (self.place_len(header), self.tenant_for(header.db, &key));
+        let item = NewItem { key: hash, bytes, expires_at_ms, rewrites: None, tenant };
         let adopted = match self.find(header.db, &key, hash) {
             Some(_) => None,
             None => self.ladder.adopt(loc, place_bytes as u64, &item, self.now),

@@ -239,6 +239,7 @@ impl Engine {
             metadata_bytes: self.ladder.metadata_bytes(),
             pinned_bytes: self.pinned_bytes as u64,
             flash: self.flash_figures(),
+            tenants: self.tenant_stats(),
             tiers,
         }
     }

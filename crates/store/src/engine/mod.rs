@@ -19,9 +19,11 @@ mod keep;
 mod keys;
 mod maintain;
 mod notes;
+mod pin;
 mod snapshot;
 mod staged;
 mod stats;
+mod tenants;
 mod types;
 
 use std::collections::VecDeque;
@@ -44,8 +46,11 @@ use item::Header;
 use keep::Keeping;
 pub use keep::TakenUp;
 pub use notes::{Change, Changes};
+pub use pin::Pin;
 pub use snapshot::{Gathered, Gathering, Restored};
 pub use stats::{EngineStats, TierStats};
+use tenants::Tenants;
+pub use tenants::{By, Declared, PREFIX_BYTES_MAX, Tenancy, TenantStats, TenantTierStats};
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};
 
 /// How often an admission may have to wait for moves before it counts as failed; one is the rule.
@@ -72,6 +77,8 @@ pub struct EngineConfig {
     pub seed: u64,
     /// Whether the charge of emulated tiers is really waited for.
     pub spin: bool,
+    /// Whose keys these are.
+    pub tenancy: Tenancy,
     /// Names this run in everything that outlives it; drawn anew for each.
     pub session: [u8; 16],
 }
@@ -87,6 +94,7 @@ impl EngineConfig {
             pinned_bytes_max: 64 << 20,
             seed: 0,
             spin: true,
+            tenancy: Tenancy::default(),
             session: [0; 16],
         }
     }
@@ -110,6 +118,7 @@ impl EngineConfig {
             ladder.levels = self.tiers.iter().enumerate().map(level).collect();
         }
         ladder.growth = self.growth;
+        ladder.tenants = self.tenancy.by != By::Nobody;
         ladder
     }
 }
@@ -127,27 +136,6 @@ pub struct Hit<'a> {
     pub kind: ValueKind,
     /// The item, for [`Engine::pin`].
     pub item: ItemRef,
-}
-
-/// A value that stays where it is, whatever happens to its key, until [`Engine::unpin`].
-#[derive(Debug)]
-#[must_use = "a pin that is not unpinned keeps its memory for ever"]
-pub struct Pin {
-    loc: Loc,
-    offset: usize,
-    len: usize,
-}
-
-impl Pin {
-    /// Bytes of the value.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the value is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
 }
 
 /// A move whose bytes are copied and which the ladder has not settled yet.
@@ -186,6 +174,7 @@ pub struct Engine {
     refused: u64,
     expired_on_access: u64,
     changes: Changes,
+    tenants: Tenants,
 }
 
 impl Engine {
@@ -194,7 +183,7 @@ impl Engine {
         let ladder = Ladder::new(config.ladder_config());
         let mut tiers = Tiers::new(&config.tier_specs(), config.spin)?;
         tiers.announce_session(config.session);
-        Ok(Engine {
+        let mut engine = Engine {
             keeping: Keeping::over(&tiers),
             tiers,
             hasher: KeyHasher::seeded(config.seed),
@@ -213,9 +202,12 @@ impl Engine {
             refused: 0,
             expired_on_access: 0,
             changes: Changes::default(),
+            tenants: Tenants::new(&config.tenancy),
             ladder,
             config,
-        })
+        };
+        engine.share_out();
+        Ok(engine)
     }
 
     /// Tells the engine the Unix time in milliseconds; it never asks a clock. Time does not go back.
@@ -234,9 +226,16 @@ impl Engine {
         self.gets += 1;
         let hash = self.hasher.hash(db, key);
         let Some(id) = self.find_in_memory(db, key, hash) else { return self.get_staged(db, key, hash) };
-        self.get_hits += 1;
-        self.ladder.hit(id, self.now);
+        self.note_hit(db, key, id);
         Some(self.hit(id))
+    }
+
+    /// Counts a look-up that found its item in memory.
+    #[inline]
+    fn note_hit(&mut self, db: u8, key: &[u8], id: Id) {
+        self.get_hits += 1;
+        self.tenants.note_get(db, key, true);
+        self.ladder.hit(id, self.now);
     }
 
     /// Looks `key` up without counting: for commands that read, change and write.
@@ -356,6 +355,8 @@ impl Engine {
             return Ok(false);
         }
         self.sets += 1;
+        let tenant = self.tenant_for(db, key);
+        self.tenants.note_set(tenant);
         let header =
             Header { value_len: value.len() as u32, key_len: key.len() as u16, db, kind, unchanged: false };
         let expires_at_ms = match expiry {
@@ -366,10 +367,10 @@ impl Engine {
         let loc = match old {
             Some(old) => {
                 self.forget_copy(old, hash);
-                self.rewrite(old, hash, header, expires_at_ms)?
+                self.rewrite(old, hash, header, expires_at_ms, tenant)?
             }
             None => {
-                let loc = self.enter(hash, header, expires_at_ms, None)?.1;
+                let loc = self.enter(hash, header, expires_at_ms, None, tenant)?.1;
                 self.supersede(db, hash);
                 loc
             }
@@ -403,9 +404,10 @@ impl Engine {
         header: Header,
         expires_at_ms: Option<u64>,
         rewrites: Option<Id>,
+        tenant: u16,
     ) -> Result<(Id, Loc), StoreError> {
         self.report_outlet();
-        let item = NewItem { key: hash, bytes: self.place_len(header), expires_at_ms, rewrites };
+        let item = NewItem { key: hash, bytes: self.place_len(header), expires_at_ms, rewrites, tenant };
         let Some((id, loc)) = self.admit(&item) else {
             self.refused += 1;
             return Err(StoreError::OutOfMemory);
@@ -441,6 +443,7 @@ impl Engine {
         hash: u64,
         header: Header,
         expires_at_ms: Option<u64>,
+        tenant: u16,
     ) -> Result<Loc, StoreError> {
         self.ladder.touch(old, self.now);
         if self.ladder.rewrite_in_place(old, self.place_len(header)) {
@@ -453,7 +456,7 @@ impl Engine {
         }
         // Held, so that finding a place for the new bytes does not throw out the old ones.
         let held = self.ladder.pin(old);
-        let entered = self.enter(hash, header, expires_at_ms, Some(old));
+        let entered = self.enter(hash, header, expires_at_ms, Some(old), tenant);
         self.ladder.unpin(held);
         match entered {
             Ok((_, loc)) => {
@@ -469,7 +472,7 @@ impl Engine {
             Err(_) => {
                 // It may be the old item itself that stands in the way.
                 self.forget(old, hash);
-                self.enter(hash, header, expires_at_ms, None).map(|(_, loc)| loc)
+                self.enter(hash, header, expires_at_ms, None, tenant).map(|(_, loc)| loc)
             }
         }
     }
@@ -528,32 +531,6 @@ impl Engine {
             }
         }
         found.is_some()
-    }
-
-    /// Keeps an item's bytes in place for a reply that is sent piece by piece. `None` when too many bytes are
-    /// pinned already: copy instead.
-    pub fn pin(&mut self, item: ItemRef) -> Option<Pin> {
-        if self.staged_value(item).is_some() {
-            return None;
-        }
-        let header = self.header(self.ladder.loc(item.0));
-        let len = header.value_len as usize;
-        if self.pinned_bytes + len > self.config.pinned_bytes_max {
-            return None;
-        }
-        self.pinned_bytes += len;
-        Some(Pin { loc: self.ladder.pin(item.0), offset: header.value_offset(), len })
-    }
-
-    /// The bytes of a pinned value.
-    pub fn pinned<'a>(&'a self, pin: &'a Pin) -> &'a [u8] {
-        self.tiers.bytes(pin.loc, pin.offset, pin.len)
-    }
-
-    /// Gives a pinned value free.
-    pub fn unpin(&mut self, pin: Pin) {
-        self.pinned_bytes -= pin.len;
-        self.ladder.unpin(pin.loc);
     }
 
     /// Keys in `db`, expired ones that were not yet collected among them.

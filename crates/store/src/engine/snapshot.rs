@@ -243,7 +243,8 @@ impl Engine {
         let (value_len, key_len) = (item.value.len() as u32, item.key.len() as u16);
         let header = Header { value_len, key_len, db: item.db, kind, unchanged: true };
         let expires_at_ms = (item.expires_at_ms != 0).then_some(item.expires_at_ms);
-        let Ok((_, loc)) = self.enter(hash, header, expires_at_ms, None) else { return false };
+        let tenant = self.tenant_for(item.db, item.key);
+        let Ok((_, loc)) = self.enter(hash, header, expires_at_ms, None, tenant) else { return false };
         // It was counted there.
         self.uncount(item.db);
         self.prepare_place(loc, header);

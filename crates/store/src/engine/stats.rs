@@ -58,6 +58,8 @@ pub struct EngineStats {
     pub pinned_bytes: u64,
     /// The flash tier's own figures, if there is one.
     pub flash: Option<super::FlashFigures>,
+    /// Tenants, where they are told apart.
+    pub tenants: Vec<super::TenantStats>,
 }
 
 impl TierStats {
@@ -105,12 +107,14 @@ impl EngineStats {
             metadata_bytes,
             pinned_bytes,
             flash,
+            tenants,
         } = other;
         if self.tiers.is_empty() {
             self.tiers.clone_from(tiers);
         } else {
             self.tiers.iter_mut().zip(tiers).for_each(|(sum, tier)| sum.add(tier));
         }
+        super::TenantStats::add_all(&mut self.tenants, tenants);
         self.gets += gets;
         self.hits += hits;
         self.sets += sets;

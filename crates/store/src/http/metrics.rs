@@ -5,7 +5,7 @@
 use std::fmt::{Display, Write};
 
 use super::view::View;
-use crate::engine::{FlashFigures, TierStats};
+use crate::engine::{FlashFigures, TenantStats, TenantTierStats, TierStats};
 
 /// The content type of this format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -61,6 +61,9 @@ pub fn render(view: &View, ready: bool) -> String {
     );
     text.single("pinned_bytes", "Bytes pinned by replies under way.", engine.pinned_bytes);
     tiers(&mut text, &engine.tiers);
+    if !engine.tenants.is_empty() {
+        tenants(&mut text, &engine.tenants, &engine.tiers);
+    }
     if let Some(figures) = &engine.flash {
         flash(&mut text, figures);
     }
@@ -141,6 +144,44 @@ fn tiers(text: &mut Text, tiers: &[TierStats]) {
     }
 }
 
+fn tenants(text: &mut Text, tenants: &[TenantStats], tiers: &[TierStats]) {
+    type Field<T> = (&'static str, &'static str, fn(&T) -> u64);
+    const ASKED: [Field<TenantStats>; 3] = [
+        ("gets_total", "Look-ups of the tenant.", |tenant| tenant.gets),
+        ("hits_total", "Look-ups of the tenant that found their key.", |tenant| tenant.hits),
+        ("sets_total", "Values that the tenant wrote.", |tenant| tenant.sets),
+    ];
+    const HELD: [Field<TenantTierStats>; 5] = [
+        ("items", "Items of the tenant in the tier.", |tier| tier.items),
+        ("bytes", "Bytes of their places.", |tier| tier.bytes),
+        ("share_bytes", "The tenant's share of the tier; 0: none was declared.", |tier| tier.share_bytes),
+        ("evictions_total", "Items of the tenant thrown out from the tier.", |tier| tier.evictions),
+        (
+            "trespasses_total",
+            "Of these, those that went for another though the tenant had no more than its part.",
+            |tier| tier.trespasses,
+        ),
+    ];
+    let kind = |name: &str| if name.ends_with("_total") { "counter" } else { "gauge" };
+    for (field, help, value) in ASKED {
+        let name = format!("tenant_{field}");
+        text.family(&name, kind(&name), help);
+        for tenant in tenants {
+            text.sample(&name, &format!("{{tenant=\"{}\"}}", escape(&tenant.name)), value(tenant));
+        }
+    }
+    for (field, help, value) in HELD {
+        let name = format!("tenant_tier_{field}");
+        text.family(&name, kind(&name), help);
+        for tenant in tenants {
+            for (held, tier) in tenant.tiers.iter().zip(tiers) {
+                let (tenant, tier) = (escape(&tenant.name), escape(&tier.name));
+                text.sample(&name, &format!("{{tenant=\"{tenant}\",tier=\"{tier}\"}}"), value(held));
+            }
+        }
+    }
+}
+
 fn latency(text: &mut Text, view: &View) {
     let latency = &view.latency;
     text.family("request_duration_seconds", "histogram", "Service times of requests.");
@@ -180,6 +221,9 @@ mod tests {
         };
         let mut view = View { version: "1.2.3", uptime_s: 2.5, ..Default::default() };
         view.engine.tiers = vec![tier("dram", "dram"), tier("odd \"\\\nname", "emulated")];
+        let held = vec![TenantTierStats { items: 3, ..Default::default() }; 2];
+        view.engine.tenants =
+            vec![TenantStats { name: "we\"b".into(), gets: 9, tiers: held, ..Default::default() }];
         let bucket = |upper_us, count| Bucket { upper_us, count };
         view.latency = Latency {
             buckets: vec![bucket(1.0, 3), bucket(2.5, 5)],

@@ -1,0 +1,492 @@
+//! Whose items: every tenant is a sampling domain of its own in every tier (Wang 2024, sections 4.1.3 and 5.1.5).
+//!
+//! A tenant and a tier have a list of member items, so that drawing K keys of one tenant costs the same with one tenant or with
+//! thousands: nothing is filtered, nobody is asked whose a key is. What it takes is ten bytes an item (whose it is, where
+//! it stands in its list, the list itself) instead of the eight of links that sampling saves.
+//!
+//! Each tenant has a *share* of each tier. Shares are of the memory that items have, whatever it comes to: when a slot is wanted
+//! the tenant gives that is fullest, its bytes beside its share, and so no tenant at or below its part of what all have loses an
+//! item to another. Memory that some leave unused, others may use meanwhile.
+//!
+//! Pages belong to classes and not to tenants. Where the fullest has nothing of the class that is wanted, the next ones that are
+//! above their part are asked, then whoever wants the slot; and only if all of them have nothing of the class is a page taken
+//! from another class. Live items on it move to slots that the fullest gives up for them. What little is left (a page
+//! on which somebody's only items of their class lie) goes all the same, and is counted ([`TenantCounters::trespasses`]).
+
+mod fullest;
+mod members;
+
+use super::order::{AgeQuantile, Known, Order, Priority, may_go};
+use super::{Class, Ladder};
+use crate::column::Column;
+use crate::ladder::place;
+use crate::waste::Waste;
+use crate::{Id, Now};
+use fullest::Fullest;
+use members::Members;
+use tiermem_base::Rng;
+
+/// Tenants that a ladder tells apart.
+pub const TENANTS_MAX: usize = 4096;
+/// Tenants asked for an item of a class, fullest first.
+const GIVERS: usize = 4;
+/// Items drawn in search of a page to empty.
+const DONORS: usize = 32;
+/// Draws for the K items of a sample, times K: not all that is drawn may go, or has the class that is wanted.
+const DRAWS: u32 = 8;
+
+/// What a tenant has in one tier.
+#[derive(Clone, Debug)]
+struct Holding {
+    members: Members,
+    /// Of their places.
+    bytes: u64,
+    share_bytes: u64,
+    /// Whether somebody said so.
+    is_declared: bool,
+    /// 0: the tier's.
+    k: u8,
+    /// The age at the tier's insertion point, among this tenant's items.
+    insertion: AgeQuantile,
+    counters: TenantCounters,
+}
+
+const _: () =
+    assert!(size_of::<Holding>() == 80, "with its place and its nodes 96 bytes, as docs/tenants.md says");
+
+/// What a tenant was declared to have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// Whose.
+    pub tenant: u16,
+    /// Of every tier, from 0 to 1.
+    pub share: f64,
+    /// Its K there; 0: the tiers' own.
+    pub k: u8,
+}
+
+/// What has happened to a tenant's items in one tier. Only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantCounters {
+    /// Items that were thrown out of the system from here.
+    pub evictions: u64,
+    /// Of these, those that went for another tenant although this one was not above its part.
+    pub trespasses: u64,
+}
+
+/// A tenant in one tier, as it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantLevel {
+    /// Its items; those on their way to another tier not counted.
+    pub items: u64,
+    /// The bytes of their places.
+    pub bytes: u64,
+    /// Its share.
+    pub share_bytes: u64,
+    /// Its K.
+    pub k: u8,
+    /// What has happened.
+    pub counters: TenantCounters,
+}
+
+/// The holdings of all tenants in one tier.
+#[derive(Clone, Debug, Default)]
+struct Holdings {
+    /// By tenant; a place for each that has had something or a share.
+    of: Vec<Option<Box<Holding>>>,
+    fullest: Fullest,
+    bytes: u64,
+    /// Of the tenants that have something.
+    share_bytes: u64,
+    insertion_point: f64,
+    /// The share of a tenant of whom nothing was said.
+    share_default: u64,
+    /// Bytes of all this.
+    held_bytes: u64,
+}
+
+impl Holdings {
+    fn at(&mut self, tenant: u16) -> &mut Holding {
+        let at = usize::from(tenant);
+        if self.of.len() <= at {
+            let before = self.of.capacity();
+            self.of.resize_with(at + 1, || None);
+            self.held_bytes += ((self.of.capacity() - before) * size_of::<Option<Box<Holding>>>()) as u64;
+        }
+        let (point, share_bytes, held_bytes) =
+            (self.insertion_point, self.share_default, &mut self.held_bytes);
+        self.of[at].get_or_insert_with(|| {
+            *held_bytes += size_of::<Holding>() as u64;
+            Box::new(Holding {
+                members: Members::default(),
+                bytes: 0,
+                share_bytes,
+                is_declared: false,
+                k: 0,
+                insertion: AgeQuantile::new(point),
+                counters: TenantCounters::default(),
+            })
+        })
+    }
+
+    fn get(&self, tenant: usize) -> Option<&Holding> {
+        self.of.get(tenant)?.as_deref()
+    }
+
+    /// A holding's bytes have changed.
+    fn weigh(&mut self, tenant: u16, before: u64, after: u64) {
+        let share_bytes = self.at(tenant).share_bytes;
+        self.bytes = self.bytes + after - before;
+        match (before, after) {
+            (0, 1..) => self.share_bytes += share_bytes,
+            (1.., 0) => self.share_bytes -= share_bytes,
+            _ => {}
+        }
+        let fullness = after as f64 / share_bytes.max(1) as f64;
+        self.fullest.set(usize::from(tenant), (after > 0).then_some(fullness as f32));
+    }
+
+    fn set_share(&mut self, tenant: u16, share_bytes: u64) {
+        let holding = self.at(tenant);
+        let bytes = holding.bytes;
+        let before = std::mem::replace(&mut holding.share_bytes, share_bytes);
+        if bytes > 0 {
+            self.share_bytes = self.share_bytes + share_bytes - before;
+        }
+        self.weigh(tenant, bytes, bytes);
+    }
+
+    /// Whether a tenant has more than its part of what all have, should `wants` get something as well.
+    fn is_above(&self, tenant: usize, wants: Option<u16>) -> bool {
+        let coming = wants.map_or(0, |tenant| match self.get(usize::from(tenant)) {
+            Some(holding) if holding.bytes > 0 => 0,
+            Some(holding) => holding.share_bytes,
+            None => self.share_default,
+        });
+        self.get(tenant).is_some_and(|holding| {
+            u128::from(holding.bytes) * u128::from(self.share_bytes + coming)
+                > u128::from(holding.share_bytes) * u128::from(self.bytes)
+        })
+    }
+}
+
+/// The tenants of a ladder.
+#[derive(Clone, Debug)]
+pub(super) struct Tenants {
+    owner: Column<u16>,
+    position: Column<u32>,
+    levels: Vec<Holdings>,
+    /// For whom room is being made, if for somebody.
+    wants: Option<u16>,
+    /// A tier must become smaller, whoever is in the way.
+    forced: bool,
+    /// Among how many what is not declared was shared last.
+    rest_for: usize,
+}
+
+impl Tenants {
+    pub fn new(config: &super::LadderConfig) -> Self {
+        let level = |level: &super::LevelConfig| Holdings {
+            insertion_point: level.insertion_point,
+            share_default: 1,
+            ..Holdings::default()
+        };
+        let levels = config.levels.iter().map(level).collect();
+        Tenants {
+            owner: Column::default(),
+            position: Column::default(),
+            levels,
+            wants: None,
+            forced: false,
+            rest_for: 0,
+        }
+    }
+
+    pub fn grow_to(&mut self, id: Id) {
+        self.owner.grow_to(id);
+        self.position.grow_to(id);
+    }
+
+    /// Whose an item is from now on; it is in no tier yet.
+    pub fn set_owner(&mut self, id: Id, tenant: u16) {
+        *self.owner.at(id) = tenant.min(TENANTS_MAX as u16 - 1);
+    }
+
+    pub fn insert(&mut self, id: Id, tier: usize, bytes: u64) {
+        let tenant = self.owner.get(id);
+        let level = &mut self.levels[tier];
+        let holding = level.at(tenant);
+        let list_bytes = holding.members.bytes();
+        *self.position.at(id) = holding.members.push(id);
+        let (before, grown) = (holding.bytes, holding.members.bytes() - list_bytes);
+        holding.bytes += bytes;
+        level.held_bytes += grown;
+        level.weigh(tenant, before, before + bytes);
+    }
+
+    pub fn remove(&mut self, id: Id, tier: usize, bytes: u64) {
+        let tenant = self.owner.get(id);
+        let position = self.position.get(id);
+        let level = &mut self.levels[tier];
+        let holding = level.at(tenant);
+        let list_bytes = holding.members.bytes();
+        if let Some(moved) = holding.members.swap_remove(position) {
+            *self.position.at(moved) = position;
+        }
+        let (before, shrunk) = (holding.bytes, list_bytes - holding.members.bytes());
+        holding.bytes -= bytes;
+        level.held_bytes -= shrunk;
+        level.weigh(tenant, before, before - bytes);
+    }
+
+    /// Counts an eviction.
+    pub fn note_evicted(&mut self, id: Id, tier: usize) {
+        let tenant = self.owner.get(id);
+        let trespass = self.is_protected(tenant, tier);
+        let counters = &mut self.levels[tier].at(tenant).counters;
+        counters.evictions += 1;
+        counters.trespasses += u64::from(trespass);
+    }
+
+    /// Whether a tenant loses nothing in a tier now: it is not above its part, does not want the room itself, and it is not so
+    /// that room is made for nobody in particular while all have just their part.
+    fn is_protected(&self, tenant: u16, tier: usize) -> bool {
+        let level = &self.levels[tier];
+        let is_above = |tenant| level.is_above(tenant, self.wants);
+        let mut fullest = [0];
+        self.wants != Some(tenant)
+            && !is_above(usize::from(tenant))
+            && (self.wants.is_some() || level.fullest.first(&mut fullest) == 0 || is_above(fullest[0]))
+    }
+
+    /// Who is to give in a tier, first the first: those above their part by how full they are, then whoever wants the slot.
+    /// That one comes earlier if nobody is fuller.
+    fn givers(&self, tier: usize, givers: &mut [usize; GIVERS + 1]) -> usize {
+        let level = &self.levels[tier];
+        let found = level.fullest.first(&mut givers[..GIVERS]);
+        let mut count = (0..found).take_while(|&at| level.is_above(givers[at], self.wants)).count();
+        if let Some(tenant) = self.wants.map(usize::from) {
+            if !givers[..count].contains(&tenant) {
+                givers[count] = tenant;
+                count += 1;
+            }
+        } else if count == 0 && found > 0 {
+            // Nobody wants it in particular, and all have just their part.
+            count = 1;
+        }
+        count
+    }
+
+    pub fn bytes(&self) -> u64 {
+        let level = |level: &Holdings| level.held_bytes + level.fullest.bytes();
+        self.owner.bytes() + self.position.bytes() + self.levels.iter().map(level).sum::<u64>()
+    }
+
+    /// Forgets all items; shares, K and counters stay. The memory is given back by and by.
+    pub fn clear_into(&mut self, waste: &mut Waste) {
+        self.owner.clear_into(waste);
+        self.position.clear_into(waste);
+        for level in &mut self.levels {
+            level.fullest = Fullest::default();
+            (level.bytes, level.share_bytes) = (0, 0);
+            for holding in level.of.iter_mut().flatten() {
+                level.held_bytes -= holding.members.bytes();
+                holding.members.clear_into(waste);
+                holding.bytes = 0;
+            }
+        }
+    }
+}
+
+impl Ladder {
+    /// Gives a tenant its share of a tier and its K there; 0 is the tier's own K.
+    pub fn set_share(&mut self, tenant: u16, tier: usize, share_bytes: u64, k: u8) {
+        let Some(level) = self.tenants.as_mut().and_then(|tenants| tenants.levels.get_mut(tier)) else {
+            return;
+        };
+        let holding = level.at(tenant.min(TENANTS_MAX as u16 - 1));
+        (holding.is_declared, holding.k) = (true, k);
+        level.set_share(tenant, share_bytes);
+    }
+
+    /// Gives tenants their parts of the tiers as large as these are now, and what is left to the `others`.
+    pub fn share_out(&mut self, parts: &[Part], others: usize) {
+        if let Some(tenants) = &mut self.tenants {
+            tenants.rest_for = 0;
+        }
+        self.share_rest(parts, others);
+        for (tier, &Part { tenant, share, k }) in
+            (0..self.levels.len()).flat_map(|tier| parts.iter().map(move |part| (tier, part)))
+        {
+            let share_bytes = (self.capacity_bytes(tier) as f64 * share) as u64;
+            self.set_share(tenant, tier, share_bytes.max(1), k);
+        }
+    }
+
+    /// So many others, of whom nothing is declared, share what is left, each as much: as if there were as many of them as the next
+    /// power of two, so that it need not be reckoned anew for each that comes.
+    pub fn share_rest(&mut self, parts: &[Part], others: usize) {
+        let among = others.max(1).next_power_of_two();
+        let Some(tenants) = self.tenants.as_mut().filter(|tenants| tenants.rest_for != among) else { return };
+        tenants.rest_for = among;
+        let rest = (1.0 - parts.iter().map(|part| part.share).sum::<f64>()).max(0.0);
+        for tier in 0..self.levels.len() {
+            let share_bytes = self.capacity_bytes(tier) as f64 * rest / among as f64;
+            self.set_share_default(tier, (share_bytes as u64).max(1));
+        }
+    }
+
+    /// The share that each tenant has of a tier of whom nothing else is said.
+    fn set_share_default(&mut self, tier: usize, share_bytes: u64) {
+        let Some(level) = self.tenants.as_mut().and_then(|tenants| tenants.levels.get_mut(tier)) else {
+            return;
+        };
+        level.share_default = share_bytes;
+        for tenant in 0..level.of.len() {
+            if level.get(tenant).is_some_and(|holding| !holding.is_declared) {
+                level.set_share(tenant as u16, share_bytes);
+            }
+        }
+    }
+
+    /// A tenant in a tier; nothing where tenants are not told apart.
+    pub fn tenant_level(&self, tenant: u16, tier: usize) -> TenantLevel {
+        let Some(level) = self.tenants.as_ref().and_then(|tenants| tenants.levels.get(tier)) else {
+            return TenantLevel::default();
+        };
+        let Some(holding) = level.get(usize::from(tenant)) else {
+            return TenantLevel { share_bytes: level.share_default, ..TenantLevel::default() };
+        };
+        TenantLevel {
+            items: holding.members.len() as u64,
+            bytes: holding.bytes,
+            share_bytes: holding.share_bytes,
+            k: holding.k,
+            counters: holding.counters,
+        }
+    }
+
+    /// Whether an item may not go for another tenant: its own is not above its part, and does not want the room.
+    pub(super) fn is_protected(&self, id: Id) -> bool {
+        let tier = usize::from(self.loc(id).tier);
+        self.tenants
+            .as_ref()
+            .is_some_and(|tenants| !tenants.forced && tenants.is_protected(tenants.owner.get(id), tier))
+    }
+
+    /// While `on`, nobody is protected: what is done must be done.
+    pub(super) fn force(&mut self, on: bool) {
+        if let Some(tenants) = &mut self.tenants {
+            tenants.forced = on;
+        }
+    }
+
+    /// Items of a tier drawn from the tenants that are to give, with their ages and classes, the oldest first.
+    pub(super) fn tenant_donors(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Vec<(u32, Class, Id)> {
+        let Some(tenants) = &self.tenants else { return Vec::new() };
+        let mut givers = [0; GIVERS + 1];
+        let count = tenants.givers(tier, &mut givers);
+        let mut donors = Vec::with_capacity(DONORS);
+        for holding in givers[..count].iter().filter_map(|&giver| tenants.levels[tier].get(giver)) {
+            let len = holding.members.len() as u64;
+            for _ in 0..if len == 0 { 0 } else { DONORS - donors.len() } {
+                let id = holding.members.get(rng.below(len) as usize);
+                let place = self.places.get(id);
+                if may_go(place) {
+                    donors.push((self.age(id, now), self.levels[tier].slots.class_at(place.unit()), id));
+                }
+            }
+        }
+        donors.sort_by_key(|&(age, class, _)| (std::cmp::Reverse(age), class));
+        donors
+    }
+
+    /// Whose an item is; 0 where tenants are not told apart.
+    pub fn tenant_of(&self, id: Id) -> u16 {
+        self.tenants.as_ref().map_or(0, |tenants| tenants.owner.get(id))
+    }
+
+    /// One more than the highest number of a tenant that has had something or a share.
+    pub fn tenants_seen(&self) -> usize {
+        let Some(tenants) = &self.tenants else { return 0 };
+        tenants.levels.iter().map(|level| level.of.len()).max().unwrap_or(0)
+    }
+
+    /// From now on room is made for this tenant; for nobody in particular with `None`.
+    pub(super) fn make_room_for(&mut self, tenant: Option<u16>) {
+        if let Some(tenants) = &mut self.tenants {
+            tenants.wants = tenant;
+        }
+    }
+
+    /// The item that should go next in a tier, of a class or of any: of the tenant that is to give, K drawn.
+    pub(super) fn tenant_victim(
+        &mut self,
+        tier: usize,
+        class: Option<Class>,
+        now: Now,
+        rng: &mut Rng,
+    ) -> Option<Id> {
+        let tenants = self.tenants.as_ref()?;
+        let mut givers = [0; GIVERS + 1];
+        let count = tenants.givers(tier, &mut givers);
+        givers[..count].iter().find_map(|&tenant| self.sample_tenant(tenant, tier, class, now, rng))
+    }
+
+    fn sample_tenant(
+        &mut self,
+        tenant: usize,
+        tier: usize,
+        class: Option<Class>,
+        now: Now,
+        rng: &mut Rng,
+    ) -> Option<Id> {
+        let recency = self.recency(now);
+        let level = &mut self.levels[tier];
+        let Order::Sample { k, by } = level.order else { return None };
+        let slots = &level.slots;
+        let known = Known { places: &self.places, expiry: &self.expiry, uses: &self.uses, recency };
+        let Tenants { owner, levels, .. } = self.tenants.as_mut()?;
+        let holding = levels[tier].of.get_mut(tenant)?.as_mut()?;
+        let k = if holding.k == 0 { k } else { holding.k };
+        let len = holding.members.len() as u64;
+        if len == 0 {
+            return None;
+        }
+        // Of two sets that share the items that fit, draws from the smaller meet them more often.
+        let from_class = class.filter(|&class| u64::from(slots.class_used(class)) < len);
+        let fits = |id: Id| {
+            let place = self.places.get(id);
+            may_go(place)
+                && match from_class {
+                    Some(_) => usize::from(owner.get(id)) == tenant,
+                    None => class.is_none_or(|class| slots.class_at(place.unit()) == class),
+                }
+        };
+        let mut first: Option<((u64, u32), Id)> = None;
+        let mut found = 0;
+        for _ in 0..DRAWS * u32::from(k) {
+            let drawn = match from_class {
+                Some(class) => slots.draw(class, rng),
+                None => Some(holding.members.get(rng.below(len) as usize)),
+            };
+            let Some(id) = drawn.filter(|&id| fits(id)) else { continue };
+            let place = self.places.get(id);
+            let age = recency.wrapping_sub(place.last()) & place::LAST_MASK;
+            holding.insertion.note(age);
+            if by == Priority::Frequency {
+                level.sampling.note_age(age);
+            }
+            let key = known.key(id, by, holding.insertion.age(), level.sampling.half_life());
+            if first.is_none_or(|(first, _)| key > first) {
+                first = Some((key, id));
+            }
+            found += 1;
+            if found == k {
+                break;
+            }
+        }
+        level.sampling.drawn[usize::from(class.is_some())] += u64::from(found);
+        first.map(|(_, id)| id)
+    }
+}

@@ -1,0 +1,356 @@
+//! Whose a key is, and what each tenant asks for and has.
+//!
+//! Databases and prefixes say it of every key by itself, so that nothing has to be kept for an item that comes back from flash or
+//! from a snapshot. Numbers are given on first use and are a shard's own; names are the same everywhere.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use tiermem_policy::ladder::{Part, TENANTS_MAX, TenantLevel};
+
+use super::{DATABASES, Engine};
+
+/// Bytes of a key in which its prefix must end.
+pub const PREFIX_BYTES_MAX: usize = 64;
+/// Whose the keys without a prefix are, and those of tenants beyond the most.
+const OTHERS: u16 = 0;
+
+/// How keys are told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Not at all.
+    #[default]
+    Nobody,
+    /// By the number of their database.
+    Database,
+    /// By what stands before the first of this byte in the key, within its first 64.
+    Prefix(u8),
+}
+
+/// The tenants that an engine begins with.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tenancy {
+    /// How keys are told apart.
+    pub by: By,
+    /// What is known beforehand.
+    pub declared: Vec<Declared>,
+}
+
+/// A tenant of whom something is known beforehand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Declared {
+    /// Its database's number, or its prefix.
+    pub name: String,
+    /// Its part of every tier, from 0 to 1.
+    pub share: f64,
+    /// Its K; 0: the tiers' own.
+    pub k: u8,
+}
+
+/// A tenant's figures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TenantStats {
+    /// Its database's number, or its prefix; of those who have none `(others)`.
+    pub name: String,
+    /// Look-ups.
+    pub gets: u64,
+    /// Look-ups that found their key.
+    pub hits: u64,
+    /// Values written.
+    pub sets: u64,
+    /// What it has in each tier of memory.
+    pub tiers: Vec<TenantTierStats>,
+}
+
+/// What a tenant has in a tier.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TenantTierStats {
+    /// Items held now.
+    pub items: u64,
+    /// Bytes of their places.
+    pub bytes: u64,
+    /// Its share of the tier; where none was declared, an equal part of what is left.
+    pub share_bytes: u64,
+    /// Its K; 0: the tier's own.
+    pub k: u8,
+    /// Live items thrown out of the system from here.
+    pub evictions: u64,
+    /// Of these, those that went for another tenant although this one was not above its part.
+    pub trespasses: u64,
+}
+
+impl TenantTierStats {
+    fn of(level: TenantLevel) -> Self {
+        let TenantLevel { items, bytes, share_bytes, k, counters } = level;
+        let (evictions, trespasses) = (counters.evictions, counters.trespasses);
+        TenantTierStats { items, bytes, share_bytes, k, evictions, trespasses }
+    }
+
+    fn add(&mut self, other: &TenantTierStats) {
+        let TenantTierStats { items, bytes, share_bytes, k, evictions, trespasses } = other;
+        self.items += items;
+        self.bytes += bytes;
+        self.share_bytes += share_bytes;
+        self.k = self.k.max(*k);
+        self.evictions += evictions;
+        self.trespasses += trespasses;
+    }
+}
+
+impl TenantStats {
+    /// Adds the same tenant's figures in another shard.
+    fn add(&mut self, other: &TenantStats) {
+        let TenantStats { name: _, gets, hits, sets, tiers } = other;
+        self.gets += gets;
+        self.hits += hits;
+        self.sets += sets;
+        self.tiers.iter_mut().zip(tiers).for_each(|(sum, tier)| sum.add(tier));
+    }
+
+    /// Adds another shard's tenants.
+    pub(super) fn add_all(sum: &mut Vec<TenantStats>, others: &[TenantStats]) {
+        let places: HashMap<&str, usize> = sum.iter().map(|one| one.name.as_str()).zip(0..).collect();
+        let found: Vec<Option<usize>> =
+            others.iter().map(|other| places.get(&*other.name).copied()).collect();
+        for (other, place) in others.iter().zip(found) {
+            match place {
+                Some(place) => sum[place].add(other),
+                None => sum.push(other.clone()),
+            }
+        }
+    }
+}
+
+fn prefix(separator: u8, key: &[u8]) -> Option<&[u8]> {
+    let head = &key[..key.len().min(PREFIX_BYTES_MAX)];
+    head.iter().position(|&byte| byte == separator).map(|end| &key[..end])
+}
+
+/// What a tenant has asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    gets: u64,
+    hits: u64,
+    sets: u64,
+}
+
+/// The tenants of an engine.
+#[derive(Debug)]
+pub(super) struct Tenants {
+    by: By,
+    /// By number.
+    names: Vec<Box<[u8]>>,
+    numbers: HashMap<Box<[u8]>, u16>,
+    asked: Vec<Asked>,
+    /// Of the declared ones.
+    parts: Vec<Part>,
+}
+
+impl Tenants {
+    pub fn new(tenancy: &Tenancy) -> Self {
+        let (names, asked, parts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut tenants = Tenants { by: tenancy.by, names, numbers: HashMap::new(), asked, parts };
+        match tenancy.by {
+            By::Nobody => {}
+            By::Database => {
+                (0..DATABASES).for_each(|db| _ = tenants.number(db.to_string().as_bytes()));
+            }
+            By::Prefix(_) => {
+                tenants.number(b"(others)");
+            }
+        }
+        for &Declared { ref name, share, k } in &tenancy.declared {
+            let tenant = tenants.number(name.as_bytes());
+            tenants.parts.push(Part { tenant, share, k });
+        }
+        tenants
+    }
+
+    /// The number of a name, a new one if there is room for it.
+    fn number(&mut self, name: &[u8]) -> u16 {
+        if let Some(&number) = self.numbers.get(name) {
+            return number;
+        }
+        if self.names.len() >= TENANTS_MAX {
+            return OTHERS;
+        }
+        let number = self.names.len() as u16;
+        self.names.push(name.into());
+        self.numbers.insert(name.into(), number);
+        self.asked.push(Asked::default());
+        number
+    }
+
+    /// Whose a key is, as far as that is known: nobody becomes a tenant by asking.
+    #[inline]
+    pub fn of(&self, db: u8, key: &[u8]) -> u16 {
+        match self.by {
+            By::Nobody => OTHERS,
+            By::Database => u16::from(db),
+            By::Prefix(separator) => {
+                prefix(separator, key).and_then(|name| self.numbers.get(name)).copied().unwrap_or(OTHERS)
+            }
+        }
+    }
+
+    /// Counts a look-up.
+    #[inline]
+    pub fn note_get(&mut self, db: u8, key: &[u8], found: bool) {
+        if self.by != By::Nobody {
+            let tenant = self.of(db, key);
+            let asked = &mut self.asked[usize::from(tenant)];
+            asked.gets += 1;
+            asked.hits += u64::from(found);
+        }
+    }
+
+    /// Counts a write, whatever becomes of it.
+    #[inline]
+    pub fn note_set(&mut self, tenant: u16) {
+        if let Some(asked) = self.asked.get_mut(usize::from(tenant)) {
+            asked.sets += 1;
+        }
+    }
+}
+
+impl Engine {
+    /// Whose an item of this key will be; a new tenant's if need be.
+    #[inline]
+    pub(super) fn tenant_for(&mut self, db: u8, key: &[u8]) -> u16 {
+        let By::Prefix(separator) = self.tenants.by else { return self.tenants.of(db, key) };
+        let Some(name) = prefix(separator, key) else { return OTHERS };
+        let before = self.tenants.names.len();
+        let tenant = self.tenants.number(name);
+        if self.tenants.names.len() > before {
+            self.share_rest();
+        }
+        tenant
+    }
+
+    /// The tenants of whom nothing is declared share what is left.
+    fn share_rest(&mut self) {
+        let others = self.tenants.names.len() - self.tenants.parts.len();
+        self.ladder.share_rest(&self.tenants.parts, others);
+    }
+
+    /// Gives all tenants their parts of the tiers as large as these are now.
+    pub(super) fn share_out(&mut self) {
+        let others = self.tenants.names.len() - self.tenants.parts.len();
+        self.ladder.share_out(&self.tenants.parts, others);
+    }
+
+    /// Figures of the tenants that were declared, have asked or have something.
+    pub(super) fn tenant_stats(&self) -> Vec<TenantStats> {
+        let tenants = self.tenants.names.iter().zip(&self.tenants.asked).zip(0u16..);
+        let is_declared = |number| self.tenants.parts.iter().any(|part| part.tenant == number);
+        let is_there = |stats: &TenantStats| {
+            stats.gets + stats.sets > 0 || stats.tiers.iter().any(|tier| tier.items > 0)
+        };
+        let stats = tenants.map(|((name, asked), number)| {
+            (
+                number,
+                TenantStats {
+                    name: String::from_utf8_lossy(name).into_owned(),
+                    gets: asked.gets,
+                    hits: asked.hits,
+                    sets: asked.sets,
+                    tiers: (0..self.ladder.levels())
+                        .map(|tier| TenantTierStats::of(self.ladder.tenant_level(number, tier)))
+                        .collect(),
+                },
+            )
+        });
+        stats
+            .filter(|(number, stats)| is_declared(*number) || is_there(stats))
+            .map(|(_, stats)| stats)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Condition, EngineConfig, Expiry};
+    use tiermem_base::Bytes;
+    use tiermem_tier::{Kind, TierSpec};
+
+    fn engine(by: By, declared: &[(&str, f64)]) -> Engine {
+        let dram = TierSpec {
+            name: "dram".to_owned(),
+            kind: Kind::Dram,
+            capacity: Bytes(8 << 20),
+            price_per_gb: None,
+        };
+        let declared =
+            declared.iter().map(|&(name, share)| Declared { name: name.to_owned(), share, k: 0 }).collect();
+        let tenancy = Tenancy { by, declared };
+        Engine::new(EngineConfig { spin: false, tenancy, ..EngineConfig::new(vec![dram]) }).unwrap()
+    }
+
+    fn set(engine: &mut Engine, db: u8, key: &str) {
+        engine.set(db, key.as_bytes(), &[7; 500], Condition::Always, Expiry::Never).unwrap();
+    }
+
+    #[test]
+    fn prefixes_are_tenants_and_a_flood_of_one_leaves_the_other_alone() {
+        let mut engine = engine(By::Prefix(b':'), &[("web", 0.5)]);
+        (0..4000).for_each(|key| set(&mut engine, 0, &format!("web:{key}")));
+        (0..40_000).for_each(|key| set(&mut engine, 0, &format!("crawler:{key}")));
+        set(&mut engine, 0, "alone");
+        let found = (0..4000).filter(|key| engine.get(0, format!("web:{key}").as_bytes()).is_some()).count();
+        assert_eq!(found, 4000);
+        let stats = engine.stats().tenants;
+        let of = |name: &str| stats.iter().find(|one| one.name == name).unwrap().clone();
+        assert_eq!((of("web").gets, of("web").hits, of("web").sets), (4000, 4000, 4000));
+        assert_eq!((of("crawler").sets, of("(others)").sets), (40_000, 1));
+        assert_eq!(of("web").tiers[0].items, 4000);
+        assert!(of("crawler").tiers[0].evictions > 20_000);
+        assert_eq!(of("web").tiers[0].evictions, 0);
+    }
+
+    #[test]
+    fn who_fills_an_empty_store_gives_up_what_is_others() {
+        let mut engine = engine(By::Prefix(b':'), &[("web", 0.5)]);
+        (0..40_000).for_each(|key| set(&mut engine, 0, &format!("web:{key}")));
+        (0..40_000).for_each(|key| set(&mut engine, 0, &format!("new:{key}")));
+        let stats = engine.stats().tenants;
+        let bytes = |name: &str| stats.iter().find(|one| one.name == name).unwrap().tiers[0].bytes as f64;
+        // Of the half that nobody has declared the new one has a part as if the others' were there as well.
+        let part = bytes("new") / (bytes("web") + bytes("new"));
+        assert!((0.3..0.36).contains(&part), "{part}");
+    }
+
+    #[test]
+    fn asking_makes_nobody_a_tenant() {
+        let mut engine = engine(By::Prefix(b':'), &[]);
+        (0..5000).for_each(|key| assert!(engine.get(0, format!("t{key}:k").as_bytes()).is_none()));
+        set(&mut engine, 0, "late:1");
+        assert!(engine.stats().tenants.iter().any(|one| one.name == "late"));
+    }
+
+    #[test]
+    fn databases_are_tenants() {
+        let mut engine = engine(By::Database, &[("3", 0.6)]);
+        (0..5000).for_each(|key| set(&mut engine, 3, &format!("k{key}")));
+        (0..40_000).for_each(|key| set(&mut engine, 4, &format!("k{key}")));
+        let stats = engine.stats().tenants;
+        assert_eq!(stats.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["3", "4"]);
+        assert_eq!(stats[0].tiers[0].items, 5000);
+    }
+
+    #[test]
+    fn more_tenants_than_can_be_told_apart_are_others() {
+        let mut engine = engine(By::Prefix(b':'), &[]);
+        (0..TENANTS_MAX + 100).for_each(|tenant| set(&mut engine, 0, &format!("t{tenant}:k")));
+        let stats = engine.stats().tenants;
+        assert_eq!(stats.len(), TENANTS_MAX);
+        assert_eq!(stats[0].sets, 101, "the first is the others'");
+    }
+
+    #[test]
+    fn nobody_is_told_apart_unless_asked_for() {
+        let mut engine = engine(By::Nobody, &[]);
+        set(&mut engine, 0, "web:1");
+        assert_eq!(engine.stats().tenants, []);
+    }
+}

@@ -1,0 +1,129 @@
+"""Tenants: keys told apart by prefix or database, each with its part of memory, seen with TENANTS and /metrics."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import urllib.request
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from store import PATIENCE_S, Store, eventually, tiermem
+
+FILE = """\
+[tenants]
+by = "{by}"
+
+[[tenant]]
+name = "{name}"
+share = "40MiB"
+k = 10
+
+[[tenant]]
+name = "{other}"
+share = "8MiB"
+
+[[tier]]
+name = "dram"
+kind = "dram"
+capacity = "64MiB"
+"""
+
+
+def connect(store: Store, db: int = 0) -> redis.Redis:
+    return redis.Redis(port=store.port, db=db, socket_timeout=PATIENCE_S, decode_responses=True)
+
+
+def start(serve: Callable[..., Store], tmp_path: pathlib.Path, **words: str) -> Store:
+    path = tmp_path / "tenants.toml"
+    path.write_text(FILE.format(**words))
+    return serve("--config", str(path))
+
+
+def fill(client: redis.Redis, keys: list[str]) -> None:
+    for at in range(0, len(keys), 1000):
+        with client.pipeline(transaction=False) as pipe:
+            for key in keys[at : at + 1000]:
+                pipe.set(key, "x" * 900)
+            pipe.execute()
+
+
+def figures(client: redis.Redis) -> dict[str, dict]:
+    return {tenant["name"]: tenant for tenant in json.loads(client.execute_command("TENANTS", "JSON"))}
+
+
+def test_a_flood_leaves_another_tenants_part_alone(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    store = start(serve, tmp_path, by="prefix", name="web", other="batch")
+    with connect(store) as client:
+        web = [f"web:{number}" for number in range(25_000)]
+        fill(client, web)
+        fill(client, [f"crawler:{number}" for number in range(100_000)])
+        assert client.exists(*web) == len(web), "the flood has taken nothing of it"
+        seen = figures(client)
+        assert seen["web"]["sets"] == 25_000
+        assert seen["web"]["tiers"][0]["k"] == 10
+        assert seen["web"]["tiers"][0]["evictions"] == 0
+        assert seen["crawler"]["tiers"][0]["evictions"] > 50_000
+        # Its own flood takes what is above its part, and the crawler gives first.
+        fill(client, [f"web:more:{number}" for number in range(50_000)])
+        seen = figures(client)
+        assert seen["web"]["tiers"][0]["evictions"] > 10_000
+        assert seen["web"]["tiers"][0]["bytes"] > 35 << 20
+
+
+def test_databases_can_be_tenants(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    store = start(serve, tmp_path, by="database", name="1", other="2")
+    with connect(store, 1) as one, connect(store, 5) as five:
+        fill(one, [f"k{number}" for number in range(20_000)])
+        fill(five, [f"k{number}" for number in range(100_000)])
+        assert one.dbsize() == 20_000
+        assert one.get("k1") and not one.get("nothing")
+        assert (figures(one)["1"]["gets"], figures(one)["1"]["hits"]) == (2, 1)
+
+
+def test_tenants_are_told_as_lines_and_as_metrics(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    store = start(serve, tmp_path, by="prefix", name="web", other="batch")
+    with connect(store) as client:
+        client.set("web:1", "x")
+        client.set("alone", "x")
+        client.get("web:1")
+        text = str(client.execute_command("TENANTS"))
+        assert "name=web,gets=1,hits=1,hit_ratio=1.0000,sets=1" in text
+        assert "name=(others),gets=0" in text
+        with pytest.raises(redis.ResponseError, match="syntax error"):
+            client.execute_command("TENANTS", "nonsense")
+
+    def metrics() -> str:
+        return urllib.request.urlopen(f"{store.page}metrics", timeout=PATIENCE_S).read().decode()
+
+    eventually(lambda: 'tiermem_tenant_sets_total{tenant="web"} 1' in metrics(), "the tenant's writes are counted")
+    assert 'tiermem_tenant_tier_share_bytes{tenant="batch",tier="dram"}' in metrics()
+
+
+def test_without_tenants_there_are_none(serve: Callable[..., Store]) -> None:
+    store = serve()
+    with connect(store) as client:
+        client.set("web:1", "x")
+        assert figures(client) == {}
+
+
+def test_what_partition_writes_the_store_reads(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "tenants.toml"
+    mix = "mix:0.5*zipf(alpha=0.8,objects=20k,size=500)+0.5*zipf(alpha=1.2,objects=20k,size=500),requests=100k"
+    done = tiermem("partition", mix, "--memory", "4MiB", "-o", str(path))
+    assert done.returncode == 0, done.stderr
+    path.write_text('[tenants]\nby = "database"\n' + path.read_text())
+    store = serve("--config", str(path))
+    with connect(store) as client:
+        shares = [figures(client)[name]["tiers"][0]["share_bytes"] for name in ("0", "1")]
+        assert all(share > 0 for share in shares)
+
+
+def test_shares_beyond_the_memory_are_refused(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "tenants.toml"
+    path.write_text(FILE.format(by="prefix", name="web", other="batch").replace("64MiB", "32MiB"))
+    refused = tiermem("store", "serve", "--config", str(path))
+    assert refused.returncode != 0
+    assert "shares of 48MiB are more than the 32MiB of memory" in refused.stderr
