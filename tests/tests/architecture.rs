@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sim", &["base", "policy", "model", "trace"]),
     ("report", &["base", "model", "trace"]),
     ("tier", &["base", "sys", "policy"]),
-    ("store", &["base", "sys", "policy", "tier"]),
+    ("store", &["base", "sys", "policy", "model", "tier"]),
     ("cli", &["base", "sys", "policy", "model", "trace", "sim", "report", "tier", "store"]),
     ("py", &["base", "policy", "model", "trace", "sim", "report"]),
     ("bench-compare", &["base", "sys", "policy", "model", "trace", "sim", "cli"]),

@@ -103,6 +103,11 @@ impl Interner {
         Some(id)
     }
 
+    /// Every key with its number, in no particular order.
+    pub fn entries(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        self.slots.iter().filter(|slot| slot.id != VACANT.id).map(|slot| (slot.key, slot.id))
+    }
+
     /// Keys that have a number now.
     pub fn len(&self) -> usize {
         self.len
@@ -212,6 +217,8 @@ mod tests {
             for (&key, &id) in &model {
                 prop_assert_eq!(interner.get(key), Some(id));
             }
+            let entries: HashMap<u64, u32> = interner.entries().collect();
+            prop_assert_eq!((entries.len(), entries), (model.len(), model));
         }
     }
 }

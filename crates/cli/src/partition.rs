@@ -1,7 +1,5 @@
 //! `tiermem partition`: how to divide memory among tenants, from traces of what they do.
 
-mod terms;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -9,14 +7,13 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use tiermem_base::{Access, Bytes, Nanos};
 use tiermem_model::mrc::{Kind, Survey, Unit};
-use tiermem_model::partition::{self, Pieces, Profile, Share};
+use tiermem_model::partition::{self, Pieces, Profile, Share, TenantTerms};
 use tiermem_policy::choose_k::Overheads;
 use tiermem_policy::partition::Objective;
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 use crate::source::{Reading, TraceArgs, sample_rate, steps_bar, trace_argument};
-use terms::TenantTerms;
 
 const FIELDS: &[&str] = &[
     "tenant",

@@ -4,6 +4,7 @@
 //! seeded generator, so that a live engine can ask them on line.
 #![forbid(unsafe_code)]
 
+pub mod advisor;
 pub mod cost;
 pub mod mrc;
 pub mod partition;

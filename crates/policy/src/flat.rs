@@ -79,6 +79,11 @@ impl Counts {
 pub trait Cache: Send + Debug {
     /// Runs over the next piece. Key numbers are below `keys`, which may grow from call to call.
     fn run(&mut self, requests: &[Request], keys: u32);
+    /// From now on it holds so many objects or bytes, as its capacity was given in; what is too much leaves by its policy. One
+    /// that was reckoned for its capacity stays as it is.
+    fn set_capacity(&mut self, units: u64) {
+        let _ = units;
+    }
     /// What it has seen so far.
     fn counts(&self) -> Counts;
     /// Objects held.
@@ -222,6 +227,11 @@ impl<E: Evict + Send + Debug> Cache for Flat<E> {
         }
     }
 
+    fn set_capacity(&mut self, units: u64) {
+        self.capacity = units;
+        self.make_room(0);
+    }
+
     fn counts(&self) -> Counts {
         self.counts
     }
@@ -269,6 +279,20 @@ mod tests {
             assert!(cache.used <= 100);
         }
         assert_eq!(cache.counts().misses, 3);
+    }
+
+    #[test]
+    fn a_smaller_capacity_throws_the_oldest_out() {
+        let mut cache = lru(Capacity::Objects(4));
+        let all: Vec<Request> = (0..4).map(|key| request(Op::Get, key, 1)).collect();
+        cache.run(&all, 4);
+        cache.set_capacity(2);
+        assert_eq!(cache.len(), 2);
+        cache.run(&[request(Op::Get, 3, 1), request(Op::Get, 2, 1)], 4);
+        assert_eq!(cache.counts().misses, 4);
+        cache.set_capacity(3);
+        cache.run(&all, 4);
+        assert_eq!((cache.len(), cache.counts().misses), (3, 7));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A tier described, not assumed.
 
 use tiermem_base::Bytes;
-use tiermem_base::curve::Curve;
+use tiermem_base::curve::{Curve, LOCAL_DRAM, Surcharge};
 
 use crate::device::MappedSpec;
 use crate::region::Division;
@@ -20,6 +20,15 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// What a short read takes longer than in local memory, in nanoseconds: by its curve, or as another node's memory does.
+    pub fn slower_ns(&self) -> f64 {
+        match self {
+            Kind::Dram => 0.0,
+            Kind::Emulated(curve) => Surcharge::over_dram(curve.read, LOCAL_DRAM.read).latency_ns,
+            Kind::Numa(_) | Kind::Mapped(_) => LOCAL_DRAM.read.latency_ns,
+        }
+    }
+
     /// The word for it in configuration, metrics and tables.
     pub fn name(&self) -> &'static str {
         match self {

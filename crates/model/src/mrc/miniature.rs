@@ -15,6 +15,7 @@ pub struct Miniature {
     caches: Vec<Small>,
     /// Key numbers so far are below this.
     keys: u32,
+    rate: f64,
 }
 
 #[derive(Debug)]
@@ -40,15 +41,20 @@ impl Miniature {
         sizes.sort_unstable();
         sizes.dedup();
         let small = |&size: &u64| {
-            let units = (size as f64 * rate).round().max(1.0) as u64;
+            let units = scaled(size, rate);
             let capacity = match unit {
                 Unit::Objects => Capacity::Objects(units),
                 Unit::Bytes => Capacity::Bytes(units),
             };
             Small { size, cache: cache(policy, capacity, seed), counted: 0, kept: 0.0 }
         };
-        Miniature { caches: sizes.iter().map(small).collect(), keys: 0 }
+        Miniature { caches: sizes.iter().map(small).collect(), keys: 0, rate }
     }
+}
+
+/// What a cache of `size` has in a sample.
+fn scaled(size: u64, rate: f64) -> u64 {
+    (size as f64 * rate).round().max(1.0) as u64
 }
 
 impl Model for Miniature {
@@ -78,6 +84,13 @@ impl Model for Miniature {
     }
 
     fn set_rate(&mut self, _rate: f64) {}
+
+    fn resize(&mut self, sizes: &[u64]) {
+        for (small, &size) in self.caches.iter_mut().zip(sizes) {
+            small.size = size;
+            small.cache.set_capacity(scaled(size, self.rate));
+        }
+    }
 
     fn metadata_bytes(&self) -> u64 {
         self.caches.iter().map(|small| small.cache.metadata_bytes() + 4 * u64::from(self.keys)).sum()

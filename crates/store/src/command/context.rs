@@ -206,16 +206,19 @@ impl Host {
             keys: core::array::from_fn(|db| engine.len(db as u8)),
             ops_per_sec: self.ops_per_sec,
             tail_ages_ms: Vec::new(),
-            commands: CommandStatistics::default(),
             input_bytes_per_sec: self.input_bytes_per_sec,
             output_bytes_per_sec: self.output_bytes_per_sec,
             saves: Some(self.persistence.figures(engine.sets())),
         }
     }
 
-    /// The same with what was called.
-    pub fn figures_with_commands(&self, engine: &Engine) -> Figures {
-        Figures { commands: self.command_statistics.clone(), ..self.figures(engine) }
+    /// What was called at all shards.
+    pub fn all_commands(&self) -> CommandStatistics {
+        let mut commands = self.command_statistics.clone();
+        if let Some(doors) = &self.doors {
+            doors.board.add_others_commands(doors.placement, &mut commands);
+        }
+        commands
     }
 
     /// The figures of all shards, those of the others as they were at most a tick ago.

@@ -8,6 +8,7 @@ use tiermem_sys::cpu_time;
 use crate::engine::{EngineStats, Eviction, FlashFigures};
 use crate::resp::Args;
 use crate::shards::board::Figures;
+use crate::stats::CommandStatistics;
 
 use super::context::{Context, Outcome};
 use super::spec::Spec;
@@ -27,6 +28,7 @@ type Section = fn(&mut String, &Context<'_>, &Facts) -> core::fmt::Result;
 /// What several sections tell of.
 struct Facts {
     figures: Figures,
+    commands: CommandStatistics,
     table: &'static [Spec],
 }
 
@@ -61,9 +63,8 @@ pub(super) fn info(context: &mut Context<'_>, args: Args<'_>, table: &'static [S
     let asked = |name: &str| args.iter_from(1).any(|section| name.as_bytes().eq_ignore_ascii_case(section));
     let all = asked("all") || asked("everything");
     let default = args.len() == 1 || asked("default");
-    let mut figures = context.host.all_figures(context.engine);
-    figures.commands.add(&context.host.command_statistics);
-    let facts = Facts { figures, table };
+    let host = &*context.host;
+    let facts = Facts { figures: host.all_figures(context.engine), commands: host.all_commands(), table };
     context.host.note_peak(&facts.figures);
     let mut text = String::new();
     for (name, shown, write) in SECTIONS {
@@ -282,7 +283,7 @@ fn modules(_: &mut String, _: &Context<'_>, _: &Facts) -> core::fmt::Result {
 /// `usec` is estimated from one call in 64 or so.
 fn commandstats(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result {
     for (number, spec) in Spec::all(facts.table).enumerate() {
-        let Some(it) = facts.figures.commands.figures(number) else { continue };
+        let Some(it) = facts.commands.figures(number) else { continue };
         let usec_per_call = it.usec as f64 / it.calls.max(1) as f64;
         write!(
             text,
@@ -298,7 +299,7 @@ fn commandstats(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt:
 }
 
 fn errorstats(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result {
-    for (code, count) in facts.figures.commands.errors() {
+    for (code, count) in facts.commands.errors() {
         write!(text, "errorstat_{code}:count={count}\r\n")?;
     }
     Ok(())
@@ -306,7 +307,7 @@ fn errorstats(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::R
 
 fn latencystats(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result {
     for (number, spec) in Spec::all(facts.table).enumerate() {
-        let figures = facts.figures.commands.figures(number);
+        let figures = facts.commands.figures(number);
         if let Some([p50, p99, p999]) = figures.and_then(|it| it.percentiles_usec) {
             let name = spec.full_name();
             write!(text, "latency_percentiles_usec_{name}:p50={p50:.3},p99={p99:.3},p99.9={p999:.3}\r\n")?;

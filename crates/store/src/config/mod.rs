@@ -294,7 +294,7 @@ impl StoreConfig {
         let pages = |spec: TierSpec| Bytes(spec.pages_bytes());
         let capacities: Vec<Bytes> = self.specs().map(pages).collect();
         let mut ladder = self.policy.ladder(&capacities)?;
-        ladder.tune(self.live(&ladder)?.policy);
+        ladder.tune(self.live_over(&ladder)?.policy);
         ladder.ahead_bytes = AHEAD_BYTES;
         Ok(ladder)
     }
@@ -305,7 +305,11 @@ impl StoreConfig {
     }
 
     /// What can change later as the file has it, `[config]` included.
-    fn live(&self, ladder: &LadderConfig) -> Result<Live, ConfigError> {
+    fn live(&self) -> Result<Live, ConfigError> {
+        self.live_over(&self.ladder()?)
+    }
+
+    fn live_over(&self, ladder: &LadderConfig) -> Result<Live, ConfigError> {
         let section = &self.server;
         let server = Settings {
             maxclients: section.maxclients,
@@ -315,7 +319,7 @@ impl StoreConfig {
             request_buffer_bytes: section.request_buffer.0 as usize,
             ..Settings::default()
         };
-        let mut live = Live { server, policy: ladder.tuning() };
+        let mut live = Live { server, policy: ladder.tuning(), division: self.division()? };
         let error = |problem| ConfigError::Value { key: "config", problem };
         for (name, value) in &self.config {
             let text = match value {
@@ -369,7 +373,7 @@ impl StoreConfig {
             protected_mode: section.protected_mode,
             config_file,
             snapshot: self.snapshot.clone(),
-            settings: self.live(&self.ladder()?)?.server,
+            settings: self.live()?.server,
             pin_cores: self.pin_cores.clone(),
             ..ServerConfig::default()
         })

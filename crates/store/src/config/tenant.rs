@@ -2,10 +2,15 @@
 
 use serde::Deserialize;
 use tiermem_base::{Bytes, Nanos};
+use tiermem_model::advisor::{Plan, Way};
+use tiermem_model::partition::TenantTerms;
 use tiermem_policy::ladder::TENANTS_MAX;
 
 use super::{ConfigError, StoreConfig};
-use crate::engine::{By, DATABASES, Declared, PREFIX_BYTES_MAX, Tenancy};
+use crate::engine::{Aim, By, DATABASES, Declared, Division, PREFIX_BYTES_MAX, Tenancy};
+
+/// K to choose from, at most: each has curves of its own.
+const CANDIDATES_MAX: usize = 8;
 
 /// The keys of `[tenants]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -15,31 +20,154 @@ pub struct TenantsSection {
     pub by: String,
     /// What ends a prefix, one byte. Default `:`.
     pub separator: String,
+    /// What is decided while the store runs: `off` (default), `k`, or by which objective memory is divided: `latency`, `hits`,
+    /// `fair`, `slo`.
+    pub divide: String,
+    /// Decided after so many look-ups. Default 1,000,000.
+    pub window: u64,
+    /// The part of the keys that curves are from. Default 0.01.
+    pub sample_rate: f64,
+    /// The K to choose from. Default 1, 5, 8, 16.
+    pub candidates: Vec<u8>,
+    /// Where curves come from: `krr` (default), `klru` or `miniature`.
+    pub curves: String,
+    /// What counts of earlier windows. Default 0.5.
+    pub keep: f64,
+    /// What another division must gain to be worth it. Default 0.02.
+    pub gain: f64,
+    /// Pieces that memory is divided in. Default 256.
+    pub granules: u64,
+    /// What a miss costs of which nothing is known. Default 1ms.
+    pub miss_cost: Nanos,
 }
 
 impl Default for TenantsSection {
     fn default() -> Self {
-        TenantsSection { by: "none".to_owned(), separator: ":".to_owned() }
+        let plan = Plan::default();
+        TenantsSection {
+            by: "none".to_owned(),
+            separator: ":".to_owned(),
+            divide: Aim::Off.to_string(),
+            window: plan.window,
+            sample_rate: plan.rate,
+            candidates: plan.ks,
+            curves: "krr".to_owned(),
+            keep: plan.keep,
+            gain: plan.gain_least,
+            granules: plan.granules,
+            miss_cost: Nanos(plan.miss_ns as u64),
+        }
     }
 }
 
-/// The keys of a `[[tenant]]`: what `tiermem partition -o` writes.
+impl TenantsSection {
+    /// What a division goes by.
+    fn plan(&self) -> Result<Plan, ConfigError> {
+        let error = |key, problem: String| Err(ConfigError::Value { key, problem });
+        let within = |key, value: f64, least: f64, most: f64| {
+            if (least..=most).contains(&value) {
+                return Ok(value);
+            }
+            Err(ConfigError::Value { key, problem: format!("must be between {least} and {most}") })
+        };
+        let mut ks = self.candidates.clone();
+        ks.sort_unstable();
+        ks.dedup();
+        if ks.is_empty() || ks.len() > CANDIDATES_MAX || !ks.iter().all(|k| (1..=64).contains(k)) {
+            let problem = format!("must be 1 to {CANDIDATES_MAX} numbers between 1 and 64");
+            return error("tenants.candidates", problem);
+        }
+        let way = match self.curves.as_str() {
+            "krr" => Way::Krr,
+            "klru" => Way::KLru,
+            "miniature" => Way::Miniature,
+            other => {
+                return error("tenants.curves", format!("{other:?} is none of krr, klru, miniature"));
+            }
+        };
+        Ok(Plan {
+            way,
+            ks,
+            rate: within("tenants.sample_rate", self.sample_rate, 1e-6, 1.0)?,
+            keep: within("tenants.keep", self.keep, 0.0, 0.99)?,
+            gain_least: within("tenants.gain", self.gain, 0.0, 1.0)?,
+            granules: within("tenants.granules", self.granules as f64, 2.0, 4096.0)? as u64,
+            miss_ns: self.miss_cost.0.max(1) as f64,
+            ..Plan::default()
+        })
+    }
+}
+
+/// The keys of a `[[tenant]]`: what `tiermem partition -o` writes, and what a division while the store runs keeps to.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantConfig {
     /// The database's number, or the prefix without what ends it.
     pub name: String,
-    /// Its part of all memory; it has the same part of every tier.
-    pub share: Bytes,
+    /// Its part of all memory; it has the same part of every tier. Default: an equal part of what is left.
+    #[serde(default)]
+    pub share: Option<Bytes>,
     /// Its sample size, 1 to 64. Default: the tiers' own.
     #[serde(default)]
     pub k: u8,
-    /// What a miss costs it, as the division assumed; nothing here asks for it.
+    /// What a miss costs it. Default: what is measured.
     #[serde(default)]
     pub miss_cost: Option<Nanos>,
+    /// It gets no less memory.
+    #[serde(default)]
+    pub min: Option<Bytes>,
+    /// It gets no more memory.
+    #[serde(default)]
+    pub max: Option<Bytes>,
+    /// What its misses weigh beside others'. Default 1.
+    #[serde(default)]
+    pub weight: Option<f64>,
+    /// The hit ratio that `slo` tries to keep.
+    #[serde(default)]
+    pub hit_ratio: Option<f64>,
+    /// The mean latency of a look-up that `slo` tries to keep.
+    #[serde(default)]
+    pub latency: Option<Nanos>,
+}
+
+impl TenantConfig {
+    /// What a division keeps to; [`None`] where nothing was said of that.
+    fn terms(&self) -> Result<Option<TenantTerms>, ConfigError> {
+        let parts = [
+            self.miss_cost.map(|it| format!("miss={}ns", it.0)),
+            self.min.map(|it| format!("min={}", it.0)),
+            self.max.map(|it| format!("max={}", it.0)),
+            self.weight.map(|it| format!("weight={it}")),
+            self.hit_ratio.map(|it| format!("hits={it}")),
+            self.latency.map(|it| format!("latency={}ns", it.0)),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let terms = format!("{}:{}", self.name, parts.join(",")).parse();
+        terms.map(Some).map_err(|problem| ConfigError::Value { key: "tenant", problem })
+    }
 }
 
 impl StoreConfig {
+    /// What divides memory, as the file's own sections say it.
+    pub(super) fn division(&self) -> Result<Division, ConfigError> {
+        let error = |key, problem: String| ConfigError::Value { key, problem };
+        let aim: Aim = self.tenants.divide.parse().map_err(|problem| error("tenants.divide", problem))?;
+        if self.tenants.window == 0 {
+            return Err(error("tenants.window", "must be at least 1".to_owned()));
+        }
+        let terms = self.declared_tenants.iter().map(TenantConfig::terms).filter_map(Result::transpose);
+        Ok(Division {
+            aim,
+            window: self.tenants.window,
+            terms: terms.collect::<Result<_, _>>()?,
+            memory_bytes: self.memory_tiers().map(|tier| tier.capacity.0).sum(),
+            tells_apart: aim != Aim::Off || self.tenants.by != "none",
+        })
+    }
+
     /// The tenants that engines begin with.
     pub(super) fn tenancy(&self) -> Result<Tenancy, ConfigError> {
         let error = |key, problem: String| Err(ConfigError::Value { key, problem });
@@ -60,7 +188,7 @@ impl StoreConfig {
             return error("tenant", format!("there can be {} at most", TENANTS_MAX - 1));
         }
         let total: u64 = self.memory_tiers().map(|tier| tier.capacity.0).sum();
-        let shares: u64 = self.declared_tenants.iter().map(|tenant| tenant.share.0).sum();
+        let shares: u64 = self.declared_tenants.iter().filter_map(|tenant| tenant.share).map(|it| it.0).sum();
         if shares > total {
             return error(
                 "tenant",
@@ -86,9 +214,10 @@ impl StoreConfig {
             if tenant.k > 64 {
                 return error("tenant.k", format!("{name:?}: must be between 1 and 64"));
             }
-            let share = tenant.share.0 as f64 / total.max(1) as f64;
+            let share = tenant.share.map(|share| share.0 as f64 / total.max(1) as f64);
             declared.push(Declared { name: name.clone(), share, k: tenant.k });
         }
-        Ok(Tenancy { by, declared })
+        let division = self.live()?.division;
+        Ok(Tenancy { by, declared, plan: self.tenants.plan()?, division })
     }
 }

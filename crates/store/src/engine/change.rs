@@ -26,7 +26,7 @@ impl Engine {
         self.gets += 1;
         let hash = self.hasher.hash(db, key);
         let Some(id) = self.find_in_memory(db, key, hash) else { return self.get_staged(db, key, hash) };
-        self.note_hit(db, key, id);
+        self.note_hit(db, key, hash, id);
         let loc = self.ladder.loc(id);
         let header = self.header(loc);
         Some(Hit { value: self.value(ItemRef(id)), kind: header.kind, item: ItemRef(id) })
@@ -64,7 +64,6 @@ impl Engine {
         let hash = self.hasher.hash(db, key);
         let Some(mut id) = self.find_live(db, key, hash) else { return Ok(None) };
         self.sets += 1;
-        self.tenants.note_set(self.tenants.of(db, key));
         self.ladder.touch(id, self.now);
         self.forget_copy(id, hash);
         let header = self.header(self.ladder.loc(id));
@@ -74,6 +73,8 @@ impl Engine {
             })?;
             let Some(copy) = self.find_live(db, key, hash) else { return Ok(None) };
             id = copy;
+        } else {
+            self.note_write(self.tenants.of(db, key), hash, self.ladder.place_bytes(id));
         }
         let item = ItemRef(id);
         Ok(Some(ValueMut { bytes: self.value_again_mut(item), kind: header.kind, item }))
@@ -102,7 +103,6 @@ impl Engine {
     ) -> Result<(), StoreError> {
         self.begin();
         self.sets += 1;
-        self.tenants.note_set(self.tenants.of(db, key));
         self.build_anew(db, key, kind, len, build)
     }
 
@@ -118,6 +118,7 @@ impl Engine {
         let hash = self.hasher.hash(db, key);
         let header = Header { value_len: len as u32, key_len: key.len() as u16, db, kind, unchanged: false };
         let tenant = self.tenant_for(db, key);
+        self.note_write(tenant, hash, self.place_len(header));
         let old = self.find_live(db, key, hash);
         let expires_at_ms = old.and_then(|id| self.ladder.expires_at_ms(id));
         let Some(old) = old else {

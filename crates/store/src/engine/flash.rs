@@ -110,7 +110,8 @@ impl Engine {
     #[inline]
     pub(super) fn charge_index(&mut self) {
         let flash_bytes = self.below.flash.as_ref().map_or(0, |flash| flash.metadata_bytes());
-        self.ladder.set_index_bytes(self.index.bytes() + flash_bytes, self.index.growth_bytes());
+        let bytes = self.index.bytes() + flash_bytes + self.tenants_bytes;
+        self.ladder.set_index_bytes(bytes, self.index.growth_bytes());
     }
 
     /// Whether there is a flash tier.
@@ -329,7 +330,7 @@ impl Engine {
     /// Reads a staged item as a look-up does; it moves into memory if it is hot.
     pub(super) fn get_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Hit<'_>> {
         let found = self.has_staged(db, key, hash).then(|| self.find_staged(db, key, hash)).flatten();
-        self.tenants.note_get(db, key, found.is_some());
+        self.note_look_up_below(db, key, hash, found.is_some());
         let at = found?;
         self.get_hits += 1;
         let place = self.index.find_log(hash);

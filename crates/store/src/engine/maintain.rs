@@ -106,6 +106,11 @@ impl Engine {
                     if !stays {
                         self.uncount(header.db);
                         let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
+                        if why == Why::Expired
+                            && let Some(advice) = &mut self.advice
+                        {
+                            advice.note_gone(self.tenants.of(header.db, key), hash);
+                        }
                         let change = if why == Why::Expired { Change::Expired } else { Change::Evicted };
                         self.changes.note(change, header.db, key);
                     }
@@ -240,6 +245,7 @@ impl Engine {
             pinned_bytes: self.pinned_bytes as u64,
             flash: self.flash_figures(),
             tenants: self.tenant_stats(),
+            division: self.division_stats(),
             tiers,
         }
     }

@@ -9,9 +9,11 @@
 //! the node and at most one list; the value is returned in place. Every few requests, before the next one, the
 //! ladder does a step of its background work and the engine copies what it decided to move.
 
+mod advice;
 mod ahead;
 mod capacity;
 mod change;
+mod division;
 mod flash;
 mod flash_figures;
 mod item;
@@ -36,8 +38,11 @@ use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW};
 use tiermem_policy::{Id, Now};
 use tiermem_tier::{TierError, TierSpec, Tiers};
 
+use advice::Advice;
+pub use advice::{DivisionStats, TenantAdvice};
 pub use ahead::FORESEEN_MAX;
 pub use change::ValueMut;
+pub use division::{Aim, Division};
 pub use flash::Away;
 use flash::Below;
 pub use flash_figures::FlashFigures;
@@ -118,7 +123,7 @@ impl EngineConfig {
             ladder.levels = self.tiers.iter().enumerate().map(level).collect();
         }
         ladder.growth = self.growth;
-        ladder.tenants = self.tenancy.by != By::Nobody;
+        ladder.tenants = self.tenancy.tells_apart();
         ladder
     }
 }
@@ -175,6 +180,12 @@ pub struct Engine {
     expired_on_access: u64,
     changes: Changes,
     tenants: Tenants,
+    /// What tenants' names and curves take.
+    tenants_bytes: u64,
+    /// What divides memory while the engine runs, if something does.
+    advice: Option<Box<Advice>>,
+    /// Unix time in microseconds.
+    now_us: u64,
 }
 
 impl Engine {
@@ -203,9 +214,14 @@ impl Engine {
             expired_on_access: 0,
             changes: Changes::default(),
             tenants: Tenants::new(&config.tenancy),
+            tenants_bytes: 0,
+            advice: None,
+            now_us: 0,
             ladder,
             config,
         };
+        engine.promise();
+        engine.begin_advice();
         engine.share_out();
         Ok(engine)
     }
@@ -213,6 +229,12 @@ impl Engine {
     /// Tells the engine the Unix time in milliseconds; it never asks a clock. Time does not go back.
     pub fn set_clock(&mut self, unix_ms: u64) {
         self.now.unix_ms = self.now.unix_ms.max(unix_ms);
+    }
+
+    /// The same in microseconds: with what misses cost to be measured, that is what they are measured in.
+    pub fn set_clock_us(&mut self, unix_us: u64) {
+        self.now_us = unix_us;
+        self.set_clock(unix_us / 1000);
     }
 
     /// The time that [`Self::set_clock`] gave.
@@ -226,15 +248,15 @@ impl Engine {
         self.gets += 1;
         let hash = self.hasher.hash(db, key);
         let Some(id) = self.find_in_memory(db, key, hash) else { return self.get_staged(db, key, hash) };
-        self.note_hit(db, key, id);
+        self.note_hit(db, key, hash, id);
         Some(self.hit(id))
     }
 
     /// Counts a look-up that found its item in memory.
     #[inline]
-    fn note_hit(&mut self, db: u8, key: &[u8], id: Id) {
+    fn note_hit(&mut self, db: u8, key: &[u8], hash: u64, id: Id) {
         self.get_hits += 1;
-        self.tenants.note_get(db, key, true);
+        self.note_look_up(db, key, hash, Some(id));
         self.ladder.hit(id, self.now);
     }
 
@@ -300,6 +322,7 @@ impl Engine {
         if self.ladder.expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms) {
             self.forget_copy(id, hash);
             self.changes.note(Change::Expired, db, key);
+            self.note_gone(db, key, hash);
             self.forget(id, hash);
             self.expired_on_access += 1;
             return None;
@@ -356,7 +379,6 @@ impl Engine {
         }
         self.sets += 1;
         let tenant = self.tenant_for(db, key);
-        self.tenants.note_set(tenant);
         let header =
             Header { value_len: value.len() as u32, key_len: key.len() as u16, db, kind, unchanged: false };
         let expires_at_ms = match expiry {
@@ -364,6 +386,7 @@ impl Engine {
             Expiry::AtUnixMs(at_ms) => Some(at_ms),
             Expiry::Keep => old.and_then(|id| self.ladder.expires_at_ms(id)),
         };
+        self.note_write(tenant, hash, self.place_len(header));
         let loc = match old {
             Some(old) => {
                 self.forget_copy(old, hash);
@@ -495,6 +518,7 @@ impl Engine {
             None => self.remove_staged(db, key, hash),
         };
         if found {
+            self.note_gone(db, key, hash);
             self.changes.note(Change::Removed, db, key);
         }
         found

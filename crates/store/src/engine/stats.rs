@@ -60,6 +60,8 @@ pub struct EngineStats {
     pub flash: Option<super::FlashFigures>,
     /// Tenants, where they are told apart.
     pub tenants: Vec<super::TenantStats>,
+    /// How memory is divided among them, where it is while the engine runs.
+    pub division: Option<super::DivisionStats>,
 }
 
 impl TierStats {
@@ -108,6 +110,7 @@ impl EngineStats {
             pinned_bytes,
             flash,
             tenants,
+            division,
         } = other;
         if self.tiers.is_empty() {
             self.tiers.clone_from(tiers);
@@ -115,6 +118,11 @@ impl EngineStats {
             self.tiers.iter_mut().zip(tiers).for_each(|(sum, tier)| sum.add(tier));
         }
         super::TenantStats::add_all(&mut self.tenants, tenants);
+        match (&mut self.division, division) {
+            (Some(sum), Some(division)) => sum.add(division),
+            (None, Some(division)) => self.division = Some(division.clone()),
+            (_, None) => {}
+        }
         self.gets += gets;
         self.hits += hits;
         self.sets += sets;

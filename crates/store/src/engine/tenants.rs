@@ -4,11 +4,14 @@
 //! from a snapshot. Numbers are given on first use and are a shard's own; names are the same everywhere.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::Serialize;
+use tiermem_model::advisor::{Plan, Standing};
+use tiermem_model::partition::{TenantTerms, Terms};
 use tiermem_policy::ladder::{Part, TENANTS_MAX, TenantLevel};
 
-use super::{DATABASES, Engine};
+use super::{Aim, DATABASES, Division, Engine, TenantAdvice};
 
 /// Bytes of a key in which its prefix must end.
 pub const PREFIX_BYTES_MAX: usize = 64;
@@ -34,6 +37,17 @@ pub struct Tenancy {
     pub by: By,
     /// What is known beforehand.
     pub declared: Vec<Declared>,
+    /// How memory is divided while the engine runs, if it is.
+    pub plan: Plan,
+    /// Whether it is, and what can be changed about it.
+    pub division: Division,
+}
+
+impl Tenancy {
+    /// Whether items are told apart by their tenants.
+    pub fn tells_apart(&self) -> bool {
+        self.by != By::Nobody || self.division.aim != Aim::Off
+    }
 }
 
 /// A tenant of whom something is known beforehand.
@@ -41,8 +55,8 @@ pub struct Tenancy {
 pub struct Declared {
     /// Its database's number, or its prefix.
     pub name: String,
-    /// Its part of every tier, from 0 to 1.
-    pub share: f64,
+    /// Its part of every tier, from 0 to 1; [`None`]: an equal part of what is left.
+    pub share: Option<f64>,
     /// Its K; 0: the tiers' own.
     pub k: u8,
 }
@@ -60,6 +74,8 @@ pub struct TenantStats {
     pub sets: u64,
     /// What it has in each tier of memory.
     pub tiers: Vec<TenantTierStats>,
+    /// What is advised for it, where memory is divided while the engine runs.
+    pub advice: Option<Arc<TenantAdvice>>,
 }
 
 /// What a tenant has in a tier.
@@ -100,7 +116,11 @@ impl TenantTierStats {
 impl TenantStats {
     /// Adds the same tenant's figures in another shard.
     fn add(&mut self, other: &TenantStats) {
-        let TenantStats { name: _, gets, hits, sets, tiers } = other;
+        let TenantStats { name: _, gets, hits, sets, tiers, advice } = other;
+        self.advice = match (&self.advice, advice) {
+            (Some(own), Some(other)) => Some(Arc::new(own.and(other))),
+            (own, other) => own.clone().or_else(|| other.clone()),
+        };
         self.gets += gets;
         self.hits += hits;
         self.sets += sets;
@@ -142,16 +162,22 @@ pub(super) struct Tenants {
     names: Vec<Box<[u8]>>,
     numbers: HashMap<Box<[u8]>, u16>,
     asked: Vec<Asked>,
-    /// Of the declared ones.
+    /// Of the declared ones that have a share.
     parts: Vec<Part>,
+    /// By number: terms, and what a miss costs where that is declared.
+    promised: HashMap<u16, (Terms, Option<f64>)>,
 }
 
 impl Tenants {
     pub fn new(tenancy: &Tenancy) -> Self {
         let (names, asked, parts) = (Vec::new(), Vec::new(), Vec::new());
-        let mut tenants = Tenants { by: tenancy.by, names, numbers: HashMap::new(), asked, parts };
+        let (numbers, promised) = (HashMap::new(), HashMap::new());
+        let mut tenants = Tenants { by: tenancy.by, names, numbers, asked, parts, promised };
         match tenancy.by {
-            By::Nobody => {}
+            By::Nobody if !tenancy.tells_apart() => {}
+            By::Nobody => {
+                tenants.number(b"(all)");
+            }
             By::Database => {
                 (0..DATABASES).for_each(|db| _ = tenants.number(db.to_string().as_bytes()));
             }
@@ -161,7 +187,9 @@ impl Tenants {
         }
         for &Declared { ref name, share, k } in &tenancy.declared {
             let tenant = tenants.number(name.as_bytes());
-            tenants.parts.push(Part { tenant, share, k });
+            if let Some(share) = share {
+                tenants.parts.push(Part { tenant, share, k });
+            }
         }
         tenants
     }
@@ -193,15 +221,58 @@ impl Tenants {
         }
     }
 
-    /// Counts a look-up.
+    /// Counts a look-up; whose it is.
     #[inline]
-    pub fn note_get(&mut self, db: u8, key: &[u8], found: bool) {
-        if self.by != By::Nobody {
-            let tenant = self.of(db, key);
-            let asked = &mut self.asked[usize::from(tenant)];
+    pub fn note_get(&mut self, db: u8, key: &[u8], found: bool) -> u16 {
+        let tenant = self.of(db, key);
+        if let Some(asked) = self.asked.get_mut(usize::from(tenant)) {
             asked.gets += 1;
             asked.hits += u64::from(found);
         }
+        tenant
+    }
+
+    /// A look-up that counted as a miss has found its key after all.
+    pub fn note_found(&mut self, db: u8, key: &[u8]) {
+        let tenant = self.of(db, key);
+        if let Some(asked) = self.asked.get_mut(usize::from(tenant)) {
+            asked.hits += 1;
+        }
+    }
+
+    /// Every tenant with what it has asked for, and what it has by `held_bytes`.
+    pub fn standings(&self, held_bytes: impl Fn(u16) -> u64) -> Vec<Standing> {
+        let standing = |(&Asked { gets, hits, sets }, tenant): (&Asked, u16)| {
+            let (terms, miss_ns) = self.promised.get(&tenant).copied().unwrap_or_default();
+            let held_bytes = held_bytes(tenant);
+            Standing { tenant, lookups: gets, hits, writes: sets, held_bytes, terms, miss_ns }
+        };
+        let is_there = |standing: &Standing| {
+            standing.lookups + standing.writes + standing.held_bytes + standing.terms.least_bytes > 0
+        };
+        self.asked.iter().zip(0..).map(standing).filter(is_there).collect()
+    }
+
+    /// From now on tenants are promised this.
+    pub fn promise(&mut self, terms: &[TenantTerms]) {
+        self.promised.clear();
+        for one in terms {
+            let tenant = self.number(one.name.as_bytes());
+            self.promised.insert(tenant, (one.terms, one.miss.map(|miss| miss.0 as f64)));
+        }
+    }
+
+    /// Its K, where that was declared.
+    pub fn declared_k(&self, tenant: u16) -> Option<u8> {
+        let part = self.parts.iter().find(|part| part.tenant == tenant)?;
+        (part.k > 0).then_some(part.k)
+    }
+
+    /// Bytes of names and counters.
+    pub fn bytes(&self) -> u64 {
+        let names: usize = self.names.iter().map(|name| 2 * name.len()).sum();
+        let entry = 2 * size_of::<Box<[u8]>>() + size_of::<(u16, Asked)>();
+        (names + self.names.capacity() * entry) as u64
     }
 
     /// Counts a write, whatever becomes of it.
@@ -223,18 +294,30 @@ impl Engine {
         let tenant = self.tenants.number(name);
         if self.tenants.names.len() > before {
             self.share_rest();
+            self.charge_tenants();
         }
         tenant
     }
 
     /// The tenants of whom nothing is declared share what is left.
-    fn share_rest(&mut self) {
+    pub(super) fn share_rest(&mut self) {
+        if self.advice.as_ref().is_some_and(|advice| advice.is_in_force()) {
+            let tenants = self.tenants.names.len() as u64 + 1;
+            let equal = |tier| self.ladder.capacity_bytes(tier) / tenants;
+            let equal: Vec<u64> = (0..self.ladder.levels()).map(equal).collect();
+            self.ladder.share_with_newcomers(&equal);
+            return;
+        }
         let others = self.tenants.names.len() - self.tenants.parts.len();
         self.ladder.share_rest(&self.tenants.parts, others);
     }
 
     /// Gives all tenants their parts of the tiers as large as these are now.
     pub(super) fn share_out(&mut self) {
+        if self.advice.as_ref().is_some_and(|advice| advice.is_in_force()) {
+            // What counts is one share beside another: tiers that change their size change none of them.
+            return;
+        }
         let others = self.tenants.names.len() - self.tenants.parts.len();
         self.ladder.share_out(&self.tenants.parts, others);
     }
@@ -257,6 +340,7 @@ impl Engine {
                     tiers: (0..self.ladder.levels())
                         .map(|tier| TenantTierStats::of(self.ladder.tenant_level(number, tier)))
                         .collect(),
+                    advice: self.advice.as_ref().and_then(|advice| advice.tenant(number)),
                 },
             )
         });
@@ -281,9 +365,11 @@ mod tests {
             capacity: Bytes(8 << 20),
             price_per_gb: None,
         };
-        let declared =
-            declared.iter().map(|&(name, share)| Declared { name: name.to_owned(), share, k: 0 }).collect();
-        let tenancy = Tenancy { by, declared };
+        let declared = declared
+            .iter()
+            .map(|&(name, share)| Declared { name: name.to_owned(), share: Some(share), k: 0 })
+            .collect();
+        let tenancy = Tenancy { by, declared, ..Tenancy::default() };
         Engine::new(EngineConfig { spin: false, tenancy, ..EngineConfig::new(vec![dram]) }).unwrap()
     }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::ServerConfig;
+use super::draws;
 use super::tls::{TlsConfig, TlsError};
 use crate::command::SettingsWatcher;
 use crate::engine::Engine;
@@ -142,8 +143,13 @@ impl Sockets {
     ///
     /// # Panics
     /// Without an engine.
-    pub fn listen(self, engines: Vec<Engine>) -> Result<Server, ServeError> {
+    pub fn listen(self, mut engines: Vec<Engine>) -> Result<Server, ServeError> {
         assert!(!engines.is_empty(), "a store has at least one shard");
+        if let Some(ks) = engines[0].k_candidates() {
+            let overheads = draws::measure(ks);
+            tracing::debug!(?overheads, "what choosing a victim costs");
+            engines.iter_mut().for_each(|engine| engine.set_draw_costs(&overheads));
+        }
         let Sockets { config, tcp, tls } = self;
         let tcp = tcp.map(Bound::listen).transpose()?;
         let tls = match tls {

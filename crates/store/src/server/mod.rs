@@ -13,6 +13,7 @@ mod bind;
 mod budget;
 mod clock;
 mod connection;
+mod draws;
 mod latency;
 mod links;
 mod run;

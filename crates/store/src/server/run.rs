@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::spawn_local;
+use tokio::task::{spawn_blocking, spawn_local};
 use tokio::time::MissedTickBehavior;
 
 use super::ServerConfig;
@@ -243,7 +243,22 @@ async fn tick(shard: Rc<Shard>) {
     loop {
         interval.tick().await;
         shard.borrow_mut().tick();
+        divide(&shard);
     }
+}
+
+/// Has a question about memory answered by another thread: a division may take longer than requests should wait.
+fn divide(shard: &Rc<Shard>) {
+    let Some(question) = shard.borrow_mut().engine.take_question() else { return };
+    let shard = Rc::clone(shard);
+    spawn_local(async move {
+        // A thread that panicked has no answer, and all stays as it was.
+        if let Ok(answer) = spawn_blocking(move || question.answer()).await {
+            let verdict = &answer.verdict;
+            tracing::debug!(window = answer.window, %verdict, "memory was looked at");
+            shard.borrow_mut().engine.take_answer(answer);
+        }
+    });
 }
 
 async fn publish_often(shard: Rc<Shard>, publish: Rc<dyn Fn(Snapshot)>, every: Duration) {

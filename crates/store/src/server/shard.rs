@@ -186,7 +186,7 @@ impl Core {
     fn pass_time_on(&mut self) {
         let now_us = self.clock.unix_us();
         self.host.now_us = now_us;
-        self.engine.set_clock(now_us / 1000);
+        self.engine.set_clock_us(now_us);
     }
 
     /// Does what is due without a request; every 100 ms.
@@ -250,7 +250,10 @@ impl Core {
     /// Shows all figures as they are now to other shards, those of commands among them.
     pub(super) fn show_all(&mut self) {
         self.note_buffers();
-        self.show(self.host.figures_with_commands(&self.engine));
+        self.show(self.host.figures(&self.engine));
+        if let Some(doors) = &self.host.doors {
+            doors.board.show_commands(doors.placement.own, self.host.command_statistics.clone());
+        }
     }
 
     fn show(&self, figures: Figures) {

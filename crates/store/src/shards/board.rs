@@ -26,8 +26,6 @@ pub struct Figures {
     pub tail_ages_ms: Vec<Option<u64>>,
     /// Requests per second lately.
     pub ops_per_sec: u64,
-    /// What was called; only where somebody asked for it ([`super::doors::Visit::Show`]).
-    pub commands: CommandStatistics,
     /// Bytes per second lately that came from sockets ...
     pub input_bytes_per_sec: u64,
     /// ... and that went to them.
@@ -84,7 +82,6 @@ impl Figures {
         self.keys.iter_mut().zip(other.keys).for_each(|(sum, keys)| *sum += keys);
         self.ops_per_sec += other.ops_per_sec;
         self.input_bytes_per_sec += other.input_bytes_per_sec;
-        self.commands.add(&other.commands);
         self.output_bytes_per_sec += other.output_bytes_per_sec;
         self.saves = match (self.saves, other.saves) {
             (Some(own), Some(other)) => Some(own.and(other)),
@@ -99,6 +96,8 @@ pub type Times = (Histogram<u64>, Histogram<u64>);
 #[derive(Debug, Default)]
 struct Shown {
     figures: Figures,
+    /// What was called, as it was when somebody last asked for it ([`super::doors::Visit::Show`]).
+    commands: CommandStatistics,
     times: Option<Times>,
 }
 
@@ -122,6 +121,11 @@ impl Board {
         self.lock(shard).figures = figures;
     }
 
+    /// Shows what was called at a shard.
+    pub fn show_commands(&self, shard: usize, commands: CommandStatistics) {
+        self.lock(shard).commands = commands;
+    }
+
     /// Shows a shard's service times.
     pub fn show_times(&self, shard: usize, times: Times) {
         self.lock(shard).times = Some(times);
@@ -139,6 +143,13 @@ impl Board {
             sum.add(&self.lock(shard).figures);
         }
         sum
+    }
+
+    /// Adds what was called at all other shards.
+    pub fn add_others_commands(&self, placement: Placement, sum: &mut CommandStatistics) {
+        for shard in (0..placement.shards).filter(|shard| *shard != placement.own) {
+            sum.add(&self.lock(shard).commands);
+        }
     }
 
     /// The service times of all other shards.
@@ -173,5 +184,17 @@ mod tests {
             sum.add(&figures(Some(other)));
             assert_eq!(sum.saves, Some(SaveFigures { changes: 7, ..at_work }));
         }
+    }
+
+    #[test]
+    fn what_was_called_stays_when_other_figures_are_shown_anew() {
+        let board = Board::of(2);
+        let mut commands = CommandStatistics::default();
+        commands.note_error("ERR");
+        board.show_commands(1, commands);
+        board.show(1, Figures { ops_per_sec: 5, ..Figures::default() });
+        let mut sum = CommandStatistics::default();
+        board.add_others_commands(Placement { own: 0, shards: 2 }, &mut sum);
+        assert_eq!(sum.errors().collect::<Vec<_>>(), [("ERR", 1)]);
     }
 }

@@ -77,6 +77,12 @@ impl KrrStack {
         }
     }
 
+    /// The same with a histogram that tells distances apart to one part in 2^(`precision_bits` - 1): for those who keep many
+    /// stacks.
+    pub fn with_precision(self, precision_bits: u32) -> Self {
+        KrrStack { distances: Distances::new(precision_bits), ..self }
+    }
+
     /// What was counted.
     pub fn distances(&self) -> &Distances {
         &self.distances

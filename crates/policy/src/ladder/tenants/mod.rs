@@ -309,6 +309,37 @@ impl Ladder {
         level.set_share(tenant, share_bytes);
     }
 
+    /// Forgets all shares and K: each tenant has what one has of whom nothing is said, until more is.
+    pub fn share_anew(&mut self) {
+        let Some(tenants) = &mut self.tenants else { return };
+        tenants.rest_for = 0;
+        for level in &mut tenants.levels {
+            let share_bytes = level.share_default;
+            for tenant in 0..level.of.len() {
+                if let Some(holding) = level.of[tenant].as_mut() {
+                    (holding.is_declared, holding.k) = (false, 0);
+                    level.set_share(tenant as u16, share_bytes);
+                }
+            }
+        }
+    }
+
+    /// Gives a tenant its K in a tier, and leaves its share as it is.
+    pub fn set_k(&mut self, tenant: u16, tier: usize, k: u8) {
+        if let Some(level) = self.tenants.as_mut().and_then(|tenants| tenants.levels.get_mut(tier)) {
+            level.at(tenant.min(TENANTS_MAX as u16 - 1)).k = k;
+        }
+    }
+
+    /// Tenants that come from now on have so many bytes of each tier as their share.
+    pub fn share_with_newcomers(&mut self, share_bytes: &[u64]) {
+        if let Some(tenants) = &mut self.tenants {
+            for (level, &share_bytes) in tenants.levels.iter_mut().zip(share_bytes) {
+                level.share_default = share_bytes.max(1);
+            }
+        }
+    }
+
     /// Gives tenants their parts of the tiers as large as these are now, and what is left to the `others`.
     pub fn share_out(&mut self, parts: &[Part], others: usize) {
         if let Some(tenants) = &mut self.tenants {
@@ -431,6 +462,12 @@ impl Ladder {
         let mut givers = [0; GIVERS + 1];
         let count = tenants.givers(tier, &mut givers);
         givers[..count].iter().find_map(|&tenant| self.sample_tenant(tenant, tier, class, now, rng))
+    }
+
+    /// The item of a tenant that would go from a tier if K of them were drawn. It stays: this is for knowing what choosing costs.
+    pub fn choose_victim(&mut self, tenant: u16, tier: usize, k: u8, now: Now, rng: &mut Rng) -> Option<Id> {
+        self.set_k(tenant, tier, k);
+        self.sample_tenant(usize::from(tenant), tier, None, now, rng)
     }
 
     fn sample_tenant(

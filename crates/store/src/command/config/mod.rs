@@ -22,7 +22,11 @@ fn find(name: &[u8]) -> Option<&'static Parameter> {
 
 impl Live {
     fn of(context: &Context<'_>) -> Live {
-        Live { server: context.host.settings.clone(), policy: context.engine.tuning() }
+        Live {
+            server: context.host.settings.clone(),
+            policy: context.engine.tuning(),
+            division: context.engine.division(),
+        }
     }
 
     /// Sets a parameter of a configuration file's `[config]`.
@@ -46,7 +50,7 @@ impl Live {
             let problem = format!("{} must not be above policy-high-watermark, {}", marks.low, marks.high);
             return Err(("policy-low-watermark", problem));
         }
-        Ok(())
+        self.division.check().map_err(|problem| ("tenants-terms", problem))
     }
 }
 
@@ -106,6 +110,7 @@ pub(super) fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     live.check().map_err(|(name, problem)| failed(name, &problem))?;
     context.engine.tune(live.policy);
+    context.engine.divide_by(live.division);
     context.host.change_settings(live.server);
     context.refresh();
     context.reply().ok();

@@ -4,6 +4,7 @@ use tiermem_base::{Bytes, Nanos};
 use tiermem_policy::ladder::Tuning;
 
 use crate::command::Context;
+use crate::engine::Division;
 use crate::settings::Settings;
 
 /// Everything that can change while the server runs, put together to be checked as a whole before any of it holds.
@@ -13,6 +14,8 @@ pub struct Live {
     pub server: Settings,
     /// The ladder's part.
     pub policy: Tuning,
+    /// How memory is divided among tenants.
+    pub division: Division,
 }
 
 /// Why a value was not taken; what Redis says behind the dash.

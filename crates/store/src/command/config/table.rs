@@ -195,6 +195,21 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         |it, text| number(&mut it.server.tcp_keepalive_s, text, SECONDS),
     ),
     live(
+        "tenants-divide",
+        Form::Word,
+        |it| it.division.aim.to_string(),
+        |it, text| text.parse().map(|aim| it.division.aim = aim),
+    )
+    .at("tenants", "divide"),
+    live("tenants-terms", Form::Word, |it| it.division.terms_text(), |it, text| it.division.read_terms(text)),
+    live(
+        "tenants-window",
+        Form::Number,
+        |it| it.division.window.to_string(),
+        |it, text| number(&mut it.division.window, text, COUNT),
+    )
+    .at("tenants", "window"),
+    live(
         "timeout",
         Form::Seconds,
         |it| in_seconds(it.server.timeout_ms),
@@ -285,6 +300,9 @@ mod tests {
             ("requirepass", "secret"),
             ("stall-timeout-ms", "9"),
             ("tcp-keepalive", "9"),
+            ("tenants-divide", "hits"),
+            ("tenants-terms", "web:min=1024"),
+            ("tenants-window", "9"),
             ("timeout", "9"),
         ] {
             let mut live = Live::default();

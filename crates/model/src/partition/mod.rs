@@ -5,10 +5,13 @@
 //! keys is counted as well, so that where curves meet the smaller K is taken). The merged curves, rates and costs of misses are
 //! what [`tiermem_policy::partition`] divides. The same function serves the command line and a running store.
 
+mod terms;
+
 use tiermem_policy::choose_k::{self, Candidate, Overheads};
 use tiermem_policy::partition::{Demand, Objective, Promise, TooLittle, division};
 
 use crate::mrc::Curve;
+pub use terms::TenantTerms;
 
 /// What is known of a tenant.
 #[derive(Clone, Debug)]
@@ -121,6 +124,59 @@ pub fn divide_equally(
         spare -= 1;
     }
     Ok(merged.iter().zip(granules).map(|(merged, granules)| merged.share(granules, pieces)).collect())
+}
+
+/// What a tenant has with so many bytes, whatever its terms say.
+pub fn share_at(profile: &Profile, bytes: u64, pieces: Pieces, overheads: &Overheads) -> Share {
+    let granules = ((bytes + pieces.granule_bytes / 2) / pieces.granule_bytes.max(1)) as usize;
+    let share = Merged::new(profile, pieces, overheads).share(granules, pieces);
+    Share { bytes, ..share }
+}
+
+/// What shares are worth by an objective: the weight of promises that they break, and what is to be small.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// Only [`Objective::Slo`] counts them.
+    pub broken: f64,
+    /// Lost time or misses; with [`Objective::Fair`] the part of its possible gain that the worst off lacks.
+    pub loss: f64,
+}
+
+impl Score {
+    /// Whether this is better than `before` by more than the part `least` of what is lost there.
+    pub fn is_worth(&self, before: &Score, least: f64) -> bool {
+        let fewer_broken = self.broken < before.broken * (1.0 - least);
+        fewer_broken || (self.broken <= before.broken && before.loss - self.loss > least * before.loss)
+    }
+}
+
+/// How good these shares are.
+pub fn score(
+    profiles: &[Profile],
+    shares: &[Share],
+    objective: Objective,
+    pieces: Pieces,
+    overheads: &Overheads,
+) -> Score {
+    let mut score = Score { broken: 0.0, loss: 0.0 };
+    for (profile, share) in profiles.iter().zip(shares) {
+        let misses = share.miss_ratio * profile.rate * profile.terms.weight;
+        match objective {
+            Objective::Latency => score.loss += misses * profile.miss_ns,
+            Objective::Hits => score.loss += misses,
+            Objective::Slo => {
+                score.broken += if share.is_kept { 0.0 } else { profile.terms.weight };
+                score.loss += misses * profile.miss_ns;
+            }
+            Objective::Fair => {
+                let at = |bytes| share_at(profile, bytes, pieces, overheads).miss_ratio;
+                let (none, all) = (at(0), at(pieces.total_bytes));
+                let lacks = if none > all { (share.miss_ratio - all) / (none - all) } else { 0.0 };
+                score.loss = score.loss.max(lacks);
+            }
+        }
+    }
+    score
 }
 
 /// Time lost by misses in these shares, per second or window.

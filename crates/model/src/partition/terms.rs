@@ -1,15 +1,17 @@
-//! What `--tenant` says of one tenant.
+//! What was promised to a tenant, as text.
 
+use std::fmt;
 use std::str::FromStr;
 
 use tiermem_base::{Bytes, Nanos};
-use tiermem_model::partition::Terms;
 use tiermem_policy::partition::Promise;
+
+use super::Terms;
 
 /// What a look-up takes that finds its key, for promises of a mean latency: a round trip within one machine.
 const HIT_NS: f64 = 50_000.0;
 
-/// One `--tenant`.
+/// A tenant's terms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenantTerms {
     /// Whose.
@@ -18,6 +20,18 @@ pub struct TenantTerms {
     pub miss: Option<Nanos>,
     /// What it was promised.
     pub terms: Terms,
+}
+
+impl TenantTerms {
+    /// The terms of one of so many equal parts of all memory.
+    pub fn part(&self, parts: u64) -> TenantTerms {
+        let Terms { least_bytes, most_bytes, .. } = self.terms;
+        let most_bytes = if most_bytes == u64::MAX { most_bytes } else { most_bytes / parts };
+        TenantTerms {
+            terms: Terms { least_bytes: least_bytes / parts, most_bytes, ..self.terms },
+            ..self.clone()
+        }
+    }
 }
 
 impl FromStr for TenantTerms {
@@ -56,6 +70,26 @@ impl FromStr for TenantTerms {
     }
 }
 
+impl fmt::Display for TenantTerms {
+    /// Writes what [`FromStr`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Terms { least_bytes, most_bytes, weight, promise } = self.terms;
+        let mut parts = Vec::new();
+        parts.extend(self.miss.map(|Nanos(ns)| format!("miss={ns}ns")));
+        parts.extend((least_bytes > 0).then(|| format!("min={least_bytes}")));
+        parts.extend((most_bytes < u64::MAX).then(|| format!("max={most_bytes}")));
+        parts.extend(match promise {
+            None => None,
+            Some(Promise::HitRatio(hits)) => Some(format!("hits={hits}")),
+            Some(Promise::MeanLatency { latency_ns, .. }) => Some(format!("latency={latency_ns}ns")),
+        });
+        if parts.is_empty() || weight != Terms::default().weight {
+            parts.push(format!("weight={weight}"));
+        }
+        write!(f, "{}:{}", self.name, parts.join(","))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +102,14 @@ mod tests {
         assert_eq!((full.terms.least_bytes, full.terms.most_bytes), (64 << 20, 1 << 30));
         assert_eq!((full.terms.weight, full.terms.promise), (2.0, Some(Promise::HitRatio(0.9))));
         assert_eq!(read("a:b:min=1").unwrap().name, "a:b");
+        for text in [
+            "web:miss=2ms,min=64MiB,max=1GiB,weight=2,hits=0.9",
+            "a:b:weight=1",
+            "c:latency=300us,weight=0.5",
+        ] {
+            let terms = read(text).unwrap();
+            assert_eq!(read(&terms.to_string()).unwrap(), terms, "{terms}");
+        }
         for wrong in [
             "web",
             "web:",

@@ -1,0 +1,425 @@
+//! What a running system's requests say about how to divide its memory and with which K (Wang 2024, chapters 3 and 4).
+//!
+//! An [`Advisor`] is told of the look-ups and writes of a sample of the keys, each with its tenant. It keeps every tenant's curves
+//! ([`curves`]), one for each K of a few, and what a miss costs it ([`tiermem_policy::miss_cost`]). After so many look-ups
+//! a window ends: the advisor gives a [`Question`], which knows all that is needed and can be answered anywhere, so that
+//! nobody who serves requests waits for the answer. It reads no clock and draws nothing: the simulator and the store ask
+//! the same advisor.
+//!
+//! Choosing K alone (DLRU, section 3.1) and dividing memory by merged curves (kRedis, section 4.1) are the same question with and
+//! without [`Plan::divides`]; where curves come from is [`Plan::way`].
+
+mod curves;
+mod question;
+
+use tiermem_base::hash::Sample;
+use tiermem_policy::choose_k::Overheads;
+use tiermem_policy::miss_cost::MissCosts;
+use tiermem_policy::partition::Objective;
+
+use crate::partition::{Profile, Terms};
+use curves::TenantCurves;
+pub use question::{Answer, Part, Question, Verdict};
+
+/// Sizes at which curves are kept, beside those of the tiers: so many in equal steps ...
+const EVEN_SIZES: u64 = 16;
+/// ... and from a 256th of all memory on to the first of these, each larger than the one before by the root of two.
+const SMALLEST: u64 = 256;
+/// Who has evictions that nobody can see the reason of keeps what it has and this part more, 1 in so many.
+const SPARE: u64 = 8;
+
+/// Where curves come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Way {
+    /// The stack of KRR: all sizes in one pass, little memory.
+    #[default]
+    Krr,
+    /// [`crate::mrc::klru`]: closer to the truth, more memory a tenant.
+    KLru,
+    /// Miniature caches (section 3.1.1): the caches themselves, scaled down.
+    Miniature,
+}
+
+/// How an advisor works; defaults are those of Wang 2024, section 4.1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What is to be small.
+    pub objective: Objective,
+    /// Whether memory is divided; if not, only K is chosen.
+    pub divides: bool,
+    /// Where curves come from.
+    pub way: Way,
+    /// The K to choose from.
+    pub ks: Vec<u8>,
+    /// The share of the keys that is sampled.
+    pub rate: f64,
+    /// Look-ups of a window.
+    pub window: u64,
+    /// What counts of earlier windows beside the one that ends: 0 nothing, 1 as much.
+    pub keep: f64,
+    /// What a division must gain to be worth its evictions, as a part of what is lost without it.
+    pub gain_least: f64,
+    /// Pieces that memory is divided in.
+    pub granules: u64,
+    /// What a miss costs of which nothing is known.
+    pub miss_ns: f64,
+    /// What choosing a victim costs here.
+    pub overheads: Overheads,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan {
+            objective: Objective::Latency,
+            divides: true,
+            way: Way::Krr,
+            ks: vec![1, 5, 8, 16],
+            rate: 0.01,
+            window: 1_000_000,
+            keep: 0.5,
+            gain_least: 0.02,
+            granules: 256,
+            miss_ns: 1e6,
+            overheads: Overheads::default(),
+        }
+    }
+}
+
+impl Plan {
+    /// Whether only the size is of interest that a tenant has: then its miniature caches stand for that one (equation 3.1, but in bytes:
+    /// a mean size misleads where sizes change).
+    fn is_at_one_size(&self) -> bool {
+        self.way == Way::Miniature && !self.divides
+    }
+
+    /// Choosing K by miniature caches: DLRU, with the parameters of Wang 2024, section 3.1.
+    pub fn dlru() -> Self {
+        Plan {
+            divides: false,
+            way: Way::Miniature,
+            ks: vec![1, 2, 5, 10, 16],
+            rate: 1.0 / 200.0,
+            window: 5_000_000,
+            keep: 0.0,
+            ..Plan::default()
+        }
+    }
+}
+
+/// A tier, as a division sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Room {
+    /// What items may take there.
+    pub capacity_bytes: u64,
+    /// What a look-up takes longer when its item is one tier further down; of the last tier nothing is asked, for there it is
+    /// the cost of a miss.
+    pub slower_ns: f64,
+}
+
+/// A tenant at the end of a window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// Its number.
+    pub tenant: u16,
+    /// Look-ups so far.
+    pub lookups: u64,
+    /// Of these, those that found something.
+    pub hits: u64,
+    /// Writes so far.
+    pub writes: u64,
+    /// Bytes that its items take in all tiers.
+    pub held_bytes: u64,
+    /// What it was promised.
+    pub terms: Terms,
+    /// What a miss costs it, where that is declared.
+    pub miss_ns: Option<f64>,
+}
+
+/// How a tenant's requests weigh: earlier windows less than later ones.
+#[derive(Clone, Copy, Debug, Default)]
+struct Weights {
+    before: (u64, u64, u64),
+    lookups: f64,
+    misses: f64,
+    accesses: f64,
+    /// Misses of the last window alone.
+    misses_last: f64,
+}
+
+impl Weights {
+    fn end_window(&mut self, standing: &Standing, keep: f64) {
+        let (lookups, hits, writes) = (standing.lookups, standing.hits, standing.writes);
+        // Counters begin anew where statistics are forgotten.
+        let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now) as f64;
+        let asked = since(lookups, self.before.0);
+        self.misses_last = asked - since(hits, self.before.1).min(asked);
+        // A write that answers a miss is that look-up's end, and no access of its own.
+        let own = (since(writes, self.before.2) - self.misses_last).max(0.0);
+        self.before = (lookups, hits, writes);
+        self.lookups = self.lookups * keep + asked;
+        self.misses = self.misses * keep + self.misses_last;
+        self.accesses = self.accesses * keep + asked + own;
+    }
+}
+
+/// Watches requests and asks, at the end of each window, how memory should be divided; see the [module](self).
+#[derive(Debug)]
+pub struct Advisor {
+    plan: Plan,
+    seed: u64,
+    sample: Sample,
+    costs: MissCosts,
+    tenants: Vec<Option<Box<TenantCurves>>>,
+    weights: Vec<Weights>,
+    /// Sizes of the curves, ascending; empty as long as nobody has said how much memory there is.
+    sizes: Vec<u64>,
+    lookups_left: u64,
+    windows: u64,
+    /// What each tenant was last given of all memory; nothing as long as nothing was.
+    in_force: Vec<(u16, u64)>,
+    history: History,
+}
+
+/// What became of divisions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// The last window's verdict.
+    pub verdict: Option<Verdict>,
+    /// The window after which memory was last divided anew.
+    pub divided_after: Option<u64>,
+    /// Nanoseconds that misses cost a look-up on average, as curves said: as memory was then, and as it was to be.
+    pub predicted_ns: (f64, f64),
+    /// The same as it was: in the window before, and in the last one since (the first after a division does not count).
+    pub measured_ns: (f64, Option<f64>),
+}
+
+impl Advisor {
+    /// An advisor for tiers of these sizes.
+    pub fn new(plan: Plan, rooms: &[Room], seed: u64) -> Self {
+        let mut advisor = Advisor {
+            seed,
+            sample: Sample::with_rate(plan.rate),
+            costs: MissCosts::new(plan.rate.max(0.01), seed),
+            tenants: Vec::new(),
+            weights: Vec::new(),
+            sizes: Vec::new(),
+            lookups_left: plan.window,
+            windows: 0,
+            in_force: Vec::new(),
+            history: History::default(),
+            plan,
+        };
+        advisor.sizes = advisor.sizes_for(rooms);
+        advisor
+    }
+
+    /// The sizes at which curves are wanted.
+    fn sizes_for(&self, rooms: &[Room]) -> Vec<u64> {
+        let total: u64 = rooms.iter().map(|room| room.capacity_bytes).sum();
+        let even = (1..=EVEN_SIZES).map(|step| total * step / EVEN_SIZES);
+        let steps = 2 * (SMALLEST / EVEN_SIZES).ilog2();
+        let rising =
+            (0..steps).map(|step| (total as f64 / SMALLEST as f64 * 2f64.powf(f64::from(step) / 2.0)) as u64);
+        let upto = rooms.iter().scan(0, |sum, room| {
+            *sum += room.capacity_bytes;
+            Some(*sum)
+        });
+        let mut sizes: Vec<u64> = even.chain(rising).chain(upto).filter(|&size| size > 0).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    /// Whether a key of this hash is to be told of. Hashes must be the same for the same key, and spread evenly.
+    #[inline]
+    pub fn follows(&self, hash: u64) -> bool {
+        self.sample.holds(hash)
+    }
+
+    /// Whether the cost of this key's misses is to be told of; of more keys than [`Self::follows`] where few are sampled.
+    #[inline]
+    pub fn follows_misses(&self, hash: u64) -> bool {
+        self.costs.follows(hash)
+    }
+
+    /// Counts a look-up, of whatever key; true when it is the last of a window.
+    #[inline]
+    pub fn note_lookup(&mut self) -> bool {
+        self.lookups_left = self.lookups_left.saturating_sub(1);
+        self.lookups_left == 0
+    }
+
+    /// A look-up of a followed key, and the bytes of the item that was found.
+    pub fn looked_up(&mut self, tenant: u16, hash: u64, found: Option<u32>) {
+        let window = self.window();
+        if let Some(curves) = self.of(tenant) {
+            curves.looked_up(hash, found, window);
+        }
+    }
+
+    /// A write of a followed key.
+    pub fn wrote(&mut self, tenant: u16, hash: u64, bytes: u32) {
+        let window = self.window();
+        if let Some(curves) = self.of(tenant) {
+            curves.wrote(hash, bytes, window);
+        }
+    }
+
+    /// A followed key was deleted, or its time was over.
+    pub fn removed(&mut self, tenant: u16, hash: u64) {
+        if let Some(Some(curves)) = self.tenants.get_mut(usize::from(tenant)) {
+            curves.removed(hash);
+        }
+    }
+
+    /// A look-up of a key of [`Self::follows_misses`] found nothing.
+    pub fn missed(&mut self, tenant: u16, hash: u64, now_ns: u64) {
+        self.costs.missed(hash, tenant, now_ns);
+    }
+
+    /// A key of [`Self::follows_misses`] was written.
+    pub fn set_back(&mut self, tenant: u16, hash: u64, now_ns: u64) {
+        self.costs.set(hash, tenant, now_ns);
+    }
+
+    /// The window under way, in 15 bits.
+    fn window(&self) -> u16 {
+        (self.windows & 0x7FFF) as u16
+    }
+
+    #[inline]
+    fn of(&mut self, tenant: u16) -> Option<&mut TenantCurves> {
+        let at = usize::from(tenant);
+        if at >= self.tenants.len() {
+            self.tenants.resize_with(at + 1, || None);
+        }
+        let Advisor { plan, sample, sizes, seed, tenants, .. } = self;
+        let make = || {
+            // Until a window has ended, nobody knows what a tenant will have.
+            let from = if plan.is_at_one_size() { sizes.len().saturating_sub(1) } else { 0 };
+            Box::new(TenantCurves::new(plan, sample.rate(), &sizes[from..], *seed ^ u64::from(tenant)))
+        };
+        Some(tenants[at].get_or_insert_with(make))
+    }
+
+    /// Ends the window: what is to be asked about the tenants that there are, in tiers of these sizes.
+    pub fn end_window(&mut self, standings: &[Standing], rooms: &[Room]) -> Question {
+        self.lookups_left = self.plan.window;
+        self.windows += 1;
+        self.costs.end_window();
+        let rate = self.sample.rate();
+        let total_bytes: u64 = rooms.iter().map(|room| room.capacity_bytes).sum();
+        // Everything misses once in a cache that begins empty, and never again for that reason.
+        let keep = if self.windows == 1 { 0.0 } else { self.plan.keep };
+        let window = self.window();
+        self.weights.resize(self.weights.len().max(self.tenants.len()), Weights::default());
+        let mut known = Vec::new();
+        let mut unknown = Vec::new();
+        let (mut lookups, mut lost_ns) = (0.0, 0.0);
+        for standing in standings {
+            let at = usize::from(standing.tenant);
+            if at >= self.weights.len() {
+                self.weights.resize(at + 1, Weights::default());
+            }
+            let asked = standing.lookups.saturating_sub(self.weights[at].before.0) as f64;
+            self.weights[at].end_window(standing, keep);
+            let weights = self.weights[at];
+            let measured = self.costs.mean_ns(standing.tenant);
+            let miss_ns = standing.miss_ns.or(measured).unwrap_or(self.plan.miss_ns);
+            (lookups, lost_ns) = (lookups + asked, lost_ns + weights.misses_last * miss_ns);
+            let curves = self.tenants.get_mut(at).and_then(Option::as_mut);
+            let profile = curves.map(|curves| Profile {
+                curves: curves.curves(&self.sizes, weights.accesses, rate),
+                keys_sampled: curves.keys_sampled(),
+                rate: weights.lookups,
+                miss_ns,
+                terms: standing.terms,
+            });
+            if let Some(curves) = self.tenants.get_mut(at).and_then(Option::as_mut) {
+                curves.end_window(keep, window, (total_bytes as f64 * rate) as u64);
+                if self.plan.is_at_one_size() {
+                    curves.resize(&[standing.held_bytes.max(1)]);
+                }
+            }
+            let spare = standing.held_bytes / SPARE;
+            let tenant = question::Tenant {
+                tenant: standing.tenant,
+                held_bytes: standing.held_bytes,
+                given_bytes: self.given(standing.tenant),
+                wants_bytes: standing.held_bytes + spare,
+                terms: standing.terms,
+                is_miss_known: standing.miss_ns.is_some() || measured.is_some(),
+                keys_sampled: self.keys_sampled(standing.tenant),
+            };
+            match profile.filter(|profile| profile.keys_sampled >= tiermem_policy::choose_k::DISTINCT_LEAST) {
+                Some(profile) => known.push((tenant, profile)),
+                None if standing.held_bytes + standing.terms.least_bytes > 0 => unknown.push(tenant),
+                // Nothing is said of who has nothing: whoever comes has a newcomer's share.
+                None => {}
+            }
+        }
+        let lost_ns = lost_ns / lookups.max(1.0);
+        if self.history.divided_after.is_some_and(|after| self.windows > after + 1) {
+            self.history.measured_ns.1 = Some(lost_ns);
+        }
+        Question {
+            window: self.windows,
+            plan: self.plan.clone(),
+            rooms: rooms.to_vec(),
+            known,
+            unknown,
+            lost_ns,
+        }
+    }
+
+    fn given(&self, tenant: u16) -> Option<u64> {
+        let found = self.in_force.binary_search_by_key(&tenant, |&(tenant, _)| tenant).ok()?;
+        Some(self.in_force[found].1)
+    }
+
+    /// Takes note of an answer; whoever asked does what it says.
+    pub fn note(&mut self, answer: &Answer) {
+        self.history.verdict = Some(answer.verdict.clone());
+        if answer.is_applied() {
+            self.in_force = answer.parts.iter().map(|part| (part.tenant, part.bytes.iter().sum())).collect();
+            self.in_force.sort_unstable();
+            self.history.divided_after = Some(answer.window);
+            self.history.predicted_ns = answer.predicted_ns;
+            self.history.measured_ns = (answer.lost_ns, None);
+        }
+    }
+
+    /// Windows that have ended.
+    pub fn windows(&self) -> u64 {
+        self.windows
+    }
+
+    /// What became of the last division.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// How it works.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What a miss costs a tenant, in nanoseconds, as measured.
+    pub fn miss_ns(&self, tenant: u16) -> Option<f64> {
+        self.costs.mean_ns(tenant)
+    }
+
+    /// Keys of a tenant that are in the sample.
+    pub fn keys_sampled(&self, tenant: u16) -> u64 {
+        self.tenants
+            .get(usize::from(tenant))
+            .and_then(Option::as_ref)
+            .map_or(0, |curves| curves.keys_sampled())
+    }
+
+    /// Bytes held.
+    pub fn metadata_bytes(&self) -> u64 {
+        let curves: u64 = self.tenants.iter().flatten().map(|curves| curves.metadata_bytes()).sum();
+        curves + (self.weights.capacity() * size_of::<Weights>()) as u64
+    }
+}

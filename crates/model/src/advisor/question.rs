@@ -1,0 +1,265 @@
+//! How memory should be divided, once all that matters is known: pure arithmetic, to be done wherever there is time.
+
+use tiermem_policy::choose_k::{DISTINCT_LEAST, K_DEFAULT};
+use tiermem_policy::partition::{Objective, TooLittle};
+
+use super::{Plan, Room};
+use crate::mrc::Curve;
+use crate::partition::{Pieces, Profile, Share, Terms, divide, loss_ns, score, share_at};
+
+/// A tenant in a question.
+#[derive(Clone, Debug)]
+pub(super) struct Tenant {
+    pub tenant: u16,
+    /// What it has now.
+    pub held_bytes: u64,
+    /// What it was last given.
+    pub given_bytes: Option<u64>,
+    /// What it is to have if there is no telling what it would gain.
+    pub wants_bytes: u64,
+    pub terms: Terms,
+    pub is_miss_known: bool,
+    pub keys_sampled: u64,
+}
+
+/// Bounds are broken by more than this part of them, 1 in so many.
+const TOLERANCE: u64 = 32;
+
+/// A division, and whether it is better than what there was.
+struct Divided {
+    parts: Vec<Part>,
+    predicted_ns: (f64, f64),
+    is_worth: bool,
+}
+
+/// Everything that a division needs.
+#[derive(Clone, Debug)]
+pub struct Question {
+    pub(super) window: u64,
+    pub(super) plan: Plan,
+    pub(super) rooms: Vec<Room>,
+    /// Those of whom curves are known ...
+    pub(super) known: Vec<(Tenant, Profile)>,
+    /// ... and those of whom too few keys were seen.
+    pub(super) unknown: Vec<Tenant>,
+    /// What misses cost a look-up on average in the window that ended.
+    pub(super) lost_ns: f64,
+}
+
+/// Whether there is anything to do, and why not.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Memory is to be divided, and K set, as the parts say.
+    Divide,
+    /// K is to be set as the parts say; dividing memory anew would gain too little to be worth it.
+    ChooseK,
+    /// Of no tenant were enough keys seen.
+    TooFewSamples {
+        /// The most that were seen of one.
+        sampled: u64,
+        /// What is needed.
+        needed: u64,
+    },
+    /// What tenants are to have at least is more than there is.
+    TooLittle(TooLittle),
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Verdict::Divide => f.write_str("divided anew"),
+            Verdict::ChooseK => f.write_str("left as it was: another division would gain too little"),
+            Verdict::TooFewSamples { sampled, needed } => {
+                write!(f, "left as it was: too few samples ({sampled} of {needed} keys)")
+            }
+            Verdict::TooLittle(problem) => write!(f, "left as it was: {problem}"),
+        }
+    }
+}
+
+/// What a tenant is to have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Its number.
+    pub tenant: u16,
+    /// Bytes of each tier.
+    pub bytes: Vec<u64>,
+    /// Its K in each tier.
+    pub ks: Vec<u8>,
+    /// Its miss ratio with all that, as the curves say; [`None`] where they say nothing.
+    pub miss_ratio: Option<f64>,
+    /// The miss ratio with what it had.
+    pub miss_ratio_before: Option<f64>,
+    /// Look-ups of a window, later windows weighing more.
+    pub rate: f64,
+    /// What a miss costs it.
+    pub miss_ns: f64,
+    /// Whether that was measured or declared.
+    pub is_miss_known: bool,
+    /// Keys that the curves are from.
+    pub keys_sampled: u64,
+    /// The lowest of its curves at every size.
+    pub curve: Option<Curve>,
+}
+
+/// The answer to a [`Question`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The window that it is about.
+    pub window: u64,
+    /// What to do.
+    pub verdict: Verdict,
+    /// What each tenant is to have; what was found best, where that is not to be done.
+    pub parts: Vec<Part>,
+    /// Nanoseconds that misses cost a look-up on average, as the curves say: with what tenants have been given, and with these parts.
+    pub predicted_ns: (f64, f64),
+    /// The same as measured in the window that ended.
+    pub lost_ns: f64,
+}
+
+impl Answer {
+    /// Whether memory is divided anew.
+    pub fn is_applied(&self) -> bool {
+        self.verdict == Verdict::Divide
+    }
+}
+
+impl Question {
+    /// The division with the smallest loss that keeps what was promised.
+    pub fn answer(&self) -> Answer {
+        let answer = |verdict, parts, predicted_ns| Answer {
+            window: self.window,
+            verdict,
+            parts,
+            predicted_ns,
+            lost_ns: self.lost_ns,
+        };
+        if self.known.is_empty() {
+            let sampled = self.unknown.iter().map(|tenant| tenant.keys_sampled).max().unwrap_or(0);
+            let verdict = Verdict::TooFewSamples { sampled, needed: DISTINCT_LEAST };
+            return answer(verdict, Vec::new(), (0.0, 0.0));
+        }
+        match self.divide_all() {
+            Ok(Divided { parts, predicted_ns, is_worth }) => {
+                let is_worth = self.plan.divides && (is_worth || self.breaks_terms());
+                answer(if is_worth { Verdict::Divide } else { Verdict::ChooseK }, parts, predicted_ns)
+            }
+            Err(problem) => answer(Verdict::TooLittle(problem), Vec::new(), (0.0, 0.0)),
+        }
+    }
+
+    /// Whether what tenants have been given is not what they were promised.
+    fn breaks_terms(&self) -> bool {
+        let tenants = self.known.iter().map(|(tenant, _)| tenant).chain(&self.unknown);
+        tenants.into_iter().any(|tenant| {
+            let Terms { least_bytes, most_bytes, .. } = tenant.terms;
+            tenant.given_bytes.map_or(least_bytes > 0 || most_bytes < u64::MAX, |given| {
+                // Memory comes and goes a little with what is kept about items.
+                given < least_bytes - least_bytes / TOLERANCE
+                    || given > most_bytes.saturating_add(most_bytes / TOLERANCE)
+            })
+        })
+    }
+
+    fn divide_all(&self) -> Result<Divided, TooLittle> {
+        let total_bytes: u64 = self.rooms.iter().map(|room| room.capacity_bytes).sum();
+        let granule_bytes = (total_bytes / self.plan.granules.max(1)).max(1);
+        let unknown = self.unknown_bytes(total_bytes);
+        let left_bytes = total_bytes - unknown.iter().sum::<u64>();
+        let mut profiles: Vec<Profile> = self.known.iter().map(|(_, profile)| profile.clone()).collect();
+        let pieces = Pieces { total_bytes: left_bytes, granule_bytes };
+        let given: Vec<u64> =
+            self.known.iter().map(|(tenant, _)| tenant.given_bytes.unwrap_or(tenant.held_bytes)).collect();
+        let overheads = &self.plan.overheads;
+        let before: Vec<Share> = profiles
+            .iter()
+            .zip(&given)
+            .map(|(profile, &bytes)| share_at(profile, bytes, pieces, overheads))
+            .collect();
+        let whole = if self.plan.divides {
+            divide(&profiles, self.plan.objective, pieces, overheads)?
+        } else {
+            before.clone()
+        };
+        let score = |shares| score(&profiles, shares, self.plan.objective, pieces, overheads);
+        let is_worth = score(&whole).is_worth(&score(&before), self.plan.gain_least);
+        let lookups: f64 = profiles.iter().map(|profile| profile.rate).sum::<f64>().max(1.0);
+        let predicted_ns = (loss_ns(&profiles, &before) / lookups, loss_ns(&profiles, &whole) / lookups);
+        // From all tiers to the fastest: of what a tenant has in all, as much as is best in those above the last, and so on.
+        let mut upto = vec![whole.clone()];
+        for above in (1..self.rooms.len()).rev() {
+            let room_bytes: u64 = self.rooms[..above].iter().map(|room| room.capacity_bytes).sum();
+            let below = &upto[0];
+            for (profile, share) in profiles.iter_mut().zip(below) {
+                profile.terms =
+                    Terms { most_bytes: share.bytes, promise: None, least_bytes: 0, ..profile.terms };
+                profile.miss_ns = self.rooms[above - 1].slower_ns;
+            }
+            let part = room_bytes as f64 / total_bytes.max(1) as f64;
+            let unknown_bytes = (unknown.iter().sum::<u64>() as f64 * part) as u64;
+            let pieces = Pieces {
+                total_bytes: room_bytes - unknown_bytes.min(room_bytes),
+                granule_bytes: pieces.granule_bytes,
+            };
+            upto.insert(0, divide(&profiles, Objective::Latency, pieces, overheads)?);
+        }
+        let mut parts: Vec<Part> = Vec::with_capacity(self.known.len() + self.unknown.len());
+        for (at, (tenant, profile)) in self.known.iter().enumerate() {
+            let sums = upto.iter().map(|shares| shares[at].bytes);
+            let curves: Vec<Curve> = profile.curves.iter().map(|(_, curve)| curve.clone()).collect();
+            parts.push(Part {
+                tenant: tenant.tenant,
+                bytes: differences(sums),
+                ks: upto.iter().map(|shares| shares[at].k).collect(),
+                miss_ratio: Some(whole[at].miss_ratio),
+                miss_ratio_before: Some(before[at].miss_ratio),
+                rate: profile.rate,
+                miss_ns: self.known[at].1.miss_ns,
+                is_miss_known: tenant.is_miss_known,
+                keys_sampled: profile.keys_sampled,
+                curve: Curve::lower_envelope(&curves).map(|(curve, _)| curve),
+            });
+        }
+        for (tenant, bytes) in self.unknown.iter().zip(unknown) {
+            let of =
+                |room: &Room| (bytes as f64 * room.capacity_bytes as f64 / total_bytes.max(1) as f64) as u64;
+            parts.push(Part {
+                tenant: tenant.tenant,
+                bytes: self.rooms.iter().map(of).collect(),
+                ks: vec![K_DEFAULT; self.rooms.len()],
+                miss_ratio: None,
+                miss_ratio_before: None,
+                rate: 0.0,
+                miss_ns: self.plan.miss_ns,
+                is_miss_known: tenant.is_miss_known,
+                keys_sampled: tenant.keys_sampled,
+                curve: None,
+            });
+        }
+        Ok(Divided { parts, predicted_ns, is_worth })
+    }
+
+    /// What those get of whom too little is known: what they have and a little more, as long as it is no more than an
+    /// equal part, and within what they were promised; less where they would not leave enough for the others.
+    fn unknown_bytes(&self, total_bytes: u64) -> Vec<u64> {
+        let equal = total_bytes / (self.known.len() + self.unknown.len()).max(1) as u64;
+        let wanted = |tenant: &Tenant| {
+            let Terms { least_bytes, most_bytes, .. } = tenant.terms;
+            tenant.wants_bytes.min(equal.max(tenant.held_bytes)).min(most_bytes).max(least_bytes)
+        };
+        let mut bytes: Vec<u64> = self.unknown.iter().map(wanted).collect();
+        let sum: u64 = bytes.iter().sum();
+        let promised: u64 = self.known.iter().map(|(tenant, _)| tenant.terms.least_bytes).sum();
+        let room = total_bytes.saturating_sub(promised);
+        if sum > room {
+            bytes.iter_mut().for_each(|bytes| *bytes = (*bytes as f64 * room as f64 / sum as f64) as u64);
+        }
+        bytes
+    }
+}
+
+/// From sums up to each place to what each adds.
+fn differences(sums: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut before = 0;
+    sums.map(|sum| sum.saturating_sub(std::mem::replace(&mut before, sum))).collect()
+}
