@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pathlib
+import random
+import time
 import urllib.request
 from collections.abc import Callable
 
@@ -127,3 +129,113 @@ def test_shares_beyond_the_memory_are_refused(tmp_path: pathlib.Path) -> None:
     refused = tiermem("store", "serve", "--config", str(path))
     assert refused.returncode != 0
     assert "shares of 48MiB are more than the 32MiB of memory" in refused.stderr
+
+
+ONLINE = """\
+[tenants]
+by = "prefix"
+divide = "{divide}"
+window = 30000
+sample_rate = 0.5
+
+[[tier]]
+name = "dram"
+kind = "dram"
+capacity = "16MiB"
+"""
+
+
+def start_online(serve: Callable[..., Store], tmp_path: pathlib.Path, divide: str) -> Store:
+    path = tmp_path / "online.toml"
+    path.write_text(ONLINE.format(divide=divide))
+    return serve("--config", str(path))
+
+
+def ask(client: redis.Redis, keys: list[str], miss_s: float) -> None:
+    """Asks for keys and sets back what is missing, as an application with a database behind it does."""
+    with client.pipeline(transaction=False) as pipe:
+        for key in keys:
+            pipe.get(key)
+        missed = [key for key, value in zip(keys, pipe.execute(), strict=True) if value is None]
+    time.sleep(miss_s if missed else 0)
+    with client.pipeline(transaction=False) as pipe:
+        for key in missed:
+            pipe.set(key, "x" * 400)
+        pipe.execute()
+
+
+def division(client: redis.Redis) -> dict:
+    return json.loads(client.execute_command("TENANTS", "JSON"))["division"]
+
+
+def work(client: redis.Redis, rounds: int) -> None:
+    """Two tenants that ask for skewed keys, one with misses that cost ten times as much, and one that goes in circles."""
+    rng = random.Random(7)
+    for turn in range(rounds):
+        for name, miss_s in (("near", 0.0005), ("far", 0.012)):
+            ask(client, [f"{name}:{int(rng.random() ** 2 * 20_000)}" for _ in range(200)], miss_s)
+        ask(client, [f"round:{(turn * 200 + at) % 15_000}" for at in range(200)], 0.0005)
+
+
+def test_memory_is_divided_by_what_misses_cost(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    store = start_online(serve, tmp_path, "latency")
+    with connect(store) as client:
+        work(client, 400)
+        eventually(lambda: division(client)["divided_after"] is not None, "memory is divided")
+        work(client, 200)
+        seen = figures(client)
+        near, far, circle = (seen[name] for name in ("near", "far", "round"))
+        assert far["advice"]["is_miss_known"]
+        assert far["advice"]["miss_ns"] > 2 * near["advice"]["miss_ns"] > 500_000
+        assert far["tiers"][0]["share_bytes"] > 1.3 * near["tiers"][0]["share_bytes"]
+        assert far["tiers"][0]["bytes"] > near["tiers"][0]["bytes"]
+        assert circle["tiers"][0]["k"] == 1, "a loop is kept best by those that throw out at random"
+        assert far["advice"]["curve"][-1][1] < far["advice"]["curve"][0][1]
+        said = str(client.execute_command("TENANTS"))
+        assert "objective:latency" in said and "predicted_after_us:" in said and "miss_cost_known=yes" in said
+        # What was promised comes first, and what cannot be promised is refused with the sums.
+        with pytest.raises(redis.ResponseError, match="promised 17MiB at least, more than the 16MiB"):
+            client.config_set("tenants-terms", "near:min=9MiB far:min=8MiB")
+        client.config_set("tenants-terms", "near:min=9MiB")
+        assert client.config_get("tenants-terms") == {"tenants-terms": "near:min=9437184"}
+        work(client, 110)
+        eventually(lambda: figures(client)["near"]["tiers"][0]["share_bytes"] >= 9 << 20, "near has what it was promised")
+        client.config_set("tenants-divide", "off")
+        shares = {tenant["tiers"][0]["share_bytes"] for tenant in figures(client).values()}
+        assert len(shares) == 1, "without a division all have the same"
+        assert division(client) is None
+
+
+def test_k_alone_can_be_chosen(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    store = start_online(serve, tmp_path, "k")
+    with connect(store) as client:
+        for start_at in range(0, 120_000, 400):
+            ask(client, [f"loop:{at % 40_000}" for at in range(start_at, start_at + 400)], 0)
+        eventually(lambda: figures(client)["loop"]["tiers"][0]["k"] == 1, "the loop's K is 1")
+        assert division(client)["divided_after"] is None
+
+
+def test_too_few_keys_divide_nothing(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    store = start_online(serve, tmp_path, "hits")
+    with connect(store) as client:
+        for _ in range(160):
+            ask(client, [f"few:{at}" for at in range(200)], 0)
+        eventually(lambda: "too few samples" in division(client)["verdict"], "it says so")
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ('[tenants]\ndivide = "evenly"\n', "none of off, k, latency, hits, fair, slo"),
+        ('[tenants]\ndivide = "hits"\ncandidates = [0]\n', "between 1 and 64"),
+        ('[tenants]\ndivide = "hits"\nsample_rate = 2.0\n', "tenants.sample_rate"),
+        ('[tenants]\nby = "prefix"\n[[tenant]]\nname = "a"\nmin = "9GiB"\n', "promised 9GiB at least"),
+        ('[tenants]\nby = "prefix"\n[[tenant]]\nname = "a"\nmin = "2MiB"\nmax = "1MiB"\n', "at least more than at most"),
+    ],
+)
+def test_divisions_that_make_no_sense_are_refused(tmp_path: pathlib.Path, file: str, said: str) -> None:
+    path = tmp_path / "tenants.toml"
+    path.write_text(file)
+    refused = tiermem("store", "serve", "--config", str(path))
+    assert refused.returncode != 0
+    assert said in refused.stderr

@@ -142,6 +142,11 @@ impl<E: Evict> Flat<E> {
         }
     }
 
+    /// Its policy, for those who change its parameters.
+    pub fn policy_mut(&mut self) -> &mut E {
+        &mut self.policy
+    }
+
     /// One access to a key below the number that [`Cache::run`] was told; whether it was found.
     #[inline]
     fn access(&mut self, request: Request) -> bool {

@@ -53,6 +53,8 @@ pub enum Verdict {
     Divide,
     /// K is to be set as the parts say; dividing memory anew would gain too little to be worth it.
     ChooseK,
+    /// It was the first window, in which everything is missed once: K is set, and nothing divided.
+    First,
     /// Of no tenant were enough keys seen.
     TooFewSamples {
         /// The most that were seen of one.
@@ -69,6 +71,7 @@ impl std::fmt::Display for Verdict {
         match self {
             Verdict::Divide => f.write_str("divided anew"),
             Verdict::ChooseK => f.write_str("left as it was: another division would gain too little"),
+            Verdict::First => f.write_str("left as it was: the first window only shows what there is"),
             Verdict::TooFewSamples { sampled, needed } => {
                 write!(f, "left as it was: too few samples ({sampled} of {needed} keys)")
             }
@@ -142,7 +145,12 @@ impl Question {
         match self.divide_all() {
             Ok(Divided { parts, predicted_ns, is_worth }) => {
                 let is_worth = self.plan.divides && (is_worth || self.breaks_terms());
-                answer(if is_worth { Verdict::Divide } else { Verdict::ChooseK }, parts, predicted_ns)
+                let verdict = match is_worth {
+                    true if self.window == 1 => Verdict::First,
+                    true => Verdict::Divide,
+                    false => Verdict::ChooseK,
+                };
+                answer(verdict, parts, predicted_ns)
             }
             Err(problem) => answer(Verdict::TooLittle(problem), Vec::new(), (0.0, 0.0)),
         }

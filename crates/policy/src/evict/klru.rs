@@ -28,6 +28,11 @@ impl KLru {
     pub fn new(domains: usize, k: u32) -> Self {
         KLru { last: Sampled::new(domains), k: k.max(1) }
     }
+
+    /// From now on so many are drawn, at least one.
+    pub fn set_k(&mut self, k: u32) {
+        self.k = k.max(1);
+    }
 }
 
 impl Evict for KLru {

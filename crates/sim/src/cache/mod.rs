@@ -4,11 +4,13 @@
 //! one policy that must know the future.
 
 pub mod belady;
+pub mod dlru;
 pub mod pass;
 mod tail;
 pub mod tiered;
 
 pub use belady::Belady;
+pub use dlru::Dlru;
 pub use pass::{Batch, Batches, run};
 pub use tail::Tail;
 pub use tiered::TieredCache;

@@ -9,11 +9,12 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
 
-const FILES: [(&str, &str, &str); 7] = [
+const FILES: [(&str, &str, &str); 8] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/page/live.css", CSS, include_str!("page/live.css")),
     ("/page/live.js", JS, include_str!("page/live.js")),
     ("/page/charts.js", JS, include_str!("page/charts.js")),
+    ("/page/tenants.js", JS, include_str!("page/tenants.js")),
     ("/page/figures.js", JS, include_str!("page/figures.js")),
     ("/page/uplot.js", JS, include_str!("page/vendor/uPlot.iife.min.js")),
     ("/page/uplot.css", CSS, include_str!("page/vendor/uPlot.min.css")),

@@ -5,17 +5,18 @@ use std::thread::available_parallelism;
 
 use anyhow::anyhow;
 use clap::Args;
+use tiermem_model::advisor::Plan;
 use tiermem_policy::evict::Named;
 use tiermem_policy::evict::named::K_DEFAULT;
 use tiermem_policy::flat::{Cache, Capacity, Counts, cache};
 use tiermem_sim::cache::belady::{Belady, Future};
 use tiermem_sim::cache::pass::{self, PassError};
-use tiermem_sim::cache::{Batch, Batches};
+use tiermem_sim::cache::{Batch, Batches, Dlru};
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 use crate::size::{self, Size};
-use crate::source::TraceArgs;
+use crate::source::{TraceArgs, sample_rate};
 
 const FIELDS: &[&str] =
     &["policy", "k", "size", "requests", "misses", "miss_ratio", "byte_miss_ratio", "window"];
@@ -38,6 +39,12 @@ pub struct FlatArgs {
     /// The K of klru and redis; repeat it for several.
     #[arg(long, value_name = "K", default_values_t = [K_DEFAULT], value_parser = clap::value_parser!(u32).range(1..=4096))]
     k: Vec<u32>,
+    /// Look-ups after which dlru and dlru-krr choose K [default: 5000000 and 1000000].
+    #[arg(long, value_name = "N", conflicts_with = "tier", value_parser = clap::value_parser!(u64).range(1..))]
+    k_window: Option<u64>,
+    /// The share of the keys from which they do [default: 0.005 and 0.01].
+    #[arg(long, value_name = "R", conflicts_with = "tier", value_parser = sample_rate)]
+    k_sample: Option<f64>,
     /// A row for every N requests of the trace.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     window: Option<u64>,
@@ -53,6 +60,12 @@ pub struct FlatArgs {
 }
 
 impl FlatArgs {
+    /// How K is chosen: a plan with what was said otherwise.
+    fn dlru(&self, plan: Plan) -> Plan {
+        let (window, rate) = (self.k_window.unwrap_or(plan.window), self.k_sample.unwrap_or(plan.rate));
+        Plan { window, rate, ..plan }
+    }
+
     /// Requests before anything is counted, and requests of a window, if there are windows.
     pub fn spans(&self) -> (u64, Option<u64>) {
         (self.warmup, self.window)
@@ -63,6 +76,8 @@ impl FlatArgs {
 enum Policy {
     Named(Named),
     Belady,
+    Dlru,
+    DlruKrr,
 }
 
 impl std::str::FromStr for Policy {
@@ -71,7 +86,9 @@ impl std::str::FromStr for Policy {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "belady" => Ok(Policy::Belady),
-            _ => text.parse().map(Policy::Named).map_err(|error| format!("{error}, belady")),
+            "dlru" => Ok(Policy::Dlru),
+            "dlru-krr" => Ok(Policy::DlruKrr),
+            _ => text.parse().map(Policy::Named).map_err(|error| format!("{error}, belady, dlru, dlru-krr")),
         }
     }
 }
@@ -91,6 +108,8 @@ impl Policy {
         let (name, k) = match self {
             Policy::Named(named) => (named.name(), named.k().unwrap_or(0)),
             Policy::Belady => ("belady", 0),
+            Policy::Dlru => ("dlru", 0),
+            Policy::DlruKrr => ("dlru-krr", 0),
         };
         [Cell::Text(name.to_owned()), Cell::Count(u64::from(k))]
     }
@@ -129,6 +148,8 @@ pub fn run(trace: &TraceArgs, args: &FlatArgs, format: Format) -> Result<(), Fai
         match (policy, &future) {
             (Policy::Named(named), _) => cache(named, capacity, args.seed),
             // There is a future whenever there is a belady.
+            (Policy::Dlru, _) => Box::new(Dlru::new(args.dlru(Plan::dlru()), capacity, args.seed)),
+            (Policy::DlruKrr, _) => Box::new(Dlru::new(args.dlru(Plan::default()), capacity, args.seed)),
             (Policy::Belady, future) => Box::new(Belady::new(future.clone().unwrap_or_default(), capacity)),
         }
     };

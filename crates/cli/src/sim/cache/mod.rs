@@ -26,7 +26,8 @@ With --tier: the store's own ladder, fastest tier first, its slots and size clas
   log that the store keeps on flash, over a device that is never late.
 
 Policies: fifo, clock, clock2, lru, lru-lazy (the store's), slru, s4lru, klru, redis (klru with its eviction pool), random,
-  lfu, lfu-da, arc, 2q, s3-fifo, sieve, lhd, hyperbolic, cflru, belady. docs/policies.md says what each is.
+  lfu, lfu-da, arc, 2q, s3-fifo, sieve, lhd, hyperbolic, cflru, belady, dlru (K-LRU that chooses its K by miniature caches),
+  dlru-krr (the same by KRR's curves). docs/policies.md says what each is.
 
 Fields:
   policy, k        what was simulated; k of klru and redis, 0 for others

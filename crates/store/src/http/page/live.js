@@ -3,6 +3,7 @@
 
 import * as charts from "/page/charts.js";
 import { bytes, count, duration, micros, percent } from "/page/figures.js";
+import { showTenants } from "/page/tenants.js";
 
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 3000;
@@ -234,6 +235,7 @@ function show(now) {
   showFigures(now, before);
   showSplit(now, before);
   showTiers(now, before);
+  showTenants(now, before);
   showLatency(now);
   plots ??= [
     charts.throughput(() => [rows.time, rows.rate, rows.fast, rows.hit]),

@@ -1,0 +1,159 @@
+//! K-LRU whose K is chosen while it runs: DLRU (Wang 2024, chapter 3), by the advisor that the store has.
+
+use tiermem_base::Op;
+use tiermem_base::hash::sample_hash;
+use tiermem_model::advisor::{Advisor, Plan, Room, Standing};
+use tiermem_model::partition::Terms;
+use tiermem_policy::choose_k::K_DEFAULT;
+use tiermem_policy::evict::klru::KLru;
+use tiermem_policy::flat::{Cache, Capacity, Counts, Flat, Request};
+
+/// The only tenant.
+const ALL: u16 = 0;
+
+/// A cache that chooses its K after every window.
+#[derive(Debug)]
+pub struct Dlru {
+    cache: Flat<KLru>,
+    advisor: Advisor,
+    room: Room,
+    counts_bytes: bool,
+    /// Look-ups that found something.
+    hits: u64,
+    lookups: u64,
+    writes: u64,
+    /// After how many requests K became what.
+    chosen: Vec<(u64, u8)>,
+}
+
+impl Dlru {
+    /// An empty cache; `seed` decides what it draws. It begins with Redis's K, as long as nothing better is known.
+    pub fn new(plan: Plan, capacity: Capacity, seed: u64) -> Self {
+        let room = Room { capacity_bytes: capacity.units(), slower_ns: 0.0 };
+        Dlru {
+            cache: Flat::new(KLru::new(1, K_DEFAULT.into()), capacity, seed),
+            advisor: Advisor::new(Plan { divides: false, ..plan }, &[room], seed),
+            room,
+            counts_bytes: matches!(capacity, Capacity::Bytes(_)),
+            hits: 0,
+            lookups: 0,
+            writes: 0,
+            chosen: vec![(0, K_DEFAULT)],
+        }
+    }
+
+    /// After how many requests K became what, from the start on.
+    pub fn chosen(&self) -> &[(u64, u8)] {
+        &self.chosen
+    }
+
+    fn access(&mut self, request: Request, keys: u32) {
+        let before = self.cache.counts().misses;
+        self.cache.run(&[request], keys);
+        let found = self.cache.counts().misses == before;
+        let hash = sample_hash(request.key.into());
+        let bytes = if self.counts_bytes { request.size } else { 1 };
+        let follows = self.advisor.follows(hash);
+        match request.op {
+            Op::Del => {
+                if follows {
+                    self.advisor.removed(ALL, hash);
+                }
+            }
+            Op::Set => self.wrote(hash, bytes, follows),
+            _ => {
+                self.lookups += 1;
+                self.hits += u64::from(found);
+                if follows {
+                    self.advisor.looked_up(ALL, hash, found.then_some(bytes));
+                }
+                if !found {
+                    // A miss brings the object in: whoever asked writes it.
+                    self.wrote(hash, bytes, follows);
+                }
+                if self.advisor.note_lookup() {
+                    self.end_window();
+                }
+            }
+        }
+    }
+
+    fn wrote(&mut self, hash: u64, bytes: u32, follows: bool) {
+        self.writes += 1;
+        if follows {
+            self.advisor.wrote(ALL, hash, bytes);
+        }
+    }
+
+    fn end_window(&mut self) {
+        let standing = Standing {
+            tenant: ALL,
+            lookups: self.lookups,
+            hits: self.hits,
+            writes: self.writes,
+            held_bytes: self.room.capacity_bytes,
+            terms: Terms::default(),
+            miss_ns: None,
+        };
+        let answer = self.advisor.end_window(&[standing], &[self.room]).answer();
+        self.advisor.note(&answer);
+        // Where too few keys were seen, the default is as good as any.
+        let k = answer.parts.first().map_or(K_DEFAULT, |part| part.ks[0]);
+        if self.chosen.last().is_none_or(|&(_, last)| last != k) {
+            self.cache.policy_mut().set_k(k.into());
+            self.chosen.push((self.cache.counts().requests, k));
+        }
+    }
+}
+
+impl Cache for Dlru {
+    fn run(&mut self, requests: &[Request], keys: u32) {
+        requests.iter().for_each(|&request| self.access(request, keys));
+    }
+
+    fn counts(&self) -> Counts {
+        self.cache.counts()
+    }
+
+    fn len(&self) -> u64 {
+        self.cache.len()
+    }
+
+    fn metadata_bytes(&self) -> u64 {
+        self.cache.metadata_bytes() + self.advisor.metadata_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tiermem_base::Rng;
+
+    /// Two phases: circles larger than the cache, in which the oldest is the one that comes back first, then skewed keys.
+    fn phases() -> Vec<Request> {
+        let mut rng = Rng::seeded(3);
+        let get = |key| Request { key, size: 100, op: Op::Get };
+        let circles = (0..400_000).map(|at| get(at % 6000));
+        circles.chain((0..400_000).map(|_| get(6000 + (rng.unit_f64().powi(3) * 20_000.0) as u32))).collect()
+    }
+
+    #[test]
+    fn each_phase_has_its_k_and_no_fixed_one_does_better() {
+        let requests = phases();
+        let misses = |cache: &mut dyn Cache| {
+            cache.run(&requests, 26_000);
+            cache.counts().misses as f64
+        };
+        for way in [Plan::dlru(), Plan { divides: false, ..Plan::default() }] {
+            let plan = Plan { window: 40_000, rate: 0.2, ..way };
+            let mut dynamic = Dlru::new(plan, Capacity::Objects(4000), 1);
+            let found = misses(&mut dynamic);
+            let fixed = [1, 2, 5, 10, 16]
+                .map(|k| misses(&mut Flat::new(KLru::new(1, k), Capacity::Objects(4000), 1)));
+            let best = fixed.iter().copied().fold(f64::INFINITY, f64::min);
+            assert!(found < 1.01 * best, "{found} beside {fixed:?}, K {:?}", dynamic.chosen());
+            let ks: Vec<u8> = dynamic.chosen().iter().map(|&(_, k)| k).collect();
+            assert!(ks.contains(&1) && ks.iter().any(|&k| k >= 8), "{ks:?}");
+        }
+    }
+}
