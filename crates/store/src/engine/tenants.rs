@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use tiermem_policy::ladder::{Part, TENANTS_MAX, TenantLevel};
 
+use super::owners::{Owner, Owners};
 use super::{DATABASES, Engine};
 
 /// Bytes of a key in which its prefix must end.
@@ -25,6 +26,8 @@ pub enum By {
     Database,
     /// By what stands before the first of this byte in the key, within its first 64.
     Prefix(u8),
+    /// By who owns what the key begins with.
+    User,
 }
 
 /// The tenants that an engine begins with.
@@ -34,6 +37,8 @@ pub struct Tenancy {
     pub by: By,
     /// What is known beforehand.
     pub declared: Vec<Declared>,
+    /// Who owns what keys begin with, where that tells them apart.
+    pub owners: Vec<Owner>,
 }
 
 /// A tenant of whom something is known beforehand.
@@ -144,18 +149,20 @@ pub(super) struct Tenants {
     asked: Vec<Asked>,
     /// Of the declared ones.
     parts: Vec<Part>,
+    owners: Owners,
 }
 
 impl Tenants {
     pub fn new(tenancy: &Tenancy) -> Self {
         let (names, asked, parts) = (Vec::new(), Vec::new(), Vec::new());
-        let mut tenants = Tenants { by: tenancy.by, names, numbers: HashMap::new(), asked, parts };
+        let (numbers, owners) = (HashMap::new(), Owners::default());
+        let mut tenants = Tenants { by: tenancy.by, names, numbers, asked, parts, owners };
         match tenancy.by {
             By::Nobody => {}
             By::Database => {
                 (0..DATABASES).for_each(|db| _ = tenants.number(db.to_string().as_bytes()));
             }
-            By::Prefix(_) => {
+            By::Prefix(_) | By::User => {
                 tenants.number(b"(others)");
             }
         }
@@ -163,6 +170,7 @@ impl Tenants {
             let tenant = tenants.number(name.as_bytes());
             tenants.parts.push(Part { tenant, share, k });
         }
+        tenants.set_owners(&tenancy.owners);
         tenants
     }
 
@@ -181,12 +189,19 @@ impl Tenants {
         number
     }
 
+    fn set_owners(&mut self, owners: &[Owner]) {
+        self.owners = Owners::new(
+            owners.iter().map(|it| (it.prefix.as_bytes(), self.number(it.name.as_bytes()))).collect(),
+        );
+    }
+
     /// Whose a key is, as far as that is known: nobody becomes a tenant by asking.
     #[inline]
     pub fn of(&self, db: u8, key: &[u8]) -> u16 {
         match self.by {
             By::Nobody => OTHERS,
             By::Database => u16::from(db),
+            By::User => self.owners.of(key).unwrap_or(OTHERS),
             By::Prefix(separator) => {
                 prefix(separator, key).and_then(|name| self.numbers.get(name)).copied().unwrap_or(OTHERS)
             }
@@ -225,6 +240,20 @@ impl Engine {
             self.share_rest();
         }
         tenant
+    }
+
+    /// Whether owners of what keys begin with are the tenants.
+    pub fn has_owners(&self) -> bool {
+        self.tenants.by == By::User
+    }
+
+    /// Has the keys that begin so belong to other tenants from now on. Items that are there stay with whom they belong to until
+    /// they are written again.
+    pub fn set_owners(&mut self, owners: &[Owner]) {
+        if self.has_owners() {
+            self.tenants.set_owners(owners);
+            self.share_rest();
+        }
     }
 
     /// The tenants of whom nothing is declared share what is left.
@@ -283,7 +312,7 @@ mod tests {
         };
         let declared =
             declared.iter().map(|&(name, share)| Declared { name: name.to_owned(), share, k: 0 }).collect();
-        let tenancy = Tenancy { by, declared };
+        let tenancy = Tenancy { by, declared, ..Tenancy::default() };
         Engine::new(EngineConfig { spin: false, tenancy, ..EngineConfig::new(vec![dram]) }).unwrap()
     }
 

@@ -1,0 +1,149 @@
+//! Whether the user who asks may: its command, its keys and its channels, before anything of a request is done.
+//!
+//! Ordinary requests never come here: who has logged in as a user of its own is [`Mode::RESTRICTED`], and while `default` may
+//! not do everything all requests are attended to ([`crate::clients::Clients::GUARDED`]). With several shards a client's home
+//! asks; a guest only leaves out what the user may not see.
+
+use std::sync::Arc;
+
+use crate::clients::Clients;
+use crate::resp::Args;
+use crate::users::{Access, User};
+
+use super::access;
+use super::attended::keys;
+use super::context::{Context, Outcome, Refusal};
+use super::found::Found;
+use super::mode::Mode;
+use super::spec::{Flags, Spec};
+use super::table::COMMANDS;
+
+/// Why a request is refused.
+enum Denied {
+    Command,
+    Key,
+    Channel,
+    /// The user is gone; its connections are about to be.
+    Deleted,
+}
+
+#[inline]
+fn is_guarded(context: &Context<'_>) -> bool {
+    context.session.mode.has(Mode::RESTRICTED) || context.host.clients.attention() & Clients::GUARDED != 0
+}
+
+fn find_denied(user: &User, spec: &'static Spec, args: Args<'_>) -> Option<Denied> {
+    // Logging in and leaving are everybody's.
+    if !spec.flags.contains(Flags::NO_AUTH) && !user.may_run(spec.number(COMMANDS)) {
+        return Some(Denied::Command);
+    }
+    let touches = |(place, key): (usize, &[u8])| user.may_touch(key, access::of_key(spec, args, place));
+    if !keys(spec, args).enumerate().all(touches) {
+        return Some(Denied::Key);
+    }
+    let allowed = match spec.name {
+        "publish" => user.may_use_channel(&args[1]),
+        "subscribe" => args.iter_from(1).all(|channel| user.may_use_channel(channel)),
+        "psubscribe" => args.iter_from(1).all(|pattern| user.may_use_pattern(pattern)),
+        _ => true,
+    };
+    (!allowed).then_some(Denied::Channel)
+}
+
+/// What forbids a request, were it sent now; of an `EXEC` also what forbids anything that is queued.
+fn ask(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Option<(Denied, &'static str)> {
+    let Context { session, host, .. } = context;
+    let Some(user) = host.settings.users.who(&mut session.login) else { return Some((Denied::Deleted, "")) };
+    if user.may_everything() {
+        return None;
+    }
+    if let Some(denied) = find_denied(user, spec, args) {
+        return Some((denied, ""));
+    }
+    let queue = session.transaction.as_ref().filter(|_| spec.name == "exec")?;
+    let denied = queue.iter().find_map(|(spec, args)| find_denied(user, spec, args))?;
+    let reason = match denied {
+        Denied::Key => "no permission to touch the specified keys",
+        Denied::Channel => "no permission to access one of the channels used as arguments to the command",
+        _ => "no permission to execute the command or subcommand",
+    };
+    Some((denied, reason))
+}
+
+/// Refuses what the user may not do.
+pub(super) fn check(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
+    if !is_guarded(context) || context.session.mode.has(Mode::GUEST) {
+        return Ok(());
+    }
+    let Some((denied, queued)) = ask(context, spec, args) else { return Ok(()) };
+    let stats = &mut context.host.stats;
+    match denied {
+        Denied::Command | Denied::Deleted => stats.access_denied_cmd += 1,
+        Denied::Key => stats.access_denied_key += 1,
+        Denied::Channel => stats.access_denied_channel += 1,
+    }
+    context.host.command_statistics.reject(spec.number(COMMANDS));
+    if !queued.is_empty() {
+        super::transaction::forget_watched(context);
+        return Err(format!(
+            "EXECABORT Transaction discarded because ACLs rules changed between the moment the transaction was \
+             accumulated and the EXEC call: {queued}"
+        )
+        .into());
+    }
+    Err(match denied {
+        Denied::Command | Denied::Deleted => {
+            let name = context.session.login.name().map_or(crate::users::DEFAULT, |name| &**name);
+            format!("NOPERM User {name} has no permissions to run the '{}' command", spec.full_name()).into()
+        }
+        Denied::Key => Refusal::Text("NOPERM No permissions to access a key"),
+        Denied::Channel => Refusal::Text("NOPERM No permissions to access a channel"),
+    })
+}
+
+impl Found {
+    /// Whether the user who asks may; what it may not is for the client's home to refuse.
+    pub fn is_permitted(self, context: &mut Context<'_>, args: Args<'_>) -> bool {
+        !is_guarded(context) || self.0.is_none_or(|spec| ask(context, spec, args).is_none())
+    }
+}
+
+/// Which keys the user who asks may see.
+#[derive(Debug)]
+pub(super) enum Sight {
+    All,
+    Of(Arc<User>),
+    None,
+}
+
+impl Sight {
+    pub fn of(context: &mut Context<'_>) -> Sight {
+        if !is_guarded(context) {
+            return Sight::All;
+        }
+        match context.host.settings.users.who(&mut context.session.login) {
+            Some(user) if user.may_everything() => Sight::All,
+            Some(user) => Sight::Of(Arc::clone(user)),
+            None => Sight::None,
+        }
+    }
+
+    /// Whether it may see this key.
+    #[inline]
+    pub fn has(&self, key: &[u8]) -> bool {
+        match self {
+            Sight::All => true,
+            Sight::Of(user) => user.may_touch(key, Access::READ),
+            Sight::None => false,
+        }
+    }
+
+    /// Whether it may see all keys that begin so.
+    pub fn has_all(&self, prefix: &[u8]) -> bool {
+        match self {
+            Sight::All => true,
+            Sight::Of(user) => user.may_read_all(prefix),
+            Sight::None => false,
+        }
+    }
+}
