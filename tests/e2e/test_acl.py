@@ -422,9 +422,9 @@ def test_users_are_tenants(serve: Callable[..., Store], tmp_path: pathlib.Path) 
         assert seen["web"]["tiers"][0]["evictions"] == 0
         assert seen["crawler"]["tiers"][0]["evictions"] > 50_000
         # Nobody can be another tenant.
-        with pytest.raises(redis.NoPermissionError):
+        with pytest.raises(redis.exceptions.NoPermissionError):
             crawler.set("web:forged", "x")
-        with pytest.raises(redis.NoPermissionError):
+        with pytest.raises(redis.exceptions.NoPermissionError):
             crawler.set("web:public:1", "x")
         web.set("web:public:1", "x")
         assert crawler.get("web:public:1") == "x"

@@ -448,7 +448,7 @@ impl Engine {
         tenant: u16,
     ) -> Result<Loc, StoreError> {
         self.ladder.touch(old, self.now);
-        if self.ladder.rewrite_in_place(old, self.place_len(header)) {
+        if self.stays_with(old, tenant) && self.ladder.rewrite_in_place(old, self.place_len(header)) {
             let loc = self.ladder.loc(old);
             let account = &mut self.item_bytes[usize::from(loc.tier)];
             *account = *account + header.item_len() as u64

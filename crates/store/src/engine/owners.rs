@@ -1,5 +1,9 @@
 //! Whose keys begin how: the table by which a key's owner is found without anything being made or asked on the way.
 
+use tiermem_policy::Id;
+
+use super::Engine;
+
 /// A name, and how its keys begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -52,6 +56,14 @@ impl Owners {
             at = entry.within.map(|at| at as usize);
         }
         None
+    }
+}
+
+impl Engine {
+    /// Whether an item that is written again may keep its place. With a new one it goes over to whom its key belongs to by now.
+    #[inline]
+    pub(super) fn stays_with(&self, item: Id, tenant: u16) -> bool {
+        !self.has_owners() || self.ladder.tenant_of(item) == tenant
     }
 }
 

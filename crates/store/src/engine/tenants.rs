@@ -243,12 +243,13 @@ impl Engine {
     }
 
     /// Whether owners of what keys begin with are the tenants.
+    #[inline]
     pub fn has_owners(&self) -> bool {
         self.tenants.by == By::User
     }
 
     /// Has the keys that begin so belong to other tenants from now on. Items that are there stay with whom they belong to until
-    /// they are written again.
+    /// they are set again.
     pub fn set_owners(&mut self, owners: &[Owner]) {
         if self.has_owners() {
             self.tenants.set_owners(owners);
@@ -355,6 +356,27 @@ mod tests {
         (0..5000).for_each(|key| assert!(engine.get(0, format!("t{key}:k").as_bytes()).is_none()));
         set(&mut engine, 0, "late:1");
         assert!(engine.stats().tenants.iter().any(|one| one.name == "late"));
+    }
+
+    #[test]
+    fn owners_are_tenants_and_items_go_over_when_they_are_set() {
+        let owner = |prefix: &str, name: &str| Owner { prefix: prefix.to_owned(), name: name.to_owned() };
+        let mut engine = engine(By::User, &[("web", 0.5)]);
+        engine.set_owners(&[owner("w:", "web"), owner("c:", "crawler")]);
+        (0..4000).for_each(|key| set(&mut engine, 0, &format!("w:{key}")));
+        (0..40_000).for_each(|key| set(&mut engine, 0, &format!("c:{key}")));
+        set(&mut engine, 0, "alone");
+        let of = |engine: &Engine, name: &str| {
+            engine.stats().tenants.into_iter().find(|one| one.name == name).unwrap_or_default()
+        };
+        assert_eq!((of(&engine, "web").sets, of(&engine, "web").tiers[0].items), (4000, 4000));
+        assert_eq!((of(&engine, "crawler").sets, of(&engine, "(others)").sets), (40_000, 1));
+        engine.set_owners(&[owner("w:1", "heir"), owner("w:", "web")]);
+        set(&mut engine, 0, "w:1");
+        assert_eq!((of(&engine, "heir").sets, of(&engine, "heir").tiers[0].items), (1, 1));
+        assert_eq!(of(&engine, "web").tiers[0].items, 3999);
+        set(&mut engine, 0, "c:late");
+        assert_eq!(of(&engine, "(others)").sets, 2);
     }
 
     #[test]

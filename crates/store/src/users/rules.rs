@@ -31,7 +31,9 @@ impl User {
             [b'+', name @ ..] => return self.commands.apply(true, name),
             [b'-', name @ ..] => return self.commands.apply(false, name),
             [b'(', ..] => {
-                return Err("selectors are not supported: give the user one list of rules, or make two users");
+                return Err(
+                    "selectors are not supported: give the user one list of rules, or make two users",
+                );
             }
             word => return self.apply_word(&word.to_ascii_lowercase()),
         }

@@ -5,6 +5,7 @@
 
 mod attended;
 mod hash;
+mod users;
 
 use super::{Context, Found, Host, Output, Session, Verdict};
 use crate::clients::Peer;
