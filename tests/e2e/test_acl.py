@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
+from peer import Redis
 from store import PATIENCE_S, SHARDS, Store, eventually, tiermem
 from wire import Wire
 
@@ -88,7 +89,7 @@ def test_users_are_made_shown_and_deleted(admin: redis.Redis) -> None:
     assert seen["keys"] == ["~app:*", "%R~shared:*"] or seen["keys"] == "~app:* %R~shared:*"
     line = admin.acl_list()[0]
     assert line.startswith("user app on #2bb80d53"), line
-    assert line.endswith(" ~app:* %R~shared:* &news.* +@all -@dangerous +config|get")
+    assert line.endswith(" ~app:* %R~shared:* resetchannels &news.* +@all -@dangerous +config|get")
     assert admin.acl_getuser("nobody") is None
     assert admin.acl_deluser("app", "nobody") == 1
     assert admin.acl_users() == ["default"]
@@ -272,6 +273,10 @@ def test_channels_are_refused_that_a_user_may_not_use(store: Store, admin: redis
     make(admin, "app", "resetchannels &other")
     assert wire.is_closed(), "it listened to what it may not listen to any more"
     assert other.ask("PUBLISH", "other", "x") == 0
+    other.ask("HELLO", "3")
+    assert other.ask("CLIENT", "TRACKING", "ON", "BCAST") == b"+OK"
+    make(admin, "app", "resetkeys ~app:*")
+    assert other.is_closed(), "it was told of keys that it may not read any more"
 
 
 def test_a_deleted_users_connections_are_closed(store: Store, admin: redis.Redis) -> None:
@@ -392,6 +397,99 @@ def test_mistakes_in_a_file_are_named(tmp_path: pathlib.Path) -> None:
         refused = tiermem("store", "serve", "--config", str(path))
         assert refused.returncode != 0
         assert part in refused.stderr, refused.stderr
+
+
+# As `app`, whose rules are those of the first line.
+DIALOGUE = """\
+ACL SETUSER app on >secret ~app:* %R~sh:* %W~w:* &news.* +@all -@dangerous +config|get
+ACL GETUSER app
+ACL LIST
+ACL SETUSER app +config|nonsense
+ACL SETUSER app %X~a
+ACL SETUSER app allkeys ~b
+ACL SETUSER app allchannels &b
+ACL SETUSER app @read
+ACL SETUSER other
+ACL GETUSER other
+ACL SETUSER other +acl -acl|list nopass >a
+ACL GETUSER other
+ACL DELUSER other nobody
+ACL CAT read write
+ACL GENPASS 0
+ACL GENPASS 1 2
+ACL FOO
+AUTH app wrong
+AUTH app secret
+ACL WHOAMI
+GET app:1
+GET sh:1
+GET w:1
+GET other
+SET sh:1 x
+SET w:1 x
+SET w:1 x GET
+SET app:1 x GET
+EXISTS sh:1 w:1 app:1
+EXISTS other
+STRLEN w:1
+TTL w:1
+TYPE w:1
+OBJECT ENCODING other
+MEMORY USAGE other
+WATCH other
+GETEX sh:1
+GETEX app:1
+APPEND w:1 x
+SETRANGE w:1 0 y
+GETRANGE w:1 0 1
+INCR w:1
+GETSET w:1 x
+GETDEL w:1
+EXPIRE w:1 100
+EXPIRETIME w:1
+PERSIST w:1
+RENAME sh:1 app:1
+RENAME w:1 app:1
+COPY w:1 app:1
+COPY app:1 sh:1
+MGET w:1
+MSET app:1 x other y
+TOUCH w:1
+DEL w:1
+HSET w:1 a b
+HGET w:1 a
+HDEL w:1 a
+HLEN w:1
+HEXISTS w:1 a
+HINCRBY w:1 a 1
+HSETNX w:1 x y
+HSCAN w:1 0
+HSTRLEN w:1 x
+UNLINK w:1
+PUBLISH news.1 x
+PUBLISH other x
+SUBSCRIBE other
+PSUBSCRIBE news.1*
+FLUSHALL
+KEYS *
+ACL LIST
+CONFIG SET maxclients 100
+MULTI
+SET other 1
+EXEC
+AUTH default x
+ACL DELUSER app
+"""
+
+
+def test_the_dialogue_is_redis_own(store: Store, admin: redis.Redis, peer: Redis) -> None:
+    ours, theirs = Wire(store.connect), Wire(peer.connect)
+    for line in DIALOGUE.splitlines():
+        said = [wire.ask(*line.split()) for wire in (ours, theirs)]
+        if isinstance(said[1], bytes) and said[1].startswith(b"-NOPERM"):
+            # Its words are those of a later Redis.
+            said = [reply[:8] if isinstance(reply, bytes) else reply for reply in said]
+        assert said[0] == said[1], line
 
 
 def fill(client: redis.Redis, keys: list[str]) -> None:

@@ -2,9 +2,9 @@
 //!
 //! Every shard runs `SETUSER` and `DELUSER`, in the same order; each has the users, and deals with the clients at home there.
 
-use crate::clients::{Kind, Slot};
+use crate::clients::{Clients, Kind, Slot};
 use crate::resp::{Args, parse_i64};
-use crate::users::{self, CATEGORIES, Command, DEFAULT, Users, find_category, is_name};
+use crate::users::{self, CATEGORIES, Command, DEFAULT, User, Users, find_category, is_name};
 
 use super::context::{Context, Outcome, Refusal};
 use super::refusal::printable;
@@ -28,7 +28,7 @@ pub(super) fn users(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
 }
 
 pub(super) fn list(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let line = |user: &users::User| format!("user {} {}", user.name(), user.describe());
+    let line = |user: &User| format!("user {} {}", user.name(), user.describe());
     let lines: Vec<String> = context.host.settings.users.iter().map(line).collect();
     let mut reply = context.reply();
     reply.array(lines.len());
@@ -95,6 +95,16 @@ fn disconnect(context: &mut Context<'_>, meant: impl Fn(&Context<'_>, Slot) -> b
     }
 }
 
+/// Whether a client is told what its user may not hear of any more: it subscribed, or tracks prefixes, when that was different.
+fn hears_too_much(clients: &Clients, slot: Slot, user: &User) -> bool {
+    let channels = clients.subscriptions(slot, Kind::Channel);
+    let patterns = clients.subscriptions(slot, Kind::Pattern);
+    let tracked = clients.tracking_mode(slot).filter(|mode| mode.broadcast);
+    !channels.iter().all(|channel| user.may_use_channel(channel))
+        || !patterns.iter().all(|pattern| user.may_use_pattern(pattern))
+        || tracked.is_some_and(|mode| !mode.prefixes.iter().all(|prefix| user.may_read_all(prefix)))
+}
+
 pub(super) fn setuser(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let name = name(&args[2])?;
     let mut users = context.host.settings.users.clone();
@@ -104,17 +114,10 @@ pub(super) fn setuser(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         Refusal::Built(parts.concat())
     })?;
     replace(context, users)?;
-    // Who listens to what the user may listen to no more goes.
     disconnect(context, |context, slot| {
-        let (clients, users) = (&context.host.clients, &context.host.settings.users);
-        let Some(user) = users.get(name).filter(|_| clients.card(slot).user_name() == name) else {
-            return false;
-        };
-        let listens = |kind, allowed: &dyn Fn(&[u8]) -> bool| {
-            clients.subscriptions(slot, kind).iter().all(|subscribed| allowed(subscribed))
-        };
-        !(listens(Kind::Channel, &|channel| user.may_use_channel(channel))
-            && listens(Kind::Pattern, &|pattern| user.may_use_pattern(pattern)))
+        let clients = &context.host.clients;
+        let user = context.host.settings.users.get(name).filter(|_| clients.card(slot).user_name() == name);
+        user.is_some_and(|user| hears_too_much(clients, slot, user))
     });
     context.reply().ok();
     Ok(())
@@ -133,6 +136,11 @@ pub(super) fn deluser(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
+/// What Redis says where a subcommand that takes one argument or none gets more.
+fn too_many(subcommand: &str) -> Refusal {
+    format!("ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try ACL HELP.").into()
+}
+
 pub(super) fn cat(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let names: Vec<String> = match args.get(2) {
         None => CATEGORIES.map(str::to_owned).into(),
@@ -142,7 +150,7 @@ pub(super) fn cat(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             })?;
             Command::all().filter(|it| it.is_in(category)).map(|it| it.spec.full_name()).collect()
         }
-        Some(_) => return Err(super::refusal::wrong_arity("acl|cat")),
+        Some(_) => return Err(too_many("CAT")),
     };
     let mut reply = context.reply();
     reply.array(names.len());
@@ -157,7 +165,7 @@ pub(super) fn genpass(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let bits = match args.get(2) {
         None => PASSWORD_BITS,
         Some(bits) if args.len() == 3 => parse_i64(bits).ok_or(Refusal::NOT_AN_INTEGER)?,
-        Some(_) => return Err(super::refusal::wrong_arity("acl|genpass")),
+        Some(_) => return Err(too_many("GENPASS")),
     };
     if !(1..=PASSWORD_BITS_MAX).contains(&bits) {
         return Err(UNUSABLE);

@@ -13,7 +13,7 @@ const NOTES: &[(&str, &str)] = &[
     ("acl|save", "always the error that `CONFIG REWRITE` does it"),
     (
         "acl|setuser",
-        "no selectors, no rules about first arguments (`+select|0`), no `sanitize-payload`; names and patterns are UTF-8",
+        "no selectors, no rules about first arguments (`+select|0`), no `sanitize-payload`; names and patterns are UTF-8; what a user may not do is refused in the words of Redis 7.2",
     ),
     (
         "bgsave",

@@ -52,8 +52,8 @@ impl User {
         let mut words: Vec<String> = self.flags().map(str::to_owned).collect();
         words.extend(self.digests().into_iter().map(|digest| format!("#{digest}")));
         words.push(self.key_rules());
-        let channels = self.channel_rules();
-        words.push(if channels.is_empty() { "resetchannels".to_owned() } else { channels });
+        words.extend((!self.all_channels).then(|| "resetchannels".to_owned()));
+        words.push(self.channel_rules());
         words.push(self.command_rules());
         words.retain(|word| !word.is_empty());
         words.join(" ")

@@ -31,7 +31,7 @@ fn rules_are_described_so_that_they_make_the_same_user() {
         ("on nopass allkeys allchannels allcommands", Some("on nopass ~* &* +@all")),
         ("on nopass %R~a* %W~a* %R~b %RW~c* +get", Some("on nopass ~a* %R~b ~c* resetchannels -@all +get")),
         ("%rw~*", Some("off ~* resetchannels -@all")),
-        ("&news.* &news.* +@pubsub -publish", Some("off &news.* -@all +@pubsub -publish")),
+        ("&news.* &news.* +@pubsub -publish", Some("off resetchannels &news.* -@all +@pubsub -publish")),
         ("+config|get +config", Some("off resetchannels -@all +config")),
         ("+@all -config +config|get", Some("off resetchannels +@all -config +config|get")),
         ("+GET -get +Get", Some("off resetchannels -@all +get")),
