@@ -561,3 +561,15 @@ def test_tenants_come_and_go_with_their_users(serve: Callable[..., Store], tmp_p
     with connect(again) as admin:
         admin.set("late:1", "x")
         assert figures(admin)["heir"]["sets"] == 1
+
+
+def test_what_a_snapshot_brings_back_is_its_owners(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    text = f'snapshot = "{tmp_path}/items"\n' + TENANTS
+    store, path = start(serve, tmp_path, text)
+    with connect(store) as admin:
+        fill(admin, [f"web:{number}" for number in range(100)] + ["crawler:1", "alone"])
+    store.close()
+    again = serve("--config", str(path))
+    with connect(again) as admin:
+        held = {name: tenant["tiers"][0]["items"] for name, tenant in figures(admin).items()}
+        assert held == {"web": 100, "crawler": 1, "(others)": 1}
