@@ -12,7 +12,7 @@ use crate::users::{Access, User};
 
 use super::access;
 use super::attended::keys;
-use super::context::{Context, Outcome, Refusal};
+use super::context::{Context, Host, Outcome, Refusal, Session};
 use super::found::Found;
 use super::mode::Mode;
 use super::spec::{Flags, Spec};
@@ -28,8 +28,8 @@ enum Denied {
 }
 
 #[inline]
-fn is_guarded(context: &Context<'_>) -> bool {
-    context.session.mode.has(Mode::RESTRICTED) || context.host.clients.attention() & Clients::GUARDED != 0
+fn is_guarded(session: &Session, host: &Host) -> bool {
+    session.mode.has(Mode::RESTRICTED) || host.clients.attention() & Clients::GUARDED != 0
 }
 
 fn find_denied(user: &User, spec: &'static Spec, args: Args<'_>) -> Option<Denied> {
@@ -51,9 +51,13 @@ fn find_denied(user: &User, spec: &'static Spec, args: Args<'_>) -> Option<Denie
 }
 
 /// What forbids a request, were it sent now; of an `EXEC` also what forbids anything that is queued.
-fn ask(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Option<(Denied, &'static str)> {
-    let Context { session, host, .. } = context;
-    let Some(user) = host.settings.users.who(&mut session.login) else { return Some((Denied::Deleted, "")) };
+fn ask(
+    session: &Session,
+    host: &Host,
+    spec: &'static Spec,
+    args: Args<'_>,
+) -> Option<(Denied, &'static str)> {
+    let Some(user) = host.settings.users.now(&session.login) else { return Some((Denied::Deleted, "")) };
     if user.may_everything() {
         return None;
     }
@@ -72,10 +76,11 @@ fn ask(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Option
 
 /// Refuses what the user may not do.
 pub(super) fn check(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
-    if !is_guarded(context) || context.session.mode.has(Mode::GUEST) {
+    if !is_guarded(context.session, context.host) || context.session.mode.has(Mode::GUEST) {
         return Ok(());
     }
-    let Some((denied, queued)) = ask(context, spec, args) else { return Ok(()) };
+    context.host.settings.users.refresh(&mut context.session.login);
+    let Some((denied, queued)) = ask(context.session, context.host, spec, args) else { return Ok(()) };
     let stats = &mut context.host.stats;
     match denied {
         Denied::Command | Denied::Deleted => stats.access_denied_cmd += 1,
@@ -102,9 +107,12 @@ pub(super) fn check(context: &mut Context<'_>, spec: &'static Spec, args: Args<'
 }
 
 impl Found {
-    /// Whether the user who asks may; what it may not is for the client's home to refuse.
-    pub fn is_permitted(self, context: &mut Context<'_>, args: Args<'_>) -> bool {
-        !is_guarded(context) || self.0.is_none_or(|spec| ask(context, spec, args).is_none())
+    /// Whether the user who asks may not; that is for the client's home to say, before anything is done for the request.
+    #[inline]
+    pub fn is_forbidden(self, session: &Session, host: &Host, args: Args<'_>) -> bool {
+        is_guarded(session, host)
+            && !session.mode.has(Mode::GUEST)
+            && self.0.is_some_and(|spec| ask(session, host, spec, args).is_some())
     }
 }
 
@@ -117,11 +125,11 @@ pub(super) enum Sight {
 }
 
 impl Sight {
-    pub fn of(context: &mut Context<'_>) -> Sight {
-        if !is_guarded(context) {
+    pub fn of(context: &Context<'_>) -> Sight {
+        if !is_guarded(context.session, context.host) {
             return Sight::All;
         }
-        match context.host.settings.users.who(&mut context.session.login) {
+        match context.host.settings.users.now(&context.session.login) {
             Some(user) if user.may_everything() => Sight::All,
             Some(user) => Sight::Of(Arc::clone(user)),
             None => Sight::None,

@@ -187,12 +187,21 @@ impl Users {
 
     /// Who has logged in, as that user is now; `None` where it was deleted.
     #[inline]
-    pub fn who<'a>(&self, login: &'a mut Login) -> Option<&'a Arc<User>> {
+    pub fn now<'a>(&'a self, login: &'a Login) -> Option<&'a Arc<User>> {
+        if login.version == self.version { login.user.as_ref() } else { self.find(login) }
+    }
+
+    fn find(&self, login: &Login) -> Option<&Arc<User>> {
+        self.by_name.get(login.name.as_deref().unwrap_or(DEFAULT))
+    }
+
+    /// Has a login remember its user as that is now, so that it need not be found again.
+    #[inline]
+    pub fn refresh(&self, login: &mut Login) {
         if login.version != self.version {
-            login.user = self.by_name.get(login.name.as_deref().unwrap_or(DEFAULT)).cloned();
-            login.version = self.version;
+            *login =
+                Login { user: self.find(login).cloned(), version: self.version, name: login.name.take() };
         }
-        login.user.as_ref()
     }
 
     /// Whose keys begin how, where users are tenants.

@@ -101,14 +101,21 @@ fn passwords_let_in_and_nothing_else_does() {
 
 #[test]
 fn a_login_follows_its_user() {
+    /// Asked without and with what is remembered.
+    fn now<'a>(users: &'a Users, login: &'a mut Login) -> Option<&'a Arc<User>> {
+        let before = users.now(login).cloned();
+        users.refresh(login);
+        assert_eq!(users.now(login), before.as_ref());
+        users.now(login)
+    }
     let mut users = users("on nopass ~a").unwrap();
     let mut login = users.authenticate(b"u", b"").unwrap();
-    assert!(users.who(&mut login).unwrap().may_touch(b"a", Access::BOTH));
+    assert!(now(&users, &mut login).unwrap().may_touch(b"a", Access::BOTH));
     users.change("u", [b"resetkeys".as_slice()].into_iter()).unwrap();
-    assert!(!users.who(&mut login).unwrap().may_touch(b"a", Access::BOTH));
+    assert!(!now(&users, &mut login).unwrap().may_touch(b"a", Access::BOTH));
     assert!(users.delete("u") && !users.delete("u") && !users.delete(DEFAULT));
-    assert_eq!(users.who(&mut login), None);
-    assert_eq!(&**users.who(&mut Login::default()).unwrap().name(), DEFAULT);
+    assert_eq!(now(&users, &mut login), None);
+    assert_eq!(&**users.now(&Login::default()).unwrap().name(), DEFAULT);
 }
 
 #[test]
