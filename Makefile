@@ -13,7 +13,7 @@ BENCH_TRACE ?= zipf:alpha=0.99,objects=1M,requests=6M,size=300
 BENCH_ARGS ?= --preload
 FUZZ_SECONDS ?= 60
 # What is driven once more against a store of two shards.
-SHARDED_TESTS := test_clients.py test_config.py test_dialogues.py test_flash.py test_hashes.py test_info.py test_limits.py \
+SHARDED_TESTS := test_acl.py test_clients.py test_config.py test_dialogues.py test_flash.py test_hashes.py test_info.py test_limits.py \
   test_redis_benchmark.py test_redis_cli.py test_redis_py.py test_tenants.py
 
 .DEFAULT_GOAL := help

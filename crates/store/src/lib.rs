@@ -21,3 +21,4 @@ pub mod settings;
 pub mod shards;
 pub mod snapshot;
 pub mod stats;
+pub mod users;

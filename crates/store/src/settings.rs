@@ -5,6 +5,7 @@
 //! and read at the start from the section `[config]` of the configuration file.
 
 use crate::clients::{NotifyFlags, TABLE_KEYS_MAX};
+use crate::users::Users;
 
 /// How much is logged, in Redis's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,8 +40,8 @@ pub struct Settings {
     pub timeout_ms: u64,
     /// Seconds after which a silent TCP peer is probed, for connections yet to come. Default 300.
     pub tcp_keepalive_s: u64,
-    /// The password that clients must give (`requirepass`). Default none.
-    pub requirepass: Option<Box<str>>,
+    /// Who may log in, the password of `requirepass` among it. Default: anybody may, and do everything.
+    pub users: Users,
     /// Unsent replies of one client, in bytes, from which on it is not read from. Default 1 MiB.
     pub output_bytes_max: usize,
     /// Unsent replies of all clients, in bytes, from which on each is held to 16 KiB, and a single reply to
@@ -74,7 +75,7 @@ impl Default for Settings {
             maxclients: 10_000,
             timeout_ms: 0,
             tcp_keepalive_s: 300,
-            requirepass: None,
+            users: Users::default(),
             output_bytes_max: 1 << 20,
             output_total_bytes_max: 64 << 20,
             request_buffer_bytes: 64 << 20,

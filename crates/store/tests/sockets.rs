@@ -166,7 +166,7 @@ fn a_broken_request_ends_its_own_connection_only() {
 
 #[test]
 fn without_the_password_nothing_is_done() {
-    let server = start(|config| config.settings.requirepass = Some("secret".into()));
+    let server = start(|config| config.settings.users.set_requirepass(Some("secret")));
     let mut client = server.client();
     let noauth = "-NOAUTH Authentication required.\r\n";
     assert_eq!(client.words("GET a"), noauth);

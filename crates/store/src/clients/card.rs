@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::{Clients, Kind, Slot};
 use crate::resp::Version;
+use crate::users::DEFAULT;
 
 /// The two ends of a connection.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +55,8 @@ pub struct Card {
     pub fd: i32,
     /// The name that it has given itself.
     pub name: Box<[u8]>,
+    /// Whom it has logged in as; `None`: nobody but `default`.
+    pub user: Option<Arc<str>>,
     /// Unix time in microseconds when it connected.
     pub created_us: u64,
     /// The same, of its last requests.
@@ -81,6 +84,11 @@ pub struct Card {
 impl Card {
     pub(super) fn new(id: u64, peer: Peer, now_us: u64) -> Self {
         Card { id, peer, fd: -1, created_us: now_us, active_us: now_us, queued: -1, ..Card::default() }
+    }
+
+    /// The name of its user.
+    pub fn user_name(&self) -> &str {
+        self.user.as_deref().unwrap_or(DEFAULT)
     }
 }
 
@@ -136,7 +144,7 @@ impl Clients {
         let _ = write!(
             rest,
             " age={} idle={} flags={} db={} sub={} psub={} ssub=0 multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} \
-             rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={command} user=default redir={redirect} resp={}",
+             rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={command} user={} redir={redirect} resp={}",
             seconds(card.created_us),
             seconds(card.active_us),
             self.letters(slot),
@@ -149,6 +157,7 @@ impl Clients {
             entry.unsent,
             waiting,
             waiting + card.pending_bytes + card.queued_bytes + size_of::<super::Entry>(),
+            card.user_name(),
             if card.version == Version::Resp3 { 3 } else { 2 },
         );
         line.extend_from_slice(rest.as_bytes());

@@ -98,6 +98,7 @@ pub struct Clients {
     monitors: BTreeSet<u64>,
     pause: pause::Pause,
     notify: NotifyFlags,
+    guarded: bool,
     attention: u8,
     state_bytes: usize,
     /// Unsent replies of all clients.
@@ -121,6 +122,7 @@ impl Default for Clients {
             monitors: BTreeSet::new(),
             pause: pause::Pause::default(),
             notify: NotifyFlags::default(),
+            guarded: false,
             attention: 0,
             state_bytes: 0,
             unsent_bytes: 0,
@@ -139,6 +141,8 @@ impl Clients {
     pub const PAUSED: u8 = 2;
     /// Somebody wants to know what happens to keys.
     pub const OBSERVED: u8 = 4;
+    /// The user `default` may not do everything.
+    pub const GUARDED: u8 = 8;
 
     /// Which requests must be looked at more closely; 0 almost always.
     #[inline]
@@ -156,7 +160,14 @@ impl Clients {
         let bit = |on: bool, bit: u8| if on { bit } else { 0 };
         self.attention = bit(!self.monitors.is_empty(), Self::MONITORED)
             | bit(self.pause.is_on(), Self::PAUSED)
-            | bit(observed, Self::OBSERVED);
+            | bit(observed, Self::OBSERVED)
+            | bit(self.guarded, Self::GUARDED);
+    }
+
+    /// Sets whether requests of the user `default` must be looked at.
+    pub fn set_guarded(&mut self, guarded: bool) {
+        self.guarded = guarded;
+        self.update_attention();
     }
 
     /// Names what reaches other shards.

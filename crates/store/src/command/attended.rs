@@ -1,4 +1,4 @@
-//! Requests that somebody pays attention to: within a transaction, silenced, held up, monitored, tracked, or while
+//! Requests that somebody pays attention to: of a user of its own, within a transaction, silenced, held up, monitored, tracked, or while
 //! anyone wants to know of changes. All that ordinary requests need not look at is here.
 
 use crate::clients::{Author, Class, Clients, PauseKind};
@@ -9,7 +9,7 @@ use super::context::{Context, Outcome, Refusal};
 use super::dispatch::{Verdict, refuse, start};
 use super::mode::Mode;
 use super::spec::{Flags, Group, Spec};
-use super::{monitor, transaction};
+use super::{monitor, permit, transaction};
 
 /// Runs one request, queues it, or says that it has to wait.
 #[cold]
@@ -55,6 +55,7 @@ fn is_held_up(context: &Context<'_>, spec: &Spec) -> bool {
 
 /// An error here is one that voids a transaction; those of the command itself are written by [`call`].
 fn run(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
+    permit::check(context, spec, args)?;
     let mode = context.session.mode;
     if mode.has(Mode::SUBSCRIBED)
         && context.session.version == Version::Resp2

@@ -2,6 +2,7 @@
 
 use crate::clients::{Clients, PauseKind, Peer, Slot};
 use crate::resp::{Args, Writer, parse_i64};
+use crate::users::Users;
 
 use super::context::{Context, Outcome, Refusal};
 use super::mode::Mode;
@@ -213,12 +214,14 @@ struct Filter<'a> {
     kind: Option<ClientType>,
     address: Option<&'a [u8]>,
     local_address: Option<&'a [u8]>,
+    user: Option<&'a [u8]>,
     skip_me: bool,
 }
 
 impl<'a> Filter<'a> {
-    fn parse(args: Args<'a>) -> Result<Self, Refusal> {
-        let mut filter = Filter { id: None, kind: None, address: None, local_address: None, skip_me: true };
+    fn parse(args: Args<'a>, users: &Users) -> Result<Self, Refusal> {
+        let mut filter =
+            Filter { id: None, kind: None, address: None, local_address: None, user: None, skip_me: true };
         if args.len() == 3 {
             (filter.address, filter.skip_me) = (args.get(2), false);
             return Ok(filter);
@@ -237,12 +240,12 @@ impl<'a> Filter<'a> {
             } else if is(b"laddr") {
                 filter.local_address = Some(value);
             } else if is(b"user") {
-                // There is one user.
-                if value != b"default" {
+                if std::str::from_utf8(value).ok().and_then(|name| users.get(name)).is_none() {
                     return Err(Refusal::Built(
                         [b"ERR No such user '", printable(value, value.len()), b"'"].concat(),
                     ));
                 }
+                filter.user = Some(value);
             } else if is(b"skipme") {
                 filter.skip_me = match value {
                     yes if yes.eq_ignore_ascii_case(b"yes") => true,
@@ -263,13 +266,14 @@ impl<'a> Filter<'a> {
         };
         self.id.is_none_or(|id| id == card.id)
             && self.kind.is_none_or(|kind| kind == ClientType::of(clients, slot))
+            && self.user.is_none_or(|user| user == card.user_name().as_bytes())
             && is(self.address, Peer::address)
             && is(self.local_address, Peer::local_address)
     }
 }
 
 pub(super) fn kill(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let filter = Filter::parse(args)?;
+    let filter = Filter::parse(args, &context.host.settings.users)?;
     let Context { session, host, .. } = context;
     let clients = &mut host.clients;
     let meant: Vec<Slot> = clients

@@ -2,6 +2,7 @@
 
 use crate::engine::DATABASES;
 use crate::resp::{Args, Version, parse_i64};
+use crate::users::{DEFAULT, Login};
 
 use super::client::check_name;
 use super::context::{Context, Outcome, Refusal, Session};
@@ -41,6 +42,7 @@ pub(super) fn reset(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     let named = context.host.clients.set_name(slot, &[]);
     debug_assert!(named.is_ok(), "no name takes no memory");
     context.host.clients.set_version(slot, Version::default());
+    context.host.clients.card_mut(slot).user = None;
     *context.session = Session { slot, command: context.session.command, ..context.host.new_session(id) };
     context.refresh();
     context.reply().simple("RESET");
@@ -63,37 +65,35 @@ pub(super) fn select(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 const WRONG_PASSWORD: Refusal =
     Refusal::Text("WRONGPASS invalid username-password pair or user is disabled.");
 
-/// Lets the client in if user and password are right. Without a password anything is right for `default`.
+/// Lets the client in if user and password are right. Without a password anything is right.
 fn authenticate(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Outcome {
-    let right = match &context.host.settings.requirepass {
-        Some(wanted) => same(wanted.as_bytes(), password),
-        None => true,
+    let Context { session, host, .. } = context;
+    let login = if session.mode.has(Mode::GUEST) {
+        // Its client has shown the password at home.
+        std::str::from_utf8(user).ok().map(Login::of)
+    } else {
+        host.settings.users.authenticate(user, password)
     };
-    if user != b"default" || !right {
+    let Some(login) = login else {
+        host.stats.access_denied_auth += 1;
         return Err(WRONG_PASSWORD);
-    }
-    context.session.authenticated = true;
+    };
+    host.clients.card_mut(session.slot).user = login.name().cloned();
+    session.mode.set(Mode::RESTRICTED, login.name().is_some());
+    session.login = login;
+    session.authenticated = true;
     Ok(())
-}
-
-/// Compares in a time that tells nothing of where the two differ, only of their lengths.
-fn same(wanted: &[u8], given: &[u8]) -> bool {
-    let differing = (0..given.len()).fold(0, |differing, at| {
-        let other = if wanted.is_empty() { 0 } else { wanted[at % wanted.len()] };
-        core::hint::black_box(differing | (given[at] ^ other))
-    });
-    differing == 0 && wanted.len() == given.len()
 }
 
 pub(super) fn auth(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     match args.len() {
-        2 if context.host.settings.requirepass.is_none() => {
+        2 if context.host.settings.users.default_needs_no_password() => {
             return Err(Refusal::Text(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure \
                  your configuration is correct?",
             ));
         }
-        2 => authenticate(context, b"default", &args[1])?,
+        2 => authenticate(context, DEFAULT.as_bytes(), &args[1])?,
         3 => authenticate(context, &args[1], &args[2])?,
         _ => return Err(Refusal::SYNTAX),
     }

@@ -12,6 +12,7 @@ use crate::shards::Placement;
 use crate::shards::board::Figures;
 use crate::shards::doors::Doors;
 use crate::stats::{CommandStatistics, ServerStats};
+use crate::users::Login;
 
 use super::mode::Mode;
 use super::persistence::Persistence;
@@ -28,8 +29,10 @@ pub struct Session {
     pub db: u8,
     /// The protocol that `HELLO` chose.
     pub version: Version,
-    /// Whether the password, if there is one, was given.
+    /// Whether it has logged in, or need not.
     pub authenticated: bool,
+    /// As whom.
+    pub login: Login,
     /// Its place in the registry of clients.
     pub slot: Slot,
     /// What is unusual about it.
@@ -117,7 +120,7 @@ pub struct Host {
 impl Host {
     /// The state of a client that has just connected.
     pub fn new_session(&self, id: u64) -> Session {
-        Session { id, authenticated: self.settings.requirepass.is_none(), ..Session::default() }
+        Session { id, authenticated: self.settings.users.are_open(), ..Session::default() }
     }
 
     /// Lets a client in: notes it, and makes its session.
@@ -135,6 +138,7 @@ impl Host {
         self.timing.latencies.threshold_ms = settings.latency_threshold_ms;
         self.timing.latencies.histograms = settings.latency_tracking;
         self.timing.update();
+        self.clients.set_guarded(settings.users.guard_default());
         self.clients.set_notify_flags(settings.notify);
         self.clients.set_tracked_keys_max(settings.tracked_keys_max);
         self.clients.set_output_total_bytes_max(self.output_total_bytes_max());

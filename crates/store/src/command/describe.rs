@@ -71,7 +71,7 @@ pub(super) fn list(context: &mut Context<'_>, args: Args<'_>, table: &'static [S
 const DANGEROUS: [&str; 4] = ["flushall", "flushdb", "info", "keys"];
 
 /// The access-control categories that follow from a command's flags and family.
-fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Clone + use<> {
+pub(crate) fn categories(spec: &Spec) -> impl Iterator<Item = &'static str> + Clone + use<> {
     let flags = spec.flags;
     let family = match spec.group {
         // Redis counts telling of commands to the connection's.

@@ -119,10 +119,10 @@ fn call(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outco
     }
 }
 
-/// Lets a client in that needs no password any more, since `CONFIG SET requirepass` took it away.
+/// Lets a client in that needs no password any more, since `CONFIG SET` or `ACL SETUSER` took it away.
 #[cold]
 fn authenticate(context: &mut Context<'_>, spec: &'static Spec) -> Outcome {
-    if context.host.settings.requirepass.is_some() {
+    if !context.host.settings.users.are_open() {
         context.host.command_statistics.reject(spec.number(COMMANDS));
         return Err(Refusal::Text("NOAUTH Authentication required."));
     }

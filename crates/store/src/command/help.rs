@@ -4,6 +4,30 @@ use crate::resp::Args;
 
 use super::context::{Context, Outcome};
 
+const ACL: &[&str] = &[
+    "CAT [<category>]",
+    "    List all commands that belong to <category>, or all command categories",
+    "    when no category is specified.",
+    "DELUSER <username> [<username> ...]",
+    "    Delete a list of users.",
+    "GETUSER <username>",
+    "    Get the user's details.",
+    "GENPASS [<bits>]",
+    "    Generate a secure 256-bit user password. The optional `bits` argument can",
+    "    be used to specify a different size.",
+    "LIST",
+    "    Show users details in config file format.",
+    "LOAD",
+    "SAVE",
+    "    Refused: users are in the configuration file, which CONFIG REWRITE writes.",
+    "SETUSER <username> <attribute> [<attribute> ...]",
+    "    Create or modify a user with the specified attributes.",
+    "USERS",
+    "    List all the registered usernames.",
+    "WHOAMI",
+    "    Return the current connection username.",
+];
+
 const CLIENT: &[&str] = &[
     "CACHING (YES|NO)",
     "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
@@ -110,6 +134,7 @@ const SLOWLOG: &[&str] = &[
 pub(super) fn help(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let name = String::from_utf8_lossy(&args[0]).to_ascii_uppercase();
     let lines = match name.as_str() {
+        "ACL" => ACL,
         "CLIENT" => CLIENT,
         "LATENCY" => LATENCY,
         "OBJECT" => OBJECT,

@@ -5,6 +5,7 @@ use crate::glob;
 use crate::resp::{Args, parse_i64};
 
 use super::context::{Context, Outcome, Refusal};
+use super::permit::Sight;
 use super::string::{keep_scratch, reply_too_large};
 
 /// Keys visited between two looks at how long the reply has become.
@@ -21,13 +22,14 @@ pub(super) fn keys(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let text = "ERR KEYS would have to read the whole flash tier, use SCAN";
         return Err(Refusal::Text(text));
     }
+    let sight = Sight::of(context);
     let (db, limit) = (context.session.db, context.host.reply_bytes_max);
     let mut found = 0;
     let mut cursor = 0;
     let mut replies = Vec::new();
     loop {
         cursor = context.engine.scan(db, cursor, KEYS_BATCH, &mut |key, _| {
-            if glob::matches(&args[1], key, false) {
+            if glob::matches(&args[1], key, false) && sight.has(key) {
                 crate::resp::Writer::new(&mut replies, context.session.version).bulk(key);
                 found += 1;
             }
@@ -46,7 +48,8 @@ pub(super) fn keys(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub(super) fn randomkey(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     context.host.timing.mark_long();
-    match context.engine.random_key(context.session.db) {
+    let sight = Sight::of(context);
+    match context.engine.random_key(context.session.db, &mut |key| sight.has(key)) {
         Some(key) => context.reply().bulk(&key),
         None => context.reply().null(),
     }

@@ -4,6 +4,7 @@ use crate::engine::{FORESEEN_MAX, ValueKind};
 use crate::resp::{Args, Writer, parse_i64};
 
 use super::context::{Context, Outcome, Refusal};
+use super::permit::Sight;
 use super::string::keep_scratch;
 use crate::glob;
 use crate::shards::merge::split_cursor;
@@ -110,6 +111,7 @@ pub(super) fn scan(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
     }
     context.host.timing.mark_long();
+    let sight = Sight::of(context);
     let db = context.session.db;
     // Length, key, length, key, ...: the engine is borrowed while it visits.
     let mut visited = core::mem::take(&mut context.host.scratch);
@@ -117,7 +119,7 @@ pub(super) fn scan(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut found = 0;
     let next = context.engine.scan(db, cursor, wanted.min(SCAN_COUNT_MAX) as usize, &mut |key, is| {
         let wanted = kind.is_none_or(|kind| kind.eq_ignore_ascii_case(is.name().as_bytes()));
-        if wanted && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
+        if wanted && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) && sight.has(key) {
             visited.extend_from_slice(&(key.len() as u16).to_le_bytes());
             visited.extend_from_slice(key);
             found += 1;

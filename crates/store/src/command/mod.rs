@@ -3,6 +3,8 @@
 //! A handler reads its arguments, asks or changes the engine, and writes one reply. Replies and the wording of
 //! errors are Redis 7.0's, so that clients which match on them go on working.
 
+mod access;
+mod acl;
 mod attended;
 mod client;
 mod config;
@@ -24,6 +26,7 @@ mod monitor;
 mod needs;
 mod notes;
 mod output;
+mod permit;
 mod persistence;
 mod pubsub;
 mod refusal;
@@ -42,6 +45,7 @@ mod ttl;
 pub use attended::settle_idle;
 pub use config::{Live, Problem};
 pub use context::{Context, Host, Refusal, Session, SettingsWatcher};
+pub(crate) use describe::categories;
 pub use dispatch::{Verdict, refuse_request};
 pub use found::Found;
 pub use keys::KEYS_ON_FLASH_MAX;

@@ -21,6 +21,9 @@ impl Mode {
     /// Its client is at home in another shard, where its requests are counted and monitored.
     pub const GUEST: Mode = Mode(64);
 
+    /// It has logged in as a user of its own, whose rights are looked at.
+    pub const RESTRICTED: Mode = Mode(128);
+
     /// Whether all of `other` are set.
     #[inline]
     pub fn has(self, other: Mode) -> bool {

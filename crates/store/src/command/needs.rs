@@ -28,6 +28,9 @@ impl Found {
     /// What the request needs, and whether it may store something.
     pub fn needs(self, session: &Session, host: &Host, args: Args<'_>) -> (Needs, bool) {
         let Some(spec) = self.0 else { return (Needs::Nothing, false) };
+        if self.is_forbidden(session, host, args) {
+            return (Needs::Nothing, false);
+        }
         if let Some(queue) = &session.transaction {
             // Requests are only queued before the last one.
             return if spec.name == "exec" { (Needs::Keys, queue.writes()) } else { (Needs::Nothing, false) };
@@ -116,6 +119,21 @@ impl Context<'_> {
 mod tests {
     use super::*;
     use crate::resp::{Limits, Parser, Progress};
+
+    #[test]
+    fn nothing_is_needed_for_what_will_be_refused() {
+        let (mut host, mut session) = (Host::default(), Session::default());
+        host.settings.users.change("u", [b"~a".as_slice(), b"+get"].into_iter()).unwrap();
+        session.login = crate::users::Login::of("u");
+        session.mode.set(crate::command::Mode::RESTRICTED, true);
+        for (words, expected) in
+            [(["GET", "a"], Needs::Keys), (["GET", "b"], Needs::Nothing), (["STRLEN", "a"], Needs::Nothing)]
+        {
+            let request = crate::resp::Request::of(words.map(str::as_bytes));
+            let found = Found::of(request.args());
+            assert_eq!(found.needs(&session, &host, request.args()), (expected, false), "{words:?}");
+        }
+    }
 
     #[test]
     fn keys_are_found_and_mere_replacing_needs_none() {

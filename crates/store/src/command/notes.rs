@@ -8,11 +8,18 @@ use super::table::COMMANDS;
 
 /// Where a command differs from Redis 7.0 in what a client can see. A command that is not here does what Redis's does.
 const NOTES: &[(&str, &str)] = &[
+    ("acl|cat", "of the commands that are here"),
+    ("acl|load", "always the error that there is no such file: users are in the configuration file"),
+    ("acl|save", "always the error that `CONFIG REWRITE` does it"),
+    (
+        "acl|setuser",
+        "no selectors, no rules about first arguments (`+select|0`), no `sanitize-payload`; names and patterns are UTF-8; what a user may not do is refused in the words of Redis 7.2",
+    ),
     (
         "bgsave",
         "writes a snapshot of our own format, as `docs/store.md` says, between requests; `SCHEDULE` does the same",
     ),
-    ("client|kill", "`MAXAGE` is not known; the only user is `default`"),
+    ("client|kill", "`MAXAGE` is not known"),
     ("client|list", "buffers that the shard lends (`qbuf-free`, `rbs`, `rbp`, `argv-mem`) are shown as 0"),
     ("client|no-evict", "accepted: no client is ever evicted for what it holds"),
     ("client|no-touch", "of Redis 7.2; holds for reads of whole strings"),
@@ -20,7 +27,8 @@ const NOTES: &[(&str, &str)] = &[
     ("client|setinfo", "of Redis 7.2; checked and not kept"),
     (
         "client|tracking",
-        "an invalidation per key, where Redis gathers those of one turn of its loop in `BCAST` mode",
+        "an invalidation per key, where Redis gathers those of one turn of its loop in `BCAST` mode, whose prefixes must be \
+         such that the user may read all keys there",
     ),
     ("client|unblock", "always 0: no command blocks"),
     ("command|docs", "always empty"),
@@ -30,7 +38,7 @@ const NOTES: &[(&str, &str)] = &[
     ("config|set", "the parameters in `docs/store.md`"),
     (
         "exec",
-        "a reply beyond 64 MiB is left out part by part; `SLOWLOG` has the transaction's time in no entry",
+        "refused as a whole where the user's rights have changed since `MULTI`; a reply beyond 64 MiB is left out part by part; `SLOWLOG` has the transaction's time in no entry",
     ),
     ("flushall", "`SYNC` and `ASYNC` do the same"),
     ("flushdb", "`SYNC` and `ASYNC` do the same"),
@@ -38,7 +46,7 @@ const NOTES: &[(&str, &str)] = &[
     ("info", "Redis's fields where they have a meaning here, and a section of its own for the tiers"),
     (
         "keys",
-        "goes through the whole index while nothing else runs; refused beyond a reply of 64 MiB, and where more than 10,000 keys lie on flash",
+        "only those that the user may read; goes through the whole index while nothing else runs; refused beyond a reply of 64 MiB, and where more than 10,000 keys lie on flash",
     ),
     ("lastsave", "the start's time until a snapshot was written"),
     ("latency|doctor", "a few plain sentences"),
@@ -61,10 +69,16 @@ const NOTES: &[(&str, &str)] = &[
         "from the count of requests since, by the times at which the store had served how many",
     ),
     ("object|refcount", "always 1, where Redis shares small numbers"),
-    ("randomkey", "of the keys in memory; looks through the whole index when few keys are in this database"),
+    (
+        "randomkey",
+        "of the keys in memory that the user may read; looks through the whole index when few keys are in this database",
+    ),
     ("rename", "the events are `rename_to`, then `rename_from`"),
     ("save", "as `BGSAVE`, and nothing else runs meanwhile"),
-    ("scan", "`COUNT` is at most 10000; a cursor is a place in the order of hashes"),
+    (
+        "scan",
+        "only keys that the user may read; `COUNT` is at most 10000; a cursor is a place in the order of hashes",
+    ),
     ("shutdown", "`SAVE` and `NOSAVE` are about the snapshot; `NOW` and `FORCE` change nothing"),
     (
         "slowlog|get",
@@ -107,7 +121,7 @@ servers and compare. Commands that are not here get Redis's own \"unknown comman
 
 Arguments count the command's name; a minus means \"at least\". Flags are those of `COMMAND INFO`.
 
-What no command is asked: values are at most `max_value` (16 MiB) long and keys 65535 bytes; there are 16 databases, one user, no
+What no command is asked: values are at most `max_value` (16 MiB) long and keys 65535 bytes; there are 16 databases, no
 scripts, no replicas, no persistence but that of a flash tier. What differs with several shards says docs/store.md.
 ";
 

@@ -78,6 +78,7 @@ impl Found {
                 ("", "flushall" | "flushdb")
                     | ("client", "pause" | "unpause")
                     | ("config", "set" | "resetstat")
+                    | ("acl", "setuser" | "deluser")
             )
         })
     }
@@ -154,6 +155,7 @@ fn everywhere(spec: &Spec, args: Args<'_>) -> Option<Merge> {
         ("", "flushall" | "flushdb" | "monitor")
         | ("client", "pause" | "unpause" | "no-touch")
         | ("config", "set" | "resetstat")
+        | ("acl", "setuser" | "deluser")
         | ("slowlog", "reset")
         | ("", "save" | "bgsave") => Merge::Same,
         ("client", "tracking") if !args.iter_from(3).any(|word| word.eq_ignore_ascii_case(b"redirect")) => {

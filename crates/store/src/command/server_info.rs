@@ -243,6 +243,10 @@ fn stats(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::
         "active_defrag_misses": 0,
         "unexpected_error_replies": 0,
         "total_error_replies": stats.error_replies - stats_base.error_replies,
+        "acl_access_denied_auth": stats.access_denied_auth - stats_base.access_denied_auth,
+        "acl_access_denied_cmd": stats.access_denied_cmd - stats_base.access_denied_cmd,
+        "acl_access_denied_key": stats.access_denied_key - stats_base.access_denied_key,
+        "acl_access_denied_channel": stats.access_denied_channel - stats_base.access_denied_channel,
         "dropped_clients": stats.clients_dropped - stats_base.clients_dropped,
     )
 }

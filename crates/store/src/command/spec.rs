@@ -142,13 +142,13 @@ impl Spec {
     }
 
     /// All commands of a table, then all subcommands; a command's place there is its number.
-    pub(super) fn all(table: &'static [Spec]) -> impl Iterator<Item = &'static Spec> {
+    pub(crate) fn all(table: &'static [Spec]) -> impl Iterator<Item = &'static Spec> {
         table.iter().chain(table.iter().flat_map(|spec| spec.subcommands))
     }
 
     /// The number of a command of a table.
     #[inline]
-    pub(super) fn number(&'static self, table: &'static [Spec]) -> usize {
+    pub(crate) fn number(&'static self, table: &'static [Spec]) -> usize {
         if !self.container.is_empty() {
             return self.number_of_subcommand(table);
         }

@@ -2,7 +2,9 @@
 
 use super::context::{Context, Outcome};
 use super::spec::{Flags, Group, Handler, Spec};
-use super::{client, config, connection, counter, describe, expiry, hash, help, keys, keyspace, latency};
+use super::{
+    acl, client, config, connection, counter, describe, expiry, hash, help, keys, keyspace, latency,
+};
 use super::{
     monitor, persistence, pubsub, server_info, slowlog, string, tenants, tracking, transaction, ttl,
 };
@@ -76,6 +78,19 @@ const fn over_table(
 
 /// Every command.
 pub static COMMANDS: &[Spec] = &[
+    spec("acl", -2, Flags::NONE, NO_KEYS, Group::Server, describe::container).with(&[
+        spec("cat", -2, SESSION, NO_KEYS, Group::Server, acl::cat).of("acl"),
+        spec("deluser", -3, ADMIN, NO_KEYS, Group::Server, acl::deluser).of("acl"),
+        spec("genpass", -2, SESSION, NO_KEYS, Group::Server, acl::genpass).of("acl"),
+        spec("getuser", 3, ADMIN, NO_KEYS, Group::Server, acl::getuser).of("acl"),
+        spec("help", 2, ANY_TIME, NO_KEYS, Group::Server, help::help).of("acl"),
+        spec("list", 2, ADMIN, NO_KEYS, Group::Server, acl::list).of("acl"),
+        spec("load", 2, ADMIN, NO_KEYS, Group::Server, acl::no_file).of("acl"),
+        spec("save", 2, ADMIN, NO_KEYS, Group::Server, acl::no_file).of("acl"),
+        spec("setuser", -3, ADMIN, NO_KEYS, Group::Server, acl::setuser).of("acl"),
+        spec("users", 2, ADMIN, NO_KEYS, Group::Server, acl::users).of("acl"),
+        spec("whoami", 2, SESSION, NO_KEYS, Group::Server, acl::whoami).of("acl"),
+    ]),
     spec("append", 3, GROW_FAST, ONE_KEY, Group::String, string::append),
     spec("auth", -2, LOGIN, NO_KEYS, Group::Connection, connection::auth),
     spec("bgsave", -1, SAVES, NO_KEYS, Group::Server, persistence::bgsave),

@@ -5,6 +5,7 @@ use crate::resp::{Args, Writer, parse_i64};
 
 use super::context::{Context, Outcome, Refusal};
 use super::mode::Mode;
+use super::permit::Sight;
 
 /// The options of `CLIENT TRACKING`, and the prefixes that it names.
 fn parse<'a>(context: &Context<'_>, args: Args<'a>) -> Result<(TrackingMode, Vec<&'a [u8]>), Refusal> {
@@ -98,6 +99,13 @@ pub(super) fn tracking(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let mut added: Prefixes = prefixes.into_iter().map(Box::from).collect();
         if mode.broadcast && added.is_empty() {
             added.insert(Box::default());
+        }
+        let sight = Sight::of(context);
+        if !added.iter().all(|prefix| sight.has_all(prefix)) {
+            return Err(Refusal::Text(
+                "NOPERM No permissions to read all keys with such a prefix: name prefixes that you may read, or track \
+                 without BCAST",
+            ));
         }
         let reads = !mode.broadcast;
         context.host.clients.start_tracking(slot, mode, added)?;

@@ -5,6 +5,7 @@ mod memory;
 mod policy;
 mod tenant;
 mod tier;
+mod user;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ pub use memory::{PROCESS_BYTES, SHARD_BYTES, check_memory, check_memory_against}
 pub use policy::PolicySection;
 pub use tenant::{TenantConfig, TenantsSection};
 pub use tier::{TierConfig, TierKind};
+pub use user::UserConfig;
 
 use tiermem_policy::ladder::LadderConfig;
 use tiermem_tier::TierSpec;
@@ -121,6 +123,9 @@ pub struct StoreConfig {
     /// Tenants of whom something is known beforehand.
     #[serde(rename = "tenant")]
     pub declared_tenants: Vec<TenantConfig>,
+    /// Users beside `default`, or what that one may do.
+    #[serde(rename = "user")]
+    pub declared_users: Vec<UserConfig>,
     /// Tiers, the fastest first. Default: 512 MiB of DRAM and 2 GiB of emulated CXL memory.
     #[serde(rename = "tier")]
     pub tiers: Vec<TierConfig>,
@@ -139,6 +144,7 @@ impl Default for StoreConfig {
             config: BTreeMap::new(),
             tenants: TenantsSection::default(),
             declared_tenants: Vec::new(),
+            declared_users: Vec::new(),
             tiers: tier::default_tiers(),
         }
     }
@@ -314,7 +320,7 @@ impl StoreConfig {
         let server = Settings {
             maxclients: section.maxclients,
             timeout_ms: section.timeout.map_or(0, |timeout| timeout.0.div_ceil(1_000_000)),
-            requirepass: section.requirepass.as_deref().map(Into::into),
+            users: self.users()?,
             output_bytes_max: section.output_buffer.0 as usize,
             request_buffer_bytes: section.request_buffer.0 as usize,
             ..Settings::default()
@@ -458,7 +464,13 @@ mod tests {
             ("[server]\ntls_listen = \"127.0.0.1:1\"", "give tls_listen, tls_cert and tls_key"),
             ("max_value = \"1GiB\"", "between 1KiB and 512MiB"),
             ("max_value = \"lots\"", "is not a size"),
-            ("[tenants]\nby = \"colour\"", "none of none, database, prefix"),
+            ("[tenants]\nby = \"colour\"", "none of none, database, prefix, user"),
+            ("[[user]]\nname = \"a\"", "missing field `rules`"),
+            ("[[user]]\nname = \"a\"\nrules = \"on +nonsense\"", "ACL CAT"),
+            (
+                "user = [{name = \"a\", rules = \"~x:*\"}, {name = \"b\", rules = \"~x:*\"}]\n[tenants]\nby = \"user\"",
+                "would both own",
+            ),
             ("[[tenant]]\nname = \"a\"\nshare = \"1MiB\"", "are not told apart"),
             (
                 "[tenants]\nby = \"prefix\"\n[[tenant]]\nname = \"a\"\nshare = \"3GiB\"",

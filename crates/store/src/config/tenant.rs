@@ -16,7 +16,7 @@ const CANDIDATES_MAX: usize = 8;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TenantsSection {
-    /// `none` (default), `database` or `prefix`.
+    /// `none` (default), `database`, `prefix` or `user`.
     pub by: String,
     /// What ends a prefix, one byte. Default `:`.
     pub separator: String,
@@ -102,7 +102,7 @@ impl TenantsSection {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantConfig {
-    /// The database's number, or the prefix without what ends it.
+    /// The database's number, the prefix without what ends it, or the user's name.
     pub name: String,
     /// Its part of all memory; it has the same part of every tier. Default: an equal part of what is left.
     #[serde(default)]
@@ -175,13 +175,17 @@ impl StoreConfig {
             ("none", _) => By::Nobody,
             ("database", _) => By::Database,
             ("prefix", &[separator]) => By::Prefix(separator),
+            ("user", _) => By::User,
             ("prefix", _) => return error("tenants.separator", "must be one byte, such as \":\"".to_owned()),
-            (other, _) => return error("tenants.by", format!("{other:?} is none of none, database, prefix")),
+            (other, _) => {
+                return error("tenants.by", format!("{other:?} is none of none, database, prefix, user"));
+            }
         };
         if by == By::Nobody && !self.declared_tenants.is_empty() {
             return error(
                 "tenant",
-                "tenants are not told apart: give by = \"prefix\" or \"database\" in [tenants]".to_owned(),
+                "tenants are not told apart: give by = \"prefix\", \"database\" or \"user\" in [tenants]"
+                    .to_owned(),
             );
         }
         if self.declared_tenants.len() >= TENANTS_MAX {
@@ -217,7 +221,13 @@ impl StoreConfig {
             let share = tenant.share.map(|share| share.0 as f64 / total.max(1) as f64);
             declared.push(Declared { name: name.clone(), share, k: tenant.k });
         }
-        let division = self.live()?.division;
-        Ok(Tenancy { by, declared, plan: self.tenants.plan()?, division })
+        let owners = match by {
+            By::User => self.users()?.owners(),
+            _ => Ok(Vec::new()),
+        };
+        let owners =
+            owners.map_err(|shared| ConfigError::Value { key: "user", problem: shared.to_string() })?;
+        let (plan, division) = (self.tenants.plan()?, self.live()?.division);
+        Ok(Tenancy { by, declared, plan, division, owners })
     }
 }

@@ -25,9 +25,9 @@ impl Engine {
         self.set_kind(to.0, to.1, (kind, value), Condition::Always, expiry)
     }
 
-    /// A live key of `db`, about any with the same chance. O(1) where most keys are in `db`; where few are, the whole
-    /// index may be looked through.
-    pub fn random_key(&mut self, db: u8) -> Option<Vec<u8>> {
+    /// A live key of `db` that is `wanted`, about any with the same chance. O(1) where most keys are such; where few are, the
+    /// whole index may be looked through.
+    pub fn random_key(&mut self, db: u8, wanted: &mut dyn FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
         if self.len(db) == 0 {
             return None;
         }
@@ -37,7 +37,8 @@ impl Engine {
         let mut cursor = start;
         let mut wrapped = false;
         loop {
-            cursor = self.scan(db, cursor, SAMPLE, &mut |key, _| keys.push(key.to_vec()));
+            cursor =
+                self.scan(db, cursor, SAMPLE, &mut |key, _| keys.extend(wanted(key).then(|| key.to_vec())));
             if !keys.is_empty() {
                 let chosen = self.rng.below(keys.len() as u64) as usize;
                 return Some(keys.swap_remove(chosen));

@@ -21,6 +21,7 @@ mod keep;
 mod keys;
 mod maintain;
 mod notes;
+mod owners;
 mod pin;
 mod snapshot;
 mod staged;
@@ -51,6 +52,7 @@ use item::Header;
 use keep::Keeping;
 pub use keep::TakenUp;
 pub use notes::{Change, Changes};
+pub use owners::Owner;
 pub use pin::Pin;
 pub use snapshot::{Gathered, Gathering, Restored};
 pub use stats::{EngineStats, TierStats};
@@ -469,7 +471,7 @@ impl Engine {
         tenant: u16,
     ) -> Result<Loc, StoreError> {
         self.ladder.touch(old, self.now);
-        if self.ladder.rewrite_in_place(old, self.place_len(header)) {
+        if self.stays_with(old, tenant) && self.ladder.rewrite_in_place(old, self.place_len(header)) {
             let loc = self.ladder.loc(old);
             let account = &mut self.item_bytes[usize::from(loc.tier)];
             *account = *account + header.item_len() as u64

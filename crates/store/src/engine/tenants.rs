@@ -11,6 +11,7 @@ use tiermem_model::advisor::{Plan, Standing};
 use tiermem_model::partition::{TenantTerms, Terms};
 use tiermem_policy::ladder::{Part, TENANTS_MAX, TenantLevel};
 
+use super::owners::{Owner, Owners};
 use super::{Aim, DATABASES, Division, Engine, TenantAdvice};
 
 /// Bytes of a key in which its prefix must end.
@@ -28,6 +29,8 @@ pub enum By {
     Database,
     /// By what stands before the first of this byte in the key, within its first 64.
     Prefix(u8),
+    /// By who owns what the key begins with.
+    User,
 }
 
 /// The tenants that an engine begins with.
@@ -41,6 +44,8 @@ pub struct Tenancy {
     pub plan: Plan,
     /// Whether it is, and what can be changed about it.
     pub division: Division,
+    /// Who owns what keys begin with, where that tells them apart.
+    pub owners: Vec<Owner>,
 }
 
 impl Tenancy {
@@ -166,13 +171,14 @@ pub(super) struct Tenants {
     parts: Vec<Part>,
     /// By number: terms, and what a miss costs where that is declared.
     promised: HashMap<u16, (Terms, Option<f64>)>,
+    owners: Owners,
 }
 
 impl Tenants {
     pub fn new(tenancy: &Tenancy) -> Self {
         let (names, asked, parts) = (Vec::new(), Vec::new(), Vec::new());
-        let (numbers, promised) = (HashMap::new(), HashMap::new());
-        let mut tenants = Tenants { by: tenancy.by, names, numbers, asked, parts, promised };
+        let (numbers, promised, owners) = (HashMap::new(), HashMap::new(), Owners::default());
+        let mut tenants = Tenants { by: tenancy.by, names, numbers, asked, parts, promised, owners };
         match tenancy.by {
             By::Nobody if !tenancy.tells_apart() => {}
             By::Nobody => {
@@ -181,7 +187,7 @@ impl Tenants {
             By::Database => {
                 (0..DATABASES).for_each(|db| _ = tenants.number(db.to_string().as_bytes()));
             }
-            By::Prefix(_) => {
+            By::Prefix(_) | By::User => {
                 tenants.number(b"(others)");
             }
         }
@@ -191,6 +197,7 @@ impl Tenants {
                 tenants.parts.push(Part { tenant, share, k });
             }
         }
+        tenants.set_owners(&tenancy.owners);
         tenants
     }
 
@@ -209,12 +216,19 @@ impl Tenants {
         number
     }
 
+    fn set_owners(&mut self, owners: &[Owner]) {
+        self.owners = Owners::new(
+            owners.iter().map(|it| (it.prefix.as_bytes(), self.number(it.name.as_bytes()))).collect(),
+        );
+    }
+
     /// Whose a key is, as far as that is known: nobody becomes a tenant by asking.
     #[inline]
     pub fn of(&self, db: u8, key: &[u8]) -> u16 {
         match self.by {
             By::Nobody => OTHERS,
             By::Database => u16::from(db),
+            By::User => self.owners.of(key).unwrap_or(OTHERS),
             By::Prefix(separator) => {
                 prefix(separator, key).and_then(|name| self.numbers.get(name)).copied().unwrap_or(OTHERS)
             }
@@ -297,6 +311,21 @@ impl Engine {
             self.charge_tenants();
         }
         tenant
+    }
+
+    /// Whether owners of what keys begin with are the tenants.
+    #[inline]
+    pub fn has_owners(&self) -> bool {
+        self.tenants.by == By::User
+    }
+
+    /// Has the keys that begin so belong to other tenants from now on. Items that are there stay with whom they belong to until
+    /// they are set again.
+    pub fn set_owners(&mut self, owners: &[Owner]) {
+        if self.has_owners() {
+            self.tenants.set_owners(owners);
+            self.share_rest();
+        }
     }
 
     /// The tenants of whom nothing is declared share what is left.
@@ -412,6 +441,27 @@ mod tests {
         (0..5000).for_each(|key| assert!(engine.get(0, format!("t{key}:k").as_bytes()).is_none()));
         set(&mut engine, 0, "late:1");
         assert!(engine.stats().tenants.iter().any(|one| one.name == "late"));
+    }
+
+    #[test]
+    fn owners_are_tenants_and_items_go_over_when_they_are_set() {
+        let owner = |prefix: &str, name: &str| Owner { prefix: prefix.to_owned(), name: name.to_owned() };
+        let mut engine = engine(By::User, &[("web", 0.5)]);
+        engine.set_owners(&[owner("w:", "web"), owner("c:", "crawler")]);
+        (0..4000).for_each(|key| set(&mut engine, 0, &format!("w:{key}")));
+        (0..40_000).for_each(|key| set(&mut engine, 0, &format!("c:{key}")));
+        set(&mut engine, 0, "alone");
+        let of = |engine: &Engine, name: &str| {
+            engine.stats().tenants.into_iter().find(|one| one.name == name).unwrap_or_default()
+        };
+        assert_eq!((of(&engine, "web").sets, of(&engine, "web").tiers[0].items), (4000, 4000));
+        assert_eq!((of(&engine, "crawler").sets, of(&engine, "(others)").sets), (40_000, 1));
+        engine.set_owners(&[owner("w:1", "heir"), owner("w:", "web")]);
+        set(&mut engine, 0, "w:1");
+        assert_eq!((of(&engine, "heir").sets, of(&engine, "heir").tiers[0].items), (1, 1));
+        assert_eq!(of(&engine, "web").tiers[0].items, 3999);
+        set(&mut engine, 0, "c:late");
+        assert_eq!(of(&engine, "(others)").sets, 2);
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Sockets {
         if config.listen.is_none() && config.tls.is_none() && config.unix_socket.is_none() {
             return Err(ServeError::NothingToListenOn);
         }
-        if config.protected_mode && config.settings.requirepass.is_none() {
+        if config.protected_mode && config.settings.users.are_open() {
             // Who shows a certificate that was asked for is known.
             let tls = config.tls.as_ref().filter(|tls| tls.client_ca.is_none()).map(|tls| tls.listen);
             let mut open = config.listen.into_iter().chain(tls);

@@ -24,6 +24,14 @@ pub struct ServerStats {
     pub clients_waiting_for_buffer: u64,
     /// Connections closed because they were idle, stalled, or broke the protocol.
     pub clients_dropped: u64,
+    /// Logins refused.
+    pub access_denied_auth: u64,
+    /// Requests refused since the user may not run the command ...
+    pub access_denied_cmd: u64,
+    /// ... or not touch a key ...
+    pub access_denied_key: u64,
+    /// ... or not use a channel.
+    pub access_denied_channel: u64,
     /// Bytes read from sockets.
     pub net_input_bytes: u64,
     /// Bytes written to sockets.
@@ -46,6 +54,10 @@ impl ServerStats {
             clients_blocked_on_output,
             clients_waiting_for_buffer,
             clients_dropped,
+            access_denied_auth,
+            access_denied_cmd,
+            access_denied_key,
+            access_denied_channel,
             net_input_bytes,
             net_output_bytes,
             request_buffer_bytes,
@@ -59,6 +71,10 @@ impl ServerStats {
         self.clients_blocked_on_output += clients_blocked_on_output;
         self.clients_waiting_for_buffer += clients_waiting_for_buffer;
         self.clients_dropped += clients_dropped;
+        self.access_denied_auth += access_denied_auth;
+        self.access_denied_cmd += access_denied_cmd;
+        self.access_denied_key += access_denied_key;
+        self.access_denied_channel += access_denied_channel;
         self.net_input_bytes += net_input_bytes;
         self.net_output_bytes += net_output_bytes;
         self.request_buffer_bytes += request_buffer_bytes;

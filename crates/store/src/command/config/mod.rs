@@ -5,6 +5,7 @@
 mod parameter;
 mod rewrite;
 mod table;
+mod users;
 
 use std::path::Path;
 

@@ -9,6 +9,7 @@ use toml_edit::{DocumentMut, Item, Table, Value};
 
 use super::parameter::{Access, Form, Live, Parameter, Problem};
 use super::table::PARAMETERS;
+use super::users;
 
 /// The file's text with the present values: each that it has and that differs, and each that is not the default's.
 /// Comments, order and what the text does not concern stay.
@@ -29,6 +30,7 @@ pub(super) fn rewritten(text: &str, live: &Live) -> Result<String, Problem> {
             put(&mut document, parameter, file_value(form, &present)?)?;
         }
     }
+    users::put(&mut document, &live.server.users)?;
     Ok(document.to_string())
 }
 

@@ -162,9 +162,9 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     live(
         "requirepass",
         Form::Word,
-        |it| it.server.requirepass.as_deref().unwrap_or("").to_owned(),
+        |it| it.server.users.requirepass().unwrap_or("").to_owned(),
         |it, text| {
-            it.server.requirepass = (!text.is_empty()).then(|| text.into());
+            it.server.users.set_requirepass((!text.is_empty()).then_some(text));
             Ok(())
         },
     )

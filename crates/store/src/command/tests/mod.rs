@@ -5,6 +5,7 @@
 
 mod attended;
 mod hash;
+mod users;
 
 use super::{Context, Found, Host, Output, Session, Verdict};
 use crate::clients::Peer;
@@ -377,7 +378,7 @@ fn a_reply_beyond_the_limit_is_taken_back() {
 #[test]
 fn the_password_stands_before_everything() {
     let mut client = Client::new();
-    client.host.settings.requirepass = Some("secret".into());
+    client.host.settings.users.set_requirepass(Some("secret"));
     client.session = client.host.welcome(1, Peer::None);
     client.all(&[
         ("GET k", "-NOAUTH Authentication required."),

@@ -201,6 +201,8 @@ impl Links {
 
     #[inline(never)]
     fn dispatch(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Found, to: Route) -> Step {
+        // What the user may not do is refused there.
+        let to = if found.is_forbidden(context.session, context.host, args) { Route::Here } else { to };
         let mode = context.session.mode;
         if mode.has(Mode::SUBSCRIBED) && context.session.version == Version::Resp2 {
             // Refused there.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
@@ -10,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use super::Broken;
 use crate::command::{Session, ShardSet};
 use crate::resp::{Args, ReplyEnd, Request, Version};
+use crate::users::DEFAULT;
 
 /// Memory of buffers kept between requests.
 const KEPT_BYTES: usize = 4 << 10;
@@ -47,6 +49,8 @@ pub(super) struct Link {
     pub(super) version: Version,
     /// As above: the client's name, which the slow log there shows.
     name: Box<[u8]>,
+    /// As above: whom it has logged in as, whose keys alone a scan there shows.
+    user: Option<Arc<str>>,
     /// The guest watches keys.
     pub(super) watches: bool,
 }
@@ -65,6 +69,7 @@ impl Link {
             db: 0,
             version: Version::default(),
             name: Box::default(),
+            user: None,
             watches: false,
         }
     }
@@ -84,6 +89,10 @@ impl Link {
         if *self.name != *name {
             self.name = name.into();
             self.tell([b"CLIENT", b"SETNAME", name]);
+        }
+        if self.user.as_ref() != session.login.name() {
+            self.user = session.login.name().cloned();
+            self.tell([b"AUTH", self.user.clone().as_deref().unwrap_or(DEFAULT).as_bytes(), b""]);
         }
         if self.version != session.version {
             self.version = session.version;

@@ -1,0 +1,157 @@
+//! Whether the user who asks may: its command, its keys and its channels, before anything of a request is done.
+//!
+//! Ordinary requests never come here: who has logged in as a user of its own is [`Mode::RESTRICTED`], and while `default` may
+//! not do everything all requests are attended to ([`crate::clients::Clients::GUARDED`]). With several shards a client's home
+//! asks; a guest only leaves out what the user may not see.
+
+use std::sync::Arc;
+
+use crate::clients::Clients;
+use crate::resp::Args;
+use crate::users::{Access, User};
+
+use super::access;
+use super::attended::keys;
+use super::context::{Context, Host, Outcome, Refusal, Session};
+use super::found::Found;
+use super::mode::Mode;
+use super::spec::{Flags, Spec};
+use super::table::COMMANDS;
+
+/// Why a request is refused.
+enum Denied {
+    Command,
+    Key,
+    Channel,
+    /// The user is gone; its connections are about to be.
+    Deleted,
+}
+
+#[inline]
+fn is_guarded(session: &Session, host: &Host) -> bool {
+    session.mode.has(Mode::RESTRICTED) || host.clients.attention() & Clients::GUARDED != 0
+}
+
+fn find_denied(user: &User, spec: &'static Spec, args: Args<'_>) -> Option<Denied> {
+    // Logging in and leaving are everybody's.
+    if !spec.flags.contains(Flags::NO_AUTH) && !user.may_run(spec.number(COMMANDS)) {
+        return Some(Denied::Command);
+    }
+    let touches = |(place, key): (usize, &[u8])| user.may_touch(key, access::of_key(spec, args, place));
+    if !keys(spec, args).enumerate().all(touches) {
+        return Some(Denied::Key);
+    }
+    let allowed = match spec.name {
+        "publish" => user.may_use_channel(&args[1]),
+        "subscribe" => args.iter_from(1).all(|channel| user.may_use_channel(channel)),
+        "psubscribe" => args.iter_from(1).all(|pattern| user.may_use_pattern(pattern)),
+        _ => true,
+    };
+    (!allowed).then_some(Denied::Channel)
+}
+
+/// What forbids a request, were it sent now; of an `EXEC` also what forbids anything that is queued.
+fn ask(
+    session: &Session,
+    host: &Host,
+    spec: &'static Spec,
+    args: Args<'_>,
+) -> Option<(Denied, &'static str)> {
+    let Some(user) = host.settings.users.now(&session.login) else { return Some((Denied::Deleted, "")) };
+    if user.may_everything() {
+        return None;
+    }
+    if let Some(denied) = find_denied(user, spec, args) {
+        return Some((denied, ""));
+    }
+    let queue = session.transaction.as_ref().filter(|_| spec.name == "exec")?;
+    let denied = queue.iter().find_map(|(spec, args)| find_denied(user, spec, args))?;
+    let reason = match denied {
+        Denied::Key => "no permission to touch the specified keys",
+        Denied::Channel => "no permission to access one of the channels used as arguments to the command",
+        _ => "no permission to execute the command or subcommand",
+    };
+    Some((denied, reason))
+}
+
+/// Refuses what the user may not do.
+pub(super) fn check(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
+    if !is_guarded(context.session, context.host) || context.session.mode.has(Mode::GUEST) {
+        return Ok(());
+    }
+    context.host.settings.users.refresh(&mut context.session.login);
+    let Some((denied, queued)) = ask(context.session, context.host, spec, args) else { return Ok(()) };
+    let stats = &mut context.host.stats;
+    match denied {
+        Denied::Command | Denied::Deleted => stats.access_denied_cmd += 1,
+        Denied::Key => stats.access_denied_key += 1,
+        Denied::Channel => stats.access_denied_channel += 1,
+    }
+    context.host.command_statistics.reject(spec.number(COMMANDS));
+    if !queued.is_empty() {
+        super::transaction::forget_watched(context);
+        return Err(format!(
+            "EXECABORT Transaction discarded because ACLs rules changed between the moment the transaction was \
+             accumulated and the EXEC call: {queued}"
+        )
+        .into());
+    }
+    Err(match denied {
+        Denied::Command | Denied::Deleted => {
+            let name = context.session.login.name().map_or(crate::users::DEFAULT, |name| &**name);
+            format!("NOPERM User {name} has no permissions to run the '{}' command", spec.full_name()).into()
+        }
+        Denied::Key => Refusal::Text("NOPERM No permissions to access a key"),
+        Denied::Channel => Refusal::Text("NOPERM No permissions to access a channel"),
+    })
+}
+
+impl Found {
+    /// Whether the user who asks may not; that is for the client's home to say, before anything is done for the request.
+    #[inline]
+    pub fn is_forbidden(self, session: &Session, host: &Host, args: Args<'_>) -> bool {
+        is_guarded(session, host)
+            && !session.mode.has(Mode::GUEST)
+            && self.0.is_some_and(|spec| ask(session, host, spec, args).is_some())
+    }
+}
+
+/// Which keys the user who asks may see.
+#[derive(Debug)]
+pub(super) enum Sight {
+    All,
+    Of(Arc<User>),
+    None,
+}
+
+impl Sight {
+    pub fn of(context: &Context<'_>) -> Sight {
+        if !is_guarded(context.session, context.host) {
+            return Sight::All;
+        }
+        match context.host.settings.users.now(&context.session.login) {
+            Some(user) if user.may_everything() => Sight::All,
+            Some(user) => Sight::Of(Arc::clone(user)),
+            None => Sight::None,
+        }
+    }
+
+    /// Whether it may see this key.
+    #[inline]
+    pub fn has(&self, key: &[u8]) -> bool {
+        match self {
+            Sight::All => true,
+            Sight::Of(user) => user.may_touch(key, Access::READ),
+            Sight::None => false,
+        }
+    }
+
+    /// Whether it may see all keys that begin so.
+    pub fn has_all(&self, prefix: &[u8]) -> bool {
+        match self {
+            Sight::All => true,
+            Sight::Of(user) => user.may_read_all(prefix),
+            Sight::None => false,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Whose keys begin how: the table by which a key's owner is found without anything being made or asked on the way.
+
+use tiermem_policy::Id;
+
+use super::Engine;
+
+/// A name, and how its keys begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// How they begin; not empty.
+    pub prefix: String,
+    /// The tenant's name.
+    pub name: String,
+}
+
+#[derive(Debug)]
+struct Entry {
+    prefix: Box<[u8]>,
+    tenant: u16,
+    /// The entry with the longest prefix that this one's begins with, if there is any.
+    within: Option<u32>,
+}
+
+/// Prefixes in order, so that all that begin alike stand together behind what they begin with.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    entries: Vec<Entry>,
+}
+
+impl Owners {
+    /// Of prefixes and the numbers of their tenants.
+    pub fn new(mut owners: Vec<(&[u8], u16)>) -> Self {
+        owners.sort_unstable();
+        let mut entries: Vec<Entry> = Vec::with_capacity(owners.len());
+        for (prefix, tenant) in owners {
+            let mut within = entries.len().checked_sub(1).map(|at| at as u32);
+            while let Some(at) = within
+                && !prefix.starts_with(&entries[at as usize].prefix)
+            {
+                within = entries[at as usize].within;
+            }
+            entries.push(Entry { prefix: prefix.into(), tenant, within });
+        }
+        Owners { entries }
+    }
+
+    /// The tenant with the longest prefix that the key begins with. What stands last at or before the key begins with all
+    /// prefixes that the key begins with, so one look among the entries and a few steps outward find it.
+    #[inline]
+    pub fn of(&self, key: &[u8]) -> Option<u16> {
+        let mut at = self.entries.partition_point(|entry| *entry.prefix <= *key).checked_sub(1);
+        while let Some(entry) = at.and_then(|at| self.entries.get(at)) {
+            if key.starts_with(&entry.prefix) {
+                return Some(entry.tenant);
+            }
+            at = entry.within.map(|at| at as usize);
+        }
+        None
+    }
+}
+
+impl Engine {
+    /// Whether an item that is written again may keep its place. With a new one it goes over to whom its key belongs to by now.
+    #[inline]
+    pub(super) fn stays_with(&self, item: Id, tenant: u16) -> bool {
+        !self.has_owners() || self.ladder.tenant_of(item) == tenant
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_prefix_has_the_key() {
+        let owners: [(&[u8], u16); 6] =
+            [(b"b", 4), (b"a:b:", 2), (b"a:", 1), (b"a:b:c", 3), (b"a:x", 5), (b"c", 6)];
+        let owners = Owners::new(owners.to_vec());
+        for (key, tenant) in [
+            ("a:1", Some(1)),
+            ("a:b:1", Some(2)),
+            ("a:b:", Some(2)),
+            ("a:b", Some(1)),
+            ("a:b:cd", Some(3)),
+            ("a:b:d", Some(2)),
+            ("a:c", Some(1)),
+            ("a:z", Some(1)),
+            ("a", None),
+            ("", None),
+            ("bz", Some(4)),
+            ("c", Some(6)),
+            ("d", None),
+        ] {
+            assert_eq!(owners.of(key.as_bytes()), tenant, "{key}");
+        }
+        assert_eq!(Owners::default().of(b"a"), None);
+    }
+
+    #[test]
+    fn the_table_agrees_with_a_plain_search() {
+        let words = ["a", "ab", "abc", "b", "ba", "aa", "aab", "c"];
+        for chosen in 0..1u32 << words.len() {
+            let some: Vec<(&[u8], u16)> = words
+                .iter()
+                .zip(0..)
+                .filter(|(_, bit)| chosen >> bit & 1 == 1)
+                .map(|(word, bit)| (word.as_bytes(), bit))
+                .collect();
+            let owners = Owners::new(some.clone());
+            for key in ["", "a", "ab", "abcd", "aabb", "aaa", "bab", "bb", "ca", "d"] {
+                let begins = some.iter().filter(|(prefix, _)| key.as_bytes().starts_with(prefix));
+                let longest = begins.max_by_key(|(prefix, _)| prefix.len()).map(|(_, tenant)| *tenant);
+                assert_eq!(owners.of(key.as_bytes()), longest, "{chosen:b} {key}");
+            }
+        }
+    }
+}
