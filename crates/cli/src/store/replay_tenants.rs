@@ -27,6 +27,7 @@ const FIELDS: &[&str] = &[
     "p95_us",
     "p99_us",
     "p999_us",
+    "errors",
     "seconds",
 ];
 const TENANT_FIELDS: &[&str] = &[
@@ -42,6 +43,7 @@ const TENANT_FIELDS: &[&str] = &[
     "p95_us",
     "p99_us",
     "p999_us",
+    "errors",
     "seconds",
 ];
 const WINDOW_FIELDS: &[&str] = &["name", "from_s", "accesses", "hit_ratio", "mean_us"];
@@ -62,6 +64,7 @@ Fields, of all tenants and then of each:
   mean_us           what an access took in the mean: GET, and after a miss the wait and SET as well
   tenants_mean_us   the mean of the tenants' means, so that each counts alike, however many accesses it had
   p50_us ... p999_us   what so many of the accesses stayed below
+  errors            commands that the server refused, measured or not; then the exit code is 1
   miss_us           what a tenant's database takes
   seconds           what was measured; of all: the longest
 With --window also, for each tenant and window, from the very start: name, from_s, accesses, hit_ratio, mean_us";
@@ -235,11 +238,11 @@ fn print(
     let record = [
         counts(&all, each(Figures::hits_per_second)),
         vec![Cell::Number(each(Figures::mean_us) / figures.len() as f64, 2)],
-        quantiles(&all),
+        quantiles_and_rest(&all),
     ];
     let tenant_row = |(tenant, one): (&Tenant, &Figures)| {
         let head = [Cell::Text(tenant.name.clone()), Cell::Number(tenant.miss.as_secs_f64() * 1e6, 0)];
-        [head.to_vec(), counts(one, one.hits_per_second()), quantiles(one)].concat()
+        [head.to_vec(), counts(one, one.hits_per_second()), quantiles_and_rest(one)].concat()
     };
     let rows = tenants.iter().zip(figures).map(tenant_row).collect();
     let mut lists = vec![("tenants", Rows { fields: TENANT_FIELDS, rows })];
@@ -260,9 +263,10 @@ fn counts(figures: &Figures, hits_per_second: f64) -> Vec<Cell> {
     ]
 }
 
-fn quantiles(figures: &Figures) -> Vec<Cell> {
+fn quantiles_and_rest(figures: &Figures) -> Vec<Cell> {
     let mut cells: Vec<_> =
         [0.5, 0.9, 0.95, 0.99, 0.999].into_iter().map(|at| Cell::Number(figures.latency_us(at), 1)).collect();
+    cells.push(Cell::Count(figures.errors));
     cells.push(Cell::Number(figures.elapsed.as_secs_f64(), 3));
     cells
 }

@@ -1,8 +1,7 @@
 //! Files that are read from front to end: the long sequential streams of block traces, again and again.
 //!
 //! The keys are divided into streams of one length. One is chosen, read in order, and then the next is chosen, by Zipf's law
-//! over the streams: alpha 0 makes all alike. Unlike a scan of the whole, a stream comes back after a time that varies, some
-//! soon and some late, which is what block traces do to which random eviction is kinder than a recency list.
+//! over the streams: alpha 0 makes all alike. Unlike in a scan of the whole, a stream comes back after a time that varies.
 
 use tiermem_base::{Access, Rng};
 
