@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from servers import Setup, Variant, drive, running
 from workloads import CASES, Tenant, spec
@@ -57,7 +58,9 @@ def traces(args: argparse.Namespace, tenants: list[Tenant], folder: Path) -> tup
     return files, f"traces: {', '.join(dict.fromkeys(kinds))} (-like: a stand-in from published statistics)"
 
 
-def division(args: argparse.Namespace, tenants: list[Tenant], files: dict[str, Path], share: float, folder: Path) -> tuple[int, str]:
+def division(
+    args: argparse.Namespace, tenants: list[Tenant], files: dict[str, Path], share: float, folder: Path
+) -> tuple[int, str]:
     """The memory that is this share of all tenants' working sets, and how `tiermem partition` divides it."""
     path = folder / "division.toml"
     words = [args.tiermem, "partition", *(str(files[tenant.name]) for tenant in tenants), "--memory", f"{100 * share:g}%"]
@@ -71,12 +74,17 @@ def variants(args: argparse.Namespace, tenants: list[Tenant], memory: int, stati
     """Who is compared: Redis, and tiermem under each configuration."""
     told_apart = '[tenants]\nby = "prefix"\n'
     equal = "".join(f'\n[[tenant]]\nname = "{tenant.name}"\nshare = "{memory // len(tenants)}B"\n' for tenant in tenants)
-    own = [Variant("redis", None), Variant("free", ""), Variant("equal", told_apart + equal), Variant("static", told_apart + static)]
+    own = [
+        Variant("redis", None),
+        Variant("free", ""),
+        Variant("equal", told_apart + equal),
+        Variant("static", told_apart + static),
+    ]
     more = [Variant(name, Path(path).read_text()) for name, path in (text.split("=", 1) for text in args.variant)]
     return own + more
 
 
-def median(runs: list[dict]) -> dict:
+def median(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The median of each figure over rounds, for all tenants and for each."""
     of = statistics.median
     found = {measure: of(run[measure] for run in runs) for measure in MEASURES}
@@ -87,17 +95,17 @@ def median(runs: list[dict]) -> dict:
     return found
 
 
-def measure(args: argparse.Namespace, setup: Setup, case: str, folder: Path) -> dict:
+def measure(args: argparse.Namespace, setup: Setup, case: str, folder: Path) -> dict[str, Any]:
     """All servers at all sizes of memory, in turn."""
     tenants = CASES[case]
     files, about = traces(args, tenants, folder)
     print(f"{case}: {about}", flush=True)
     flags = ["--seconds", str(args.seconds), "--warm-up", str(args.warm_up), *(["--charge"] if args.charge else [])]
     fronts = [f"{tenant.name}={files[tenant.name]},miss={tenant.miss_us}us" for tenant in tenants]
-    result: dict = {"traces": about, "flags": flags, "memory": {}}
+    result: dict[str, Any] = {"traces": about, "flags": flags, "memory": {}}
     for share in args.memory:
         memory, static = division(args, tenants, files, share, folder)
-        runs: dict[str, list[dict]] = {}
+        runs: dict[str, list[dict[str, Any]]] = {}
         for turn in range(args.rounds):
             for variant in variants(args, tenants, memory, static):
                 with running(setup, variant, memory, folder) as port:
@@ -109,7 +117,7 @@ def measure(args: argparse.Namespace, setup: Setup, case: str, folder: Path) -> 
     return result
 
 
-def table(data: dict) -> str:
+def table(data: dict[str, Any]) -> str:
     """Each case as Markdown: means against Redis, then each tenant."""
     lines = []
     for case, found in data.items():
@@ -117,19 +125,22 @@ def table(data: dict) -> str:
         for share, at in found["memory"].items():
             medians = at["medians"]
             lines += [f"Memory {float(share):.0%} of the working set, {at['bytes'] / (1 << 20):.1f} MiB", ""]
-            lines += ["| server | tenants' mean, us | against redis | hits/s | hit ratio | refused | " + " | ".join(medians["redis"]["tenants"]) + " |"]
-            lines += ["| --- " * (6 + len(medians["redis"]["tenants"])) + "|"]
+            head = ["server", "tenants' mean, us", "against redis", "hits/s", "hit ratio", "refused", *medians["redis"]["tenants"]]
+            lines += [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
             base = medians["redis"]["tenants_mean_us"]
             for name, row in medians.items():
+                mean = f"{row['tenants_mean_us']:.1f}"
                 gain = f"{100 * (row['tenants_mean_us'] / base - 1):+.1f}%"
                 each = [f"{tenant['mean_us']:.0f} us, {tenant['hit_ratio']:.3f}" for tenant in row["tenants"].values()]
-                cells = [name, f"{row['tenants_mean_us']:.1f}", gain, f"{row['hits_per_second']:.0f}", f"{row['hit_ratio']:.4f}", f"{row['errors']:.0f}"]
-                lines.append(f"| {' | '.join([*cells, *each])} |")
+                own = [
+                    f"{row[measure]:.{digits}f}" for measure, digits in (("hits_per_second", 0), ("hit_ratio", 4), ("errors", 0))
+                ]
+                lines.append(f"| {' | '.join([name, mean, gain, *own, *each])} |")
             lines.append("")
     return "\n".join(lines)
 
 
-def draw(data: dict) -> str:
+def draw(data: dict[str, Any]) -> str:
     """For each case, memory and server a bar: the tenants' mean against Redis's, with the lowest and highest round."""
     left, scale, row, width = 90, 420, 20, 860
     parts = ['<text class="t" x="10" y="22">Mean access latency, mean over tenants; redis = 1</text>']
@@ -165,7 +176,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--client-core", type=int, default=1)
     parser.add_argument("--case", choices=CASES, action="append", help="default: msr, twitter and the fifteen of cluster 52")
     parser.add_argument("--trace-dir", type=Path, help="originals, each named after its workload: web.csv.gz, cluster4.zst")
-    parser.add_argument("--variant", action="append", default=[], metavar="NAME=FILE", help="tiermem with this configuration file as well")
+    parser.add_argument(
+        "--variant", action="append", default=[], metavar="NAME=FILE", help="tiermem with this configuration file as well"
+    )
     parser.add_argument("--memory", type=float, action="append", help="a share of the working set [default: 0.25, 0.5 and 0.75]")
     parser.add_argument("--rounds", type=int, help="[default: 5]")
     parser.add_argument("--seconds", type=float, help="for each server, warm-up and all [default: 300]")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 PATIENCE_S = 30
 
@@ -47,7 +48,7 @@ def free_port() -> int:
     """A port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -73,7 +74,7 @@ def running(setup: Setup, variant: Variant, memory: int, folder: Path) -> Iterat
         server.wait()
 
 
-def drive(setup: Setup, port: int, tenants: list[str], flags: list[str]) -> dict:
+def drive(setup: Setup, port: int, tenants: list[str], flags: list[str]) -> dict[str, Any]:
     """Lets all tenants at the server, and says what they saw."""
     words = ["taskset", "-c", str(setup.client_core), setup.tiermem, "store", "replay-tenants", "--to", f"127.0.0.1:{port}"]
     words += [word for tenant in tenants for word in ("--tenant", tenant)]
@@ -81,4 +82,5 @@ def drive(setup: Setup, port: int, tenants: list[str], flags: list[str]) -> dict
     # Where the server refused commands it ends with 1, and the figures say how many.
     if not done.stdout:
         raise RuntimeError(done.stderr)
-    return json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

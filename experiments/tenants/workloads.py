@@ -92,7 +92,7 @@ CLUSTERS = {
 
 
 def twitter(cluster: Cluster, keys: int, seed: int, scale: float) -> str:
-    """A stand-in for a Twitter cluster: alpha, mean size, distinct keys over requests and keys asked for once are the published ones.
+    """A stand-in for a cluster: alpha, mean size, distinct keys over requests and keys asked for once are the published ones.
 
     Chosen: the form of the distribution of sizes, lognormal with sigma 0.8; `keys`; and `scale`, by which sizes are multiplied.
     """

@@ -109,9 +109,9 @@ fn ratio(sum: f64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { sum / count as f64 }
 }
 
-/// One access, with times from the start of the run.
+/// One access and what followed, with times from the start of the run.
 #[derive(Clone, Copy, Debug)]
-pub struct Access {
+pub struct Visit {
     pub begun: Duration,
     pub ended: Duration,
     /// What it is counted as, which is the time between the two only where nobody waits in word alone.
@@ -137,35 +137,36 @@ impl Course {
     }
 
     /// Counts an access, and says whether the application is done.
-    pub fn count(&mut self, access: Access) -> bool {
+    pub fn count(&mut self, visit: Visit) -> bool {
         let number = self.accesses;
         self.accesses += 1;
         let (is_warm, is_late) = match self.end {
             End::Accesses(count) => ((number as f64) >= self.warm_up * count as f64, number >= count),
-            End::Time(time) => (access.begun >= time.mul_f64(self.warm_up), access.ended > time),
+            End::Time(time) => (visit.begun >= time.mul_f64(self.warm_up), visit.ended > time),
         };
-        let latency_ns = u64::try_from(access.latency.as_nanos()).unwrap_or(u64::MAX);
+        let latency_ns = u64::try_from(visit.latency.as_nanos()).unwrap_or(u64::MAX);
         if !is_late && let Some(window) = self.window {
-            let at = (access.ended.as_nanos() / window.as_nanos().max(1)) as usize;
+            // What ends on a border belongs to the window that ends there: so the last one is never beyond the run.
+            let at = (visit.ended.as_nanos().saturating_sub(1) / window.as_nanos().max(1)) as usize;
             if self.figures.windows.len() <= at {
                 self.figures.windows.resize(at + 1, Window::default());
             }
             let window = &mut self.figures.windows[at];
             window.accesses += 1;
-            window.hits += u64::from(access.is_hit);
+            window.hits += u64::from(visit.is_hit);
             window.latency_sum_ns += u128::from(latency_ns);
         }
         if is_warm && !is_late {
-            let from = *self.measured_from.get_or_insert(access.begun);
-            self.figures.elapsed = access.ended - from;
+            let from = *self.measured_from.get_or_insert(visit.begun);
+            self.figures.elapsed = visit.ended - from;
             self.figures.accesses += 1;
-            self.figures.hits += u64::from(access.is_hit);
+            self.figures.hits += u64::from(visit.is_hit);
             self.figures.latency_sum_ns += u128::from(latency_ns);
             self.figures.latency_ns.saturating_record(latency_ns);
         }
         match self.end {
             End::Accesses(count) => self.accesses >= count,
-            End::Time(time) => access.ended >= time,
+            End::Time(time) => visit.ended >= time,
         }
     }
 
@@ -202,10 +203,10 @@ mod tests {
         Course::new(&options)
     }
 
-    /// Access `number` of those that each take 10 microseconds, one after the other; every third hits.
-    fn access(number: u32) -> Access {
+    /// Visit `number` of those that each take 10 microseconds, one after the other; every third hits.
+    fn visit(number: u32) -> Visit {
         let latency = Duration::from_micros(10);
-        Access {
+        Visit {
             begun: latency * number,
             ended: latency * (number + 1),
             latency,
@@ -217,15 +218,15 @@ mod tests {
     fn what_is_warming_up_or_late_is_not_measured() {
         for end in [End::Accesses(100), End::Time(Duration::from_millis(1))] {
             let mut course = course(end, 0.4);
-            let done: Vec<bool> = (0..120).map(|number| course.count(access(number))).collect();
+            let done: Vec<bool> = (0..120).map(|number| course.count(visit(number))).collect();
             assert_eq!(done.iter().position(|done| *done), Some(99), "{end:?}");
             let figures = course.finish();
             assert_eq!((figures.accesses, figures.hits), (60, 20), "{end:?}");
             assert_eq!((figures.mean_us(), figures.elapsed), (10.0, Duration::from_micros(600)));
             assert!((figures.hits_per_second() - 20.0 / 600e-6).abs() < 1e-6);
-            // Windows begin with the run, and an access that ends on a border belongs to the later one.
+            // Windows begin with the run.
             assert_eq!(figures.windows.iter().map(|window| window.accesses).sum::<u64>(), 100);
-            assert_eq!((figures.windows[0].accesses, figures.windows[1].accesses), (9, 10));
+            assert_eq!((figures.windows[0].accesses, figures.windows.len()), (10, 10));
             assert_eq!(figures.windows[1].mean_us(), 10.0);
         }
     }
@@ -235,8 +236,8 @@ mod tests {
         let mut one = course(End::Accesses(10), 0.0);
         let mut other = course(End::Accesses(20), 0.0);
         (0..20).for_each(|number| {
-            one.count(access(number));
-            other.count(access(number));
+            one.count(visit(number));
+            other.count(visit(number));
         });
         one.refused("OOM".to_owned());
         let mut sum = Figures::new();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tiermem_sys::wait::{sharpen_sleeps, wait_until};
 
 use super::application::{Answer, Application};
-use super::course::{Access, Course, Figures};
+use super::course::{Course, Figures, Visit};
 use super::{FrontsError, Options};
 
 /// How often progress is told.
@@ -78,8 +78,8 @@ fn work(mut application: Application, mut course: Course, common: &Common) -> Re
         };
         let ended = start.elapsed();
         refusal.into_iter().for_each(|text| course.refused(text));
-        let access = Access { begun, ended, latency: ended - begun, is_hit: answer == Answer::Hit };
-        if course.count(access) && !is_done {
+        let visit = Visit { begun, ended, latency: ended - begun, is_hit: answer == Answer::Hit };
+        if course.count(visit) && !is_done {
             is_done = true;
             common.unfinished.fetch_sub(1, Relaxed);
         }
@@ -116,7 +116,7 @@ pub fn charge(
         let latency = sent.elapsed() + charged;
         refusal.into_iter().for_each(|text| course.refused(text));
         let ended = begun + round_trip * commands + charged;
-        if course.count(Access { begun, ended, latency, is_hit: answer == Answer::Hit }) && !is_done[at] {
+        if course.count(Visit { begun, ended, latency, is_hit: answer == Answer::Hit }) && !is_done[at] {
             is_done[at] = true;
             unfinished -= 1;
         }
