@@ -174,6 +174,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--redis", default="redis-server", help="stock Redis 7.0")
     parser.add_argument("--server-core", type=int, default=0)
     parser.add_argument("--client-core", type=int, default=1)
+    parser.add_argument("--nice", type=int, default=0, help="of servers and clients; below 0 where others use the machine as well")
     parser.add_argument("--case", choices=CASES, action="append", help="default: msr, twitter and the fifteen of cluster 52")
     parser.add_argument("--trace-dir", type=Path, help="originals, each named after its workload: web.csv.gz, cluster4.zst")
     parser.add_argument(
@@ -202,7 +203,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Runs the cases, keeping what was measured after each."""
     args = arguments()
-    setup = Setup(args.tiermem, args.redis, args.server_core, args.client_core)
+    setup = Setup(args.tiermem, args.redis, args.server_core, args.client_core, args.nice)
     stem = args.out / ("tenants-quick" if args.quick else "tenants")
     data = {}
     for case in args.case:

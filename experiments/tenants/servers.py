@@ -23,6 +23,12 @@ class Setup:
     redis: str
     server_core: int
     client_core: int
+    # Below 0, both go before whatever else the machine does, which needs the right to.
+    nice: int
+
+    def on(self, core: int) -> list[str]:
+        """The words before a command that runs on a core."""
+        return ["nice", "-n", str(self.nice), "taskset", "-c", str(core)]
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Variant:
 
     def command(self, setup: Setup, port: int, memory: int, folder: Path) -> list[str]:
         """What starts it with so many bytes of memory in all, metadata and all: Redis and tiermem both count that way."""
-        pinned = ["taskset", "-c", str(setup.server_core)]
+        pinned = setup.on(setup.server_core)
         if self.config is None:
             rules = ["--maxmemory", str(memory), "--maxmemory-policy", "allkeys-lru", "--maxmemory-samples", "5"]
             return [*pinned, setup.redis, "--port", str(port), "--save", "", "--appendonly", "no", *rules]
@@ -76,7 +82,7 @@ def running(setup: Setup, variant: Variant, memory: int, folder: Path) -> Iterat
 
 def drive(setup: Setup, port: int, tenants: list[str], flags: list[str]) -> dict[str, Any]:
     """Lets all tenants at the server, and says what they saw."""
-    words = ["taskset", "-c", str(setup.client_core), setup.tiermem, "store", "replay-tenants", "--to", f"127.0.0.1:{port}"]
+    words = [*setup.on(setup.client_core), setup.tiermem, "store", "replay-tenants", "--to", f"127.0.0.1:{port}"]
     words += [word for tenant in tenants for word in ("--tenant", tenant)]
     done = subprocess.run([*words, *flags, "--format", "json"], capture_output=True, text=True, check=False)
     # Where the server refused commands it ends with 1, and the figures say how many.
