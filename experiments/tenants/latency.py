@@ -5,7 +5,7 @@ Wang 2024, sections 4.2.3 to 4.2.6: each tenant sends GETs from its trace, again
 and sends SET. The figure is the mean of the tenants' mean access latencies. Servers have the same bytes of memory, metadata
 and all, and are run in turn, round by round; figures are medians over rounds. The server has a core and the tenants have one.
 Traces are stand-ins (workloads.py) where --trace-dir does not hold the originals. Time: --seconds for each server, round and
-size of memory; with --quick about four minutes for a case.
+size of memory; with --quick about seven minutes for a case.
 
     experiments/tenants/latency.py --quick --case msr
     experiments/tenants/latency.py --trace-dir traces --variant online=online.toml
@@ -54,7 +54,7 @@ def traces(args: argparse.Namespace, tenants: list[Tenant], folder: Path) -> tup
             text = spec(tenant.workload, args.keys, args.value_scale)
             subprocess.run([args.tiermem, "trace", "gen", text, "-o", str(files[tenant.name])], check=True, capture_output=True)
             made[tenant.workload] = files[tenant.name]
-        kinds.append(f"{tenant.workload}-like")
+        kinds.append(f"{tenant.workload.partition('-')[0]}-like")
     return files, f"traces: {', '.join(dict.fromkeys(kinds))} (-like: a stand-in from published statistics)"
 
 
@@ -176,7 +176,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--client-core", type=int, default=1)
     parser.add_argument("--nice", type=int, default=0, help="of servers and clients; below 0 where others use the machine as well")
     parser.add_argument("--case", choices=CASES, action="append", help="default: msr, twitter and the fifteen of cluster 52")
-    parser.add_argument("--trace-dir", type=Path, help="originals, each named after its workload: web.csv.gz, cluster4.zst")
+    parser.add_argument(
+        "--trace-dir", type=Path, help="originals, each named after its workload: web.csv.gz, cluster4.zst, cluster52-0.zst"
+    )
     parser.add_argument(
         "--variant", action="append", default=[], metavar="NAME=FILE", help="tiermem with this configuration file as well"
     )
@@ -189,12 +191,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sample", type=float, default=1.0, help="the share of the keys that tiermem partition looks at")
     parser.add_argument("--charge", action="store_true", help="databases' time is counted, not waited for")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
-    parser.add_argument("--quick", action="store_true", help="half of the working set, 3 rounds, 20 s, 4000 keys")
+    parser.add_argument("--quick", action="store_true", help="half of the working set, 3 rounds, 30 s, 4000 keys")
     args = parser.parse_args()
     args.case = args.case or ["msr", "twitter", "fifteen-52"]
     args.memory = args.memory or ([0.5] if args.quick else [0.25, 0.5, 0.75])
     args.rounds = args.rounds or (3 if args.quick else 5)
-    args.seconds = args.seconds or (20 if args.quick else 300)
+    args.seconds = args.seconds or (30 if args.quick else 300)
     args.keys = args.keys or (4000 if args.quick else 20000)
     args.tiermem = str(Path(args.tiermem).resolve())
     return args
