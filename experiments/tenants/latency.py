@@ -142,7 +142,12 @@ def table(data: dict[str, Any]) -> str:
 
 def draw(data: dict[str, Any]) -> str:
     """For each case, memory and server a bar: the tenants' mean against Redis's, with the lowest and highest round."""
-    left, scale, row, width = 90, 420, 20, 860
+    left, row, width = 90, 20, 860
+    memories = [at for found in data.values() for at in found["memory"].values()]
+    longest = [max(run["tenants_mean_us"] for runs in at["runs"].values() for run in runs) for at in memories]
+    bases = [at["medians"]["redis"]["tenants_mean_us"] for at in memories]
+    # All bars have one scale, and their figures room beside them.
+    scale = 440 / max(1, *(most / base for most, base in zip(longest, bases, strict=True)))
     parts = ['<text class="t" x="10" y="22">Mean access latency, mean over tenants; redis = 1</text>']
     y = 52
     for case, found in data.items():
