@@ -7,6 +7,9 @@ and all, and are run in turn, round by round; figures are medians over rounds. T
 Traces are stand-ins (workloads.py) where --trace-dir does not hold the originals. Time: --seconds for each server, round and
 size of memory; with --quick about seven minutes for a case.
 
+The static division is made from one pass over each trace. A tenant that comes to the end of its trace within a run finds again
+what one pass asks for once, which the division knows nothing of: take --keys large enough for --seconds where that matters.
+
     experiments/tenants/latency.py --quick --case msr
     experiments/tenants/latency.py --trace-dir traces --variant online=online.toml
 
