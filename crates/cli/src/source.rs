@@ -21,6 +21,7 @@ Generators and their keys:
   uniform            objects, requests, size, seed
   scan               objects, requests, size, seed: keys in ascending order, again and again
   loop               objects, requests, size, seed: the same in an order without neighbours
+  streams            alpha, objects, length, requests, size, seed: files of `length` keys, each read from front to end
   phase              alpha, objects, requests, size, seed: the hot keys change at half of the requests
   ycsb-a to ycsb-f   objects, requests, size, seed: YCSB's core workloads
   mix                requests, seed: several tenants, 'mix:0.7*zipf(alpha=0.9)+0.3*scan(objects=10k),requests=5M'
@@ -125,13 +126,18 @@ impl TraceArgs {
 
     /// Opens the trace itself, as it is.
     pub fn open_trace(&self) -> Result<Trace, Failure> {
+        self.try_open().map_err(|error| advise_on_trace(&error))
+    }
+
+    /// The same for those who tell of an error themselves.
+    pub fn try_open(&self) -> Result<Trace, TraceError> {
         let read = ReadOptions {
             format: self.reading.trace_format,
             skip_bad: self.reading.skip_bad,
             columns: self.reading.columns.clone(),
             ..ReadOptions::default()
         };
-        tiermem_trace::open_with(&self.trace, &read).map_err(|error| advise_on_trace(&error))
+        tiermem_trace::open_with(&self.trace, &read)
     }
 
     /// Opens the trace and puts up a progress bar.

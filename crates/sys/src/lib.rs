@@ -12,3 +12,4 @@ pub mod numa;
 pub mod populate;
 pub mod prefetch;
 pub mod uring;
+pub mod wait;

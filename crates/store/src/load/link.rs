@@ -132,15 +132,15 @@ impl Replies {
 
 /// A connection, logged in.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) to: Address,
+pub(crate) struct Link {
+    pub(crate) to: Address,
     pub(super) socket: Socket,
     pub(super) replies: Replies,
 }
 
 impl Link {
     /// Connects and logs in.
-    pub(super) fn open(to: &Address, login: &Login) -> Result<Self, LoadError> {
+    pub(crate) fn open(to: &Address, login: &Login) -> Result<Self, LoadError> {
         let failed = |source| LoadError::Connect { to: to.clone(), source };
         let socket = Socket::open(to).map_err(failed)?;
         let reading = socket.try_clone().map_err(failed)?;
@@ -180,7 +180,7 @@ impl Link {
     }
 
     /// Sends one command and reads its reply.
-    pub(super) fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, LoadError> {
+    pub(crate) fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, LoadError> {
         Self::send(&mut self.socket, &self.to, &request::of(words))?;
         self.replies.next()
     }

@@ -8,10 +8,10 @@
 //! What a server refuses costs that command or key alone: it is counted, and the first ones are kept with their place.
 
 mod error;
-mod link;
+pub(crate) mod link;
 pub mod migrate;
 mod pairs;
-mod reply;
+pub(crate) mod reply;
 mod report;
 mod request;
 mod stream;

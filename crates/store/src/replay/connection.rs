@@ -19,7 +19,7 @@ use super::control::Stream;
 use super::feed::{Feed, Next};
 use super::present::Present;
 use super::reply::{Reply, ReplyReader};
-use super::values::{KEY_BYTES, VALUE_BYTES_MAX, Values, key_text};
+use super::values::{KEY_BYTES, Values, key_text, value_bytes};
 
 /// Commands are gathered up to this many bytes, or one value, before the socket gets them.
 const OUT_BYTES: usize = 256 << 10;
@@ -66,11 +66,16 @@ pub struct Tally {
 
 impl Default for Tally {
     fn default() -> Self {
-        let Ok(latency_ns) = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3) else {
-            unreachable!("constant bounds and three digits are within the histogram's limits")
-        };
-        Tally { requests: 0, gets: 0, hits: 0, errors: 0, first_error: None, latency_ns }
+        Tally { requests: 0, gets: 0, hits: 0, errors: 0, first_error: None, latency_ns: latency_histogram() }
     }
+}
+
+/// An empty histogram of latencies in nanoseconds.
+pub fn latency_histogram() -> Histogram<u64> {
+    let Ok(histogram) = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3) else {
+        unreachable!("constant bounds and three digits are within the histogram's limits")
+    };
+    histogram
 }
 
 impl Tally {
@@ -302,16 +307,11 @@ impl<S: Stream> Connection<S> {
     }
 
     fn put_set(&mut self, access: Access, after_miss: bool) -> Result<(), ReplayError> {
-        // The cast saturates: a negative or huge product becomes 0 or too large, never something else.
-        let size_bytes = (f64::from(access.size) * self.shared.value_scale).round() as u64;
-        if size_bytes > VALUE_BYTES_MAX {
-            let limit_bytes = VALUE_BYTES_MAX;
-            return Err(ReplayError::ValueTooLarge { key: access.key, size_bytes, limit_bytes });
-        }
+        let size_bytes = value_bytes(&access, self.shared.value_scale)?;
         self.put_key(b"*3\r\n$3\r\nSET\r\n", access.key);
         // Writing to a vector cannot fail.
         let _ = write!(self.out, "${size_bytes}\r\n");
-        self.shared.values.append(&mut self.out, access.key, size_bytes as usize);
+        self.shared.values.append(&mut self.out, access.key, size_bytes);
         self.out.extend_from_slice(b"\r\n");
         self.pending.push_back(Pending::Set { key: access.key, after_miss });
         // The server answers in order: whatever is sent behind this finds the value.

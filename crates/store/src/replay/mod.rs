@@ -16,7 +16,7 @@ mod feed;
 mod present;
 mod reply;
 mod tiers;
-mod values;
+pub(crate) mod values;
 
 use std::cell::{Cell, RefCell};
 use std::error::Error;
@@ -33,6 +33,7 @@ pub use address::Address;
 pub use error::ReplayError;
 pub use tiers::TierShare;
 
+pub(crate) use connection::latency_histogram;
 use connection::{Connection, Tally};
 use feed::Feed;
 use values::Values;

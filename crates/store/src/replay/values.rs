@@ -1,13 +1,15 @@
 //! The bytes of values and keys that a replay sends.
 
-use tiermem_base::Rng;
+use tiermem_base::{Access, Rng};
+
+use super::ReplayError;
 
 /// Bytes of random content, made once.
 const POOL_BYTES: usize = 1 << 20;
 /// Bytes of every key that is sent.
 pub const KEY_BYTES: usize = 20;
 /// Redis's own limit for one value (`proto-max-bulk-len`).
-pub const VALUE_BYTES_MAX: u64 = 512 << 20;
+const VALUE_BYTES_MAX: u64 = 512 << 20;
 
 /// Incompressible content, of which every value is a slice: servers that compress gain nothing from it.
 pub struct Values {
@@ -33,6 +35,16 @@ impl Values {
             from = 0;
         }
     }
+}
+
+/// The bytes of an access's value when sizes are multiplied by `scale`.
+pub fn value_bytes(access: &Access, scale: f64) -> Result<usize, ReplayError> {
+    // The cast saturates: a negative or huge product becomes 0 or too large, never something else.
+    let size_bytes = (f64::from(access.size) * scale).round() as u64;
+    if size_bytes > VALUE_BYTES_MAX {
+        return Err(ReplayError::ValueTooLarge { key: access.key, size_bytes, limit_bytes: VALUE_BYTES_MAX });
+    }
+    Ok(size_bytes as usize)
 }
 
 /// A key of the trace as it is sent: `key:` and 16 hexadecimal digits. Every key has the same length, so that an

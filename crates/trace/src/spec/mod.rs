@@ -7,7 +7,7 @@ use tiermem_base::Access;
 
 use crate::TraceError;
 use crate::generate::{
-    ALPHA_MAX, Mix, OBJECTS_MAX, Permutation, Phase, Scan, SizeDistribution, Sizes, Tenant, Uniform,
+    ALPHA_MAX, Mix, OBJECTS_MAX, Permutation, Phase, Scan, SizeDistribution, Sizes, Streams, Tenant, Uniform,
     Workload, Ycsb, Zipf, ZipfRanks, mix_bits, ycsb,
 };
 use crate::trace::{Extent, Trace};
@@ -23,6 +23,8 @@ pub enum Kind {
     Scan,
     /// [`Scan`] in an order of its own.
     Loop,
+    /// [`Streams`].
+    Streams,
     /// [`Phase`], half of the requests in each phase.
     Phase,
     /// [`Ycsb`].
@@ -31,11 +33,12 @@ pub enum Kind {
     Mix,
 }
 
-const KINDS: [(&str, Kind); 12] = [
+const KINDS: [(&str, Kind); 13] = [
     ("zipf", Kind::Zipf),
     ("uniform", Kind::Uniform),
     ("scan", Kind::Scan),
     ("loop", Kind::Loop),
+    ("streams", Kind::Streams),
     ("phase", Kind::Phase),
     ("ycsb-a", Kind::Ycsb(Workload::A)),
     ("ycsb-b", Kind::Ycsb(Workload::B)),
@@ -45,7 +48,7 @@ const KINDS: [(&str, Kind); 12] = [
     ("ycsb-f", Kind::Ycsb(Workload::F)),
     ("mix", Kind::Mix),
 ];
-const KIND_NAMES: &str = "zipf, uniform, scan, loop, phase, ycsb-a to ycsb-f, mix";
+const KIND_NAMES: &str = "zipf, uniform, scan, loop, streams, phase, ycsb-a to ycsb-f, mix";
 
 impl Kind {
     /// The word for it in descriptions.
@@ -57,6 +60,7 @@ impl Kind {
     pub fn settings(self) -> &'static str {
         match self {
             Kind::Zipf => "alpha, objects, requests, size, seed, scramble",
+            Kind::Streams => "alpha, objects, length, requests, size, seed",
             Kind::Phase => "alpha, objects, requests, size, seed",
             Kind::Uniform | Kind::Scan | Kind::Loop | Kind::Ycsb(_) => "objects, requests, size, seed",
             Kind::Mix => "requests, seed",
@@ -76,6 +80,7 @@ impl Kind {
 /// | --- | --- | --- |
 /// | `alpha` | exponent of the Zipf distribution, 0 to 3 | 0.99; `phase` 0.9 |
 /// | `objects` | how many keys there are (`ycsb-*`: at the start) | 1M |
+/// | `length` | how many keys a stream has | 10k |
 /// | `requests` | how many accesses the trace has | 10M |
 /// | `size` | bytes of a value, see [`SizeDistribution`] | 300; `ycsb-*` 1000 |
 /// | `seed` | chooses the random stream | 1 |
@@ -90,10 +95,12 @@ impl Kind {
 pub struct Spec {
     /// Which generator.
     pub kind: Kind,
-    /// The exponent, for `zipf` and `phase`.
+    /// The exponent, for `zipf`, `phase` and `streams`.
     pub alpha: f64,
     /// Number of keys.
     pub objects: u64,
+    /// Keys of a stream, for `streams`.
+    pub length: u64,
     /// Number of accesses.
     pub requests: u64,
     /// The sizes of values in bytes.
@@ -114,8 +121,13 @@ impl Spec {
     pub fn new(kind: Kind) -> Spec {
         Spec {
             kind,
-            alpha: if kind == Kind::Phase { 0.9 } else { 0.99 },
+            alpha: match kind {
+                Kind::Phase => 0.9,
+                Kind::Streams => 0.5,
+                _ => 0.99,
+            },
             objects: 1_000_000,
+            length: 10_000,
             requests: 10_000_000,
             size: SizeDistribution::Fixed(if let Kind::Ycsb(_) = kind { 1000 } else { 300 }),
             seed: 1,
@@ -147,6 +159,11 @@ impl Spec {
         let objects = self.objects.clamp(1, OBJECTS_MAX);
         let alpha = if self.alpha.is_finite() { self.alpha.clamp(0.0, ALPHA_MAX) } else { 0.0 };
         let sizes = Sizes::new(self.size.clone(), seed);
+        if self.kind == Kind::Streams
+            && let Some(streams) = Streams::new(objects, self.length, alpha, sizes.clone(), seed)
+        {
+            return Box::new(streams);
+        }
         match (self.kind, ZipfRanks::new(objects, alpha)) {
             (Kind::Zipf, Some(ranks)) => {
                 let keys = self.scramble.then(|| Permutation::new(objects, seed));
@@ -163,7 +180,9 @@ impl Spec {
                 Box::new(Ycsb::new(workload, objects, requests, ycsb::SCAN_LENGTH_MAX, sizes, seed))
             }
             (Kind::Mix, _) => Box::new(self.mix()),
-            (Kind::Uniform | Kind::Zipf | Kind::Phase, _) => Box::new(Uniform::new(objects, sizes, seed)),
+            (Kind::Uniform | Kind::Zipf | Kind::Phase | Kind::Streams, _) => {
+                Box::new(Uniform::new(objects, sizes, seed))
+            }
         }
     }
 

@@ -55,6 +55,11 @@ impl Spec {
                 self.objects =
                     objects.ok_or_else(|| bad("objects", "a count from 1 to 2^48, such as 1000000 or 1M"))?;
             }
+            "length" => {
+                let length = parse_count(value).filter(|length| (1..=OBJECTS_MAX).contains(length));
+                self.length =
+                    length.ok_or_else(|| bad("length", "a count from 1 to 2^48, such as 10000 or 10k"))?;
+            }
             "requests" => {
                 self.requests =
                     parse_count(value).ok_or_else(|| bad("requests", "a count such as 1000000 or 10M"))?;
@@ -150,6 +155,7 @@ impl Spec {
         let value = |key: &str| match key {
             "alpha" => self.alpha.to_string(),
             "objects" => self.objects.to_string(),
+            "length" => self.length.to_string(),
             "requests" => self.requests.to_string(),
             "size" => self.size.to_string(),
             "seed" => self.seed.to_string(),
@@ -195,6 +201,7 @@ mod tests {
                 kind: Kind::Zipf,
                 alpha: 0.8,
                 objects: 50_000_000,
+                length: Spec::new(Kind::Zipf).length,
                 requests: 2000,
                 size: SizeDistribution::Uniform { min: 64, max: 1024 },
                 seed: 7,
@@ -229,7 +236,7 @@ mod tests {
         for (text, wanted) in [
             (
                 "zpif:alpha=1",
-                "there is no generator `zpif`; the generators are zipf, uniform, scan, loop, phase, ycsb-a",
+                "there is no generator `zpif`; the generators are zipf, uniform, scan, loop, streams, phase, ycsb-a",
             ),
             (
                 "uniform:alpha=1",
@@ -241,6 +248,8 @@ mod tests {
             ("zipf:alpha=nan", "must be a number from 0 to 3"),
             ("zipf:objects=0", "must be a count from 1 to 2^48"),
             ("zipf:objects=18446744073709551615G", "must be a count"),
+            ("streams:length=0", "`length=0` must be a count from 1 to 2^48"),
+            ("zipf:length=5", "`zipf` has no setting `length`"),
             ("zipf:size=9-3", "must be bytes such as 300"),
             ("zipf:size=5GiB", "must be bytes such as 300"),
             ("zipf:size=pareto(1)", "`size=pareto(1)` must be bytes such as 300"),
@@ -267,13 +276,14 @@ mod tests {
             (0u32..99, 99u32..).prop_map(|(min, max)| SizeDistribution::Uniform { min, max }),
             (1u32.., 0.0f64..9.0).prop_map(|(median, sigma)| SizeDistribution::Lognormal { median, sigma }),
         ];
-        let numbers = (0.0f64..=3.0, 1u64..=OBJECTS_MAX, any::<u64>(), any::<u64>());
+        let numbers = (0.0f64..=3.0, 1u64..=OBJECTS_MAX, 1u64..=OBJECTS_MAX, any::<u64>(), any::<u64>());
         (0..KINDS.len() - 1, numbers, sizes, any::<bool>()).prop_map(
-            |(kind, (alpha, objects, requests, seed), size, scramble)| {
+            |(kind, (alpha, objects, length, requests, seed), size, scramble)| {
                 let base = Spec::new(KINDS[kind].1);
                 Spec {
                     alpha: if base.kind.takes("alpha") { alpha } else { base.alpha },
                     scramble: if base.kind.takes("scramble") { scramble } else { base.scramble },
+                    length: if base.kind.takes("length") { length } else { base.length },
                     objects,
                     requests,
                     size,

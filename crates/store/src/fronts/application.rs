@@ -1,0 +1,118 @@
+//! One application's connection, and where it is in its trace.
+
+use std::time::Duration;
+
+use tiermem_base::Access;
+
+use super::{Accesses, By, Front, FrontsError, Opener, Options};
+use crate::load::link::Link;
+use crate::load::reply::Reply;
+use crate::load::{LoadError, Login};
+use crate::replay::values::{Values, key_text, value_bytes};
+
+/// An application, connected.
+pub struct Application {
+    name: String,
+    miss: Duration,
+    open: Opener,
+    accesses: Accesses,
+    link: Link,
+    /// What every key begins with.
+    prefix: Vec<u8>,
+    values: Values,
+    value_scale: f64,
+    /// Room for a key and a value.
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// What the server said to a look-up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Hit,
+    Miss,
+    /// An error, as the server worded it.
+    Refused(String),
+}
+
+impl Application {
+    /// Connects, and opens the trace.
+    pub fn open(options: &Options, front: Front) -> Result<Self, FrontsError> {
+        let Front { name, miss, mut trace } = front;
+        let db = match options.by {
+            By::Prefix => 0,
+            By::Database => name.parse().map_err(|_| FrontsError::Database { name: name.clone() })?,
+        };
+        let prefix = match options.by {
+            By::Prefix => format!("{name}:").into_bytes(),
+            By::Database => Vec::new(),
+        };
+        let login = Login { user: None, password: options.auth.clone(), db };
+        let link = Link::open(&options.to, &login)?;
+        let accesses = trace().map_err(|source| FrontsError::Trace { name: name.clone(), source })?;
+        Ok(Application {
+            name,
+            miss,
+            open: trace,
+            accesses,
+            link,
+            prefix,
+            values: Values::new(),
+            value_scale: options.value_scale,
+            key: Vec::new(),
+            value: Vec::new(),
+        })
+    }
+
+    /// What its database takes.
+    pub fn miss(&self) -> Duration {
+        self.miss
+    }
+
+    /// What it asks for next: behind the last record comes the first.
+    pub fn next(&mut self) -> Result<Access, FrontsError> {
+        let failed = |source| FrontsError::Trace { name: self.name.clone(), source };
+        if let Some(access) = self.accesses.next() {
+            return access.map_err(failed);
+        }
+        self.accesses = (self.open)().map_err(failed)?;
+        match self.accesses.next() {
+            Some(access) => access.map_err(failed),
+            None => Err(FrontsError::Empty { name: self.name.clone() }),
+        }
+    }
+
+    /// Asks for a key.
+    pub fn look_up(&mut self, access: &Access) -> Result<Answer, FrontsError> {
+        self.name_key(access);
+        match self.link.ask(&[b"GET", &self.key])? {
+            Reply::Bulk(_) => Ok(Answer::Hit),
+            Reply::Null => Ok(Answer::Miss),
+            Reply::Error(text) => Ok(Answer::Refused(text)),
+            other => Err(self.unexpected("GET", &other)),
+        }
+    }
+
+    /// Stores a key's value; what the server said where it refused.
+    pub fn store(&mut self, access: &Access) -> Result<Option<String>, FrontsError> {
+        self.name_key(access);
+        let size = value_bytes(access, self.value_scale).map_err(FrontsError::Value)?;
+        self.value.clear();
+        self.values.append(&mut self.value, access.key, size);
+        match self.link.ask(&[b"SET", &self.key, &self.value])? {
+            Reply::Status(_) => Ok(None),
+            Reply::Error(text) => Ok(Some(text)),
+            other => Err(self.unexpected("SET", &other)),
+        }
+    }
+
+    fn name_key(&mut self, access: &Access) {
+        self.key.clear();
+        self.key.extend_from_slice(&self.prefix);
+        self.key.extend_from_slice(&key_text(access.key));
+    }
+
+    fn unexpected(&self, command: &'static str, reply: &Reply) -> FrontsError {
+        LoadError::Unexpected { to: self.link.to.clone(), command, reply: reply.describe() }.into()
+    }
+}

@@ -1,0 +1,250 @@
+//! What one application saw, and when it is done.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use super::{End, Options};
+use crate::replay::latency_histogram;
+
+/// What one application saw while it was measured.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Look-ups, each with what followed its miss.
+    pub accesses: u64,
+    /// Those that found their key.
+    pub hits: u64,
+    /// Commands that the server answered with an error, measured or not.
+    pub errors: u64,
+    /// The first of them, as the server worded it.
+    pub first_error: Option<String>,
+    /// What all accesses took together. A histogram knows its values to three digits only, and a mean should be exact.
+    pub latency_sum_ns: u128,
+    /// What each took, in nanoseconds.
+    pub latency_ns: Histogram<u64>,
+    /// From the first measured access to the end of the last.
+    pub elapsed: Duration,
+    /// Window by window from the very start, warm-up and all; empty without windows.
+    pub windows: Vec<Window>,
+}
+
+/// What one application saw in one window: accesses count where they end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Look-ups.
+    pub accesses: u64,
+    /// Those that found their key.
+    pub hits: u64,
+    /// What all took together.
+    pub latency_sum_ns: u128,
+}
+
+impl Figures {
+    /// Of nothing yet.
+    pub fn new() -> Self {
+        Figures {
+            accesses: 0,
+            hits: 0,
+            errors: 0,
+            first_error: None,
+            latency_sum_ns: 0,
+            latency_ns: latency_histogram(),
+            elapsed: Duration::ZERO,
+            windows: Vec::new(),
+        }
+    }
+
+    /// Hits over accesses; 0 when there were none.
+    pub fn hit_ratio(&self) -> f64 {
+        ratio(self.hits as f64, self.accesses)
+    }
+
+    /// Hits per second.
+    pub fn hits_per_second(&self) -> f64 {
+        self.hits as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// What an access took in the mean, in microseconds; 0 when there were none.
+    pub fn mean_us(&self) -> f64 {
+        ratio(self.latency_sum_ns as f64 / 1e3, self.accesses)
+    }
+
+    /// The latency in microseconds that this share of the accesses stayed below.
+    pub fn latency_us(&self, quantile: f64) -> f64 {
+        self.latency_ns.value_at_quantile(quantile) as f64 / 1e3
+    }
+
+    /// Adds another application's accesses. Windows stay apart, and the time is that of the longest.
+    pub fn add(&mut self, other: &Figures) {
+        self.accesses += other.accesses;
+        self.hits += other.hits;
+        self.errors += other.errors;
+        self.first_error = self.first_error.take().or_else(|| other.first_error.clone());
+        self.latency_sum_ns += other.latency_sum_ns;
+        // Both have the same bounds, so adding does not fail.
+        let _ = self.latency_ns.add(&other.latency_ns);
+        self.elapsed = self.elapsed.max(other.elapsed);
+    }
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Figures::new()
+    }
+}
+
+impl Window {
+    /// Hits over accesses; 0 when there were none.
+    pub fn hit_ratio(&self) -> f64 {
+        ratio(self.hits as f64, self.accesses)
+    }
+
+    /// What an access took in the mean, in microseconds; 0 when there were none.
+    pub fn mean_us(&self) -> f64 {
+        ratio(self.latency_sum_ns as f64 / 1e3, self.accesses)
+    }
+}
+
+fn ratio(sum: f64, count: u64) -> f64 {
+    if count == 0 { 0.0 } else { sum / count as f64 }
+}
+
+/// One access and what followed, with times from the start of the run.
+#[derive(Clone, Copy, Debug)]
+pub struct Visit {
+    pub begun: Duration,
+    pub ended: Duration,
+    /// What it is counted as, which is the time between the two only where nobody waits in word alone.
+    pub latency: Duration,
+    pub is_hit: bool,
+}
+
+/// An application's way through its run.
+pub struct Course {
+    figures: Figures,
+    end: End,
+    warm_up: f64,
+    window: Option<Duration>,
+    accesses: u64,
+    measured_from: Option<Duration>,
+}
+
+impl Course {
+    /// At the start.
+    pub fn new(options: &Options) -> Self {
+        let Options { end, warm_up, window, .. } = *options;
+        Course { figures: Figures::new(), end, warm_up, window, accesses: 0, measured_from: None }
+    }
+
+    /// Counts an access, and says whether the application is done.
+    pub fn count(&mut self, visit: Visit) -> bool {
+        let number = self.accesses;
+        self.accesses += 1;
+        let (is_warm, is_late) = match self.end {
+            End::Accesses(count) => ((number as f64) >= self.warm_up * count as f64, number >= count),
+            End::Time(time) => (visit.begun >= time.mul_f64(self.warm_up), visit.ended > time),
+        };
+        let latency_ns = u64::try_from(visit.latency.as_nanos()).unwrap_or(u64::MAX);
+        if !is_late && let Some(window) = self.window {
+            // What ends on a border belongs to the window that ends there: so the last one is never beyond the run.
+            let at = (visit.ended.as_nanos().saturating_sub(1) / window.as_nanos().max(1)) as usize;
+            if self.figures.windows.len() <= at {
+                self.figures.windows.resize(at + 1, Window::default());
+            }
+            let window = &mut self.figures.windows[at];
+            window.accesses += 1;
+            window.hits += u64::from(visit.is_hit);
+            window.latency_sum_ns += u128::from(latency_ns);
+        }
+        if is_warm && !is_late {
+            let from = *self.measured_from.get_or_insert(visit.begun);
+            self.figures.elapsed = visit.ended - from;
+            self.figures.accesses += 1;
+            self.figures.hits += u64::from(visit.is_hit);
+            self.figures.latency_sum_ns += u128::from(latency_ns);
+            self.figures.latency_ns.saturating_record(latency_ns);
+        }
+        match self.end {
+            End::Accesses(count) => self.accesses >= count,
+            End::Time(time) => visit.ended >= time,
+        }
+    }
+
+    /// Counts an error of the server.
+    pub fn refused(&mut self, text: String) {
+        self.figures.errors += 1;
+        self.figures.first_error.get_or_insert(text);
+    }
+
+    /// What came of it.
+    pub fn finish(self) -> Figures {
+        self.figures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fronts::{By, Pace};
+
+    fn course(end: End, warm_up: f64) -> Course {
+        let window = Some(Duration::from_micros(100));
+        let to = "127.0.0.1:1".parse().unwrap();
+        let options = Options {
+            to,
+            auth: None,
+            by: By::Prefix,
+            pace: Pace::Wait,
+            end,
+            warm_up,
+            window,
+            value_scale: 1.0,
+        };
+        Course::new(&options)
+    }
+
+    /// Visit `number` of those that each take 10 microseconds, one after the other; every third hits.
+    fn visit(number: u32) -> Visit {
+        let latency = Duration::from_micros(10);
+        Visit {
+            begun: latency * number,
+            ended: latency * (number + 1),
+            latency,
+            is_hit: number.is_multiple_of(3),
+        }
+    }
+
+    #[test]
+    fn what_is_warming_up_or_late_is_not_measured() {
+        for end in [End::Accesses(100), End::Time(Duration::from_millis(1))] {
+            let mut course = course(end, 0.4);
+            let done: Vec<bool> = (0..120).map(|number| course.count(visit(number))).collect();
+            assert_eq!(done.iter().position(|done| *done), Some(99), "{end:?}");
+            let figures = course.finish();
+            assert_eq!((figures.accesses, figures.hits), (60, 20), "{end:?}");
+            assert_eq!((figures.mean_us(), figures.elapsed), (10.0, Duration::from_micros(600)));
+            assert!((figures.hits_per_second() - 20.0 / 600e-6).abs() < 1e-6);
+            // Windows begin with the run.
+            assert_eq!(figures.windows.iter().map(|window| window.accesses).sum::<u64>(), 100);
+            assert_eq!((figures.windows[0].accesses, figures.windows.len()), (10, 10));
+            assert_eq!(figures.windows[1].mean_us(), 10.0);
+        }
+    }
+
+    #[test]
+    fn figures_of_several_add_up() {
+        let mut one = course(End::Accesses(10), 0.0);
+        let mut other = course(End::Accesses(20), 0.0);
+        (0..20).for_each(|number| {
+            one.count(visit(number));
+            other.count(visit(number));
+        });
+        one.refused("OOM".to_owned());
+        let mut sum = Figures::new();
+        sum.add(&one.finish());
+        sum.add(&other.finish());
+        assert_eq!((sum.accesses, sum.hits, sum.errors), (30, 4 + 7, 1));
+        assert_eq!((sum.mean_us(), sum.latency_ns.len()), (10.0, 30));
+        assert_eq!(Figures::new().mean_us(), 0.0);
+    }
+}

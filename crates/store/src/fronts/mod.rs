@@ -1,0 +1,141 @@
+//! Drives one server with several applications at once, each through a connection of its own, as Wang 2024 measures
+//! multi-tenant servers (section 4.2.1).
+//!
+//! Every record of an application's trace is a look-up, whatever it was. After a miss the application waits for as long as
+//! its database takes, then stores the value, and only then goes on; at the end of its trace it begins anew. What an
+//! access takes is the time of all that together, so that means over applications show what a division of memory is worth.
+//!
+//! Applications either really wait, each in a thread of its own, or the time is only counted ([`Pace`]).
+
+mod application;
+mod course;
+mod pace;
+
+use std::error::Error;
+use std::time::Duration;
+
+use tiermem_base::Access;
+
+use crate::load::{Address, LoadError};
+use crate::replay::ReplayError;
+use application::Application;
+
+pub use course::{Figures, Window};
+
+/// A trace from its beginning on.
+pub type Accesses = Box<dyn Iterator<Item = Result<Access, TraceFault>> + Send>;
+/// Why a trace cannot be opened or read on.
+pub type TraceFault = Box<dyn Error + Send + Sync>;
+/// Opens a trace, as often as it has come to its end.
+pub type Opener = Box<dyn FnMut() -> Result<Accesses, TraceFault> + Send>;
+
+/// One application.
+pub struct Front {
+    /// What it is called, and by which the server tells it from others.
+    pub name: String,
+    /// What its database takes for an answer.
+    pub miss: Duration,
+    /// What it asks for.
+    pub trace: Opener,
+}
+
+/// How the server tells applications apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Keys begin with the name and a colon.
+    #[default]
+    Prefix,
+    /// The name is the number of the database.
+    Database,
+}
+
+/// What becomes of the time that databases take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// It is waited for, and all applications are at work at once.
+    Wait,
+    /// It is counted, and nobody waits. One thread does whatever the applications would do next, each by a clock of its own.
+    /// That counts `round_trip` for each command instead of what was measured, so that the order of requests is the same in
+    /// every run. Latencies are what was measured, and what the database would have taken.
+    Charge {
+        /// What the clocks count for a command and its answer.
+        round_trip: Duration,
+    },
+}
+
+/// When an application is done. Until all are, it goes on unmeasured, so that the others' surroundings stay what they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// After so many accesses.
+    Accesses(u64),
+    /// After this time; with [`Pace::Charge`], by its own clock.
+    Time(Duration),
+}
+
+/// How to drive the server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the server listens.
+    pub to: Address,
+    /// The server's password.
+    pub auth: Option<String>,
+    /// How applications are told apart.
+    pub by: By,
+    /// Whether anybody waits.
+    pub pace: Pace,
+    /// When each application is done.
+    pub end: End,
+    /// The share of accesses or time, 0 to 1, after which measuring begins.
+    pub warm_up: f64,
+    /// Means are also taken over windows of this length; not 0.
+    pub window: Option<Duration>,
+    /// Every value's size is multiplied by this, and rounded.
+    pub value_scale: f64,
+}
+
+/// Why applications could not begin or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum FrontsError {
+    /// The server is not there, is no RESP server, or refuses.
+    #[error(transparent)]
+    Server(#[from] LoadError),
+    /// A value that no server takes.
+    #[error(transparent)]
+    Value(ReplayError),
+    /// A trace cannot be read.
+    #[error("the trace of {name} cannot be read")]
+    Trace {
+        /// Whose.
+        name: String,
+        /// Why.
+        #[source]
+        source: TraceFault,
+    },
+    /// A trace without a record would be opened for ever.
+    #[error("the trace of {name} is empty")]
+    Empty {
+        /// Whose.
+        name: String,
+    },
+    /// A database that is none.
+    #[error("{name:?} is not the number of a database")]
+    Database {
+        /// What it was called.
+        name: String,
+    },
+}
+
+/// Drives the server until every application is done, and says what each saw, in their order. `progress` is called with the
+/// number of accesses of all, some ten times a second.
+pub fn run(
+    options: &Options,
+    fronts: Vec<Front>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<Figures>, FrontsError> {
+    let open = |front| Application::open(options, front);
+    let applications: Vec<_> = fronts.into_iter().map(open).collect::<Result<_, _>>()?;
+    match options.pace {
+        Pace::Wait => pace::wait(options, applications, progress),
+        Pace::Charge { round_trip } => pace::charge(options, applications, round_trip, progress),
+    }
+}
