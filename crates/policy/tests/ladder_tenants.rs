@@ -176,3 +176,29 @@ fn who_is_alone_trespasses_on_nobody() {
     assert!(level.counters.evictions > 10_000, "{level:?}");
     assert_eq!(level.counters.trespasses, 0);
 }
+
+/// Two tenants with little and two with much, all of all sizes: a part of some pages holds something of every class, and nothing
+/// that is above its part lies alone on a page.
+#[test]
+fn small_parts_are_not_refused_what_their_pages_cannot_hold() {
+    let mut world = World::new(tenants(&[120]));
+    let shares = [4, 4, 56, 56];
+    for (tenant, share) in (0u16..).zip(shares) {
+        world.ladder.set_share(tenant, 0, share * PAGE_BYTES, 0);
+    }
+    let mut rng = Rng::seeded(11);
+    for _ in 0..150_000 {
+        let tenant = rng.below(4) as u16;
+        let number = rng.below(20_000) as usize;
+        let bytes = 60 + (number as u64 * 7919) % 30_000;
+        world.access_of(tenant, key(tenant, number), bytes, None);
+    }
+    // Of the large ones' wishes beyond their parts a few are.
+    assert!(world.ladder.counters().refused < 20, "{}", world.ladder.counters().refused);
+    let seen: Vec<_> = (0..4).map(|tenant| world.ladder.tenant_level(tenant, 0)).collect();
+    let (evicted, trespassed) = seen.iter().fold((0, 0), |(all, some), level| {
+        (all + level.counters.evictions, some + level.counters.trespasses)
+    });
+    assert!(trespassed * 10 < evicted, "{trespassed} of {evicted}");
+    assert!(seen[2].bytes > 40 * PAGE_BYTES && seen[3].bytes > 40 * PAGE_BYTES, "{seen:?}");
+}

@@ -78,6 +78,13 @@ impl Ladder {
                 answer = self.find_place(item, now, rng, acts);
                 self.overflows = false;
             }
+            if answer == Admit::Full && self.may_trespass(item.tenant) {
+                // Its part is too small to have a page of every class, and the pages of those who are to give lie under what others
+                // must not lose. Those have some of its bytes next time.
+                self.force(true);
+                answer = self.find_place(item, now, rng, acts);
+                self.force(false);
+            }
         }
         self.counters.refused += u64::from(answer == Admit::Full);
         self.make_room_for(None);

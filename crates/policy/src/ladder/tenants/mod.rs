@@ -32,6 +32,8 @@ pub const TENANTS_MAX: usize = 4096;
 const GIVERS: usize = 4;
 /// Items drawn in search of a page to empty.
 const DONORS: usize = 32;
+/// Who is above its part by no more than so many bytes may trespass rather than be refused.
+const TRESPASS_BYTES: u64 = 2 * super::PAGE_BYTES;
 /// Draws for the K items of a sample, times K: not all that is drawn may go, or has the class that is wanted.
 const DRAWS: u32 = 8;
 
@@ -403,6 +405,16 @@ impl Ladder {
         self.tenants
             .as_ref()
             .is_some_and(|tenants| !tenants.forced && tenants.is_protected(tenants.owner.get(id), tier))
+    }
+
+    /// Whether a tenant may have what is others' where all else fails: it has hardly more than its part anywhere. Who floods does not.
+    pub(super) fn may_trespass(&self, tenant: u16) -> bool {
+        let Some(tenants) = &self.tenants else { return false };
+        tenants.levels.iter().all(|level| {
+            let (bytes, share) = level.get(usize::from(tenant)).map_or((0, 0), |it| (it.bytes, it.share_bytes));
+            let part = u128::from(share) * u128::from(level.bytes) / u128::from(level.share_bytes.max(1));
+            u128::from(bytes) <= part + u128::from(TRESPASS_BYTES)
+        })
     }
 
     /// While `on`, nobody is protected: what is done must be done.
