@@ -226,7 +226,7 @@ def test_too_few_keys_divide_nothing(serve: Callable[..., Store], tmp_path: path
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        ('[tenants]\ndivide = "evenly"\n', "none of off, k, latency, hits, fair, slo"),
+        ('[tenants]\ndivide = "evenly"\n', "none of off, k, latency, mean, hits, fair, slo"),
         ('[tenants]\ndivide = "hits"\ncandidates = [0]\n', "between 1 and 64"),
         ('[tenants]\ndivide = "hits"\nsample_rate = 2.0\n', "tenants.sample_rate"),
         ('[tenants]\nby = "prefix"\n[[tenant]]\nname = "a"\nmin = "9GiB"\n', "promised 9GiB at least"),

@@ -73,7 +73,8 @@ fn demand() -> impl Strategy<Value = Demand> {
     )
 }
 
-const OBJECTIVES: [Objective; 4] = [Objective::Latency, Objective::Hits, Objective::Fair, Objective::Slo];
+const OBJECTIVES: [Objective; 5] =
+    [Objective::Latency, Objective::Mean, Objective::Hits, Objective::Fair, Objective::Slo];
 
 proptest! {
     #[test]

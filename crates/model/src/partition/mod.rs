@@ -163,6 +163,10 @@ pub fn score(
         let misses = share.miss_ratio * profile.rate * profile.terms.weight;
         match objective {
             Objective::Latency => score.loss += misses * profile.miss_ns,
+            Objective::Mean if profile.rate > 0.0 => {
+                score.loss += share.miss_ratio * profile.terms.weight * profile.miss_ns;
+            }
+            Objective::Mean => {}
             Objective::Hits => score.loss += misses,
             Objective::Slo => {
                 score.broken += if share.is_kept { 0.0 } else { profile.terms.weight };

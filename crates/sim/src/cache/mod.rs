@@ -4,12 +4,14 @@
 //! one policy that must know the future.
 
 pub mod belady;
+pub mod dividing;
 pub mod dlru;
 pub mod pass;
 mod tail;
 pub mod tiered;
 
 pub use belady::Belady;
+pub use dividing::Dividing;
 pub use dlru::Dlru;
 pub use pass::{Batch, Batches, run};
 pub use tail::Tail;

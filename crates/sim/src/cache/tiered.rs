@@ -418,6 +418,14 @@ impl TieredCache {
         self.ladder.share_out(parts, others);
     }
 
+    /// Gives a tenant so much of a tier, if it is said how much, and its K there.
+    pub fn set_part(&mut self, tenant: u16, tier: usize, bytes: Option<u64>, k: u8) {
+        match bytes {
+            Some(bytes) => self.ladder.set_share(tenant, tier, bytes.max(1), k),
+            None => self.ladder.set_k(tenant, tier, k),
+        }
+    }
+
     /// A tenant in a tier.
     pub fn tenant_level(&self, tenant: u16, tier: usize) -> TenantLevel {
         self.ladder.tenant_level(tenant, tier)

@@ -20,8 +20,8 @@ pub struct TenantsSection {
     pub by: String,
     /// What ends a prefix, one byte. Default `:`.
     pub separator: String,
-    /// What is decided while the store runs: `off` (default), `k`, or by which objective memory is divided: `latency`, `hits`,
-    /// `fair`, `slo`.
+    /// What is decided while the store runs: `off` (default), `k`, or by which objective memory is divided: `latency`,
+    /// `mean`, `hits`, `fair`, `slo`.
     pub divide: String,
     /// Decided after so many look-ups. Default 1,000,000.
     pub window: u64,

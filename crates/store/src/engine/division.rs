@@ -28,7 +28,7 @@ impl FromStr for Aim {
             _ => word
                 .parse()
                 .map(Aim::Divide)
-                .map_err(|_| format!("{word:?} is none of off, k, latency, hits, fair, slo")),
+                .map_err(|_| format!("{word:?} is none of off, k, latency, mean, hits, fair, slo")),
         }
     }
 }

@@ -22,6 +22,7 @@ Without --tier: one tier for each --policy and size, all in one pass over the tr
   since it came in, and then of each write; a deletion is no request.
   A percentage, --sizes and the policy belady need the whole trace first: it is held in memory, 12 bytes a request
   (belady: 16). The working set is all distinct objects, each with its largest size.
+With --tier --tenants HOW: the same, shared among the trace's tenants.
 With --tier: the store's own ladder, fastest tier first, its slots and size classes included; flash=BYTES, as the last one, is the
   log that the store keeps on flash, over a device that is never late.
 

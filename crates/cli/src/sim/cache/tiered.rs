@@ -4,12 +4,14 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_base::curve::{Curve, DEFAULT_CURVE};
+use tiermem_base::curve::{Curve, DEFAULT_CURVE, LOCAL_DRAM, Surcharge};
 use tiermem_base::{Access, Bytes};
+use tiermem_model::advisor::{Plan, Room};
 use tiermem_policy::ladder::{LEVELS_MAX, LadderConfig};
 use tiermem_policy::log::{self, LogConfig};
-use tiermem_sim::cache::Tail;
+use tiermem_policy::partition::Objective;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
+use tiermem_sim::cache::{Dividing, Tail};
 use tiermem_sim::hindsight::BestPlacement;
 use tiermem_tier::flash::format::Layout;
 
@@ -17,7 +19,7 @@ use crate::failure::Failure;
 use crate::ladder::LadderArgs;
 use crate::output::{self, Cell, Format, Rows};
 use crate::size::Size;
-use crate::source::TraceArgs;
+use crate::source::{TraceArgs, sample_rate};
 
 /// What is counted, of a window or of the whole.
 const COUNTED: [&str; 16] = [
@@ -112,6 +114,27 @@ impl FromStr for TierSize {
     }
 }
 
+/// How tenants share tiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    Free,
+    Equal,
+    Divided(Objective),
+}
+
+impl FromStr for Sharing {
+    type Err = String;
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "free" => Ok(Sharing::Free),
+            "equal" => Ok(Sharing::Equal),
+            // No tenant of a trace was promised anything.
+            "latency" | "mean" | "hits" | "fair" => word.parse().map(Sharing::Divided),
+            _ => Err(format!("{word:?} is none of free, equal, latency, mean, hits, fair")),
+        }
+    }
+}
+
 /// Which ladder is simulated.
 #[derive(Debug, Args)]
 pub struct TieredArgs {
@@ -137,11 +160,42 @@ pub struct TieredArgs {
     /// Store every key of the trace before, in order of appearance, so that no look-up misses for want of a write.
     #[arg(long)]
     preload: bool,
+    /// How the trace's tenants share the tiers: free, where whoever asks more has more; equal; or divided while it runs, by latency,
+    /// mean, hits, fair.
+    #[arg(long, value_name = "HOW", default_value = "free", requires = "tier")]
+    tenants: Sharing,
+    /// Look-ups after which tiers are divided anew.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    tenant_window: u64,
+    /// The share of the keys by which they are.
+    #[arg(long, value_name = "R", default_value_t = 0.01, value_parser = sample_rate)]
+    tenant_sample: f64,
     #[command(flatten)]
     ladder: LadderArgs,
 }
 
 impl TieredArgs {
+    /// What divides the tiers, if anything does.
+    fn dividing(&self, capacities: &[u64], slow: Curve) -> Option<Dividing> {
+        let plan = match self.tenants {
+            Sharing::Free => return None,
+            Sharing::Equal => None,
+            Sharing::Divided(objective) => Some(Plan {
+                objective,
+                window: self.tenant_window,
+                rate: self.tenant_sample,
+                ..Plan::default()
+            }),
+        };
+        // All tiers below the first are alike.
+        let slower_ns = Surcharge::over_dram(slow.read, LOCAL_DRAM.read).latency_ns;
+        let room = |(tier, &capacity_bytes): (usize, &u64)| Room {
+            capacity_bytes,
+            slower_ns: if tier == 0 { slower_ns } else { 0.0 },
+        };
+        Some(Dividing::new(plan, capacities.iter().enumerate().map(room).collect(), 0))
+    }
+
     /// Whether no ladder is asked for.
     pub fn is_empty(&self) -> bool {
         self.tier.is_empty()
@@ -236,6 +290,7 @@ pub fn run(
     let capacities: Vec<u64> = args.tier.iter().map(|tier| tier.size.units(item_bytes)).collect();
     let mut ladder = LadderConfig::with_capacities(&capacities[..memory_tiers]);
     args.ladder.apply(&mut ladder).map_err(|error| Failure::usage(anyhow!("{error}")))?;
+    ladder.tenants = args.tenants != Sharing::Free;
     let clairvoyant = best.fast_share(capacities[0], ITEM_OVERHEAD_BYTES, !args.preload);
     let tail =
         capacities.get(memory_tiers).map(|&bytes| args.log(bytes)).transpose().map_err(Failure::usage)?;
@@ -250,6 +305,7 @@ pub fn run(
     if args.preload {
         each_record(trace, |access| cache.preload(access))?;
     }
+    let mut dividing = args.dividing(&capacities[..memory_tiers], slow);
 
     let mut rows = Vec::new();
     let mut start = Totals::of(&cache);
@@ -276,7 +332,11 @@ pub fn run(
         trace_ns.end = trace_ns.end.max(access.time_ns);
         seen += 1;
         counted += 1;
-        cache.access(access);
+        let found = cache.access(access);
+        if let Some(dividing) = &mut dividing {
+            let bytes = access.size.saturating_add(ITEM_OVERHEAD_BYTES as u32);
+            dividing.note(&mut cache, access, found, bytes);
+        }
     })?;
     let (after, acts) = (Totals::of(&cache), cache.take_acts_max());
     if window.is_some() {

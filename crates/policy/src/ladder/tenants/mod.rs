@@ -411,7 +411,8 @@ impl Ladder {
     pub(super) fn may_trespass(&self, tenant: u16) -> bool {
         let Some(tenants) = &self.tenants else { return false };
         tenants.levels.iter().all(|level| {
-            let (bytes, share) = level.get(usize::from(tenant)).map_or((0, 0), |it| (it.bytes, it.share_bytes));
+            let (bytes, share) =
+                level.get(usize::from(tenant)).map_or((0, 0), |it| (it.bytes, it.share_bytes));
             let part = u128::from(share) * u128::from(level.bytes) / u128::from(level.share_bytes.max(1));
             u128::from(bytes) <= part + u128::from(TRESPASS_BYTES)
         })
