@@ -219,6 +219,7 @@ def main() -> None:
     for case in args.case:
         with tempfile.TemporaryDirectory() as folder:
             data[case] = measure(args, setup, case, Path(folder))
+        stem.parent.mkdir(parents=True, exist_ok=True)
         stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
         stem.with_suffix(".md").write_text(table(data))
         stem.with_suffix(".svg").write_text(draw(data))

@@ -80,8 +80,9 @@ impl FlashTier {
 const SHARES: [(u16, f64, u8); 2] = [(1, 0.5, 16), (2, 0.125, 0)];
 
 fn tenancy() -> Tenancy {
-    let declared = SHARES.map(|(tenant, share, k)| Declared { name: tenant.to_string(), share, k });
-    Tenancy { by: By::Database, declared: declared.into() }
+    let declared =
+        SHARES.map(|(tenant, share, k)| Declared { name: tenant.to_string(), share: Some(share), k });
+    Tenancy { by: By::Database, declared: declared.into(), ..Tenancy::default() }
 }
 
 fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Counts {

@@ -158,14 +158,22 @@ fn too_few_keys_decide_nothing_and_say_so() {
 }
 
 #[test]
-fn promises_are_kept_and_those_that_cannot_be_are_told() {
+fn promises_are_kept_and_those_that_outgrow_memory_are_cut_down() {
     let tenants = || [tenant(ROOM / 2, 5, 1e3, skewed(20_000)), tenant(ROOM / 2, 5, 1e6, skewed(20_000))];
     let least = |bytes| move |standings: &mut Vec<Standing>| standings[0].terms.least_bytes = bytes;
     let answers = run(plan(Way::Krr), &mut tenants(), 3, &least(600_000));
     let last = answers.iter().rev().find(|answer| answer.is_applied()).unwrap();
     assert!((600_000..610_000).contains(&last.parts[0].bytes[0]), "{:?}", last.parts);
     let answers = run(plan(Way::Krr), &mut tenants(), 2, &least(2 * ROOM));
-    assert!(matches!(answers.last().unwrap().verdict, Verdict::TooLittle(_)));
+    assert!(answers[0].is_applied(), "promises hold from the first window on");
+    assert!(answers[0].parts[0].bytes[0] > ROOM * 9 / 10, "{:?}", answers[0].parts);
+    // Bounds that are less than a piece, or leave no piece in between, hold to the byte, and are kept once they are.
+    let bounded = |standings: &mut Vec<Standing>| {
+        standings[0].terms = Terms { least_bytes: 3_000, most_bytes: 3_000, ..Terms::default() };
+    };
+    let answers = run(plan(Way::Krr), &mut tenants(), 6, &bounded);
+    assert!(answers.iter().all(|answer| answer.parts[0].bytes[0] == 3_000));
+    assert!(answers.iter().filter(|answer| answer.is_applied()).count() <= 3);
 }
 
 #[test]
@@ -175,6 +183,11 @@ fn who_never_asks_gains_nothing_and_keys_that_never_return_do_not_pile_up() {
     let mut written = 0u64;
     for window in 1..=40u64 {
         for key in 0..20_000 {
+            // A second tenant only asks, for what is not there.
+            let asked = sample_hash(!(window << 32 | key));
+            if advisor.follows(asked) {
+                advisor.looked_up(1, asked, None);
+            }
             let hash = sample_hash(window << 32 | key);
             if advisor.follows(hash) {
                 advisor.wrote(0, hash, ITEM_BYTES);
@@ -195,7 +208,7 @@ fn who_never_asks_gains_nothing_and_keys_that_never_return_do_not_pile_up() {
     }
     // The largest cache holds 2,500 of the sample's keys.
     assert!(
-        advisor.keys_sampled(0) < 16_000 && written > 150_000,
+        advisor.keys_sampled(0) < 16_000 && advisor.keys_sampled(1) < 16_000 && written > 150_000,
         "{} of {written}",
         advisor.keys_sampled(0)
     );

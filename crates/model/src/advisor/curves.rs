@@ -1,6 +1,6 @@
 //! The curves of one tenant, kept while it is served.
 
-use tiermem_base::Interner;
+use tiermem_base::{Interner, Rng};
 use tiermem_policy::evict::Named;
 
 use super::{Plan, Way};
@@ -10,18 +10,21 @@ use crate::mrc::{Curve, Miniature, Model, Point, Unit};
 
 /// Distances are told apart to one part in 2^6: 64 bins an octave, some ten kilobytes for each K.
 const PRECISION_BITS: u32 = 7;
-/// When the sample's keys have so many times the bytes of the largest cache of interest, the longest unused are forgotten:
-/// whoever of them comes back would be a miss at practically every size.
-const FORGET_AT: u64 = 4;
+/// Of so many keys drawn the longest unused one is forgotten where there are too many.
+const DRAWN: u64 = 8;
+/// Keys forgotten for one that comes, as long as there are too many: more room is not made at once.
+const FORGOTTEN: usize = 2;
 /// Set in a key's window while a look-up has missed it and nobody has written it since.
 const MISSED: u16 = 1 << 15;
 
 /// The K-LRU curves of one tenant over a sample of its keys, one for each K, in bytes.
 ///
-/// Keys have one number for all K. Memory, per key of the sample: 21 to 43 bytes for the number, 6 here, and 12 in each
+/// Keys have one number for all K. Memory, per key of the sample: 21 to 43 bytes for the number, 14 here, and 12 in each
 /// KRR stack ([`SampledCaches`]: 8, and 8 for each of its buckets and sizes).
 pub(super) struct TenantCurves {
     keys: Interner,
+    /// By number: its key.
+    hashes: Vec<u64>,
     /// By number: the bytes that the item had when it was last seen.
     sizes: Vec<u32>,
     /// By number: the window in which it was last asked for or written, and [`MISSED`].
@@ -29,6 +32,7 @@ pub(super) struct TenantCurves {
     models: Vec<(u8, Box<dyn Model + Send>)>,
     /// Bytes of all items of the sample.
     bytes: u64,
+    rng: Rng,
 }
 
 impl std::fmt::Debug for TenantCurves {
@@ -54,8 +58,15 @@ impl TenantCurves {
             };
             (k, model)
         };
-        let (keys, sizes, windows) = (Interner::new(), Vec::new(), Vec::new());
-        TenantCurves { keys, sizes, windows, models: plan.ks.iter().map(model).collect(), bytes: 0 }
+        TenantCurves {
+            keys: Interner::new(),
+            hashes: Vec::new(),
+            sizes: Vec::new(),
+            windows: Vec::new(),
+            models: plan.ks.iter().map(model).collect(),
+            bytes: 0,
+            rng: Rng::seeded(seed),
+        }
     }
 
     /// A look-up. `bytes` are those of the item that was found; of one that was not, what it had when it was last seen
@@ -89,7 +100,9 @@ impl TenantCurves {
         if at >= self.sizes.len() {
             self.sizes.resize(at + 1, 0);
             self.windows.resize(at + 1, 0);
+            self.hashes.resize(at + 1, 0);
         }
+        self.hashes[at] = hash;
         let before = self.sizes[at];
         let bytes = bytes.unwrap_or(if new { self.mean_bytes() } else { before });
         self.bytes = self.bytes - u64::from(before) + u64::from(bytes);
@@ -107,23 +120,27 @@ impl TenantCurves {
         (self.bytes / (self.keys.len() as u64).max(1)) as u32
     }
 
-    /// What was counted so far weighs `keep` times as much from now on, and keys unused for long are forgotten; `largest`
-    /// is the largest cache of interest, in bytes of the sample.
-    pub fn end_window(&mut self, keep: f64, window: u16, largest: u64) {
-        self.models.iter_mut().for_each(|(_, model)| model.decay(keep));
-        if self.bytes <= largest.saturating_mul(FORGET_AT) {
-            return;
-        }
-        let age = |at: u16| window.wrapping_sub(at) & !MISSED;
-        let mut by_age: Vec<(u16, u64)> =
-            self.keys.entries().map(|(key, id)| (age(self.windows[id as usize] & !MISSED), key)).collect();
-        by_age.sort_unstable_by(|a, b| b.cmp(a));
-        for (_, key) in by_age {
-            if self.bytes <= largest.saturating_mul(FORGET_AT - 1) {
-                break;
+    /// Forgets keys that were not used for long until there are `most` again, a few at a time: whoever of them comes back counts as
+    /// new.
+    pub fn bound(&mut self, most: usize, window: u16) {
+        for _ in 0..FORGOTTEN {
+            if self.keys.len() <= most {
+                return;
             }
-            self.removed(key);
+            let age = |id: usize| window.wrapping_sub(self.windows[id]) & !MISSED;
+            let numbers = self.hashes.len() as u64;
+            // Numbers that are free now have no key.
+            let drawn = (0..DRAWN).map(|_| self.rng.below(numbers) as usize);
+            let held = drawn.filter(|&id| self.keys.get(self.hashes[id]) == Some(id as u32));
+            if let Some(oldest) = held.max_by_key(|&id| age(id)) {
+                self.removed(self.hashes[oldest]);
+            }
         }
+    }
+
+    /// What was counted so far weighs `keep` times as much from now on.
+    pub fn end_window(&mut self, keep: f64) {
+        self.models.iter_mut().for_each(|(_, model)| model.decay(keep));
     }
 
     /// From now on these sizes are of interest, as many as before.
@@ -155,7 +172,9 @@ impl TenantCurves {
     /// Bytes held.
     pub fn metadata_bytes(&self) -> u64 {
         let models: u64 = self.models.iter().map(|(_, model)| model.metadata_bytes()).sum();
-        let own = self.sizes.capacity() * size_of::<u32>() + self.windows.capacity() * size_of::<u16>();
+        let own = self.sizes.capacity() * size_of::<u32>()
+            + self.windows.capacity() * size_of::<u16>()
+            + self.hashes.capacity() * size_of::<u64>();
         self.keys.metadata_bytes() + own as u64 + models
     }
 }

@@ -28,6 +28,23 @@ const SMALLEST: u64 = 256;
 /// Who has evictions that nobody can see the reason of keeps what it has and this part more, 1 in so many.
 const SPARE: u64 = 8;
 
+/// Keys of this size, as many as fill all memory, may be in all samples together; shorter ones are not followed so long.
+const KEY_BYTES: u64 = 64;
+/// Keys that samples may have however little memory there is.
+const KEYS_LEAST_OF_ALL: u64 = 8192;
+/// Tenants that are watched have room for at least so many keys, ...
+const KEYS_LEAST: usize = 512;
+/// ... and there are no more than so many: the others keep what they have.
+const WATCHED_MAX: usize = 512;
+/// Who has fewer look-ups lately is no longer watched, where all places are taken.
+const FORGOTTEN_BELOW: f64 = 1.0;
+
+/// How many keys all samples may have.
+fn keys_max(rate: f64, rooms: &[Room]) -> usize {
+    let total: u64 = rooms.iter().map(|room| room.capacity_bytes).sum();
+    ((total as f64 * rate) as u64 / KEY_BYTES).max(KEYS_LEAST_OF_ALL) as usize
+}
+
 /// Where curves come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Way {
@@ -173,6 +190,10 @@ pub struct Advisor {
     weights: Vec<Weights>,
     /// Sizes of the curves, ascending; empty as long as nobody has said how much memory there is.
     sizes: Vec<u64>,
+    /// Keys that all samples may have together.
+    keys_max: usize,
+    /// Tenants that have curves.
+    watched: usize,
     lookups_left: u64,
     windows: u64,
     /// What each tenant was last given of all memory; nothing as long as nothing was.
@@ -203,6 +224,8 @@ impl Advisor {
             tenants: Vec::new(),
             weights: Vec::new(),
             sizes: Vec::new(),
+            keys_max: keys_max(plan.rate, rooms),
+            watched: 0,
             lookups_left: plan.window,
             windows: 0,
             in_force: Vec::new(),
@@ -251,17 +274,19 @@ impl Advisor {
 
     /// A look-up of a followed key, and the bytes of the item that was found.
     pub fn looked_up(&mut self, tenant: u16, hash: u64, found: Option<u32>) {
-        let window = self.window();
+        let (window, most) = (self.window(), self.keys_most());
         if let Some(curves) = self.of(tenant) {
             curves.looked_up(hash, found, window);
+            curves.bound(most, window);
         }
     }
 
     /// A write of a followed key.
     pub fn wrote(&mut self, tenant: u16, hash: u64, bytes: u32) {
-        let window = self.window();
+        let (window, most) = (self.window(), self.keys_most());
         if let Some(curves) = self.of(tenant) {
             curves.wrote(hash, bytes, window);
+            curves.bound(most, window);
         }
     }
 
@@ -282,6 +307,11 @@ impl Advisor {
         self.costs.set(hash, tenant, now_ns);
     }
 
+    /// Keys that a tenant's sample may have: an equal part.
+    fn keys_most(&self) -> usize {
+        self.keys_max / self.watched.max(1)
+    }
+
     /// The window under way, in 15 bits.
     fn window(&self) -> u16 {
         (self.windows & 0x7FFF) as u16
@@ -293,7 +323,13 @@ impl Advisor {
         if at >= self.tenants.len() {
             self.tenants.resize_with(at + 1, || None);
         }
-        let Advisor { plan, sample, sizes, seed, tenants, .. } = self;
+        let Advisor { plan, sample, sizes, seed, tenants, keys_max, watched, .. } = self;
+        if tenants[at].is_none() {
+            if *watched >= WATCHED_MAX.min(*keys_max / KEYS_LEAST) {
+                return None;
+            }
+            *watched += 1;
+        }
         let make = || {
             // Until a window has ended, nobody knows what a tenant will have.
             let from = if plan.is_at_one_size() { sizes.len().saturating_sub(1) } else { 0 };
@@ -308,10 +344,8 @@ impl Advisor {
         self.windows += 1;
         self.costs.end_window();
         let rate = self.sample.rate();
-        let total_bytes: u64 = rooms.iter().map(|room| room.capacity_bytes).sum();
         // Everything misses once in a cache that begins empty, and never again for that reason.
         let keep = if self.windows == 1 { 0.0 } else { self.plan.keep };
-        let window = self.window();
         self.weights.resize(self.weights.len().max(self.tenants.len()), Weights::default());
         let mut known = Vec::new();
         let mut unknown = Vec::new();
@@ -336,7 +370,7 @@ impl Advisor {
                 terms: standing.terms,
             });
             if let Some(curves) = self.tenants.get_mut(at).and_then(Option::as_mut) {
-                curves.end_window(keep, window, (total_bytes as f64 * rate) as u64);
+                curves.end_window(keep);
                 if self.plan.is_at_one_size() {
                     curves.resize(&[standing.held_bytes.max(1)]);
                 }
@@ -359,6 +393,7 @@ impl Advisor {
             }
         }
         let lost_ns = lost_ns / lookups.max(1.0);
+        self.forget_idle();
         if self.history.divided_after.is_some_and(|after| self.windows > after + 1) {
             self.history.measured_ns.1 = Some(lost_ns);
         }
@@ -369,6 +404,19 @@ impl Advisor {
             known,
             unknown,
             lost_ns,
+        }
+    }
+
+    /// Who no longer asks is not watched any more where all places are taken.
+    fn forget_idle(&mut self) {
+        if self.watched < WATCHED_MAX.min(self.keys_max / KEYS_LEAST) {
+            return;
+        }
+        for (curves, weights) in self.tenants.iter_mut().zip(&self.weights) {
+            if curves.is_some() && weights.lookups < FORGOTTEN_BELOW {
+                *curves = None;
+                self.watched -= 1;
+            }
         }
     }
 

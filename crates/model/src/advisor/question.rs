@@ -1,6 +1,6 @@
 //! How memory should be divided, once all that matters is known: pure arithmetic, to be done wherever there is time.
 
-use tiermem_policy::choose_k::{DISTINCT_LEAST, K_DEFAULT};
+use tiermem_policy::choose_k::DISTINCT_LEAST;
 use tiermem_policy::partition::{Objective, TooLittle};
 
 use super::{Plan, Room};
@@ -20,6 +20,30 @@ pub(super) struct Tenant {
     pub terms: Terms,
     pub is_miss_known: bool,
     pub keys_sampled: u64,
+}
+
+/// The K of a tenant of whom too little is known: the tier's own.
+const K_UNKNOWN: u8 = 0;
+/// Granules for each tenant, at least ...
+const GRANULES_EACH: u64 = 4;
+/// ... and for the tightest bound; ...
+const GRANULES_BOUND: u64 = 8;
+/// ... and of all memory at most: the work grows with their square.
+const GRANULES_MAX: u64 = 2048;
+/// Who is given no granule has a part of one all the same, 1 in so many.
+const LEAST_PART: u64 = 8;
+
+/// Promises that together are more than there is, because what is kept about items has grown, are cut down in proportion.
+fn fit_promises(profiles: &mut [Profile], pieces: Pieces) {
+    let promised: u64 = profiles.iter().map(|profile| profile.terms.least_bytes).sum();
+    // Each may need a granule that is not full.
+    let room = pieces.total_bytes.saturating_sub(profiles.len() as u64 * pieces.granule_bytes);
+    if promised > room {
+        let part = room as f64 / promised as f64;
+        for profile in profiles {
+            profile.terms.least_bytes = (profile.terms.least_bytes as f64 * part) as u64;
+        }
+    }
 }
 
 /// Bounds are broken by more than this part of them, 1 in so many.
@@ -87,7 +111,7 @@ pub struct Part {
     pub tenant: u16,
     /// Bytes of each tier.
     pub bytes: Vec<u64>,
-    /// Its K in each tier.
+    /// Its K in each tier; 0: the tier's own.
     pub ks: Vec<u8>,
     /// Its miss ratio with all that, as the curves say; [`None`] where they say nothing.
     pub miss_ratio: Option<f64>,
@@ -137,23 +161,33 @@ impl Question {
             predicted_ns,
             lost_ns: self.lost_ns,
         };
-        if self.known.is_empty() {
+        if self.known.is_empty() && !self.breaks_terms() {
             let sampled = self.unknown.iter().map(|tenant| tenant.keys_sampled).max().unwrap_or(0);
             let verdict = Verdict::TooFewSamples { sampled, needed: DISTINCT_LEAST };
             return answer(verdict, Vec::new(), (0.0, 0.0));
         }
         match self.divide_all() {
             Ok(Divided { parts, predicted_ns, is_worth }) => {
-                let is_worth = self.plan.divides && (is_worth || self.breaks_terms());
-                let verdict = match is_worth {
-                    true if self.window == 1 => Verdict::First,
-                    true => Verdict::Divide,
-                    false => Verdict::ChooseK,
+                let verdict = match self.plan.divides {
+                    true if self.breaks_terms() => Verdict::Divide,
+                    true if is_worth && self.window == 1 => Verdict::First,
+                    true if is_worth => Verdict::Divide,
+                    _ => Verdict::ChooseK,
                 };
                 answer(verdict, parts, predicted_ns)
             }
             Err(problem) => answer(Verdict::TooLittle(problem), Vec::new(), (0.0, 0.0)),
         }
+    }
+
+    /// Pieces to divide memory in: enough for every tenant and for the tightest bound, as far as that can be afforded.
+    fn granules(&self, total_bytes: u64) -> u64 {
+        let bounds =
+            self.known.iter().flat_map(|(tenant, _)| [tenant.terms.least_bytes, tenant.terms.most_bytes]);
+        let tightest = bounds.filter(|&bytes| bytes > 0).min().unwrap_or(u64::MAX).max(1);
+        let for_bounds = (total_bytes / tightest).saturating_mul(GRANULES_BOUND);
+        let for_tenants = self.known.len() as u64 * GRANULES_EACH;
+        self.plan.granules.max(for_bounds).max(for_tenants).clamp(1, GRANULES_MAX.max(self.plan.granules))
     }
 
     /// Whether what tenants have been given is not what they were promised.
@@ -171,21 +205,30 @@ impl Question {
 
     fn divide_all(&self) -> Result<Divided, TooLittle> {
         let total_bytes: u64 = self.rooms.iter().map(|room| room.capacity_bytes).sum();
-        let granule_bytes = (total_bytes / self.plan.granules.max(1)).max(1);
+        let granules = self.granules(total_bytes);
         let unknown = self.unknown_bytes(total_bytes);
-        let left_bytes = total_bytes - unknown.iter().sum::<u64>();
+        let left_bytes = total_bytes.saturating_sub(unknown.iter().sum());
         let mut profiles: Vec<Profile> = self.known.iter().map(|(_, profile)| profile.clone()).collect();
-        let pieces = Pieces { total_bytes: left_bytes, granule_bytes };
+        let pieces = Pieces { total_bytes: left_bytes, granule_bytes: (left_bytes / granules).max(1) };
+        fit_promises(&mut profiles, pieces);
         let given: Vec<u64> =
             self.known.iter().map(|(tenant, _)| tenant.given_bytes.unwrap_or(tenant.held_bytes)).collect();
         let overheads = &self.plan.overheads;
         let before: Vec<Share> = profiles
             .iter()
             .zip(&given)
-            .map(|(profile, &bytes)| share_at(profile, bytes, pieces, overheads))
+            .map(|(profile, &bytes)| share_at(profile, bytes, overheads))
             .collect();
         let whole = if self.plan.divides {
-            divide(&profiles, self.plan.objective, pieces, overheads)?
+            let shares = divide(&profiles, self.plan.objective, pieces, overheads)?;
+            // Bounds hold to the byte, and nobody's part is nothing.
+            let within = |(profile, share): (&Profile, Share)| {
+                let Terms { least_bytes, most_bytes, .. } = profile.terms;
+                let bytes =
+                    share.bytes.max(pieces.granule_bytes / LEAST_PART).max(least_bytes).min(most_bytes);
+                share_at(profile, bytes, overheads)
+            };
+            profiles.iter().zip(shares).map(within).collect()
         } else {
             before.clone()
         };
@@ -201,15 +244,18 @@ impl Question {
             for (profile, share) in profiles.iter_mut().zip(below) {
                 profile.terms =
                     Terms { most_bytes: share.bytes, promise: None, least_bytes: 0, ..profile.terms };
-                profile.miss_ns = self.rooms[above - 1].slower_ns;
+                profile.miss_ns = self.rooms[above - 1].slower_ns.max(1.0);
             }
             let part = room_bytes as f64 / total_bytes.max(1) as f64;
             let unknown_bytes = (unknown.iter().sum::<u64>() as f64 * part) as u64;
-            let pieces = Pieces {
-                total_bytes: room_bytes - unknown_bytes.min(room_bytes),
-                granule_bytes: pieces.granule_bytes,
+            let left_bytes = room_bytes.saturating_sub(unknown_bytes);
+            let pieces = Pieces { total_bytes: left_bytes, granule_bytes: (left_bytes / granules).max(1) };
+            let shares = divide(&profiles, Objective::Latency, pieces, overheads)?;
+            let within = |(profile, share): (&Profile, Share)| {
+                let bytes = share.bytes.max(pieces.granule_bytes / LEAST_PART).min(profile.terms.most_bytes);
+                share_at(profile, bytes, overheads)
             };
-            upto.insert(0, divide(&profiles, Objective::Latency, pieces, overheads)?);
+            upto.insert(0, profiles.iter().zip(shares).map(within).collect());
         }
         let mut parts: Vec<Part> = Vec::with_capacity(self.known.len() + self.unknown.len());
         for (at, (tenant, profile)) in self.known.iter().enumerate() {
@@ -234,7 +280,7 @@ impl Question {
             parts.push(Part {
                 tenant: tenant.tenant,
                 bytes: self.rooms.iter().map(of).collect(),
-                ks: vec![K_DEFAULT; self.rooms.len()],
+                ks: vec![K_UNKNOWN; self.rooms.len()],
                 miss_ratio: None,
                 miss_ratio_before: None,
                 rate: 0.0,

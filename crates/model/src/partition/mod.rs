@@ -127,10 +127,11 @@ pub fn divide_equally(
 }
 
 /// What a tenant has with so many bytes, whatever its terms say.
-pub fn share_at(profile: &Profile, bytes: u64, pieces: Pieces, overheads: &Overheads) -> Share {
-    let granules = ((bytes + pieces.granule_bytes / 2) / pieces.granule_bytes.max(1)) as usize;
-    let share = Merged::new(profile, pieces, overheads).share(granules, pieces);
-    Share { bytes, ..share }
+pub fn share_at(profile: &Profile, bytes: u64, overheads: &Overheads) -> Share {
+    let (k, miss_ratio) = best_at(profile, bytes, overheads);
+    let Profile { rate, miss_ns, terms: Terms { weight, promise, .. }, .. } = *profile;
+    let demand = Demand { miss_ratios: vec![miss_ratio], rate, miss_ns, weight, least: 0, most: 0, promise };
+    Share { bytes, k, miss_ratio, is_kept: demand.is_kept(0) }
 }
 
 /// What shares are worth by an objective: the weight of promises that they break, and what is to be small.
@@ -173,7 +174,7 @@ pub fn score(
                 score.loss += misses * profile.miss_ns;
             }
             Objective::Fair => {
-                let at = |bytes| share_at(profile, bytes, pieces, overheads).miss_ratio;
+                let at = |bytes| share_at(profile, bytes, overheads).miss_ratio;
                 let (none, all) = (at(0), at(pieces.total_bytes));
                 let lacks = if none > all { (share.miss_ratio - all) / (none - all) } else { 0.0 };
                 score.loss = score.loss.max(lacks);
@@ -192,6 +193,16 @@ pub fn loss_ns(profiles: &[Profile], shares: &[Share]) -> f64 {
         .sum()
 }
 
+/// The best K of a tenant with so many bytes, and its miss ratio then.
+fn best_at(profile: &Profile, bytes: u64, overheads: &Overheads) -> (u8, f64) {
+    let at = |&(k, ref curve): &(u8, Curve)| Candidate { k, misses: curve.miss_ratio(bytes) };
+    let candidates: Vec<Candidate> = profile.curves.iter().map(at).collect();
+    let k = choose_k::choose(&candidates, profile.miss_ns, overheads, profile.keys_sampled);
+    // Where too little is known to choose, the curve next to the default stands for it.
+    let near = candidates.iter().min_by_key(|one| one.k.abs_diff(k));
+    near.map_or((k, 1.0), |one| (one.k, one.misses))
+}
+
 /// A tenant's merged curve, at whole numbers of granules.
 struct Merged {
     demand: Demand,
@@ -205,13 +216,9 @@ impl Merged {
         let mut miss_ratios = Vec::with_capacity(pieces.count() + 1);
         let mut ks = Vec::with_capacity(pieces.count() + 1);
         for size in std::iter::once(0).chain(pieces.sizes()) {
-            let at = |&(k, ref curve): &(u8, Curve)| Candidate { k, misses: curve.miss_ratio(size) };
-            let candidates: Vec<Candidate> = profile.curves.iter().map(at).collect();
-            let k = choose_k::choose(&candidates, miss_ns, overheads, profile.keys_sampled);
-            // Where too little is known to choose, the curve next to the default stands for it.
-            let near = candidates.iter().min_by_key(|one| one.k.abs_diff(k));
-            miss_ratios.push(near.map_or(1.0, |one| one.misses));
-            ks.push(near.map_or(k, |one| one.k));
+            let (k, miss_ratio) = best_at(profile, size, overheads);
+            miss_ratios.push(miss_ratio);
+            ks.push(k);
         }
         // The last granule that it may have is the last whole one; the first must hold all that it was promised.
         let most = (terms.most_bytes / pieces.granule_bytes.max(1)).min(pieces.count() as u64) as usize;

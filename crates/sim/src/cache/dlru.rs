@@ -98,7 +98,7 @@ impl Dlru {
         let answer = self.advisor.end_window(&[standing], &[self.room]).answer();
         self.advisor.note(&answer);
         // Where too few keys were seen, the default is as good as any.
-        let k = answer.parts.first().map_or(K_DEFAULT, |part| part.ks[0]);
+        let k = answer.parts.first().map(|part| part.ks[0]).filter(|&k| k > 0).unwrap_or(K_DEFAULT);
         if self.chosen.last().is_none_or(|&(_, last)| last != k) {
             self.cache.policy_mut().set_k(k.into());
             self.chosen.push((self.cache.counts().requests, k));

@@ -162,8 +162,9 @@ impl StoreConfig {
         Ok(Division {
             aim,
             window: self.tenants.window,
-            terms: terms.collect::<Result<_, _>>()?,
-            memory_bytes: self.memory_tiers().map(|tier| tier.capacity.0).sum(),
+            declared: terms.collect::<Result<_, _>>()?,
+            terms: Vec::new(),
+            memory_bytes: self.memory_tiers().map(|tier| tier.capacity.0).fold(0, u64::saturating_add),
             tells_apart: aim != Aim::Off || self.tenants.by != "none",
         })
     }
@@ -191,8 +192,9 @@ impl StoreConfig {
         if self.declared_tenants.len() >= TENANTS_MAX {
             return error("tenant", format!("there can be {} at most", TENANTS_MAX - 1));
         }
-        let total: u64 = self.memory_tiers().map(|tier| tier.capacity.0).sum();
-        let shares: u64 = self.declared_tenants.iter().filter_map(|tenant| tenant.share).map(|it| it.0).sum();
+        let total = self.memory_tiers().map(|tier| tier.capacity.0).fold(0, u64::saturating_add);
+        let shares = self.declared_tenants.iter().filter_map(|tenant| tenant.share);
+        let shares = shares.map(|it| it.0).fold(0, u64::saturating_add);
         if shares > total {
             return error(
                 "tenant",

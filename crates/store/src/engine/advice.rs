@@ -289,8 +289,8 @@ impl Engine {
     /// Tenants are promised this shard's part of what they were.
     pub(super) fn promise(&mut self) {
         let shards = self.shards();
-        let terms = &self.config.tenancy.division.terms;
-        let own: Vec<TenantTerms> = terms.iter().map(|one| one.part(shards)).collect();
+        let terms = self.config.tenancy.division.effective();
+        let own: Vec<TenantTerms> = terms.map(|one| one.part(shards)).collect();
         self.tenants.promise(&own);
     }
 
@@ -322,8 +322,18 @@ impl Engine {
 
     /// Does what an answer says.
     pub fn take_answer(&mut self, answer: Answer) {
-        let Some(advice) = &mut self.advice else { return };
+        // What another advisor was asked, or a window before the last, says nothing of now.
+        let Some(advice) = self.advice.as_mut().filter(|it| it.advisor.windows() == answer.window) else {
+            return;
+        };
         advice.advisor.note(&answer);
+        if answer.is_applied() {
+            // Who is in no part comes back with a newcomer's share.
+            self.share_rest();
+            self.ladder.share_anew();
+            self.set_declared_ks();
+        }
+        let Some(advice) = &mut self.advice else { return };
         let is_applied = answer.is_applied();
         if !answer.parts.is_empty() {
             advice.told.clear();
@@ -342,9 +352,6 @@ impl Engine {
                     self.ladder.set_k(part.tenant, tier, k);
                 }
             }
-        }
-        if is_applied {
-            self.share_rest();
         }
     }
 

@@ -50,7 +50,9 @@ pub struct Division {
     pub aim: Aim,
     /// After so many look-ups.
     pub window: u64,
-    /// What tenants were promised.
+    /// What tenants were promised where they were declared; it does not change.
+    pub declared: Vec<TenantTerms>,
+    /// What they are promised instead.
     pub terms: Vec<TenantTerms>,
     /// The memory that there is to divide; it does not change.
     pub memory_bytes: u64,
@@ -61,7 +63,14 @@ pub struct Division {
 impl Default for Division {
     fn default() -> Self {
         let window = Plan::default().window;
-        Division { aim: Aim::Off, window, terms: Vec::new(), memory_bytes: u64::MAX, tells_apart: true }
+        Division {
+            aim: Aim::Off,
+            window,
+            declared: Vec::new(),
+            terms: Vec::new(),
+            memory_bytes: u64::MAX,
+            tells_apart: true,
+        }
     }
 }
 
@@ -76,7 +85,7 @@ impl Division {
                 "items are not told apart by their tenants: start with by or divide in [tenants]".to_owned()
             );
         }
-        let least: u64 = self.terms.iter().map(|one| one.terms.least_bytes).fold(0, u64::saturating_add);
+        let least = self.effective().map(|one| one.terms.least_bytes).fold(0, u64::saturating_add);
         if least > self.memory_bytes {
             return Err(format!(
                 "tenants are promised {} at least, more than the {} of memory",
@@ -92,7 +101,13 @@ impl Division {
         Ok(())
     }
 
-    /// The terms as one text, and back ([`Self::read_terms`]).
+    /// What holds for each tenant of whom something is said.
+    pub fn effective(&self) -> impl Iterator<Item = &TenantTerms> {
+        let is_replaced = |one: &&TenantTerms| self.terms.iter().any(|other| other.name == one.name);
+        self.declared.iter().filter(move |one| !is_replaced(one)).chain(&self.terms)
+    }
+
+    /// The changed terms as one text, and back ([`Self::read_terms`]).
     pub fn terms_text(&self) -> String {
         self.terms.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     }

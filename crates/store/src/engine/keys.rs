@@ -6,6 +6,8 @@ use super::{Condition, Engine, Expiry, StoreError};
 const CURSOR_BITS: u32 = 40;
 /// Keys looked at together for a random one.
 const SAMPLE: usize = 16;
+/// Of these, looked at at most.
+const SAMPLES_MAX: usize = 4096;
 
 impl Engine {
     /// Copies the value and expiry of a key to another one, whatever was there; `Ok(false)` when there is nothing to
@@ -25,8 +27,8 @@ impl Engine {
         self.set_kind(to.0, to.1, (kind, value), Condition::Always, expiry)
     }
 
-    /// A live key of `db` that is `wanted`, about any with the same chance. O(1) where most keys are such; where few are, the
-    /// whole index may be looked through.
+    /// A live key of `db` that is `wanted`, about any with the same chance. O(1) where most keys are such; where few are, a part of
+    /// the index is looked through, and perhaps none is found though there are some.
     pub fn random_key(&mut self, db: u8, wanted: &mut dyn FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
         if self.len(db) == 0 {
             return None;
@@ -36,7 +38,7 @@ impl Engine {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut cursor = start;
         let mut wrapped = false;
-        loop {
+        for _ in 0..SAMPLES_MAX {
             cursor =
                 self.scan(db, cursor, SAMPLE, &mut |key, _| keys.extend(wanted(key).then(|| key.to_vec())));
             if !keys.is_empty() {
@@ -50,6 +52,7 @@ impl Engine {
                 _ => {}
             }
         }
+        None
     }
 
     /// Where the next search for a random key begins: what lies there must be at hand before.

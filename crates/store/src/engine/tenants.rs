@@ -169,6 +169,8 @@ pub(super) struct Tenants {
     asked: Vec<Asked>,
     /// Of the declared ones that have a share.
     parts: Vec<Part>,
+    /// By number: the K that was declared.
+    ks: HashMap<u16, u8>,
     /// By number: terms, and what a miss costs where that is declared.
     promised: HashMap<u16, (Terms, Option<f64>)>,
     owners: Owners,
@@ -177,8 +179,9 @@ pub(super) struct Tenants {
 impl Tenants {
     pub fn new(tenancy: &Tenancy) -> Self {
         let (names, asked, parts) = (Vec::new(), Vec::new(), Vec::new());
-        let (numbers, promised, owners) = (HashMap::new(), HashMap::new(), Owners::default());
-        let mut tenants = Tenants { by: tenancy.by, names, numbers, asked, parts, promised, owners };
+        let (numbers, promised, ks) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let owners = Owners::default();
+        let mut tenants = Tenants { by: tenancy.by, names, numbers, asked, parts, ks, promised, owners };
         match tenancy.by {
             By::Nobody if !tenancy.tells_apart() => {}
             By::Nobody => {
@@ -195,6 +198,9 @@ impl Tenants {
             let tenant = tenants.number(name.as_bytes());
             if let Some(share) = share {
                 tenants.parts.push(Part { tenant, share, k });
+            }
+            if k > 0 {
+                tenants.ks.insert(tenant, k);
             }
         }
         tenants.set_owners(&tenancy.owners);
@@ -278,8 +284,7 @@ impl Tenants {
 
     /// Its K, where that was declared.
     pub fn declared_k(&self, tenant: u16) -> Option<u8> {
-        let part = self.parts.iter().find(|part| part.tenant == tenant)?;
-        (part.k > 0).then_some(part.k)
+        self.ks.get(&tenant).copied()
     }
 
     /// Bytes of names and counters.
@@ -349,6 +354,14 @@ impl Engine {
         }
         let others = self.tenants.names.len() - self.tenants.parts.len();
         self.ladder.share_out(&self.tenants.parts, others);
+        self.set_declared_ks();
+    }
+
+    /// Gives tenants the K that was declared for them.
+    pub(super) fn set_declared_ks(&mut self) {
+        for tier in 0..self.ladder.levels() {
+            self.tenants.ks.iter().for_each(|(&tenant, &k)| self.ladder.set_k(tenant, tier, k));
+        }
     }
 
     /// Figures of the tenants that were declared, have asked or have something.

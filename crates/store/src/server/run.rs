@@ -252,7 +252,7 @@ fn divide(shard: &Rc<Shard>) {
     let Some(question) = shard.borrow_mut().engine.take_question() else { return };
     let shard = Rc::clone(shard);
     spawn_local(async move {
-        // A thread that panicked has no answer, and all stays as it was.
+        // Without an answer all stays as it was.
         if let Ok(answer) = spawn_blocking(move || question.answer()).await {
             let verdict = &answer.verdict;
             tracing::debug!(window = answer.window, %verdict, "memory was looked at");
