@@ -4,7 +4,8 @@
 Simulated: no bytes move, so that figures do not depend on the machine. Caches have 25, 50 and 75% of the working set, in objects
 (the size of all items is the same, figures 3.6 and 3.7) and in bytes (their own sizes, figure 3.8). `web-like` and others are
 stand-ins (tenants/workloads.py); real traces are taken from --trace-dir where they are there. The window and the sample are
-smaller than DLRU's (5 million look-ups, a key in 200), as the traces are: a 25th of the trace, and a key in ten.
+smaller than DLRU's (5 million look-ups, a key in 200), as the traces are: a 25th of the trace, and a key in ten, or all of those of
+the smallest traces.
 
     experiments/dlru.py --tiermem target/release/tiermem --trace-dir traces --out docs/results
 
@@ -51,7 +52,9 @@ def simulate(tiermem: str, trace: str, requests: int, in_bytes: bool) -> list[di
     command = [tiermem, "sim", "cache", trace, "--format", "json", "--policy", "klru", "--policy", "dlru", "--policy", "dlru-krr"]
     command += [word for k in KS for word in ("--k", str(k))]
     command += [word for share in SHARES for word in ("--size", f"{share}%")]
-    command += ["--k-window", str(max(1000, requests // 25)), "--k-sample", "0.1", "--threads", "1"]
+    # The traces of loops have so few keys that a sample of them would be too small for any choice.
+    sample = "1" if "lirs" in trace else "0.1"
+    command += ["--k-window", str(max(1000, requests // 25)), "--k-sample", sample, "--threads", "1"]
     done = subprocess.run(command + ["--bytes"] * in_bytes, check=True, capture_output=True, text=True)
     rows: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return rows or json.loads(done.stdout)

@@ -501,7 +501,7 @@ def fill(client: redis.Redis, keys: list[str]) -> None:
 
 
 def figures(client: redis.Redis) -> dict[str, dict]:
-    return {tenant["name"]: tenant for tenant in json.loads(client.execute_command("TENANTS", "JSON"))}
+    return {tenant["name"]: tenant for tenant in json.loads(client.execute_command("TENANTS", "JSON"))["tenants"]}
 
 
 def test_users_are_tenants(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:

@@ -8,7 +8,7 @@ use clap::Args;
 use tiermem_base::{Access, Bytes, Nanos};
 use tiermem_model::mrc::{Kind, Survey, Unit};
 use tiermem_model::partition::{self, Pieces, Profile, Share, TenantTerms};
-use tiermem_policy::choose_k::Overheads;
+use tiermem_policy::choose_k::{K_DEFAULT, Overheads};
 use tiermem_policy::partition::Objective;
 
 use crate::failure::Failure;
@@ -234,6 +234,7 @@ fn profiles(
             keys_sampled: one.survey.keys_sampled() as u64,
             rate: one.rate,
             miss_ns: given.and_then(|terms| terms.miss).unwrap_or(options.miss).0 as f64,
+            k: K_DEFAULT,
             terms: given.map(|terms| terms.terms).unwrap_or_default(),
         });
     }

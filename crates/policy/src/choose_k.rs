@@ -1,13 +1,20 @@
 //! Choosing K for K-LRU (Wang 2024, section 3.1.3).
 //!
 //! Every candidate K has a count of misses, from miniature caches or from a model, and a cost of choosing a victim. What is
-//! to be small is `P_K = M_K (p + OH_K)` (equation 3.2), with p the cost of a miss. Where the counts lie close to each
-//! other the cheaper, smaller K wins by itself.
+//! to be small is `P_K = M_K (p + OH_K)` (equation 3.2), with p the cost of a miss.
+//!
+//! Counts that lie close to each other say nothing: a cache that is not full yet, or that holds everything, misses as often with any K.
+//! There the smallest would win by what a draw saves, which is next to nothing, and would be the wrong one as soon as it matters:
+//! on a trace that begins with many new keys that cost a seventh of the speed. So another K than the present one must be better by
+//! [`GAIN_LEAST`].
 
 /// The K that is used where nothing better is known: Redis's own default.
 pub const K_DEFAULT: u8 = 5;
 /// Keys that a window must have seen for its counts to mean anything (section 3.1.1).
 pub const DISTINCT_LEAST: u64 = 256;
+
+/// What another K must save to be worth it, as a part of what is lost: less is noise.
+pub const GAIN_LEAST: f64 = 0.005;
 
 /// What choosing a victim costs, by K.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,17 +75,26 @@ pub struct Candidate {
     pub misses: f64,
 }
 
-/// The candidate with the smallest `P_K`, the smaller K among equals; [`K_DEFAULT`] where the window saw fewer than
-/// [`DISTINCT_LEAST`] keys or there is no candidate.
-pub fn choose(candidates: &[Candidate], miss_ns: f64, overheads: &Overheads, distinct: u64) -> u8 {
+/// The candidate with the smallest `P_K`, the smaller K among equals, if it is better by [`GAIN_LEAST`] than the candidate next to
+/// `present`; else that one. [`K_DEFAULT`] where the window saw fewer than [`DISTINCT_LEAST`] keys or there is no candidate.
+pub fn choose(
+    candidates: &[Candidate],
+    miss_ns: f64,
+    overheads: &Overheads,
+    distinct: u64,
+    present: u8,
+) -> u8 {
     if distinct < DISTINCT_LEAST {
         return K_DEFAULT;
     }
     let penalty = |one: &Candidate| one.misses * (miss_ns + overheads.ns(one.k));
-    candidates
-        .iter()
-        .min_by(|a, b| penalty(a).total_cmp(&penalty(b)).then(a.k.cmp(&b.k)))
-        .map_or(K_DEFAULT, |best| best.k)
+    let best = candidates.iter().min_by(|a, b| penalty(a).total_cmp(&penalty(b)).then(a.k.cmp(&b.k)));
+    let stays = candidates.iter().min_by_key(|one| one.k.abs_diff(present));
+    match (best, stays) {
+        (Some(best), Some(stays)) if penalty(best) < penalty(stays) * (1.0 - GAIN_LEAST) => best.k,
+        (_, Some(stays)) => stays.k,
+        _ => K_DEFAULT,
+    }
 }
 
 #[cfg(test)]
@@ -93,23 +109,39 @@ mod tests {
     fn misses_decide_where_they_are_dear_and_the_draw_where_they_are_equal() {
         let overheads = Overheads::default();
         let loops = candidates(&[(1, 700.0), (5, 900.0), (16, 1000.0)]);
-        assert_eq!(choose(&loops, 2e6, &overheads, 300), 1);
+        assert_eq!(choose(&loops, 2e6, &overheads, 300, 5), 1);
         let recent = candidates(&[(1, 700.0), (5, 600.0), (16, 595.0)]);
-        assert_eq!(choose(&recent, 2e6, &overheads, 300), 16);
+        assert_eq!(choose(&recent, 2e6, &overheads, 300, 5), 16);
         assert_eq!(
-            choose(&recent, 1e3, &overheads, 300),
+            choose(&recent, 1e3, &overheads, 300, 5),
             5,
             "1 us a miss: 5 misses in 600 do not pay 194 ns a draw"
         );
         let equal = candidates(&[(16, 500.0), (5, 500.0), (1, 500.0)]);
-        assert_eq!(choose(&equal, 2e6, &overheads, 300), 1);
+        for present in [1, 5, 16] {
+            assert_eq!(
+                choose(&equal, 2e6, &overheads, 300, present),
+                present,
+                "what makes no difference stays"
+            );
+        }
+        assert_eq!(
+            choose(&equal, 1e3, &overheads, 300, 16),
+            1,
+            "1 us a miss: 331 ns a draw are worth saving"
+        );
+        assert_eq!(
+            choose(&equal, 2e6, &overheads, 300, 7),
+            5,
+            "what was never a candidate gives way to the next"
+        );
     }
 
     #[test]
     fn a_small_sample_decides_nothing() {
         let loops = candidates(&[(1, 700.0), (16, 1000.0)]);
-        assert_eq!(choose(&loops, 2e6, &Overheads::default(), 255), K_DEFAULT);
-        assert_eq!(choose(&[], 2e6, &Overheads::default(), 300), K_DEFAULT);
+        assert_eq!(choose(&loops, 2e6, &Overheads::default(), 255, 1), K_DEFAULT);
+        assert_eq!(choose(&[], 2e6, &Overheads::default(), 300, 1), K_DEFAULT);
     }
 
     #[test]

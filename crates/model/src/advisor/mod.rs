@@ -13,7 +13,7 @@ mod curves;
 mod question;
 
 use tiermem_base::hash::Sample;
-use tiermem_policy::choose_k::Overheads;
+use tiermem_policy::choose_k::{K_DEFAULT, Overheads};
 use tiermem_policy::miss_cost::MissCosts;
 use tiermem_policy::partition::Objective;
 
@@ -198,6 +198,8 @@ pub struct Advisor {
     windows: u64,
     /// What each tenant was last given of all memory; nothing as long as nothing was.
     in_force: Vec<(u16, u64)>,
+    /// By number: the K that each tenant was last given, in the last tier; 0 where none was.
+    chosen: Vec<u8>,
     history: History,
 }
 
@@ -229,6 +231,7 @@ impl Advisor {
             lookups_left: plan.window,
             windows: 0,
             in_force: Vec::new(),
+            chosen: Vec::new(),
             history: History::default(),
             plan,
         };
@@ -361,12 +364,14 @@ impl Advisor {
             let measured = self.costs.mean_ns(standing.tenant);
             let miss_ns = standing.miss_ns.or(measured).unwrap_or(self.plan.miss_ns);
             (lookups, lost_ns) = (lookups + asked, lost_ns + weights.misses_last * miss_ns);
+            let chosen = self.chosen.get(at).copied().filter(|&k| k > 0).unwrap_or(K_DEFAULT);
             let curves = self.tenants.get_mut(at).and_then(Option::as_mut);
             let profile = curves.map(|curves| Profile {
                 curves: curves.curves(&self.sizes, weights.accesses, rate),
                 keys_sampled: curves.keys_sampled(),
                 rate: weights.lookups,
                 miss_ns,
+                k: chosen,
                 terms: standing.terms,
             });
             if let Some(curves) = self.tenants.get_mut(at).and_then(Option::as_mut) {
@@ -428,6 +433,13 @@ impl Advisor {
     /// Takes note of an answer; whoever asked does what it says.
     pub fn note(&mut self, answer: &Answer) {
         self.history.verdict = Some(answer.verdict.clone());
+        for part in &answer.parts {
+            let at = usize::from(part.tenant);
+            if at >= self.chosen.len() {
+                self.chosen.resize(at + 1, 0);
+            }
+            self.chosen[at] = part.ks.last().copied().unwrap_or(0);
+        }
         if answer.is_applied() {
             self.in_force = answer.parts.iter().map(|part| (part.tenant, part.bytes.iter().sum())).collect();
             self.in_force.sort_unstable();

@@ -24,6 +24,8 @@ pub struct Profile {
     pub rate: f64,
     /// What a miss costs, in nanoseconds.
     pub miss_ns: f64,
+    /// Its K now, which another must be better than.
+    pub k: u8,
     /// What it was promised.
     pub terms: Terms,
 }
@@ -197,7 +199,7 @@ pub fn loss_ns(profiles: &[Profile], shares: &[Share]) -> f64 {
 fn best_at(profile: &Profile, bytes: u64, overheads: &Overheads) -> (u8, f64) {
     let at = |&(k, ref curve): &(u8, Curve)| Candidate { k, misses: curve.miss_ratio(bytes) };
     let candidates: Vec<Candidate> = profile.curves.iter().map(at).collect();
-    let k = choose_k::choose(&candidates, profile.miss_ns, overheads, profile.keys_sampled);
+    let k = choose_k::choose(&candidates, profile.miss_ns, overheads, profile.keys_sampled, profile.k);
     // Where too little is known to choose, the curve next to the default stands for it.
     let near = candidates.iter().min_by_key(|one| one.k.abs_diff(k));
     near.map_or((k, 1.0), |one| (one.k, one.misses))
@@ -242,6 +244,7 @@ impl Merged {
 mod tests {
     use super::*;
     use crate::mrc::{Point, Unit};
+    use tiermem_policy::choose_k::K_DEFAULT;
 
     const PIECES: Pieces = Pieces { total_bytes: 1000, granule_bytes: 100 };
 
@@ -251,7 +254,7 @@ mod tests {
     }
 
     fn profile(curves: Vec<(u8, Curve)>, miss_ns: f64) -> Profile {
-        Profile { curves, keys_sampled: 1000, rate: 100.0, miss_ns, terms: Terms::default() }
+        Profile { curves, keys_sampled: 1000, rate: 100.0, miss_ns, k: K_DEFAULT, terms: Terms::default() }
     }
 
     #[test]
