@@ -10,15 +10,16 @@
 //! without [`Plan::divides`]; where curves come from is [`Plan::way`].
 
 mod curves;
+mod plan;
 mod question;
 
 use tiermem_base::hash::Sample;
-use tiermem_policy::choose_k::{K_DEFAULT, Overheads};
+use tiermem_policy::choose_k::K_DEFAULT;
 use tiermem_policy::miss_cost::MissCosts;
-use tiermem_policy::partition::Objective;
 
-use crate::partition::{Profile, Terms};
+use crate::partition::Profile;
 use curves::TenantCurves;
+pub use plan::{Plan, Room, Standing, Way};
 pub use question::{Answer, Part, Question, Verdict};
 
 /// Sizes at which curves are kept, beside those of the tiers: so many in equal steps ...
@@ -43,113 +44,6 @@ const FORGOTTEN_BELOW: f64 = 1.0;
 fn keys_max(rate: f64, rooms: &[Room]) -> usize {
     let total: u64 = rooms.iter().map(|room| room.capacity_bytes).sum();
     ((total as f64 * rate) as u64 / KEY_BYTES).max(KEYS_LEAST_OF_ALL) as usize
-}
-
-/// Where curves come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Way {
-    /// The stack of KRR: all sizes in one pass, little memory.
-    #[default]
-    Krr,
-    /// [`crate::mrc::klru`]: closer to the truth, more memory a tenant.
-    KLru,
-    /// Miniature caches (section 3.1.1): the caches themselves, scaled down.
-    Miniature,
-}
-
-/// How an advisor works; defaults are those of Wang 2024, section 4.1.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// What is to be small.
-    pub objective: Objective,
-    /// Whether memory is divided; if not, only K is chosen.
-    pub divides: bool,
-    /// Where curves come from.
-    pub way: Way,
-    /// The K to choose from.
-    pub ks: Vec<u8>,
-    /// The share of the keys that is sampled.
-    pub rate: f64,
-    /// Look-ups of a window.
-    pub window: u64,
-    /// What counts of earlier windows beside the one that ends: 0 nothing, 1 as much.
-    pub keep: f64,
-    /// What a division must gain to be worth its evictions, as a part of what is lost without it.
-    pub gain_least: f64,
-    /// Pieces that memory is divided in.
-    pub granules: u64,
-    /// What a miss costs of which nothing is known.
-    pub miss_ns: f64,
-    /// What choosing a victim costs here.
-    pub overheads: Overheads,
-}
-
-impl Default for Plan {
-    fn default() -> Self {
-        Plan {
-            objective: Objective::Latency,
-            divides: true,
-            way: Way::Krr,
-            ks: vec![1, 5, 8, 16],
-            rate: 0.01,
-            window: 1_000_000,
-            keep: 0.5,
-            gain_least: 0.02,
-            granules: 256,
-            miss_ns: 1e6,
-            overheads: Overheads::default(),
-        }
-    }
-}
-
-impl Plan {
-    /// Whether only the size is of interest that a tenant has: then its miniature caches stand for that one (equation 3.1, but in bytes:
-    /// a mean size misleads where sizes change).
-    fn is_at_one_size(&self) -> bool {
-        self.way == Way::Miniature && !self.divides
-    }
-
-    /// Choosing K by miniature caches: DLRU, with the parameters of Wang 2024, section 3.1.
-    pub fn dlru() -> Self {
-        Plan {
-            divides: false,
-            way: Way::Miniature,
-            ks: vec![1, 2, 5, 10, 16],
-            rate: 1.0 / 200.0,
-            window: 5_000_000,
-            keep: 0.0,
-            ..Plan::default()
-        }
-    }
-}
-
-/// A tier, as a division sees it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Room {
-    /// What items may take there.
-    pub capacity_bytes: u64,
-    /// What a look-up takes longer when its item is one tier further down; of the last tier nothing is asked, for there it is
-    /// the cost of a miss.
-    pub slower_ns: f64,
-}
-
-/// A tenant at the end of a window.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
-    /// Its number.
-    pub tenant: u16,
-    /// Look-ups so far.
-    pub lookups: u64,
-    /// Of these, those that found something.
-    pub hits: u64,
-    /// Writes so far.
-    pub writes: u64,
-    /// Bytes that its items take in all tiers.
-    pub held_bytes: u64,
-    /// What it was promised.
-    pub terms: Terms,
-    /// What a miss costs it, where that is declared.
-    pub miss_ns: Option<f64>,
 }
 
 /// How a tenant's requests weigh: earlier windows less than later ones.

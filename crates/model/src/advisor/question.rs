@@ -3,7 +3,7 @@
 use tiermem_policy::choose_k::DISTINCT_LEAST;
 use tiermem_policy::partition::{Objective, TooLittle};
 
-use super::{Plan, Room};
+use super::plan::{Plan, Room};
 use crate::mrc::Curve;
 use crate::partition::{Pieces, Profile, Share, Terms, divide, loss_ns, score, share_at};
 
