@@ -45,6 +45,11 @@ impl Overheads {
         Some(Overheads { ratios, one_ns })
     }
 
+    /// Where draws do not count.
+    pub fn none() -> Self {
+        Overheads { ratios: vec![(1, 1.0)], one_ns: 0.0 }
+    }
+
     /// The ratios to K = 1.
     pub fn ratios(&self) -> &[(u8, f64)] {
         &self.ratios
@@ -150,6 +155,7 @@ mod tests {
         for (k, ns) in [(1, 50.0), (6, 120.0), (16, 320.0)] {
             assert!((overheads.ns(k) - ns).abs() < 1e-6, "{k}: {}", overheads.ns(k));
         }
+        assert_eq!((Overheads::none().ns(1), Overheads::none().ns(16)), (0.0, 0.0));
         assert_eq!(Overheads::measured(vec![(2, 80.0)]), None);
         assert_eq!(Overheads::measured(vec![(1, 0.0)]), None);
     }

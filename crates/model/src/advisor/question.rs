@@ -1,6 +1,6 @@
 //! How memory should be divided, once all that matters is known: pure arithmetic, to be done wherever there is time.
 
-use tiermem_policy::choose_k::DISTINCT_LEAST;
+use tiermem_policy::choose_k::{DISTINCT_LEAST, Overheads};
 use tiermem_policy::partition::{Objective, TooLittle};
 
 use super::plan::{Plan, Room};
@@ -237,6 +237,8 @@ impl Question {
         let lookups: f64 = profiles.iter().map(|profile| profile.rate).sum::<f64>().max(1.0);
         let predicted_ns = (loss_ns(&profiles, &before) / lookups, loss_ns(&profiles, &whole) / lookups);
         // From all tiers to the fastest: of what a tenant has in all, as much as is best in those above the last, and so on.
+        // An item is drawn to go down when another comes up, which is seldom beside look-ups in a slower tier.
+        let overheads = &Overheads::none();
         let mut upto = vec![whole.clone()];
         for above in (1..self.rooms.len()).rev() {
             let room_bytes: u64 = self.rooms[..above].iter().map(|room| room.capacity_bytes).sum();
