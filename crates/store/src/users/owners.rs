@@ -22,10 +22,6 @@ pub struct SharedPrefix {
 
 /// What a key must begin with to match a pattern.
 fn literal_prefix(pattern: &str) -> String {
-    // Without a wildcard it names one key, and no beginning.
-    if !pattern.contains(['*', '?', '[']) {
-        return String::new();
-    }
     let mut prefix = String::new();
     let mut letters = pattern.chars();
     while let Some(letter) = letters.next() {
