@@ -358,11 +358,6 @@ impl Advisor {
         &self.plan
     }
 
-    /// What a miss costs a tenant, in nanoseconds, as measured.
-    pub fn miss_ns(&self, tenant: u16) -> Option<f64> {
-        self.costs.mean_ns(tenant)
-    }
-
     /// Keys of a tenant that are in the sample.
     pub fn keys_sampled(&self, tenant: u16) -> u64 {
         self.tenants

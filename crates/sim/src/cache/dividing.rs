@@ -24,19 +24,13 @@ pub struct Dividing {
     advisor: Option<Advisor>,
     rooms: Vec<Room>,
     tallies: Vec<Tally>,
-    divisions: u64,
 }
 
 impl Dividing {
     /// Divides by this plan tiers of these sizes; equally where there is none.
     pub fn new(plan: Option<Plan>, rooms: Vec<Room>, seed: u64) -> Self {
         let advisor = plan.map(|plan| Advisor::new(plan, &rooms, seed));
-        Dividing { advisor, rooms, tallies: Vec::new(), divisions: 0 }
-    }
-
-    /// How often memory was divided anew.
-    pub fn divisions(&self) -> u64 {
-        self.divisions
+        Dividing { advisor, rooms, tallies: Vec::new() }
     }
 
     /// Takes note of an access that the ladder has seen: `found` says whether it found its key, `bytes` are those of the item. Where
@@ -100,7 +94,6 @@ impl Dividing {
         let standings: Vec<Standing> = self.tallies.iter().zip(0..).map(standing).collect();
         let answer = advisor.end_window(&standings, &rooms).answer();
         advisor.note(&answer);
-        self.divisions += u64::from(answer.is_applied());
         for part in &answer.parts {
             for (tier, (&bytes, &k)) in part.bytes.iter().zip(&part.ks).enumerate() {
                 cache.set_part(part.tenant, tier, answer.is_applied().then_some(bytes), k);
