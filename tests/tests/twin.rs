@@ -5,12 +5,17 @@ use std::path::Path;
 
 use tiermem_base::curve::{Curve, DEFAULT_CURVE};
 use tiermem_base::{Access, Bytes, Op, Rng};
+use tiermem_model::advisor::Plan;
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{Admission, LadderConfig, LevelCounters, Order, Part, Priority, Reactive};
 use tiermem_policy::log::{self, LogConfig};
+use tiermem_policy::partition::Objective;
 use tiermem_policy::promote::Promotion;
+use tiermem_sim::cache::Sharing;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
-use tiermem_store::engine::{By, Condition, DATABASES, Declared, Engine, EngineConfig, Expiry, Tenancy};
+use tiermem_store::engine::{
+    Aim, By, Condition, DATABASES, Declared, Division, Engine, EngineConfig, Expiry, Tenancy,
+};
 use tiermem_tier::block::Immediate;
 use tiermem_tier::flash::FlashConfig;
 use tiermem_tier::flash::format::Layout;
@@ -33,6 +38,8 @@ struct Counts {
     tiers: Vec<[u64; 5]>,
     aborted: u64,
     expired: u64,
+    /// Of each tenant in each tier: bytes, share and K.
+    divided: Vec<Vec<[u64; 3]>>,
     metadata_bytes: u64,
     charged_us: u64,
     flash: Option<FlashCounts>,
@@ -85,7 +92,31 @@ fn tenancy() -> Tenancy {
     Tenancy { by: By::Database, declared: declared.into(), ..Tenancy::default() }
 }
 
+/// Who divides memory while a trace runs, and what is declared about it.
+#[derive(Clone, Copy)]
+struct Divided<'a>(&'a Plan);
+
+impl Divided<'_> {
+    /// Keys' names are sixteen digits: the first says whose it is, the second ends it.
+    fn tenancy(self) -> Tenancy {
+        let aim = Aim::Divide(self.0.objective);
+        // The simulator has no clock to measure with.
+        let terms = [1, 2, 3].map(|tenant| format!("{tenant}:miss=1ms").parse().unwrap()).into();
+        let division = Division { aim, window: self.0.window, terms, ..Division::default() };
+        Tenancy { by: By::Prefix(b'f'), plan: self.0.clone(), division, ..Tenancy::default() }
+    }
+}
+
 fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Counts {
+    live_with(ladder, flash, trace, None)
+}
+
+fn live_with(
+    ladder: &LadderConfig,
+    flash: Option<FlashTier>,
+    trace: &[Access],
+    divided: Option<Divided<'_>>,
+) -> Counts {
     let cxl = Curve::named(DEFAULT_CURVE).unwrap();
     let spec = |(at, level): (usize, &tiermem_policy::ladder::LevelConfig)| TierSpec {
         name: format!("tier{at}"),
@@ -94,7 +125,11 @@ fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Co
         price_per_gb: None,
     };
     let tiers = ladder.levels.iter().enumerate().map(spec).collect();
-    let tenancy = if ladder.tenants { tenancy() } else { Tenancy::default() };
+    let tenancy = match divided {
+        Some(divided) => divided.tenancy(),
+        None if ladder.tenants => tenancy(),
+        None => Tenancy::default(),
+    };
     let with = EngineConfig { ladder: ladder.clone(), tenancy, ..EngineConfig::new(tiers) };
     let config = EngineConfig { spin: false, seed: 7, ..with };
     let mut engine = Engine::new(config).unwrap();
@@ -109,7 +144,7 @@ fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Co
         engine.set_clock(access.time_ns / 1_000_000);
         let key = Access::key_name(access.key);
         let value = &value[..access.size as usize];
-        let db = if ladder.tenants { access.tenant as u8 } else { 0 };
+        let db = if ladder.tenants && divided.is_none() { access.tenant as u8 } else { 0 };
         let found = match access.op {
             Op::Get | Op::Read | Op::Load | Op::Scan => {
                 engine.resolve(db, &key);
@@ -135,6 +170,9 @@ fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Co
             // A value that no tier can take is refused; the simulator sees the same refusal.
             let _ = engine.set(db, &key, value, Condition::Always, Expiry::Never);
         }
+        if let Some(question) = engine.take_question() {
+            engine.take_answer(question.answer());
+        }
         engine.unstage();
         engine.commit();
     }
@@ -150,6 +188,13 @@ fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Co
             .collect(),
         aborted: stats.moves_aborted,
         expired: stats.expired,
+        divided: stats
+            .tenants
+            .iter()
+            .map(|tenant| {
+                tenant.tiers.iter().map(|tier| [tier.bytes, tier.share_bytes, u64::from(tier.k)]).collect()
+            })
+            .collect(),
         metadata_bytes: stats.metadata_bytes,
         charged_us: (engine.charged_ns() / 1e3) as u64,
         flash: stats.flash.map(|figures| {
@@ -177,18 +222,37 @@ fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Co
 }
 
 fn simulated(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Counts {
+    simulated_with(ladder, flash, trace, None)
+}
+
+fn simulated_with(
+    ladder: &LadderConfig,
+    flash: Option<FlashTier>,
+    trace: &[Access],
+    divided: Option<Divided<'_>>,
+) -> Counts {
     let slow = Curve::named(DEFAULT_CURVE).unwrap();
+    let slower_ns = |tier| if tier == 0 { 0.0 } else { Kind::Emulated(slow).slower_ns() };
+    let sharing = |Divided(plan): Divided<'_>| Sharing {
+        plan: Some(plan.clone()),
+        slower_ns: (0..ladder.levels.len()).map(slower_ns).collect(),
+        // Keys that nobody owns.
+        tenants: 1,
+    };
     let config = TieredConfig {
         ladder: ladder.clone(),
         overhead_bytes: OVERHEAD_BYTES,
         header_bytes: 8,
         tail: flash.map(|flash| flash.log()),
         slow,
+        sharing: divided.map(sharing),
         seed: 7,
     };
     let mut cache = TieredCache::new(config);
     let part = |(tenant, share, k)| Part { tenant, share, k };
-    cache.share_out(&SHARES.map(part), DATABASES as usize - SHARES.len());
+    if divided.is_none() {
+        cache.share_out(&SHARES.map(part), DATABASES as usize - SHARES.len());
+    }
     for access in trace {
         cache.access(access);
     }
@@ -202,6 +266,13 @@ fn simulated(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) 
         tiers: (0..cache.levels()).map(tier).collect(),
         aborted: cache.counters().moves_aborted,
         expired: cache.counters().expired,
+        divided: (0..cache.tenants_seen() as u16)
+            .map(|tenant| {
+                let level = |tier| cache.tenant_level(tenant, tier);
+                let tiers = (0..cache.levels()).map(level);
+                tiers.map(|level| [level.bytes, level.share_bytes, u64::from(level.k)]).collect()
+            })
+            .collect(),
         metadata_bytes: cache.metadata_bytes(),
         charged_us: (cache.charged_ns() / 1e3) as u64,
         flash: cache.tail().map(|tail| {
@@ -312,9 +383,49 @@ fn tenants_have_the_same_in_both() {
             };
             let (mut live, mut simulated) = (live(&ladder, None, &trace), simulated(&ladder, None, &trace));
             (live.metadata_bytes, simulated.metadata_bytes) = (0, 0);
+            // The engine names only those who are there.
+            simulated.divided.retain(|tiers| tiers.iter().any(|tier| tier[0] > 0));
             assert_eq!(live, simulated, "{capacities:?}, {watermarks:?}");
             let evictions: u64 = live.tiers.iter().map(|tier| tier[3]).sum();
             assert!(evictions > 10_000, "they press on each other");
+        }
+    }
+}
+
+/// What is found best while a trace runs is the same in both, and so is what comes of it.
+#[test]
+fn memory_is_divided_the_same_way_in_both() {
+    let mix = "mix:0.4*zipf(alpha=0.8,objects=20k,size=64-1024)+0.4*zipf(alpha=1.1,objects=20k,size=300)\
+               +0.2*scan(objects=30k,size=2000),requests=90k";
+    let mut trace: Vec<Access> = tiermem_trace::open(mix).unwrap().collect::<Result<_, _>>().unwrap();
+    for (at, access) in trace.iter_mut().enumerate() {
+        access.tenant += 1;
+        access.key = (u64::from(access.tenant) << 60) | (0xF << 56) | (access.key & 0xFF_FFFF);
+        access.op = if at % 50 == 49 { Op::Del } else { access.op };
+    }
+    // Tenants have their numbers by who sets something first.
+    let first = |tenant: u32| *trace.iter().find(|access| access.tenant == tenant).unwrap();
+    let heads: Vec<Access> = (1..=3).map(|tenant| Access { op: Op::Set, ..first(tenant) }).collect();
+    let trace: Vec<Access> = heads.into_iter().chain(trace).collect();
+    for capacities in [&[4 << 20][..], &[1 << 20, 4 << 20], &[1 << 20, 40 << 20]] {
+        for objective in [Objective::Latency, Objective::Mean, Objective::Fair] {
+            let plan = Plan { objective, window: 15_000, rate: 0.2, ..Plan::default() };
+            let ladder = LadderConfig {
+                tenants: true,
+                charge_metadata: false,
+                admission: Admission::Fast,
+                ..LadderConfig::with_capacities(capacities)
+            };
+            let divided = Some(Divided(&plan));
+            let live = live_with(&ladder, None, &trace, divided);
+            let mut simulated = simulated_with(&ladder, None, &trace, divided);
+            simulated.divided.retain(|tiers| tiers.iter().any(|tier| tier[0] > 0));
+            let (metadata_bytes, live_bytes) = (simulated.metadata_bytes, live.metadata_bytes);
+            let live = Counts { metadata_bytes: 0, ..live };
+            assert_eq!(live, Counts { metadata_bytes: 0, ..simulated }, "{capacities:?}, {objective}");
+            assert!(live_bytes > metadata_bytes, "the engine keeps names too");
+            let shares: Vec<u64> = live.divided.iter().map(|tiers| tiers[0][1]).collect();
+            assert!(shares.iter().max() > shares.iter().min(), "{shares:?} are not equal");
         }
     }
 }

@@ -22,7 +22,8 @@ Generators and their keys:
   scan               objects, requests, size, seed: keys in ascending order, again and again
   loop               objects, requests, size, seed: the same in an order without neighbours
   streams            alpha, objects, length, requests, size, seed: files of `length` keys, each read from front to end
-  phase              alpha, objects, requests, size, seed: the hot keys change at half of the requests
+  phase              alpha, alpha-then, objects, requests, size, seed: the hot keys change at half of the requests, and the skew
+                     to alpha-then
   ycsb-a to ycsb-f   objects, requests, size, seed: YCSB's core workloads
   mix                requests, seed: several tenants, 'mix:0.7*zipf(alpha=0.9)+0.3*scan(objects=10k),requests=5M'
 

@@ -65,7 +65,7 @@ impl Tenant {
             lookups: self.lookups,
             hits: self.hits,
             writes: self.lookups - self.hits,
-            held_bytes: self.cache.len() * u64::from(ITEM_BYTES),
+            held_bytes: vec![self.cache.len() * u64::from(ITEM_BYTES)],
             terms: Terms::default(),
             miss_ns: Some(self.miss_ns),
         }
@@ -199,7 +199,7 @@ fn who_never_asks_gains_nothing_and_keys_that_never_return_do_not_pile_up() {
             lookups: 0,
             hits: 0,
             writes: 20_000 * window,
-            held_bytes: ROOM,
+            held_bytes: vec![ROOM],
             terms: Terms::default(),
             miss_ns: None,
         };
@@ -212,4 +212,40 @@ fn who_never_asks_gains_nothing_and_keys_that_never_return_do_not_pile_up() {
         "{} of {written}",
         advisor.keys_sampled(0)
     );
+}
+
+#[test]
+fn many_keys_are_sampled_thinly_and_gone_ones_are_forgotten() {
+    let rooms = [Room { capacity_bytes: 1 << 40, slower_ns: 0.0 }];
+    let mut advisor = Advisor::new(Plan { rate: 0.002, ..Plan::default() }, &rooms, 1);
+    let ask = |advisor: &mut Advisor, keys: std::ops::Range<u64>| {
+        for key in keys {
+            let hash = sample_hash(key);
+            if advisor.follows(hash) {
+                advisor.looked_up(0, hash, None);
+            }
+        }
+    };
+    let standing = Standing {
+        tenant: 0,
+        lookups: 1,
+        hits: 0,
+        writes: 0,
+        held_bytes: vec![1 << 30],
+        terms: Terms::default(),
+        miss_ns: None,
+    };
+    ask(&mut advisor, 0..4_000_000);
+    advisor.end_window(std::slice::from_ref(&standing), &rooms);
+    assert!((advisor.rate() - 0.002).abs() < 1e-6, "not many yet");
+    assert!((7000..9000).contains(&advisor.keys_sampled(0)), "{}", advisor.keys_sampled(0));
+    ask(&mut advisor, 4_000_000..9_000_000);
+    let question = advisor.end_window(std::slice::from_ref(&standing), &rooms);
+    assert!(!question.answer().parts.is_empty(), "what was sampled counts once more");
+    assert!((advisor.rate() - 0.001).abs() < 1e-6);
+    assert_eq!(advisor.keys_sampled(0), 0);
+    ask(&mut advisor, 0..1_000_000);
+    assert!((900..1100).contains(&advisor.keys_sampled(0)), "{}", advisor.keys_sampled(0));
+    advisor.forget();
+    assert_eq!(advisor.keys_sampled(0), 0);
 }

@@ -119,11 +119,20 @@ impl ReuseWindow {
     }
 }
 
+/// An item that may deserve a faster tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which.
+    pub id: Id,
+    /// After how many ticks it was used again; 0 where that was not asked.
+    pub reuse: u32,
+}
+
 /// Items that a hit has found worth promoting, until a step looks at them. Bounded: when it is full the oldest
 /// candidate gives way, for the newest is the likelier to be hit again.
 #[derive(Clone, Debug)]
 pub struct Candidates {
-    ring: VecDeque<Id>,
+    ring: VecDeque<Candidate>,
     capacity: usize,
 }
 
@@ -135,24 +144,24 @@ impl Candidates {
 
     /// Adds a candidate.
     #[inline]
-    pub fn push(&mut self, id: Id) {
+    pub fn push(&mut self, candidate: Candidate) {
         if self.ring.len() == self.capacity {
             self.ring.pop_front();
         }
-        if self.ring.back() != Some(&id) {
-            self.ring.push_back(id);
+        if self.ring.back().map(|last| last.id) != Some(candidate.id) {
+            self.ring.push_back(candidate);
         }
     }
 
     /// The oldest candidate.
-    pub fn pop(&mut self) -> Option<Id> {
+    pub fn pop(&mut self) -> Option<Candidate> {
         self.ring.pop_front()
     }
 
     /// If the newest candidate is `old`, it is `new` from now on: an item rewritten under another number.
     pub fn rename_last(&mut self, old: Id, new: Id) {
-        if let Some(last) = self.ring.back_mut().filter(|last| **last == old) {
-            *last = new;
+        if let Some(last) = self.ring.back_mut().filter(|last| last.id == old) {
+            last.id = new;
         }
     }
 
@@ -219,9 +228,10 @@ mod tests {
     fn a_full_ring_keeps_the_newest() {
         let mut ring = Candidates::new(2);
         for id in [1, 1, 2, 3] {
-            ring.push(Id(id));
+            ring.push(Candidate { id: Id(id), reuse: 7 });
         }
-        assert_eq!((ring.pop(), ring.pop(), ring.pop()), (Some(Id(2)), Some(Id(3)), None));
+        let mut next = || ring.pop().map(|candidate| candidate.id);
+        assert_eq!((next(), next(), next()), (Some(Id(2)), Some(Id(3)), None));
     }
 
     proptest! {

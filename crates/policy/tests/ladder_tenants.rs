@@ -166,6 +166,55 @@ fn each_tenant_has_its_own_k() {
     assert!(hits[0] > 4 * hits[1] + 1000, "{hits:?}");
 }
 
+/// Moves up of a tenant that goes round in a loop over both tiers, beside one whose keys are hot above.
+#[test]
+fn items_that_are_all_alike_do_not_change_places() {
+    let mut world = World::new(tenants(&[32, 160]));
+    for (tenant, share) in [(0, 24), (1, 8)] {
+        world.ladder.set_share(tenant, 0, share * PAGE_BYTES, 16);
+        world.ladder.set_share(tenant, 1, 80 * PAGE_BYTES, 16);
+    }
+    let mut promotions = 0;
+    for round in 0..30 {
+        for number in 0..6000 {
+            world.access_of(0, key(0, number % 200), 480, None);
+            world.access_of(1, key(1, number), 480, None);
+        }
+        if round == 15 {
+            promotions = world.ladder.level(1).promotions;
+        }
+    }
+    let later = world.ladder.level(1).promotions - promotions;
+    assert!(later < 14 * 6000 / 20, "{later} of {} look-ups", 14 * 6000);
+}
+
+/// Room that becomes a tenant's own is filled with what it uses most, however much sooner another one's items are used again.
+#[test]
+fn a_part_that_grows_is_filled() {
+    let mut world = World::new(tenants(&[32, 160]));
+    for tier in 0..2 {
+        world.ladder.set_share(0, tier, 28 * PAGE_BYTES, 16);
+        world.ladder.set_share(1, tier, 4 * PAGE_BYTES, 16);
+    }
+    let mut rng = Rng::seeded(3);
+    let mut ask = |world: &mut World, rounds: usize| {
+        for _ in 0..rounds {
+            // Asked ten times as often, and hardly anything of it is not above.
+            for _ in 0..10 {
+                world.access_of(0, key(0, rng.below(3000) as usize), 480, None);
+            }
+            world.access_of(1, key(1, (rng.unit_f64().powi(3) * 6000.0) as usize), 480, None);
+        }
+    };
+    ask(&mut world, 60_000);
+    let before = world.ladder.tenant_level(1, 0).bytes;
+    world.ladder.set_share(0, 0, 8 * PAGE_BYTES, 16);
+    world.ladder.set_share(1, 0, 24 * PAGE_BYTES, 16);
+    ask(&mut world, 60_000);
+    let after = world.ladder.tenant_level(1, 0).bytes;
+    assert!(before < 8 * PAGE_BYTES && after > 18 * PAGE_BYTES, "{before} to {after}");
+}
+
 #[test]
 fn who_is_alone_trespasses_on_nobody() {
     let mut world = World::new(tenants(&[16, 32]));

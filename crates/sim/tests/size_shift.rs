@@ -39,6 +39,7 @@ fn cache(ladder: &LadderConfig) -> TieredCache {
         header_bytes: 8,
         tail: None,
         slow,
+        sharing: None,
         seed: 1,
     })
 }

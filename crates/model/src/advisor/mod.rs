@@ -12,6 +12,7 @@
 mod curves;
 mod plan;
 mod question;
+pub mod tiers;
 
 use tiermem_base::hash::Sample;
 use tiermem_policy::choose_k::K_DEFAULT;
@@ -37,6 +38,9 @@ const KEYS_LEAST_OF_ALL: u64 = 8192;
 const KEYS_LEAST: usize = 512;
 /// ... and there are no more than so many: the others keep what they have.
 const WATCHED_MAX: usize = 512;
+/// From so many keys on a sample of this rate is enough (Wang 2024, section 4.2.7).
+const MANY_KEYS: f64 = 8e6;
+const RATE_MANY: f64 = 0.001;
 /// Who has fewer look-ups lately is no longer watched, where all places are taken.
 const FORGOTTEN_BELOW: f64 = 1.0;
 
@@ -90,8 +94,8 @@ pub struct Advisor {
     watched: usize,
     lookups_left: u64,
     windows: u64,
-    /// What each tenant was last given of all memory; nothing as long as nothing was.
-    in_force: Vec<(u16, u64)>,
+    /// What each tenant was last given of each tier; nothing as long as nothing was.
+    in_force: Vec<(u16, Vec<u64>)>,
     /// By number: the K that each tenant was last given, in the last tier; 0 where none was.
     chosen: Vec<u8>,
     history: History,
@@ -271,28 +275,29 @@ impl Advisor {
             if let Some(curves) = self.tenants.get_mut(at).and_then(Option::as_mut) {
                 curves.end_window(keep);
                 if self.plan.is_at_one_size() {
-                    curves.resize(&[standing.held_bytes.max(1)]);
+                    curves.resize(&[standing.held_bytes.iter().sum::<u64>().max(1)]);
                 }
             }
-            let spare = standing.held_bytes / SPARE;
+            let held_bytes: u64 = standing.held_bytes.iter().sum();
             let tenant = question::Tenant {
                 tenant: standing.tenant,
-                held_bytes: standing.held_bytes,
-                given_bytes: self.given(standing.tenant),
-                wants_bytes: standing.held_bytes + spare,
+                held: standing.held_bytes.clone(),
+                given: self.given(standing.tenant),
+                wants_bytes: held_bytes + held_bytes / SPARE,
                 terms: standing.terms,
                 is_miss_known: standing.miss_ns.is_some() || measured.is_some(),
                 keys_sampled: self.keys_sampled(standing.tenant),
             };
             match profile.filter(|profile| profile.keys_sampled >= tiermem_policy::choose_k::DISTINCT_LEAST) {
                 Some(profile) => known.push((tenant, profile)),
-                None if standing.held_bytes + standing.terms.least_bytes > 0 => unknown.push(tenant),
+                None if held_bytes + standing.terms.least_bytes > 0 => unknown.push(tenant),
                 // Nothing is said of who has nothing: whoever comes has a newcomer's share.
                 None => {}
             }
         }
         let lost_ns = lost_ns / lookups.max(1.0);
         self.forget_idle();
+        self.thin();
         if self.history.divided_after.is_some_and(|after| self.windows > after + 1) {
             self.history.measured_ns.1 = Some(lost_ns);
         }
@@ -319,9 +324,31 @@ impl Advisor {
         }
     }
 
-    fn given(&self, tenant: u16) -> Option<u64> {
+    /// Samples fewer keys where there are many of them: what was sampled so far is forgotten, and known anew after a window.
+    fn thin(&mut self) {
+        let followed: u64 = self.tenants.iter().flatten().map(|curves| curves.keys_sampled()).sum();
+        let rate = self.sample.rate();
+        let can = self.plan.thins && self.plan.way != Way::Miniature && rate > RATE_MANY;
+        if can && followed as f64 / rate >= MANY_KEYS {
+            self.sample = Sample::with_rate(RATE_MANY);
+            self.forget();
+        }
+    }
+
+    /// All keys are gone: what was sampled is forgotten, and what was decided stays.
+    pub fn forget(&mut self) {
+        self.tenants.clear();
+        self.watched = 0;
+    }
+
+    /// The share of the keys that is sampled now.
+    pub fn rate(&self) -> f64 {
+        self.sample.rate()
+    }
+
+    fn given(&self, tenant: u16) -> Option<Vec<u64>> {
         let found = self.in_force.binary_search_by_key(&tenant, |&(tenant, _)| tenant).ok()?;
-        Some(self.in_force[found].1)
+        Some(self.in_force[found].1.clone())
     }
 
     /// Takes note of an answer; whoever asked does what it says.
@@ -335,7 +362,7 @@ impl Advisor {
             self.chosen[at] = part.ks.last().copied().unwrap_or(0);
         }
         if answer.is_applied() {
-            self.in_force = answer.parts.iter().map(|part| (part.tenant, part.bytes.iter().sum())).collect();
+            self.in_force = answer.parts.iter().map(|part| (part.tenant, part.bytes.clone())).collect();
             self.in_force.sort_unstable();
             self.history.divided_after = Some(answer.window);
             self.history.predicted_ns = answer.predicted_ns;

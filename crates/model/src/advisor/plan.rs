@@ -30,6 +30,8 @@ pub struct Plan {
     pub ks: Vec<u8>,
     /// The share of the keys that is sampled.
     pub rate: f64,
+    /// Whether there are fewer of them once there are eight million keys, a thousandth, where it was more.
+    pub thins: bool,
     /// Look-ups of a window.
     pub window: u64,
     /// What counts of earlier windows beside the one that ends: 0 nothing, 1 as much.
@@ -52,6 +54,7 @@ impl Default for Plan {
             way: Way::Krr,
             ks: vec![1, 5, 8, 16],
             rate: 0.01,
+            thins: true,
             window: 1_000_000,
             keep: 0.5,
             gain_least: 0.02,
@@ -104,8 +107,8 @@ pub struct Standing {
     pub hits: u64,
     /// Writes so far.
     pub writes: u64,
-    /// Bytes that its items take in all tiers.
-    pub held_bytes: u64,
+    /// Bytes that its items take in each tier.
+    pub held_bytes: Vec<u64>,
     /// What it was promised.
     pub terms: Terms,
     /// What a miss costs it, where that is declared.

@@ -5,21 +5,32 @@ use tiermem_policy::partition::{Objective, TooLittle};
 
 use super::plan::{Plan, Room};
 use crate::mrc::Curve;
-use crate::partition::{Pieces, Profile, Share, Terms, divide, loss_ns, score, share_at};
+use crate::partition::{Pieces, Profile, Score, Share, Terms, divide, loss_ns, score, share_at};
 
 /// A tenant in a question.
 #[derive(Clone, Debug)]
 pub(super) struct Tenant {
     pub tenant: u16,
-    /// What it has now.
-    pub held_bytes: u64,
-    /// What it was last given.
-    pub given_bytes: Option<u64>,
+    /// What it has in each tier now.
+    pub held: Vec<u64>,
+    /// What it was last given of each.
+    pub given: Option<Vec<u64>>,
     /// What it is to have if there is no telling what it would gain.
     pub wants_bytes: u64,
     pub terms: Terms,
     pub is_miss_known: bool,
     pub keys_sampled: u64,
+}
+
+impl Tenant {
+    fn held_bytes(&self) -> u64 {
+        self.held.iter().sum()
+    }
+
+    /// What it has been given of the first tiers, so many of them; what it has there, where it was given nothing.
+    fn before(&self, tiers: usize) -> u64 {
+        self.given.as_ref().unwrap_or(&self.held).iter().take(tiers).sum()
+    }
 }
 
 /// The K of a tenant of whom too little is known: the tier's own.
@@ -195,7 +206,8 @@ impl Question {
         let tenants = self.known.iter().map(|(tenant, _)| tenant).chain(&self.unknown);
         tenants.into_iter().any(|tenant| {
             let Terms { least_bytes, most_bytes, .. } = tenant.terms;
-            tenant.given_bytes.map_or(least_bytes > 0 || most_bytes < u64::MAX, |given| {
+            tenant.given.as_ref().map_or(least_bytes > 0 || most_bytes < u64::MAX, |given| {
+                let given: u64 = given.iter().sum();
                 // Memory comes and goes a little with what is kept about items.
                 given < least_bytes - least_bytes / TOLERANCE
                     || given > most_bytes.saturating_add(most_bytes / TOLERANCE)
@@ -211,15 +223,10 @@ impl Question {
         let mut profiles: Vec<Profile> = self.known.iter().map(|(_, profile)| profile.clone()).collect();
         let pieces = Pieces { total_bytes: left_bytes, granule_bytes: (left_bytes / granules).max(1) };
         fit_promises(&mut profiles, pieces);
-        let given: Vec<u64> =
-            self.known.iter().map(|(tenant, _)| tenant.given_bytes.unwrap_or(tenant.held_bytes)).collect();
         let overheads = &self.plan.overheads;
-        let before: Vec<Share> = profiles
-            .iter()
-            .zip(&given)
-            .map(|(profile, &bytes)| share_at(profile, bytes, overheads))
-            .collect();
-        let whole = if self.plan.divides {
+        let tiers = self.rooms.len();
+        let before = self.before(&profiles, tiers, overheads);
+        let mut whole = if self.plan.divides {
             let shares = divide(&profiles, self.plan.objective, pieces, overheads)?;
             // Bounds hold to the byte, and nobody's part is nothing.
             let within = |(profile, share): (&Profile, Share)| {
@@ -233,7 +240,11 @@ impl Question {
             before.clone()
         };
         let score = |shares| score(&profiles, shares, self.plan.objective, pieces, overheads);
-        let is_worth = score(&whole).is_worth(&score(&before), self.plan.gain_least);
+        let mut is_worth = score(&whole).is_worth(&score(&before), self.plan.gain_least);
+        if !is_worth && self.known.iter().all(|(tenant, _)| tenant.given.is_some()) {
+            // It stays as it is; there may still be better parts of the upper tiers.
+            whole.clone_from(&before);
+        }
         let lookups: f64 = profiles.iter().map(|profile| profile.rate).sum::<f64>().max(1.0);
         let predicted_ns = (loss_ns(&profiles, &before) / lookups, loss_ns(&profiles, &whole) / lookups);
         // From all tiers to the fastest: of what a tenant has in all, as much as is best in those above the last, and so on.
@@ -257,7 +268,11 @@ impl Question {
                 let bytes = share.bytes.max(pieces.granule_bytes / LEAST_PART).min(profile.terms.most_bytes);
                 share_at(profile, bytes, overheads)
             };
-            upto.insert(0, profiles.iter().zip(shares).map(within).collect());
+            let shares: Vec<Share> = profiles.iter().zip(shares).map(within).collect();
+            let loss = |shares: &[Share]| Score { broken: 0.0, loss: loss_ns(&profiles, shares) };
+            let before = self.before(&profiles, above, overheads);
+            is_worth |= loss(&shares).is_worth(&loss(&before), self.plan.gain_least);
+            upto.insert(0, shares);
         }
         let mut parts: Vec<Part> = Vec::with_capacity(self.known.len() + self.unknown.len());
         for (at, (tenant, profile)) in self.known.iter().enumerate() {
@@ -295,13 +310,19 @@ impl Question {
         Ok(Divided { parts, predicted_ns, is_worth })
     }
 
+    /// What tenants have with what they have been given of so many tiers.
+    fn before(&self, profiles: &[Profile], tiers: usize, overheads: &Overheads) -> Vec<Share> {
+        let tenants = self.known.iter().zip(profiles);
+        tenants.map(|((tenant, _), profile)| share_at(profile, tenant.before(tiers), overheads)).collect()
+    }
+
     /// What those get of whom too little is known: what they have and a little more, as long as it is no more than an
     /// equal part, and within what they were promised; less where they would not leave enough for the others.
     fn unknown_bytes(&self, total_bytes: u64) -> Vec<u64> {
         let equal = total_bytes / (self.known.len() + self.unknown.len()).max(1) as u64;
         let wanted = |tenant: &Tenant| {
             let Terms { least_bytes, most_bytes, .. } = tenant.terms;
-            tenant.wants_bytes.min(equal.max(tenant.held_bytes)).min(most_bytes).max(least_bytes)
+            tenant.wants_bytes.min(equal.max(tenant.held_bytes())).min(most_bytes).max(least_bytes)
         };
         let mut bytes: Vec<u64> = self.unknown.iter().map(wanted).collect();
         let sum: u64 = bytes.iter().sum();

@@ -60,7 +60,7 @@ pub use tuning::Tuning;
 use crate::column::Column;
 use crate::evict::{Departure, Domain, Evict, Lru, Touch};
 use crate::expiry::ExpiryWheel;
-use crate::promote::{Candidates, Promotion, ReuseWindow, packed_reuse};
+use crate::promote::{Candidate, Candidates, Promotion, ReuseWindow, packed_reuse};
 use crate::waste::Waste;
 use crate::{Id, Now};
 use clearing::Clearing;
@@ -352,23 +352,26 @@ impl Ladder {
         let reuse = u64::from(age).max(1);
         match self.config.promotion {
             Promotion::None => {}
-            Promotion::Naive if tier > 0 => self.candidates.push(id),
+            Promotion::Naive if tier > 0 => self.candidates.push(Candidate { id, reuse: 0 }),
             Promotion::Naive => {}
             Promotion::ReuseTwice | Promotion::ReuseTime | Promotion::ReuseTimeScan | Promotion::TailAge => {
                 let twice = self.config.promotion == Promotion::ReuseTwice;
                 level.reuse.note(reuse);
+                if let Some(tenants) = self.tenants.as_mut().filter(|_| self.config.levels.len() > 1) {
+                    tenants.note_reuse(id, tier, reuse);
+                }
                 if tier > 0 {
                     if let Some(column) = &mut self.reuse {
                         // 0 there means never reused.
                         *column.at(id) = packed_reuse::pack(reuse);
-                    } else if !self.is_hot(tier, reuse, place) {
+                    } else if !self.is_hot(id, tier, reuse, place) {
                         if twice {
                             // The next use is the first of two again.
                             let cell = self.places.at(id);
                             *cell = cell.with_fresh(true);
                         }
                     } else if !(twice && place.is_fresh()) {
-                        self.candidates.push(id);
+                        self.candidates.push(Candidate { id, reuse: age.max(1) });
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use super::{Act, Admission, Class, Fit, Ladder, MoveKind, Order, PAGE_BYTES, Why, domain};
 use crate::evict::Evict;
 use crate::ladder::place::Place;
-use crate::promote::{Promotion, packed_reuse};
+use crate::promote::{Candidate, Promotion, packed_reuse};
 use crate::{Id, Now};
 use tiermem_base::Rng;
 
@@ -16,6 +16,9 @@ const PRESSED_BATCH: u32 = 8;
 const IDLE_EXPIRED: u32 = 256;
 /// How often in a row used items are passed over in vain before a class's last item goes all the same.
 const PASSES_MAX: u8 = 8;
+/// The longest unused of K items that are all used alike has waited about so many times their mean reuse time: the K-th harmonic
+/// number, 3.4 for 16.
+const WAITS_LONGER: u32 = 4;
 /// Budgets of steps that come late: at most so many times those of one in time.
 const LATE_MAX: u64 = 32;
 /// Pages of a tier taken back in one step when it is above its limit.
@@ -49,6 +52,9 @@ impl Ladder {
         let scale = (1 + late_requests / self.config.step_requests.max(1)).min(LATE_MAX) as u32;
         for level in &mut self.levels {
             level.reuse.roll(now.requests);
+        }
+        if let Some(tenants) = &mut self.tenants {
+            tenants.roll((now.requests / (self.config.reuse_window_requests / 2).max(1)) as u32);
         }
         self.waste.shrink();
         self.limit_pages();
@@ -244,17 +250,21 @@ impl Ladder {
 
     /// Whether a reuse time is short enough for the tier above.
     #[inline]
-    pub(super) fn is_hot(&self, tier: usize, reuse: u64, place: Place) -> bool {
+    pub(super) fn is_hot(&self, id: Id, tier: usize, reuse: u64, place: Place) -> bool {
         let above = &self.levels[tier - 1];
+        let is_below_mean = |reuse| match &self.tenants {
+            Some(tenants) => tenants.is_below_mean(id, tier - 1, reuse, self.promote_below),
+            None => above.reuse.is_below_mean(reuse, self.promote_below),
+        };
         match self.config.promotion {
             Promotion::TailAge => reuse << 14 < above.tail_age * u64::from(self.promote_below),
             Promotion::ReuseTwice => {
                 // A larger item must save more hits to be worth its copies.
                 let bytes = self.levels[tier].slots.bytes_at(place.unit());
                 let weighed = reuse + reuse * bytes / PROMOTE_TWICE_BYTES;
-                above.reuse.is_below_mean(weighed, self.promote_below)
+                is_below_mean(weighed)
             }
-            _ => above.reuse.is_below_mean(reuse, self.promote_below),
+            _ => is_below_mean(reuse),
         }
     }
 
@@ -272,11 +282,40 @@ impl Ladder {
                 self.lists.hottest(list, self.config.scan_depth, |id| {
                     let reuse = packed_reuse::unpack(column.get(id));
                     if reuse != 0 && window.is_below_mean(reuse, below) {
-                        self.candidates.push(id);
+                        let reuse = reuse.min(u64::from(u32::MAX)) as u32;
+                        self.candidates.push(Candidate { id, reuse });
                     }
                 });
             }
         }
+    }
+
+    /// Whether an item whose tenant has its part of the tier above already is no hotter than the one of that tenant that would go.
+    ///
+    /// Those that a tenant has above are not all hotter than its others: in a loop or a scan all are alike, and would only
+    /// change places.
+    fn deserves_less(
+        &mut self,
+        id: Id,
+        reuse: u32,
+        above: usize,
+        class: Class,
+        now: Now,
+        rng: &mut Rng,
+    ) -> bool {
+        if self.has_spare_room(above) {
+            return false;
+        }
+        let victim = self.own_victim(id, above, class, now, rng);
+        victim.is_some_and(|victim| self.age(victim, now) <= reuse.saturating_mul(WAITS_LONGER))
+    }
+
+    /// Whether a tier has more free room than is kept free.
+    fn has_spare_room(&self, tier: usize) -> bool {
+        let slots = &self.levels[tier].slots;
+        let capacity_bytes = u64::from(slots.page_limit()) * PAGE_BYTES;
+        let kept = self.config.watermarks.map_or(0.0, |marks| marks.high) * capacity_bytes as f64;
+        slots.free_bytes() as f64 > kept
     }
 
     /// Moves candidates up, making room by demoting where the faster tier has none.
@@ -288,7 +327,7 @@ impl Ladder {
                 self.is_behind = true;
                 break;
             }
-            let Some(id) = self.candidates.pop() else { break };
+            let Some(Candidate { id, reuse }) = self.candidates.pop() else { break };
             let place = self.places.get(id);
             // The number may have been given to another item since; that one is judged on its own merits.
             if place.is_free() || place.tier() == 0 || place.is_moving() || place.is_pinned() {
@@ -308,6 +347,9 @@ impl Ladder {
                 continue;
             }
             budget -= 1;
+            if self.deserves_less(id, reuse, above, class, now, rng) {
+                continue;
+            }
             if self.open_move(id, above, MoveKind::Promote, acts).is_some() {
                 continue;
             }
@@ -323,7 +365,7 @@ impl Ladder {
             };
             if room_comes {
                 // There will be room at the next step.
-                self.candidates.push(id);
+                self.candidates.push(Candidate { id, reuse });
                 self.is_behind = true;
             }
         }

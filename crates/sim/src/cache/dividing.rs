@@ -1,13 +1,20 @@
-//! A ladder divided among the tenants of a trace while it runs, as the store divides its own: the same advisor is asked, at
-//! the same counts of look-ups.
+//! A ladder divided among the tenants of a trace while it runs, as the store divides its own: the same advisor is told the same
+//! at the same places, and its answers are carried out by the same code ([`tiermem_model::advisor::tiers`]).
 
-use tiermem_base::hash::sample_hash;
-use tiermem_base::{Access, Op};
-use tiermem_model::advisor::{Advisor, Plan, Room, Standing};
+use tiermem_model::advisor::{Advisor, Answer, Plan, Standing, tiers};
 use tiermem_model::partition::Terms;
-use tiermem_policy::ladder::TENANTS_MAX;
+use tiermem_policy::ladder::Ladder;
 
-use super::TieredCache;
+/// How tenants share a ladder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sharing {
+    /// How memory is divided while the trace runs; equally, where there is no such plan.
+    pub plan: Option<Plan>,
+    /// How much longer a look-up takes in each tier than in DRAM.
+    pub slower_ns: Vec<f64>,
+    /// The parts of equal size that there are at first; more come with the tenants.
+    pub tenants: usize,
+}
 
 /// What a tenant has asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,85 +26,106 @@ struct Tally {
 
 /// Who divides a ladder whose configuration tells tenants apart.
 #[derive(Debug)]
-pub struct Dividing {
-    /// None: all tenants have equal shares.
+pub(super) struct Dividing {
     advisor: Option<Advisor>,
-    rooms: Vec<Room>,
+    slower_ns: Vec<f64>,
     tallies: Vec<Tally>,
+    answer: Option<Answer>,
 }
 
 impl Dividing {
-    /// Divides by this plan tiers of these sizes; equally where there is none.
-    pub fn new(plan: Option<Plan>, rooms: Vec<Room>, seed: u64) -> Self {
-        let advisor = plan.map(|plan| Advisor::new(plan, &rooms, seed));
-        Dividing { advisor, rooms, tallies: Vec::new() }
+    pub fn new(sharing: Sharing, ladder: &mut Ladder, seed: u64) -> Self {
+        let Sharing { plan, slower_ns, tenants } = sharing;
+        let mut dividing =
+            Dividing { advisor: None, slower_ns, tallies: vec![Tally::default(); tenants], answer: None };
+        let rooms = tiers::rooms(ladder, |tier| dividing.slower_ns(tier));
+        dividing.advisor = plan.map(|plan| Advisor::new(plan, &rooms, seed));
+        ladder.share_rest(&[], tenants);
+        dividing
     }
 
-    /// Takes note of an access that the ladder has seen: `found` says whether it found its key, `bytes` are those of the item. Where
-    /// that ends a window, memory is divided.
-    pub fn note(&mut self, cache: &mut TieredCache, access: &Access, found: bool, bytes: u32) {
-        let tenant = (access.tenant % TENANTS_MAX as u32) as u16;
+    fn slower_ns(&self, tier: usize) -> f64 {
+        self.slower_ns.get(tier).copied().unwrap_or(0.0)
+    }
+
+    /// A tenant that was not there before has a part of its own from now on.
+    pub fn welcome(&mut self, tenant: u16, ladder: &mut Ladder) {
         let at = usize::from(tenant);
-        if at >= self.tallies.len() {
-            self.tallies.resize(at + 1, Tally::default());
-            cache.share_out(&[], self.tallies.len());
+        if at < self.tallies.len() {
+            return;
         }
-        let hash = sample_hash(access.key);
-        let tally = &mut self.tallies[at];
-        let is_lookup = matches!(access.op, Op::Get | Op::Read | Op::Load | Op::Scan);
-        tally.lookups += u64::from(is_lookup);
-        tally.hits += u64::from(is_lookup && found);
-        let writes = access.op != Op::Del && (!is_lookup || !found);
-        tally.writes += u64::from(writes);
-        let Some(advisor) = &mut self.advisor else { return };
-        if advisor.follows(hash) {
-            if is_lookup {
-                advisor.looked_up(tenant, hash, found.then_some(bytes));
-            }
-            if writes {
-                advisor.wrote(tenant, hash, bytes);
-            }
-            if access.op == Op::Del {
-                advisor.removed(tenant, hash);
-            }
-        }
-        if is_lookup && advisor.note_lookup() {
-            self.end_window(cache);
+        self.tallies.resize(at + 1, Tally::default());
+        if self.advisor.as_ref().is_some_and(|advisor| advisor.history().divided_after.is_some()) {
+            tiers::share_with_newcomers(ladder, self.tallies.len());
+        } else {
+            ladder.share_rest(&[], self.tallies.len());
         }
     }
 
-    fn end_window(&mut self, cache: &mut TieredCache) {
-        let Some(advisor) = &mut self.advisor else { return };
-        let metadata_bytes = cache.metadata_bytes();
-        let rooms: Vec<Room> = self
-            .rooms
-            .iter()
-            .enumerate()
-            .map(|(tier, room)| Room {
-                capacity_bytes: room.capacity_bytes.saturating_sub(if tier == 0 {
-                    metadata_bytes
-                } else {
-                    0
-                }),
-                ..*room
-            })
-            .collect();
+    /// A look-up; `found` are the bytes of the place in memory where it found its item. `is_below`: it found it in the log.
+    pub fn looked_up(&mut self, tenant: u16, hash: u64, found: Option<u64>, is_below: bool, ladder: &Ladder) {
+        let tally = &mut self.tallies[usize::from(tenant)];
+        tally.lookups += 1;
+        tally.hits += u64::from(found.is_some());
+        if let Some(advisor) = &mut self.advisor {
+            let is_last = advisor.note_lookup();
+            if advisor.follows(hash) {
+                advisor.looked_up(tenant, hash, found.map(capped));
+            }
+            if is_last {
+                self.end_window(ladder);
+            }
+        }
+        self.tallies[usize::from(tenant)].hits += u64::from(is_below);
+    }
+
+    /// A write of an item whose place has so many bytes.
+    pub fn wrote(&mut self, tenant: u16, hash: u64, place_bytes: u64) {
+        self.tallies[usize::from(tenant)].writes += 1;
+        if let Some(advisor) = self.advisor.as_mut().filter(|advisor| advisor.follows(hash)) {
+            advisor.wrote(tenant, hash, capped(place_bytes));
+        }
+    }
+
+    /// A key was removed.
+    pub fn removed(&mut self, tenant: u16, hash: u64) {
+        if let Some(advisor) = self.advisor.as_mut().filter(|advisor| advisor.follows(hash)) {
+            advisor.removed(tenant, hash);
+        }
+    }
+
+    fn end_window(&mut self, ladder: &Ladder) {
+        let rooms = tiers::rooms(ladder, |tier| self.slower_ns(tier));
         let standing = |(tally, tenant): (&Tally, u16)| Standing {
             tenant,
             lookups: tally.lookups,
             hits: tally.hits,
             writes: tally.writes,
-            held_bytes: (0..rooms.len()).map(|tier| cache.tenant_level(tenant, tier).bytes).sum(),
+            held_bytes: tiers::held_bytes(ladder, tenant),
             terms: Terms::default(),
             miss_ns: None,
         };
-        let standings: Vec<Standing> = self.tallies.iter().zip(0..).map(standing).collect();
-        let answer = advisor.end_window(&standings, &rooms).answer();
-        advisor.note(&answer);
-        for part in &answer.parts {
-            for (tier, (&bytes, &k)) in part.bytes.iter().zip(&part.ks).enumerate() {
-                cache.set_part(part.tenant, tier, answer.is_applied().then_some(bytes), k);
-            }
+        let standings: Vec<Standing> = self
+            .tallies
+            .iter()
+            .zip(0..)
+            .map(standing)
+            .filter(|it| it.lookups + it.writes + it.held_bytes.iter().sum::<u64>() > 0)
+            .collect();
+        if let Some(advisor) = &mut self.advisor {
+            self.answer = Some(advisor.end_window(&standings, &rooms).answer());
         }
     }
+
+    /// Does what was found best at the end of a window, if one has ended.
+    pub fn settle(&mut self, ladder: &mut Ladder) {
+        if let (Some(answer), Some(advisor)) = (self.answer.take(), &mut self.advisor) {
+            advisor.note(&answer);
+            answer.carry_out(ladder, self.tallies.len(), |_| None);
+        }
+    }
+}
+
+fn capped(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }

@@ -91,7 +91,7 @@ impl Dlru {
             lookups: self.lookups,
             hits: self.hits,
             writes: self.writes,
-            held_bytes: self.room.capacity_bytes,
+            held_bytes: vec![self.room.capacity_bytes],
             terms: Terms::default(),
             miss_ns: None,
         };

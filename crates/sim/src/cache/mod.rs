@@ -11,7 +11,7 @@ mod tail;
 pub mod tiered;
 
 pub use belady::Belady;
-pub use dividing::Dividing;
+pub use dividing::Sharing;
 pub use dlru::Dlru;
 pub use pass::{Batch, Batches, run};
 pub use tail::Tail;

@@ -15,6 +15,7 @@ use tiermem_policy::log::{ITEM_HEADER_BYTES, Leaving, LogConfig};
 use tiermem_policy::{Id, Now};
 
 use super::Tail;
+use super::dividing::{Dividing, Sharing};
 
 /// How often an admission may wait for moves; as in the engine.
 const ADMIT_TRIES: usize = 8;
@@ -34,6 +35,8 @@ pub struct TieredConfig {
     pub tail: Option<LogConfig>,
     /// What the tiers below the first are; what they cost beyond local DRAM is charged as the engine charges it.
     pub slow: Curve,
+    /// How tenants share it, where the ladder tells them apart.
+    pub sharing: Option<Sharing>,
     /// Seed of the index's hash and of the policies' choices.
     pub seed: u64,
 }
@@ -66,6 +69,7 @@ pub struct TieredCache {
     overhead_bytes: u64,
     header_bytes: u64,
     tail: Option<Tail>,
+    dividing: Option<Dividing>,
     /// Items that went to the log from each tier.
     sunk: Vec<u64>,
     gone: Vec<u64>,
@@ -85,7 +89,8 @@ pub struct TieredCache {
 impl TieredCache {
     /// An empty ladder.
     pub fn new(config: TieredConfig) -> Self {
-        let ladder = Ladder::new(config.ladder);
+        let mut ladder = Ladder::new(config.ladder);
+        let dividing = config.sharing.map(|sharing| Dividing::new(sharing, &mut ladder, config.seed));
         // Hashes that lie on flash must mean the same in the next life.
         let hash = if config.tail.is_some() { KeyHasher::stable } else { KeyHasher::seeded };
         let hasher = hash(config.seed);
@@ -93,6 +98,7 @@ impl TieredCache {
             sunk: vec![0; ladder.levels()],
             gone: Vec::new(),
             tail: config.tail.map(Tail::new),
+            dividing,
             ladder,
             index: Index::default(),
             hasher,
@@ -124,7 +130,7 @@ impl TieredCache {
     /// Whether a look-up found its key.
     pub fn access(&mut self, access: &Access) -> bool {
         self.now.unix_ms = self.now.unix_ms.max(access.time_ns / 1_000_000);
-        self.tenant = (access.tenant % TENANTS_MAX as u32) as u16;
+        self.come(access);
         let hit = match access.op {
             Op::Get | Op::Read | Op::Load | Op::Scan => {
                 let hit = self.get(access.key);
@@ -142,10 +148,30 @@ impl TieredCache {
                 false
             }
         };
+        if let Some(dividing) = &mut self.dividing {
+            dividing.settle(&mut self.ladder);
+        }
         if let Some(tail) = &mut self.tail {
             tail.hand_over();
         }
         hit
+    }
+
+    /// From now on it is this access's tenant that asks.
+    fn come(&mut self, access: &Access) {
+        self.tenant = (access.tenant % TENANTS_MAX as u32) as u16;
+        if let Some(dividing) = &mut self.dividing {
+            dividing.welcome(self.tenant, &mut self.ladder);
+        }
+    }
+
+    /// A look-up has found its item in this place, or, if `is_below`, in the log.
+    fn note_look_up(&mut self, key: u64, found: Option<Id>, is_below: bool) {
+        let hash = self.hash(key);
+        if let Some(dividing) = &mut self.dividing {
+            let bytes = found.map(|id| self.ladder.place_bytes(id));
+            dividing.looked_up(self.tenant, hash, bytes, is_below, &self.ladder);
+        }
     }
 
     fn get(&mut self, key: u64) -> bool {
@@ -154,11 +180,13 @@ impl TieredCache {
         self.begin();
         self.requests += 1;
         if let Some(id) = self.find(key) {
+            self.note_look_up(key, Some(id), false);
             let tier = self.ladder.hit(id, self.now);
             self.charged_ns += charge(self.read, tier, self.stored[id.index()].bytes);
             return true;
         }
         let hit = is_staged && self.get_staged(key);
+        self.note_look_up(key, None, hit);
         self.misses += u64::from(!hit);
         hit
     }
@@ -191,6 +219,12 @@ impl TieredCache {
             self.forget(id);
         } else if is_staged {
             self.forget_in_log(key);
+        } else {
+            return;
+        }
+        let hash = self.hash(key);
+        if let Some(dividing) = &mut self.dividing {
+            dividing.removed(self.tenant, hash);
         }
     }
 
@@ -223,6 +257,10 @@ impl TieredCache {
         self.wait_for_outlet();
         self.begin();
         let bytes = self.overhead_bytes + u64::from(size);
+        let hash = self.hash(key);
+        if let Some(dividing) = &mut self.dividing {
+            dividing.wrote(self.tenant, hash, self.ladder.place_bytes_for(bytes));
+        }
         let Some(old) = self.find(key) else {
             if self.enter(key, bytes, None).is_some() {
                 // Unseen: what the log has of the key is replaced without being read.
@@ -418,12 +456,9 @@ impl TieredCache {
         self.ladder.share_out(parts, others);
     }
 
-    /// Gives a tenant so much of a tier, if it is said how much, and its K there.
-    pub fn set_part(&mut self, tenant: u16, tier: usize, bytes: Option<u64>, k: u8) {
-        match bytes {
-            Some(bytes) => self.ladder.set_share(tenant, tier, bytes.max(1), k),
-            None => self.ladder.set_k(tenant, tier, k),
-        }
+    /// One more than the highest number of a tenant that has had something or a share; 0 where they are not told apart.
+    pub fn tenants_seen(&self) -> usize {
+        self.ladder.tenants_seen()
     }
 
     /// A tenant in a tier.
@@ -468,6 +503,7 @@ impl TieredCache {
 
     /// Stores the key if it is not there; no look-up is counted.
     pub fn preload(&mut self, access: &Access) {
+        self.come(access);
         let in_log = self.tail.is_some() && self.index.find_log(self.hash(access.key)).is_some();
         if self.find(access.key).is_none() && !in_log {
             self.set(access.key, access.size);

@@ -38,7 +38,7 @@ fn division(division: Option<&DivisionStats>) -> String {
             let _ = write!(text, "measured_after_us:{:.3}\r\n", ns / 1e3);
         }
     }
-    let _ = write!(text, "metadata_bytes:{}\r\n", it.metadata_bytes);
+    let _ = write!(text, "sample_rate:{}\r\nmetadata_bytes:{}\r\n", it.sample_rate, it.metadata_bytes);
     text
 }
 

@@ -25,8 +25,8 @@ pub struct TenantsSection {
     pub divide: String,
     /// Decided after so many look-ups. Default 1,000,000.
     pub window: u64,
-    /// The part of the keys that curves are from. Default 0.01.
-    pub sample_rate: f64,
+    /// The part of the keys that curves are from. Default 0.01, and 0.001 from eight million keys on.
+    pub sample_rate: Option<f64>,
     /// The K to choose from. Default 1, 5, 8, 16.
     pub candidates: Vec<u8>,
     /// Where curves come from: `krr` (default), `klru` or `miniature`.
@@ -49,7 +49,7 @@ impl Default for TenantsSection {
             separator: ":".to_owned(),
             divide: Aim::Off.to_string(),
             window: plan.window,
-            sample_rate: plan.rate,
+            sample_rate: None,
             candidates: plan.ks,
             curves: "krr".to_owned(),
             keep: plan.keep,
@@ -63,6 +63,7 @@ impl Default for TenantsSection {
 impl TenantsSection {
     /// What a division goes by.
     fn plan(&self) -> Result<Plan, ConfigError> {
+        let default = Plan::default();
         let error = |key, problem: String| Err(ConfigError::Value { key, problem });
         let within = |key, value: f64, least: f64, most: f64| {
             if (least..=most).contains(&value) {
@@ -88,12 +89,13 @@ impl TenantsSection {
         Ok(Plan {
             way,
             ks,
-            rate: within("tenants.sample_rate", self.sample_rate, 1e-6, 1.0)?,
+            rate: within("tenants.sample_rate", self.sample_rate.unwrap_or(default.rate), 1e-6, 1.0)?,
+            thins: self.sample_rate.is_none(),
             keep: within("tenants.keep", self.keep, 0.0, 0.99)?,
             gain_least: within("tenants.gain", self.gain, 0.0, 1.0)?,
             granules: within("tenants.granules", self.granules as f64, 2.0, 4096.0)? as u64,
             miss_ns: self.miss_cost.0.max(1) as f64,
-            ..Plan::default()
+            ..default
         })
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use tiermem_model::advisor::{Advisor, Answer, Part, Plan, Question, Room, Standing, Verdict};
+use tiermem_model::advisor::{Advisor, Answer, Part, Plan, Question, Room, Verdict, tiers};
 use tiermem_model::mrc::Curve;
 use tiermem_model::partition::TenantTerms;
 
@@ -30,9 +30,9 @@ pub(super) struct Advice {
 pub struct DivisionStats {
     /// What is to be small.
     pub objective: String,
-    /// Windows that have ended.
+    /// Windows that have ended, of all shards.
     pub windows: u64,
-    /// What was found after the last one.
+    /// What was found after the last one; of shards that found different things, all of it.
     pub verdict: String,
     /// After which one memory was last divided anew.
     pub divided_after: Option<u64>,
@@ -46,22 +46,33 @@ pub struct DivisionStats {
     pub measured_after_ns: Option<f64>,
     /// Bytes that curves and samples take.
     pub metadata_bytes: u64,
+    /// The share of the keys that is sampled.
+    pub sample_rate: f64,
+    /// Shards that this is of.
+    pub shards: u64,
 }
 
 impl DivisionStats {
     /// Adds another shard's: what is counted is added, what is a mean becomes the mean of both.
     pub(super) fn add(&mut self, other: &DivisionStats) {
         self.windows += other.windows;
+        if !self.verdict.split("; ").any(|one| one == other.verdict) {
+            self.verdict = format!("{}; {}", self.verdict, other.verdict);
+        }
         self.divided_after = self.divided_after.max(other.divided_after);
-        let mean = |a: &mut f64, b: f64| *a = (*a + b) / 2.0;
+        let (own, others) = (self.shards as f64, other.shards as f64);
+        let mean_of = |a: f64, b: f64| (a * own + b * others) / (own + others);
+        let mean = |a: &mut f64, b: f64| *a = mean_of(*a, b);
         mean(&mut self.predicted_before_ns, other.predicted_before_ns);
         mean(&mut self.predicted_after_ns, other.predicted_after_ns);
         mean(&mut self.measured_before_ns, other.measured_before_ns);
         self.measured_after_ns = match (self.measured_after_ns, other.measured_after_ns) {
-            (Some(a), Some(b)) => Some((a + b) / 2.0),
+            (Some(a), Some(b)) => Some(mean_of(a, b)),
             (a, b) => a.or(b),
         };
         self.metadata_bytes += other.metadata_bytes;
+        mean(&mut self.sample_rate, other.sample_rate);
+        self.shards += other.shards;
     }
 }
 
@@ -147,6 +158,11 @@ impl Advice {
         }
     }
 
+    /// All keys are gone.
+    pub fn forget(&mut self) {
+        self.advisor.forget();
+    }
+
     /// Whether memory is divided as an answer said, and not by what was declared.
     pub fn is_in_force(&self) -> bool {
         self.advisor.history().divided_after.is_some()
@@ -172,6 +188,8 @@ impl Advice {
             measured_before_ns: history.measured_ns.0,
             measured_after_ns: history.measured_ns.1,
             metadata_bytes: self.metadata_bytes(),
+            sample_rate: self.advisor.rate(),
+            shards: 1,
         }
     }
 }
@@ -206,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// Counts a write for its tenant and the advisor; `bytes` are those of the item's place.
+    /// Counts a write of an item of so many bytes for its tenant and the advisor.
     #[inline]
     pub(super) fn note_write(&mut self, tenant: u16, hash: u64, bytes: u64) {
         self.tenants.note_set(tenant);
@@ -215,7 +233,9 @@ impl Engine {
         {
             advice.advisor.set_back(tenant, hash, self.now_us * 1000);
             if advice.advisor.follows(hash) {
-                advice.advisor.wrote(tenant, hash, bytes.min(u64::from(u32::MAX)) as u32);
+                // As look-ups see it: what its place takes.
+                let place_bytes = self.ladder.place_bytes_for(bytes);
+                advice.advisor.wrote(tenant, hash, place_bytes.min(u64::from(u32::MAX)) as u32);
             }
         }
     }
@@ -231,9 +251,7 @@ impl Engine {
     #[cold]
     fn end_window(&mut self) {
         let rooms = self.rooms();
-        let standings: Vec<Standing> = self.tenants.standings(|tenant| {
-            (0..self.ladder.levels()).map(|tier| self.ladder.tenant_level(tenant, tier).bytes).sum()
-        });
+        let standings = self.tenants.standings(|tenant| tiers::held_bytes(&self.ladder, tenant));
         if let Some(advice) = &mut self.advice {
             advice.question = Some(advice.advisor.end_window(&standings, &rooms));
         }
@@ -249,17 +267,8 @@ impl Engine {
 
     /// The tiers, as a division sees them: without the metadata, which the first one holds.
     pub(super) fn rooms(&self) -> Vec<Room> {
-        let metadata_bytes = self.ladder.metadata_bytes();
         let slower_ns = |tier: usize| self.config.tiers.get(tier).map_or(0.0, |tier| tier.kind.slower_ns());
-        let room = |tier: usize| Room {
-            capacity_bytes: self.ladder.capacity_bytes(tier).saturating_sub(if tier == 0 {
-                metadata_bytes
-            } else {
-                0
-            }),
-            slower_ns: slower_ns(tier + 1) - slower_ns(tier),
-        };
-        (0..self.ladder.levels()).map(room).collect()
+        tiers::rooms(&self.ladder, slower_ns)
     }
 
     /// Begins to watch, if anything is to be divided.
@@ -327,14 +336,8 @@ impl Engine {
             return;
         };
         advice.advisor.note(&answer);
-        if answer.is_applied() {
-            // Who is in no part comes back with a newcomer's share.
-            self.share_rest();
-            self.ladder.share_anew();
-            self.set_declared_ks();
-        }
-        let Some(advice) = &mut self.advice else { return };
-        let is_applied = answer.is_applied();
+        let tenants = &self.tenants;
+        answer.carry_out(&mut self.ladder, tenants.count(), |tenant| tenants.declared_k(tenant));
         if !answer.parts.is_empty() {
             advice.told.clear();
         }
@@ -344,15 +347,9 @@ impl Engine {
                 advice.told.resize(at + 1, None);
             }
             advice.told[at] = Some(Arc::new(TenantAdvice::of(part)));
-            for (tier, (&bytes, &k)) in part.bytes.iter().zip(&part.ks).enumerate() {
-                let k = self.tenants.declared_k(part.tenant).unwrap_or(k);
-                if is_applied {
-                    self.ladder.set_share(part.tenant, tier, bytes.max(1), k);
-                } else {
-                    self.ladder.set_k(part.tenant, tier, k);
-                }
-            }
         }
+        // Of those in no part as well.
+        self.set_declared_ks();
     }
 
     /// Figures of the division, where there is one.

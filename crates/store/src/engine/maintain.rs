@@ -143,6 +143,11 @@ impl Engine {
         self.changes.note(Change::Flushed(db), db.unwrap_or(0), &[]);
         let others = db.map_or(0, |db| self.keys.iter().sum::<u64>() - self.len(db));
         self.flush_on_flash(db.filter(|_| others > 0));
+        if others == 0
+            && let Some(advice) = &mut self.advice
+        {
+            advice.forget();
+        }
         if others == 0 && self.ladder.clear() {
             self.forget_kept();
             self.index.clear_into(self.ladder.waste());
@@ -164,6 +169,9 @@ impl Engine {
             if db.is_none_or(|db| db == header.db) {
                 let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
                 let hash = self.hasher.hash(header.db, key);
+                if let Some(advice) = &mut self.advice {
+                    advice.note_gone(self.tenants.of(header.db, key), hash);
+                }
                 self.forget(id, hash);
             }
         }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tiermem_model::advisor::{Plan, Standing};
+use tiermem_model::advisor::{Plan, Standing, tiers};
 use tiermem_model::partition::{TenantTerms, Terms};
 use tiermem_policy::ladder::{Part, TENANTS_MAX, TenantLevel};
 
@@ -261,14 +261,15 @@ impl Tenants {
     }
 
     /// Every tenant with what it has asked for, and what it has by `held_bytes`.
-    pub fn standings(&self, held_bytes: impl Fn(u16) -> u64) -> Vec<Standing> {
+    pub fn standings(&self, held_bytes: impl Fn(u16) -> Vec<u64>) -> Vec<Standing> {
         let standing = |(&Asked { gets, hits, sets }, tenant): (&Asked, u16)| {
             let (terms, miss_ns) = self.promised.get(&tenant).copied().unwrap_or_default();
             let held_bytes = held_bytes(tenant);
             Standing { tenant, lookups: gets, hits, writes: sets, held_bytes, terms, miss_ns }
         };
         let is_there = |standing: &Standing| {
-            standing.lookups + standing.writes + standing.held_bytes + standing.terms.least_bytes > 0
+            let held_bytes: u64 = standing.held_bytes.iter().sum();
+            standing.lookups + standing.writes + held_bytes + standing.terms.least_bytes > 0
         };
         self.asked.iter().zip(0..).map(standing).filter(is_there).collect()
     }
@@ -280,6 +281,11 @@ impl Tenants {
             let tenant = self.number(one.name.as_bytes());
             self.promised.insert(tenant, (one.terms, one.miss.map(|miss| miss.0 as f64)));
         }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.names.len()
     }
 
     /// Its K, where that was declared.
@@ -336,10 +342,7 @@ impl Engine {
     /// The tenants of whom nothing is declared share what is left.
     pub(super) fn share_rest(&mut self) {
         if self.advice.as_ref().is_some_and(|advice| advice.is_in_force()) {
-            let tenants = self.tenants.names.len() as u64 + 1;
-            let equal = |tier| self.ladder.capacity_bytes(tier) / tenants;
-            let equal: Vec<u64> = (0..self.ladder.levels()).map(equal).collect();
-            self.ladder.share_with_newcomers(&equal);
+            tiers::share_with_newcomers(&mut self.ladder, self.tenants.count());
             return;
         }
         let others = self.tenants.names.len() - self.tenants.parts.len();

@@ -5,7 +5,7 @@
 use std::fmt::{Display, Write};
 
 use super::view::View;
-use crate::engine::{FlashFigures, TenantStats, TenantTierStats, TierStats};
+use crate::engine::{DivisionStats, FlashFigures, TenantStats, TenantTierStats, TierStats};
 
 /// The content type of this format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -63,6 +63,9 @@ pub fn render(view: &View, ready: bool) -> String {
     tiers(&mut text, &engine.tiers);
     if !engine.tenants.is_empty() {
         tenants(&mut text, &engine.tenants, &engine.tiers);
+    }
+    if let Some(figures) = &engine.division {
+        division(&mut text, figures, &engine.tenants);
     }
     if let Some(figures) = &engine.flash {
         flash(&mut text, figures);
@@ -178,6 +181,34 @@ fn tenants(text: &mut Text, tenants: &[TenantStats], tiers: &[TierStats]) {
                 let (tenant, tier) = (escape(&tenant.name), escape(&tier.name));
                 text.sample(&name, &format!("{{tenant=\"{tenant}\",tier=\"{tier}\"}}"), value(held));
             }
+        }
+    }
+}
+
+/// How memory was divided among tenants lately, and what is known of each.
+fn division(text: &mut Text, figures: &DivisionStats, tenants: &[TenantStats]) {
+    text.single("division_windows_total", "Windows after which a division was decided on.", figures.windows);
+    let bytes = figures.metadata_bytes;
+    text.single("division_metadata_bytes", "Bytes that curves and samples take, a part of tier 0.", bytes);
+    let rate = figures.sample_rate;
+    text.single("division_sample_rate", "The share of the keys that is sampled.", rate);
+    let predicted = [("before", figures.predicted_before_ns), ("after", figures.predicted_after_ns)];
+    let measured = [("before", Some(figures.measured_before_ns)), ("after", figures.measured_after_ns)];
+    let name = "division_predicted_miss_seconds";
+    text.family(name, "gauge", "What misses cost a look-up by the curves, at the last division.");
+    for (when, ns) in predicted {
+        text.sample(name, &format!("{{when=\"{when}\"}}"), ns / 1e9);
+    }
+    let name = "division_measured_miss_seconds";
+    text.family(name, "gauge", "The same as measured in the window before, and in the last one since.");
+    for (when, ns) in measured.into_iter().filter_map(|(when, ns)| Some((when, ns?))) {
+        text.sample(name, &format!("{{when=\"{when}\"}}"), ns / 1e9);
+    }
+    text.family("tenant_miss_cost_seconds", "gauge", "What a miss costs the tenant.");
+    for tenant in tenants {
+        if let Some(advice) = &tenant.advice {
+            let labels = format!("{{tenant=\"{}\"}}", escape(&tenant.name));
+            text.sample("tenant_miss_cost_seconds", &labels, advice.miss_ns / 1e9);
         }
     }
 }

@@ -61,7 +61,7 @@ impl Kind {
         match self {
             Kind::Zipf => "alpha, objects, requests, size, seed, scramble",
             Kind::Streams => "alpha, objects, length, requests, size, seed",
-            Kind::Phase => "alpha, objects, requests, size, seed",
+            Kind::Phase => "alpha, alpha-then, objects, requests, size, seed",
             Kind::Uniform | Kind::Scan | Kind::Loop | Kind::Ycsb(_) => "objects, requests, size, seed",
             Kind::Mix => "requests, seed",
         }
@@ -79,6 +79,7 @@ impl Kind {
 /// | setting | means | default |
 /// | --- | --- | --- |
 /// | `alpha` | exponent of the Zipf distribution, 0 to 3 | 0.99; `phase` 0.9 |
+/// | `alpha-then` | the exponent of the second phase | `alpha` |
 /// | `objects` | how many keys there are (`ycsb-*`: at the start) | 1M |
 /// | `length` | how many keys a stream has | 10k |
 /// | `requests` | how many accesses the trace has | 10M |
@@ -97,6 +98,8 @@ pub struct Spec {
     pub kind: Kind,
     /// The exponent, for `zipf`, `phase` and `streams`.
     pub alpha: f64,
+    /// The exponent of the second phase, for `phase`, where it is another.
+    pub alpha_then: Option<f64>,
     /// Number of keys.
     pub objects: u64,
     /// Keys of a stream, for `streams`.
@@ -126,6 +129,7 @@ impl Spec {
                 Kind::Streams => 0.5,
                 _ => 0.99,
             },
+            alpha_then: None,
             objects: 1_000_000,
             length: 10_000,
             requests: 10_000_000,
@@ -157,7 +161,8 @@ impl Spec {
     fn accesses(&self) -> Box<dyn Iterator<Item = Access> + Send> {
         let (requests, seed) = (self.requests, self.seed);
         let objects = self.objects.clamp(1, OBJECTS_MAX);
-        let alpha = if self.alpha.is_finite() { self.alpha.clamp(0.0, ALPHA_MAX) } else { 0.0 };
+        let in_range = |alpha: f64| if alpha.is_finite() { alpha.clamp(0.0, ALPHA_MAX) } else { 0.0 };
+        let alpha = in_range(self.alpha);
         let sizes = Sizes::new(self.size.clone(), seed);
         if self.kind == Kind::Streams
             && let Some(streams) = Streams::new(objects, self.length, alpha, sizes.clone(), seed)
@@ -170,6 +175,8 @@ impl Spec {
                 Box::new(Zipf::new(ranks, keys, sizes, seed))
             }
             (Kind::Phase, Some(ranks)) => {
+                let then = self.alpha_then.and_then(|alpha| ZipfRanks::new(objects, in_range(alpha)));
+                let ranks = [ranks.clone(), then.unwrap_or(ranks)];
                 Box::new(Phase::new(ranks, objects, requests.div_ceil(2), sizes, seed))
             }
             (Kind::Scan, _) => Box::new(Scan::new(objects, sizes)),
@@ -233,6 +240,22 @@ mod tests {
         }
         let hottest = counts.map(|counts| (0..1000).max_by_key(|key| counts[*key]));
         assert_ne!(hottest[0], hottest[1]);
+    }
+
+    #[test]
+    fn a_second_phase_can_be_more_skewed() {
+        let accesses = crate::open("phase:alpha=0,alpha-then=2,objects=1k,requests=20k").unwrap();
+        let keys: Vec<u64> = accesses.map(|access| access.unwrap().key).collect();
+        let edge = |keys: &[u64]| keys.iter().filter(|&&key| !(10..990).contains(&key)).count();
+        // 2% of the first half; nine tenths of the second, whose first ten ranks have 1.55 of 1.64.
+        assert!(edge(&keys[..10_000]) < 400 && edge(&keys[10_000..]) > 8500);
+        assert_eq!(
+            keys,
+            crate::open("phase:alpha=0,alpha-then=2,objects=1k,requests=20k")
+                .unwrap()
+                .map(|it| it.unwrap().key)
+                .collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -37,6 +37,12 @@ fn kind_named(word: &str) -> Result<Kind, SpecError> {
     found.map(|(_, kind)| *kind).ok_or_else(|| SpecError::Kind { kind: word.to_owned(), known: KIND_NAMES })
 }
 
+const ALPHA_FORM: &str = "a number from 0 to 3";
+
+fn parse_alpha(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|alpha| (0.0..=ALPHA_MAX).contains(alpha))
+}
+
 impl Spec {
     fn set(&mut self, key: &str, value: &str) -> Result<(), SpecError> {
         let unknown =
@@ -46,9 +52,10 @@ impl Spec {
         }
         let bad = |key, wanted| SpecError::Value { key, value: value.to_owned(), wanted };
         match key {
-            "alpha" => {
-                let alpha = value.parse().ok().filter(|alpha| (0.0..=ALPHA_MAX).contains(alpha));
-                self.alpha = alpha.ok_or_else(|| bad("alpha", "a number from 0 to 3"))?;
+            "alpha" => self.alpha = parse_alpha(value).ok_or_else(|| bad("alpha", ALPHA_FORM))?,
+            "alpha-then" => {
+                let alpha = parse_alpha(value).ok_or_else(|| bad("alpha-then", ALPHA_FORM))?;
+                self.alpha_then = Some(alpha);
             }
             "objects" => {
                 let objects = parse_count(value).filter(|objects| (1..=OBJECTS_MAX).contains(objects));
@@ -150,19 +157,22 @@ impl FromStr for Spec {
 }
 
 impl Spec {
-    /// The settings that this kind takes, each with its value.
+    /// The settings that this kind takes, each with its value if it has one.
     fn settings_text(&self) -> String {
-        let value = |key: &str| match key {
-            "alpha" => self.alpha.to_string(),
-            "objects" => self.objects.to_string(),
-            "length" => self.length.to_string(),
-            "requests" => self.requests.to_string(),
-            "size" => self.size.to_string(),
-            "seed" => self.seed.to_string(),
-            _ => self.scramble.to_string(),
+        let value = |key: &str| {
+            Some(match key {
+                "alpha" => self.alpha.to_string(),
+                "alpha-then" => self.alpha_then?.to_string(),
+                "objects" => self.objects.to_string(),
+                "length" => self.length.to_string(),
+                "requests" => self.requests.to_string(),
+                "size" => self.size.to_string(),
+                "seed" => self.seed.to_string(),
+                _ => self.scramble.to_string(),
+            })
         };
         let keys = self.kind.settings().split(", ");
-        keys.map(|key| format!("{key}={}", value(key))).collect::<Vec<_>>().join(",")
+        keys.filter_map(|key| Some(format!("{key}={}", value(key)?))).collect::<Vec<_>>().join(",")
     }
 }
 
@@ -200,6 +210,7 @@ mod tests {
             Spec {
                 kind: Kind::Zipf,
                 alpha: 0.8,
+                alpha_then: None,
                 objects: 50_000_000,
                 length: Spec::new(Kind::Zipf).length,
                 requests: 2000,
@@ -276,12 +287,15 @@ mod tests {
             (0u32..99, 99u32..).prop_map(|(min, max)| SizeDistribution::Uniform { min, max }),
             (1u32.., 0.0f64..9.0).prop_map(|(median, sigma)| SizeDistribution::Lognormal { median, sigma }),
         ];
-        let numbers = (0.0f64..=3.0, 1u64..=OBJECTS_MAX, 1u64..=OBJECTS_MAX, any::<u64>(), any::<u64>());
+        let then = prop::option::of(0.0f64..=3.0);
+        let numbers =
+            ((0.0f64..=3.0, then), 1u64..=OBJECTS_MAX, 1u64..=OBJECTS_MAX, any::<u64>(), any::<u64>());
         (0..KINDS.len() - 1, numbers, sizes, any::<bool>()).prop_map(
-            |(kind, (alpha, objects, length, requests, seed), size, scramble)| {
+            |(kind, ((alpha, then), objects, length, requests, seed), size, scramble)| {
                 let base = Spec::new(KINDS[kind].1);
                 Spec {
                     alpha: if base.kind.takes("alpha") { alpha } else { base.alpha },
+                    alpha_then: then.filter(|_| base.kind.takes("alpha-then")),
                     scramble: if base.kind.takes("scramble") { scramble } else { base.scramble },
                     length: if base.kind.takes("length") { length } else { base.length },
                     objects,

@@ -6,12 +6,12 @@ use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::curve::{Curve, DEFAULT_CURVE, LOCAL_DRAM, Surcharge};
 use tiermem_base::{Access, Bytes};
-use tiermem_model::advisor::{Plan, Room};
+use tiermem_model::advisor::Plan;
 use tiermem_policy::ladder::{LEVELS_MAX, LadderConfig};
 use tiermem_policy::log::{self, LogConfig};
 use tiermem_policy::partition::Objective;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
-use tiermem_sim::cache::{Dividing, Tail};
+use tiermem_sim::cache::{self, Tail};
 use tiermem_sim::hindsight::BestPlacement;
 use tiermem_tier::flash::format::Layout;
 
@@ -45,6 +45,8 @@ const FIELDS: [&str; 2 + COUNTED.len() + 3] =
 const WINDOW_FIELDS: [&str; 1 + COUNTED.len()] = around_counted(&["window"], &[]);
 const TIER_FIELDS: &[&str] =
     &["tier", "capacity_bytes", "hits", "promotions", "demotions", "evictions", "relocations"];
+const TENANT_FIELDS: &[&str] =
+    &["tenant", "tier", "items", "bytes", "share_bytes", "k", "evictions", "trespasses"];
 const FLASH_FIELDS: &[&str] = &[
     "capacity_bytes",
     "items",
@@ -175,8 +177,8 @@ pub struct TieredArgs {
 }
 
 impl TieredArgs {
-    /// What divides the tiers, if anything does.
-    fn dividing(&self, capacities: &[u64], slow: Curve) -> Option<Dividing> {
+    /// How tenants share so many tiers, if they are told apart.
+    fn sharing(&self, tiers: usize, slow: Curve) -> Option<cache::Sharing> {
         let plan = match self.tenants {
             Sharing::Free => return None,
             Sharing::Equal => None,
@@ -189,11 +191,8 @@ impl TieredArgs {
         };
         // All tiers below the first are alike.
         let slower_ns = Surcharge::over_dram(slow.read, LOCAL_DRAM.read).latency_ns;
-        let room = |(tier, &capacity_bytes): (usize, &u64)| Room {
-            capacity_bytes,
-            slower_ns: if tier == 0 { slower_ns } else { 0.0 },
-        };
-        Some(Dividing::new(plan, capacities.iter().enumerate().map(room).collect(), 0))
+        let slower_ns = (0..tiers).map(|tier| if tier == 0 { 0.0 } else { slower_ns }).collect();
+        Some(cache::Sharing { plan, slower_ns, tenants: 0 })
     }
 
     /// Whether no ladder is asked for.
@@ -300,12 +299,12 @@ pub fn run(
         header_bytes: ITEM_HEADER_BYTES,
         tail,
         slow,
+        sharing: args.sharing(memory_tiers, slow),
         seed: 0,
     });
     if args.preload {
         each_record(trace, |access| cache.preload(access))?;
     }
-    let mut dividing = args.dividing(&capacities[..memory_tiers], slow);
 
     let mut rows = Vec::new();
     let mut start = Totals::of(&cache);
@@ -332,11 +331,7 @@ pub fn run(
         trace_ns.end = trace_ns.end.max(access.time_ns);
         seen += 1;
         counted += 1;
-        let found = cache.access(access);
-        if let Some(dividing) = &mut dividing {
-            let bytes = access.size.saturating_add(ITEM_OVERHEAD_BYTES as u32);
-            dividing.note(&mut cache, access, found, bytes);
-        }
+        cache.access(access);
     })?;
     let (after, acts) = (Totals::of(&cache), cache.take_acts_max());
     if window.is_some() {
@@ -359,6 +354,9 @@ pub fn run(
     let tiers = Rows { fields: TIER_FIELDS, rows: tiers };
     let windows = Rows { fields: &WINDOW_FIELDS, rows };
     let mut lists = vec![("tiers", tiers)];
+    if args.tenants != Sharing::Free {
+        lists.push(("tenants", Rows { fields: TENANT_FIELDS, rows: of_tenants(&cache) }));
+    }
     if let Some(tail) = cache.tail() {
         let years = (trace_ns.end - trace_ns.start) as f64 / NS_PER_YEAR;
         let rows = vec![of_flash(tail, cache.waits, years, args.flash_endurance)];
@@ -369,6 +367,26 @@ pub fn run(
     }
     let total = Rows { fields: &FIELDS, rows: vec![total] };
     output::print_record(format, &total, &lists).map_err(Failure::failed)
+}
+
+/// A row for each tenant and tier, as they are in the end.
+fn of_tenants(cache: &TieredCache) -> Vec<Vec<Cell>> {
+    let row = |(tenant, tier)| {
+        let level = cache.tenant_level(tenant, tier);
+        let counts = [
+            u64::from(tenant),
+            tier as u64,
+            level.items,
+            level.bytes,
+            level.share_bytes,
+            u64::from(level.k),
+            level.counters.evictions,
+            level.counters.trespasses,
+        ];
+        counts.map(Cell::Count).into()
+    };
+    let tiers = |tenant: usize| (0..cache.levels()).map(move |tier| (tenant as u16, tier));
+    (0..cache.tenants_seen()).flat_map(tiers).map(row).collect()
 }
 
 /// The flash tier's row, after so many years of trace time.

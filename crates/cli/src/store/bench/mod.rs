@@ -12,11 +12,13 @@ use clap::Args;
 use indicatif::ProgressBar;
 use tiermem_base::curve::{Curve, DEFAULT_CURVE};
 use tiermem_base::{Bytes, Rng};
+use tiermem_model::advisor::Plan;
 use tiermem_sim::hindsight::BestPlacement;
+use tiermem_store::engine::DATABASES;
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
-use crate::source::TraceArgs;
+use crate::source::{TraceArgs, sample_rate};
 use system::{ITEM_OVERHEAD_BYTES, Measured, Record, System, SystemKind};
 
 const FIELDS: &[&str] = &[
@@ -93,6 +95,12 @@ pub struct Options {
     /// Share of the trace that warms the systems up before anything is measured.
     #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
     warmup: f64,
+    /// divided-tenants: look-ups after which memory is divided anew.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    tenant_window: u64,
+    /// divided-tenants: the share of the keys by which it is.
+    #[arg(long, value_name = "R", default_value_t = 0.01, value_parser = sample_rate)]
+    tenant_sample: f64,
     /// Slices that the rest of the trace is measured in.
     #[arg(long, value_name = "N", default_value_t = 10)]
     rounds: usize,
@@ -116,7 +124,9 @@ pub fn run(options: Options) -> Result<(), Failure> {
         return Err(Failure::usage(anyhow!("the trace is too short for {} rounds", options.rounds)));
     }
 
-    let build = |&kind: &SystemKind| System::new(kind, Bytes(fast_bytes), Bytes(item_bytes), curve);
+    let plan = Plan { window: options.tenant_window, rate: options.tenant_sample, ..Plan::default() };
+    let sizes = (Bytes(fast_bytes), Bytes(item_bytes));
+    let build = |&kind: &SystemKind| System::new(kind, sizes, curve, &plan);
     let mut systems =
         options.systems.iter().map(build).collect::<Result<Vec<_>, _>>().map_err(Failure::failed)?;
     let bar = ProgressBar::new((systems.len() * (options.rounds + 1)) as u64);
@@ -148,7 +158,8 @@ fn load(args: &TraceArgs) -> Result<(Vec<Record>, BestPlacement), Failure> {
     for record in source.records() {
         let access = record?;
         best.note(&access);
-        trace.push(Record { key: access.key, size: access.size });
+        // Sixteen databases; only what tells tenants apart looks at them.
+        trace.push(Record { key: access.key, size: access.size, db: access.tenant as u8 % DATABASES });
     }
     source.finish();
     Ok((trace, best))

@@ -6,10 +6,13 @@ use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use tiermem_base::curve::Curve;
 use tiermem_base::{Access, Bytes, Rng};
+use tiermem_model::advisor::Plan;
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{Admission, LadderConfig, Order, Priority, Reactive};
 use tiermem_policy::promote::Promotion;
-use tiermem_store::engine::{Condition, Engine, EngineConfig, EngineStats, Expiry};
+use tiermem_store::engine::{
+    Aim, By, Condition, Division, Engine, EngineConfig, EngineStats, Expiry, Tenancy,
+};
 use tiermem_sys::cpu_time::thread_cpu_time;
 use tiermem_tier::{Kind, TierError, TierSpec};
 
@@ -28,6 +31,8 @@ pub struct Record {
     pub key: u64,
     /// Bytes of its value.
     pub size: u32,
+    /// The database that it lies in: its tenant's.
+    pub db: u8,
 }
 
 /// Which system.
@@ -72,6 +77,10 @@ pub enum SystemKind {
     /// One of four keys in DRAM.
     #[value(name = "interleaved-1-3")]
     Interleaved13,
+    /// As tiermem, each tenant of the trace with an equal part of the fast tier.
+    EqualTenants,
+    /// As tiermem, the fast tier divided among the trace's tenants while it runs, by what each gains.
+    DividedTenants,
     /// All items in the slow tier; index and nodes in DRAM.
     AllCxl,
 }
@@ -118,6 +127,18 @@ fn interleave(ladder: &mut LadderConfig, fast_share: f64) {
     ladder.watermarks = None;
 }
 
+/// How the engine tells tenants apart, and divides by `plan` if it does that.
+fn tenancy(kind: SystemKind, plan: &Plan) -> Tenancy {
+    let aim = match kind {
+        SystemKind::EqualTenants => Aim::Off,
+        SystemKind::DividedTenants => Aim::Divide(plan.objective),
+        _ => return Tenancy::default(),
+    };
+    let division = Division { aim, window: plan.window, ..Division::default() };
+    // Every database has an equal part: memory that nobody uses of theirs is the others'.
+    Tenancy { by: By::Database, plan: plan.clone(), division, ..Tenancy::default() }
+}
+
 /// An engine and what it needs to answer a trace.
 pub struct System {
     kind: SystemKind,
@@ -132,7 +153,12 @@ pub struct System {
 impl System {
     /// A system over `item_bytes` of items, `fast` of them in tier 0 where it is tiered. The slow tier has room for
     /// everything, as in Wang 2024; so has the only tier of the others.
-    pub fn new(kind: SystemKind, fast: Bytes, items: Bytes, curve: Curve) -> Result<Self, TierError> {
+    pub fn new(
+        kind: SystemKind,
+        (fast, items): (Bytes, Bytes),
+        curve: Curve,
+        plan: &Plan,
+    ) -> Result<Self, TierError> {
         // Slots are larger than items, pages are given to classes as a whole, and the watermarks keep some free.
         let roomy = Bytes(items.0 + items.0 / 4 + (256 << 20));
         let tier =
@@ -186,9 +212,15 @@ impl System {
             SystemKind::Interleaved31 => interleave(&mut ladder, 0.75),
             SystemKind::Interleaved11 => interleave(&mut ladder, 0.5),
             SystemKind::Interleaved13 => interleave(&mut ladder, 0.25),
-            SystemKind::AllDram | SystemKind::Tiermem | SystemKind::AllCxl => {}
+            SystemKind::AllDram
+            | SystemKind::Tiermem
+            | SystemKind::EqualTenants
+            | SystemKind::DividedTenants
+            | SystemKind::AllCxl => {}
         }
-        let config = EngineConfig { ladder, value_bytes_max: VALUE_BYTES_MAX, ..EngineConfig::new(tiers) };
+        let tenancy = tenancy(kind, plan);
+        let config =
+            EngineConfig { ladder, tenancy, value_bytes_max: VALUE_BYTES_MAX, ..EngineConfig::new(tiers) };
         let mut rng = Rng::seeded(1);
         let values = (0..VALUE_BYTES_MAX / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
         let latency =
@@ -217,25 +249,29 @@ impl System {
     /// Stores each of these.
     pub fn preload(&mut self, records: &[Record]) {
         for record in records {
-            self.set(&Access::key_name(record.key), record.size);
+            self.set(record.db, &Access::key_name(record.key), record.size);
         }
     }
 
-    fn set(&mut self, key: &[u8], size: u32) {
+    fn set(&mut self, db: u8, key: &[u8], size: u32) {
         let value = &self.values[..(size as usize).min(VALUE_BYTES_MAX)];
         // A refusal shows as a miss at the next look-up.
-        let _ = self.engine.set(0, key, value, Condition::Always, Expiry::Never);
+        let _ = self.engine.set(db, key, value, Condition::Always, Expiry::Never);
     }
 
     fn request(&mut self, record: &Record) {
         let key = Access::key_name(record.key);
-        match self.engine.get(0, &key) {
+        match self.engine.get(record.db, &key) {
             Some(hit) => {
                 self.reply.clear();
                 self.reply.extend_from_slice(hit.value);
                 std::hint::black_box(&self.reply);
             }
-            None => self.set(&key, record.size),
+            None => self.set(record.db, &key, record.size),
+        }
+        // A server has another thread answer; here it is answered at once, and its time is the requests'.
+        if let Some(question) = self.engine.take_question() {
+            self.engine.take_answer(question.answer());
         }
     }
 

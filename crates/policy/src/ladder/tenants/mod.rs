@@ -15,6 +15,7 @@
 
 mod fullest;
 mod members;
+mod reuse;
 
 use super::order::{AgeQuantile, Known, Order, Priority, may_go};
 use super::{Class, Ladder};
@@ -24,6 +25,7 @@ use crate::waste::Waste;
 use crate::{Id, Now};
 use fullest::Fullest;
 use members::Members;
+use reuse::Reuse;
 use tiermem_base::Rng;
 
 /// Tenants that a ladder tells apart.
@@ -50,11 +52,12 @@ struct Holding {
     k: u8,
     /// The age at the tier's insertion point, among this tenant's items.
     insertion: AgeQuantile,
+    reuse: Reuse,
     counters: TenantCounters,
 }
 
 const _: () =
-    assert!(size_of::<Holding>() == 80, "with its place and its nodes 96 bytes, as docs/tenants.md says");
+    assert!(size_of::<Holding>() == 96, "with its place and its nodes 112 bytes, as docs/tenants.md says");
 
 /// What a tenant was declared to have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,6 +129,7 @@ impl Holdings {
                 is_declared: false,
                 k: 0,
                 insertion: AgeQuantile::new(point),
+                reuse: Reuse::default(),
                 counters: TenantCounters::default(),
             })
         })
@@ -146,6 +150,14 @@ impl Holdings {
         }
         let fullness = after as f64 / share_bytes.max(1) as f64;
         self.fullest.set(usize::from(tenant), (after > 0).then_some(fullness as f32));
+    }
+
+    /// Whether a tenant has its part of what all have, or lacks less than a page.
+    fn has_part(&self, tenant: usize) -> bool {
+        self.get(tenant).is_some_and(|holding| {
+            u128::from(holding.bytes + super::PAGE_BYTES) * u128::from(self.share_bytes)
+                > u128::from(holding.share_bytes) * u128::from(self.bytes)
+        })
     }
 
     fn set_share(&mut self, tenant: u16, share_bytes: u64) {
@@ -184,6 +196,8 @@ pub(super) struct Tenants {
     forced: bool,
     /// Among how many what is not declared was shared last.
     rest_for: usize,
+    /// Halves of a window of reuse times that have begun.
+    half: u32,
 }
 
 impl Tenants {
@@ -201,7 +215,28 @@ impl Tenants {
             wants: None,
             forced: false,
             rest_for: 0,
+            half: 0,
         }
+    }
+
+    /// Reuse times noted from now on belong to this half of a window.
+    pub fn roll(&mut self, half: u32) {
+        self.half = half;
+    }
+
+    /// An item was used again after `reuse`.
+    #[inline]
+    pub fn note_reuse(&mut self, id: Id, tier: usize, reuse: u64) {
+        let tenant = usize::from(self.owner.get(id));
+        if let Some(Some(holding)) = self.levels[tier].of.get_mut(tenant) {
+            holding.reuse.note(reuse, self.half);
+        }
+    }
+
+    /// Whether this is sooner than `factor` in 1/256 of the mean of the same tenant's items in a tier.
+    pub fn is_below_mean(&self, id: Id, tier: usize, reuse: u64, factor: u32) -> bool {
+        let holding = self.levels[tier].get(usize::from(self.owner.get(id)));
+        holding.is_none_or(|holding| holding.reuse.is_below_mean(reuse, factor, self.half))
     }
 
     pub fn grow_to(&mut self, id: Id) {
@@ -475,6 +510,23 @@ impl Ladder {
         let mut givers = [0; GIVERS + 1];
         let count = tenants.givers(tier, &mut givers);
         givers[..count].iter().find_map(|&tenant| self.sample_tenant(tenant, tier, class, now, rng))
+    }
+
+    /// The item in a tier that would go for another one of its tenant, if that has its part there.
+    pub(super) fn own_victim(
+        &mut self,
+        id: Id,
+        tier: usize,
+        class: Class,
+        now: Now,
+        rng: &mut Rng,
+    ) -> Option<Id> {
+        let tenants = self.tenants.as_ref()?;
+        let tenant = usize::from(tenants.owner.get(id));
+        if !tenants.levels[tier].has_part(tenant) {
+            return None;
+        }
+        self.sample_tenant(tenant, tier, Some(class), now, rng)
     }
 
     /// The item of a tenant that would go from a tier if K of them were drawn. It stays: this is for knowing what choosing costs.
