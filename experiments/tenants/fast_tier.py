@@ -118,7 +118,7 @@ def main() -> None:
     keys = 20_000 if args.quick else 1_000_000
     args.requests = 20 * keys
     args.rounds = 5 if args.quick else 41
-    args.sample = 0.2 if args.quick else 0.02
+    args.sample = 0.1 if args.quick else 0.002
     stem = args.out / ("fast-tier-quick" if args.quick else "fast-tier")
     stem.parent.mkdir(parents=True, exist_ok=True)
     data: dict[str, Any] = {}

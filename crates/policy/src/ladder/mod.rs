@@ -149,6 +149,9 @@ pub enum Act {
     },
 }
 
+/// Of so many ticks the hits of one say how soon a tenant's items are used again.
+const TENANT_REUSE_EVERY: u32 = 8;
+
 /// What one tier has seen. Only grows, but `items`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelCounters {
@@ -357,7 +360,9 @@ impl Ladder {
             Promotion::ReuseTwice | Promotion::ReuseTime | Promotion::ReuseTimeScan | Promotion::TailAge => {
                 let twice = self.config.promotion == Promotion::ReuseTwice;
                 level.reuse.note(reuse);
-                if let Some(tenants) = self.tenants.as_mut().filter(|_| self.config.levels.len() > 1) {
+                // A few hits show the mean, and each costs two places in memory.
+                let counts = self.config.levels.len() > 1 && recency % TENANT_REUSE_EVERY == 0;
+                if let Some(tenants) = self.tenants.as_mut().filter(|_| counts) {
                     tenants.note_reuse(id, tier, reuse);
                 }
                 if tier > 0 {

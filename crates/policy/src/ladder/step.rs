@@ -306,8 +306,10 @@ impl Ladder {
         if self.has_spare_room(above) {
             return false;
         }
-        let victim = self.own_victim(id, above, class, now, rng);
-        victim.is_some_and(|victim| self.age(victim, now) <= reuse.saturating_mul(WAITS_LONGER))
+        match self.own_coldest(id, above, class, now, rng) {
+            Some(age) => age <= reuse.saturating_mul(WAITS_LONGER),
+            None => false,
+        }
     }
 
     /// Whether a tier has more free room than is kept free.

@@ -25,7 +25,7 @@ use crate::waste::Waste;
 use crate::{Id, Now};
 use fullest::Fullest;
 use members::Members;
-use reuse::Reuse;
+use reuse::{Coldest, Reuse};
 use tiermem_base::Rng;
 
 /// Tenants that a ladder tells apart.
@@ -53,11 +53,12 @@ struct Holding {
     /// The age at the tier's insertion point, among this tenant's items.
     insertion: AgeQuantile,
     reuse: Reuse,
+    coldest: Coldest,
     counters: TenantCounters,
 }
 
 const _: () =
-    assert!(size_of::<Holding>() == 96, "with its place and its nodes 112 bytes, as docs/tenants.md says");
+    assert!(size_of::<Holding>() == 104, "with its place and its nodes 120 bytes, as docs/tenants.md says");
 
 /// What a tenant was declared to have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,6 +131,7 @@ impl Holdings {
                 k: 0,
                 insertion: AgeQuantile::new(point),
                 reuse: Reuse::default(),
+                coldest: Coldest::default(),
                 counters: TenantCounters::default(),
             })
         })
@@ -510,23 +512,6 @@ impl Ladder {
         let mut givers = [0; GIVERS + 1];
         let count = tenants.givers(tier, &mut givers);
         givers[..count].iter().find_map(|&tenant| self.sample_tenant(tenant, tier, class, now, rng))
-    }
-
-    /// The item in a tier that would go for another one of its tenant, if that has its part there.
-    pub(super) fn own_victim(
-        &mut self,
-        id: Id,
-        tier: usize,
-        class: Class,
-        now: Now,
-        rng: &mut Rng,
-    ) -> Option<Id> {
-        let tenants = self.tenants.as_ref()?;
-        let tenant = usize::from(tenants.owner.get(id));
-        if !tenants.levels[tier].has_part(tenant) {
-            return None;
-        }
-        self.sample_tenant(tenant, tier, Some(class), now, rng)
     }
 
     /// The item of a tenant that would go from a tier if K of them were drawn. It stays: this is for knowing what choosing costs.

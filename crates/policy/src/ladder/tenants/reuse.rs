@@ -1,4 +1,8 @@
-//! How soon a tenant's items are used again in a tier.
+//! How soon a tenant's items are used again in a tier, and how long those have waited that leave it.
+
+use super::super::{Class, Ladder};
+use crate::{Id, Now};
+use tiermem_base::Rng;
 
 /// The mean reuse time of a tenant's hits in a tier, where what was noted half a window ago and longer weighs half, and so on.
 ///
@@ -39,10 +43,84 @@ impl Reuse {
     }
 }
 
+/// How long the items have waited that would go next of a tenant's in a tier.
+///
+/// To look for one takes K draws, each a place in memory; so one is looked for at every eighth question, and the first ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Coldest {
+    /// In ticks.
+    mean: u32,
+    asked: u32,
+}
+
+/// Questions for which one is looked for.
+const LOOK_EVERY: u32 = 8;
+/// What is found weighs one in so many.
+const WEIGHT: u32 = 8;
+
+impl Coldest {
+    /// The mean, and whether it is time to look for one.
+    pub fn ask(&mut self) -> (u32, bool) {
+        let is_due = self.asked < LOOK_EVERY || self.asked.is_multiple_of(LOOK_EVERY);
+        // The first ones are looked for only once.
+        self.asked = self.asked.checked_add(1).unwrap_or(LOOK_EVERY);
+        (self.mean, is_due)
+    }
+
+    /// One was found that has waited so long; the mean with it.
+    pub fn note(&mut self, age: u32) -> u32 {
+        self.mean = if self.mean == 0 { age } else { self.mean - self.mean / WEIGHT + age / WEIGHT };
+        self.mean
+    }
+}
+
+impl Ladder {
+    /// How long the item in a tier has waited that would go for another one of its tenant, if that has its part there. It is
+    /// looked for now and then; in between it is the mean of what was found.
+    pub(in crate::ladder) fn own_coldest(
+        &mut self,
+        id: Id,
+        tier: usize,
+        class: Class,
+        now: Now,
+        rng: &mut Rng,
+    ) -> Option<u32> {
+        let tenants = self.tenants.as_mut()?;
+        let tenant = usize::from(tenants.owner.get(id));
+        if !tenants.levels[tier].has_part(tenant) {
+            return None;
+        }
+        let (mean, is_due) = tenants.levels[tier].of[tenant].as_mut()?.coldest.ask();
+        if !is_due {
+            return Some(mean);
+        }
+        let victim = self.sample_tenant(tenant, tier, Some(class), now, rng)?;
+        let age = self.age(victim, now);
+        let holding = self.tenants.as_mut()?.levels[tier].of[tenant].as_mut()?;
+        Some(holding.coldest.note(age))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::promote::WHOLE;
+
+    #[test]
+    fn the_coldest_is_looked_for_now_and_then() {
+        let mut coldest = Coldest::default();
+        let looked = (0..8 + 80).filter(|_| {
+            let (_, is_due) = coldest.ask();
+            if is_due {
+                coldest.note(800);
+            }
+            is_due
+        });
+        assert_eq!(looked.count(), 8 + 10);
+        assert_eq!(coldest.ask().0, 800);
+        (0..100).for_each(|_| _ = coldest.note(80));
+        assert!((70..100).contains(&coldest.ask().0), "{coldest:?}");
+    }
 
     #[test]
     fn what_is_old_weighs_less_and_is_forgotten() {
