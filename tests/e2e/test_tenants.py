@@ -192,6 +192,9 @@ def test_memory_is_divided_by_what_misses_cost(serve: Callable[..., Store], tmp_
         assert circle["tiers"][0]["k"] == 1, "a loop is kept best by those that throw out at random"
         assert far["advice"]["curve"][-1][1] < far["advice"]["curve"][0][1]
         said = str(client.execute_command("TENANTS"))
+        metrics = urllib.request.urlopen(f"{store.page}metrics", timeout=PATIENCE_S).read().decode()
+        assert "\ntiermem_division_windows_total " in metrics and 'tiermem_tenant_miss_cost_seconds{tenant="far"}' in metrics
+        assert 'tiermem_division_predicted_miss_seconds{when="after"}' in metrics
         assert "objective:latency" in said and "predicted_after_us:" in said and "miss_cost_known=yes" in said
         # What was promised comes first, and what cannot be promised is refused with the sums.
         with pytest.raises(redis.ResponseError, match="promised 17MiB at least, more than the 16MiB"):
@@ -221,6 +224,56 @@ def test_too_few_keys_divide_nothing(serve: Callable[..., Store], tmp_path: path
         for _ in range(160):
             ask(client, [f"few:{at}" for at in range(200)], 0)
         eventually(lambda: "too few samples" in division(client)["verdict"], "it says so")
+
+
+def test_flushing_forgets_what_was_sampled(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    store = start_online(serve, tmp_path, "hits")
+    with connect(store) as client:
+        work(client, 80)
+        before = division(client)["metadata_bytes"]
+        client.flushall()
+        eventually(lambda: division(client)["metadata_bytes"] < before / 4, "samples are forgotten")
+        work(client, 80)
+        assert figures(client)["near"]["hits"] > 0
+
+
+def test_bad_neighbours_do_not_take_what_was_promised(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    store = start_online(serve, tmp_path, "latency")
+    with connect(store) as client:
+        client.config_set("tenants-terms", "good:min=6MiB")
+        rng = random.Random(3)
+        for turn in range(220):
+            ask(client, [f"good:{int(rng.random() * 8000)}" for _ in range(100)], 0.0002)
+            with client.pipeline(transaction=False) as pipe:
+                for at in range(100):
+                    pipe.set(f"flood:{turn * 100 + at}", "x" * 700)
+                    pipe.get(f"never:{rng.random()}")
+                    pipe.get(f"scan:{turn * 100 + at}")
+                    pipe.set(f"scan:{turn * 100 + at}", "y" * 300)
+                pipe.set(f"huge:{turn % 5}", "z" * 1_000_000)
+                # Who floods or is huge may be refused; that is its own affair.
+                pipe.execute(raise_on_error=False)
+        seen = figures(client)
+        assert seen["good"]["tiers"][0]["trespasses"] <= seen["good"]["tiers"][0]["evictions"] / 10 + 20
+        before = seen["good"]["hits"]
+        keys = [f"good:{int(rng.random() * 8000)}" for _ in range(1000)]
+        ask(client, keys, 0)
+        # 8000 of 400 bytes fill half of what it was promised.
+        assert figures(client)["good"]["hits"] - before > 900
+
+
+def test_thousands_of_tenants_at_once(serve: Callable[..., Store], tmp_path: pathlib.Path) -> None:
+    store = start_online(serve, tmp_path, "latency")
+    with connect(store) as client:
+        for start_at in range(0, 5000, 50):
+            for _ in range(2):
+                ask(client, [f"t{tenant}:{key}" for tenant in range(start_at, start_at + 50) for key in range(5)], 0)
+        seen = figures(client)
+        assert len(seen) == 4096
+        assert seen["(others)"]["sets"] >= 900 * 5
+        eventually(lambda: division(client)["windows"] >= 1, "a window has ended")
+        assert "too few samples" in division(client)["verdict"]
+        assert client.ping()
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ With --tier, one record, for each tier its counts, and with --window a row for e
                          is a percentage
   flash_hits, flash_promotions, flash_evictions, flash_admitted_bytes, flash_written_bytes  as below; 0 without flash
 for each tier: tier, capacity_bytes, hits, promotions, demotions, evictions, relocations
+with --tenants, for each tenant and tier as they are in the end: tenant, tier, items, bytes, share_bytes, k, evictions,
+  trespasses (evictions for another tenant although this one had no more than its part)
   what goes to flash is demoted
 flash, where there is one:
   capacity_bytes, items  bytes of its segments, and items in them

@@ -57,6 +57,9 @@ Examples:
 The slow tier is emulated: its bytes lie in DRAM, and each contiguous range that is touched waits for what the curve
 costs beyond local DRAM.
 
+equal-tenants and divided-tenants tell the tenants of the trace apart (sixteen of them): each has an equal part of the fast tier,
+or what it would gain most with, decided while the trace runs. Deciding counts as time of the requests here.
+
 Fields, for each system (all-dram, naive, tiermem, all-cxl, ...):
   requests                look-ups measured; a miss is followed by a set
   hit_ratio               hits in any tier over look-ups
