@@ -361,7 +361,7 @@ impl Ladder {
                 let twice = self.config.promotion == Promotion::ReuseTwice;
                 level.reuse.note(reuse);
                 // A few hits show the mean, and each costs two places in memory.
-                let counts = self.config.levels.len() > 1 && recency % TENANT_REUSE_EVERY == 0;
+                let counts = self.config.levels.len() > 1 && recency.is_multiple_of(TENANT_REUSE_EVERY);
                 if let Some(tenants) = self.tenants.as_mut().filter(|_| counts) {
                     tenants.note_reuse(id, tier, reuse);
                 }
