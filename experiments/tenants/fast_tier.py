@@ -5,7 +5,7 @@ Wang 2024, sections 5.2.4.2 and 5.2.4.4: two tenants with Zipf 0.8 and 1.2 and h
 tenants with Zipf 0.5, 0.99 and 1.2 and a tenth; two tenants that change their skew with each other at half of the requests and a
 quarter. All-DRAM, free competition (tiermem as it is without tenants), equal parts, and parts by what each tenant gains answer the same
 slices in turn; speed is against all-DRAM in the same slice. Keys and requests are a tenth of the originals', and less with
---quick. Memory: about 6 GB; time: about ten minutes.
+--quick. Memory: about 6 GB; time: about five minutes.
 
     experiments/tenants/fast_tier.py --tiermem target/release/tiermem --out docs/results
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from drawing import svg
+from drawing import keep, svg
 
 NAMES = {"tiermem": "free", "equal-tenants": "equal", "divided-tenants": "divided"}
 
@@ -120,7 +120,6 @@ def main() -> None:
     args.rounds = 5 if args.quick else 41
     args.sample = 0.1 if args.quick else 0.002
     stem = args.out / ("fast-tier-quick" if args.quick else "fast-tier")
-    stem.parent.mkdir(parents=True, exist_ok=True)
     data: dict[str, Any] = {}
     if stem.with_suffix(".json").exists() and not args.quick:
         data = json.loads(stem.with_suffix(".json").read_text())
@@ -128,9 +127,7 @@ def main() -> None:
         if args.only and args.only not in name:
             continue
         data[name] = {"published_percent": case.published_percent, **measure(args, case)}
-        stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
-        stem.with_suffix(".md").write_text(table(data))
-        stem.with_suffix(".svg").write_text(draw(data))
+        keep(stem, data, table(data), draw(data))
     print(table(data))
 
 

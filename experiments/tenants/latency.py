@@ -31,7 +31,7 @@ from servers import Setup, Variant, drive, running
 from workloads import CASES, Tenant, spec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from drawing import svg
+from drawing import keep, svg
 
 # What an item takes beside its value: its key, a tenant's name and 20 bytes, and the metadata of either server.
 OVERHEAD_BYTES = 90
@@ -219,10 +219,7 @@ def main() -> None:
     for case in args.case:
         with tempfile.TemporaryDirectory() as folder:
             data[case] = measure(args, setup, case, Path(folder))
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
-        stem.with_suffix(".md").write_text(table(data))
-        stem.with_suffix(".svg").write_text(draw(data))
+        keep(stem, data, table(data), draw(data))
     print(table(data))
 
 

@@ -212,7 +212,8 @@ fn a_part_that_grows_is_filled() {
     world.ladder.set_share(1, 0, 24 * PAGE_BYTES, 16);
     ask(&mut world, 60_000);
     let after = world.ladder.tenant_level(1, 0).bytes;
-    assert!(before < 8 * PAGE_BYTES && after > 18 * PAGE_BYTES, "{before} to {after}");
+    // It has some more than its four pages before, which the other one leaves unused.
+    assert!(before < 12 * PAGE_BYTES && after > 18 * PAGE_BYTES, "{before} to {after}");
 }
 
 #[test]
