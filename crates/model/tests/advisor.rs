@@ -167,6 +167,15 @@ fn promises_are_kept_and_those_that_outgrow_memory_are_cut_down() {
     let answers = run(plan(Way::Krr), &mut tenants(), 2, &least(2 * ROOM));
     assert!(answers[0].is_applied(), "promises hold from the first window on");
     assert!(answers[0].parts[0].bytes[0] > ROOM * 9 / 10, "{:?}", answers[0].parts);
+    // What is promised once memory is divided, and hardly could be better, holds all the same.
+    let later = |standings: &mut Vec<Standing>| {
+        if standings[0].lookups > 110_000 {
+            standings[0].terms.least_bytes = 700_000;
+        }
+    };
+    let answers = run(plan(Way::Krr), &mut tenants(), 7, &later);
+    assert!(answers[3].parts[0].bytes[0] < 300_000, "{:?}", answers[3].parts);
+    assert!(answers[4].is_applied() && answers[4].parts[0].bytes[0] >= 700_000, "{:?}", answers[4].parts);
     // Bounds that are less than a piece, or leave no piece in between, hold to the byte, and are kept once they are.
     let bounded = |standings: &mut Vec<Standing>| {
         standings[0].terms = Terms { least_bytes: 3_000, most_bytes: 3_000, ..Terms::default() };

@@ -241,7 +241,8 @@ impl Question {
         };
         let score = |shares| score(&profiles, shares, self.plan.objective, pieces, overheads);
         let mut is_worth = score(&whole).is_worth(&score(&before), self.plan.gain_least);
-        if !is_worth && self.known.iter().all(|(tenant, _)| tenant.given.is_some()) {
+        let is_known = self.known.iter().all(|(tenant, _)| tenant.given.is_some());
+        if !is_worth && is_known && !self.breaks_terms() {
             // It stays as it is; there may still be better parts of the upper tiers.
             whole.clone_from(&before);
         }
