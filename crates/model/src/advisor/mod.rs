@@ -297,7 +297,7 @@ impl Advisor {
         }
         let lost_ns = lost_ns / lookups.max(1.0);
         self.forget_idle();
-        self.thin();
+        self.thin(rooms);
         if self.history.divided_after.is_some_and(|after| self.windows > after + 1) {
             self.history.measured_ns.1 = Some(lost_ns);
         }
@@ -325,12 +325,13 @@ impl Advisor {
     }
 
     /// Samples fewer keys where there are many of them: what was sampled so far is forgotten, and known anew after a window.
-    fn thin(&mut self) {
+    fn thin(&mut self, rooms: &[Room]) {
         let followed: u64 = self.tenants.iter().flatten().map(|curves| curves.keys_sampled()).sum();
         let rate = self.sample.rate();
         let can = self.plan.thins && self.plan.way != Way::Miniature && rate > RATE_MANY;
         if can && followed as f64 / rate >= MANY_KEYS {
             self.sample = Sample::with_rate(RATE_MANY);
+            self.keys_max = keys_max(RATE_MANY, rooms);
             self.forget();
         }
     }

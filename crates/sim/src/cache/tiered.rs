@@ -167,10 +167,20 @@ impl TieredCache {
 
     /// A look-up has found its item in this place, or, if `is_below`, in the log.
     fn note_look_up(&mut self, key: u64, found: Option<Id>, is_below: bool) {
+        if self.dividing.is_none() {
+            return;
+        }
         let hash = self.hash(key);
         if let Some(dividing) = &mut self.dividing {
             let bytes = found.map(|id| self.ladder.place_bytes(id));
             dividing.looked_up(self.tenant, hash, bytes, is_below, &self.ladder);
+        }
+    }
+
+    fn note_write(&mut self, key: u64, bytes: u64) {
+        let hash = self.hash(key);
+        if let Some(dividing) = &mut self.dividing {
+            dividing.wrote(self.tenant, hash, self.ladder.place_bytes_for(bytes));
         }
     }
 
@@ -257,9 +267,8 @@ impl TieredCache {
         self.wait_for_outlet();
         self.begin();
         let bytes = self.overhead_bytes + u64::from(size);
-        let hash = self.hash(key);
-        if let Some(dividing) = &mut self.dividing {
-            dividing.wrote(self.tenant, hash, self.ladder.place_bytes_for(bytes));
+        if self.dividing.is_some() {
+            self.note_write(key, bytes);
         }
         let Some(old) = self.find(key) else {
             if self.enter(key, bytes, None).is_some() {
