@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """What dividing the fast tier among tenants gains: the store's engine in process, over an emulated slow tier.
 
-Wang 2024, sections 5.2.4.2 and 5.2.4.4: two tenants with Zipf 0.8 and 1.2 and half of the data in the fast tier; a scanner and three
-tenants with Zipf 0.5, 0.99 and 1.2 and a tenth; two tenants that change their skew with each other at half of the requests and a
-quarter. All-DRAM, free competition (tiermem as it is without tenants), equal parts, and parts by what each tenant gains answer the same
-slices in turn; speed is against all-DRAM in the same slice. Keys and requests are a tenth of the originals', and less with
---quick. Memory: about 6 GB; time: about five minutes.
+Wang 2024, sections 5.2.4.2 and 5.2.4.4: two tenants with Zipf 0.8 and 1.2 and half of the data in the fast tier; a scanner and
+three tenants with Zipf 0.5, 0.99 and 1.2 and a tenth; two tenants that change their skew with each other at half of the requests
+and a quarter. All-DRAM, free competition (tiermem as it is without tenants), equal parts, and parts by what each tenant gains
+answer the same slices in turn; speed is against all-DRAM in the same slice. Keys and requests are a tenth of the originals', and
+less with --quick. Memory: about 6 GB; time: about five minutes.
 
     experiments/tenants/fast_tier.py --tiermem target/release/tiermem --out docs/results
 
@@ -66,7 +66,15 @@ def measure(args: argparse.Namespace, case: Case) -> dict[str, Any]:
 
 def table(data: dict[str, Any]) -> str:
     """All cases as Markdown."""
-    head = ["case", "fast tier's curve", "division", "slower than all-DRAM", "Wang 2024", "hits in the fast tier", "best that never moves"]
+    head = [
+        "case",
+        "fast tier's curve",
+        "division",
+        "slower than all-DRAM",
+        "Wang 2024",
+        "hits in the fast tier",
+        "best that never moves",
+    ]
     lines = [f"| {' | '.join([*head, 'promotions'])} |", "| --- " * (len(head) + 1) + "|"]
     for name, found in data.items():
         published = dict(zip(("divided", "free", "equal"), found["published_percent"], strict=True))

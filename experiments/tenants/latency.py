@@ -105,13 +105,16 @@ def measure(args: argparse.Namespace, setup: Setup, case: str, folder: Path) -> 
     print(f"{case}: {about}", flush=True)
     flags = ["--seconds", str(args.seconds), "--warm-up", str(args.warm_up), *(["--charge"] if args.charge else [])]
     fronts = [f"{tenant.name}={files[tenant.name]},miss={tenant.miss_us}us" for tenant in tenants]
-    result: dict[str, Any] = {"traces": about, "flags": flags, "memory": {}}
+    filling = [f"{tenant.name}={files[tenant.name]}" for tenant in tenants]
+    result: dict[str, Any] = {"traces": about, "flags": flags, "fill": args.fill, "memory": {}}
     for share in args.memory:
         memory, static = division(args, tenants, files, share, folder)
         runs: dict[str, list[dict[str, Any]]] = {}
         for turn in range(args.rounds):
             for variant in variants(args, tenants, memory, static):
                 with running(setup, variant, memory, folder) as port:
+                    if args.fill:
+                        drive(setup, port, filling, ["--requests", str(args.fill)])
                     run = drive(setup, port, fronts, flags)
                 runs.setdefault(variant.name, []).append(run)
                 print(f"  {share:.0%} round {turn + 1} {variant.name:8} {run['tenants_mean_us']:9.1f} us", flush=True)
@@ -120,11 +123,27 @@ def measure(args: argparse.Namespace, setup: Setup, case: str, folder: Path) -> 
     return result
 
 
+def tails(medians: dict[str, Any]) -> list[str]:
+    """Each tenant's slowest accesses on each server as Markdown (Wang 2024, table 4.2), if there are not too many to read."""
+    tenants = list(medians["redis"]["tenants"])
+    if len(tenants) > 4:
+        return []
+    head = ["tenant", "server", "p90, us", "p95", "p99", "p99.9"]
+    lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
+    for tenant in tenants:
+        for name, row in medians.items():
+            seen = row["tenants"][tenant]
+            cuts = [f"{seen[measure]:.0f}" for measure in ("p90_us", "p95_us", "p99_us", "p999_us")]
+            lines.append(f"| {' | '.join([tenant, name, *cuts])} |")
+    return lines
+
+
 def table(data: dict[str, Any]) -> str:
     """Each case as Markdown: means against Redis, then each tenant."""
     lines = []
     for case, found in data.items():
-        lines += [f"## {case}", "", f"{found['traces']}; `replay-tenants {' '.join(found['flags'])}`", ""]
+        filled = f"; filled by {found['fill']} requests of each before, with no database" if found["fill"] else ""
+        lines += [f"## {case}", "", f"{found['traces']}; `replay-tenants {' '.join(found['flags'])}`{filled}", ""]
         for share, at in found["memory"].items():
             medians = at["medians"]
             lines += [f"Memory {float(share):.0%} of the working set, {at['bytes'] / (1 << 20):.1f} MiB", ""]
@@ -139,7 +158,7 @@ def table(data: dict[str, Any]) -> str:
                     f"{row[measure]:.{digits}f}" for measure, digits in (("hits_per_second", 0), ("hit_ratio", 4), ("errors", 0))
                 ]
                 lines.append(f"| {' | '.join([name, mean, gain, *own, *each])} |")
-            lines.append("")
+            lines += ["", *tails(medians), ""]
     return "\n".join(lines)
 
 
@@ -194,6 +213,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="[default: 5]")
     parser.add_argument("--seconds", type=float, help="for each server, warm-up and all [default: 300]")
     parser.add_argument("--warm-up", type=float, default=0.5, help="the share of it that is not measured")
+    parser.add_argument(
+        "--fill",
+        type=int,
+        default=0,
+        metavar="N",
+        help="first N requests of each tenant with no database: who waits 16 ms for each new key asks for few of them in a run",
+    )
     parser.add_argument("--keys", type=int, help="of each stand-in [default: 20000]")
     parser.add_argument("--value-scale", type=float, default=8.0, help="for Twitter's stand-ins, whose values are small")
     parser.add_argument("--sample", type=float, default=1.0, help="the share of the keys that tiermem partition looks at")

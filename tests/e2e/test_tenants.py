@@ -285,6 +285,7 @@ def test_thousands_of_tenants_at_once(serve: Callable[..., Store], tmp_path: pat
     [
         ('[tenants]\ndivide = "evenly"\n', "none of off, k, latency, mean, hits, fair, slo"),
         ('[tenants]\ndivide = "hits"\ncandidates = [0]\n', "between 1 and 64"),
+        ('[tenants]\ndivide = "hits"\ncurves = "lru"\n', "say `candidates = [5]` as well"),
         ('[tenants]\ndivide = "hits"\nsample_rate = 2.0\n', "tenants.sample_rate"),
         ('[tenants]\nby = "prefix"\n[[tenant]]\nname = "a"\nmin = "9GiB"\n', "promised 9GiB at least"),
         ('[tenants]\nby = "prefix"\n[[tenant]]\nname = "a"\nmin = "2MiB"\nmax = "1MiB"\n', "at least more than at most"),

@@ -4,6 +4,7 @@
 //! of bytes.
 #![forbid(unsafe_code)]
 
+mod choose_k;
 mod client;
 mod cpu;
 mod curves;
@@ -45,6 +46,8 @@ enum Command {
     Curves(curves::Options),
     /// How the cost of an access to KRR's stack grows with the stack.
     KrrCost(krr_cost::Options),
+    /// Choosing K while a cache runs: how far off what is predicted for each window is.
+    ChooseK(choose_k::Options),
     /// Curves of small samples of the keys: error, its estimate, and cost.
     Sampling(sampling::Options),
     /// Redis's own miss ratio at a few memory limits, beside the models of it.
@@ -88,6 +91,7 @@ fn main() -> anyhow::Result<()> {
         Command::Flash(options) => flash::run(&options),
         Command::Curves(options) => curves::run(&options),
         Command::KrrCost(options) => krr_cost::run(&options),
+        Command::ChooseK(options) => choose_k::run(&options),
         Command::Sampling(options) => sampling::run(&options),
         Command::RedisCurve(options) => redis_curve::run(&options),
     }

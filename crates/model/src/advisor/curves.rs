@@ -6,7 +6,7 @@ use tiermem_policy::evict::Named;
 use super::plan::{Plan, Way};
 use crate::mrc::klru::{EvictionLaw, SampledCaches};
 use crate::mrc::krr::{Correction, KrrStack};
-use crate::mrc::{Curve, Miniature, Model, Point, Unit};
+use crate::mrc::{Curve, LruStack, Miniature, Model, Point, Unit};
 
 /// Distances are told apart to one part in 2^6: 64 bins an octave, some ten kilobytes for each K.
 const PRECISION_BITS: u32 = 7;
@@ -20,7 +20,7 @@ const MISSED: u16 = 1 << 15;
 /// The K-LRU curves of one tenant over a sample of its keys, one for each K, in bytes.
 ///
 /// Keys have one number for all K. Memory, per key of the sample: 21 to 43 bytes for the number, 14 here, and 12 in each
-/// KRR stack ([`SampledCaches`]: 8, and 8 for each of its buckets and sizes).
+/// KRR stack ([`SampledCaches`]: 8, and 8 for each of its buckets and sizes; [`LruStack`]: 12 to 21).
 pub(super) struct TenantCurves {
     keys: Interner,
     /// By number: its key.
@@ -51,6 +51,7 @@ impl TenantCurves {
                     KrrStack::new(Unit::Bytes, real, Correction::Power, rate, seed)
                         .with_precision(PRECISION_BITS),
                 ),
+                Way::Lru => Box::new(LruStack::new(Unit::Bytes, rate).with_precision(PRECISION_BITS)),
                 Way::KLru => Box::new(SampledCaches::new(EvictionLaw::k_lru(real), Unit::Bytes, sizes, rate)),
                 Way::Miniature => {
                     Box::new(Miniature::new(Named::KLru(k.into()), Unit::Bytes, sizes, rate, seed))

@@ -15,6 +15,9 @@ pub enum Way {
     KLru,
     /// Miniature caches (section 3.1.1): the caches themselves, scaled down.
     Miniature,
+    /// The stack of exact LRU, whatever K serves. The least work, and wrong where K matters: what came before KRR, to measure
+    /// what curves of K-LRU gain (Wang 2024, section 4.2.3, pRedis).
+    Lru,
 }
 
 /// How an advisor works; defaults are those of Wang 2024, section 4.1.

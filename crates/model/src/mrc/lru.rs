@@ -36,6 +36,11 @@ impl LruStack {
         LruStack { recency, distances: Distances::new(precision_bits), rate, dither: 0 }
     }
 
+    /// An empty stack that tells distances apart by fewer bits, and so needs less memory ([`Distances::new`]).
+    pub fn with_precision(self, precision_bits: u32) -> Self {
+        LruStack { distances: Distances::new(precision_bits), ..self }
+    }
+
     /// What was counted.
     pub fn distances(&self) -> &Distances {
         &self.distances

@@ -322,7 +322,13 @@ impl Ladder {
     /// Notes a look-up that found a live item; returns its tier.
     #[inline]
     pub fn hit(&mut self, id: Id, now: Now) -> u8 {
-        let tier = self.used(id, now, false);
+        self.hit_of(None, id, now)
+    }
+
+    /// The same where it may be known whose item it is: to look that up costs a place in memory.
+    #[inline]
+    pub fn hit_of(&mut self, tenant: Option<u16>, id: Id, now: Now) -> u8 {
+        let tier = self.used(tenant, id, now, false);
         self.levels[usize::from(tier)].counters.hits += 1;
         tier
     }
@@ -330,11 +336,11 @@ impl Ladder {
     /// Notes an access to a live item that is no look-up, such as a write; returns its tier.
     #[inline]
     pub fn touch(&mut self, id: Id, now: Now) -> u8 {
-        self.used(id, now, true)
+        self.used(None, id, now, true)
     }
 
     #[inline]
-    fn used(&mut self, id: Id, now: Now, write: bool) -> u8 {
+    fn used(&mut self, tenant: Option<u16>, id: Id, now: Now, write: bool) -> u8 {
         let recency = self.recency(now);
         let cell = self.places.at(id);
         let place = *cell;
@@ -350,6 +356,9 @@ impl Ladder {
         if !place.is_moving() {
             self.order_hit(id, place, age, Touch { now: now.requests, write });
         }
+        // A few hits show the mean of a tenant, and each costs a place in memory.
+        let counts = self.config.levels.len() > 1 && recency.is_multiple_of(TENANT_REUSE_EVERY);
+        let tenant = tenant.unwrap_or_else(|| if counts || tier > 0 { self.tenant_of(id) } else { 0 });
         let level = &mut self.levels[tier];
         // In ticks; a reuse within one counts as one.
         let reuse = u64::from(age).max(1);
@@ -360,16 +369,14 @@ impl Ladder {
             Promotion::ReuseTwice | Promotion::ReuseTime | Promotion::ReuseTimeScan | Promotion::TailAge => {
                 let twice = self.config.promotion == Promotion::ReuseTwice;
                 level.reuse.note(reuse);
-                // A few hits show the mean, and each costs two places in memory.
-                let counts = self.config.levels.len() > 1 && recency.is_multiple_of(TENANT_REUSE_EVERY);
                 if let Some(tenants) = self.tenants.as_mut().filter(|_| counts) {
-                    tenants.note_reuse(id, tier, reuse);
+                    tenants.note_reuse(tenant, tier, reuse);
                 }
                 if tier > 0 {
                     if let Some(column) = &mut self.reuse {
                         // 0 there means never reused.
                         *column.at(id) = packed_reuse::pack(reuse);
-                    } else if !self.is_hot(id, tier, reuse, place) {
+                    } else if !self.is_hot(tenant, tier, reuse, place) {
                         if twice {
                             // The next use is the first of two again.
                             let cell = self.places.at(id);

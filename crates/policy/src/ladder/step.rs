@@ -248,12 +248,12 @@ impl Ladder {
         *tail_age = *tail_age - *tail_age / 64 + age;
     }
 
-    /// Whether a reuse time is short enough for the tier above.
+    /// Whether the reuse time of a tenant's item is short enough for the tier above.
     #[inline]
-    pub(super) fn is_hot(&self, id: Id, tier: usize, reuse: u64, place: Place) -> bool {
+    pub(super) fn is_hot(&self, tenant: u16, tier: usize, reuse: u64, place: Place) -> bool {
         let above = &self.levels[tier - 1];
         let is_below_mean = |reuse| match &self.tenants {
-            Some(tenants) => tenants.is_below_mean(id, tier - 1, reuse, self.promote_below),
+            Some(tenants) => tenants.is_below_mean(tenant, tier - 1, reuse, self.promote_below),
             None => above.reuse.is_below_mean(reuse, self.promote_below),
         };
         match self.config.promotion {

@@ -24,6 +24,18 @@ pub struct Dlru {
     writes: u64,
     /// After how many requests K became what.
     chosen: Vec<(u64, u8)>,
+    /// Look-ups and hits up to the window that runs.
+    window_from: (u64, u64),
+    predictions: Vec<Prediction>,
+}
+
+/// What the sample said of a window that ended, at the K that the cache had in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// What the sample missed.
+    pub predicted: f64,
+    /// What the cache itself missed.
+    pub measured: f64,
 }
 
 impl Dlru {
@@ -39,12 +51,19 @@ impl Dlru {
             lookups: 0,
             writes: 0,
             chosen: vec![(0, K_DEFAULT)],
+            window_from: (0, 0),
+            predictions: Vec::new(),
         }
     }
 
     /// After how many requests K became what, from the start on.
     pub fn chosen(&self) -> &[(u64, u8)] {
         &self.chosen
+    }
+
+    /// The miss ratio of each window in which enough keys were seen to say anything (Wang 2024, section 3.2.2).
+    pub fn predictions(&self) -> &[Prediction] {
+        &self.predictions
     }
 
     fn access(&mut self, request: Request, keys: u32) {
@@ -97,6 +116,12 @@ impl Dlru {
         };
         let answer = self.advisor.end_window(&[standing], &[self.room]).answer();
         self.advisor.note(&answer);
+        let (lookups, hits) = (self.lookups - self.window_from.0, self.hits - self.window_from.1);
+        self.window_from = (self.lookups, self.hits);
+        if let Some(predicted) = answer.parts.first().and_then(|part| part.miss_ratio_before) {
+            let measured = 1.0 - hits as f64 / lookups.max(1) as f64;
+            self.predictions.push(Prediction { predicted, measured });
+        }
         // Where too few keys were seen, the default is as good as any.
         let k = answer.parts.first().map(|part| part.ks[0]).filter(|&k| k > 0).unwrap_or(K_DEFAULT);
         if self.chosen.last().is_none_or(|&(_, last)| last != k) {
@@ -153,6 +178,9 @@ mod tests {
             let best = fixed.iter().copied().fold(f64::INFINITY, f64::min);
             // It is late by a window or some, and a phase has ten.
             assert!(found < 1.03 * best, "{found} beside {fixed:?}, K {:?}", dynamic.chosen());
+            let off = dynamic.predictions().iter().map(|it| (it.predicted - it.measured).abs());
+            let (windows, off) = (dynamic.predictions().len(), off.sum::<f64>());
+            assert!(windows >= 18 && off / (windows as f64) < 0.05, "{off} in {windows} windows");
             let ks: Vec<u8> = dynamic.chosen().iter().map(|&(_, k)| k).collect();
             assert!(ks.contains(&1) && ks.iter().any(|&k| k >= 8), "{ks:?}");
         }

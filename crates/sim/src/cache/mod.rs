@@ -12,7 +12,7 @@ pub mod tiered;
 
 pub use belady::Belady;
 pub use dividing::Sharing;
-pub use dlru::Dlru;
+pub use dlru::{Dlru, Prediction};
 pub use pass::{Batch, Batches, run};
 pub use tail::Tail;
 pub use tiered::TieredCache;

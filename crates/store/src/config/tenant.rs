@@ -29,7 +29,7 @@ pub struct TenantsSection {
     pub sample_rate: Option<f64>,
     /// The K to choose from. Default 1, 5, 8, 16.
     pub candidates: Vec<u8>,
-    /// Where curves come from: `krr` (default), `klru` or `miniature`.
+    /// Where curves come from: `krr` (default), `klru`, `miniature`, or `lru`, which takes one candidate alone.
     pub curves: String,
     /// What counts of earlier windows. Default 0.5.
     pub keep: f64,
@@ -82,10 +82,16 @@ impl TenantsSection {
             "krr" => Way::Krr,
             "klru" => Way::KLru,
             "miniature" => Way::Miniature,
+            "lru" => Way::Lru,
             other => {
-                return error("tenants.curves", format!("{other:?} is none of krr, klru, miniature"));
+                return error("tenants.curves", format!("{other:?} is none of krr, klru, miniature, lru"));
             }
         };
+        if way == Way::Lru && ks.len() > 1 {
+            let problem =
+                "lru knows nothing of K to choose one by: say `candidates = [5]` as well".to_owned();
+            return error("tenants.curves", problem);
+        }
         Ok(Plan {
             way,
             ks,

@@ -195,9 +195,9 @@ impl Advice {
 }
 
 impl Engine {
-    /// Counts a look-up for its tenant and the advisor; `found` is what it found in memory.
+    /// Counts a look-up for its tenant, which is returned, and the advisor; `found` is what it found in memory.
     #[inline]
-    pub(super) fn note_look_up(&mut self, db: u8, key: &[u8], hash: u64, found: Option<Id>) {
+    pub(super) fn note_look_up(&mut self, db: u8, key: &[u8], hash: u64, found: Option<Id>) -> u16 {
         let tenant = self.tenants.note_get(db, key, found.is_some());
         if let Some(advice) = &mut self.advice {
             let is_last = advice.advisor.note_lookup();
@@ -214,6 +214,7 @@ impl Engine {
                 self.end_window();
             }
         }
+        tenant
     }
 
     /// Counts a look-up of what is not in memory: `found` says whether it is on flash. For the division of memory it has missed.

@@ -258,8 +258,8 @@ impl Engine {
     #[inline]
     fn note_hit(&mut self, db: u8, key: &[u8], hash: u64, id: Id) {
         self.get_hits += 1;
-        self.note_look_up(db, key, hash, Some(id));
-        self.ladder.hit(id, self.now);
+        let tenant = self.note_look_up(db, key, hash, Some(id));
+        self.ladder.hit_of(Some(tenant), id, self.now);
     }
 
     /// Looks `key` up without counting: for commands that read, change and write.

@@ -43,6 +43,16 @@ impl Fullest {
         (self.nodes, self.leaves) = (nodes, leaves);
     }
 
+    /// The first of [`Self::first`].
+    pub fn top(&self) -> Option<usize> {
+        let mut node = 1;
+        self.nodes.get(node).filter(|&&fullness| fullness >= 0.0)?;
+        while node < self.leaves {
+            node = 2 * node + usize::from(self.nodes[2 * node + 1] > self.nodes[2 * node]);
+        }
+        Some(node - self.leaves)
+    }
+
     /// The fullest tenants, fullest first, as many as `first` has room for; how many there are.
     pub fn first(&self, first: &mut [usize]) -> usize {
         let mut frontier = [(EMPTY, 0usize); FRONTIER];
@@ -102,6 +112,7 @@ mod tests {
                 sorted.sort_by(|a, b| b.total_cmp(a));
                 let ours: Vec<f32> = first[..found].iter().map(|&tenant| model[tenant].unwrap()).collect();
                 prop_assert_eq!(&ours[..], &sorted[..sorted.len().min(4)]);
+                prop_assert_eq!(fullest.top().map(|tenant| model[tenant].unwrap()), sorted.first().copied());
             }
         }
     }

@@ -13,6 +13,7 @@
 //! from another class. Live items on it move to slots that the fullest gives up for them. What little is left (a page
 //! on which somebody's only items of their class lie) goes all the same, and is counted ([`TenantCounters::trespasses`]).
 
+mod entry;
 mod fullest;
 mod members;
 mod reuse;
@@ -23,6 +24,7 @@ use crate::column::Column;
 use crate::ladder::place;
 use crate::waste::Waste;
 use crate::{Id, Now};
+use entry::Entry;
 use fullest::Fullest;
 use members::Members;
 use reuse::{Coldest, Reuse};
@@ -189,8 +191,7 @@ impl Holdings {
 /// The tenants of a ladder.
 #[derive(Clone, Debug)]
 pub(super) struct Tenants {
-    owner: Column<u16>,
-    position: Column<u32>,
+    entries: Column<Entry>,
     levels: Vec<Holdings>,
     /// For whom room is being made, if for somebody.
     wants: Option<u16>,
@@ -210,15 +211,7 @@ impl Tenants {
             ..Holdings::default()
         };
         let levels = config.levels.iter().map(level).collect();
-        Tenants {
-            owner: Column::default(),
-            position: Column::default(),
-            levels,
-            wants: None,
-            forced: false,
-            rest_for: 0,
-            half: 0,
-        }
+        Tenants { entries: Column::default(), levels, wants: None, forced: false, rest_for: 0, half: 0 }
     }
 
     /// Reuse times noted from now on belong to this half of a window.
@@ -226,37 +219,43 @@ impl Tenants {
         self.half = half;
     }
 
-    /// An item was used again after `reuse`.
+    /// Whose an item is.
     #[inline]
-    pub fn note_reuse(&mut self, id: Id, tier: usize, reuse: u64) {
-        let tenant = usize::from(self.owner.get(id));
-        if let Some(Some(holding)) = self.levels[tier].of.get_mut(tenant) {
+    pub fn owner(&self, id: Id) -> u16 {
+        self.entries.cell(id).owner
+    }
+
+    /// A tenant's item was used again after `reuse`.
+    #[inline]
+    pub fn note_reuse(&mut self, tenant: u16, tier: usize, reuse: u64) {
+        if let Some(Some(holding)) = self.levels[tier].of.get_mut(usize::from(tenant)) {
             holding.reuse.note(reuse, self.half);
         }
     }
 
-    /// Whether this is sooner than `factor` in 1/256 of the mean of the same tenant's items in a tier.
-    pub fn is_below_mean(&self, id: Id, tier: usize, reuse: u64, factor: u32) -> bool {
-        let holding = self.levels[tier].get(usize::from(self.owner.get(id)));
+    /// Whether this is sooner than `factor` in 1/256 of the mean of a tenant's items in a tier.
+    #[inline]
+    pub fn is_below_mean(&self, tenant: u16, tier: usize, reuse: u64, factor: u32) -> bool {
+        let holding = self.levels[tier].get(usize::from(tenant));
         holding.is_none_or(|holding| holding.reuse.is_below_mean(reuse, factor, self.half))
     }
 
     pub fn grow_to(&mut self, id: Id) {
-        self.owner.grow_to(id);
-        self.position.grow_to(id);
+        self.entries.grow_to(id);
     }
 
     /// Whose an item is from now on; it is in no tier yet.
     pub fn set_owner(&mut self, id: Id, tenant: u16) {
-        *self.owner.at(id) = tenant.min(TENANTS_MAX as u16 - 1);
+        self.entries.at(id).owner = tenant.min(TENANTS_MAX as u16 - 1);
     }
 
     pub fn insert(&mut self, id: Id, tier: usize, bytes: u64) {
-        let tenant = self.owner.get(id);
+        let entry = self.entries.at(id);
+        let tenant = entry.owner;
         let level = &mut self.levels[tier];
         let holding = level.at(tenant);
         let list_bytes = holding.members.bytes();
-        *self.position.at(id) = holding.members.push(id);
+        entry.set_position(holding.members.push(id));
         let (before, grown) = (holding.bytes, holding.members.bytes() - list_bytes);
         holding.bytes += bytes;
         level.held_bytes += grown;
@@ -264,13 +263,13 @@ impl Tenants {
     }
 
     pub fn remove(&mut self, id: Id, tier: usize, bytes: u64) {
-        let tenant = self.owner.get(id);
-        let position = self.position.get(id);
+        let entry = self.entries.get(id);
+        let (tenant, position) = (entry.owner, entry.position());
         let level = &mut self.levels[tier];
         let holding = level.at(tenant);
         let list_bytes = holding.members.bytes();
         if let Some(moved) = holding.members.swap_remove(position) {
-            *self.position.at(moved) = position;
+            self.entries.at(moved).set_position(position);
         }
         let (before, shrunk) = (holding.bytes, list_bytes - holding.members.bytes());
         holding.bytes -= bytes;
@@ -280,7 +279,7 @@ impl Tenants {
 
     /// Counts an eviction.
     pub fn note_evicted(&mut self, id: Id, tier: usize) {
-        let tenant = self.owner.get(id);
+        let tenant = self.owner(id);
         let trespass = self.is_protected(tenant, tier);
         let counters = &mut self.levels[tier].at(tenant).counters;
         counters.evictions += 1;
@@ -316,15 +315,22 @@ impl Tenants {
         count
     }
 
+    /// The first of [`Self::givers`].
+    fn first_giver(&self, tier: usize) -> Option<usize> {
+        let level = &self.levels[tier];
+        let fullest = level.fullest.top();
+        let above = fullest.filter(|&tenant| level.is_above(tenant, self.wants));
+        above.or(self.wants.map(usize::from)).or(fullest)
+    }
+
     pub fn bytes(&self) -> u64 {
         let level = |level: &Holdings| level.held_bytes + level.fullest.bytes();
-        self.owner.bytes() + self.position.bytes() + self.levels.iter().map(level).sum::<u64>()
+        self.entries.bytes() + self.levels.iter().map(level).sum::<u64>()
     }
 
     /// Forgets all items; shares, K and counters stay. The memory is given back by and by.
     pub fn clear_into(&mut self, waste: &mut Waste) {
-        self.owner.clear_into(waste);
-        self.position.clear_into(waste);
+        self.entries.clear_into(waste);
         for level in &mut self.levels {
             level.fullest = Fullest::default();
             (level.bytes, level.share_bytes) = (0, 0);
@@ -441,7 +447,7 @@ impl Ladder {
         let tier = usize::from(self.loc(id).tier);
         self.tenants
             .as_ref()
-            .is_some_and(|tenants| !tenants.forced && tenants.is_protected(tenants.owner.get(id), tier))
+            .is_some_and(|tenants| !tenants.forced && tenants.is_protected(tenants.owner(id), tier))
     }
 
     /// Whether a tenant may have what is others' where all else fails: it has hardly more than its part anywhere. Who floods does not.
@@ -484,7 +490,7 @@ impl Ladder {
 
     /// Whose an item is; 0 where tenants are not told apart.
     pub fn tenant_of(&self, id: Id) -> u16 {
-        self.tenants.as_ref().map_or(0, |tenants| tenants.owner.get(id))
+        self.tenants.as_ref().map_or(0, |tenants| tenants.owner(id))
     }
 
     /// One more than the highest number of a tenant that has had something or a share.
@@ -508,10 +514,15 @@ impl Ladder {
         now: Now,
         rng: &mut Rng,
     ) -> Option<Id> {
-        let tenants = self.tenants.as_ref()?;
+        // Nearly always the first one has something to give.
+        let first = self.tenants.as_ref()?.first_giver(tier);
+        if let Some(victim) = first.and_then(|tenant| self.sample_tenant(tenant, tier, class, now, rng)) {
+            return Some(victim);
+        }
         let mut givers = [0; GIVERS + 1];
-        let count = tenants.givers(tier, &mut givers);
-        givers[..count].iter().find_map(|&tenant| self.sample_tenant(tenant, tier, class, now, rng))
+        let count = self.tenants.as_ref()?.givers(tier, &mut givers);
+        let mut others = givers[..count].iter().skip(1);
+        others.find_map(|&tenant| self.sample_tenant(tenant, tier, class, now, rng))
     }
 
     /// The item of a tenant that would go from a tier if K of them were drawn. It stays: this is for knowing what choosing costs.
@@ -533,7 +544,7 @@ impl Ladder {
         let Order::Sample { k, by } = level.order else { return None };
         let slots = &level.slots;
         let known = Known { places: &self.places, expiry: &self.expiry, uses: &self.uses, recency };
-        let Tenants { owner, levels, .. } = self.tenants.as_mut()?;
+        let Tenants { entries, levels, .. } = self.tenants.as_mut()?;
         let holding = levels[tier].of.get_mut(tenant)?.as_mut()?;
         let k = if holding.k == 0 { k } else { holding.k };
         let len = holding.members.len() as u64;
@@ -546,7 +557,7 @@ impl Ladder {
             let place = self.places.get(id);
             may_go(place)
                 && match from_class {
-                    Some(_) => usize::from(owner.get(id)) == tenant,
+                    Some(_) => usize::from(entries.cell(id).owner) == tenant,
                     None => class.is_none_or(|class| slots.class_at(place.unit()) == class),
                 }
         };

@@ -86,7 +86,7 @@ impl Ladder {
         rng: &mut Rng,
     ) -> Option<u32> {
         let tenants = self.tenants.as_mut()?;
-        let tenant = usize::from(tenants.owner.get(id));
+        let tenant = usize::from(tenants.owner(id));
         if !tenants.levels[tier].has_part(tenant) {
             return None;
         }
