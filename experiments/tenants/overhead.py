@@ -73,7 +73,7 @@ def measure(args: argparse.Namespace, setup: Setup, variant: Variant, folder: Pa
     ]
     with running(setup, variant, memory, folder) as port:
         before = cpu_us(port)
-        seen = drive(setup, port, fronts, ["--warm-up", "0.5"])
+        seen = drive(setup, port, fronts, ["--requests", str(args.requests), "--warm-up", "0.5"])
         commands_us = cpu_us(port) - before
         division = json.loads(ask(port, "TENANTS", "JSON"))["division"]
     return {
