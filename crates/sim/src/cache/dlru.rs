@@ -8,6 +8,11 @@ use tiermem_policy::choose_k::K_DEFAULT;
 use tiermem_policy::evict::klru::KLru;
 use tiermem_policy::flat::{Cache, Capacity, Counts, Flat, Request};
 
+/// What a unit of the cache's capacity counts for the advisor, which keeps no more keys in its sample than would fill memory with items
+/// of 64 bytes: objects of any size, and values of four bytes and more, are to be followed like a store's items.
+const OBJECT_BYTES: u32 = 256;
+const VALUE_BYTE_BYTES: u32 = 16;
+
 /// The only tenant.
 const ALL: u16 = 0;
 
@@ -41,12 +46,15 @@ pub struct Prediction {
 impl Dlru {
     /// An empty cache; `seed` decides what it draws. It begins with Redis's K, as long as nothing better is known.
     pub fn new(plan: Plan, capacity: Capacity, seed: u64) -> Self {
-        let room = Room { capacity_bytes: capacity.units(), slower_ns: 0.0 };
+        let counts_bytes = matches!(capacity, Capacity::Bytes(_));
+        let unit_bytes = if counts_bytes { VALUE_BYTE_BYTES } else { OBJECT_BYTES };
+        let capacity_bytes = capacity.units().saturating_mul(unit_bytes.into());
+        let room = Room { capacity_bytes, slower_ns: 0.0 };
         Dlru {
             cache: Flat::new(KLru::new(1, K_DEFAULT.into()), capacity, seed),
             advisor: Advisor::new(Plan { divides: false, ..plan }, &[room], seed),
             room,
-            counts_bytes: matches!(capacity, Capacity::Bytes(_)),
+            counts_bytes,
             hits: 0,
             lookups: 0,
             writes: 0,
@@ -71,7 +79,10 @@ impl Dlru {
         self.cache.run(&[request], keys);
         let found = self.cache.counts().misses == before;
         let hash = sample_hash(request.key.into());
-        let bytes = if self.counts_bytes { request.size } else { 1 };
+        let bytes = match self.counts_bytes {
+            true => request.size.saturating_mul(VALUE_BYTE_BYTES),
+            false => OBJECT_BYTES,
+        };
         let follows = self.advisor.follows(hash);
         match request.op {
             Op::Del => {
