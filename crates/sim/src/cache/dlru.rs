@@ -196,4 +196,19 @@ mod tests {
             assert!(ks.contains(&1) && ks.iter().any(|&k| k >= 8), "{ks:?}");
         }
     }
+
+    /// A sample of more keys than fit 64 bytes each into the cache, were an object a byte, is followed all the same.
+    #[test]
+    fn what_is_predicted_comes_true_where_there_are_many_objects() {
+        let mut rng = Rng::seeded(4);
+        let mut skewed = || (rng.unit_f64().powi(2) * 100_000.0) as u32;
+        let requests: Vec<Request> =
+            (0..600_000).map(|_| Request { key: skewed(), size: 100, op: Op::Get }).collect();
+        let plan = Plan { window: 60_000, rate: 0.25, ..Plan::dlru() };
+        let mut cache = Dlru::new(plan, Capacity::Objects(50_000), 1);
+        cache.run(&requests, 100_000);
+        for window in &cache.predictions()[1..] {
+            assert!((window.predicted - window.measured).abs() < 0.03, "{window:?}");
+        }
+    }
 }
