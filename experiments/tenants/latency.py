@@ -31,7 +31,7 @@ from servers import Setup, Variant, drive, running
 from workloads import CASES, Tenant, spec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from drawing import keep, svg
+from drawing import bar, keep, svg
 
 # What an item takes beside its value: its key, a tenant's name and 20 bytes, and the metadata of either server.
 OVERHEAD_BYTES = 90
@@ -179,15 +179,10 @@ def draw(data: dict[str, Any]) -> str:
             base = at["medians"]["redis"]["tenants_mean_us"]
             for name, figures in at["medians"].items():
                 value = figures["tenants_mean_us"] / base
-                rounds = sorted(run["tenants_mean_us"] / base for run in at["runs"][name])
-                color = "#999" if name == "redis" else "#c0392b"
-                middle = y + (row - 6) / 2
-                parts.append(f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{name}</text>')
-                parts.append(f'<rect x="{left}" y="{y}" width="{value * scale:.1f}" height="{row - 6}" fill="{color}"/>')
-                ends = f'x1="{left + rounds[0] * scale:.1f}" x2="{left + rounds[-1] * scale:.1f}"'
-                parts.append(f'<line {ends} y1="{middle}" y2="{middle}" stroke="#222" stroke-width="2"/>')
+                rounds = [run["tenants_mean_us"] / base for run in at["runs"][name]]
+                parts += bar(y, left, scale, name, value, rounds)
                 label = f"{value:.3f}: {figures['tenants_mean_us']:.0f} us, hit ratio {figures['hit_ratio']:.3f}"
-                parts.append(f'<text x="{left + max(rounds[-1], value, 1) * scale + 10:.1f}" y="{y + 12}">{label}</text>')
+                parts.append(f'<text x="{left + max(*rounds, value, 1) * scale + 10:.1f}" y="{y + 12}">{label}</text>')
                 y += row
             y += 24
     parts.append(f'<line x1="{left + scale}" x2="{left + scale}" y1="36" y2="{y - 20}" stroke="#222" stroke-dasharray="2 3"/>')

@@ -37,7 +37,7 @@ from servers import Setup, Variant, free_port, running
 from workloads import spec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from drawing import keep, svg
+from drawing import bar, keep, svg
 
 # Name, workload, whether its database is far.
 TENANTS = [
@@ -218,15 +218,11 @@ def draw(data: dict[str, Any]) -> str:
     parts = ['<text class="t" x="10" y="22">Mean access latency with PostgreSQL behind, mean over tenants; redis = 1</text>']
     y, scale = 46, 380
     for server, runs in data["runs"].items():
-        rounds = sorted(run["tenants_mean_us"] / base for run in runs)
+        rounds = [run["tenants_mean_us"] / base for run in runs]
         value = statistics.median(rounds)
-        color = "#999" if server == "redis" else "#c0392b"
-        parts.append(f'<text x="82" y="{y + 12}" text-anchor="end">{server}</text>')
-        parts.append(f'<rect x="90" y="{y}" width="{value * scale:.1f}" height="14" fill="{color}"/>')
-        ends = f'x1="{90 + rounds[0] * scale:.1f}" x2="{90 + rounds[-1] * scale:.1f}"'
-        parts.append(f'<line {ends} y1="{y + 7}" y2="{y + 7}" stroke="#222" stroke-width="2"/>')
+        parts += bar(y, 90, scale, server, value, rounds)
         label = f"{value:.3f}: {value * base:.0f} us"
-        parts.append(f'<text x="{100 + max(rounds[-1], 1) * scale:.1f}" y="{y + 12}">{label}</text>')
+        parts.append(f'<text x="{100 + max(*rounds, 1) * scale:.1f}" y="{y + 12}">{label}</text>')
         y += 22
     return svg(700, y + 10, parts)
 

@@ -521,6 +521,7 @@ impl Ladder {
         }
         let mut givers = [0; GIVERS + 1];
         let count = self.tenants.as_ref()?.givers(tier, &mut givers);
+        debug_assert_eq!(givers[..count].first().copied(), first, "who was asked already");
         let mut others = givers[..count].iter().skip(1);
         others.find_map(|&tenant| self.sample_tenant(tenant, tier, class, now, rng))
     }
