@@ -129,6 +129,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let overheads = Overheads::default();
     let refuse = |error| Failure::usage(anyhow!("{error} of {}", Bytes(granule_bytes)));
     let shares = partition::divide(&profiles, options.objective, pieces, &overheads).map_err(refuse)?;
+    let shares = partition::keep_least(&profiles, &shares, total_bytes, &overheads);
     let equal = partition::divide_equally(&profiles, pieces, &overheads).map_err(refuse)?;
     if let Some(path) = &options.output {
         let text = configuration(options.objective, seen.keys(), &profiles, &shares);

@@ -5,7 +5,7 @@ use tiermem_policy::partition::{Objective, TooLittle};
 
 use super::plan::{Plan, Room};
 use crate::mrc::Curve;
-use crate::partition::{Pieces, Profile, Score, Share, Terms, divide, loss_ns, score, share_at};
+use crate::partition::{Pieces, Profile, Score, Share, Terms, divide, keep_least, loss_ns, score, share_at};
 
 /// A tenant in a question.
 #[derive(Clone, Debug)]
@@ -43,24 +43,6 @@ const GRANULES_BOUND: u64 = 8;
 const GRANULES_MAX: u64 = 2048;
 /// Who is given no granule of an upper tier has a part of one all the same, 1 in so many.
 const LEAST_PART: u64 = 8;
-/// However little a tenant would gain, it keeps so much of all memory, or this part of an equal share, 1 in so many: with room for
-/// fewer items than it has sizes its writes would find nothing to take the place of, and be refused.
-const LEAST_BYTES: u64 = 1 << 20;
-const LEAST_OF_EQUAL: u64 = 16;
-
-/// Raises what each gets to `least_bytes`, and takes that from those who have more, but not what they were promised.
-fn keep_least(bytes: &mut [u64], profiles: &[Profile], least_bytes: u64) {
-    let kept = |profile: &Profile| least_bytes.min(profile.terms.most_bytes).max(profile.terms.least_bytes);
-    let total: u64 = bytes.iter().sum();
-    bytes.iter_mut().zip(profiles).for_each(|(bytes, profile)| *bytes = (*bytes).max(kept(profile)));
-    let excess = bytes.iter().sum::<u64>() - total;
-    let spare = |(&bytes, profile): (&u64, &Profile)| bytes - kept(profile);
-    let spares: Vec<u64> = bytes.iter().zip(profiles).map(spare).collect();
-    let all: u64 = spares.iter().sum();
-    for (bytes, spare) in bytes.iter_mut().zip(spares) {
-        *bytes -= (u128::from(spare) * u128::from(excess.min(all)) / u128::from(all.max(1))) as u64;
-    }
-}
 
 /// Promises that together are more than there is, because what is kept about items has grown, are cut down in proportion.
 fn fit_promises(profiles: &mut [Profile], pieces: Pieces) {
@@ -73,12 +55,6 @@ fn fit_promises(profiles: &mut [Profile], pieces: Pieces) {
             profile.terms.least_bytes = (profile.terms.least_bytes as f64 * part) as u64;
         }
     }
-}
-
-/// What one gets, within what it was promised.
-fn within_terms((profile, share): (&Profile, Share)) -> u64 {
-    let Terms { least_bytes, most_bytes, .. } = profile.terms;
-    share.bytes.max(least_bytes).min(most_bytes)
 }
 
 /// Bounds are broken by more than this part of them, 1 in so many.
@@ -253,10 +229,7 @@ impl Question {
         let mut whole = if self.plan.divides {
             let shares = divide(&profiles, self.plan.objective, pieces, overheads)?;
             // Bounds hold to the byte, and nobody's part is nothing.
-            let mut bytes: Vec<u64> = profiles.iter().zip(shares).map(within_terms).collect();
-            let equal = left_bytes / (profiles.len() as u64).max(1);
-            keep_least(&mut bytes, &profiles, LEAST_BYTES.min(equal / LEAST_OF_EQUAL));
-            profiles.iter().zip(bytes).map(|(profile, bytes)| share_at(profile, bytes, overheads)).collect()
+            keep_least(&profiles, &shares, left_bytes, overheads)
         } else {
             before.clone()
         };
@@ -361,44 +334,4 @@ impl Question {
 fn differences(sums: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut before = 0;
     sums.map(|sum| sum.saturating_sub(std::mem::replace(&mut before, sum))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// Nobody keeps less than it must, nobody is above its most, and together they have what they had, or what they must keep.
-        #[test]
-        fn what_is_kept_comes_from_those_who_have_more(
-            parts in prop::collection::vec((0u64..1000, 0u64..300, 0u64..1500), 1..20),
-            least_bytes in 0u64..200,
-        ) {
-            let profile = |&(_, least_bytes, more): &(u64, u64, u64)| Profile {
-                curves: Vec::new(),
-                keys_sampled: 0,
-                rate: 1.0,
-                miss_ns: 1.0,
-                k: 5,
-                terms: Terms { least_bytes, most_bytes: least_bytes + more, ..Terms::default() },
-            };
-            let profiles: Vec<Profile> = parts.iter().map(profile).collect();
-            let shares = parts.iter().map(|&(bytes, ..)| Share { bytes, k: 5, miss_ratio: 0.0, is_kept: true });
-            let before: Vec<u64> = profiles.iter().zip(shares).map(within_terms).collect();
-            let mut bytes = before.clone();
-            keep_least(&mut bytes, &profiles, least_bytes);
-            let mut kept_all = 0;
-            for (&bytes, profile) in bytes.iter().zip(&profiles) {
-                let Terms { least_bytes: promised, most_bytes, .. } = profile.terms;
-                let kept = least_bytes.min(most_bytes).max(promised);
-                kept_all += kept;
-                prop_assert!((kept..=most_bytes).contains(&bytes), "{bytes} of {kept} to {most_bytes}");
-            }
-            let (sum, had) = (bytes.iter().sum::<u64>(), before.iter().sum::<u64>());
-            // Each may be rounded up by less than a byte.
-            prop_assert!(sum <= had.max(kept_all) + bytes.len() as u64, "{sum} of {had}, {kept_all} to be kept");
-            prop_assert!(sum >= had.min(kept_all) && sum + (bytes.len() as u64) >= had, "{sum} of {had}");
-        }
-    }
 }

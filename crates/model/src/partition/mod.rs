@@ -5,12 +5,14 @@
 //! keys is counted as well, so that where curves meet the smaller K is taken). The merged curves, rates and costs of misses are
 //! what [`tiermem_policy::partition`] divides. The same function serves the command line and a running store.
 
+mod least;
 mod terms;
 
 use tiermem_policy::choose_k::{self, Candidate, Overheads};
 use tiermem_policy::partition::{Demand, Objective, Promise, TooLittle, division};
 
 use crate::mrc::Curve;
+pub use least::keep_least;
 pub use terms::TenantTerms;
 
 /// What is known of a tenant.
