@@ -436,7 +436,7 @@ fn naive(policy: Named, size: usize, seed: u64) -> Option<Box<dyn Naive>> {
         Named::TwoQ => Box::new(TwoQ { size, ..TwoQ::default() }),
         Named::S3Fifo => Box::new(S3Fifo { size, ..S3Fifo::default() }),
         Named::Sieve => Box::new(Sieve { list: vec![], visited: BTreeSet::new(), hand: None, size }),
-        Named::Cflru => Box::new(Cflru { list: vec![], dirty: BTreeSet::new(), size }),
+        Named::Cflru(_) => Box::new(Cflru { list: vec![], dirty: BTreeSet::new(), size }),
         Named::LruLazy | Named::Redis(_) | Named::Lhd => return None,
     })
 }

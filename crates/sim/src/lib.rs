@@ -4,4 +4,6 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod cxl_flash;
+pub mod events;
 pub mod hindsight;

@@ -38,17 +38,14 @@ pub struct Cflru {
 }
 
 impl Cflru {
-    /// The window that is used where nobody says otherwise: the middle of what the paper tries.
-    pub const WINDOW_SHARE: f64 = 0.25;
-
-    /// Lists for each of `domains`, of whose items `window_share` (0 to 1) are in the window.
-    pub fn new(domains: usize, window_share: f64) -> Self {
+    /// Lists for each of `domains`, of whose items so many of 1024 are in the window.
+    pub fn new(domains: usize, window_share: u32) -> Self {
         Cflru {
             links: Column::default(),
             dirty: Bits::default(),
             in_window: Bits::default(),
             domains: vec![Lists::default(); domains],
-            window_share: (window_share * 1024.0).clamp(0.0, 1024.0) as u32,
+            window_share: window_share.min(1024),
         }
     }
 

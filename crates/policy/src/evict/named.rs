@@ -59,12 +59,15 @@ pub enum Named {
     Lhd,
     /// [`super::hyperbolic`].
     Hyperbolic,
-    /// [`super::cflru`] with its usual window.
-    Cflru,
+    /// [`super::cflru`] with this window, in 1/1024 of the items.
+    Cflru(u32),
 }
 
 /// The K of Redis's default configuration, and ours where none is given.
 pub const K_DEFAULT: u32 = 5;
+
+/// The window of clean-first LRU where none is given, in 1/1024 of the items: the middle of what its paper tries.
+pub const CFLRU_WINDOW_DEFAULT: u32 = 256;
 
 impl Named {
     /// Each of them once, in the order of their names' table; those with a K have the default.
@@ -87,7 +90,7 @@ impl Named {
         Named::Sieve,
         Named::Lhd,
         Named::Hyperbolic,
-        Named::Cflru,
+        Named::Cflru(CFLRU_WINDOW_DEFAULT),
     ];
 
     /// The name, without the parameters.
@@ -111,7 +114,7 @@ impl Named {
             Named::Sieve => "sieve",
             Named::Lhd => "lhd",
             Named::Hyperbolic => "hyperbolic",
-            Named::Cflru => "cflru",
+            Named::Cflru(_) => "cflru",
         }
     }
 
@@ -181,7 +184,7 @@ impl Named {
             Named::Sieve => then.with(Sieve::new(domains)),
             Named::Lhd => then.with(Lhd::new(domains)),
             Named::Hyperbolic => then.with(Hyperbolic::new(domains)),
-            Named::Cflru => then.with(Cflru::new(domains, Cflru::WINDOW_SHARE)),
+            Named::Cflru(window) => then.with(Cflru::new(domains, window)),
         }
     }
 }

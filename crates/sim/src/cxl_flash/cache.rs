@@ -1,0 +1,115 @@
+//! The device's DRAM as a cache of flash: sets of lines, whose order of eviction is a policy's.
+//!
+//! Which page lies in which line is known from the page ([`super::pages`]); here is only who has to go when a set is full,
+//! and that is decided by the same policies as everywhere ([`tiermem_policy::evict`]): a set is a domain, a line an item.
+
+use tiermem_base::Rng;
+use tiermem_policy::Id;
+use tiermem_policy::evict::{Departure, Domain, Evict, Item, Origin, Touch};
+
+/// A line of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line(pub u32);
+
+impl Line {
+    /// No line.
+    pub const NONE: Line = Line(u32::MAX);
+
+    /// Its number as a position.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What is in a line.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// The page's number in the table of pages.
+    page: u32,
+    dirty: bool,
+}
+
+/// Who was sent away to make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evicted {
+    /// The page's number in the table of pages.
+    pub page: u32,
+    /// Whether it must be written to flash.
+    pub dirty: bool,
+}
+
+/// Lines in sets, with a policy.
+#[derive(Clone, Debug)]
+pub struct Cache<E> {
+    policy: E,
+    sets: u32,
+    ways: u32,
+    /// Lines of each set that were ever used; after that a set stays full.
+    used: Vec<u32>,
+    held: Vec<Held>,
+    rng: Rng,
+    /// Accesses so far: the policies' clock.
+    now: u64,
+}
+
+impl<E: Evict> Cache<E> {
+    /// An empty cache of `sets * ways` lines; the policy has `sets` domains.
+    pub fn new(policy: E, sets: u32, ways: u32, seed: u64) -> Self {
+        Cache {
+            policy,
+            sets,
+            ways,
+            used: vec![0; sets as usize],
+            held: Vec::new(),
+            rng: Rng::seeded(seed),
+            now: 0,
+        }
+    }
+
+    fn domain_of(&self, line: Line) -> Domain {
+        Domain(line.0 / self.ways)
+    }
+
+    /// An access to a line that holds its page.
+    #[inline]
+    pub fn hit(&mut self, line: Line, write: bool) {
+        self.now += 1;
+        let domain = self.domain_of(line);
+        self.policy.hit(Id(line.0), Touch { now: self.now, write }, || domain);
+        self.held[line.index()].dirty |= write;
+    }
+
+    /// Notes that a page was asked for and is not there.
+    #[inline]
+    pub fn miss(&mut self, number: u64) {
+        self.policy.miss(Domain((number % u64::from(self.sets)) as u32), number);
+    }
+
+    /// Puts a page into a line of its set. `number` is its number in the device, `page` that in the table of pages.
+    pub fn fill(&mut self, number: u64, page: u32, dirty: bool) -> (Line, Option<Evicted>) {
+        self.now += 1;
+        let set = (number % u64::from(self.sets)) as u32;
+        let domain = Domain(set);
+        let used = &mut self.used[set as usize];
+        let (line, evicted) = if *used < self.ways {
+            let line = Line(set * self.ways + *used);
+            *used += 1;
+            if self.held.len() <= line.index() {
+                self.held.resize(line.index() + 1, Held { page: u32::MAX, dirty: false });
+            }
+            (line, None)
+        } else {
+            // Every item may go, so a full set has a victim.
+            let victim = self.policy.victim(domain, self.now, &mut self.rng, |_| true);
+            let line = Line(victim.map_or(set * self.ways, |id| id.0));
+            debug_assert!(victim.is_some(), "a full set without a victim");
+            self.policy.remove(Id(line.0), domain, Departure::Evicted);
+            let Held { page, dirty } = self.held[line.index()];
+            (line, Some(Evicted { page, dirty }))
+        };
+        self.held[line.index()] = Held { page, dirty };
+        let item = Item { key: number, size: 1, dirty, now: self.now };
+        self.policy.insert(Id(line.0), domain, Origin::Admitted(item));
+        (line, evicted)
+    }
+}

@@ -1,0 +1,9 @@
+//! The flash behind the device's cache: where data lie, who uses channels and dies next, and how room is made.
+
+pub mod geometry;
+pub mod scheduler;
+pub mod timing;
+
+pub use geometry::{Geometry, PlaneAt};
+pub use scheduler::{Command, Origin, Scheduler};
+pub use timing::{Operation, Promise, Suspension, Technology, Timing};

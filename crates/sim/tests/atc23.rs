@@ -1,0 +1,179 @@
+//! The arithmetic of the published simulator against what that simulator itself gave: MQSim_CXL_Linux at commit 3701f7b, 64 MiB
+//! of cache before 64 GiB of flash (8 channels, 8 ways, 3/100/1000 us), on the first requests of three traces that anyone
+//! can make again.
+
+use std::convert::Infallible;
+
+use tiermem_base::{Access, Op};
+use tiermem_policy::evict::named::WithPolicy;
+use tiermem_policy::evict::{Evict, Named};
+use tiermem_sim::cxl_flash::atc23::prefetch::Kind;
+use tiermem_sim::cxl_flash::atc23::{self, Settings};
+use tiermem_sim::cxl_flash::cache::Cache;
+use tiermem_sim::cxl_flash::flash::{Geometry, Technology, Timing};
+
+const LINES: u32 = 16384;
+const FOOTPRINT_BYTES: u64 = 1 << 30;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Pattern {
+    /// A line of 64 bytes anywhere.
+    Random,
+    /// Every kibibyte.
+    Stride,
+    /// Four lines in a row of pages whose popularity follows Zipf's law with 0.99.
+    Zipf,
+}
+
+/// splitmix64, by which the traces are made.
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+/// 30% writes, 200 ns between requests on average.
+fn trace(pattern: Pattern, requests: usize) -> Vec<Access> {
+    let mut draws = Draws(1);
+    let pages = FOOTPRINT_BYTES / 4096;
+    let mut sum = 0.0;
+    let cdf: Vec<f64> = (1..=pages)
+        .map(|rank| {
+            sum += (rank as f64).powf(-0.99);
+            sum
+        })
+        .collect();
+    let (mut time_ns, mut left, mut page, mut line) = (0, 0, 0, 0);
+    let mut one = |number: u64| {
+        let address = match pattern {
+            Pattern::Random => draws.next() % (FOOTPRINT_BYTES / 64) * 64,
+            Pattern::Stride => number * 1024 % FOOTPRINT_BYTES,
+            Pattern::Zipf => {
+                if left == 0 {
+                    let draw = (draws.next() >> 11) as f64 * 2f64.powi(-53) * sum;
+                    page = cdf.partition_point(|share| *share < draw) as u64 * 2_654_435_761 % pages;
+                    line = draws.next() % 64;
+                    left = 4;
+                }
+                left -= 1;
+                let address = page * 4096 + line * 64;
+                line = (line + 1) % 64;
+                address
+            }
+        };
+        time_ns += 100 + draws.next() % 201;
+        let op = if draws.next() % 100 < 30 { Op::Store } else { Op::Load };
+        Access::new(time_ns, op, address, 8)
+    };
+    (0..requests as u64).map(&mut one).collect()
+}
+
+struct Run<'a> {
+    settings: Settings,
+    ways: u32,
+    trace: &'a [Access],
+}
+
+/// Share of requests below 1 us in percent, mean latency, reads and writes of flash.
+type Outcome = (f64, f64, u64, u64);
+
+impl WithPolicy for Run<'_> {
+    type Output = Outcome;
+
+    fn with<E: Evict + Send + std::fmt::Debug + 'static>(self, policy: E) -> Outcome {
+        let cache = Cache::new(policy, LINES / self.ways, self.ways, 1);
+        let (mut requests, mut below, mut sum_ns) = (0u64, 0u64, 0u64);
+        let records = self.trace.iter().map(|access| Ok::<_, Infallible>(*access));
+        let Ok(counts) = atc23::run(self.settings, cache, records, |latency_ns, _| {
+            requests += 1;
+            below += u64::from(latency_ns < 1000);
+            sum_ns += latency_ns;
+        });
+        assert_eq!((requests, counts.requests), (self.trace.len() as u64, requests));
+        assert_eq!(counts.hits + counts.hits_under_miss + counts.misses + counts.late, requests);
+        let percent = 100.0 * below as f64 / requests as f64;
+        (percent, sum_ns as f64 / requests as f64, counts.flash_reads, counts.flash_writes)
+    }
+}
+
+fn simulate(trace: &[Access], policy: Named, ways: u32, prefetch: Kind, mshr: bool, cache: bool) -> Outcome {
+    let geometry = Geometry {
+        channels: 8,
+        ways: 8,
+        dies: 1,
+        planes: 4,
+        blocks_per_plane: 32,
+        pages_per_block: 512,
+        units_per_page: 4,
+        unit_bytes: 4096,
+    };
+    let timing = Timing {
+        memory: Technology::Ull.promise(),
+        transfer_ns_per_byte: atc23::transfer_ns_per_byte(1200),
+        suspend_program: None,
+        suspend_erase: None,
+    };
+    let last_page = (64u64 << 30) / 4096 * 873 / 1000;
+    let settings = Settings { cache, mshr, prefetch, geometry, timing, last_page };
+    policy.build((LINES / ways) as usize, u64::from(ways), Run { settings, ways, trace })
+}
+
+#[test]
+fn the_published_simulator_gives_the_same() {
+    use Pattern::*;
+    let traces = [trace(Random, 100_000), trace(Stride, 100_000), trace(Zipf, 200_000)];
+    let row =
+        |pattern: Pattern, policy, ways, prefetch, mshr, cache, sub_us: f64, mean_ns: f64, reads, writes| {
+            let outcome = simulate(&traces[pattern as usize], policy, ways, prefetch, mshr, cache);
+            let near = |ours: u64, theirs: u64| (ours as f64 / theirs as f64 - 1.0).abs() < 0.02;
+            // Which of two events at one instant comes first is not always the same there, which the queues make felt.
+            let mean_is_near = (outcome.1 / mean_ns - 1.0).abs() < 0.05;
+            let agrees = (outcome.0 - sub_us).abs() < 0.5
+                && mean_is_near
+                && near(outcome.2, reads)
+                && near(outcome.3, writes);
+            let expected = (sub_us, mean_ns, reads, writes);
+            assert!(agrees, "{pattern:?} {policy} {ways} {prefetch:?}: {outcome:?}, expected {expected:?}");
+        };
+    row(Zipf, Named::Cflru(512), 16, Kind::None, true, true, 62.66, 1652.0, 18666, 1349);
+    row(Zipf, Named::Cflru(512), 16, Kind::NextN, true, true, 61.53, 3645.0, 95005, 6244);
+    row(Zipf, Named::Cflru(512), 16, Kind::FeedbackDirected, true, true, 61.46, 3725.0, 95423, 6285);
+    row(Zipf, Named::Cflru(512), 16, Kind::BestOffset, true, true, 62.66, 1652.0, 18666, 1349);
+    row(Zipf, Named::Cflru(512), 16, Kind::Leap, true, true, 61.97, 2679.0, 40195, 3867);
+    row(Stride, Named::Cflru(512), 16, Kind::None, true, true, 0.00, 13300.0, 25000, 4863);
+    row(Stride, Named::Cflru(512), 16, Kind::NextN, true, true, 85.81, 6529.0, 25007, 4869);
+    row(Stride, Named::Cflru(512), 16, Kind::FeedbackDirected, true, true, 90.55, 3408.0, 25064, 4912);
+    row(Stride, Named::Cflru(512), 16, Kind::BestOffset, true, true, 94.50, 337.0, 25111, 4947);
+    row(Stride, Named::Cflru(512), 16, Kind::Leap, true, true, 1.13, 12222.0, 25001, 4864);
+    row(Random, Named::Cflru(512), 16, Kind::None, true, true, 5.60, 32434.0, 94336, 18969);
+    row(Random, Named::Cflru(512), 16, Kind::NextN, true, true, 6.04, 52261.0, 229169, 20661);
+    row(Random, Named::Cflru(512), 16, Kind::FeedbackDirected, true, true, 6.01, 52281.0, 230919, 20645);
+    row(Random, Named::Cflru(512), 16, Kind::BestOffset, true, true, 5.60, 32434.0, 94336, 18969);
+    row(Random, Named::Cflru(512), 16, Kind::Leap, true, true, 5.83, 35096.0, 159014, 20257);
+    row(Zipf, Named::Fifo, 16, Kind::None, true, true, 61.89, 2252.0, 19031, 2699);
+    row(Zipf, Named::Lru, 16, Kind::None, true, true, 62.68, 1966.0, 18657, 2202);
+    row(Zipf, Named::Random, 16, Kind::None, true, true, 62.32, 2051.0, 18827, 2412);
+    row(Zipf, Named::Cflru(512), 2, Kind::None, true, true, 61.69, 2913.0, 19150, 4487);
+    row(Zipf, Named::Cflru(256), 16384, Kind::None, true, true, 62.85, 1432.0, 18571, 727);
+    row(Zipf, Named::Cflru(512), 16, Kind::None, false, true, 62.66, 3609.0, 74674, 1349);
+}
+
+#[test]
+fn an_isolated_miss_takes_what_was_measured() {
+    let one = [Access::new(5, Op::Load, 4096, 8)];
+    assert_eq!(simulate(&one, Named::Cflru(512), 16, Kind::None, true, true).1, 3356.0);
+    assert_eq!(atc23::transfer_ns_per_byte(1000), 1.0);
+}
+
+#[test]
+fn associativity_one_works() {
+    let requests = trace(Pattern::Zipf, 20_000);
+    let (below, ..) = simulate(&requests, Named::Cflru(512), 1, Kind::None, true, true);
+    assert!(below > 30.0, "{below}");
+}
