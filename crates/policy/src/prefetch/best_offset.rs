@@ -4,7 +4,7 @@
 //! each such demand tests one offset d of a list in turn, and d scores if X - d is among the recent requests, that is, if
 //! a prefetch of X issued at X - d would have arrived by now. Recent requests are the bases Y - D of prefetched pages Y as
 //! they arrive, which is what makes a late offset lose. Where even the best offset scores badly nothing is prefetched, and
-//! learning goes on from every page that arrives (section 4.3).
+//! learning goes on from every page that arrives.
 //!
 //! Good for streams of any stride in the list, upwards only. Not for descending streams, and one stream's offset serves
 //! all. The paper's prefetches stay within a memory page; here the pages are the blocks, and there is no such border.
@@ -34,8 +34,8 @@ pub struct BestOffsetParameters {
 }
 
 impl BestOffsetParameters {
-    /// Sections 4.2 to 4.4 and table 2: 52 offsets up to 256, SCOREMAX, ROUNDMAX, BADSCORE, 256 entries of 12 bits. The
-    /// paper names no first offset; it is 1 in the author's own program.
+    /// Section 4: 52 offsets up to 256, SCOREMAX, ROUNDMAX, BADSCORE, 256 entries of 12 bits. No first offset is
+    /// prescribed; it is 1 in the author's program for the prefetching championship of 2015.
     pub const DEFAULT: Self = BestOffsetParameters {
         offset_max: 256,
         offset_start: 1,

@@ -64,7 +64,7 @@ pub struct FeedbackParameters {
 }
 
 impl FeedbackParameters {
-    /// Tables 1 and 2, sections 3.2 and 4.3.
+    /// Tables 1 and 2, sections 3.2 and 4.3; docs/prefetchers.md marks what is not certain.
     pub const DEFAULT: Self = FeedbackParameters {
         base: Base::Stream(StreamParameters::DEFAULT),
         levels: [

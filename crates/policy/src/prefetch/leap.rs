@@ -28,7 +28,7 @@ pub struct LeapParameters {
 }
 
 impl LeapParameters {
-    /// A history of 32 and at most 8 pages (section 5); the division is that of the paper's example.
+    /// A history of 32 and at most 8 pages, as the paper evaluates it; the division is that of its example.
     pub const DEFAULT: Self = LeapParameters { history: 32, splits: 2, window_max: 8 };
 }
 

@@ -28,7 +28,7 @@ pub struct StreamParameters {
 }
 
 impl StreamParameters {
-    /// 64 streams trained within 16 pages (section 4.1 and 2.1).
+    /// 64 streams trained within 16 pages.
     pub const DEFAULT: Self = StreamParameters { streams: 64, train_pages: 16, startup_pages: 4 };
 }
 

@@ -275,7 +275,7 @@ impl Naive for Feedback {
     }
 }
 
-/// Section 4.2.
+/// Those up to 256 whose only prime factors are 2, 3 and 5, as the paper lists them.
 const OFFSETS: [i128; 52] = [
     1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 18, 20, 24, 25, 27, 30, 32, 36, 40, 45, 48, 50, 54, 60, 64, 72,
     75, 80, 81, 90, 96, 100, 108, 120, 125, 128, 135, 144, 150, 160, 162, 180, 192, 200, 216, 225, 240, 243,
