@@ -15,6 +15,7 @@ pub mod ladder;
 pub mod log;
 pub mod miss_cost;
 pub mod partition;
+pub mod prefetch;
 pub mod promote;
 pub mod shares;
 pub mod waste;
