@@ -128,40 +128,49 @@ fn simulate(trace: &[Access], policy: Named, ways: u32, prefetch: Kind, mshr: bo
 fn the_published_simulator_gives_the_same() {
     use Pattern::*;
     let traces = [trace(Random, 100_000), trace(Stride, 100_000), trace(Zipf, 200_000)];
-    let row =
-        |pattern: Pattern, policy, ways, prefetch, mshr, cache, sub_us: f64, mean_ns: f64, reads, writes| {
-            let outcome = simulate(&traces[pattern as usize], policy, ways, prefetch, mshr, cache);
-            let near = |ours: u64, theirs: u64| (ours as f64 / theirs as f64 - 1.0).abs() < 0.02;
-            // Which of two events at one instant comes first is not always the same there, which the queues make felt.
-            let mean_is_near = (outcome.1 / mean_ns - 1.0).abs() < 0.05;
-            let agrees = (outcome.0 - sub_us).abs() < 0.5
-                && mean_is_near
-                && near(outcome.2, reads)
-                && near(outcome.3, writes);
-            let expected = (sub_us, mean_ns, reads, writes);
-            assert!(agrees, "{pattern:?} {policy} {ways} {prefetch:?}: {outcome:?}, expected {expected:?}");
-        };
-    row(Zipf, Named::Cflru(512), 16, Kind::None, true, true, 62.66, 1652.0, 18666, 1349);
-    row(Zipf, Named::Cflru(512), 16, Kind::NextN, true, true, 61.53, 3645.0, 95005, 6244);
-    row(Zipf, Named::Cflru(512), 16, Kind::FeedbackDirected, true, true, 61.46, 3725.0, 95423, 6285);
-    row(Zipf, Named::Cflru(512), 16, Kind::BestOffset, true, true, 62.66, 1652.0, 18666, 1349);
-    row(Zipf, Named::Cflru(512), 16, Kind::Leap, true, true, 61.97, 2679.0, 40195, 3867);
-    row(Stride, Named::Cflru(512), 16, Kind::None, true, true, 0.00, 13300.0, 25000, 4863);
-    row(Stride, Named::Cflru(512), 16, Kind::NextN, true, true, 85.81, 6529.0, 25007, 4869);
-    row(Stride, Named::Cflru(512), 16, Kind::FeedbackDirected, true, true, 90.55, 3408.0, 25064, 4912);
-    row(Stride, Named::Cflru(512), 16, Kind::BestOffset, true, true, 94.50, 337.0, 25111, 4947);
-    row(Stride, Named::Cflru(512), 16, Kind::Leap, true, true, 1.13, 12222.0, 25001, 4864);
-    row(Random, Named::Cflru(512), 16, Kind::None, true, true, 5.60, 32434.0, 94336, 18969);
-    row(Random, Named::Cflru(512), 16, Kind::NextN, true, true, 6.04, 52261.0, 229169, 20661);
-    row(Random, Named::Cflru(512), 16, Kind::FeedbackDirected, true, true, 6.01, 52281.0, 230919, 20645);
-    row(Random, Named::Cflru(512), 16, Kind::BestOffset, true, true, 5.60, 32434.0, 94336, 18969);
-    row(Random, Named::Cflru(512), 16, Kind::Leap, true, true, 5.83, 35096.0, 159014, 20257);
-    row(Zipf, Named::Fifo, 16, Kind::None, true, true, 61.89, 2252.0, 19031, 2699);
-    row(Zipf, Named::Lru, 16, Kind::None, true, true, 62.68, 1966.0, 18657, 2202);
-    row(Zipf, Named::Random, 16, Kind::None, true, true, 62.32, 2051.0, 18827, 2412);
-    row(Zipf, Named::Cflru(512), 2, Kind::None, true, true, 61.69, 2913.0, 19150, 4487);
-    row(Zipf, Named::Cflru(256), 16384, Kind::None, true, true, 62.85, 1432.0, 18571, 727);
-    row(Zipf, Named::Cflru(512), 16, Kind::None, false, true, 62.66, 3609.0, 74674, 1349);
+    let row = |pattern: Pattern,
+               policy,
+               ways,
+               prefetch,
+               mshr,
+               cache,
+               sub_us: f64,
+               mean_ns: f64,
+               reads: f64,
+               writes: f64| {
+        let outcome = simulate(&traces[pattern as usize], policy, ways, prefetch, mshr, cache);
+        // Random replacement draws from another generator, and what is counted when the last request is done there is
+        // counted when the last event is done here.
+        let share = if policy == Named::Random { 0.02 } else { 0.004 };
+        let near = |ours: f64, theirs: f64| (ours / theirs - 1.0).abs() < share;
+        let agrees = (outcome.0 - sub_us).abs() < 5.0 * share
+            && near(outcome.1, mean_ns)
+            && near(outcome.2 as f64, reads)
+            && near(outcome.3 as f64, writes);
+        let expected = (sub_us, mean_ns, reads, writes);
+        assert!(agrees, "{pattern:?} {policy} {ways} {prefetch:?}: {outcome:?}, expected {expected:?}");
+    };
+    row(Zipf, Named::Cflru(512), 16, Kind::None, true, true, 62.66, 1652.0, 18666.0, 1349.0);
+    row(Zipf, Named::Cflru(512), 16, Kind::NextN, true, true, 61.53, 3645.0, 95005.0, 6244.0);
+    row(Zipf, Named::Cflru(512), 16, Kind::FeedbackDirected, true, true, 61.46, 3725.0, 95423.0, 6285.0);
+    row(Zipf, Named::Cflru(512), 16, Kind::BestOffset, true, true, 62.66, 1652.0, 18666.0, 1349.0);
+    row(Zipf, Named::Cflru(512), 16, Kind::Leap, true, true, 61.97, 2679.0, 40195.0, 3867.0);
+    row(Stride, Named::Cflru(512), 16, Kind::None, true, true, 0.00, 13300.0, 25000.0, 4863.0);
+    row(Stride, Named::Cflru(512), 16, Kind::NextN, true, true, 85.81, 6529.0, 25007.0, 4869.0);
+    row(Stride, Named::Cflru(512), 16, Kind::FeedbackDirected, true, true, 90.55, 3408.0, 25064.0, 4912.0);
+    row(Stride, Named::Cflru(512), 16, Kind::BestOffset, true, true, 94.50, 337.0, 25111.0, 4947.0);
+    row(Stride, Named::Cflru(512), 16, Kind::Leap, true, true, 1.13, 12222.0, 25001.0, 4864.0);
+    row(Random, Named::Cflru(512), 16, Kind::None, true, true, 5.60, 32434.0, 94336.0, 18969.0);
+    row(Random, Named::Cflru(512), 16, Kind::NextN, true, true, 6.04, 52261.0, 229169.0, 20661.0);
+    row(Random, Named::Cflru(512), 16, Kind::FeedbackDirected, true, true, 6.01, 52281.0, 230919.0, 20645.0);
+    row(Random, Named::Cflru(512), 16, Kind::BestOffset, true, true, 5.60, 32434.0, 94336.0, 18969.0);
+    row(Random, Named::Cflru(512), 16, Kind::Leap, true, true, 5.83, 35096.0, 159014.0, 20257.0);
+    row(Zipf, Named::Fifo, 16, Kind::None, true, true, 61.89, 2252.0, 19031.0, 2699.0);
+    row(Zipf, Named::Lru, 16, Kind::None, true, true, 62.68, 1966.0, 18657.0, 2202.0);
+    row(Zipf, Named::Random, 16, Kind::None, true, true, 62.32, 2051.0, 18827.0, 2412.0);
+    row(Zipf, Named::Cflru(512), 2, Kind::None, true, true, 61.69, 2913.0, 19150.0, 4487.0);
+    row(Zipf, Named::Cflru(256), 16384, Kind::None, true, true, 62.85, 1432.0, 18571.0, 727.0);
+    row(Zipf, Named::Cflru(512), 16, Kind::None, false, true, 62.66, 3609.0, 74674.0, 1349.0);
 }
 
 #[test]

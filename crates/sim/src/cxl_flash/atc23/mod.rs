@@ -33,6 +33,9 @@ const FLASH_QUEUE: u64 = 1024;
 /// Prefetches on their way.
 const PREFETCH_QUEUE: u64 = 1024;
 
+/// The share of the device that its preconditioning fills, which leaves the turns of its planes where they are then.
+const PRECONDITIONED: f64 = 0.3;
+
 /// What is simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
@@ -199,6 +202,7 @@ pub fn run<E: Evict, X>(
     trace: impl Iterator<Item = Result<Access, X>>,
     latency: impl FnMut(u64, bool),
 ) -> Result<Counts, X> {
+    let units = settings.geometry.units_per_plane() * u64::from(settings.geometry.plane_count());
     let mut simulator = Simulator {
         events: EventQueue::default(),
         now_ns: 0,
@@ -224,7 +228,7 @@ pub fn run<E: Evict, X>(
         leap: Leap::default(),
         wanted: Vec::new(),
         finished: Vec::new(),
-        writes: 0,
+        writes: (PRECONDITIONED * units as f64) as u64,
         written_of_plane: vec![0; settings.geometry.plane_count() as usize],
         counts: Counts::default(),
         latency,
