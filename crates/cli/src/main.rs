@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod failure;
+mod interrupt;
 mod ladder;
 mod mrc;
 mod output;

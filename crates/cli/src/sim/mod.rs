@@ -1,6 +1,7 @@
 //! `tiermem sim`: simulators.
 
 mod cache;
+mod cxl_flash;
 
 use clap::Subcommand;
 
@@ -16,11 +17,14 @@ Example:
 pub enum Command {
     /// A cache over a trace: one tier at several sizes, or the store's ladder of tiers.
     Cache(cache::Options),
+    /// A memory expander whose capacity is flash behind a DRAM cache.
+    CxlFlash(cxl_flash::Options),
 }
 
 /// Runs one of them.
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Cache(options) => cache::run(options),
+        Command::CxlFlash(options) => cxl_flash::run(&options),
     }
 }

@@ -1,6 +1,15 @@
 //! A memory expander on CXL whose capacity is flash behind a DRAM cache (Yang 2023).
+//!
+//! [`config`] says what device it is, [`device::simulate`] runs a trace on it, [`outcome`] is what comes of it. [`atc23`] is the arithmetic
+//! of the simulator that was published with the paper.
 
 pub mod atc23;
 pub mod cache;
+pub mod config;
+pub mod device;
 pub mod flash;
+pub mod hints;
+mod mshr;
+pub mod outcome;
 pub mod pages;
+mod server;

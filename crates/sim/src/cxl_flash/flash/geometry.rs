@@ -77,6 +77,14 @@ impl Geometry {
         PlaneAt { die: (channel * self.ways + way) * self.dies + die, plane }
     }
 
+    /// Whose turn the plane's is: the inverse of [`Self::in_turn`], below the number of planes.
+    pub fn turn_of(&self, at: PlaneAt) -> u64 {
+        let (die, way) = (at.die % self.dies, at.die / self.dies % self.ways);
+        let channel = self.channel_of(at.die);
+        let die_turn = (u64::from(die) * u64::from(self.ways) + u64::from(way)) * u64::from(self.channels);
+        (die_turn + u64::from(channel)) * u64::from(self.planes) + u64::from(at.plane)
+    }
+
     /// The plane's number in the device.
     pub fn plane_number(&self, at: PlaneAt) -> u32 {
         at.die * self.planes + at.plane
@@ -120,6 +128,7 @@ mod tests {
         // The first four are the planes of one die, the fifth lies on another channel.
         assert_eq!(sorted[..4], [0, 1, 2, 3]);
         assert_eq!(geometry.channel_of(geometry.in_turn(4).die), 1);
+        assert!((0..planes).all(|turn| geometry.turn_of(geometry.in_turn(turn)) == turn));
         sorted.sort_unstable();
         assert_eq!(sorted, (0..geometry.plane_count()).collect::<Vec<_>>());
         assert!((0..geometry.plane_count()).all(|n| geometry.plane_number(geometry.plane_at(n)) == n));

@@ -1,9 +1,15 @@
 //! The flash behind the device's cache: where data lie, who uses channels and dies next, and how room is made.
 
+pub mod backend;
+pub mod blocks;
+pub mod cleaning;
+pub mod ftl;
 pub mod geometry;
 pub mod scheduler;
 pub mod timing;
 
+pub use backend::{Backend, Read};
+pub use ftl::Places;
 pub use geometry::{Geometry, PlaneAt};
 pub use scheduler::{Command, Origin, Scheduler};
 pub use timing::{Operation, Promise, Suspension, Technology, Timing};

@@ -1,5 +1,7 @@
 //! How results are printed: as a table for people, as CSV or JSON for machines, with the same field names.
 
+pub mod parquet;
+
 use std::io::{self, Write};
 
 use serde_json::Value;

@@ -1,0 +1,163 @@
+//! `tiermem sim cxl-flash`: a flash-backed memory expander under a trace.
+
+mod compat;
+mod fields;
+mod sweep;
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+use tiermem_sim::cxl_flash::config::{ConfigError, Layers, PRESETS};
+
+use crate::failure::Failure;
+use crate::output::{self, Format, Rows};
+use crate::source::TraceArgs;
+use fields::FIELDS;
+use sweep::{Axis, Point};
+
+const HELP: &str = "\
+Examples:
+  tiermem sim cxl-flash program.parquet --addresses physical
+  tiermem sim cxl-flash program.parquet --preset table6 --set prefetch=best-offset
+  tiermem sim cxl-flash program.parquet --config device.toml --window 1000000 --format csv
+  tiermem sim cxl-flash program.parquet --sweep cache=0,64MiB,8GiB --sweep prefetch=none,best-offset -o grid.parquet
+  tiermem sim cxl-flash random.trace --compat atc23
+
+Layers: the defaults, then --preset, then --config, then --set; --print-config shows the result. docs/cxl-flash.md describes every
+key. Short names: cache, capacity, line, mshr, policy, prefetch, technology, ways, window, write_log, and parallelism=8x4.
+
+Fields:
+  trace, setting            what was simulated: the trace, and what --sweep set
+  window                    the number of the window, from 0, or all
+  cache_bytes ... hint_probability  the device, as far as it is often varied
+  requests                  requests answered
+  sub_us_percent            those within less than a microsecond, from arrival until the answer is there
+  mean_latency_ns, p10_ns ... p9999_ns, max_ns  their latency (percentiles of the whole trace only)
+  queue_ns, link_ns, dram_ns, flash_ns  its parts per request: for a place in host and device, on the link, for DRAM, for flash
+  hits, hits_under_miss, misses  those that found their line in the cache, on its way, and neither
+  mean_miss_latency_ns      latency of the latter two
+  repeated_reads            reads of flash for a line that was on its way already
+  prefetches, prefetch_accuracy, prefetch_coverage, prefetch_lateness, prefetch_pollution
+                            lines prefetched; those used, of all; hits on them, of all requests; those that a request had to wait
+                            for, of all; misses on lines that they threw out, of all misses
+  hints                     lines that were fetched for a hint
+  flash_reads, flash_writes lines of the host read and written
+  flash_interarrival_ns     from one of these to the next
+  log_hits                  reads that found their line in the write log
+  gc_moves, erases, write_amplification  lines moved, blocks erased, lines written in all for each one of the host
+  wear_max, wear_min        erases of the most and of the least worn block
+  lifetime_years, lifetime_years_unamplified  endurance x capacity / rate of writes, with and without what is moved
+  performance_per_dollar, performance_per_dollar_all  sub_us_percent for the price, against DRAM alone: the flash's price, and with the
+                            device's DRAM
+  duration_ns               from the first request until the last answer
+  simulated_requests_per_second  how fast this program was";
+
+/// What `tiermem sim cxl-flash` takes.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Options {
+    #[command(flatten)]
+    trace: TraceArgs,
+    /// A file that describes the device, in TOML.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A device of a published table.
+    #[arg(long, value_name = "NAME", long_help = preset_help())]
+    preset: Option<String>,
+    /// Set one key of the device; repeat it for several.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+    /// Simulate each of these values of a key, with each of the others; repeat it for several keys.
+    #[arg(long, value_name = "KEY=V1,V2,...", value_parser = assignment)]
+    sweep: Vec<(String, String)>,
+    /// Reckon as the simulator that was published with the paper.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    compat: Option<Compat>,
+    /// A row for every N requests of the trace as well.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    window: u64,
+    /// Threads that simulate the points of a sweep [default: as many as there are processors].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Write the rows to a Parquet file.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print the device's configuration and do nothing else.
+    #[arg(long)]
+    print_config: bool,
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Whose arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Compat {
+    /// MQSim_CXL, published with Yang 2023 at USENIX ATC.
+    Atc23,
+}
+
+fn preset_help() -> String {
+    let lines: String =
+        PRESETS.iter().map(|preset| format!("\n  {:8} {}", preset.name, preset.about)).collect();
+    format!("A device of a published table\n{lines}")
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not a key, = and a value"))?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn wrong(error: ConfigError) -> Failure {
+    Failure::usage(anyhow!("{error}"))
+}
+
+/// Simulates and prints.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let mut layers = Layers::default();
+    if let Some(preset) = &options.preset {
+        layers.preset(preset).map_err(wrong)?;
+    }
+    if let Some(path) = &options.config {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(anyhow!("cannot read {}: {error}", path.display())))?;
+        layers.text(path, &text).map_err(wrong)?;
+    }
+    for (key, value) in &options.set {
+        layers.set(key, value).map_err(wrong)?;
+    }
+    if options.print_config {
+        print!("{}", layers.to_toml());
+        return Ok(());
+    }
+    let axes: Vec<Axis> = options.sweep.iter().map(|(key, values)| Axis::new(key, values)).collect();
+    let points = Point::grid(&layers, &axes).map_err(wrong)?;
+    if options.compat.is_some()
+        && let Some(refused) = points.iter().find_map(|point| compat::refused(&point.device))
+    {
+        return Err(wrong(refused));
+    }
+    let found = sweep::run(options, &points)?;
+    if found.rows.is_empty() {
+        return Err(Failure::failed(anyhow!("{} was not simulated: interrupted", options.trace.trace)));
+    }
+    let missing = points.len() - found.finished;
+    let rows = Rows { fields: FIELDS, rows: found.rows };
+    if let Some(path) = &options.output {
+        output::parquet::write(path, &rows)
+            .map_err(|error| Failure::failed(anyhow!("cannot write {}: {error}", path.display())))?;
+    }
+    if options.output.is_none() || points.len() == 1 {
+        output::print_rows(options.format, &rows).map_err(|error| Failure::writing("the result", error))?;
+    }
+    if missing > 0 {
+        let settings: Vec<_> = found.missing.iter().map(|number| points[*number].setting.clone()).collect();
+        return Err(Failure::failed(anyhow!(
+            "interrupted: {missing} of {} points are missing: {}",
+            points.len(),
+            settings.join("; ")
+        )));
+    }
+    Ok(())
+}

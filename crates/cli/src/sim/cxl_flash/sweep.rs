@@ -1,0 +1,165 @@
+//! One device, or a grid of them over all cores.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread::{available_parallelism, scope};
+use std::time::Instant;
+
+use tiermem_base::Access;
+use tiermem_sim::cxl_flash::config::{ConfigError, Device, Layers};
+use tiermem_sim::cxl_flash::device::{Wishes, simulate};
+use tiermem_sim::cxl_flash::hints;
+use tiermem_sim::cxl_flash::outcome::Outcome;
+
+use super::{Options, compat, fields};
+use crate::failure::Failure;
+use crate::output::Cell;
+use crate::source;
+
+/// Values of one key.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    key: String,
+    values: Vec<String>,
+}
+
+impl Axis {
+    /// Of a list with commas.
+    pub fn new(key: &str, values: &str) -> Self {
+        Axis { key: key.to_owned(), values: values.split(',').map(|value| value.trim().to_owned()).collect() }
+    }
+}
+
+/// One device of a grid.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// What the sweep set for it.
+    pub setting: String,
+    /// The device.
+    pub device: Device,
+}
+
+impl Point {
+    /// Every combination of the axes' values; one point without axes. All are checked before any is simulated.
+    pub fn grid(layers: &Layers, axes: &[Axis]) -> Result<Vec<Point>, ConfigError> {
+        let mut grid = vec![(Vec::new(), layers.clone())];
+        for axis in axes {
+            let mut next = Vec::with_capacity(grid.len() * axis.values.len());
+            for (setting, layers) in &grid {
+                for value in &axis.values {
+                    let (mut setting, mut layers): (Vec<String>, Layers) = (setting.clone(), layers.clone());
+                    layers.set(&axis.key, value)?;
+                    setting.push(format!("{}={value}", axis.key));
+                    next.push((setting, layers));
+                }
+            }
+            grid = next;
+        }
+        let point = |(setting, layers): (Vec<String>, Layers)| {
+            Ok(Point { setting: setting.join(" "), device: layers.config()?.device()? })
+        };
+        grid.into_iter().map(point).collect()
+    }
+
+    fn wishes(&self, options: &Options, hinted: Vec<u64>) -> Wishes {
+        Wishes { window: options.window, hinted }
+    }
+
+    fn hints(&self) -> Option<f64> {
+        let hints = &self.device.config.hints;
+        (hints.top_percent > 0.0 && hints.probability > 0.0).then_some(hints.top_percent)
+    }
+
+    fn rows(&self, trace: &str, outcome: &Outcome, seconds: f64) -> Vec<Vec<Cell>> {
+        let windows = outcome.windows.iter().enumerate().map(|(number, window)| {
+            fields::window(trace, &self.setting, &self.device, number, window.start_ns, &window.counts)
+        });
+        windows.chain([fields::whole(trace, &self.setting, &self.device, outcome, seconds)]).collect()
+    }
+}
+
+/// What a run found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Rows in the order of the points.
+    pub rows: Vec<Vec<Cell>>,
+    /// Points that were finished.
+    pub finished: usize,
+    /// Those that were not, by number.
+    pub missing: Vec<usize>,
+}
+
+/// Simulates the points, one as its trace is read, several from a trace in memory.
+pub fn run(options: &Options, points: &[Point]) -> Result<Found, Failure> {
+    match points {
+        [point] if point.hints().is_none() => stream(options, point),
+        _ => grid(options, points),
+    }
+}
+
+fn stream(options: &Options, point: &Point) -> Result<Found, Failure> {
+    let source = options.trace.open()?;
+    let start = Instant::now();
+    let outcome = match options.compat {
+        Some(_) => compat::simulate(&point.device, source.records()),
+        None => simulate(&point.device, point.wishes(options, Vec::new()), source.records()),
+    }?;
+    let seconds = start.elapsed().as_secs_f64();
+    source.finish();
+    Ok(Found { rows: point.rows(&options.trace.trace, &outcome, seconds), finished: 1, missing: Vec::new() })
+}
+
+fn grid(options: &Options, points: &[Point]) -> Result<Found, Failure> {
+    let source = options.trace.open()?;
+    let trace: Vec<Access> = source.records().collect::<Result<_, _>>()?;
+    source.finish();
+    let counted = points.iter().any(|point| point.hints().is_some());
+    let popularity = counted.then(|| {
+        let device = &points[0].device;
+        hints::Popularity::of(&trace, device.geometry.unit_bytes, device.units)
+    });
+    let bar = source::steps_bar(points.len() as u64, "devices simulated");
+    let interrupted = AtomicBool::new(false);
+    let next = AtomicUsize::new(0);
+    let found: Mutex<BTreeMap<usize, Vec<Vec<Cell>>>> = Mutex::default();
+    let threads = options.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
+    let stop = crate::interrupt::watch();
+    scope(|scope| {
+        for _ in 0..threads.min(points.len()) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Relaxed);
+                    let Some(point) = points.get(number) else { return };
+                    let hinted = point.hints().zip(popularity.as_ref());
+                    let hinted =
+                        hinted.map_or_else(Vec::new, |(percent, popularity)| popularity.top(percent));
+                    let started = Instant::now();
+                    let records = trace
+                        .iter()
+                        .take_while(|_| !stop.is_set())
+                        .map(|access| Ok::<_, Infallible>(*access));
+                    let outcome = match options.compat {
+                        Some(_) => compat::simulate(&point.device, records),
+                        None => simulate(&point.device, point.wishes(options, hinted), records),
+                    };
+                    let Ok(outcome) = outcome;
+                    if stop.is_set() {
+                        interrupted.store(true, Relaxed);
+                        return;
+                    }
+                    let rows = point.rows(&options.trace.trace, &outcome, started.elapsed().as_secs_f64());
+                    if let Ok(mut found) = found.lock() {
+                        found.insert(number, rows);
+                    }
+                    bar.inc(1);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let found = found.into_inner().unwrap_or_default();
+    let missing = (0..points.len()).filter(|number| !found.contains_key(number)).collect();
+    Ok(Found { finished: found.len(), rows: found.into_values().flatten().collect(), missing })
+}

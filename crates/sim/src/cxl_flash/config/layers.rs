@@ -1,0 +1,159 @@
+//! A configuration from its layers: each later one replaces the keys that it names.
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::Config;
+use super::presets::PRESETS;
+
+/// Why there is no device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A key cannot have this value, alone or with the others.
+    #[error("{key}: {why}")]
+    Key {
+        /// Which key, with its section.
+        key: String,
+        /// Why not, and what could be.
+        why: String,
+    },
+    /// A file does not say what a device can be.
+    #[error("{}, line {line}: {why}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Which line.
+        line: usize,
+        /// What is wrong there.
+        why: String,
+    },
+    /// There is no such preset.
+    #[error("there is no preset {0:?}; the presets are {list}", list = PRESETS.map(|preset| preset.name).join(", "))]
+    Preset(String),
+}
+
+impl ConfigError {
+    /// That a key cannot be so.
+    pub fn key(key: impl Into<String>, why: impl Into<String>) -> Self {
+        ConfigError::Key { key: key.into(), why: why.into() }
+    }
+}
+
+/// Short names of keys that are often varied.
+const SHORT: [(&str, &str); 10] = [
+    ("cache", "cache.size"),
+    ("capacity", "flash.capacity"),
+    ("line", "cache.line"),
+    ("mshr", "mshr.enabled"),
+    ("policy", "cache.policy"),
+    ("prefetch", "prefetch.kind"),
+    ("technology", "flash.technology"),
+    ("ways", "cache.ways"),
+    ("window", "cache.window"),
+    ("write_log", "flash.write_log"),
+];
+
+/// The layers so far.
+#[derive(Clone, Debug)]
+pub struct Layers(Table);
+
+impl Default for Layers {
+    fn default() -> Self {
+        // A configuration is a tree of tables: it has a form in TOML.
+        Layers(Table::try_from(Config::default()).unwrap_or_default())
+    }
+}
+
+impl Layers {
+    /// Lays a preset over it.
+    pub fn preset(&mut self, name: &str) -> Result<(), ConfigError> {
+        let preset = PRESETS.iter().find(|preset| preset.name == name);
+        let preset = preset.ok_or_else(|| ConfigError::Preset(name.to_owned()))?;
+        self.text(Path::new(name), preset.text)
+    }
+
+    /// Lays the text of a file over it; `path` stands in errors.
+    pub fn text(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
+        // Read as a whole configuration first: that finds unknown keys and wrong types, with their lines.
+        let table = toml::from_str::<Config>(text).and_then(|_| toml::from_str::<Table>(text));
+        let table = table.map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = 1 + text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
+            let why = error.message().lines().collect::<Vec<_>>().join(" ");
+            ConfigError::File { path: path.to_owned(), line, why }
+        })?;
+        lay(&mut self.0, table);
+        Ok(())
+    }
+
+    /// Sets one key, such as `cache.size` or short `cache`; `parallelism` stands for channels and ways, as `8x4`.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
+        if key == "parallelism" {
+            let parts = value.split_once('x');
+            let (channels, ways) = parts.ok_or_else(|| {
+                ConfigError::key(key, format!("{value:?} is not channels x ways, such as 8x4"))
+            })?;
+            self.set("flash.channels", channels)?;
+            return self.set("flash.ways", ways);
+        }
+        let full = SHORT.iter().find(|(short, _)| *short == key).map_or(key, |(_, full)| full);
+        let mut at = &mut self.0;
+        let mut parts = full.split('.').peekable();
+        while let Some(part) = parts.next() {
+            let unknown = || ConfigError::key(key, "there is no such key; docs/cxl-flash.md lists them");
+            let place = at.get_mut(part).ok_or_else(unknown)?;
+            match (place, parts.peek()) {
+                (Value::Table(table), Some(_)) => at = table,
+                (Value::Table(_), None) | (_, Some(_)) => return Err(unknown()),
+                (place, None) => {
+                    *place = like(place, value).map_err(|why| ConfigError::key(full, why))?;
+                    break;
+                }
+            }
+        }
+        // Alone it may be wrong in a way that its type does not show.
+        self.config().map(drop).map_err(|error| match error {
+            ConfigError::Key { why, .. } => ConfigError::key(full, why),
+            error => error,
+        })
+    }
+
+    /// The configuration that they make.
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        self.0.clone().try_into().map_err(|error: toml::de::Error| {
+            ConfigError::key("configuration", error.message().lines().collect::<Vec<_>>().join(" "))
+        })
+    }
+
+    /// As a file that gives the same.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(&self.0).unwrap_or_default()
+    }
+}
+
+fn lay(base: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(base)), Value::Table(over)) => lay(base, over),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+/// The text as a value of the type that stands there already.
+fn like(before: &Value, text: &str) -> Result<Value, String> {
+    let wrong = |wanted: &str| format!("{text:?} is not {wanted}");
+    match before {
+        Value::Integer(_) => text.parse().map(Value::Integer).map_err(|_| wrong("a whole number")),
+        Value::Float(_) => text.parse().map(Value::Float).map_err(|_| wrong("a number")),
+        Value::Boolean(_) => match text {
+            "true" | "on" | "1" => Ok(Value::Boolean(true)),
+            "false" | "off" | "0" => Ok(Value::Boolean(false)),
+            _ => Err(wrong("on or off")),
+        },
+        _ => Ok(Value::String(text.to_owned())),
+    }
+}

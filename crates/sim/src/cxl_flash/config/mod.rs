@@ -1,0 +1,342 @@
+//! What device is simulated: one TOML form, in layers: defaults, a preset, a file, single settings.
+
+mod check;
+mod layers;
+mod prefetch;
+mod presets;
+
+pub use layers::{ConfigError, Layers};
+pub use prefetch::Prefetch;
+pub use presets::{PRESETS, Preset};
+
+use serde::{Deserialize, Serialize};
+use tiermem_base::units::{Bytes, Nanos};
+use tiermem_policy::evict::Named as Policy;
+use tiermem_policy::evict::named::K_DEFAULT;
+use tiermem_policy::prefetch::Named as Prefetcher;
+
+use super::flash::{Geometry, Technology, Timing};
+
+/// A device and the host before it. Each key is described where it stands; sizes and times carry their units.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The host and its link.
+    pub host: Host,
+    /// The device's DRAM.
+    pub dram: Dram,
+    /// The cache in it.
+    pub cache: Cache,
+    /// The registers of outstanding misses.
+    pub mshr: Mshr,
+    /// What is fetched before it is asked for.
+    pub prefetch: Prefetch,
+    /// What the host tells the device about later accesses.
+    pub hints: Hints,
+    /// The flash back end.
+    pub flash: Flash,
+    /// How room is made on flash.
+    pub cleaning: Cleaning,
+    /// What a gigabyte costs.
+    pub price: Price,
+    /// Seed of everything that is drawn.
+    pub seed: u64,
+}
+
+/// The host and its link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Host {
+    /// `open`: requests come when the trace says. `closed`: as soon as fewer than `outstanding` are not yet answered.
+    pub mode: Mode,
+    /// Requests that are sent and not yet answered, at most.
+    pub outstanding: u32,
+    /// One way over the link, without data. 0: no link.
+    pub link_latency: Nanos,
+    /// Of each direction, in GB/s. 0: without bound.
+    pub link_gb_per_s: f64,
+}
+
+/// When requests come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// At the trace's times.
+    Open,
+    /// When the host has a place free.
+    Closed,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        // The link is what CXL adds to a DRAM access, measured (AsteraLabs A1000: 244 against 96 ns), halved; x16 at 32 GT/s.
+        Host { mode: Mode::Open, outstanding: 4096, link_latency: Nanos(74), link_gb_per_s: 64.0 }
+    }
+}
+
+/// The device's DRAM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Dram {
+    /// From the start of an access until its first byte.
+    pub latency: Nanos,
+    /// In GB/s. 0: without bound.
+    pub gb_per_s: f64,
+}
+
+impl Default for Dram {
+    fn default() -> Self {
+        // Table 1 of Yang 2023; one channel of DDR4-3200.
+        Dram { latency: Nanos(46), gb_per_s: 25.6 }
+    }
+}
+
+/// The cache in the device's DRAM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cache {
+    /// 0: none.
+    pub size: Bytes,
+    /// Also the unit in which flash is mapped, read and written.
+    pub line: Bytes,
+    /// Lines of a set; `full` for one set of all.
+    pub ways: Ways,
+    /// Who goes: any policy of `tiermem sim cache`.
+    pub policy: String,
+    /// The K of klru and redis.
+    pub k: u32,
+    /// The share of a set that cflru looks for clean lines in.
+    pub window: f64,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        // Table 6 of Yang 2023, with the policy and associativity of section 5.2.
+        Cache {
+            size: Bytes(64 << 20),
+            line: Bytes(4096),
+            ways: Ways("16".to_owned()),
+            policy: "cflru".to_owned(),
+            k: K_DEFAULT,
+            window: 0.5,
+        }
+    }
+}
+
+/// How many lines a set has: a number, or `full`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WaysForm", into = "WaysForm")]
+pub struct Ways(String);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WaysForm {
+    Number(u32),
+    Word(String),
+}
+
+impl From<WaysForm> for Ways {
+    fn from(form: WaysForm) -> Self {
+        match form {
+            WaysForm::Number(ways) => Ways(ways.to_string()),
+            WaysForm::Word(word) => Ways(word),
+        }
+    }
+}
+
+impl From<Ways> for WaysForm {
+    fn from(ways: Ways) -> Self {
+        WaysForm::Word(ways.0)
+    }
+}
+
+/// The registers of outstanding misses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Mshr {
+    /// Without them each miss reads flash for itself.
+    pub enabled: bool,
+    /// Lines that may be on their way for requests.
+    pub entries: u32,
+    /// Requests that may wait for one line.
+    pub merges: u32,
+}
+
+impl Default for Mshr {
+    fn default() -> Self {
+        Mshr { enabled: true, entries: 1024, merges: 65 }
+    }
+}
+
+/// What the host tells the device about later accesses (Yang 2023, Observation 7).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hints {
+    /// The most accessed frames of the trace that are hinted at, in percent of all.
+    pub top_percent: f64,
+    /// With which probability an access to one of them is told beforehand.
+    pub probability: f64,
+    /// How many requests before.
+    pub lead_requests: u32,
+}
+
+impl Default for Hints {
+    fn default() -> Self {
+        Hints { top_percent: 0.0, probability: 0.1, lead_requests: 64 }
+    }
+}
+
+/// The flash back end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Flash {
+    /// What the host sees of it.
+    pub capacity: Bytes,
+    /// ull, slc, mlc, tlc.
+    pub technology: String,
+    /// Buses.
+    pub channels: u32,
+    /// Chips on a bus.
+    pub ways: u32,
+    /// Dies of a chip.
+    pub dies: u32,
+    /// Planes of a die.
+    pub planes: u32,
+    /// What is programmed at once.
+    pub page: Bytes,
+    /// What is erased at once.
+    pub pages_per_block: u32,
+    /// Million transfers a second of a bus, of one byte each.
+    pub mega_transfers: u32,
+    /// Reads and writes that may be queued before requests are held back.
+    pub queue: u32,
+    /// Blocks beyond the capacity, as a share of it.
+    pub over_provisioning: f64,
+    /// DRAM that gathers evicted lines into whole pages. 0: each line is programmed for itself.
+    pub write_log: Bytes,
+    /// Programs give way to reads.
+    pub suspend_program: bool,
+    /// Erases give way to reads and programs.
+    pub suspend_erase: bool,
+    /// Time to stop a program, and what must be left of it for that to be worth while.
+    pub suspend_program_time: Nanos,
+    /// The same of an erase.
+    pub suspend_erase_time: Nanos,
+}
+
+impl Default for Flash {
+    fn default() -> Self {
+        Flash {
+            capacity: Bytes(1 << 40),
+            technology: "ull".to_owned(),
+            channels: 8,
+            ways: 8,
+            dies: 1,
+            planes: 4,
+            page: Bytes(16384),
+            pages_per_block: 512,
+            mega_transfers: 1200,
+            queue: 1024,
+            over_provisioning: 0.127,
+            write_log: Bytes(1 << 20),
+            suspend_program: false,
+            suspend_erase: true,
+            suspend_program_time: Nanos(20_000),
+            suspend_erase_time: Nanos(100_000),
+        }
+    }
+}
+
+/// How room is made on flash.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cleaning {
+    /// greedy, cost-benefit.
+    pub policy: String,
+    /// A plane is cleaned when it has fewer free blocks than this share of its blocks, and no fewer than two.
+    pub free_share: f64,
+    /// none, dynamic (the least worn free block is written next), static (cold blocks move onto worn ones as well).
+    pub wear_levelling: String,
+    /// Erases by which a plane's blocks may differ before static wear levelling moves one.
+    pub wear_difference: u32,
+    /// The share of the capacity that holds data before the first request.
+    pub filled: f64,
+}
+
+impl Default for Cleaning {
+    fn default() -> Self {
+        Cleaning {
+            policy: "greedy".to_owned(),
+            free_share: 0.02,
+            wear_levelling: "dynamic".to_owned(),
+            wear_difference: 100,
+            filled: 1.0,
+        }
+    }
+}
+
+/// What a gigabyte costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Price {
+    /// DRAM.
+    pub dram_per_gb: f64,
+    /// Flash.
+    pub flash_per_gb: f64,
+}
+
+impl Default for Price {
+    fn default() -> Self {
+        // Figure 14 of Yang 2023: DRAM 5 dollars, flash 0.05 to 0.30.
+        Price { dram_per_gb: 5.0, flash_per_gb: 0.30 }
+    }
+}
+
+/// What cleaning and wear levelling do, read from their words.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CleaningRules {
+    /// Which block is emptied.
+    pub victim: super::flash::cleaning::Victim,
+    /// Free blocks of a plane below which it is cleaned.
+    pub free_blocks: u32,
+    /// The least worn free block is written next.
+    pub dynamic: bool,
+    /// Erases by which blocks may differ, if cold ones are moved.
+    pub wear_difference: Option<u32>,
+    /// Lines that hold data before the first request.
+    pub filled_units: u64,
+}
+
+/// A configuration that was found possible, in the numbers that the simulator reckons with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// As it was written.
+    pub config: Config,
+    /// Lines of the capacity.
+    pub units: u64,
+    /// Sets of the cache; 0: no cache.
+    pub sets: u32,
+    /// Lines of a set.
+    pub ways: u32,
+    /// Who goes.
+    pub policy: Policy,
+    /// What is fetched early.
+    pub prefetcher: Prefetcher,
+    /// The back end.
+    pub geometry: Geometry,
+    /// Its times.
+    pub timing: Timing,
+    /// Its technology.
+    pub technology: Technology,
+    /// Lines that the write log holds.
+    pub log_units: u32,
+    /// How room is made.
+    pub cleaning: CleaningRules,
+}
+
+impl Config {
+    /// The device, or which key cannot be and why.
+    pub fn device(&self) -> Result<Device, ConfigError> {
+        check::device(self)
+    }
+}
