@@ -33,6 +33,14 @@ impl Failure {
         }
     }
 
+    /// The same as wrong use: where what is read belongs to how the command was called.
+    pub fn as_usage(self) -> Self {
+        match self {
+            Failure::Failed(error) => Failure::Usage(error),
+            other => other,
+        }
+    }
+
     /// Tells the user and returns the exit code.
     pub fn report(self) -> ExitCode {
         let (error, code) = match self {

@@ -1,6 +1,7 @@
 //! The binary `tiermem`: one subcommand per file.
 #![forbid(unsafe_code)]
 
+mod columns;
 mod failure;
 mod interrupt;
 mod ladder;

@@ -310,7 +310,7 @@ impl<'a, E: Evict> Machine<'a, E> {
         let place = self.pages.place_of(number);
         self.serve(place, number, waiting);
         self.accepted_ns = self.now_ns.max(at_ns);
-        if self.wishes.window > 0 && self.counts.requests % self.wishes.window == 0 {
+        if self.wishes.window > 0 && self.counts.requests.is_multiple_of(self.wishes.window) {
             self.close_window();
         }
     }

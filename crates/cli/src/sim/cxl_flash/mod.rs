@@ -10,6 +10,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tiermem_sim::cxl_flash::config::{ConfigError, Layers, PRESETS};
 
+use crate::columns;
 use crate::failure::Failure;
 use crate::output::{self, Format, Rows};
 use crate::source::TraceArgs;
@@ -145,7 +146,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let missing = points.len() - found.finished;
     let rows = Rows { fields: FIELDS, rows: found.rows };
     if let Some(path) = &options.output {
-        output::parquet::write(path, &rows)
+        columns::write(path, &rows)
             .map_err(|error| Failure::failed(anyhow!("cannot write {}: {error}", path.display())))?;
     }
     if options.output.is_none() || points.len() == 1 {

@@ -12,7 +12,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
 
-use super::{Cell, Rows};
+use crate::output::{Cell, Rows};
 
 /// A column's type: what its cells are; a column with numbers and counts holds numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

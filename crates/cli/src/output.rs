@@ -1,7 +1,5 @@
 //! How results are printed: as a table for people, as CSV or JSON for machines, with the same field names.
 
-pub mod parquet;
-
 use std::io::{self, Write};
 
 use serde_json::Value;
@@ -34,6 +32,8 @@ impl Cell {
         match self {
             Cell::Text(text) => text.clone(),
             Cell::Count(count) => count.to_string(),
+            // What is no number is left out.
+            Cell::Number(number, _) if !number.is_finite() => String::new(),
             Cell::Number(number, decimals) => format!("{number:.decimals$}"),
         }
     }
