@@ -34,7 +34,7 @@ impl Failure {
     }
 
     /// The same as wrong use: where what is read belongs to how the command was called.
-    pub fn as_usage(self) -> Self {
+    pub fn into_usage(self) -> Self {
         match self {
             Failure::Failed(error) => Failure::Usage(error),
             other => other,

@@ -16,15 +16,15 @@ Example:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// A cache over a trace: one tier at several sizes, or the store's ladder of tiers.
-    Cache(cache::Options),
+    Cache(Box<cache::Options>),
     /// A memory expander whose capacity is flash behind a DRAM cache.
-    CxlFlash(cxl_flash::Options),
+    CxlFlash(Box<cxl_flash::Options>),
 }
 
 /// Runs one of them.
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Cache(options) => cache::run(options),
+        Command::Cache(options) => cache::run(*options),
         Command::CxlFlash(options) => cxl_flash::run(&options),
     }
 }

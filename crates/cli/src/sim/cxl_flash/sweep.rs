@@ -100,21 +100,21 @@ pub fn run(options: &Options, points: &[Point]) -> Result<Found, Failure> {
 }
 
 fn stream(options: &Options, point: &Point) -> Result<Found, Failure> {
-    let source = options.trace.open().map_err(Failure::as_usage)?;
+    let source = options.trace.open().map_err(Failure::into_usage)?;
     let start = Instant::now();
     let outcome = match options.compat {
         Some(_) => compat::simulate(&point.device, source.records()),
         None => simulate(&point.device, point.wishes(options, Vec::new()), source.records()),
     }
-    .map_err(Failure::as_usage)?;
+    .map_err(Failure::into_usage)?;
     let seconds = start.elapsed().as_secs_f64();
     source.finish();
     Ok(Found { rows: point.rows(&options.trace.trace, &outcome, seconds), finished: 1, missing: Vec::new() })
 }
 
 fn grid(options: &Options, points: &[Point]) -> Result<Found, Failure> {
-    let source = options.trace.open().map_err(Failure::as_usage)?;
-    let trace: Vec<Access> = source.records().collect::<Result<_, _>>().map_err(Failure::as_usage)?;
+    let source = options.trace.open().map_err(Failure::into_usage)?;
+    let trace: Vec<Access> = source.records().collect::<Result<_, _>>().map_err(Failure::into_usage)?;
     source.finish();
     let counted = points.iter().any(|point| point.hints().is_some());
     let popularity = counted.then(|| {
