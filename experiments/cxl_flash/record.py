@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Records the traces of these experiments: ten programs, each in up to five physical recordings (Yang 2023, sections 3.1, 3.2 and 5).
+
+    experiments/cxl_flash/record.py --tiermem target/release/tiermem --out traces
+    experiments/cxl_flash/record.py --tiermem target/release/tiermem --out traces --full --recordings 5 --only random stride
+
+Writes NAME.parquet (virtual addresses, and the column `frame`), and NAME-2.parquet to NAME-5.parquet, as often as --recordings says.
+Recordings 4 and 5 are made while a process of ours holds memory in scattered pieces, so that frames come from wherever
+there are some. The short form is 200,000 transactions of small programs behind small caches, about a minute for all
+ten; the full one 20 million of the sizes that Yang 2023 has, hours for all.
+
+The transformer runs in NumPy: what Valgrind knows of the processor is enough for it. It needs NumPy in the Python that runs this; xz
+and redis-server are the installed ones. What is missing is said and passed over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import mmap
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from data import HERE, WORKLOADS, load
+
+# Memory is held in pieces of this size, every other one of them.
+STRIPE_BYTES = 64 << 10
+
+
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.socket() as at:
+        at.bind(("127.0.0.1", 0))
+        return int(at.getsockname()[1])
+
+
+def available_bytes() -> int:
+    """What the kernel thinks it could give without swapping."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) * 1024
+
+
+@contextlib.contextmanager
+def pressure(share: float) -> Iterator[None]:
+    """Touches this share of the available memory and gives every other stripe back."""
+    size = int(available_bytes() * share) // STRIPE_BYTES * STRIPE_BYTES
+    with mmap.mmap(-1, size) as held:
+        # Without huge pages: it is small pieces that are wanted.
+        held.madvise(mmap.MADV_NOHUGEPAGE)
+        for at in range(0, size, mmap.PAGESIZE):
+            held[at] = 1
+        for at in range(0, size, 2 * STRIPE_BYTES):
+            held.madvise(mmap.MADV_DONTNEED, at, STRIPE_BYTES)
+        yield
+
+
+def compressible(path: Path, megabytes: int) -> None:
+    """A file of words that come again: by rank as often as in a language, with numbers between them."""
+    rng = random.Random(1)
+    words = [bytes(rng.choices(range(97, 123), k=rng.randint(2, 11))) + b" " for _ in range(20_000)]
+    weights = [1 / rank for rank in range(1, len(words) + 1)]
+    with path.open("wb") as out:
+        while out.tell() < megabytes << 20:
+            out.write(b"".join(rng.choices(words, weights, k=50_000)))
+            out.write(rng.randbytes(4096))
+
+
+class YcsbF(threading.Thread):
+    """A client of Redis: fills it, then reads, and for every other key writes what it read, changed; until nobody answers."""
+
+    def __init__(self, port: int, records: int) -> None:
+        super().__init__(daemon=True)
+        self.port, self.records = port, records
+
+    def run(self) -> None:
+        """Once the server listens."""
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)) as at:
+                self.drive(at)
+                return
+            time.sleep(0.1)
+
+    def drive(self, at: socket.socket) -> None:
+        """All that is asked."""
+        rng = random.Random(1)
+        answers = at.makefile("rb")
+        for first in range(0, self.records, 100):
+            keys = range(first, min(first + 100, self.records))
+            at.sendall(b"".join(command(b"SET", b"user%d" % key, rng.randbytes(1000)) for key in keys))
+            for _ in keys:
+                answer(answers)
+        ranks = [1 / rank**0.99 for rank in range(1, self.records + 1)]
+        scattered = list(range(self.records))
+        rng.shuffle(scattered)
+        while True:
+            for key in rng.choices(scattered, ranks, k=1000):
+                name = b"user%d" % key
+                at.sendall(command(b"GET", name))
+                value = answer(answers)
+                if rng.random() < 0.5:
+                    at.sendall(command(b"SET", name, value[100:] + rng.randbytes(100)))
+                    answer(answers)
+
+
+def command(*words: bytes) -> bytes:
+    """As Redis reads it."""
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+
+
+def answer(of: Any) -> bytes:
+    """One reply; an error of the connection where there is none."""
+    line = of.readline()
+    if not line:
+        raise ConnectionError("the server is gone")
+    return of.read(int(line[1:]) + 2)[:-2] if line.startswith(b"$") and not line.startswith(b"$-") else line
+
+
+def prepare(workload: dict[str, Any], size: str, args: argparse.Namespace, folder: Path) -> tuple[list[str], YcsbF | None] | str:
+    """The command to record, and who talks to it; or what is missing."""
+    places = {"programs": str(args.programs), "python": sys.executable, "here": str(HERE), "folder": str(folder)}
+    places |= {"weights": str(folder / "weights.bin"), "file": str(folder / "text"), "port": str(free_port())}
+    for name, program in (("xz", args.xz), ("redis", args.redis)):
+        found = shutil.which(program)
+        if found is None and any(f"{{{name}}}" in word for word in workload["command"]):
+            return f"{program} is not installed"
+        places[name] = str(found)
+    words = [word.format(**places) for word in workload["command"]] + workload[size]
+    if not shutil.which(words[0]):
+        return f"{words[0]} is not there: cargo build --release -p tiermem-workloads"
+    client = None
+    if workload["name"] == "transformer":
+        made = subprocess.run([*words, "--make"], capture_output=True, text=True, check=False)
+        if made.returncode:
+            return made.stderr.strip().splitlines()[-1]
+    elif workload["name"] == "xz":
+        compressible(folder / "text", workload["megabytes"][size])
+    elif workload["name"] == "ycsb-f":
+        client = YcsbF(int(places["port"]), workload["records"][size])
+    return words, client
+
+
+def record(workload: dict[str, Any], number: int, args: argparse.Namespace) -> None:
+    """One recording of one program."""
+    size = "full" if args.full else "short"
+    path = args.out / (workload["name"] + (f"-{number}" if number > 1 else "") + ".parquet")
+    if path.exists() and not args.again:
+        print(f"{path.name}: is there already", flush=True)
+        return
+    sizes = load(WORKLOADS)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        prepared = prepare(workload, size, args, folder)
+        if isinstance(prepared, str):
+            print(f"{path.name}: passed over, {prepared}", flush=True)
+            return
+        words, client = prepared
+        if number >= 4:
+            stack.enter_context(pressure(args.hold))
+        begun = folder / path.name
+        flags = ["--transactions", str(args.transactions or sizes["transactions"][size]), *sizes["caches"][size]]
+        flags += ["--skip-instructions", str(workload.get("skip", {}).get(size, 0)), "-o", str(begun)]
+        if client:
+            client.start()
+        run = [args.tiermem, "record", "--physical", *flags, "--", *words]
+        # Threads of a library for linear algebra would take turns under Valgrind.
+        done = subprocess.run(
+            run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        )
+        if done.returncode:
+            raise SystemExit(f"{path.name}: {' '.join(run)}: {done.stderr.strip()[-2000:]}")
+        shutil.move(begun, path)
+    print(f"{path.name}:\n{done.stdout}", flush=True)
+
+
+def main() -> None:
+    """Records what is wanted."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [workload["name"] for workload in load(WORKLOADS)["workload"]]
+    parser.add_argument("--tiermem", default="target/release/tiermem")
+    parser.add_argument("--programs", type=Path, default=Path("target/release"), help="where the programs of tiermem-workloads are")
+    parser.add_argument("--out", type=Path, default=Path("traces"))
+    parser.add_argument("--full", action="store_true", help="the sizes of Yang 2023")
+    parser.add_argument("--transactions", type=int, help="of each recording, instead of the form's")
+    parser.add_argument("--recordings", type=int, default=1, choices=range(1, 6), help="of each program")
+    parser.add_argument("--hold", type=float, default=0.5, help="share of the available memory touched for recordings 4 and 5")
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--again", action="store_true", help="record what is there already as well")
+    parser.add_argument("--xz", default="xz")
+    parser.add_argument("--redis", default="redis-server")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    for workload in load(WORKLOADS)["workload"]:
+        if workload["name"] in args.only:
+            for number in range(1, args.recordings + 1):
+                record(workload, number, args)
+
+
+if __name__ == "__main__":
+    main()

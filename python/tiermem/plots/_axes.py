@@ -1,0 +1,76 @@
+"""What all plots have in common: axes, colours, units."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = ("#0b62a4", "#c4500b", "#0a7d5a", "#91458c", "#8a6d00", "#5b6067")
+"""Of things that have no order."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P")
+"""Beside the colours, for lines that lie close together."""
+
+GREY = "#8b9097"
+
+
+def ordered_colours(count: int) -> list[Any]:
+    """Of things that have an order, from light to dark; they differ in lightness, so nobody needs to see their hues."""
+    from matplotlib import colormaps
+
+    return [colormaps["viridis"](0.88 - 0.8 * at / max(count - 1, 1)) for at in range(count)]
+
+
+def new_axes(axes: Axes | None, title: str, x: str, y: str) -> Axes:
+    """The given axes or new ones, with what is written around them."""
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        _, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    axes.set(title=title, xlabel=x, ylabel=y)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.8)
+    axes.set_axisbelow(True)
+    return axes
+
+
+def percent(axis: Any) -> None:
+    """Shares as percent."""
+    from matplotlib.ticker import PercentFormatter
+
+    axis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+
+
+def in_bytes(axis: Any) -> None:
+    """Bytes in binary units."""
+    from matplotlib.ticker import FuncFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: binary(value)))
+
+
+def in_time(axis: Any) -> None:
+    """Nanoseconds in the unit that suits them."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def binary(value: float) -> str:
+    """Bytes in binary units."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.3g} {unit}"
+        value /= 1024
+    return f"{value:.4g} TiB"
+
+
+def duration(value_ns: float) -> str:
+    """A time in the unit that suits it."""
+    for unit in ("ns", "us", "ms"):
+        if abs(value_ns) < 1000:
+            return f"{value_ns:.3g} {unit}"
+        value_ns /= 1000
+    return f"{value_ns:.4g} s"
