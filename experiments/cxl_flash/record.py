@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import mmap
 import os
 import random
@@ -171,15 +172,19 @@ def record(workload: dict[str, Any], number: int, args: argparse.Namespace) -> N
         flags += ["--skip-instructions", str(workload.get("skip", {}).get(size, 0)), "-o", str(begun)]
         if client:
             client.start()
-        run = [args.tiermem, "record", "--physical", *flags, "--", *words]
+        run = [args.tiermem, "record", "--physical", "--format", "json", *flags, "--", *words]
         # Threads of a library for linear algebra would take turns under Valgrind.
         done = subprocess.run(
             run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}
         )
         if done.returncode:
             raise SystemExit(f"{path.name}: {' '.join(run)}: {done.stderr.strip()[-2000:]}")
+        summary = json.loads(done.stdout)
+        if summary["ended"].startswith("exit status") and not summary["ended"].endswith(" 0"):
+            raise SystemExit(f"{path.name}: {' '.join(words)}: {summary['ended']}: {done.stderr.strip()[-2000:]}")
         shutil.move(begun, path)
-    print(f"{path.name}:\n{done.stdout}", flush=True)
+    about = f"{summary['transactions']} transactions, {summary['pages']} pages, {summary['unresolved']} unresolved"
+    print(f"{path.name}: {about}, {summary['seconds']:.0f} s, ended by {summary['ended']}", flush=True)
 
 
 def main() -> None:

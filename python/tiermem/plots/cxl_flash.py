@@ -387,8 +387,7 @@ def hits_by_prefetcher(table: Any, axes: Axes | None = None) -> Axes:
     axes.set_xticks(list(places.values()), [_short(prefetcher) for _, prefetcher in places], fontsize=7)
     for at, name in enumerate(names):
         middle = at * (len(prefetchers) + 1) + (len(prefetchers) - 1) / 2
-        below = {"xycoords": ("data", "axes fraction"), "xytext": (0, -26), "textcoords": "offset points"}
-        axes.annotate(name, (middle, 0), ha="center", **below)
+        axes.text(middle, -0.085, name, ha="center", va="top", transform=axes.get_xaxis_transform())
     axes.set_xlabel(", ".join(f"{_short(it)}: {_prefetcher_name(it)}" for it in prefetchers), labelpad=20, fontsize="small")
     shares(axes)
     legend(axes)

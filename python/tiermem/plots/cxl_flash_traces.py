@@ -50,7 +50,8 @@ def pages(trace: Any, addresses: str = "virtual") -> NDArray[np.int64]:
     if column not in names:
         raise ValueError(f"the trace has no column `{column}`; `tiermem record --physical` writes one with both addresses")
     numbers: NDArray[np.uint64] = trace.column(column).to_numpy().astype(np.uint64)
-    return (numbers >> np.uint64(PAGE_BITS if addresses == "virtual" else 0)).astype(np.int64)
+    page: NDArray[np.int64] = (numbers >> np.uint64(PAGE_BITS if addresses == "virtual" else 0)).astype(np.int64)
+    return page
 
 
 def _main_region(page: NDArray[np.int64]) -> tuple[NDArray[np.bool_], int]:
