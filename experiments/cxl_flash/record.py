@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Records the traces of these experiments: ten programs, each in up to five physical recordings (Yang 2023, sections 3.1, 3.2 and 5).
+"""Records the traces of these experiments: ten programs, each in up to five recordings (Yang 2023, sections 3.1, 3.2 and 5).
 
     experiments/cxl_flash/record.py --tiermem target/release/tiermem --out traces
     experiments/cxl_flash/record.py --tiermem target/release/tiermem --out traces --full --recordings 5 --only random stride
 
-Writes NAME.parquet (virtual addresses, and the column `frame`), and NAME-2.parquet to NAME-5.parquet, as often as --recordings says.
-Recordings 4 and 5 are made while a process of ours holds memory in scattered pieces, so that frames come from wherever
-there are some. The short form is 200,000 transactions of small programs behind small caches, about a minute for all
-ten; the full one 20 million of the sizes that Yang 2023 has, hours for all.
+Writes NAME.parquet (virtual addresses, and the column `frame`), and NAME-2.parquet to NAME-5.parquet, as --recordings says. Recordings
+4 and 5 are made while a process of ours holds memory in scattered pieces, so that frames come from wherever
+there are some. The short form is 200,000 transactions of small programs behind small caches, about ten minutes for
+all ten, half of it the start of Python before the transformer; the full one 20 million of the sizes that Yang 2023 has, hours for all.
 
-The transformer runs in NumPy: what Valgrind knows of the processor is enough for it. It needs NumPy in the Python that runs this; xz
-and redis-server are the installed ones. What is missing is said and passed over.
+The transformer runs in NumPy: what Valgrind knows of the processor is enough for it. It needs NumPy in the Python that runs
+this; xz and redis-server are the installed ones. What is missing is said and passed over.
 """
 
 from __future__ import annotations
@@ -175,7 +175,11 @@ def record(workload: dict[str, Any], number: int, args: argparse.Namespace) -> N
         run = [args.tiermem, "record", "--physical", "--format", "json", *flags, "--", *words]
         # Threads of a library for linear algebra would take turns under Valgrind.
         done = subprocess.run(
-            run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+            run,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
         if done.returncode:
             raise SystemExit(f"{path.name}: {' '.join(run)}: {done.stderr.strip()[-2000:]}")

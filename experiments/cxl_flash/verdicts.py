@@ -15,7 +15,7 @@ NO_DIFFERENCE_POINTS = 1.0
 
 @dataclass(frozen=True)
 class Line:
-    """One comparison: of what, what the paper says, what is found here, and whether the claim holds (None: numbers beside each other)."""
+    """One comparison: of what, the paper, what is found here, and whether the claim holds (None: numbers beside each other)."""
 
     of: str
     paper: str
@@ -66,7 +66,14 @@ def best_share_range(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
     low, high = min(best.values()), max(best.values())
     paper = claim["paper"]
     holds = low >= paper["low"] - NO_DIFFERENCE_POINTS
-    return [Line("least and most, each with its best prefetcher", f"{paper['low']} to {paper['high']}%", f"{low:.1f} to {high:.1f}%", holds)]
+    return [
+        Line(
+            "least and most, each with its best prefetcher",
+            f"{paper['low']} to {paper['high']}%",
+            f"{low:.1f} to {high:.1f}%",
+            holds,
+        )
+    ]
 
 
 def years(row: Row) -> float:
@@ -130,7 +137,9 @@ def virtual_is_optimistic(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
         virtual, physical = virtual_and_physical(of)
         paper = claim["paper"]
         published = f"{paper['virtual']}% / {percents(paper['physical'])}"
-        found.append(Line(f"{name}: virtual / physical", published, f"{virtual:.1f}% / {percents(physical)}", virtual >= max(physical)))
+        found.append(
+            Line(f"{name}: virtual / physical", published, f"{virtual:.1f}% / {percents(physical)}", virtual >= max(physical))
+        )
     return found
 
 
@@ -142,7 +151,9 @@ def virtual_error(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
         virtual, physical = virtual_and_physical(of)
         least = min(virtual - value for value in physical)
         points = claim["paper"]["points"]
-        found.append(Line(f"{name}: least error of {len(physical)}", f"over {points} points", f"{least:.1f} points", least > points))
+        found.append(
+            Line(f"{name}: least error of {len(physical)}", f"over {points} points", f"{least:.1f} points", least > points)
+        )
     return found
 
 
@@ -150,7 +161,12 @@ def virtual_error(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
 def no_cache_queues(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
     """Against the 200 us that SLC takes to program."""
     return [
-        Line(f"{name}: mean without a cache", "far above 25 and 200 us", f"{row['mean_latency_ns'] / 1000:.0f} us", row["mean_latency_ns"] > 2e5)
+        Line(
+            f"{name}: mean without a cache",
+            "far above 25 and 200 us",
+            f"{row['mean_latency_ns'] / 1000:.0f} us",
+            row["mean_latency_ns"] > 2e5,
+        )
         for name, of in grouped(rows, claim).items()
         for row in select(of, cache_bytes=0)
     ]
@@ -201,7 +217,9 @@ def degree_one(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
         before, after = select(of, prefetch="none"), select(of, prefetch="next-n", degree=1)
         paper = claim["paper"]
         ours = f"{share(before[0]):.1f}% to {share(after[0]):.1f}%"
-        found.append(Line(f"{name}: none, degree 1", f"{paper['before']}% to {paper['after']}%", ours, share(after[0]) > share(before[0])))
+        found.append(
+            Line(f"{name}: none, degree 1", f"{paper['before']}% to {paper['after']}%", ours, share(after[0]) > share(before[0]))
+        )
     return found
 
 
@@ -230,7 +248,9 @@ def offset_random_stride(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
             same = max(shares[:2]) - min(shares[:2]) < NO_DIFFERENCE_POINTS
             found.append(Line("random: the same at offsets 4 and 16", "yes", percents(shares[:2]), same))
         else:
-            found.append(Line("stride: improves with each offset to 64", "yes", percents(shares[:3]), shares[:3] == sorted(shares[:3])))
+            found.append(
+                Line("stride: improves with each offset to 64", "yes", percents(shares[:3]), shares[:3] == sorted(shares[:3]))
+            )
     return found
 
 
@@ -368,7 +388,9 @@ def hits_under_miss_turned(rows: list[Row], claim: dict[str, Any]) -> list[Line]
     for name, of in grouped(rows, claim).items():
         none, best = (select(of, prefetch=prefetcher)[0] for prefetcher in ("none", "best-offset"))
         points = 100 * (none["hits_under_miss"] - best["hits_under_miss"]) / none["requests"]
-        found.append(Line(f"{name}: fewer hits under miss", f"{claim['paper']['percent']}% of requests", f"{points:.1f}%", points > 0))
+        found.append(
+            Line(f"{name}: fewer hits under miss", f"{claim['paper']['percent']}% of requests", f"{points:.1f}%", points > 0)
+        )
     return found
 
 
@@ -451,7 +473,9 @@ def without_hints(rows: list[Row]) -> float:
 @check
 def hints_for_more(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
     """More frames, the same chance."""
-    of = sorted((row for row in rows if row["hint_percent"] and row["hint_probability"] == 0.1), key=lambda row: row["hint_percent"])
+    of = sorted(
+        (row for row in rows if row["hint_percent"] and row["hint_probability"] == 0.1), key=lambda row: row["hint_percent"]
+    )
     before, most = without_hints(rows), max(map(share, of))
     paper = claim["paper"]
     return [Line("none, best", f"{paper['before']}%, {paper['after']}%", f"{before:.1f}%, {most:.1f}%", most > before)]

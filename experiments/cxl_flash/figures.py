@@ -1,0 +1,125 @@
+"""How the figures are laid out from the tables of rows, with the functions of tiermem.plots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from tiermem.plots import cxl_flash as draw
+from tiermem.plots import cxl_flash_traces as draw_traces
+
+Row = dict[str, Any]
+
+
+def panels(count: int, columns: int, width: float = 4.4, height: float = 3.5) -> tuple[Figure, list[Axes]]:
+    """Axes in rows; those that are not needed are taken away."""
+    columns = min(columns, count)
+    figure, grid = plt.subplots(
+        -(-count // columns), columns, figsize=(width * columns, height * -(-count // columns)), layout="constrained", squeeze=False
+    )
+    axes = list(grid.flat)
+    for spare in axes[count:]:
+        spare.remove()
+    return figure, axes[:count]
+
+
+def workloads(rows: list[Row]) -> list[str]:
+    """As they come."""
+    return list(dict.fromkeys(row["workload"] for row in rows))
+
+
+def each(rows: list[Row], function: Callable[..., Axes], columns: int = 3, **settings: Any) -> Figure:
+    """A panel for each workload; one legend, in the first."""
+    names = workloads(rows)
+    figure, axes = panels(len(names), columns)
+    for name, at in zip(names, axes, strict=True):
+        function(rows, at, workload=name, **settings)
+    return figure
+
+
+def each_against(rows: list[Row]) -> Figure:
+    """A panel for each workload with rows of both addresses."""
+    virtual, physical = ([row for row in rows if row["addresses"] == kind] for kind in ("virtual", "physical"))
+    names = workloads(virtual)
+    figure, axes = panels(len(names), 3)
+    for name, at in zip(names, axes, strict=True):
+        draw.virtual_against_physical(virtual, physical, at, workload=name)
+    return figure
+
+
+def side_by_side(rows: list[Row], functions: Sequence[Callable[..., Axes]], width: float, columns: int = 2) -> Figure:
+    """Several figures of the same rows."""
+    figure, axes = panels(len(functions), columns, width, 4.0)
+    for function, at in zip(functions, axes, strict=True):
+        function(rows, at)
+    return figure
+
+
+def of_next_n(rows: list[Row]) -> Figure:
+    """Degrees above, offsets below."""
+    figure, (above, below) = panels(2, 1, 9.5)
+    draw.share_by_prefetch_degree(rows, above, offset=16)
+    draw.share_by_prefetch_offset(rows, below, degree=4)
+    return figure
+
+
+def of_hints(rows: list[Row]) -> Figure:
+    """More frames, and a higher chance."""
+    figure, (left, right) = panels(2, 2, 5.4, 3.8)
+    none = [row for row in rows if not row["hint_percent"]]
+    more = [row for row in rows if row["hint_percent"] and row["setting"].startswith("hints.top_percent")]
+    likelier = [row for row in rows if row["setting"].startswith("hints.probability")]
+    draw.hints(none + more, left, vary="top_percent")
+    draw.hints(none + likelier, right, vary="probability")
+    return figure
+
+
+FIGURES: dict[str, Callable[[list[Row]], Figure]] = {
+    "fig5": lambda rows: side_by_side(rows, (draw.latency_by_cache, draw.flash_interarrival_by_cache), 6.2),
+    "fig6": lambda rows: side_by_side(rows, (draw.repeated_reads,), 7),
+    "fig7": lambda rows: each(rows, draw.latency_distribution),
+    "fig8": of_next_n,
+    "fig9": lambda rows: side_by_side(rows, (draw.latency_by_technology, draw.lifetime_by_technology), 5.4),
+    "fig10": lambda rows: each(rows, draw.share_by_parallelism, 2),
+    "fig11": lambda rows: each(rows, draw.share_by_policy),
+    "fig12": lambda rows: each(rows, draw.flash_writes_by_policy),
+    "fig13": lambda rows: side_by_side(
+        rows, (draw.share_by_prefetcher, draw.hits_by_prefetcher, draw.lifetime_by_prefetcher), 9.5, 1
+    ),
+    "fig14": lambda rows: side_by_side(
+        [row for row in rows if row["prefetch"] == "best-offset"], (draw.performance_per_dollar,), 7.5
+    ),
+    "fig15": lambda rows: each(rows, draw.prefetch_metrics),
+    "fig16": lambda rows: each(rows, draw.metrics_over_windows),
+    "fig17": each_against,
+    "fig18": of_hints,
+}
+
+
+def of_traces(recordings: dict[str, list[Path]]) -> Figure:
+    """Figure 3: a column for each program: virtual pages, physical frames, and how far apart accesses are."""
+    figure, axes = panels(3 * len(recordings), len(recordings), 3.6, 2.9)
+    for at, (name, files) in enumerate(recordings.items()):
+        draw_traces.scatter(files[0], axes[at], addresses="virtual", title=f"{name}: virtual pages")
+        draw_traces.scatter(files[0], axes[at + len(recordings)], addresses="physical", title=f"{name}: physical frames")
+        draw_traces.deltas(files, axes[at + 2 * len(recordings)], title=f"{name}: distances")
+    return figure
+
+
+def over_time(trace: Path) -> Axes:
+    """Figure 16a."""
+    return draw_traces.scatter(trace, addresses="physical", title=f"{trace.name.split('.')[0]}: physical frames over time")
+
+
+def save(figure: Figure, stem: Path) -> None:
+    """As SVG to read, and as PNG for who cannot."""
+    figure.savefig(stem.with_suffix(".svg"), dpi=160, metadata={"Date": None})
+    figure.savefig(stem.with_suffix(".png"), dpi=110)
+    plt.close(figure)

@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""A memory expander of flash: what Yang 2023 (USENIX ATC) finds of it, simulated and drawn, with the paper's numbers beside ours.
+
+Simulated: no bytes move, so that figures do not depend on the machine. What is simulated stands in sweeps.toml, the traces in
+workloads.toml (record.py makes them), and what the paper says in published.toml.
+
+    experiments/cxl_flash/record.py --tiermem target/release/tiermem --out traces --recordings 5
+    experiments/cxl_flash/run.py all --tiermem target/release/tiermem --traces traces --out docs/results/cxl-flash
+    experiments/cxl_flash/run.py fig8 fig13 --requests 100000 --out results
+    experiments/cxl_flash/run.py all --redraw --out docs/results/cxl-flash
+
+Names: traces (statistics and Figure 3), table3, fig5, fig7 (and 6), fig8, fig9, fig10, fig11 (and 12), fig13 (and 14, 15), fig16,
+fig17, fig18, all. Writes for each a table of rows (Parquet) and its figures (SVG, PNG), and for all tables that are there one page of
+comparisons (results.md). It needs the Python package tiermem, pyarrow and matplotlib (`make python` makes such an
+environment in target/python). Traces that are missing are named and left out. --redraw simulates nothing. --requests cuts
+traces short, to see that all runs; figures mean little then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import figures
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from data import PUBLISHED, SWEEPS, WORKLOADS, load
+from tiermem.plots.cxl_flash_traces import pages
+from verdicts import CHECKS, Line
+
+Row = dict[str, Any]
+
+
+def recordings(args: argparse.Namespace, workload: str, most: int = 5) -> list[tuple[int, Path]]:
+    """The traces of a workload that are there, with their numbers."""
+    names = [(number, args.traces / f"{workload}{f'-{number}' if number > 1 else ''}.parquet") for number in range(1, most + 1)]
+    return [(number, path) for number, path in names if path.exists()]
+
+
+def simulate(args: argparse.Namespace, figure: dict[str, Any], run: dict[str, Any], path: Path, addresses: str) -> pa.Table:
+    """The rows of one trace."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "rows.parquet"
+        words = ["sim", "cxl-flash", path.name, "--addresses", addresses, "--preset", figure["preset"], "--format", "csv"]
+        words += [word for text in [*run.get("set", []), *args.set] for word in ("--set", text)]
+        words += [word for text in run.get("sweep", []) for word in ("--sweep", text)]
+        if args.requests:
+            words += ["--requests", str(args.requests)]
+        if "windows" in figure:
+            words += ["--window", str(max(requests_of(path, args.requests) // figure["windows"], 1))]
+        if args.threads:
+            words += ["--threads", str(args.threads)]
+        # Beside the trace, so that rows have its name and not where this machine keeps it.
+        done = subprocess.run(
+            [args.tiermem, *words, "-o", str(out)],
+            cwd=path.parent,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise SystemExit(f"tiermem {' '.join(words)}: {done.stderr.strip()}")
+        return pq.read_table(out)
+
+
+def requests_of(path: Path, most: int | None) -> int:
+    """How many requests of a trace are simulated."""
+    rows: int = pq.ParquetFile(path).metadata.num_rows
+    return min(rows, most or rows)
+
+
+def workloads_of(figure: dict[str, Any]) -> list[str]:
+    """Those that a figure names, or all of a kind."""
+    return figure.get("workloads") or [it["name"] for it in load(WORKLOADS)["workload"] if it["kind"] == figure["kind"]]
+
+
+def rows_of(args: argparse.Namespace, figure: dict[str, Any]) -> pa.Table | None:
+    """All rows of a figure; what is simulated is told by columns of our own."""
+    found = []
+    for workload in workloads_of(figure):
+        files = recordings(args, workload, figure.get("recordings", 1))
+        if not files:
+            print(f"{figure['name']}: {workload} is left out, as {args.traces.name}/{workload}.parquet is not there", flush=True)
+        for number, path in files:
+            for addresses in figure.get("addresses", ["physical"]):
+                # Virtual addresses are the same in every recording, but for the timing.
+                if addresses == "virtual" and number > 1:
+                    continue
+                for run in figure["run"]:
+                    table = simulate(args, figure, run, path, addresses)
+                    columns = {"workload": workload, "recording": number, "addresses": addresses}
+                    for name, value in columns.items():
+                        table = table.append_column(name, pa.array([value] * len(table)))
+                    found.append(table)
+                print(f"{figure['name']}: {path.stem}, {addresses}: done", flush=True)
+    return pa.concat_tables(found, promote_options="permissive") if found else None
+
+
+def mean_distance(page: Any) -> float:
+    """Of consecutive accesses, in pages."""
+    return float(np.abs(np.diff(page)).mean()) if len(page) > 1 else 0.0
+
+
+def statistics_of(args: argparse.Namespace) -> pa.Table | None:
+    """What the traces are like, with what the paper prints of its own."""
+    rows = []
+    for workload in load(WORKLOADS)["workload"]:
+        for number, path in recordings(args, workload["name"], 1):
+            words = [args.tiermem, "trace", "stat", path.name, "--addresses", "physical", "--format", "json"]
+            words += ["--requests", str(args.requests)] if args.requests else []
+            done = subprocess.run(words, cwd=path.parent, capture_output=True, text=True, check=True)
+            stat = json.loads(done.stdout)
+            addresses = stat["addresses"]
+            row: Row = {
+                "workload": workload["name"], "trace": path.name, "recording": number, "requests": stat["requests"],
+                "interarrival_ns": stat["duration_ns"] / max(stat["requests"] - 1, 1),
+                "reads_percent": 100 * stat["reads"] / stat["requests"],
+                "footprint_gib": addresses["footprint_bytes"] / (1 << 30), "accesses_millions": stat["requests"] / 1e6,
+                "spatial": addresses["spatial_locality"], "temporal": addresses["temporal_locality"],
+                "virtual_pages": mean_distance(pages(path, "virtual")), "physical_pages": mean_distance(pages(path, "physical")),
+            }  # fmt: skip
+            for name in ("interarrival_ns", "reads_percent", "footprint_gib", "accesses_millions", "spatial", "temporal"):
+                row[f"paper_{name}"] = workload["paper"].get(name)
+            rows.append(row)
+    return pa.Table.from_pylist(rows) if rows else None
+
+
+def make(args: argparse.Namespace, name: str) -> None:
+    """Simulates what a figure needs, unless it is there and to be redrawn, and draws it."""
+    path = args.out / f"{name}.parquet"
+    figure = next((it for it in load(SWEEPS)["figure"] if it["name"] == name), None)
+    if not args.redraw:
+        table = rows_of(args, figure) if figure else statistics_of(args)
+        if table is None:
+            return
+        pq.write_table(table, path, compression="zstd")
+    elif not path.exists():
+        print(f"{name}: {path.name} is not there to be drawn", flush=True)
+        return
+    rows = pq.read_table(path).to_pylist()
+    for drawing in figure["draws"] if figure else []:
+        figures.save(figures.FIGURES[drawing](rows), args.out / drawing)
+    # These are of the traces themselves.
+    if name == "traces":
+        synthetic = workloads_of({"kind": "synthetic"})
+        files = {it: [path for _, path in found] for it in synthetic if (found := recordings(args, it))}
+        if files:
+            figures.save(figures.of_traces(files), args.out / "fig3")
+    if name == "fig16" and (found := recordings(args, "pagerank", 1)):
+        figures.save(figures.over_time(found[0][1]).figure, args.out / "fig16a")
+
+
+def compared(name: str, rows: list[Row]) -> list[tuple[dict[str, Any], list[Line]]]:
+    """Each claim of a table of rows with its comparisons. One whose workloads were not recorded has none."""
+    found = []
+    for claim in load(PUBLISHED)["claim"]:
+        if claim["of"] == name:
+            there = {row["workload"] for row in rows}
+            wanted = set(claim.get("workloads", there))
+            found.append((claim, CHECKS[claim["check"]](rows, claim) if wanted & there else []))
+    return found
+
+
+def cell(line: Line) -> str:
+    """A row of the page."""
+    holds = {None: "", True: "yes", False: "**no**"}[line.holds]
+    return f"| {line.of} | {line.paper or '-'} | {line.ours} | {holds} |"
+
+
+def section(out: Path, name: str, title: str, where: str, draws: list[str], chosen: str) -> list[str]:
+    """A table of rows as Markdown."""
+    rows = pq.read_table(out / f"{name}.parquet").to_pylist()
+    requests = sorted({row["requests"] for row in rows if row.get("window", "all") == "all"})
+    count = f"{requests[0]:,}" if requests[0] == requests[-1] else f"{requests[0]:,} to {requests[-1]:,}"
+    lines = [
+        f"## {title}",
+        "",
+        f"Yang 2023, {where}. {count} requests of each trace." + (f" Chosen here: {chosen}." if chosen else ""),
+        "",
+    ]
+    for drawing in draws:
+        if (out / f"{drawing}.svg").exists():
+            lines += [f"![Figure {drawing.removeprefix('fig')}]({drawing}.svg)", ""]
+    for claim, found in compared(name, rows):
+        lines += [f"**{claim['id']}** {claim['says']} ({claim['where']}).", ""]
+        if not found:
+            lines += [f"Not compared: no recording of {', '.join(claim.get('workloads', ['what it is about']))}.", ""]
+            continue
+        lines += ["| | Yang 2023 | here | holds |", "| --- | --- | --- | --- |", *map(cell, found), ""]
+        judged = [line.holds for line in found if line.holds is not None]
+        if judged:
+            lines += [f"The shape holds in {sum(judged)} of {len(judged)}.", ""]
+    return lines
+
+
+def page(out: Path) -> str:
+    """All that is there, compared."""
+    lines = [
+        "# A memory expander of flash, beside Yang 2023",
+        "",
+        "Written by `experiments/cxl_flash/run.py`, from the tables of rows beside it. Simulated, by recordings of our own",
+        "programs: the applications stand in for the paper's (`experiments/cxl_flash/workloads.toml`), so that shapes can be",
+        "compared and numbers only roughly. *Holds* is computed from the rows; where it is empty, numbers stand beside each other.",
+        "",
+    ]
+    parts = [("traces", "The traces", "Tables 2 and 5, Figure 3", ["fig3"], "")]
+    for figure in load(SWEEPS)["figure"]:
+        draws = [*figure["draws"], *(["fig16a"] if figure["name"] == "fig16" else [])]
+        parts.append((figure["name"], figure["title"], figure["where"], draws, figure.get("chosen", "")))
+    for name, title, where, draws, chosen in parts:
+        if (out / f"{name}.parquet").exists():
+            lines += section(out, name, title, where, draws, chosen)
+    lines += ["## Not compared", "", "| claim | why |", "| --- | --- |"]
+    lines += [f"| {it['id']} | {it['why']} |" for it in load(PUBLISHED)["not_covered"]]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Makes what is wanted, keeping each as it is done."""
+    names = ["traces", *(figure["name"] for figure in load(SWEEPS)["figure"])]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", choices=[*names, "all"], metavar="NAME", help=", ".join([*names, "all"]))
+    parser.add_argument("--tiermem", type=Path, default=Path("target/release/tiermem"))
+    parser.add_argument("--traces", type=Path, default=Path("traces"), help="where record.py has put them")
+    parser.add_argument("--out", type=Path, default=Path("docs/results/cxl-flash"))
+    parser.add_argument("--requests", type=int, help="of each trace at most")
+    parser.add_argument("--threads", type=int, help="of the simulator")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="set a key of every device, such as capacity=64GiB"
+    )
+    parser.add_argument("--redraw", action="store_true", help="draw and compare the tables that are there")
+    args = parser.parse_args()
+    # It is run from the folder of the traces.
+    args.tiermem, args.out = args.tiermem.resolve(), args.out.resolve()
+    args.out.mkdir(parents=True, exist_ok=True)
+    for name in names if "all" in args.names else args.names:
+        make(args, name)
+        (args.out / "results.md").write_text(page(args.out))
+    print(f"{args.out.name}/results.md", flush=True)
+
+
+if __name__ == "__main__":
+    main()
