@@ -35,12 +35,12 @@ def workloads(rows: list[Row]) -> list[str]:
     return list(dict.fromkeys(row["workload"] for row in rows))
 
 
-def each(rows: list[Row], function: Callable[..., Axes], columns: int = 3, **settings: Any) -> Figure:
-    """A panel for each workload; one legend, in the first."""
+def each(rows: list[Row], function: Callable[..., Axes], columns: int = 3, width: float = 4.4) -> Figure:
+    """A panel for each workload."""
     names = workloads(rows)
-    figure, axes = panels(len(names), columns)
+    figure, axes = panels(len(names), columns, width)
     for name, at in zip(names, axes, strict=True):
-        function(rows, at, workload=name, **settings)
+        function(rows, at, workload=name)
     return figure
 
 
@@ -97,7 +97,7 @@ FIGURES: dict[str, Callable[[list[Row]], Figure]] = {
         [row for row in rows if row["prefetch"] == "best-offset"], (draw.performance_per_dollar,), 7.5
     ),
     "fig15": lambda rows: each(rows, draw.prefetch_metrics),
-    "fig16": lambda rows: each(rows, draw.metrics_over_windows),
+    "fig16": lambda rows: each(rows, draw.metrics_over_windows, 1, 8.5),
     "fig17": each_against,
     "fig18": of_hints,
 }

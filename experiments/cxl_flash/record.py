@@ -4,10 +4,11 @@
     experiments/cxl_flash/record.py --tiermem target/release/tiermem --out traces
     experiments/cxl_flash/record.py --tiermem target/release/tiermem --out traces --full --recordings 5 --only random stride
 
-Writes NAME.parquet (virtual addresses, and the column `frame`), and NAME-2.parquet to NAME-5.parquet, as --recordings says. Recordings
-4 and 5 are made while a process of ours holds memory in scattered pieces, so that frames come from wherever
-there are some. The short form is 200,000 transactions of small programs behind small caches, about ten minutes for
-all ten, half of it the start of Python before the transformer; the full one 20 million of the sizes that Yang 2023 has, hours for all.
+Writes NAME.parquet (virtual addresses, and the column `frame`), and NAME-2.parquet to NAME-5.parquet, as --recordings says.
+Recordings 4 and 5 are made while a process of ours holds memory in scattered pieces, so that frames come from wherever there
+are some. The short form is 200,000 transactions of small programs behind small caches, about ten minutes
+for all ten, half of it the start of Python before the transformer; the full one 20 million of the sizes that Yang 2023 has,
+hours for all.
 
 The transformer runs in NumPy: what Valgrind knows of the processor is enough for it. It needs NumPy in the Python that runs
 this; xz and redis-server are the installed ones. What is missing is said and passed over.
@@ -183,7 +184,7 @@ def record(workload: dict[str, Any], number: int, args: argparse.Namespace) -> N
         )
         if done.returncode:
             raise SystemExit(f"{path.name}: {' '.join(run)}: {done.stderr.strip()[-2000:]}")
-        summary = json.loads(done.stdout)
+        summary = json.loads(done.stdout)[0]
         if summary["ended"].startswith("exit status") and not summary["ended"].endswith(" 0"):
             raise SystemExit(f"{path.name}: {' '.join(words)}: {summary['ended']}: {done.stderr.strip()[-2000:]}")
         shutil.move(begun, path)

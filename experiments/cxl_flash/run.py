@@ -10,8 +10,8 @@ workloads.toml (record.py makes them), and what the paper says in published.toml
     experiments/cxl_flash/run.py all --redraw --out docs/results/cxl-flash
 
 Names: traces (statistics and Figure 3), table3, fig5, fig7 (and 6), fig8, fig9, fig10, fig11 (and 12), fig13 (and 14, 15), fig16,
-fig17, fig18, all. Writes for each a table of rows (Parquet) and its figures (SVG, PNG), and for all tables that are there one page of
-comparisons (results.md). It needs the Python package tiermem, pyarrow and matplotlib (`make python` makes such an
+fig17, fig18, all. Writes for each a table of rows (Parquet) and its figures (SVG, PNG), and for all tables that are there one page
+of comparisons (results.md). It needs the Python package tiermem, pyarrow and matplotlib (`make python` makes such an
 environment in target/python). Traces that are missing are named and left out. --redraw simulates nothing. --requests cuts
 traces short, to see that all runs; figures mean little then.
 """

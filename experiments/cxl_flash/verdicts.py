@@ -104,9 +104,9 @@ def trace_statistics(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
             ("spatial", "spatial locality", "{:.2f}"),
             ("temporal", "temporal locality", "{:.2f}"),
         ):
-            if row[field] is not None:
-                paper = row[f"paper_{field}"]
-                found.append(Line(f"{name}: {label}", "" if paper is None else form.format(paper), form.format(row[field])))
+            paper = row[f"paper_{field}"]
+            if row[field] is not None and paper is not None:
+                found.append(Line(f"{name}: {label}", form.format(paper), form.format(row[field])))
     return found
 
 

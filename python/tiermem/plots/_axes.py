@@ -51,9 +51,12 @@ def in_bytes(axis: Any) -> None:
 
 
 def in_time(axis: Any) -> None:
-    """Nanoseconds in the unit that suits them."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    """Nanoseconds on a logarithmic scale, in the unit that suits them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+    low, high = axis.get_view_interval()
+    if high < 100 * low:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
     axis.set_minor_formatter(NullFormatter())
 

@@ -85,7 +85,11 @@ def cells(
 
 
 def _colours(series: Sequence[Any], ordered: bool) -> list[Any]:
-    return ordered_colours(len(series)) if ordered else list(itertools.islice(itertools.cycle(COLOURS), len(series)))
+    """In order or not; what stands outside of the order, None, is grey."""
+    if not ordered:
+        return list(itertools.islice(itertools.cycle(COLOURS), len(series)))
+    inside = [one for one in series if one is not None]
+    return [GREY] * (len(series) - len(inside)) + ordered_colours(len(inside))
 
 
 def bars(
@@ -107,6 +111,7 @@ def bars(
                 ha="center", va="bottom", fontsize=6.5 if len(xs) * len(series) > 15 else 8, color="#222222",
             )  # fmt: skip
     axes.set_xticks(range(len(xs)), [tick(x) for x in xs])
+    axes.set_xlim(-0.6, len(xs) - 0.4)
 
 
 def lines(
@@ -120,14 +125,17 @@ def lines(
     axes.set_xticks(range(len(xs)), [tick(x) for x in xs])
 
 
-def legend(axes: Axes, title: str = "", *, columns: int = 6) -> None:
-    """Names of what was drawn, above it, where nothing is covered."""
+def legend(axes: Axes, title: str = "") -> None:
+    """Names of what was drawn, above it, where nothing is covered, in as many columns as there is room for."""
     handles, names = axes.get_legend_handles_labels()
     if len(names) > 1:
-        columns = min(columns, len(names))
+        # What the axes take of the figure's width, and what a name takes of it.
+        grid = axes.get_subplotspec()
+        inches = axes.get_figure(root=True).get_figwidth() / (grid.get_gridspec().ncols if grid else 1)  # type: ignore[union-attr]
+        columns = min(len(names), max(1, int((inches - 0.8) / (0.45 + 0.075 * max(map(len, names))))))
         axes.legend(
-            handles, names, title=title or None, frameon=False, fontsize="small", title_fontsize="small", ncols=columns,
-            loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2, columnspacing=1.2, handlelength=1.4,
+            handles, names, title=title or None, frameon=False, fontsize="small", title_fontsize="small", alignment="left",
+            ncols=columns, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2, columnspacing=1.2, handlelength=1.4,
         )  # fmt: skip
         # The title stands above the legend.
         rows = math.ceil(len(names) / columns) + bool(title)

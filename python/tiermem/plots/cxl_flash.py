@@ -130,7 +130,7 @@ def repeated_reads(table: Any, axes: Axes | None = None) -> Axes:
         axes: Where to draw.
     """
     rows = [row for row in whole(table) if row["mshr"] == "off"]
-    axes = new_axes(axes, "Reads of flash, without registers of misses", "", "reads, millions")
+    axes = new_axes(axes, "Reads of flash, without MSHRs", "", "reads, millions")
     names = order(rows, workload)
     reads = cells(rows, workload, lambda _: "all", lambda row: row["flash_reads"] / 1e6)
     repeated = cells(rows, workload, lambda _: "all", lambda row: row["repeated_reads"] / 1e6)
@@ -171,13 +171,13 @@ def latency_distribution(table: Any, axes: Axes | None = None, *, workload: str 
             slower = [1 - percentile / 100 for percentile in PERCENTILES.values()]
             # A request that waits for nothing takes no time; a logarithmic scale starts behind it.
             latencies = [max(float(row[f"{key}_ns"]), 1.0) for key in PERCENTILES]
-            label = f"{'with' if state == 'on' else 'without'} registers of misses"
+            label = "with MSHRs" if state == "on" else "without MSHRs"
             axes.plot(latencies, slower, color=colour, linestyle=style, marker=marker, markersize=4, label=label)
     axes.axvline(1000, color=GREY, linestyle=":", linewidth=1)
     axes.set(xscale="log", yscale="log", ylim=(0.7e-4, 1.3))
     in_time(axes.xaxis)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
-    axes.legend(frameon=False, fontsize="small", loc="lower left")
+    legend(axes)
     return axes
 
 
@@ -409,13 +409,15 @@ def lifetime_by_prefetcher(table: Any, axes: Axes | None = None, *, amplified: b
     """
     rows = whole(table)
     what = "what cleaning moves counted" if amplified else "without what cleaning moves"
-    axes = new_axes(axes, f"Lifetime, {what}", "", "years, logarithmic")
+    axes = new_axes(axes, f"Lifetime, {what}", "", "years, logarithmic (–: none written)")
     field = "lifetime_years" if amplified else "lifetime_years_unamplified"
     values = cells(rows, workload, _prefetcher, lambda row: row[field])
     bars(axes, order(rows, workload), order(rows, _prefetcher), values, name=_prefetcher_name, decimals=1)
     if values:
         _years(axes)
         axes.set_ylim(10 ** math.floor(math.log10(min(values.values()) / 1.5)), 2 * max(values.values()))
+    else:
+        no_value(axes, "nothing is written to flash")
     legend(axes)
     return axes
 
@@ -497,6 +499,8 @@ def virtual_against_physical(virtual: Any, physical: Any, axes: Axes | None = No
 def metrics_over_windows(table: Any, axes: Axes | None = None, *, workload: str | None = None) -> Axes:
     """Hits and the metrics of a prefetcher over a trace, window by window (Yang 2023, Figure 16b).
 
+    Lines fetched in one window may be used in the next, so that it would have more than there are; such a share is drawn as 100%.
+
     Args:
         table: Rows of windows (``--window N``) of one device. A line has a gap where a window has nothing to measure.
         axes: Where to draw.
@@ -514,7 +518,7 @@ def metrics_over_windows(table: Any, axes: Axes | None = None, *, workload: str 
     axes.plot(ends, [row["hits"] / row["requests"] for row in rows], color=GREY, linewidth=2.5, label="hits in the cache")
     for metric, colour, style in zip(METRICS, COLOURS, ("-", "--", "-.", ":"), strict=False):
         heights = [_metric(row, metric) for row in rows]
-        points = [math.nan if height is None else height for height in heights]
+        points = [math.nan if height is None else min(max(height, 0.0), 1.0) for height in heights]
         axes.plot(ends, points, color=colour, linestyle=style, marker=".", markersize=4, label=_metric_name(metric))
     shares(axes)
     axes.set_xlim(left=0)
@@ -523,9 +527,9 @@ def metrics_over_windows(table: Any, axes: Axes | None = None, *, workload: str 
 
 
 def hints(table: Any, axes: Axes | None = None, *, vary: str = "top_percent", workload: str | None = None) -> Axes:
-    """Requests below a microsecond by hints of the host, and how many hits under miss they avoid (Yang 2023, Figure 18).
+    """Requests below a microsecond by hints of the host (line), and hits under miss that they avoid (bars) (Yang 2023, Figure 18).
 
-    Both scales are cut, as lines may be; they are of different things, and where they cross means nothing.
+    The line's scale is cut, that of the bars begins at 0; they are of different things, and where they cross means nothing.
 
     Args:
         table: Rows that differ in ``hint_percent`` or in ``hint_probability``, and a row without hints to compare with.
@@ -546,28 +550,26 @@ def hints(table: Any, axes: Axes | None = None, *, vary: str = "top_percent", wo
     if len({row[fixed] for row in hinted}) > 1:
         raise ValueError(f"there are several values of {fixed}: leave all but one of them out")
     told = {"top_percent": "most accessed frames that are hinted at", "probability": "accesses to them that are hinted at"}
-    axes = new_axes(axes, f"{name}: hints", f"{told[vary]}, percent", f"{BELOW_1_US} (solid)")
+    axes = new_axes(axes, f"{name}: hints", f"{told[vary]}, percent", f"{BELOW_1_US} (line)")
     if not hinted:
         no_value(axes, "no row has hints")
         return axes
     before = without[0]
     points = sorted([{**before, field: 0.0}, *hinted], key=lambda row: float(row[field]))
-    values = cells(points, lambda row: row[field] * factor, lambda _: name, _share)
-    xs = sorted(x for x, _ in values)  # type: ignore[type-var]
-    axes.plot(xs, [values[x, name] for x in xs], color=COLOURS[0], marker="o", label=BELOW_1_US)  # type: ignore[arg-type]
+    told_of = [f"{row[field] * factor:g}" for row in points]
+    axes.plot(range(len(points)), [_share(row) for row in points], color=COLOURS[0], marker="o", label=BELOW_1_US)
     percent(axes.yaxis)
+    axes.set_xticks(range(len(points)), told_of)
     axes.yaxis.label.set_color(COLOURS[0])
     if before["hits_under_miss"]:
-        converted = cells(
-            points,
-            lambda row: row[field] * factor,
-            lambda _: name,
-            lambda row: (before["hits_under_miss"] - row["hits_under_miss"]) / before["hits_under_miss"],
-        )
         other = axes.twinx()
-        label = "hits under miss that are avoided"
-        other.plot(xs, [converted[x, name] for x in xs], color=COLOURS[1], marker="s", linestyle="--", label=label)  # type: ignore[arg-type]
-        other.set_ylabel(f"{label} (dashed)", color=COLOURS[1])
+        avoided = [1 - row["hits_under_miss"] / before["hits_under_miss"] for row in points]
+        other.bar(range(len(points)), avoided, width=0.6, color="#eec3a8")
+        other.axhline(0, color=GREY, linewidth=0.8)
+        other.set_ylabel("hits under miss that are avoided (bars)", color=COLOURS[1])
         other.spines["top"].set_visible(False)
         percent(other.yaxis)
+        # The line before the bars.
+        axes.set_zorder(other.get_zorder() + 1)
+        axes.patch.set_visible(False)
     return axes

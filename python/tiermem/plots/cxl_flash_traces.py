@@ -22,8 +22,8 @@ __all__ = ["deltas", "pages", "scatter"]
 
 PAGE_BITS = 12
 # Regions of a program's addresses that are further apart than this many pages are not drawn in one picture.
-GAP_PAGES = 1 << 18
-POINTS_MAX = 2000
+GAP_PAGES = 1 << 11
+POINTS_MAX = 600
 
 
 def pages(trace: Any, addresses: str = "virtual") -> NDArray[np.int64]:
@@ -88,8 +88,7 @@ def scatter(trace: Any, axes: Axes | None = None, *, addresses: str = "virtual",
     axes.scatter(at / 1e6, (page[at] - first) / 1e3, s=1.2, color=COLOURS[0], linewidths=0, alpha=0.6, rasterized=True)
     elsewhere = 1 - here.mean()
     if elsewhere > 0:
-        text = f"{max(elsewhere, 0.0001):.2%} of the accesses are elsewhere"
-        axes.annotate(text, (1, 1.01), xycoords="axes fraction", ha="right", va="bottom", fontsize=7, color="#5b6067")
+        axes.set_xlabel(f"{axes.get_xlabel()} ({max(elsewhere, 0.0001):.2%} are elsewhere)")
     axes.set_xlim(0, len(page) / 1e6)
     return axes
 
