@@ -6,14 +6,15 @@ workloads.toml (record.py makes them), and what the paper says in published.toml
 
     experiments/cxl_flash/record.py --tiermem target/release/tiermem --out traces --recordings 5
     experiments/cxl_flash/run.py all --tiermem target/release/tiermem --traces traces --out docs/results/cxl-flash
-    experiments/cxl_flash/run.py fig8 fig13 --requests 100000 --out results
+    experiments/cxl_flash/run.py fig8 fig13 --short --requests 100000 --out results
     experiments/cxl_flash/run.py all --redraw --out docs/results/cxl-flash
 
 Names: traces (statistics and Figure 3), table3, fig5, fig7 (and 6), fig8, fig9, fig10, fig11 (and 12), fig13 (and 14, 15), fig16,
 fig17, fig18, all. Writes for each a table of rows (Parquet) and its figures (SVG, PNG), and for all tables that are there one page
 of comparisons (results.md). It needs the Python package tiermem, pyarrow and matplotlib (`make python` makes such an
 environment in target/python). Traces that are missing are named and left out. --redraw simulates nothing. --requests cuts
-traces short, to see that all runs; figures mean little then.
+traces short, to see that all runs; figures mean little then. --short is for short recordings, whose programs would fit
+into the caches of the paper.
 """
 
 from __future__ import annotations
@@ -42,13 +43,30 @@ def recordings(args: argparse.Namespace, workload: str, most: int = 5) -> list[t
     return [(number, path) for number, path in names if path.exists()]
 
 
+def scale(args: argparse.Namespace) -> int:
+    """By what caches are divided."""
+    return int(load(SWEEPS)["short"]) if args.short else 1
+
+
+def divided(setting: str, by: int) -> str:
+    """A setting, or a sweep, with its sizes of caches divided."""
+    key, _, values = setting.partition("=")
+    if key != "cache":
+        return setting
+    units = {"KiB": 1, "MiB": 1 << 10, "GiB": 1 << 20}
+    sizes = ["0" if size == "0" else f"{int(size[:-3]) * units[size[-3:]] // by}KiB" for size in values.split(",")]
+    return f"cache={','.join(sizes)}"
+
+
 def simulate(args: argparse.Namespace, figure: dict[str, Any], run: dict[str, Any], path: Path, addresses: str) -> pa.Table:
     """The rows of one trace."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.parquet"
         words = ["sim", "cxl-flash", path.name, "--addresses", addresses, "--preset", figure["preset"], "--format", "csv"]
-        words += [word for text in [*run.get("set", []), *args.set] for word in ("--set", text)]
-        words += [word for text in run.get("sweep", []) for word in ("--sweep", text)]
+        divisor = scale(args)
+        setting = [divided(text, divisor) for text in [f"cache={figure['cache']}", *run.get("set", [])]]
+        words += [word for text in [*setting, *args.set] for word in ("--set", text)]
+        words += [word for text in run.get("sweep", []) for word in ("--sweep", divided(text, divisor))]
         if args.requests:
             words += ["--requests", str(args.requests)]
         if "windows" in figure:
@@ -94,7 +112,7 @@ def rows_of(args: argparse.Namespace, figure: dict[str, Any]) -> pa.Table | None
                     continue
                 for run in figure["run"]:
                     table = simulate(args, figure, run, path, addresses)
-                    columns = {"workload": workload, "recording": number, "addresses": addresses}
+                    columns = {"workload": workload, "recording": number, "addresses": addresses, "cache_scale": scale(args)}
                     for name, value in columns.items():
                         table = table.append_column(name, pa.array([value] * len(table)))
                     found.append(table)
@@ -178,10 +196,12 @@ def section(out: Path, name: str, title: str, where: str, draws: list[str], chos
     rows = pq.read_table(out / f"{name}.parquet").to_pylist()
     requests = sorted({row["requests"] for row in rows if row.get("window", "all") == "all"})
     count = f"{requests[0]:,}" if requests[0] == requests[-1] else f"{requests[0]:,} to {requests[-1]:,}"
+    divisor = max(row.get("cache_scale", 1) for row in rows)
+    smaller = f", caches divided by {divisor} as the programs are" if divisor > 1 else ""
     lines = [
         f"## {title}",
         "",
-        f"Yang 2023, {where}. {count} requests of each trace." + (f" Chosen here: {chosen}." if chosen else ""),
+        f"Yang 2023, {where}. {count} requests of each trace{smaller}." + (f" Chosen here: {chosen}." if chosen else ""),
         "",
     ]
     for drawing in draws:
@@ -230,6 +250,7 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, default=Path("traces"), help="where record.py has put them")
     parser.add_argument("--out", type=Path, default=Path("docs/results/cxl-flash"))
     parser.add_argument("--requests", type=int, help="of each trace at most")
+    parser.add_argument("--short", action="store_true", help="caches a 64th as large, for record.py's short recordings")
     parser.add_argument("--threads", type=int, help="of the simulator")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="set a key of every device, such as capacity=64GiB"

@@ -276,7 +276,7 @@ def lifetime_of_technologies(rows: list[Row], claim: dict[str, Any]) -> list[Lin
     for technology in paper["technologies"]:
         of = [row for row in select(rows, technology=technology) if row["cache_bytes"] > 0]
         if "cache_gib" in paper:
-            least = years(select(of, cache_bytes=paper["cache_gib"] * GIB)[0])
+            least = years(next(row for row in of if row["cache_bytes"] * row["cache_scale"] == paper["cache_gib"] * GIB))
             says, holds = f"at most {paper['at_most_years']} year", least <= paper["at_most_years"]
             name = f"{technology.upper()} with {paper['cache_gib']} GiB"
         else:
