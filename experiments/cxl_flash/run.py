@@ -212,7 +212,7 @@ def section(out: Path, name: str, title: str, where: str, draws: list[str], chos
         if not found:
             lines += [f"Not compared: no recording of {', '.join(claim.get('workloads', ['what it is about']))}.", ""]
             continue
-        lines += ["| | Yang 2023 | here | holds |", "| --- | --- | --- | --- |", *map(cell, found), ""]
+        lines += ["| | Yang 2023 | here | shape holds |", "| --- | --- | --- | --- |", *map(cell, found), ""]
         judged = [line.holds for line in found if line.holds is not None]
         if judged:
             lines += [f"The shape holds in {sum(judged)} of {len(judged)}.", ""]
@@ -226,7 +226,7 @@ def page(out: Path) -> str:
         "",
         "Written by `experiments/cxl_flash/run.py`, from the tables of rows beside it. Simulated, by recordings of our own",
         "programs: the applications stand in for the paper's (`experiments/cxl_flash/workloads.toml`), so that shapes can be",
-        "compared and numbers only roughly. *Holds* is computed from the rows; where it is empty, numbers stand beside each other.",
+        "compared and numbers only roughly. *Shape holds* is computed from the rows; where it is empty, numbers stand beside each other.",
         "",
     ]
     parts = [("traces", "The traces", "Tables 2 and 5, Figure 3", ["fig3"], "")]

@@ -164,7 +164,7 @@ def no_cache_queues(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
         Line(
             f"{name}: mean without a cache",
             "far above 25 and 200 us",
-            f"{row['mean_latency_ns'] / 1000:.0f} us",
+            f"{row['mean_latency_ns'] / 1000:,.0f} us",
             row["mean_latency_ns"] > 2e5,
         )
         for name, of in grouped(rows, claim).items()
@@ -180,7 +180,7 @@ def largest_cache_above_dram(rows: list[Row], claim: dict[str, Any]) -> list[Lin
     for name, of in grouped(rows, claim).items():
         row = max(of, key=lambda row: row["cache_bytes"])
         mean = row["mean_latency_ns"]
-        found.append(Line(f"{name}: mean, largest cache", f"far above {dram} ns", f"{mean:.0f} ns", mean > 2 * dram))
+        found.append(Line(f"{name}: mean, largest cache", f"far above {dram} ns", f"{mean:,.0f} ns", mean > 2 * dram))
     return found
 
 
@@ -446,8 +446,8 @@ def phases(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
     coverage = [100 * statistics.fmean(row["prefetch_coverage"] for row in part) for part in parts if part]
     hits = [100 * statistics.fmean(row["hits"] / row["requests"] for row in part) for part in parts if part]
     return [
-        Line("coverage in the first, second, last third", "high, low, ", percents(coverage), coverage[0] > coverage[1]),
-        Line("hits in the first, second, last third", ", , most", percents(hits), hits[-1] > 50),
+        Line("coverage in the first, second, last third", "high, then low", percents(coverage), coverage[0] > coverage[1]),
+        Line("hits in the first, second, last third", "most in the last", percents(hits), hits[-1] > 50),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -52,12 +53,17 @@ def in_bytes(axis: Any) -> None:
 
 def in_time(axis: Any) -> None:
     """Nanoseconds on a logarithmic scale, in the unit that suits them."""
+    log_ticks(axis, duration)
+
+
+def log_ticks(axis: Any, form: Callable[[float], str]) -> None:
+    """Numbers at powers of ten, and between them where there are few."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
     if high < 100 * low:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: form(value)))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -94,20 +94,28 @@ def _colours(series: Sequence[Any], ordered: bool) -> list[Any]:
 
 def bars(
     axes: Axes, xs: Sequence[Any], series: Sequence[Any], values: Cells, *, ordered: bool = False,
-    name: Callable[[Any], str] = str, tick: Callable[[Any], str] = str, decimals: int | None = 0, factor: float = 1.0,
+    name: Callable[[Any], str] = str, tick: Callable[[Any], str] = str, decimals: int = 0, factor: float = 1.0,
+    marks: bool = False,
 ) -> None:  # fmt: skip
-    """Bars side by side, each with its value above it (``decimals`` of them, times ``factor``), and a dash where there is none."""
+    """Bars side by side, each with its value above it (``decimals`` of them, times ``factor``), and a dash where there is none.
+
+    With ``marks`` there are marks instead: the length of a bar means nothing on a logarithmic scale.
+    """
     width = 0.84 / len(series)
     for number, (one, colour) in enumerate(zip(series, _colours(series, ordered), strict=True)):
         places = [at - 0.42 + width * (number + 0.5) for at in range(len(xs))]
         heights = [values.get((x, one), math.nan) for x in xs]
-        axes.bar(places, heights, width=0.92 * width, color=colour, label=name(one))
+        if marks:
+            marker = MARKERS[number % len(MARKERS)]
+            axes.plot(places, heights, linestyle="", marker=marker, markersize=7, color=colour, label=name(one))
+        else:
+            axes.bar(places, heights, width=0.92 * width, color=colour, label=name(one))
         for place, height in zip(places, heights, strict=True):
             missing = math.isnan(height)
-            text = "–" if missing else "" if decimals is None else f"{height * factor:.{decimals}f}"
+            text = "–" if missing else f"{height * factor:.{decimals}f}"
             bottom = ("data", "axes fraction") if missing else "data"
             axes.annotate(
-                text, (place, 0 if missing else height), xycoords=bottom, xytext=(0, 1), textcoords="offset points",
+                text, (place, 0 if missing else height), xycoords=bottom, xytext=(0, 5 if marks else 1), textcoords="offset points",
                 ha="center", va="bottom", fontsize=6.5 if len(xs) * len(series) > 15 else 8, color="#222222",
             )  # fmt: skip
     axes.set_xticks(range(len(xs)), [tick(x) for x in xs])
@@ -123,6 +131,7 @@ def lines(
         heights = [values.get((x, one), math.nan) for x in xs]
         axes.plot(range(len(xs)), heights, color=colour, marker=marker, markersize=5, label=name(one))
     axes.set_xticks(range(len(xs)), [tick(x) for x in xs])
+    axes.set_xlim(-0.3, len(xs) - 0.7)
 
 
 def legend(axes: Axes, title: str = "") -> None:

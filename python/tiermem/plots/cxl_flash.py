@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._axes import COLOURS, GREY, binary, duration, in_time, new_axes, percent
+from ._axes import COLOURS, GREY, binary, duration, in_time, log_ticks, new_axes, percent
 from ._grid import (
     Row,
     bars,
@@ -264,7 +264,7 @@ def lifetime_by_technology(table: Any, axes: Axes | None = None, *, workload: st
     """
     name, rows = of_one(whole(table), workload)
     what = "what cleaning moves counted" if amplified else "without what cleaning moves"
-    axes = new_axes(axes, f"{name}: lifetime, {what}", "cache in the device", "years")
+    axes = new_axes(axes, f"{name}: lifetime, {what}", "cache in the device", "years (no mark: none written)")
     field = "lifetime_years" if amplified else "lifetime_years_unamplified"
     _by_cache(rows, axes, _technology, _technologies(rows), lambda row: row[field])
     _years(axes)
@@ -273,10 +273,8 @@ def lifetime_by_technology(table: Any, axes: Axes | None = None, *, workload: st
 
 
 def _years(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter
-
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    log_ticks(axes.yaxis, lambda value: f"{value:g}")
 
 
 def share_by_parallelism(table: Any, axes: Axes | None = None, *, workload: str | None = None) -> Axes:
@@ -400,7 +398,7 @@ def _short(prefetcher: str) -> str:
 
 
 def lifetime_by_prefetcher(table: Any, axes: Axes | None = None, *, amplified: bool = False) -> Axes:
-    """Years until flash is worn out, a bar for each prefetcher, by their logarithms (Yang 2023, Figure 13c).
+    """Years until flash is worn out, a mark for each prefetcher, by their logarithms (Yang 2023, Figure 13c).
 
     Args:
         table: Rows that differ in workload and ``prefetch``.
@@ -412,10 +410,10 @@ def lifetime_by_prefetcher(table: Any, axes: Axes | None = None, *, amplified: b
     axes = new_axes(axes, f"Lifetime, {what}", "", "years, logarithmic (–: none written)")
     field = "lifetime_years" if amplified else "lifetime_years_unamplified"
     values = cells(rows, workload, _prefetcher, lambda row: row[field])
-    bars(axes, order(rows, workload), order(rows, _prefetcher), values, name=_prefetcher_name, decimals=1)
+    bars(axes, order(rows, workload), order(rows, _prefetcher), values, name=_prefetcher_name, decimals=1, marks=True)
     if values:
         _years(axes)
-        axes.set_ylim(10 ** math.floor(math.log10(min(values.values()) / 1.5)), 2 * max(values.values()))
+        axes.set_ylim(min(values.values()) / 2, 2.5 * max(values.values()))
     else:
         no_value(axes, "nothing is written to flash")
     legend(axes)
@@ -461,6 +459,7 @@ def _metrics(rows: list[Row], axes: Axes, series: Callable[[Row], Any], names: S
     each = [{**row, "metric": metric} for row in rows for metric in METRICS]
     values = cells(each, lambda row: row["metric"], series, lambda row: _metric(row, row["metric"]))
     bars(axes, METRICS, names, values, name=name, tick=_metric_name, factor=100)
+    axes.tick_params(axis="x", labelsize="small")
     shares(axes)
     legend(axes)
     return axes

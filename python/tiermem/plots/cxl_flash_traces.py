@@ -22,7 +22,7 @@ __all__ = ["deltas", "pages", "scatter"]
 
 PAGE_BITS = 12
 # Regions of a program's addresses that are further apart than this many pages are not drawn in one picture.
-GAP_PAGES = 1 << 11
+GAP_PAGES = 1 << 10
 POINTS_MAX = 600
 
 
@@ -116,7 +116,9 @@ def deltas(recordings: Sequence[Any], axes: Axes | None = None, *, title: str = 
     """
     from matplotlib.ticker import FuncFormatter, NullLocator
 
-    axes = new_axes(axes, title or "Distance of consecutive accesses", "pages", "accesses no further from the one before")
+    axes = new_axes(
+        axes, title or "Distance of consecutive accesses", "distance from the access before, pages", "share of accesses"
+    )
     lines = [(pages(trace, "physical"), GREY, "-", 1.1) for trace in recordings]
     lines += [(pages(recordings[0], "virtual"), "#000000", "--", 1.6)]
     for number, (page, colour, style, width) in enumerate(lines):
