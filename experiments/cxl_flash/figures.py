@@ -16,6 +16,8 @@ from tiermem.plots import cxl_flash as draw
 from tiermem.plots import cxl_flash_traces as draw_traces
 
 Row = dict[str, Any]
+# Text as text, and the same file from the same rows.
+plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "tiermem"})
 
 
 def panels(count: int, columns: int, width: float = 4.4, height: float = 3.5) -> tuple[Figure, list[Axes]]:
@@ -120,6 +122,6 @@ def over_time(trace: Path) -> Axes:
 
 def save(figure: Figure, stem: Path) -> None:
     """As SVG to read, and as PNG for who cannot."""
-    figure.savefig(stem.with_suffix(".svg"), dpi=160, metadata={"Date": None})
+    figure.savefig(stem.with_suffix(".svg"), dpi=110, metadata={"Date": None})
     figure.savefig(stem.with_suffix(".png"), dpi=110)
     plt.close(figure)

@@ -58,6 +58,14 @@ def divided(setting: str, by: int) -> str:
     return f"cache={','.join(sizes)}"
 
 
+def call(args: argparse.Namespace, trace: Path, words: list[str]) -> str:
+    """Runs tiermem beside a trace, so that rows have the trace's name and not where this machine keeps it."""
+    done = subprocess.run([args.tiermem, *words], cwd=trace.parent, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"tiermem {' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout
+
+
 def simulate(args: argparse.Namespace, figure: dict[str, Any], run: dict[str, Any], path: Path, addresses: str) -> pa.Table:
     """The rows of one trace."""
     with tempfile.TemporaryDirectory() as folder:
@@ -71,19 +79,10 @@ def simulate(args: argparse.Namespace, figure: dict[str, Any], run: dict[str, An
             words += ["--requests", str(args.requests)]
         if "windows" in figure:
             words += ["--window", str(max(requests_of(path, args.requests) // figure["windows"], 1))]
+        words += ["--compat", args.compat] if args.compat else []
         if args.threads:
             words += ["--threads", str(args.threads)]
-        # Beside the trace, so that rows have its name and not where this machine keeps it.
-        done = subprocess.run(
-            [args.tiermem, *words, "-o", str(out)],
-            cwd=path.parent,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise SystemExit(f"tiermem {' '.join(words)}: {done.stderr.strip()}")
+        call(args, path, [*words, "-o", str(out)])
         return pq.read_table(out)
 
 
@@ -130,10 +129,9 @@ def statistics_of(args: argparse.Namespace) -> pa.Table | None:
     rows = []
     for workload in load(WORKLOADS)["workload"]:
         for number, path in recordings(args, workload["name"], 1):
-            words = [args.tiermem, "trace", "stat", path.name, "--addresses", "physical", "--format", "json"]
+            words = ["trace", "stat", path.name, "--addresses", "physical", "--format", "json"]
             words += ["--requests", str(args.requests)] if args.requests else []
-            done = subprocess.run(words, cwd=path.parent, capture_output=True, text=True, check=True)
-            stat = json.loads(done.stdout)
+            stat = json.loads(call(args, path, words))
             addresses = stat["addresses"]
             row: Row = {
                 "workload": workload["name"], "trace": path.name, "recording": number, "requests": stat["requests"],
@@ -153,6 +151,9 @@ def make(args: argparse.Namespace, name: str) -> None:
     """Simulates what a figure needs, unless it is there and to be redrawn, and draws it."""
     path = args.out / f"{name}.parquet"
     figure = next((it for it in load(SWEEPS)["figure"] if it["name"] == name), None)
+    if args.compat and not (figure or {}).get("compat", True):
+        print(f"{name}: passed over, as {args.compat} has no {'windows' if 'windows' in figure else 'hints'}", flush=True)
+        return
     if not args.redraw:
         table = rows_of(args, figure) if figure else statistics_of(args)
         if table is None:
@@ -226,7 +227,8 @@ def page(out: Path) -> str:
         "",
         "Written by `experiments/cxl_flash/run.py`, from the tables of rows beside it. Simulated, by recordings of our own",
         "programs: the applications stand in for the paper's (`experiments/cxl_flash/workloads.toml`), so that shapes can be",
-        "compared and numbers only roughly. *Shape holds* is computed from the rows; where it is empty, numbers stand beside each other.",
+        "compared and numbers only roughly. *Shape holds* is computed from the rows; where it is empty, numbers stand beside",
+        "each other.",
         "",
     ]
     parts = [("traces", "The traces", "Tables 2 and 5, Figure 3", ["fig3"], "")]
@@ -255,6 +257,7 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="set a key of every device, such as capacity=64GiB"
     )
+    parser.add_argument("--compat", choices=["atc23"], help="by the arithmetic of the simulator published with the paper")
     parser.add_argument("--redraw", action="store_true", help="draw and compare the tables that are there")
     args = parser.parse_args()
     # It is run from the folder of the traces.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
 tomllib = pytest.importorskip("tomllib")
@@ -75,3 +77,63 @@ def test_a_verdict_is_computed(checks: dict[str, Any]) -> None:
     assert [line.holds for line in found] == [False, False]
     # A sweep without one of them says nothing.
     assert check([row(4.0, 60), row(16.0, 50)], claim) == []
+
+
+def made_trace(path: pathlib.Path, seed: int) -> None:
+    """A run through memory with jumps, whose pages lie in frames of any order."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(seed)
+    count, pages = 3000, 2048
+    line = np.where(rng.random(count) < 0.3, rng.integers(0, pages * 64, count), np.arange(count) * 3) % (pages * 64)
+    frames = rng.permutation(1 << 20)[:pages]
+    columns = {
+        "time_ns": pa.array(np.arange(count) * 100, pa.uint64()),
+        "op": pa.array(np.where(rng.random(count) < 0.3, "store", "load")).dictionary_encode(),
+        "key": pa.array(line * 64 + (1 << 32), pa.uint64()),
+        "size": pa.array(np.full(count, 64), pa.uint32()),
+        "frame": pa.array(frames[line // 64], pa.uint64()),
+    }
+    schema = pa.schema([pa.field(name, column.type, nullable=False) for name, column in columns.items()])
+    pq.write_table(pa.table(columns, schema=schema), path)
+
+
+@pytest.mark.slow
+def test_the_whole_experiment_in_short(tmp_path: pathlib.Path, program: str) -> None:
+    for module in ("pyarrow", "matplotlib"):
+        pytest.importorskip(module)
+    said = subprocess.run([program, "sim", "cxl-flash", "--help"], capture_output=True, text=True, check=False).stdout
+    if "--addresses <" not in said:
+        pytest.skip("this tiermem does not tell virtual from physical addresses")
+    traces, out = tmp_path / "traces", tmp_path / "out"
+    traces.mkdir()
+    for seed, workload in enumerate(load("workloads.toml")["workload"]):
+        # One is not recorded.
+        if workload["name"] != "ycsb-f":
+            made_trace(traces / f"{workload['name']}.parquet", seed)
+    made_trace(traces / "random-2.parquet", 99)
+    command = [sys.executable, str(FOLDER / "run.py"), "all", "--short", "--requests", "2000", "--tiermem", program]
+    done = subprocess.run(
+        [*command, "--traces", str(traces), "--out", str(out)], capture_output=True, text=True, check=False, timeout=900
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ycsb-f is left out" in done.stdout
+    figures = [f"fig{number}" for number in range(5, 19)] + ["fig3", "fig16a"]
+    for name in figures:
+        assert (out / f"{name}.svg").stat().st_size > 5000 and (out / f"{name}.png").exists(), name
+    page = (out / "results.md").read_text()
+    assert "random: virtual / physical" in page and "Not compared: no recording of ycsb-f." in page
+    for claim in load("published.toml")["claim"]:
+        assert f"**{claim['id']}**" in page
+    assert str(tmp_path) not in page and "nan" not in page
+    # Drawn again, it is the same.
+    before = (out / "fig13.svg").read_bytes()
+    subprocess.run(
+        [sys.executable, str(FOLDER / "run.py"), "fig13", "--redraw", "--out", str(out)],
+        capture_output=True,
+        check=True,
+        timeout=300,
+    )
+    assert (out / "fig13.svg").read_bytes() == before
+    assert (out / "results.md").read_text() == page
