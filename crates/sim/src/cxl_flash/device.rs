@@ -67,6 +67,10 @@ impl Places for Pages<Page> {
         self.place(number, || Page::new(number))
     }
 
+    fn find_place(&self, number: u64) -> Option<u32> {
+        self.find(number)
+    }
+
     fn number_of(&self, place: u32) -> u64 {
         self.at(place).number
     }
@@ -201,7 +205,7 @@ impl<'a, E: Evict> Machine<'a, E> {
         while self.step() {}
         debug_assert_eq!(self.counts.requests, self.latency.len(), "each request is answered once");
         #[cfg(debug_assertions)]
-        self.backend.check(&mut self.pages);
+        self.backend.check(&self.pages);
         self.close_window();
         Ok(self.outcome())
     }
