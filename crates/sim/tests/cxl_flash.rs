@@ -83,7 +83,7 @@ fn a_device_that_fills_up_is_cleaned_for_ever() {
                     ("write_log", log),
                 ]);
                 // Most writes go to an eighth of the capacity, in an order without neighbours.
-                let page = |n: u64| if n % 8 == 0 { n * 7919 % 1024 } else { n * 7919 % 128 };
+                let page = |n: u64| if n.is_multiple_of(8) { n * 7919 % 1024 } else { n * 7919 % 128 };
                 let outcome = run(&device, &writes((0..30_000).map(page)));
                 let counts = &outcome.counts;
                 assert!(counts.erases > 500, "{policy} {wear} {log}: {counts:?}");

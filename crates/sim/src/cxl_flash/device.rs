@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use tiermem_base::{Access, Rng};
 use tiermem_policy::evict::Evict;
 use tiermem_policy::evict::named::WithPolicy;
-use tiermem_policy::prefetch::{Demand, Prefetch, Prefetcher, Why};
+use tiermem_policy::prefetch::{Demand, Insertion, Prefetch, Prefetcher, Why};
 
 use super::cache::{Cache, Line};
 use super::config::{Device, Mode};
@@ -444,7 +444,10 @@ impl<'a, E: Evict> Machine<'a, E> {
             }
             return;
         }
-        let (line, evicted) = cache.fill(number, place, write);
+        // A prefetched line that somebody waits for is in use.
+        let steered = why == Why::Prefetch && first.is_none();
+        let insertion = if steered { self.prefetcher.insertion() } else { Insertion::Mru };
+        let (line, evicted) = cache.fill(number, place, write, insertion);
         let line_bytes = self.device.geometry.unit_bytes;
         if let Some(evicted) = evicted {
             let gone = self.pages.at_mut(evicted.page);
