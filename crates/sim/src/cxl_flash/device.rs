@@ -144,6 +144,7 @@ struct Machine<'a, E> {
     accepted_ns: u64,
     first_ns: Option<u64>,
     last_answer_ns: u64,
+    trace_end_ns: u64,
     flash_span: Option<(u64, u64)>,
     rng: Rng,
     wanted: Vec<u64>,
@@ -177,6 +178,7 @@ impl<'a, E: Evict> Machine<'a, E> {
             accepted_ns: 0,
             first_ns: None,
             last_answer_ns: 0,
+            trace_end_ns: 0,
             flash_span: None,
             rng: Rng::seeded(config.seed),
             wanted: Vec::new(),
@@ -212,13 +214,11 @@ impl<'a, E: Evict> Machine<'a, E> {
 
     fn outcome(mut self) -> Outcome {
         self.take_backend_counts();
-        if self.device.config.host.mode == Mode::Open {
-            debug_assert!(self.last_answer_ns >= self.first_ns.unwrap_or(0));
-        }
         Outcome {
             counts: self.counts,
             windows: self.windows,
             duration_ns: self.last_answer_ns - self.first_ns.unwrap_or(0).min(self.last_answer_ns),
+            trace_ns: self.trace_end_ns - self.first_ns.unwrap_or(0).min(self.trace_end_ns),
             flash_span_ns: self.flash_span.map_or(0, |(first, last)| last - first),
             wear: self.backend.wear(),
             suspensions: self.backend.suspensions(),
@@ -297,6 +297,7 @@ impl<'a, E: Evict> Machine<'a, E> {
         self.outstanding += 1;
         let arrival_ns = if open { access.time_ns } else { sent_ns };
         self.first_ns.get_or_insert(arrival_ns);
+        self.trace_end_ns = arrival_ns;
         let down_bytes = HEADER_BYTES + if write { DATA_BYTES } else { 0 };
         let there_ns = self.down.serve(sent_ns, down_bytes);
         let at_ns = there_ns.max(self.accepted_ns);
