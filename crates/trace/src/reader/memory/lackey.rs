@@ -18,8 +18,8 @@ pub(crate) const INFO: FormatInfo = FormatInfo {
     open: Open::Text(|_| Box::new(Lackey)),
 };
 
-/// The tenant of instruction fetches.
-const FETCHES: u32 = 1;
+/// The tenant of instruction fetches in the format `lackey`; data has tenant 0.
+pub const FETCHES: u32 = 1;
 
 struct Lackey;
 
