@@ -226,6 +226,12 @@ impl CountingBar {
         }
     }
 
+    /// Moves the bar to where so many are done; call it now and then.
+    pub fn set(&self, done: u64) {
+        self.0.set_position(done);
+        show_rate(&self.0, done);
+    }
+
     /// Takes the bar away and says what was passed over.
     pub fn finish(&self, skipped: u64) {
         self.0.finish_and_clear();

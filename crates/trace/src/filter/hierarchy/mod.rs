@@ -124,7 +124,12 @@ impl Hierarchy {
     /// Takes the 64 lines of a page of 4096 bytes out of the caches, because its address now means other memory. Those that
     /// were stored to are written back.
     pub fn drop_page(&mut self, page: u64, memory: &mut impl Memory) {
-        for line in page << 6..(page + 1) << 6 {
+        self.drop_page_but(page, u64::MAX, memory);
+    }
+
+    /// [`Self::drop_page`] but for one line, which was filled from the other memory already.
+    pub fn drop_page_but(&mut self, page: u64, kept: u64, memory: &mut impl Memory) {
+        for line in (page << 6..(page + 1) << 6).filter(|line| *line != kept) {
             if let Some(entry) = self.llc.remove(line) {
                 let above = self.remove_above_llc(line);
                 if entry.dirty || above {

@@ -1,0 +1,35 @@
+//! Reads and writes memory at a fixed distance, from front to end, again and again.
+#![forbid(unsafe_code)]
+
+use tiermem_workloads::{mix, settings};
+
+fn main() {
+    let about = "Reads and writes a word every STRIDE bytes of a table, again and again.";
+    let [footprint, stride, accesses, rounds, seed] = settings(
+        about,
+        [
+            ("footprint", 8 << 30, "bytes of the table"),
+            ("stride", 256, "bytes from a word to the next"),
+            ("accesses", 200_000_000, "words read and written in each round"),
+            ("rounds", 1, "how often a table is made, used and given back"),
+            ("seed", 1, "what is written"),
+        ],
+    );
+    let words = (footprint / 8).max(1) as usize;
+    let step = (stride / 8).max(1) as usize;
+    let mut checksum = 0u64;
+    for round in 0..rounds {
+        let mut table = vec![0u64; words];
+        let mut at = 0;
+        for _ in 0..accesses {
+            let word = table[at].wrapping_add(seed ^ round);
+            table[at] = word;
+            checksum = checksum.wrapping_add(word);
+            at += step;
+            if at >= words {
+                at = 0;
+            }
+        }
+    }
+    println!("stride: checksum {:016x}", mix(checksum));
+}
