@@ -46,7 +46,7 @@ Fields of the summary:
   seconds                       what the recording took
   modelled_seconds              what the program would have taken by the model
   slow_down                     seconds over modelled_seconds
-  ended                         transactions (there were enough), stopped, or how the program ended";
+  ended                         transactions (there were enough), stopped, valgrind (it could not go on), or how the program ended";
 
 const FIELDS: &[&str] = &[
     "transactions",
@@ -225,23 +225,28 @@ fn advise(error: CaptureError) -> Failure {
 
 /// A program that was killed was not recorded as it would have run; what there is of it has been kept.
 fn died(ending: &Ending) -> Result<(), Failure> {
-    let Ending::Exited(status) = ending else { return Ok(()) };
-    match status.signal() {
-        None => Ok(()),
-        Some(SIGILL) => Err(Failure::failed(anyhow!(
-            "the program used an instruction that Valgrind does not know, such as AVX-512 (the trace ends there); build it \
-             for x86-64-v3 at most (-march=x86-64-v3, RUSTFLAGS=-Ctarget-cpu=x86-64-v3)"
-        ))),
-        Some(signal) => {
-            Err(Failure::failed(anyhow!("the program was ended by signal {signal}; the trace ends there")))
-        }
-    }
+    let signal = match ending {
+        Ending::TracerDied => SIGILL,
+        Ending::Exited(status) => match status.signal() {
+            Some(signal) => signal,
+            None => return Ok(()),
+        },
+        Ending::Enough | Ending::Stopped => return Ok(()),
+    };
+    Err(Failure::failed(match signal {
+        SIGILL => anyhow!(
+            "Valgrind could not go on, most likely at an instruction that it does not know, such as AVX-512 (the trace ends \
+             there); build the program for x86-64-v3 at most (-march=x86-64-v3, RUSTFLAGS=-Ctarget-cpu=x86-64-v3)"
+        ),
+        signal => anyhow!("the program was ended by signal {signal}; the trace ends there"),
+    }))
 }
 
 fn ended(ending: &Ending) -> String {
     match ending {
         Ending::Enough => "transactions".to_owned(),
         Ending::Stopped => "stopped".to_owned(),
+        Ending::TracerDied => "valgrind".to_owned(),
         Ending::Exited(status) => status.to_string(),
     }
 }

@@ -20,8 +20,10 @@ const ENTRIES_MAX: usize = 4096;
 /// Where a page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageEntry {
-    /// Not in memory: never touched, unmapped, swapped out, or of a process that has gone.
+    /// Not in memory: never touched, unmapped or swapped out.
     Absent,
+    /// The process has gone, or has begun another program; or this is no address of a process.
+    Gone,
     /// In this frame, the physical address over 4096. The frame of zeros counts as any other.
     Frame(NonZeroU64),
     /// In memory, but who asks may not know where.
@@ -51,22 +53,22 @@ impl PageMap {
         Ok(PageMap { file: File::open(format!("/proc/{pid}/pagemap"))?, buffer: Vec::new() })
     }
 
-    /// Where a page (an address over 4096) is. What cannot be read is absent.
+    /// Where a page (an address over 4096) is.
     pub fn page(&self, page: u64) -> PageEntry {
         let mut bits = [0; ENTRY_BYTES];
         match self.file.read_exact_at(&mut bits, page.wrapping_mul(ENTRY_BYTES as u64)) {
             Ok(()) => PageEntry::of(u64::from_ne_bytes(bits)),
-            Err(_) => PageEntry::Absent,
+            // A process without memory reads as the end of the file.
+            Err(_) => PageEntry::Gone,
         }
     }
 
     /// Where the pages from `first` on are, as many as fit in `entries`; some four times as fast for each as asking for one.
     pub fn pages(&mut self, first: u64, entries: &mut [PageEntry]) {
         for (number, part) in (0u64..).zip(entries.chunks_mut(ENTRIES_MAX)) {
-            part.fill(PageEntry::Absent);
+            part.fill(PageEntry::Gone);
             self.buffer.resize(part.len() * ENTRY_BYTES, 0);
             let offset = (first + number * ENTRIES_MAX as u64).wrapping_mul(ENTRY_BYTES as u64);
-            // What the address space does not have, or a process that has gone, reads as the end of the file.
             let read = self.file.read_at(&mut self.buffer, offset).unwrap_or(0);
             let (whole, _) = self.buffer[..read].as_chunks::<ENTRY_BYTES>();
             for (entry, bits) in part.iter_mut().zip(whole) {
@@ -89,6 +91,15 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_has_gone_has_no_pages() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let map = PageMap::open(child.id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(map.page(0x400), PageEntry::Gone);
+    }
+
+    #[test]
     fn what_was_touched_is_there_and_what_was_not_is_absent() {
         let mut mapping = Mapping::anonymous(4 << 20).unwrap();
         mapping.bytes_mut()[0] = 1;
@@ -102,8 +113,9 @@ mod tests {
         map.pages(first, &mut entries);
         assert!(entries.iter().all(|entry| *entry == PageEntry::Absent));
         // The ends of the address space, and beyond.
-        assert_eq!(map.page(u64::MAX), PageEntry::Absent);
+        assert_eq!(map.page(u64::MAX), PageEntry::Gone);
         map.pages(u64::MAX / 4096 - 10, &mut entries);
+        assert!(entries.iter().all(|entry| *entry == PageEntry::Gone));
         assert_eq!(PageMap::open(u32::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -1,17 +1,20 @@
 //! Reads and writes memory at a fixed distance, from front to end, again and again.
 #![forbid(unsafe_code)]
 
+use std::time::Duration;
+
 use tiermem_workloads::{mix, settings};
 
 fn main() {
     let about = "Reads and writes a word every STRIDE bytes of a table, again and again.";
-    let [footprint, stride, accesses, rounds, seed] = settings(
+    let [footprint, stride, accesses, rounds, hold_s, seed] = settings(
         about,
         [
             ("footprint", 8 << 30, "bytes of the table"),
             ("stride", 256, "bytes from a word to the next"),
             ("accesses", 200_000_000, "words read and written in each round"),
             ("rounds", 1, "how often a table is made, used and given back"),
+            ("hold", 0, "seconds to wait before the last table is given back, for those who look at it"),
             ("seed", 1, "what is written"),
         ],
     );
@@ -29,6 +32,10 @@ fn main() {
             if at >= words {
                 at = 0;
             }
+        }
+        if hold_s > 0 && round + 1 == rounds {
+            eprintln!("stride: holding {} bytes at {:p}", words * 8, table.as_ptr());
+            std::thread::sleep(Duration::from_secs(hold_s));
         }
     }
     println!("stride: checksum {:016x}", mix(checksum));

@@ -14,13 +14,24 @@ use std::num::NonZeroU64;
 
 use tiermem_base::intern::Interner;
 
+/// What a page table says of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It lies in this frame, the physical address over 4096.
+    Frame(NonZeroU64),
+    /// It is not in memory.
+    Absent,
+    /// There is no table any more: the program has gone. What was known before stays.
+    NoTable,
+}
+
 /// The kernel's page table of the program, or a test's.
 pub trait PageTable {
-    /// The frame of a page (an address over 4096); `None` if it is not in memory.
-    fn page(&mut self, page: u64) -> Option<NonZeroU64>;
+    /// Where a page (an address over 4096) is.
+    fn page(&mut self, page: u64) -> Found;
 
-    /// The frames of as many pages as there is room for, from `first` on.
-    fn pages(&mut self, first: u64, frames: &mut [Option<NonZeroU64>]);
+    /// Where as many pages as there is room for are, from `first` on.
+    fn pages(&mut self, first: u64, found: &mut [Found]);
 }
 
 /// A page in a frame for a while; a number for [`Frames::frame`].
@@ -112,8 +123,8 @@ impl Frames {
         let faults = &mut self.faults[self.pages[id].region as usize];
         *faults = faults.wrapping_add(1);
         // Not in memory: it has gone again already. If it was known, its next use will tell.
-        if let Some(frame) = table.page(page) {
-            self.found(id, Some(frame));
+        if let found @ Found::Frame(_) = table.page(page) {
+            self.found(id, found);
         }
     }
 
@@ -144,10 +155,10 @@ impl Frames {
         let mut known: Vec<(u64, u32)> =
             self.ids.entries().filter_map(|entry| with_mapping(&entry)).collect();
         known.sort_unstable();
-        let mut frames = [None; REGION_PAGES as usize];
+        let mut found = [Found::Absent; REGION_PAGES as usize];
         for part in known.chunk_by(|a, b| a.0 / REGION_PAGES == b.0 / REGION_PAGES) {
             let (first, last) = (part[0].0, part[part.len() - 1].0);
-            let window = &mut frames[..=(last - first) as usize];
+            let window = &mut found[..=(last - first) as usize];
             table.pages(first, window);
             for (page, id) in part {
                 self.found(*id as usize, window[(page - first) as usize]);
@@ -189,8 +200,13 @@ impl Frames {
     }
 
     /// Takes in where a page was just found to be.
-    fn found(&mut self, id: usize, frame: Option<NonZeroU64>) {
+    fn found(&mut self, id: usize, found: Found) {
         let Page { number, region, mapping, last, .. } = self.pages[id];
+        let frame = match found {
+            Found::Frame(frame) => Some(frame),
+            Found::Absent => None,
+            Found::NoTable => return,
+        };
         self.pages[id].seen = self.faults[region as usize];
         let before = if mapping == NONE { None } else { self.mappings[mapping as usize] };
         if before == frame {
@@ -228,12 +244,12 @@ mod tests {
     struct Fake(BTreeMap<u64, NonZeroU64>);
 
     impl PageTable for Fake {
-        fn page(&mut self, page: u64) -> Option<NonZeroU64> {
-            self.0.get(&page).copied()
+        fn page(&mut self, page: u64) -> Found {
+            self.0.get(&page).map_or(Found::Absent, |frame| Found::Frame(*frame))
         }
 
-        fn pages(&mut self, first: u64, frames: &mut [Option<NonZeroU64>]) {
-            frames.iter_mut().zip(first..).for_each(|(frame, page)| *frame = self.page(page));
+        fn pages(&mut self, first: u64, found: &mut [Found]) {
+            found.iter_mut().zip(first..).for_each(|(found, page)| *found = self.page(page));
         }
     }
 
@@ -311,6 +327,29 @@ mod tests {
         assert_eq!(frames.counts().at_once, 1);
     }
 
+    #[test]
+    fn what_was_known_outlives_the_program() {
+        struct Gone;
+        impl PageTable for Gone {
+            fn page(&mut self, _: u64) -> Found {
+                Found::NoTable
+            }
+            fn pages(&mut self, _: u64, found: &mut [Found]) {
+                found.fill(Found::NoTable);
+            }
+        }
+        let (mut frames, mut table) = (Frames::default(), Fake::default());
+        table.0.insert(1, frame(11));
+        let mapping = frames.mapping(1, &mut table);
+        table.0.insert(2, frame(12));
+        frames.fault(2, &mut table);
+        frames.sweep(&mut Gone);
+        frames.retry(&mut Gone);
+        assert_eq!((frames.mapping(1, &mut Gone), frames.take_moved()), (mapping, None));
+        let never = frames.mapping(3, &mut Gone);
+        assert_eq!(frames.frame(never), None);
+    }
+
     proptest! {
         /// With a fault told for every change, whatever is known of a page when it is used is the truth.
         #[test]
@@ -326,7 +365,7 @@ mod tests {
                     2 => frames.sweep(&mut table),
                     _ => {
                         let mapping = frames.mapping(page, &mut table);
-                        prop_assert_eq!(frames.frame(mapping), table.page(page));
+                        prop_assert_eq!(frames.frame(mapping), table.0.get(&page).copied());
                     }
                 }
             }

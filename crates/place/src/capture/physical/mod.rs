@@ -18,7 +18,6 @@ mod queue;
 mod tracee;
 
 use std::ffi::OsString;
-use std::num::NonZeroU64;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -34,7 +33,7 @@ pub use self::error::CaptureError;
 pub use self::tracee::Stop;
 
 use self::clock::Progress;
-use self::frames::{FrameCounts, Frames, PageTable};
+use self::frames::{Found, FrameCounts, Frames, PageTable};
 use self::queue::Queue;
 use self::tracee::Tracee;
 
@@ -75,6 +74,8 @@ pub enum Ending {
     Stopped,
     /// The program ended by itself.
     Exited(ExitStatus),
+    /// Valgrind could not go on, most often because the program used an instruction that it does not know.
+    TracerDied,
 }
 
 /// What was recorded.
@@ -118,11 +119,17 @@ pub fn record(
     let watch = FaultWatch::open(tracee.pid());
     let mut recorder = Recorder::new(caches, options, watch);
     let mut batch = Vec::with_capacity(BATCH);
-    let mut behind = 0;
+    let (mut behind, mut tracer_died) = (0, false);
     while !stop.is_asked() && behind < BATCHES_BEHIND {
         batch.clear();
-        if tracee.accesses.next_batch(&mut batch, BATCH)? == 0 {
-            break;
+        match tracee.accesses.next_batch(&mut batch, BATCH) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if tracee::is_last_word(&error) => {
+                tracer_died = true;
+                break;
+            }
+            Err(error) => return Err(error.into()),
         }
         recorder.open_table(tracee.pid())?;
         recorder.look_at_pages();
@@ -141,7 +148,7 @@ pub fn record(
     recorder.look_at_pages();
     let wall = begun.elapsed();
     let is_enough = recorder.traffic.is_enough();
-    if is_enough || stop.is_asked() {
+    if is_enough || tracer_died || stop.is_asked() {
         tracee.end();
     }
     let status = tracee.wait()?;
@@ -149,10 +156,11 @@ pub fn record(
         return Err(CaptureError::NothingTraced(status.to_string()));
     }
     recorder.traffic.queue.write(&recorder.traffic.frames, true, writer)?;
-    let ending = match (is_enough, stop.is_asked()) {
-        (true, _) => Ending::Enough,
-        (false, true) => Ending::Stopped,
-        (false, false) => Ending::Exited(status),
+    let ending = match () {
+        () if is_enough => Ending::Enough,
+        () if tracer_died => Ending::TracerDied,
+        () if stop.is_asked() => Ending::Stopped,
+        () => Ending::Exited(status),
     };
     Ok(recorder.summary(wall, ending))
 }
@@ -167,33 +175,31 @@ struct Table {
 }
 
 impl Table {
-    fn frame(&mut self, entry: PageEntry) -> Option<NonZeroU64> {
+    fn found(&mut self, entry: PageEntry) -> Found {
+        self.is_hidden |= entry == PageEntry::Hidden;
         match entry {
-            PageEntry::Frame(frame) => Some(frame),
-            PageEntry::Absent => None,
-            PageEntry::Hidden => {
-                self.is_hidden = true;
-                None
-            }
+            PageEntry::Frame(frame) => Found::Frame(frame),
+            PageEntry::Absent | PageEntry::Hidden => Found::Absent,
+            PageEntry::Gone => Found::NoTable,
         }
     }
 }
 
 impl PageTable for Table {
-    fn page(&mut self, page: u64) -> Option<NonZeroU64> {
-        let entry = self.map.as_ref()?.page(page);
-        self.frame(entry)
+    fn page(&mut self, page: u64) -> Found {
+        let entry = self.map.as_ref().map_or(PageEntry::Gone, |map| map.page(page));
+        self.found(entry)
     }
 
-    fn pages(&mut self, first: u64, frames: &mut [Option<NonZeroU64>]) {
+    fn pages(&mut self, first: u64, found: &mut [Found]) {
         let mut entries = std::mem::take(&mut self.entries);
         entries.clear();
-        entries.resize(frames.len(), PageEntry::Absent);
+        entries.resize(found.len(), PageEntry::Gone);
         if let Some(map) = &mut self.map {
             map.pages(first, &mut entries);
         }
-        for (frame, entry) in frames.iter_mut().zip(&entries) {
-            *frame = self.frame(*entry);
+        for (found, entry) in found.iter_mut().zip(&entries) {
+            *found = self.found(*entry);
         }
         self.entries = entries;
     }

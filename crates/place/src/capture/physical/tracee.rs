@@ -1,7 +1,7 @@
 //! The program under Valgrind: starting it, what Lackey says of it, and ending it.
 
 use std::ffi::OsString;
-use std::io::{self, BufReader, PipeReader};
+use std::io::{self, BufReader, PipeReader, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -12,12 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tiermem_sys::child;
-use tiermem_trace::{Format, ReadOptions, Trace, reader};
+use tiermem_trace::{BadRecord, Format, ReadOptions, Trace, TraceError, reader};
 
 use super::error::CaptureError;
 
 /// How often the end of a program is looked for that no longer says anything.
 const WAIT: Duration = Duration::from_millis(20);
+/// How long a pipe is left to fill; at its fastest Lackey fills a fifth of it.
+const PAUSE: Duration = Duration::from_micros(300);
 /// What is read from the pipe at once: all that a pipe holds.
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -136,11 +138,35 @@ impl Drop for Tracee {
     }
 }
 
+/// Reads a pipe in large pieces. Lackey writes every line by itself, and a reader that sleeps on an empty pipe is woken by
+/// each; that costs Lackey more than all the rest of its work.
+struct Unhurried {
+    pipe: PipeReader,
+    was_short: bool,
+}
+
+impl Read for Unhurried {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.was_short {
+            std::thread::sleep(PAUSE);
+        }
+        let count = self.pipe.read(buffer)?;
+        self.was_short = count < buffer.len() / 2;
+        Ok(count)
+    }
+}
+
 fn lines(pipe: PipeReader) -> Result<Trace, CaptureError> {
-    let input = BufReader::with_capacity(BUFFER_BYTES, pipe);
-    // A line may be cut where the program was ended.
+    let input = BufReader::with_capacity(BUFFER_BYTES, Unhurried { pipe, was_short: false });
+    // A line may be cut where the program was ended, and one is empty before Valgrind's last words.
     let options = ReadOptions { skip_bad: 1, ..ReadOptions::default() };
     Ok(reader::read_stream(Path::new("valgrind"), input, Format::LACKEY, &options)?)
+}
+
+/// Whether a line that is none of an access is what Valgrind says when it cannot go on: a failed assertion of its own.
+pub(super) fn is_last_word(error: &TraceError) -> bool {
+    let TraceError::Record { reason: BadRecord::Malformed { text, .. }, .. } = error else { return false };
+    ["Lackey: ", "valgrind: "].iter().any(|start| text.starts_with(start))
 }
 
 /// The file of a command: itself if it has a slash, else the first in PATH.
