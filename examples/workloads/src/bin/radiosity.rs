@@ -6,7 +6,6 @@
 //! trees, again and again. What one element needs lies close together, so the locality is high.
 #![forbid(unsafe_code)]
 
-use std::collections::VecDeque;
 use std::mem::size_of;
 
 use tiermem_workloads::{Rng, mix, settings};
@@ -89,40 +88,38 @@ fn form_factor(to: &Element, from: &Element) -> f32 {
     cosines * from.area / (std::f32::consts::PI * square + from.area)
 }
 
+/// Links between all surfaces that see each other, split again and again until the memory is full.
 fn refine(elements: &mut Vec<Element>, footprint: u64) -> Vec<Link> {
     let roots = elements.len() as u32;
-    let pairs =
-        (0..roots).flat_map(|to| (0..roots).filter(move |from| *from != to).map(move |from| (to, from)));
-    let mut open: VecDeque<(u32, u32)> = pairs.collect();
-    let mut done = Vec::new();
-    // A split turns one link into four; a pair that waits is a link to be.
-    let bytes =
-        |elements: usize, links: usize| (elements * size_of::<Element>() + links * size_of::<Link>()) as u64;
-    while bytes(elements.len(), open.len() + done.len()) < footprint {
-        let Some((to, from)) = open.pop_front() else { break };
-        let strength = form_factor(&elements[to as usize], &elements[from as usize]);
-        if strength <= 0.0 {
-            // They do not see each other; nor will their parts.
-            continue;
-        }
-        if strength < 1e-9 {
-            done.push(Link { to, from, form_factor: strength });
-            continue;
-        }
-        if elements[to as usize].area > elements[from as usize].area {
-            let first = split(elements, to);
-            open.extend((first..first + 4).map(|child| (child, from)));
-        } else {
-            let first = split(elements, from);
-            open.extend((first..first + 4).map(|child| (to, child)));
-        }
+    let mut links = Vec::with_capacity(footprint as usize / size_of::<Link>());
+    let link = |elements: &[Element], to: u32, from: u32| Link {
+        to,
+        from,
+        form_factor: form_factor(&elements[to as usize], &elements[from as usize]),
+    };
+    for to in 0..roots {
+        let all = (0..roots).filter(|from| *from != to).map(|from| link(elements, to, from));
+        links.extend(all.filter(|link| link.form_factor > 0.0));
     }
-    let rest = open.into_iter().map(|(to, from)| {
-        let form_factor = form_factor(&elements[to as usize], &elements[from as usize]);
-        Link { to, from, form_factor }
-    });
-    done.extend(rest);
-    done
+    let bytes = |elements: usize, links: usize| {
+        (elements * size_of::<Element>() + (links + 3) * size_of::<Link>()) as u64
+    };
+    // Once round the links is a generation; one in which nothing could be split is the last.
+    let (mut at, mut unsplit) = (0, 0);
+    while unsplit < links.len() && bytes(elements.len(), links.len()) < footprint {
+        let Link { to, from, form_factor } = links[at];
+        unsplit += 1;
+        if form_factor > 1e-9 {
+            let is_to = elements[to as usize].area > elements[from as usize].area;
+            let first = split(elements, if is_to { to } else { from });
+            let part = |child| if is_to { link(elements, child, from) } else { link(elements, to, child) };
+            links[at] = part(first);
+            links.extend((first + 1..first + 4).map(part));
+            unsplit = 0;
+        }
+        at = (at + 1) % links.len();
+    }
+    links
 }
 
 /// The first of the element's four children.

@@ -87,6 +87,7 @@ impl Tracee {
         valgrind.env_remove("VALGRIND_OPTS");
         valgrind.arg(program).args(arguments).process_group(0);
         valgrind.stdout(io::stderr());
+        child::end_with_parent(&mut valgrind);
         // A group of its own is no terminal's foreground, so that reading from one would stop it for ever.
         if io::IsTerminal::is_terminal(&io::stdin()) {
             valgrind.stdin(Stdio::null());
