@@ -90,13 +90,13 @@ pub struct Options {
     /// Leave instruction fetches out of the caches: data alone.
     #[arg(long)]
     data_only: bool,
+    /// How to print the summary.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
     #[command(flatten)]
     caches: CacheArgs,
     #[command(flatten)]
     timing: TimingArgs,
-    /// How to print the summary.
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
     /// The program and its arguments.
     #[arg(value_name = "CMD", required = true, last = true)]
     command: Vec<OsString>,

@@ -14,7 +14,7 @@ Examples:
   tiermem trace stat ycsb-a:objects=1M,requests=10M --sample 0.01
   tiermem trace stat twitter_cluster52.csv.zst --format json | jq .zipf
 
-One pass. Memory: 3 MiB, and at most 100 bytes for each key, or for each sampled key with --sample.
+One pass. Memory: 3 MiB, and at most 100 bytes for each key (and page of a memory trace), or for each sampled one with --sample.
 
 Fields (json nests what csv puts into tables of its own, and joins by a point, as in zipf.r_squared):
   requests, unique_keys       accesses, and different keys among them

@@ -112,9 +112,11 @@ fn refine(elements: &mut Vec<Element>, footprint: u64) -> Vec<Link> {
         if form_factor > 1e-9 {
             let is_to = elements[to as usize].area > elements[from as usize].area;
             let first = split(elements, if is_to { to } else { from });
-            let part = |child| if is_to { link(elements, child, from) } else { link(elements, to, child) };
-            links[at] = part(first);
-            links.extend((first + 1..first + 4).map(part));
+            for child in first..first + 4 {
+                let part = if is_to { link(elements, child, from) } else { link(elements, to, child) };
+                // The first takes the place of what was split.
+                if child == first { links[at] = part } else { links.push(part) }
+            }
             unsplit = 0;
         }
         at = (at + 1) % links.len();

@@ -11,7 +11,7 @@ fn main() {
         about,
         [
             ("footprint", 8 << 30, "bytes of the table"),
-            ("stride", 256, "bytes from a word to the next"),
+            ("stride", 1024, "bytes from a word to the next"),
             ("accesses", 200_000_000, "words read and written in each round"),
             ("rounds", 1, "how often a table is made, used and given back"),
             ("hold", 0, "seconds to wait before the last table is given back, for those who look at it"),

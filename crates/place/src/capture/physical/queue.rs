@@ -65,3 +65,72 @@ impl Queue {
         writer.write_framed(&self.resolved, &self.frames)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::physical::frames::{Found, PageTable};
+    use std::collections::BTreeMap;
+    use std::num::NonZeroU64;
+    use tiermem_base::Op;
+
+    /// Keeps what it is given.
+    #[derive(Default)]
+    struct Kept(Vec<(u64, u64)>);
+
+    impl Writer for Kept {
+        fn write(&mut self, _: &[Access]) -> Result<(), TraceError> {
+            unreachable!("every transaction has its frame")
+        }
+
+        fn write_framed(&mut self, records: &[Access], frames: &[u64]) -> Result<(), TraceError> {
+            assert_eq!(records.len(), frames.len());
+            self.0.extend(records.iter().map(|record| record.key).zip(frames.iter().copied()));
+            Ok(())
+        }
+
+        fn finish(self: Box<Self>) -> Result<(), TraceError> {
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct Table(BTreeMap<u64, u64>);
+
+    impl PageTable for Table {
+        fn page(&mut self, page: u64) -> Found {
+            self.0.get(&page).and_then(|frame| NonZeroU64::new(*frame)).map_or(Found::Absent, Found::Frame)
+        }
+
+        fn pages(&mut self, _: u64, _: &mut [Found]) {}
+    }
+
+    #[test]
+    fn transactions_wait_for_their_frames_and_keep_their_order() {
+        let (mut queue, mut frames, mut table) = (Queue::default(), Frames::default(), Table::default());
+        let mut writer = Kept::default();
+        table.0.insert(1, 11);
+        let push = |queue: &mut Queue, frames: &mut Frames, page: u64, op, table: &mut Table| {
+            queue.push(Access::new(0, op, page * 4096, 64), frames.mapping(page, table));
+        };
+        push(&mut queue, &mut frames, 2, Op::Load, &mut table);
+        push(&mut queue, &mut frames, 1, Op::Store, &mut table);
+        push(&mut queue, &mut frames, 3, Op::Load, &mut table);
+        // Nothing has been read behind them yet.
+        queue.write(&frames, true, &mut writer).unwrap();
+        assert_eq!(writer.0, []);
+        table.0.insert(2, 12);
+        frames.retry(&mut table);
+        queue.settle();
+        push(&mut queue, &mut frames, 1, Op::Load, &mut table);
+        // Too few to be worth a call, unless they are the last.
+        queue.write(&frames, false, &mut writer).unwrap();
+        assert_eq!(writer.0, []);
+        queue.write(&frames, true, &mut writer).unwrap();
+        assert_eq!(writer.0, [(2 * 4096, 12), (4096, 11)]);
+        assert_eq!((queue.left_out, queue.loads, queue.stores), (1, 1, 1));
+        queue.settle();
+        queue.write(&frames, true, &mut writer).unwrap();
+        assert_eq!(writer.0.len(), 3);
+    }
+}
