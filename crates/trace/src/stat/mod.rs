@@ -1,9 +1,9 @@
 //! Statistics of a trace in one streaming pass.
 //!
 //! Counts of operations, sizes, times and spatial locality take constant memory, about 3.5 MiB. What is known per key
-//! (unique keys, reuse, popularity) takes at most 100 bytes per key, or per sampled key: under spatial sampling at rate
-//! R, only keys in [`Sample`] are followed, counts of them are divided by R, and so are stack distances (SHARDS,
-//! FAST 2015). Everything else stays exact.
+//! (unique keys, reuse, popularity) takes at most 100 bytes per key, and what is known per page of a memory trace as
+//! much per page; or per sampled key and page: under spatial sampling at rate R, only keys in [`Sample`] are followed,
+//! counts of them are divided by R, and so are stack distances (SHARDS, FAST 2015). Everything else stays exact.
 
 mod addresses;
 mod distribution;
