@@ -65,7 +65,8 @@ def test_a_grid_is_what_each_point_gives_alone_and_lands_in_parquet(trace: str, 
         (size, kind) for size in (0, 1 << 20, 4 << 20) for kind in ("none", "next-n")
     ]
     shares = [row["sub_us_percent"] for row in rows if row["prefetch"] == "none"]
-    assert shares == sorted(shares) and shares[0] == 0
+    # Without a cache only the write log is fast.
+    assert shares == sorted(shares) and shares[0] < 5
     [alone] = simulate(trace, "--preset", "table6", "--set", "cache=1MiB", "--set", "prefetch=next-n")
     same = ["sub_us_percent", "hits", "flash_reads", "flash_writes", "p9999_ns"]
     assert [alone[name] for name in same] == [rows[3][name] for name in same]
@@ -142,10 +143,13 @@ def test_broken_files_are_told_by_line(trace: str, tmp_path: pathlib.Path) -> No
     assert done.returncode == 2 and "line 3" in done.stderr and "sise" in done.stderr, done
 
 
-def test_a_trace_without_times_is_pointed_out() -> None:
-    done = tiermem("sim", "cxl-flash", "uniform:objects=1M,requests=1000")
+def test_a_trace_without_times_is_pointed_out(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "loads.lackey"
+    path.write_text("".join(f" L {page * 4096:08x},8\n" for page in range(100)))
+    flags = ["sim", "cxl-flash", str(path), "--trace-format", "lackey"]
+    done = tiermem(*flags)
     assert done.returncode == 0 and "host.mode=closed" in done.stderr, done
-    done = tiermem("sim", "cxl-flash", "uniform:objects=1M,requests=1000", "--set", "host.mode=closed")
+    done = tiermem(*flags, "--set", "host.mode=closed")
     assert done.returncode == 0 and not done.stderr, done
 
 

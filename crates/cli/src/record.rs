@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::thread;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -13,9 +12,9 @@ use tiermem_place::capture::physical::{self, CaptureError, Ending, Stop, Summary
 use tiermem_trace::Format as TraceFormat;
 use tiermem_trace::filter::hierarchy::{Shape, Shapes};
 use tiermem_trace::writer::{self, WriteOptions};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::{self, Cell, Format, Rows};
 use crate::source::CountingBar;
 use crate::trace::{count, positive_count};
@@ -165,7 +164,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
     };
     let mut writer = writer::create(&options.output, &write).map_err(Failure::failed)?;
     let stop = Stop::default();
-    stop_on_signals(stop.clone());
+    let stopped = stop.clone();
+    interrupt::then(move || stopped.stop());
     let bar = CountingBar::new(Some(options.transactions));
     let recorded = physical::record(&what, &mut *writer, &stop, |transactions| bar.set(transactions));
     bar.finish(0);
@@ -183,28 +183,6 @@ pub fn run(options: Options) -> Result<(), Failure> {
     };
     printed.map_err(|error| Failure::writing("the summary", error))?;
     died(&summary.ending)
-}
-
-/// Ends the recording when this process is asked to end.
-fn stop_on_signals(stop: Stop) {
-    let wait = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        runtime.block_on(async {
-            let (mut interrupt, mut terminate) =
-                (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            stop.stop();
-            io::Result::Ok(())
-        })
-    };
-    thread::spawn(move || {
-        if let Err(error) = wait() {
-            eprintln!("tiermem: signals cannot be received ({error}): Ctrl-C will leave no trace behind");
-        }
-    });
 }
 
 /// What went wrong, and how to mend it.
