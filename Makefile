@@ -48,7 +48,7 @@ unit: ## the tests written in Rust
 
 e2e: ## the tests that drive the built program with real clients (flags: PYTEST_ARGS="...")
 	@scripts/bootstrap.sh test
-	cargo build --locked -p tiermem-cli
+	cargo build --locked -p tiermem-cli -p tiermem-workloads
 	TIERMEM=$(TARGET)/debug/tiermem $(TARGET)/e2e-python/bin/python -m pytest tests/e2e $(PYTEST_ARGS)
 	cd tests/e2e && TIERMEM_SHARDS=2 TIERMEM=$(TARGET)/debug/tiermem $(TARGET)/e2e-python/bin/python -m pytest \
 	  $(SHARDED_TESTS) $(PYTEST_ARGS)

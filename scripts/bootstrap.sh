@@ -121,6 +121,7 @@ want_companions() {
     can_install || return 0
     have nutcracker || need nutcracker
     have openssl || need openssl
+    have valgrind || need valgrind
     if have javac && ! have mvn; then need maven; fi
 }
 

@@ -70,6 +70,7 @@ class TraceStat:
     popularity: Mapping[str, NDArray[np.uint64]]
     growth: Mapping[str, NDArray[np.uint64]]
     spatial: Mapping[str, Any]
+    addresses: Mapping[str, float] | None
 
 
 _DISTRIBUTIONS = ("size_bytes", "inter_arrival_ns", "reuse_time_requests", "stack_distance_keys", "accesses_per_key")

@@ -32,15 +32,28 @@ class Reading(TypedDict):
     skip_bad: int
     trace_format: str | None
     columns: str | None
+    addresses: Literal["virtual", "physical"]
 
 
-def reading(requests: int | None, skip_bad: int, trace_format: str | None, columns: str | None) -> Reading:
+def reading(
+    requests: int | None,
+    skip_bad: int,
+    trace_format: str | None,
+    columns: str | None,
+    addresses: Literal["virtual", "physical"] = "virtual",
+) -> Reading:
     """The arguments by their names, checked."""
     if requests is not None and requests < 0:
         raise ValueError(f"requests is a number from 0 on, not {requests}")
     if skip_bad < 0:
         raise ValueError(f"skip_bad is a number from 0 on, not {skip_bad}")
-    return {"requests": requests, "skip_bad": skip_bad, "trace_format": trace_format, "columns": columns}
+    return {
+        "requests": requests,
+        "skip_bad": skip_bad,
+        "trace_format": trace_format,
+        "columns": columns,
+        "addresses": addresses,
+    }
 
 
 def named(trace: TraceLike) -> str | ArrowStream:
@@ -92,6 +105,7 @@ def read_trace(
     skip_bad: int = 0,
     trace_format: str | None = None,
     columns: str | None = None,
+    addresses: Literal["virtual", "physical"] = "virtual",
     batch_records: int = 65_536,
 ) -> _native.TraceStream:
     """Opens a trace as a stream of Arrow record batches, which is read as it is taken.
@@ -102,6 +116,7 @@ def read_trace(
         skip_bad: Pass over so many broken records.
         trace_format: The name of the format, where it cannot be told from the file.
         columns: Which columns of a text file say what, such as ``"key=2,size=3,time=1,unit=ms"``.
+        addresses: Which address of a memory trace is the key; physical ones are in traces of ``tiermem record`` alone.
         batch_records: Rows of a batch.
 
     Returns:
@@ -114,7 +129,8 @@ def read_trace(
         OSError: The file cannot be read (FileNotFoundError and its like).
         ValueError: The format is unknown, or a description is wrong. Broken records are reported by whoever takes the stream.
     """
-    return _native.read_trace(os.fspath(path), reading(requests, skip_bad, trace_format, columns), batch_records)
+    how = reading(requests, skip_bad, trace_format, columns, addresses)
+    return _native.read_trace(os.fspath(path), how, batch_records)
 
 
 def generate(spec: str, *, batch_records: int = 65_536) -> _native.TraceStream:

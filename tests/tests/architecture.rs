@@ -17,10 +17,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("report", &["base", "model", "trace"]),
     ("tier", &["base", "sys", "policy"]),
     ("store", &["base", "sys", "policy", "model", "tier"]),
-    ("cli", &["base", "sys", "policy", "model", "trace", "sim", "report", "tier", "store"]),
+    ("place", &["base", "sys", "policy", "model", "trace"]),
+    ("cli", &["base", "sys", "policy", "model", "trace", "sim", "report", "tier", "store", "place"]),
     ("py", &["base", "policy", "model", "trace", "sim", "report"]),
     ("bench-compare", &["base", "sys", "policy", "model", "trace", "sim", "cli"]),
     ("tests", &["base", "sys", "policy", "model", "trace", "sim", "tier", "store"]),
+    // Programs to be traced know nothing of what traces them.
+    ("workloads", &[]),
 ];
 /// Rooms that may hold unsafe code.
 const UNSAFE_ROOMS: &[&str] = &["sys"];

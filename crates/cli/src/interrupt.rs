@@ -17,29 +17,31 @@ impl Interrupt {
     }
 }
 
-/// Receives the signals from now on. Where that cannot be they end the process as usual, which is said.
+/// Calls `then` at the first signal that comes from now on. Where signals cannot be received they end the process as
+/// usual, which is said.
+pub fn then(then: impl FnOnce() + Send + 'static) {
+    let wait = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let (mut interrupt, mut terminate) =
+                (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            std::io::Result::Ok(())
+        })
+    };
+    std::thread::spawn(move || match wait() {
+        Ok(()) => then(),
+        Err(error) => eprintln!("tiermem: signals cannot be received ({error}): Ctrl-C will keep nothing"),
+    });
+}
+
+/// Whether a signal has come from now on.
 pub fn watch() -> Interrupt {
     let interrupt = Interrupt::default();
     let set = interrupt.clone();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-        let waited = runtime.and_then(|runtime| {
-            runtime.block_on(async {
-                let (mut interrupt, mut terminate) =
-                    (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-                Ok(())
-            })
-        });
-        match waited {
-            Ok(()) => set.0.store(true, Relaxed),
-            Err(error) => {
-                eprintln!("tiermem: signals cannot be received ({error}): Ctrl-C will keep nothing")
-            }
-        }
-    });
+    then(move || set.0.store(true, Relaxed));
     interrupt
 }

@@ -9,6 +9,7 @@ mod mrc;
 mod output;
 mod partition;
 mod probe;
+mod record;
 mod report;
 mod sim;
 mod size;
@@ -30,6 +31,7 @@ Examples:
   tiermem store replay zipf:objects=100k,requests=1M --to 127.0.0.1:7379
   tiermem trace stat zipf:objects=100k,requests=1M
   tiermem mrc zipf:objects=100k,requests=1M --policy klru --k 1 --k 5
+  tiermem record --physical -o sort.parquet -- sort /etc/services
   tiermem report zipf:objects=100k,requests=1M -o report.html
   tiermem sim cache zipf:objects=100k,requests=1M --size 10000";
 
@@ -58,6 +60,8 @@ enum Command {
     /// Simulators that run the same decisions as the live engines.
     #[command(subcommand, after_help = sim::EXAMPLE)]
     Sim(sim::Command),
+    /// Records what a program does with its memory.
+    Record(Box<record::Options>),
     /// Measures how closely an emulated tier keeps to its curve on this machine.
     Probe(probe::Options),
 }
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Command::Partition(options) => partition::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Sim(command) => sim::run(command),
+        Command::Record(options) => record::run(*options),
         Command::Probe(options) => probe::run(options),
     };
     match result {

@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use tiermem_base::Access;
-use tiermem_trace::{ReadOptions, Spec, Trace, TraceError};
+use tiermem_trace::{Addresses, ReadOptions, Spec, Trace, TraceError};
 
 use crate::failure::Failure;
 
@@ -61,11 +61,21 @@ pub struct Reading {
     /// Which columns of a text file say what: key=2,size=3,time=1,unit=ms,...
     #[arg(long, value_name = "COLUMNS", long_help = COLUMNS_HELP)]
     pub columns: Option<tiermem_trace::CsvColumns>,
+    /// Which address of a memory trace is its key: virtual, or physical where `tiermem record` has kept it.
+    #[arg(long, value_name = "WHICH", default_value = "virtual")]
+    pub addresses: Addresses,
 }
 
 impl Default for Reading {
     fn default() -> Self {
-        Reading { requests: None, value_scale: 1.0, skip_bad: 0, trace_format: None, columns: None }
+        Reading {
+            requests: None,
+            value_scale: 1.0,
+            skip_bad: 0,
+            trace_format: None,
+            columns: None,
+            addresses: Addresses::Virtual,
+        }
     }
 }
 
@@ -136,6 +146,7 @@ impl TraceArgs {
             format: self.reading.trace_format,
             skip_bad: self.reading.skip_bad,
             columns: self.reading.columns.clone(),
+            addresses: self.reading.addresses,
             ..ReadOptions::default()
         };
         tiermem_trace::open_with(&self.trace, &read)
@@ -213,6 +224,12 @@ impl CountingBar {
             self.0.set_position(number);
             show_rate(&self.0, number);
         }
+    }
+
+    /// Moves the bar to where so many are done; call it now and then.
+    pub fn set(&self, done: u64) {
+        self.0.set_position(done);
+        show_rate(&self.0, done);
     }
 
     /// Takes the bar away and says what was passed over.

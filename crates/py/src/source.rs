@@ -23,6 +23,8 @@ pub struct Reading {
     trace_format: Option<String>,
     /// Columns of a text file.
     columns: Option<String>,
+    /// Which address of a memory trace is its key.
+    addresses: String,
 }
 
 impl Reading {
@@ -33,6 +35,7 @@ impl Reading {
             format: format.map_err(Failure::Value)?,
             columns: columns.map_err(Failure::Value)?,
             skip_bad: self.skip_bad,
+            addresses: self.addresses.parse().map_err(Failure::Value)?,
             ..ReadOptions::default()
         })
     }

@@ -3,12 +3,15 @@
 pub mod affinity;
 pub mod aligned;
 pub mod boot;
+pub mod child;
 pub mod cpu_time;
 pub mod disk;
 pub mod limits;
 pub mod mapping;
 pub mod memory;
 pub mod numa;
+pub mod pagemap;
+pub mod perf_faults;
 pub mod populate;
 pub mod prefetch;
 pub mod uring;

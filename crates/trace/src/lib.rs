@@ -21,6 +21,6 @@ pub mod writer;
 
 pub use error::{BadRecord, Place, SpecError, TraceError};
 pub use open::{open, open_with};
-pub use reader::{CsvColumns, Fields, Format, ReadOptions};
+pub use reader::{Addresses, CsvColumns, Fields, Format, ReadOptions};
 pub use spec::{Kind, Spec, parse_count};
 pub use trace::{Notes, Trace};

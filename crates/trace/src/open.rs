@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::reader::{self, ReadOptions};
+use crate::reader::{self, Addresses, ReadOptions};
 use crate::trace::Trace;
 use crate::{Spec, TraceError};
 
@@ -15,6 +15,9 @@ pub fn open(trace: &str) -> Result<Trace, TraceError> {
 /// [`open`] with an explicit format or with leave to pass over broken records.
 pub fn open_with(trace: &str, options: &ReadOptions) -> Result<Trace, TraceError> {
     if Spec::looks_like_one(trace) {
+        if options.addresses == Addresses::Physical {
+            return Err(TraceError::Form { path: trace.into(), reason: Addresses::NO_FRAMES.to_owned() });
+        }
         return Ok(trace.parse::<Spec>()?.open());
     }
     reader::open_file(Path::new(trace), options)

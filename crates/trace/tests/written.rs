@@ -220,3 +220,79 @@ fn parquet_that_is_broken_or_of_others_is_an_error_with_a_reason() {
         error(&renamed)
     );
 }
+
+#[cfg(feature = "parquet")]
+mod frames {
+    use super::*;
+    use tiermem_trace::Addresses;
+
+    fn physical() -> ReadOptions {
+        ReadOptions { addresses: Addresses::Physical, ..ReadOptions::default() }
+    }
+
+    fn keys(path: &Path, options: &ReadOptions) -> Vec<u64> {
+        open_with(path.to_str().unwrap(), options).unwrap().map(|access| access.unwrap().key).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn a_record_has_both_of_its_addresses(records in prop::collection::vec((record(), 0u64..1 << 40), 1..80)) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("a.parquet");
+            let (records, frames): (Vec<_>, Vec<_>) = records.into_iter().unzip();
+            let mut writer = writer::create(&path, &WriteOptions { frames: true, ..WriteOptions::default() }).unwrap();
+            for (records, frames) in records.chunks(7).zip(frames.chunks(7)) {
+                writer.write_framed(records, frames).unwrap();
+            }
+            writer.finish().unwrap();
+            prop_assert_eq!(&read(&path), &records);
+            let wanted: Vec<u64> = records.iter().zip(&frames).map(|(it, frame)| frame * 4096 + it.key % 4096).collect();
+            prop_assert_eq!(&keys(&path, &physical()), &wanted);
+            // The frame belongs to the key, whatever else is read.
+            prop_assert_eq!(keys(&path, &ReadOptions { fields: Fields::KEY, ..physical() }), wanted);
+        }
+    }
+
+    #[test]
+    fn a_trace_without_frames_has_no_physical_addresses() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a.csv", "a.parquet"] {
+            let path = dir.path().join(name);
+            write(&path, &[Access::new(0, Op::Load, 64, 64)]).unwrap();
+            let error = open_with(path.to_str().unwrap(), &physical()).unwrap_err().to_string();
+            assert!(error.contains("no physical addresses") && error.contains(name), "{error}");
+        }
+        let error = open_with("zipf:requests=5", &physical()).unwrap_err().to_string();
+        assert!(error.contains("no physical addresses"), "{error}");
+    }
+
+    #[test]
+    fn a_frame_that_is_no_frame_is_an_error_and_not_another_address() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        let mut writer =
+            writer::create(&path, &WriteOptions { frames: true, ..WriteOptions::default() }).unwrap();
+        writer.write_framed(&[Access::new(0, Op::Load, 64, 64)], &[u64::MAX]).unwrap();
+        writer.finish().unwrap();
+        let error = open_with(path.to_str().unwrap(), &physical()).unwrap().next().unwrap().unwrap_err();
+        assert!(error.to_string().contains("frame"), "{error}");
+    }
+
+    #[test]
+    fn records_and_frames_come_together_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let framed = WriteOptions { frames: true, ..WriteOptions::default() };
+        let record = [Access::new(0, Op::Load, 64, 64)];
+        let mut writer = writer::create(&dir.path().join("a.parquet"), &framed).unwrap();
+        assert!(writer.write(&record).is_err() && writer.write_framed(&record, &[]).is_err());
+        for name in ["a.parquet", "a.csv", "a.oracleGeneral"] {
+            let path = dir.path().join(name);
+            assert!(
+                writer::create(&path, &WriteOptions::default()).unwrap().write_framed(&record, &[1]).is_err()
+            );
+            assert!(name == "a.parquet" || writer::create(&path, &framed).is_err());
+        }
+    }
+}

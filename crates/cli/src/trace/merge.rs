@@ -38,6 +38,9 @@ pub struct Options {
     /// The format of all trace files, where it cannot be guessed.
     #[arg(long, value_name = "FORMAT")]
     trace_format: Option<tiermem_trace::Format>,
+    /// Which address of memory traces is their key: virtual, or physical where `tiermem record` has kept it.
+    #[arg(long, value_name = "WHICH", default_value = "virtual")]
+    addresses: tiermem_trace::Addresses,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -52,8 +55,12 @@ enum Spaces {
 
 /// Writes it.
 pub fn run(options: Options) -> Result<(), Failure> {
-    let read =
-        ReadOptions { format: options.trace_format, skip_bad: options.skip_bad, ..ReadOptions::default() };
+    let read = ReadOptions {
+        format: options.trace_format,
+        skip_bad: options.skip_bad,
+        addresses: options.addresses,
+        ..ReadOptions::default()
+    };
     let open =
         |trace: &String| tiermem_trace::open_with(trace, &read).map_err(|error| advise_on_trace(&error));
     let traces = options.traces.iter().map(open).collect::<Result<Vec<Trace>, Failure>>()?;

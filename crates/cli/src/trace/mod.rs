@@ -60,13 +60,13 @@ pub fn run(command: Command) -> Result<(), Failure> {
 }
 
 /// A count such as `500`, `100k` or `2M`.
-fn count(text: &str) -> Result<u64, String> {
+pub fn count(text: &str) -> Result<u64, String> {
     let wanted = "a count is a whole number, perhaps with k, M or G behind it, such as 100k";
     tiermem_trace::parse_count(text).ok_or_else(|| wanted.to_owned())
 }
 
 /// A count that is not 0.
-fn positive_count(text: &str) -> Result<u64, String> {
+pub fn positive_count(text: &str) -> Result<u64, String> {
     match count(text)? {
         0 => Err("0 is too few".to_owned()),
         count => Ok(count),

@@ -68,7 +68,8 @@ impl Sink {
     /// Opens the file, or standard output for `-`; `source` says what the records were made from.
     pub fn create(name: &str, format: &FormatArgs, source: &str) -> Result<Sink, Failure> {
         if name != "-" {
-            let options = WriteOptions { format: format.output_format, source: source.to_owned() };
+            let options =
+                WriteOptions { format: format.output_format, source: source.to_owned(), frames: false };
             let writer = writer::create(Path::new(name), &options).map_err(write_failure)?;
             return Ok(Sink::File { writer, batch: Vec::with_capacity(BATCH_RECORDS) });
         }

@@ -14,7 +14,7 @@ Examples:
   tiermem trace stat ycsb-a:objects=1M,requests=10M --sample 0.01
   tiermem trace stat twitter_cluster52.csv.zst --format json | jq .zipf
 
-One pass. Memory: 3 MiB, and at most 100 bytes for each key, or for each sampled key with --sample.
+One pass. Memory: 3 MiB, and at most 100 bytes for each key (and page of a memory trace), or for each sampled one with --sample.
 
 Fields (json nests what csv puts into tables of its own, and joins by a point, as in zipf.r_squared):
   requests, unique_keys       accesses, and different keys among them
@@ -36,6 +36,9 @@ Fields (json nests what csv puts into tables of its own, and joins by a point, a
   spatial.sequential_share    accesses that begin where the one before them ended
   spatial.run_length_mean, spatial.run_length_max
                               accesses in sequential runs
+  addresses.footprint_bytes   of memory traces: the pages of 4 KiB that were loaded from or stored to
+  addresses.spatial_locality, addresses.temporal_locality
+                              of memory traces, from 0 (none) to 1; docs/traces.md defines them
   ops, tenants                requests, their share and requested_bytes of each operation and tenant; of a tenant also
                               unique_keys and working_set_bytes, a key counting for the first tenant that accessed it
   spatial.near                the share of accesses at most so many blocks from one of the 32 before them
@@ -74,6 +77,9 @@ const RECORD_FIELDS: &[&str] = &[
     "spatial.sequential_share",
     "spatial.run_length_mean",
     "spatial.run_length_max",
+    "addresses.footprint_bytes",
+    "addresses.spatial_locality",
+    "addresses.temporal_locality",
 ];
 const OP_FIELDS: &[&str] = &["op", "requests", "share", "requested_bytes"];
 const TENANT_FIELDS: &[&str] =
@@ -130,7 +136,7 @@ fn optional(number: Option<f64>) -> Cell {
 }
 
 fn record(stat: &TraceStat) -> Rows {
-    let zipf = stat.zipf;
+    let (zipf, addresses) = (stat.zipf, stat.addresses);
     let row = vec![
         Cell::Count(stat.requests),
         Cell::Number(stat.sample_rate, 6),
@@ -155,6 +161,9 @@ fn record(stat: &TraceStat) -> Rows {
         Cell::Number(stat.spatial.sequential_share, 6),
         Cell::Number(stat.spatial.run_length_mean, 6),
         Cell::Count(stat.spatial.run_length_max),
+        addresses.map_or_else(|| Cell::Text(String::new()), |it| Cell::Count(it.footprint_bytes)),
+        optional(addresses.map(|it| it.spatial_locality)),
+        optional(addresses.map(|it| it.temporal_locality)),
     ];
     Rows { fields: RECORD_FIELDS, rows: vec![row] }
 }

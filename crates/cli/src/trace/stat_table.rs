@@ -91,6 +91,14 @@ fn write(out: &mut impl Write, stat: &TraceStat) -> io::Result<()> {
     let blocks = format!("blocks of {}", spatial.block);
     line("near the last 32", blocks, format!("at most so many blocks away  {near}"))?;
 
+    if let Some(addresses) = &stat.addresses {
+        let remark = format!(
+            "locality, 0 to 1: in space {:.2}, in time {:.2}",
+            addresses.spatial_locality, addresses.temporal_locality
+        );
+        line("footprint", Bytes(addresses.footprint_bytes).to_string(), remark)?;
+    }
+
     writeln!(out, "\noperation          requests    share   requested")?;
     for op in &stat.ops {
         let bytes = Bytes(op.requested_bytes).to_string();

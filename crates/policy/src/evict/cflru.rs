@@ -6,7 +6,7 @@
 //! LRU. It trades misses for fewer writes: not where writing back costs nothing.
 
 use super::list::{Links, List};
-use super::{Departure, Domain, Evict, Origin, Touch};
+use super::{Departure, Domain, Evict, Item, Origin, Touch};
 use crate::Id;
 use crate::column::{Bits, Column};
 use tiermem_base::Rng;
@@ -93,6 +93,25 @@ impl Evict for Cflru {
             self.dirty.set(id, item.dirty);
         }
         self.enter(id, domain.0 as usize);
+    }
+
+    /// In the window the clean and the dirty ones are apart: there the place is one among those of its kind.
+    fn insert_low(&mut self, id: Id, domain: Domain, item: Item, go_before: u32) {
+        self.links.grow_to(id);
+        self.dirty.grow_to(id);
+        self.in_window.grow_to(id);
+        self.dirty.set(id, item.dirty);
+        let lists = &mut self.domains[domain.0 as usize];
+        let window = lists.clean.len + lists.dirty.len;
+        let in_window = go_before < window;
+        self.in_window.set(id, in_window);
+        let (list, behind) = match (in_window, item.dirty) {
+            (false, _) => (&mut lists.working, go_before - window),
+            (true, false) => (&mut lists.clean, go_before),
+            (true, true) => (&mut lists.dirty, go_before),
+        };
+        list.insert_low(&mut self.links, id, behind);
+        self.fill_window(domain.0 as usize);
     }
 
     fn hit(&mut self, id: Id, touch: Touch, domain: impl FnOnce() -> Domain) {

@@ -118,6 +118,19 @@ impl List {
         }
     }
 
+    /// Links `id` in where `behind` others lie between it and the tail, or at the head if there are fewer.
+    pub fn insert_low<N: Linked>(&mut self, nodes: &mut Column<N>, id: Id, behind: u32) {
+        let mut next = Id::NONE;
+        for _ in 0..behind {
+            next = if next == Id::NONE { self.tail } else { nodes.cell(next).links().prev };
+            if next == Id::NONE {
+                // All of the list lies behind it.
+                return self.push_head(nodes, id);
+            }
+        }
+        self.insert_before(nodes, id, next);
+    }
+
     /// Links `id` in at the head.
     #[inline]
     pub fn push_head<N: Linked>(&mut self, nodes: &mut Column<N>, id: Id) {
@@ -200,5 +213,28 @@ impl List {
             visit(id);
             id = nodes.cell(id).links().next;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_enters_low_before_as_many_as_asked() {
+        let mut nodes: Column<Links> = Column::default();
+        let mut list = List::default();
+        nodes.grow_to(Id(9));
+        for id in 0..4 {
+            list.push_head(&mut nodes, Id(id));
+        }
+        for (id, behind) in [(4, 0), (5, 2), (6, 6), (7, 99)] {
+            list.insert_low(&mut nodes, Id(id), behind);
+        }
+        let mut order = Vec::new();
+        list.first(&nodes, 99, |id| order.push(id.0));
+        // From the head: 3 2 1 0 at first; 4 at the tail; 5 before 0 and 4; 6 before all; 7 before all again.
+        assert_eq!(order, [7, 6, 3, 2, 1, 5, 0, 4]);
+        assert_eq!(list.len, 8);
     }
 }

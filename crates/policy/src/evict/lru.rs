@@ -11,7 +11,7 @@
 //! once per journey through it (the second chance of CLOCK, on a list with an insertion point).
 
 use super::list::{Links, List};
-use super::{Departure, Domain, Evict, Origin, Touch};
+use super::{Departure, Domain, Evict, Item, Origin, Touch};
 use crate::Id;
 use crate::column::{Bits, Column};
 use crate::waste::Waste;
@@ -184,6 +184,17 @@ impl Evict for Lru {
                 self.balance(domain);
             }
         }
+    }
+
+    fn insert_low(&mut self, id: Id, domain: Domain, item: Item, go_before: u32) {
+        if !self.plain {
+            // The insertion point says where new items enter.
+            return self.insert(id, domain, Origin::Admitted(item));
+        }
+        self.links.grow_to(id);
+        self.lower.grow_to(id);
+        self.hit.grow_to(id);
+        self.lists[domain.0 as usize].list.insert_low(&mut self.links, id, go_before);
     }
 
     #[inline]

@@ -115,6 +115,11 @@ pub trait Evict {
     fn miss(&mut self, _domain: Domain, _key: u64) {}
     /// Enters an item.
     fn insert(&mut self, id: Id, domain: Domain, origin: Origin);
+    /// Enters a new item where so many others go before it, and in no case higher than any other new item. It takes a step
+    /// for each of them. Policies without an order enter it as any other.
+    fn insert_low(&mut self, id: Id, domain: Domain, item: Item, _go_before: u32) {
+        self.insert(id, domain, Origin::Admitted(item));
+    }
     /// Notes an access. `domain` is computed only if the policy needs it.
     fn hit(&mut self, id: Id, touch: Touch, domain: impl FnOnce() -> Domain);
     /// The one word that [`Self::hit`] usually writes, if there is such a word: a driver may bring it near before.

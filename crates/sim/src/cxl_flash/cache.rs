@@ -6,6 +6,10 @@
 use tiermem_base::Rng;
 use tiermem_policy::Id;
 use tiermem_policy::evict::{Departure, Domain, Evict, Item, Origin, Touch};
+use tiermem_policy::prefetch::Insertion;
+
+/// Sets of more lines have no steered insertion: finding the place takes a step a line.
+pub const STEERED_WAYS_MAX: u32 = 64;
 
 /// A line of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +90,15 @@ impl<E: Evict> Cache<E> {
     }
 
     /// Puts a page into a line of its set. `number` is its number in the device, `page` that in the table of pages.
-    pub fn fill(&mut self, number: u64, page: u32, dirty: bool) -> (Line, Option<Evicted>) {
+    /// `insertion`: where in the order of eviction a prefetched one enters; others, and all in sets of more than
+    /// [`STEERED_WAYS_MAX`] lines, enter where the policy puts new ones.
+    pub fn fill(
+        &mut self,
+        number: u64,
+        page: u32,
+        dirty: bool,
+        insertion: Insertion,
+    ) -> (Line, Option<Evicted>) {
         self.now += 1;
         let set = (number % u64::from(self.sets)) as u32;
         let domain = Domain(set);
@@ -109,7 +121,17 @@ impl<E: Evict> Cache<E> {
         };
         self.held[line.index()] = Held { page, dirty };
         let item = Item { key: number, size: 1, dirty, now: self.now };
-        self.policy.insert(Id(line.0), domain, Origin::Admitted(item));
+        let go_before = match insertion {
+            _ if self.ways > STEERED_WAYS_MAX => None,
+            Insertion::Mru => None,
+            Insertion::Mid => Some(self.ways / 2),
+            Insertion::Quarter => Some(self.ways / 4),
+            Insertion::Lru => Some(0),
+        };
+        match go_before {
+            Some(others) => self.policy.insert_low(Id(line.0), domain, item, others),
+            None => self.policy.insert(Id(line.0), domain, Origin::Admitted(item)),
+        }
         (line, evicted)
     }
 }

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use tiermem_base::{Access, Rng};
 use tiermem_policy::evict::Evict;
 use tiermem_policy::evict::named::WithPolicy;
-use tiermem_policy::prefetch::{Demand, Prefetch, Prefetcher, Why};
+use tiermem_policy::prefetch::{Demand, Insertion, Prefetch, Prefetcher, Why};
 
 use super::cache::{Cache, Line};
 use super::config::{Device, Mode};
@@ -65,6 +65,10 @@ impl Page {
 impl Places for Pages<Page> {
     fn place_of(&mut self, number: u64) -> u32 {
         self.place(number, || Page::new(number))
+    }
+
+    fn find_place(&self, number: u64) -> Option<u32> {
+        self.find(number)
     }
 
     fn number_of(&self, place: u32) -> u64 {
@@ -140,6 +144,7 @@ struct Machine<'a, E> {
     accepted_ns: u64,
     first_ns: Option<u64>,
     last_answer_ns: u64,
+    trace_end_ns: u64,
     flash_span: Option<(u64, u64)>,
     rng: Rng,
     wanted: Vec<u64>,
@@ -173,6 +178,7 @@ impl<'a, E: Evict> Machine<'a, E> {
             accepted_ns: 0,
             first_ns: None,
             last_answer_ns: 0,
+            trace_end_ns: 0,
             flash_span: None,
             rng: Rng::seeded(config.seed),
             wanted: Vec::new(),
@@ -201,20 +207,18 @@ impl<'a, E: Evict> Machine<'a, E> {
         while self.step() {}
         debug_assert_eq!(self.counts.requests, self.latency.len(), "each request is answered once");
         #[cfg(debug_assertions)]
-        self.backend.check(&mut self.pages);
+        self.backend.check(&self.pages);
         self.close_window();
         Ok(self.outcome())
     }
 
     fn outcome(mut self) -> Outcome {
         self.take_backend_counts();
-        if self.device.config.host.mode == Mode::Open {
-            debug_assert!(self.last_answer_ns >= self.first_ns.unwrap_or(0));
-        }
         Outcome {
             counts: self.counts,
             windows: self.windows,
             duration_ns: self.last_answer_ns - self.first_ns.unwrap_or(0).min(self.last_answer_ns),
+            trace_ns: self.trace_end_ns - self.first_ns.unwrap_or(0).min(self.trace_end_ns),
             flash_span_ns: self.flash_span.map_or(0, |(first, last)| last - first),
             wear: self.backend.wear(),
             suspensions: self.backend.suspensions(),
@@ -293,6 +297,7 @@ impl<'a, E: Evict> Machine<'a, E> {
         self.outstanding += 1;
         let arrival_ns = if open { access.time_ns } else { sent_ns };
         self.first_ns.get_or_insert(arrival_ns);
+        self.trace_end_ns = arrival_ns;
         let down_bytes = HEADER_BYTES + if write { DATA_BYTES } else { 0 };
         let there_ns = self.down.serve(sent_ns, down_bytes);
         let at_ns = there_ns.max(self.accepted_ns);
@@ -440,7 +445,10 @@ impl<'a, E: Evict> Machine<'a, E> {
             }
             return;
         }
-        let (line, evicted) = cache.fill(number, place, write);
+        // A prefetched line that somebody waits for is in use.
+        let steered = why == Why::Prefetch && first.is_none();
+        let insertion = if steered { self.prefetcher.insertion() } else { Insertion::Mru };
+        let (line, evicted) = cache.fill(number, place, write, insertion);
         let line_bytes = self.device.geometry.unit_bytes;
         if let Some(evicted) = evicted {
             let gone = self.pages.at_mut(evicted.page);

@@ -162,6 +162,8 @@ pub struct Outcome {
     pub latency: Histogram<u64>,
     /// From the first request until the last answer.
     pub duration_ns: u64,
+    /// From the first request until the last, as the trace has them.
+    pub trace_ns: u64,
     /// From the first request to flash until the last.
     pub flash_span_ns: u64,
     /// The most and the least that blocks were erased.

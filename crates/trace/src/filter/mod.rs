@@ -1,6 +1,8 @@
-//! Parts of traces and traces of parts: choosing accesses, merging traces by time, splitting one into several.
+//! Parts of traces and traces of parts: choosing accesses, merging traces by time, splitting one into several, and what
+//! of a program's accesses passes its caches.
 
 mod choose;
+pub mod hierarchy;
 mod merge;
 mod split;
 

@@ -44,6 +44,9 @@ impl Format {
     /// libCacheSim's packed binary records.
     pub const ORACLE_GENERAL: Format = Format(&kv::oracle_general::INFO);
 
+    /// What Valgrind's tool Lackey writes.
+    pub const LACKEY: Format = Format(&memory::lackey::INFO);
+
     /// The trace form as Parquet.
     #[cfg(feature = "parquet")]
     pub const PARQUET: Format = Format(&super::parquet::INFO);

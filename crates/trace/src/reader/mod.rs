@@ -16,10 +16,12 @@ mod wanted;
 
 use std::io::BufRead;
 use std::path::Path;
+use std::sync::Arc;
 
 pub use self::core::info::Format;
 pub use csv_columns::CsvColumns;
-pub use wanted::Fields;
+pub use memory::lackey::FETCHES;
+pub use wanted::{Addresses, Fields};
 
 use self::core::info::{Open, Opened};
 use self::core::lines::Lines;
@@ -40,6 +42,9 @@ pub struct ReadOptions {
     /// Which columns of a text file say what, for the format `csv`; its header says so otherwise. Given, they imply that
     /// format.
     pub columns: Option<CsvColumns>,
+    /// Which address of a memory trace is its key. Physical ones are in Parquet files alone; of other traces they are an
+    /// error.
+    pub addresses: Addresses,
 }
 
 /// Opens the trace in the file `path`.
@@ -66,10 +71,28 @@ pub fn read_bytes(
 ) -> Result<Trace, TraceError> {
     let opened = match format.opener() {
         #[cfg(feature = "parquet")]
-        Open::Columnar { open_bytes, .. } => open_bytes(name, bytes, options.fields)?,
+        Open::Columnar { open_bytes, .. } => open_bytes(name, bytes, options)?,
         _ => open_source(name, Source::of_bytes(name, bytes)?, format, options)?,
     };
     Ok(Trace::of(opened.records, options.skip_bad, opened.extent))
+}
+
+/// Reads a trace of lines while they are written, from a pipe for instance: what it has said so far is handed out before
+/// it is asked to wait for more. `name` stands in errors.
+pub fn read_stream(
+    name: &Path,
+    input: impl BufRead + Send + 'static,
+    format: Format,
+    options: &ReadOptions,
+) -> Result<Trace, TraceError> {
+    let (Open::Text(make) | Open::TextIf(make, _)) = format.opener() else {
+        let reason =
+            format!("the format {} is not one of lines, and cannot be read as it is written", format.name());
+        return Err(TraceError::Form { path: name.to_owned(), reason });
+    };
+    let lines = Lines::new(name, input, make(options.columns.as_ref()));
+    let extent = Extent::Bytes { total: 0, read: Arc::default() };
+    Ok(Trace::of(Box::new(lines), options.skip_bad, extent))
 }
 
 fn open_source(
@@ -78,6 +101,13 @@ fn open_source(
     format: Format,
     options: &ReadOptions,
 ) -> Result<Opened, TraceError> {
+    #[cfg(feature = "parquet")]
+    let may_have_frames = format == Format::PARQUET;
+    #[cfg(not(feature = "parquet"))]
+    let may_have_frames = false;
+    if options.addresses == Addresses::Physical && !may_have_frames {
+        return Err(TraceError::Form { path: path.to_owned(), reason: Addresses::NO_FRAMES.to_owned() });
+    }
     match format.opener() {
         Open::Text(make) | Open::TextIf(make, _) => {
             let extent = Extent::Bytes { total: source.file_bytes(), read: source.counter() };
@@ -85,6 +115,6 @@ fn open_source(
         }
         Open::Binary { open, .. } => Ok(open(path, source)),
         #[cfg(feature = "parquet")]
-        Open::Columnar { open, .. } => open(path, options.fields),
+        Open::Columnar { open, .. } => open(path, options),
     }
 }

@@ -16,17 +16,18 @@ use parquet::file::reader::{ChunkReader, FileReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use tiermem_base::{Access, Op};
 
+use super::ReadOptions;
 use super::core::info::{FormatInfo, Open, Opened};
 use super::core::layout::SIZE_UNKNOWN;
 use super::core::source::read_error;
-use super::wanted::Fields;
-use crate::parquet_form::Column;
+use super::wanted::Addresses;
+use crate::parquet_form::{Column, FRAME_BYTES};
 use crate::trace::{Extent, Records};
 use crate::{Place, TraceError};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "parquet",
-    about: "the trace form as Parquet: time_ns, op, key, size, tenant, key_size, ttl_s",
+    about: "the trace form as Parquet: time_ns, op, key, size, tenant, key_size, ttl_s, perhaps frame",
     file_names: &[],
     open: Open::Columnar { looks: |start| start.starts_with(b"PAR1"), open, open_bytes },
 };
@@ -34,28 +35,28 @@ pub(crate) const INFO: FormatInfo = FormatInfo {
 /// Records that are decoded at once.
 const BATCH_RECORDS: usize = 8 << 10;
 
-fn open(path: &Path, wanted: Fields) -> Result<Opened, TraceError> {
+fn open(path: &Path, options: &ReadOptions) -> Result<Opened, TraceError> {
     let failed = |source| TraceError::Open { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {
         let reason = "Parquet is read from its end, so it needs a plain file; a pipe is none".to_owned();
         return Err(TraceError::Form { path: path.to_owned(), reason });
     }
-    open_chunks(path, file, wanted)
+    open_chunks(path, file, options)
 }
 
-fn open_bytes(name: &Path, bytes: Vec<u8>, wanted: Fields) -> Result<Opened, TraceError> {
-    open_chunks(name, Bytes::from(bytes), wanted)
+fn open_bytes(name: &Path, bytes: Vec<u8>, options: &ReadOptions) -> Result<Opened, TraceError> {
+    open_chunks(name, Bytes::from(bytes), options)
 }
 
 fn open_chunks<C: ChunkReader + 'static>(
     path: &Path,
     chunks: C,
-    wanted: Fields,
+    options: &ReadOptions,
 ) -> Result<Opened, TraceError> {
     let form = |reason: String| TraceError::Form { path: path.to_owned(), reason };
     let file = SerializedFileReader::new(chunks).map_err(|error| form(error.to_string()))?;
-    let places = places(file.metadata(), wanted).map_err(form)?;
+    let places = places(file.metadata(), options).map_err(form)?;
     let records = u64::try_from(file.metadata().file_metadata().num_rows()).unwrap_or(0);
     let has_size = places.iter().any(|(column, _)| *column == Column::Size);
     let records_of_file = ParquetRecords {
@@ -73,7 +74,7 @@ fn open_chunks<C: ChunkReader + 'static>(
 }
 
 /// Where the columns stand that are needed and there.
-fn places(metadata: &ParquetMetaData, wanted: Fields) -> Result<Vec<(Column, usize)>, String> {
+fn places(metadata: &ParquetMetaData, options: &ReadOptions) -> Result<Vec<(Column, usize)>, String> {
     let schema = metadata.file_metadata().schema_descr();
     let mut places = Vec::new();
     for column in Column::ALL {
@@ -82,7 +83,11 @@ fn places(metadata: &ParquetMetaData, wanted: Fields) -> Result<Vec<(Column, usi
             Some(at) if schema.column(at).max_rep_level() > 0 || schema.column(at).max_def_level() > 1 => {
                 return Err(format!("the column `{}` is nested", column.name()));
             }
-            Some(at) if wanted.contains(column.field()) => places.push((column, at)),
+            Some(_) if column == Column::Frame && options.addresses == Addresses::Virtual => {}
+            Some(at) if options.fields.contains(column.field()) => places.push((column, at)),
+            None if column == Column::Frame && options.addresses == Addresses::Physical => {
+                return Err(Addresses::NO_FRAMES.to_owned());
+            }
             None if column == Column::Key => {
                 let names: Vec<String> =
                     schema.columns().iter().map(|column| column.path().string()).collect();
@@ -174,6 +179,10 @@ impl ColumnState {
         let column = self.column;
         let misfit =
             |value: &dyn std::fmt::Display| format!("the column `{}` cannot be {value}", column.name());
+        if column == Column::Frame && self.optional {
+            // A null would leave a virtual address among physical ones.
+            return Err("the column `frame` may be null; it must not be".to_owned());
+        }
         let levels = self.optional.then_some(&mut self.levels);
         match &mut self.values {
             Values::Always(op) => records.iter_mut().for_each(|record| record.op = *op),
@@ -264,6 +273,8 @@ fn put(column: Column, record: &mut Access, value: u64) -> Option<()> {
         Column::Tenant => record.tenant = u32::try_from(value).ok()?,
         Column::KeySize => record.key_size = u16::try_from(value).ok()?,
         Column::Ttl => record.ttl_s = u32::try_from(value).ok()?,
+        // The key was put before: see the order of the columns.
+        Column::Frame => record.key = value.checked_mul(FRAME_BYTES)? + record.key % FRAME_BYTES,
     }
     Some(())
 }

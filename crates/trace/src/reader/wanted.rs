@@ -1,6 +1,7 @@
-//! Which fields of a record are wanted.
+//! Which fields of a record are wanted, and which of its addresses.
 
 use std::ops::BitOr;
+use std::str::FromStr;
 
 /// Fields of [`tiermem_base::Access`] that a consumer needs; the key always belongs to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,5 +42,33 @@ impl BitOr for Fields {
 
     fn bitor(self, other: Fields) -> Fields {
         Fields(self.0 | other.0)
+    }
+}
+
+/// Which address of a memory trace its records have as their key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Addresses {
+    /// The one that the program used; the key as it stands in the trace.
+    #[default]
+    Virtual,
+    /// The one that the memory device saw: the frame in which the page lay, and the place within it.
+    Physical,
+}
+
+impl Addresses {
+    /// What is wrong with a trace that has virtual addresses alone.
+    pub(crate) const NO_FRAMES: &str = "the trace has no physical addresses (no column `frame`); \
+        `tiermem record --physical` makes traces that have, as Parquet";
+}
+
+impl FromStr for Addresses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "virtual" => Ok(Addresses::Virtual),
+            "physical" => Ok(Addresses::Physical),
+            _ => Err(format!("there are no {text:?} addresses; they are virtual or physical")),
+        }
     }
 }

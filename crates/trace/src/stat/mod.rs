@@ -1,10 +1,11 @@
 //! Statistics of a trace in one streaming pass.
 //!
 //! Counts of operations, sizes, times and spatial locality take constant memory, about 3.5 MiB. What is known per key
-//! (unique keys, reuse, popularity) takes at most 100 bytes per key, or per sampled key: under spatial sampling at rate
-//! R, only keys in [`Sample`] are followed, counts of them are divided by R, and so are stack distances (SHARDS,
-//! FAST 2015). Everything else stays exact.
+//! (unique keys, reuse, popularity) takes at most 100 bytes per key, and what is known per page of a memory trace as
+//! much per page; or per sampled key and page: under spatial sampling at rate R, only keys in [`Sample`] are followed,
+//! counts of them are divided by R, and so are stack distances (SHARDS, FAST 2015). Everything else stays exact.
 
+mod addresses;
 mod distribution;
 mod growth;
 mod popularity;
@@ -18,6 +19,8 @@ use tiermem_base::intern::Interner;
 use tiermem_base::recency::Recency;
 use tiermem_base::{Access, Op};
 
+pub use addresses::AddressStat;
+use addresses::Addresses;
 pub use distribution::{Bucket, Distribution, DistributionStat};
 use growth::Growth;
 pub use growth::GrowthPoint;
@@ -97,6 +100,8 @@ pub struct TraceStat {
     pub growth: Vec<GrowthPoint>,
     /// Spatial locality.
     pub spatial: SpatialStat,
+    /// Footprint and locality of a memory trace, by its loads and stores; `None` without any.
+    pub addresses: Option<AddressStat>,
 }
 
 impl TraceStat {
@@ -181,6 +186,7 @@ pub struct Collector {
     reuse_times: Distribution,
     stack_distances: Distribution,
     spatial: Spatial,
+    addresses: Addresses,
     growth: Growth,
     times_ns: Option<(u64, u64)>,
     last_time_ns: u64,
@@ -208,6 +214,7 @@ impl Collector {
             reuse_times: Distribution::new(),
             stack_distances: Distribution::new(),
             spatial: Spatial::new(options.block),
+            addresses: Addresses::new(rate),
             growth: Growth::new(),
             times_ns: None,
             last_time_ns: 0,
@@ -223,6 +230,7 @@ impl Collector {
         self.ops[usize::from(access.op.code())].add(access);
         self.sizes.record(u64::from(access.size));
         self.spatial.observe(access);
+        self.addresses.observe(access);
         self.observe_time(access.time_ns);
         self.observe_tenant(access);
         self.growth.access(access.time_ns);
@@ -351,6 +359,7 @@ impl Collector {
             stack_distance_keys: self.stack_distances.stat(self.rate),
             accesses_per_key: accesses_per_key.stat(self.rate),
             spatial: self.spatial.stat(),
+            addresses: self.addresses.stat(),
         }
     }
 }

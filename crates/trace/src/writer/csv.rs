@@ -5,8 +5,8 @@ use std::path::Path;
 
 use tiermem_base::Access;
 
-use super::Writer;
 use super::output::{Output, write_error};
+use super::{Writer, no_frames};
 use crate::TraceError;
 
 const HEADER: &str = "time_ns,op,key,size,tenant,key_size,ttl_s\n";
@@ -35,6 +35,10 @@ impl Writer for CsvWriter {
             .map_err(write_error(self.output.path()))?;
         }
         Ok(())
+    }
+
+    fn write_framed(&mut self, _: &[Access], _: &[u64]) -> Result<(), TraceError> {
+        Err(no_frames(self.output.path()))
     }
 
     fn finish(self: Box<Self>) -> Result<(), TraceError> {

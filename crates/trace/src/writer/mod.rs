@@ -22,6 +22,10 @@ pub trait Writer {
     /// Writes `records` behind those before. After an error the writer is of no more use.
     fn write(&mut self, records: &[Access]) -> Result<(), TraceError>;
 
+    /// Writes `records` that lie in these physical frames of 4096 bytes, as many frames as records. Only a file that was
+    /// begun with [`WriteOptions::frames`] takes them, and it takes nothing else.
+    fn write_framed(&mut self, records: &[Access], frames: &[u64]) -> Result<(), TraceError>;
+
     /// Completes the file and gives it its name.
     fn finish(self: Box<Self>) -> Result<(), TraceError>;
 }
@@ -33,6 +37,9 @@ pub struct WriteOptions {
     pub format: Option<Format>,
     /// What the trace was made from, such as the TRACE argument; formats with room for it keep it.
     pub source: String,
+    /// Whether each record comes with the physical frame of its address ([`Writer::write_framed`]). Only Parquet has a
+    /// column for it.
+    pub frames: bool,
 }
 
 /// Whether [`create`] can write the format.
@@ -84,10 +91,19 @@ pub fn create(path: &Path, options: &WriteOptions) -> Result<Box<dyn Writer>, Tr
     if format == Format::PARQUET {
         return Ok(Box::new(parquet::ParquetWriter::create(path, options)?));
     }
+    if options.frames {
+        let reason = format!("the format {} has no room for physical addresses; parquet has", format.name());
+        return Err(TraceError::Form { path: path.to_owned(), reason });
+    }
     if format == Format::ORACLE_GENERAL {
         return Ok(Box::new(oracle_general::OracleGeneralWriter::create(path)?));
     }
     Ok(Box::new(csv::CsvWriter::create(path)?))
+}
+
+/// For formats without room for frames: [`create`] has refused to begin such a file with them.
+fn no_frames(path: &Path) -> TraceError {
+    output::write_error(path)(std::io::Error::other("the file was begun without a column of frames"))
 }
 
 fn format_of_name(path: &Path) -> Format {

@@ -11,8 +11,8 @@ use std::path::Path;
 
 use tiermem_base::Access;
 
-use super::Writer;
 use super::output::{Output, named_beside, write_error};
+use super::{Writer, no_frames};
 use crate::TraceError;
 
 const RECORD_BYTES: usize = 24;
@@ -83,6 +83,10 @@ impl Writer for OracleGeneralWriter {
     fn write(&mut self, records: &[Access]) -> Result<(), TraceError> {
         let path = self.output.path().to_owned();
         records.iter().try_for_each(|record| self.put(record)).map_err(write_error(&path))
+    }
+
+    fn write_framed(&mut self, _: &[Access], _: &[u64]) -> Result<(), TraceError> {
+        Err(no_frames(self.output.path()))
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), TraceError> {

@@ -20,7 +20,7 @@ use tiermem_base::{Access, Op};
 use super::output::{Output, write_error};
 use super::{WriteOptions, Writer};
 use crate::TraceError;
-use crate::parquet_form::{Column, KEY_SEED, SCHEMA, SOURCE};
+use crate::parquet_form::{Column, KEY_SEED, SOURCE, schema};
 
 /// Records of a row group: what writer and reader hold in memory, and what a part of a parallel scan is.
 const GROUP_RECORDS: usize = 512 << 10;
@@ -31,18 +31,21 @@ pub(super) struct ParquetWriter {
     file: SerializedFileWriter<Output>,
     /// The records of the row group to come.
     group: Vec<Access>,
+    /// Their frames, as many; `None` in a file without the column.
+    frames: Option<Vec<u64>>,
     operations: [ByteArray; Op::ALL.len()],
 }
 
 impl ParquetWriter {
     pub fn create(path: &Path, options: &WriteOptions) -> Result<Self, TraceError> {
         let failed = |error| failed(path, error);
-        let schema = Arc::new(parse_message_type(SCHEMA).map_err(failed)?);
+        let schema = Arc::new(parse_message_type(&schema(options.frames)).map_err(failed)?);
         let properties = properties(options).map_err(failed)?;
         let output = Output::create_plain(path)?;
         let file = SerializedFileWriter::new(output, schema, Arc::new(properties)).map_err(failed)?;
         let operations = Op::ALL.map(|op| ByteArray::from(op.name()));
-        Ok(ParquetWriter { file, group: Vec::with_capacity(GROUP_RECORDS), operations })
+        let frames = options.frames.then(|| Vec::with_capacity(GROUP_RECORDS));
+        Ok(ParquetWriter { file, group: Vec::with_capacity(GROUP_RECORDS), frames, operations })
     }
 
     fn write_group(&mut self) -> Result<(), ParquetError> {
@@ -56,21 +59,49 @@ impl ParquetWriter {
             // Parquet's integers are signed; their logical type says that these are not.
             let signed = |value: u32| value.cast_signed();
             match column {
-                Column::Time => put::<Int64Type>(&mut writer, records, |it| it.time_ns.cast_signed())?,
-                Column::Op => put::<ByteArrayType>(&mut writer, records, |it| {
+                Column::Time => put::<Int64Type, _>(&mut writer, records, |it| it.time_ns.cast_signed())?,
+                Column::Op => put::<ByteArrayType, _>(&mut writer, records, |it| {
                     self.operations[usize::from(it.op.code())].clone()
                 })?,
-                Column::Key => put::<Int64Type>(&mut writer, records, |it| it.key.cast_signed())?,
-                Column::Size => put::<Int32Type>(&mut writer, records, |it| signed(it.size))?,
-                Column::Tenant => put::<Int32Type>(&mut writer, records, |it| signed(it.tenant))?,
-                Column::KeySize => put::<Int32Type>(&mut writer, records, |it| i32::from(it.key_size))?,
-                Column::Ttl => put::<Int32Type>(&mut writer, records, |it| signed(it.ttl_s))?,
+                Column::Key => put::<Int64Type, _>(&mut writer, records, |it| it.key.cast_signed())?,
+                Column::Size => put::<Int32Type, _>(&mut writer, records, |it| signed(it.size))?,
+                Column::Tenant => put::<Int32Type, _>(&mut writer, records, |it| signed(it.tenant))?,
+                Column::KeySize => put::<Int32Type, _>(&mut writer, records, |it| i32::from(it.key_size))?,
+                Column::Ttl => put::<Int32Type, _>(&mut writer, records, |it| signed(it.ttl_s))?,
+                Column::Frame => {
+                    let frames = self.frames.as_deref().unwrap_or_default();
+                    put::<Int64Type, _>(&mut writer, frames, |frame| frame.cast_signed())?;
+                }
             }
             writer.close()?;
         }
         group.close()?;
         self.group.clear();
+        self.frames.iter_mut().for_each(Vec::clear);
         Ok(())
+    }
+
+    /// Takes records in, with as many frames if the file has them.
+    fn take(&mut self, mut records: &[Access], mut frames: &[u64]) -> Result<(), TraceError> {
+        while !records.is_empty() {
+            let room = GROUP_RECORDS - self.group.len();
+            let (part, after) = records.split_at(records.len().min(room));
+            self.group.extend_from_slice(part);
+            records = after;
+            if let Some(kept) = &mut self.frames {
+                let (part, after) = frames.split_at(part.len());
+                kept.extend_from_slice(part);
+                frames = after;
+            }
+            if self.group.len() == GROUP_RECORDS {
+                self.write_group().map_err(|error| failed(self.path(), error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn misused(&self, what: &'static str) -> TraceError {
+        write_error(self.path())(std::io::Error::other(what))
     }
 
     fn path(&self) -> &Path {
@@ -79,10 +110,10 @@ impl ParquetWriter {
 }
 
 /// Writes one column of a row group.
-fn put<T: DataType>(
+fn put<T: DataType, V>(
     writer: &mut SerializedColumnWriter<'_>,
-    records: &[Access],
-    value: impl Fn(&Access) -> T::T,
+    records: &[V],
+    value: impl Fn(&V) -> T::T,
 ) -> Result<(), ParquetError> {
     let mut values = Vec::with_capacity(PAGE_RECORDS.min(records.len()));
     for part in records.chunks(PAGE_RECORDS) {
@@ -108,6 +139,9 @@ fn properties(options: &WriteOptions) -> Result<WriterProperties, ParquetError> 
         .set_write_batch_size(PAGE_RECORDS)
         .set_column_dictionary_enabled(path(Column::Key), false)
         .set_column_encoding(path(Column::Key), Encoding::PLAIN)
+        // Frames repeat within a page's lines and hardly otherwise, which Zstandard sees as well as a dictionary.
+        .set_column_dictionary_enabled(path(Column::Frame), false)
+        .set_column_encoding(path(Column::Frame), Encoding::PLAIN)
         .set_column_dictionary_enabled(path(Column::Time), false)
         .set_column_encoding(path(Column::Time), Encoding::DELTA_BINARY_PACKED)
         .build())
@@ -119,16 +153,18 @@ fn failed(path: &Path, error: ParquetError) -> TraceError {
 
 impl Writer for ParquetWriter {
     fn write(&mut self, records: &[Access]) -> Result<(), TraceError> {
-        let mut rest = records;
-        while !rest.is_empty() {
-            let (part, after) = rest.split_at(rest.len().min(GROUP_RECORDS - self.group.len()));
-            self.group.extend_from_slice(part);
-            rest = after;
-            if self.group.len() == GROUP_RECORDS {
-                self.write_group().map_err(|error| failed(self.path(), error))?;
-            }
+        match self.frames {
+            None => self.take(records, &[]),
+            Some(_) => Err(self.misused("the file has a column of frames, and these records have none")),
         }
-        Ok(())
+    }
+
+    fn write_framed(&mut self, records: &[Access], frames: &[u64]) -> Result<(), TraceError> {
+        match self.frames {
+            Some(_) if records.len() == frames.len() => self.take(records, frames),
+            Some(_) => Err(self.misused("records and frames are not equally many")),
+            None => Err(self.misused("the file was begun without a column of frames")),
+        }
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), TraceError> {

@@ -83,6 +83,7 @@ impl<X, I: Iterator<Item = Result<Access, X>>> WithPolicy for Run<'_, I> {
             windows: Vec::new(),
             latency,
             duration_ns: found.end_ns,
+            trace_ns: found.end_ns,
             flash_span_ns: found.end_ns,
             wear: (0, 0),
             suspensions: 0,

@@ -8,7 +8,7 @@ use std::thread::{available_parallelism, scope};
 use std::time::Instant;
 
 use tiermem_base::Access;
-use tiermem_sim::cxl_flash::config::{ConfigError, Device, Layers};
+use tiermem_sim::cxl_flash::config::{ConfigError, Device, Layers, Mode};
 use tiermem_sim::cxl_flash::device::{Wishes, simulate};
 use tiermem_sim::cxl_flash::hints;
 use tiermem_sim::cxl_flash::outcome::Outcome;
@@ -72,6 +72,17 @@ impl Point {
         (hints.top_percent > 0.0 && hints.probability > 0.0).then_some(hints.top_percent)
     }
 
+    /// Tells of a trace whose requests all come at once, which is what one without times looks like.
+    fn warn_of_no_times(&self, outcome: &Outcome) {
+        if self.device.config.host.mode == Mode::Open && outcome.trace_ns == 0 && outcome.counts.requests > 1
+        {
+            eprintln!(
+                "tiermem: all requests of the trace come at one time, so latencies are mostly queueing; --set host.mode=closed sends \
+                 one when another is answered"
+            );
+        }
+    }
+
     fn rows(&self, trace: &str, outcome: &Outcome, seconds: f64) -> Vec<Vec<Cell>> {
         let windows = outcome.windows.iter().enumerate().map(|(number, window)| {
             fields::window(trace, &self.setting, &self.device, number, window.start_ns, &window.counts)
@@ -109,6 +120,7 @@ fn stream(options: &Options, point: &Point) -> Result<Found, Failure> {
     .map_err(Failure::into_usage)?;
     let seconds = start.elapsed().as_secs_f64();
     source.finish();
+    point.warn_of_no_times(&outcome);
     Ok(Found { rows: point.rows(&options.trace.trace, &outcome, seconds), finished: 1, missing: Vec::new() })
 }
 
@@ -149,6 +161,9 @@ fn grid(options: &Options, points: &[Point]) -> Result<Found, Failure> {
                     if stop.is_set() {
                         interrupted.store(true, Relaxed);
                         return;
+                    }
+                    if number == 0 {
+                        point.warn_of_no_times(&outcome);
                     }
                     let rows = point.rows(&options.trace.trace, &outcome, started.elapsed().as_secs_f64());
                     if let Ok(mut found) = found.lock() {

@@ -7,6 +7,8 @@
 //! 1024 stop and go as a whole; nothing is ever erased; addresses from 4 GiB on alias.
 
 mod dram;
+mod early;
+mod model;
 mod mshr;
 pub mod prefetch;
 
@@ -14,13 +16,17 @@ use std::collections::{BTreeSet, VecDeque};
 
 use tiermem_base::Access;
 use tiermem_policy::evict::Evict;
+use tiermem_policy::prefetch::Insertion;
+
+pub use self::model::{Counts, Settings, transfer_ns_per_byte};
 
 use self::dram::{Dram, For};
+use self::model::Page;
 use self::mshr::{Mshr, Row, Waiting};
-use self::prefetch::{BestOffset, Feedback, Kind, Leap, Sequential};
+use self::prefetch::{BestOffset, Leap, Sequential};
 use super::cache::{Cache, Line};
 use super::flash::scheduler;
-use super::flash::{Command, Geometry, Operation, Origin, Scheduler, Timing};
+use super::flash::{Command, Operation, Origin, Scheduler};
 use super::pages::Pages;
 use crate::events::EventQueue;
 
@@ -35,64 +41,6 @@ const PREFETCH_QUEUE: u64 = 1024;
 
 /// The share of the device that its preconditioning fills, which leaves the turns of its planes where they are then.
 const PRECONDITIONED: f64 = 0.3;
-
-/// What is simulated.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
-    /// Whether there is a cache.
-    pub cache: bool,
-    /// Whether there are registers of misses.
-    pub mshr: bool,
-    /// The prefetcher.
-    pub prefetch: Kind,
-    /// The back end.
-    pub geometry: Geometry,
-    /// Its times; [`transfer_ns_per_byte`] gives the one of the channel.
-    pub timing: Timing,
-    /// The last page that may be prefetched.
-    pub last_page: u64,
-}
-
-/// The channel's time for a byte at so many million transfers a second: the division drops what is below a nanosecond.
-pub fn transfer_ns_per_byte(mega_transfers: u64) -> f64 {
-    (1000 / mega_transfers.max(1) * 2) as f64 / 2.0
-}
-
-/// What is counted.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counts {
-    /// Requests completed.
-    pub requests: u64,
-    /// Those that found their page in the cache.
-    pub hits: u64,
-    /// Those that found it being fetched, for another request or for a prefetch.
-    pub hits_under_miss: u64,
-    /// Those for which it was fetched.
-    pub misses: u64,
-    /// Requests whose page a prefetch was still fetching.
-    pub late: u64,
-    /// Hits on prefetched pages.
-    pub prefetch_hits: u64,
-    /// Pages that were prefetched and came before they were asked for, and late ones.
-    pub prefetched: u64,
-    /// What the prefetchers' measures are made of.
-    pub feedback: Feedback,
-    /// Pages read from flash.
-    pub flash_reads: u64,
-    /// Pages written to flash.
-    pub flash_writes: u64,
-    /// Reads of a page that was already being read; only without registers of misses.
-    pub repeated_reads: u64,
-    /// When the last event happened.
-    pub end_ns: u64,
-}
-
-impl PartialEq for Feedback {
-    fn eq(&self, other: &Self) -> bool {
-        let tuple = |one: &Self| (one.prefetched, one.used, one.late, one.polluted, one.misses);
-        tuple(self) == tuple(other)
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -110,46 +58,6 @@ enum Event {
 impl From<scheduler::Event> for Event {
     fn from(event: scheduler::Event) -> Self {
         Event::Flash(event)
-    }
-}
-
-/// What is known of a page.
-#[derive(Clone, Copy, Debug)]
-struct Page {
-    number: u64,
-    line: Line,
-    row: Row,
-    /// Times that it stands in Best-Offset's history.
-    in_history: u32,
-    /// Where it was written last: its plane and page, if it was.
-    written: Option<(u32, u32)>,
-    /// In the cache, or on its way there, for a prefetch.
-    prefetched: bool,
-    in_flight: bool,
-    tagged: bool,
-    polluted: bool,
-    /// Has come for a prefetch, was used, was waited for.
-    counted: bool,
-    used: bool,
-    late: bool,
-}
-
-impl Page {
-    fn new(number: u64) -> Self {
-        Page {
-            number,
-            line: Line::NONE,
-            row: Row::NONE,
-            in_history: 0,
-            written: None,
-            prefetched: false,
-            in_flight: false,
-            tagged: false,
-            polluted: false,
-            counted: false,
-            used: false,
-            late: false,
-        }
     }
 }
 
@@ -601,7 +509,7 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
             self.cache.hit(line, write);
             return None;
         }
-        let (line, evicted) = self.cache.fill(number, place, write);
+        let (line, evicted) = self.cache.fill(number, place, write, Insertion::Mru);
         self.pages.at_mut(place).line = line;
         let evicted = evicted?;
         let gone = self.pages.at_mut(evicted.page);
@@ -619,70 +527,5 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
             self.counts.flash_writes += 1;
             self.submit(place, Operation::Program);
         }
-    }
-
-    /// A miss, or a hit on a prefetched page, may make the prefetcher wish for pages.
-    fn prefetch(&mut self, place: u32, miss: bool) {
-        if self.settings.prefetch == Kind::None
-            || self.prefetching == PREFETCH_QUEUE
-            || FLASH_QUEUE.wrapping_sub(self.outstanding) < 2
-        {
-            return;
-        }
-        let number = self.pages.at(place).number;
-        let mut wanted = std::mem::take(&mut self.wanted);
-        wanted.clear();
-        match self.settings.prefetch {
-            Kind::None => {}
-            Kind::NextN | Kind::FeedbackDirected => {
-                if self.settings.prefetch == Kind::FeedbackDirected {
-                    self.sequential.follow(self.counts.feedback);
-                }
-                // The first hit on a prefetched page triggers, the others do not.
-                if miss || !std::mem::replace(&mut self.pages.at_mut(place).tagged, true) {
-                    let Sequential { degree, offset, .. } = self.sequential;
-                    wanted.extend((1..=degree).map(|step| number + step + offset));
-                }
-            }
-            Kind::BestOffset => {
-                let base = number.checked_sub(self.best_offset.tested());
-                let base = base.and_then(|base| self.pages.find(base));
-                let known = base.is_some_and(|base| self.pages.at(base).in_history > 0);
-                if let Some(forgotten) = self.best_offset.learn(number, known) {
-                    let forgotten = self.page(forgotten);
-                    self.pages.at_mut(forgotten).in_history -= 1;
-                }
-                self.pages.at_mut(place).in_history += 1;
-                wanted.extend(self.best_offset.chosen().iter().map(|offset| number + offset));
-            }
-            Kind::Leap => {
-                if miss {
-                    self.leap.miss(number, self.counts.prefetch_hits, &mut wanted);
-                }
-            }
-        }
-        let last_page = self.settings.last_page;
-        wanted.retain(|&number| {
-            number <= last_page
-                && self.pages.find(number).is_none_or(|place| {
-                    let page = self.pages.at(place);
-                    page.line == Line::NONE && page.row == Row::NONE && !page.in_flight
-                })
-        });
-        // The subtractions wrap, as they do there, when more is outstanding than the queue's bound.
-        let room = (PREFETCH_QUEUE - self.prefetching)
-            .min(FLASH_QUEUE.wrapping_sub(self.outstanding).wrapping_sub(1));
-        wanted.truncate(room as usize);
-        for &number in &wanted {
-            let place = self.page(number);
-            self.pages.at_mut(place).prefetched = true;
-        }
-        for &number in &wanted {
-            let place = self.page(number);
-            self.pages.at_mut(place).in_flight = true;
-            self.prefetching += 1;
-            self.submit(place, Operation::Read);
-        }
-        self.wanted = wanted;
     }
 }

@@ -30,7 +30,7 @@ impl Kind {
 }
 
 /// What the simulator counts, since it began.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feedback {
     /// Distinct pages that were ever prefetched and have come.
     pub prefetched: u64,

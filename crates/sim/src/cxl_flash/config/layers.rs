@@ -136,6 +136,8 @@ fn lay(base: &mut Table, over: Table) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
             (Some(Value::Table(base)), Value::Table(over)) => lay(base, over),
+            // Some keys take a number or a word: the word's type stays, so that either can be laid over it.
+            (Some(Value::String(base)), Value::Integer(over)) => *base = over.to_string(),
             (_, value) => {
                 base.insert(key, value);
             }

@@ -218,7 +218,7 @@ impl Backend {
     ///
     /// # Panics
     /// If it is inconsistent: for tests.
-    pub fn check(&self, places: &mut impl Places) {
+    pub fn check(&self, places: &impl Places) {
         self.ftl.check(places);
     }
 

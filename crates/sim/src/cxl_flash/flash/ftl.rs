@@ -4,7 +4,7 @@
 //! plane in turn. Lines that were never written lie where their number puts them. A pure state machine: it returns the
 //! commands to carry out and is told when they are done.
 
-use super::blocks::{Block, Blocks, NONE, State, Writer};
+use super::blocks::{Blocks, NONE, State, Writer};
 use super::cleaning::{self, Job};
 use super::geometry::Geometry;
 use super::scheduler::{Command, Origin};
@@ -53,6 +53,8 @@ pub struct Ftl {
 pub trait Places {
     /// The number in the table of the page with this number in the device.
     fn place_of(&mut self, number: u64) -> u32;
+    /// The same, if the page is in the table already.
+    fn find_place(&self, number: u64) -> Option<u32>;
     /// The number in the device of a page of the table.
     fn number_of(&self, place: u32) -> u64;
 }
@@ -134,20 +136,28 @@ impl Ftl {
         self.units.get(place as usize).copied().filter(|unit| *unit != NONE)
     }
 
-    /// Whether the unit holds the current data of a line; whose, if it does.
-    fn current(&self, unit: u32, places: &mut impl Places) -> Option<u32> {
+    /// Whether the unit holds the current data of a line.
+    fn is_current(&self, unit: u32, places: &impl Places) -> bool {
         match self.blocks.owner(unit) {
-            Some(NONE) => None,
-            Some(place) => (self.unit_of(place) == Some(unit)).then_some(place),
+            Some(NONE) => false,
+            Some(place) => self.unit_of(place) == Some(unit),
             None => {
                 let number = self.initial_number(unit);
-                if number >= self.rules.filled_units {
-                    return None;
-                }
-                let place = places.place_of(number);
-                self.unit_of(place).is_none().then_some(place)
+                let written = || places.find_place(number).and_then(|place| self.unit_of(place)).is_some();
+                number < self.rules.filled_units && !written()
             }
         }
+    }
+
+    /// The line whose current data the unit holds, if it does; one that nobody asked for yet gets a place.
+    fn current(&self, unit: u32, places: &mut impl Places) -> Option<u32> {
+        if !self.is_current(unit, places) {
+            return None;
+        }
+        Some(match self.blocks.owner(unit) {
+            Some(place) => place,
+            None => places.place_of(self.initial_number(unit)),
+        })
     }
 
     fn map(&mut self, place: u32, unit: u32, places: &impl Places) {
@@ -256,7 +266,7 @@ impl Ftl {
         let Some(mut job) = self.jobs[plane as usize].take() else { return };
         if let Some(first) = job.reading.pop_front() {
             for unit in first..first + self.geometry.units_per_page {
-                if self.current(unit, places).is_some() {
+                if self.is_current(unit, places) {
                     job.gathered.push(unit);
                 }
             }
@@ -286,7 +296,7 @@ impl Ftl {
         while job.reading.len() < READ_AHEAD && job.cursor < per_block && !job.erasing {
             let page = first + job.cursor;
             job.cursor += per_page;
-            let count = (page..page + per_page).filter(|unit| self.current(*unit, places).is_some()).count();
+            let count = (page..page + per_page).filter(|unit| self.is_current(*unit, places)).count();
             if count > 0 {
                 out.push(self.command(Operation::Read, Origin::Cleaning, page, count as u32, plane));
                 job.reading.push_back(page);
@@ -316,24 +326,25 @@ impl Ftl {
         self.jobs[plane as usize] = Some(job);
     }
 
-    /// Checks that each unit counted valid holds a line that is mapped there, and the other way round.
+    /// Checks that each unit counted valid holds a line that is mapped there, and the other way round. Devices of more than a
+    /// million units are not looked at whole.
     ///
     /// # Panics
     /// If not: for tests.
-    pub fn check(&self, places: &mut impl Places) {
+    pub fn check(&self, places: &impl Places) {
         let mut mapped = 0;
         for (place, unit) in self.units.iter().enumerate().filter(|(_, unit)| **unit != NONE) {
             assert_eq!(self.blocks.owner(*unit), Some(place as u32), "unit {unit} is not its owner's");
             mapped += 1;
         }
+        if self.geometry.units_per_plane() * u64::from(self.geometry.plane_count()) > 1 << 20 {
+            return;
+        }
         let mut valid = 0;
         for plane in 0..self.geometry.plane_count() {
-            let blocks: Vec<(u32, Block)> =
-                self.blocks.of_plane(plane).map(|(number, block)| (number, block.clone())).collect();
-            for (number, block) in blocks {
+            for (number, block) in self.blocks.of_plane(plane) {
                 let first = number * self.geometry.units_per_block();
-                let current =
-                    (first..first + block.written).filter(|unit| self.current(*unit, places).is_some());
+                let current = (first..first + block.written).filter(|unit| self.is_current(*unit, places));
                 assert_eq!(current.count() as u32, block.valid, "block {number} {:?}", block.state);
                 assert!(block.state != State::Free || block.written == 0);
                 valid += u64::from(block.valid);

@@ -55,6 +55,11 @@ pub enum Event {
         /// How often it was interrupted when this was foreseen.
         generation: u32,
     },
+    /// A die has stopped what it was doing for something else.
+    Stopped {
+        /// Which die.
+        die: u32,
+    },
     /// The data of one plane have come over the channel.
     Transferred {
         /// Which die.
@@ -85,9 +90,28 @@ enum State {
     Idle,
     /// Its command is on the channel.
     Receiving,
+    /// It was told to stop.
+    Stopping,
     Working(Operation),
     /// What it read waits for the channel, or is on it.
     Sending,
+}
+
+/// Whether a die can start something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    Now,
+    Interrupting,
+    Not,
+}
+
+/// What gives way to what.
+fn gives_way(current: Operation, to: Operation) -> bool {
+    match current {
+        Operation::Read => false,
+        Operation::Program => to == Operation::Read,
+        Operation::Erase => to != Operation::Erase,
+    }
 }
 
 /// An operation that was interrupted.
@@ -219,7 +243,7 @@ impl Scheduler {
     /// An event has happened: appends what is finished by it, in order. [`Self::end`] must follow.
     pub fn begin(&mut self, event: Event, finished: &mut Vec<Command>) {
         match event {
-            Event::Sent { .. } => {}
+            Event::Sent { .. } | Event::Stopped { .. } => {}
             Event::Ready { die, generation } => {
                 let die = &self.dies[die as usize];
                 if die.generation == generation && die.operation != Operation::Read {
@@ -240,6 +264,13 @@ impl Scheduler {
             Event::Ready { die, generation } => {
                 if self.dies[die as usize].generation == generation {
                     self.ready(now_ns, die, events);
+                }
+            }
+            Event::Stopped { die } => {
+                self.dies[die as usize].state = State::Idle;
+                let channel = self.geometry.channel_of(die);
+                if !self.channels[channel as usize].busy {
+                    self.serve(now_ns, die, events);
                 }
             }
             Event::Transferred { die } => self.transferred(now_ns, die, events),
@@ -350,10 +381,19 @@ impl Scheduler {
     fn serve<E: Copy + From<Event>>(&mut self, now_ns: u64, number: u32, events: &mut EventQueue<E>) {
         for operation in [Operation::Read, Operation::Program, Operation::Erase] {
             let Some(origins) = self.next_of(number, operation) else { continue };
-            let Some(interrupts) = self.can_start(now_ns, number, operation) else { continue };
-            self.collect(number, operation, origins);
-            self.start(now_ns, number, operation, interrupts, events);
+            match self.can_start(now_ns, number, operation) {
+                Start::Not => continue,
+                Start::Interrupting => self.interrupt(now_ns, number, events),
+                Start::Now => {
+                    self.collect(number, operation, origins);
+                    self.start(now_ns, number, operation, events);
+                }
+            }
             return;
+        }
+        if self.dies[number as usize].state == State::Idle {
+            // What it was interrupted for is not there any more.
+            self.rest(now_ns, number, events);
         }
     }
 
@@ -379,22 +419,37 @@ impl Scheduler {
         (has(operation, second) && !first_waits).then_some([second, first])
     }
 
-    /// Whether the die can start this now: `Some(true)` by interrupting what it does.
-    fn can_start(&self, now_ns: u64, number: u32, operation: Operation) -> Option<bool> {
+    /// Whether the die can start this now.
+    fn can_start(&self, now_ns: u64, number: u32, operation: Operation) -> Start {
         let die = &self.dies[number as usize];
         match die.state {
-            State::Idle => Some(false),
-            State::Working(current) if die.interrupted.is_none() => {
-                let gives_way = match current {
-                    Operation::Read => false,
-                    Operation::Program => operation == Operation::Read,
-                    Operation::Erase => operation != Operation::Erase,
-                };
-                let suspension = self.timing.suspension(current).filter(|_| gives_way)?;
-                (die.ready_ns - now_ns >= suspension.least_left_ns).then_some(true)
+            State::Idle => match &die.interrupted {
+                Some(interrupted) if !gives_way(interrupted.operation, operation) => Start::Not,
+                _ => Start::Now,
+            },
+            State::Working(current) if die.interrupted.is_none() && gives_way(current, operation) => {
+                match self.timing.suspension(current) {
+                    Some(suspension) if die.ready_ns - now_ns >= suspension.least_left_ns => {
+                        Start::Interrupting
+                    }
+                    _ => Start::Not,
+                }
             }
-            _ => None,
+            _ => Start::Not,
         }
+    }
+
+    /// Tells a die to stop what it does, which takes a while during which the channel is free.
+    fn interrupt<E: Copy + From<Event>>(&mut self, now_ns: u64, number: u32, events: &mut EventQueue<E>) {
+        let die = &mut self.dies[number as usize];
+        let Some(suspension) = self.timing.suspension(die.operation) else { return };
+        die.generation = die.generation.wrapping_add(1);
+        let active = std::mem::take(&mut die.active);
+        let left_ns = die.ready_ns - now_ns;
+        die.interrupted = Some(Interrupted { operation: die.operation, active, left_ns });
+        die.state = State::Stopping;
+        self.suspensions += 1;
+        events.push(now_ns + self.timing.suspend_ns(suspension), E::from(Event::Stopped { die: number }));
     }
 
     /// Takes the first command of a queue and all that can be done together with it into `together`.
@@ -438,24 +493,14 @@ impl Scheduler {
         now_ns: u64,
         number: u32,
         operation: Operation,
-        interrupts: bool,
         events: &mut EventQueue<E>,
     ) {
         let die = &mut self.dies[number as usize];
-        let mut time_ns = now_ns;
-        if interrupts && let Some(suspension) = self.timing.suspension(die.operation) {
-            time_ns += self.timing.suspend_ns(suspension);
-            die.generation = die.generation.wrapping_add(1);
-            let active = std::mem::take(&mut die.active);
-            die.interrupted =
-                Some(Interrupted { operation: die.operation, active, left_ns: die.ready_ns - now_ns });
-            self.suspensions += 1;
-        }
         die.operation = operation;
         die.state = State::Receiving;
         die.active.clear();
         die.active.extend_from_slice(&self.together);
-        time_ns += self.timing.command_ns(operation, die.active.len());
+        let mut time_ns = now_ns + self.timing.command_ns(operation, die.active.len());
         if operation == Operation::Program {
             let data = die.active.iter().map(|id| self.slots[*id as usize].command.bytes);
             time_ns += data.map(|bytes| self.timing.transfer_ns(bytes)).sum::<u64>();

@@ -40,14 +40,26 @@ pub(crate) fn number_u32(field: &'static str, text: &[u8]) -> Result<u32, BadRec
 }
 
 /// Reads hexadecimal digits, with or without `0x`.
+#[inline]
 pub(crate) fn hexadecimal(field: &'static str, text: &[u8]) -> Result<u64, BadRecord> {
     let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")).unwrap_or(text);
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return Err(not_a_number(field, text));
+    let (mut value, mut high) = (0u64, 0);
+    for byte in digits {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            _ => return Err(not_a_number(field, text)),
+        };
+        // The bits that the next shift pushes out.
+        high |= value >> 60;
+        value = value << 4 | u64::from(digit);
     }
-    // Only digits are left, so this fails for too many of them alone.
-    let digits = std::str::from_utf8(digits).map_err(|_| not_a_number(field, text))?;
-    u64::from_str_radix(digits, 16).map_err(|_| out_of_range(field, text))
+    match (digits.is_empty(), high) {
+        (true, _) => Err(not_a_number(field, text)),
+        (false, 0) => Ok(value),
+        (false, _) => Err(out_of_range(field, text)),
+    }
 }
 
 /// Reads a decimal number of units of `unit_ns` nanoseconds, with or without a fraction, as nanoseconds. What is

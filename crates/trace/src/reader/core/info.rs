@@ -38,8 +38,8 @@ pub(crate) enum Open {
     #[cfg(feature = "parquet")]
     Columnar {
         looks: fn(&[u8]) -> bool,
-        open: fn(&Path, crate::reader::wanted::Fields) -> Result<Opened, crate::TraceError>,
-        open_bytes: fn(&Path, Vec<u8>, crate::reader::wanted::Fields) -> Result<Opened, crate::TraceError>,
+        open: fn(&Path, &crate::ReadOptions) -> Result<Opened, crate::TraceError>,
+        open_bytes: fn(&Path, Vec<u8>, &crate::ReadOptions) -> Result<Opened, crate::TraceError>,
     },
 }
 

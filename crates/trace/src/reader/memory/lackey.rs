@@ -2,7 +2,7 @@
 //! ` S addr,size` and ` M addr,size` (load and store), addresses in hexadecimal.
 //!
 //! An `M` is two records, a load and a store. Instruction fetches are loads of tenant 1, data is tenant 0, so that they can be
-//! told apart. Valgrind's own lines, `==pid== ...`, are no accesses. The form is described in the Valgrind manual, "Lackey".
+//! told apart. Valgrind's own lines, `==pid== ...` and a few more, are no accesses. The form is described in the Valgrind manual, "Lackey".
 
 use tiermem_base::{Access, Op};
 
@@ -18,21 +18,24 @@ pub(crate) const INFO: FormatInfo = FormatInfo {
     open: Open::Text(|_| Box::new(Lackey)),
 };
 
-/// The tenant of instruction fetches.
-const FETCHES: u32 = 1;
+/// The tenant of instruction fetches in the format `lackey`; data has tenant 0.
+pub const FETCHES: u32 = 1;
+
+/// What Valgrind's own lines begin with; the last is of instructions that it does not know.
+const OWN: [&[u8]; 3] = [b"==", b"--", b"vex "];
 
 struct Lackey;
 
 impl LineFormat for Lackey {
     fn line(&mut self, _: u64, line: &[u8], out: &mut LineOut<'_>) -> Result<(), BadRecord> {
         const WANTED: &str = "a line of lackey such as ` L 1fff000758,8`";
-        if line.starts_with(b"==") || line.starts_with(b"--") {
-            out.note();
-            return Ok(());
-        }
         let (kind, rest) = match line {
             [b'I', b' ', b' ', rest @ ..] => (b'I', rest),
             [b' ', kind @ (b'L' | b'S' | b'M'), b' ', rest @ ..] => (*kind, rest),
+            _ if OWN.iter().any(|start| line.starts_with(start)) => {
+                out.note();
+                return Ok(());
+            }
             _ => return Err(malformed(WANTED, line)),
         };
         let comma = memchr::memchr(b',', rest).ok_or_else(|| malformed(WANTED, line))?;
@@ -60,7 +63,7 @@ mod tests {
     #[test]
     fn references_become_loads_and_stores() {
         let text =
-            b"==9933== Command: /bin/true\nI  0401ab70,3\n S 1fff000758,8\n L 04222c24,4\n M 0421c7cc,4\n";
+            b"==9933== Command: /bin/true\nvex amd64->IR: unhandled instruction bytes: 0x62 0xF2\nI  0401ab70,3\n S 1fff000758,8\n L 04222c24,4\n M 0421c7cc,4\n";
         let fetch = Access { tenant: 1, ..Access::new(0, Op::Load, 0x0401_ab70, 3) };
         let wanted = [
             Ok(fetch),

@@ -1,6 +1,6 @@
 //! Traces of memory references. The key is the address.
 
-pub(super) mod lackey;
+pub(in crate::reader) mod lackey;
 pub(super) mod mqsim_cxl;
 pub(super) mod perf_faults;
 pub(super) mod spec;

@@ -1,0 +1,3 @@
+//! Watching a program that knows nothing of it.
+
+pub mod physical;

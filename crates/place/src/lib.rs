@@ -1,0 +1,4 @@
+//! Unmodified programs and the memory that they use: finding out what they access.
+#![forbid(unsafe_code)]
+
+pub mod capture;

@@ -1,0 +1,88 @@
+//! Processes that this one starts: what they inherit, and ending them with all that they have started.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, getpid, getppid, kill_process_group, set_parent_process_death_signal};
+
+/// Lets the next process that is started have this file under its number. Nothing else must be started meanwhile, or it has
+/// it too; drop the file once the process is there.
+pub fn inherit(file: impl AsFd) -> io::Result<()> {
+    Ok(fcntl_setfd(file, FdFlags::empty())?)
+}
+
+/// Has a process that is going to be started end (SIGKILL) when the thread that starts it ends, however that happens.
+pub fn end_with_parent(command: &mut Command) {
+    let parent = getpid();
+    let ask = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have ended before it was asked for.
+        if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
+    };
+    // SAFETY: between fork and exec the closure makes two system calls, which take no locks and allocate nothing.
+    unsafe { command.pre_exec(ask) };
+}
+
+/// Ends (SIGKILL) the group of processes that `leader` leads, if it still is there. The caller has started the leader as the
+/// first of a group of its own and has not yet waited for its end, so that the number cannot mean anybody else.
+pub fn end_group(leader: u32) {
+    if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn a_child_writes_to_what_it_inherits() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        inherit(&writer).unwrap();
+        let script = format!("echo hello >&{}", writer.as_raw_fd());
+        let mut child = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert!(child.wait().unwrap().success());
+        assert_eq!(text, "hello\n");
+    }
+
+    #[test]
+    fn a_child_ends_with_the_thread_that_started_it() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let start = move || {
+            let mut sleep = Command::new("sleep");
+            end_with_parent(sleep.arg("1000").stdout(writer));
+            sleep.spawn().unwrap()
+        };
+        let mut child = std::thread::spawn(start).join().unwrap();
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
+
+    #[test]
+    fn a_group_ends_with_all_its_members() {
+        // The pipe ends when both the shell and what it started have gone.
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut child = Command::new("sh")
+            .args(["-c", "sleep 1000 & wait"])
+            .stdout(writer)
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        end_group(child.id());
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        end_group(child.id());
+    }
+}

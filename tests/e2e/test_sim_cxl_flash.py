@@ -1,0 +1,165 @@
+"""`tiermem sim cxl-flash`: one device, a grid of them, the published simulator's arithmetic, and what cannot be."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from store import binary, tiermem
+
+# What machines may rely on.
+PROMISED = (
+    "requests,sub_us_percent,repeated_reads,prefetch_accuracy,prefetch_coverage,prefetch_lateness,prefetch_pollution,"
+    "mean_latency_ns,p50_ns,p99_ns,p9999_ns,hits,hits_under_miss,misses,flash_reads,flash_writes,gc_moves,"
+    "write_amplification,lifetime_years,simulated_requests_per_second"
+).split(",")
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Runs of lines in pages of which few are popular, 30% writes, as MQSim_CXL has them."""
+    draw = random.Random(7)
+    lines, now_ns = [], 0
+    for _ in range(20_000):
+        page = int(8192 * draw.random() ** 4)
+        for line in range(3):
+            now_ns += draw.randrange(100, 300)
+            lines.append(f"{now_ns} 0 {page * 4096 + line * 64} 8 {int(draw.random() > 0.3)}")
+    path = tmp_path_factory.mktemp("cxl") / "popular.mqsim_cxl"
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def simulate(trace: str, *flags: str) -> list[dict]:
+    done = tiermem("sim", "cxl-flash", trace, *flags, "--format", "json")
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)
+
+
+def test_one_device_tells_all_that_was_promised_and_the_parts_add_up(trace: str) -> None:
+    [row] = simulate(trace)
+    assert set(PROMISED) <= set(row)
+    assert row["requests"] == 60_000 == row["hits"] + row["hits_under_miss"] + row["misses"]
+    parts = row["queue_ns"] + row["link_ns"] + row["dram_ns"] + row["flash_ns"]
+    assert parts == pytest.approx(row["mean_latency_ns"], abs=0.5)
+    assert row["p50_ns"] <= row["p99_ns"] <= row["p9999_ns"] <= row["max_ns"]
+    assert row["write_amplification"] == 1 and row["lifetime_years"] == row["lifetime_years_unamplified"]
+    # The same seed gives the same, but for how fast it was.
+    [again] = simulate(trace)
+    assert {**again, "simulated_requests_per_second": 0} == {**row, "simulated_requests_per_second": 0}
+
+
+def test_a_grid_is_what_each_point_gives_alone_and_lands_in_parquet(trace: str, tmp_path: pathlib.Path) -> None:
+    table = tmp_path / "grid.parquet"
+    flags = ["--preset", "table6", "--sweep", "cache=0,1MiB,4MiB", "--sweep", "prefetch=none,next-n"]
+    done = tiermem("sim", "cxl-flash", trace, *flags, "-o", str(table))
+    assert done.returncode == 0 and table.read_bytes()[:4] == b"PAR1", done
+    rows = simulate(trace, *flags)
+    assert [(row["cache_bytes"], row["prefetch"]) for row in rows] == [
+        (size, kind) for size in (0, 1 << 20, 4 << 20) for kind in ("none", "next-n")
+    ]
+    shares = [row["sub_us_percent"] for row in rows if row["prefetch"] == "none"]
+    # Without a cache only the write log is fast.
+    assert shares == sorted(shares) and shares[0] < 5
+    [alone] = simulate(trace, "--preset", "table6", "--set", "cache=1MiB", "--set", "prefetch=next-n")
+    same = ["sub_us_percent", "hits", "flash_reads", "flash_writes", "p9999_ns"]
+    assert [alone[name] for name in same] == [rows[3][name] for name in same]
+
+
+def test_windows_have_rows_of_their_own(trace: str) -> None:
+    rows = simulate(trace, "--window", "25000")
+    assert [row["window"] for row in rows] == ["0", "1", "2", "all"]
+    assert [row["requests"] for row in rows] == [25_000, 25_000, 10_000, 60_000]
+    assert sum(row["hits"] for row in rows[:3]) == rows[3]["hits"]
+
+
+def test_hints_and_a_configuration_file(trace: str, tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "device.toml"
+    config.write_text('[cache]\nsize = "2MiB"\nways = "full"\n[hints]\ntop_percent = 20.0\nprobability = 0.5\n')
+    [hinted] = simulate(trace, "--config", str(config))
+    [plain] = simulate(trace, "--config", str(config), "--set", "hints.top_percent=0")
+    assert hinted["hints"] > 0 and hinted["hits"] > plain["hits"]
+    # What is printed is a file that gives the same device.
+    printed = tiermem("sim", "cxl-flash", trace, "--config", str(config), "--print-config")
+    again = tmp_path / "again.toml"
+    again.write_text(printed.stdout)
+    [same] = simulate(trace, "--config", str(again))
+    assert same["hits"] == hinted["hits"] and same["p9999_ns"] == hinted["p9999_ns"]
+
+
+def test_the_published_arithmetic_counts_from_when_the_device_takes_a_request(trace: str) -> None:
+    [ours] = simulate(trace, "--preset", "table6")
+    [theirs] = simulate(trace, "--preset", "table6", "--compat", "atc23")
+    assert theirs["requests"] == ours["requests"]
+    # An isolated miss takes 3356 ns there.
+    assert theirs["p99_ns"] > 3000
+    assert abs(theirs["misses"] - ours["misses"]) < 0.05 * ours["misses"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--set", "ways=3"], "cache.ways: 16384 lines cannot be divided into sets of 3"),
+        (["--set", "ways=0"], "cache.ways"),
+        (["--set", "cache=2TiB"], "more than flash.capacity"),
+        (["--set", "cache=5000"], "cache.size"),
+        (["--set", "line=100"], "cache.line"),
+        (["--set", "flash.channels=0"], "flash.channels: 0 is not 1 to"),
+        (["--set", "flash.over_provisioning=0"], "spare blocks"),
+        (["--set", "capacity=100PiB"], "flash.capacity"),
+        (["--set", "capacity=64TiB"], "flash.capacity"),
+        (["--set", "prefetch=magic"], "there is no prefetcher"),
+        (["--set", "policy=magic"], "there is no policy"),
+        (["--set", "no.such=1"], "there is no such key"),
+        (["--set", "cache"], "is not a key"),
+        (["--sweep", "cache=0,nonsense"], "cache.size"),
+        (["--preset", "table5"], "the presets are"),
+        (["--compat", "atc23", "--set", "line=8KiB"], "cache.line"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(trace: str, flags: list[str], said: str) -> None:
+    done = tiermem("sim", "cxl-flash", trace, *flags)
+    assert done.returncode == 2 and said in done.stderr, done
+    if not flags[-1] == "cache":
+        assert len(done.stderr.splitlines()) == 1, done
+
+
+def test_broken_files_are_told_by_line(trace: str, tmp_path: pathlib.Path) -> None:
+    done = tiermem("sim", "cxl-flash", "no-such-file")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
+    broken = tmp_path / "broken.mqsim_cxl"
+    broken.write_text("100 0 4096 8 1\n200 0 here 8 1\n")
+    done = tiermem("sim", "cxl-flash", str(broken))
+    assert done.returncode == 2 and "line 2" in done.stderr, done
+    config = tmp_path / "device.toml"
+    config.write_text("[cache]\n\nsise = 1\n")
+    done = tiermem("sim", "cxl-flash", trace, "--config", str(config))
+    assert done.returncode == 2 and "line 3" in done.stderr and "sise" in done.stderr, done
+
+
+def test_a_trace_without_times_is_pointed_out(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "loads.lackey"
+    path.write_text("".join(f" L {page * 4096:08x},8\n" for page in range(100)))
+    flags = ["sim", "cxl-flash", str(path), "--trace-format", "lackey"]
+    done = tiermem(*flags)
+    assert done.returncode == 0 and "host.mode=closed" in done.stderr, done
+    done = tiermem(*flags, "--set", "host.mode=closed")
+    assert done.returncode == 0 and not done.stderr, done
+
+
+def test_an_interrupted_grid_keeps_what_it_has_and_says_what_is_missing(trace: str, tmp_path: pathlib.Path) -> None:
+    table = tmp_path / "grid.parquet"
+    seeds = ",".join(str(seed) for seed in range(4000))
+    command = [binary(), "sim", "cxl-flash", trace, "--sweep", f"seed={seeds}", "--threads", "1", "-o", str(table)]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    time.sleep(2)
+    running.send_signal(signal.SIGINT)
+    _, told = running.communicate(timeout=60)
+    assert running.returncode == 1 and "are missing: seed=" in told, told[:500]
+    assert table.read_bytes()[:4] == b"PAR1"
