@@ -198,12 +198,12 @@ def repeated_share(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
 
 @check
 def tails(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
-    """The 99.9th percentile: half or less is much; no longer, up to a hundredth, is a little."""
+    """The 99.9th percentile: half or less is much; more than half is a little."""
     found = []
     for name, of in grouped(rows, claim).items():
         without, given = (select(of, mshr=state)[0]["p999_ns"] for state in ("off", "on"))
         little = name in ("random", "stride")
-        holds = given <= without * 1.01 if little else given <= without / 2
+        holds = without / 2 < given <= without * 1.01 if little else given <= without / 2
         says = "small improvement" if little else "significantly shorter"
         found.append(Line(f"{name}: p99.9 without and with", says, f"{without / 1000:.0f} us, {given / 1000:.0f} us", holds))
     return found
