@@ -163,3 +163,14 @@ def test_an_interrupted_grid_keeps_what_it_has_and_says_what_is_missing(trace: s
     _, told = running.communicate(timeout=60)
     assert running.returncode == 1 and "are missing: seed=" in told, told[:500]
     assert table.read_bytes()[:4] == b"PAR1"
+
+
+def test_an_interrupted_device_tells_of_the_requests_before() -> None:
+    command = [binary(), "sim", "cxl-flash", "uniform:objects=1M,requests=1G", "--format", "json"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(2)
+    running.send_signal(signal.SIGINT)
+    found, told = running.communicate(timeout=60)
+    [row] = json.loads(found)
+    assert running.returncode == 1 and f"the first {row['requests']} requests" in told, told
+    assert row["hits"] + row["hits_under_miss"] + row["misses"] == row["requests"] > 0

@@ -59,6 +59,7 @@ fn simulate(trace: &[Access], policy: Named, ways: u32, prefetch: Kind, mshr: bo
     let timing = Timing {
         memory: Technology::Ull.promise(),
         transfer_ns_per_byte: atc23::transfer_ns_per_byte(1200),
+        read_priority: true,
         suspend_program: None,
         suspend_erase: None,
     };

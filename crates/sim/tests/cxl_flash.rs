@@ -170,6 +170,17 @@ fn reads_interrupt_programs_only_where_they_may() {
 }
 
 #[test]
+fn reads_that_go_first_wait_less() {
+    let trace: Vec<Access> = (0..20_000u64)
+        .map(|n| {
+            Access::new(n * 4000, if n % 2 == 0 { Op::Store } else { Op::Load }, n * 7919 % 900 * 4096, 8)
+        })
+        .collect();
+    let miss_ns = |on| run(&small(&[("flash.read_priority", on)]), &trace).counts.mean_miss_latency_ns();
+    assert!(miss_ns("on") < miss_ns("off"), "{} {}", miss_ns("on"), miss_ns("off"));
+}
+
+#[test]
 fn hints_turn_waiting_into_hits() {
     // Sixteen accesses to a page, then the next, and so on round: each first one misses without a hint.
     let trace: Vec<Access> =

@@ -167,7 +167,7 @@ impl<'a, E: Evict> Machine<'a, E> {
             pages: Pages::default(),
             cache,
             flights: Flights::default(),
-            backend: Backend::new(device),
+            backend: Backend::new(device.back_end()),
             dram: Server::new(config.dram.latency.0, config.dram.gb_per_s),
             down: link,
             up: link,

@@ -10,7 +10,7 @@ pub const PROCESS_BYTES: u64 = 192 << 20;
 
 /// What each further shard takes of such: its own buffers, what lies in two shards on its way, and what the allocator has not
 /// given back yet of both.
-pub const SHARD_BYTES: u64 = 160 << 20;
+pub const SHARD_BYTES: u64 = 192 << 20;
 
 /// Segments of a flash tier whose bytes are in memory at most: filled, on their way to the device, or being emptied.
 const FLASH_SEGMENTS_BUFFERED: u64 = 14;

@@ -97,6 +97,7 @@ fn settings(device: &Device) -> Settings {
     let flash = &device.config.flash;
     let timing = Timing {
         transfer_ns_per_byte: atc23::transfer_ns_per_byte(u64::from(flash.mega_transfers)),
+        read_priority: true,
         suspend_program: None,
         suspend_erase: None,
         ..device.timing

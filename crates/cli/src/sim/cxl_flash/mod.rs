@@ -152,6 +152,11 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     if options.output.is_none() || points.len() == 1 {
         output::print_rows(options.format, &rows).map_err(|error| Failure::writing("the result", error))?;
     }
+    if let Some(requests) = found.cut_short {
+        return Err(Failure::failed(anyhow!(
+            "interrupted: the rows are of the first {requests} requests; those after them are missing"
+        )));
+    }
     if missing > 0 {
         let settings: Vec<_> = found.missing.iter().map(|number| points[*number].setting.clone()).collect();
         return Err(Failure::failed(anyhow!(

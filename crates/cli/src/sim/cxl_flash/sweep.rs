@@ -100,6 +100,8 @@ pub struct Found {
     pub finished: usize,
     /// Those that were not, by number.
     pub missing: Vec<usize>,
+    /// The requests after which a single device was interrupted.
+    pub cut_short: Option<u64>,
 }
 
 /// Simulates the points, one as its trace is read, several from a trace in memory.
@@ -112,16 +114,20 @@ pub fn run(options: &Options, points: &[Point]) -> Result<Found, Failure> {
 
 fn stream(options: &Options, point: &Point) -> Result<Found, Failure> {
     let source = options.trace.open().map_err(Failure::into_usage)?;
+    let stop = crate::interrupt::watch();
     let start = Instant::now();
+    let records = source.records().take_while(|_| !stop.is_set());
     let outcome = match options.compat {
-        Some(_) => compat::simulate(&point.device, source.records()),
-        None => simulate(&point.device, point.wishes(options, Vec::new()), source.records()),
+        Some(_) => compat::simulate(&point.device, records),
+        None => simulate(&point.device, point.wishes(options, Vec::new()), records),
     }
     .map_err(Failure::into_usage)?;
     let seconds = start.elapsed().as_secs_f64();
     source.finish();
     point.warn_of_no_times(&outcome);
-    Ok(Found { rows: point.rows(&options.trace.trace, &outcome, seconds), finished: 1, missing: Vec::new() })
+    let rows = point.rows(&options.trace.trace, &outcome, seconds);
+    let cut_short = stop.is_set().then_some(outcome.counts.requests);
+    Ok(Found { rows, finished: 1, cut_short, ..Found::default() })
 }
 
 fn grid(options: &Options, points: &[Point]) -> Result<Found, Failure> {
@@ -177,5 +183,10 @@ fn grid(options: &Options, points: &[Point]) -> Result<Found, Failure> {
     bar.finish_and_clear();
     let found = found.into_inner().unwrap_or_default();
     let missing = (0..points.len()).filter(|number| !found.contains_key(number)).collect();
-    Ok(Found { finished: found.len(), rows: found.into_values().flatten().collect(), missing })
+    Ok(Found {
+        finished: found.len(),
+        rows: found.into_values().flatten().collect(),
+        missing,
+        cut_short: None,
+    })
 }

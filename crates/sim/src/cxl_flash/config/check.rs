@@ -3,8 +3,8 @@
 use tiermem_base::units::Bytes;
 use tiermem_policy::evict::Named as Policy;
 
-use super::{CleaningRules, Config, ConfigError, Device, Ways};
-use crate::cxl_flash::flash::cleaning::Victim;
+use super::{Config, ConfigError, Device, Ways};
+use crate::cxl_flash::flash::cleaning::{Rules, Victim};
 use crate::cxl_flash::flash::{Geometry, Suspension, Technology, Timing};
 
 type Result<T> = std::result::Result<T, ConfigError>;
@@ -36,6 +36,7 @@ pub fn device(config: &Config) -> Result<Device> {
     let timing = Timing {
         memory: technology.promise(),
         transfer_ns_per_byte: 1000.0 / f64::from(flash.mega_transfers),
+        read_priority: flash.read_priority,
         suspend_program: suspension(flash.suspend_program, flash.suspend_program_time.0),
         suspend_erase: suspension(flash.suspend_erase, flash.suspend_erase_time.0),
     };
@@ -213,7 +214,7 @@ fn geometry(config: &Config) -> Result<(Geometry, u64)> {
 /// One open for writes, one open for cleaning, one free for cleaning, and one whose worth of data is invalid.
 const SPARE_BLOCKS_MIN: u64 = 4;
 
-fn cleaning(config: &Config, geometry: &Geometry, units: u64) -> Result<CleaningRules> {
+fn cleaning(config: &Config, geometry: &Geometry, units: u64) -> Result<Rules> {
     let cleaning = &config.cleaning;
     let victim = match cleaning.policy.as_str() {
         "greedy" => Victim::Greedy,
@@ -229,7 +230,7 @@ fn cleaning(config: &Config, geometry: &Geometry, units: u64) -> Result<Cleaning
         }
     };
     let free_blocks = (f64::from(geometry.blocks_per_plane) * cleaning.free_share).ceil() as u32;
-    Ok(CleaningRules {
+    Ok(Rules {
         victim,
         free_blocks: free_blocks.clamp(2, 2 + geometry.blocks_per_plane / 2),
         dynamic,

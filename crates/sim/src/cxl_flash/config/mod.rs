@@ -15,7 +15,8 @@ use tiermem_policy::evict::Named as Policy;
 use tiermem_policy::evict::named::K_DEFAULT;
 use tiermem_policy::prefetch::Named as Prefetcher;
 
-use super::flash::{Geometry, Technology, Timing};
+use super::flash::cleaning::Rules;
+use super::flash::{Geometry, Parameters, Technology, Timing};
 
 /// A device and the host before it. Each key is described where it stands; sizes and times carry their units.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -214,6 +215,8 @@ pub struct Flash {
     pub over_provisioning: f64,
     /// DRAM that gathers evicted lines into whole pages. 0: each line is programmed for itself.
     pub write_log: Bytes,
+    /// Reads go before programs that came earlier.
+    pub read_priority: bool,
     /// Programs give way to reads.
     pub suspend_program: bool,
     /// Erases give way to reads and programs.
@@ -239,6 +242,7 @@ impl Default for Flash {
             queue: 1024,
             over_provisioning: 0.127,
             write_log: Bytes(1 << 20),
+            read_priority: true,
             suspend_program: false,
             suspend_erase: true,
             suspend_program_time: Nanos(20_000),
@@ -292,21 +296,6 @@ impl Default for Price {
     }
 }
 
-/// What cleaning and wear levelling do, read from their words.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CleaningRules {
-    /// Which block is emptied.
-    pub victim: super::flash::cleaning::Victim,
-    /// Free blocks of a plane below which it is cleaned.
-    pub free_blocks: u32,
-    /// The least worn free block is written next.
-    pub dynamic: bool,
-    /// Erases by which blocks may differ, if cold ones are moved.
-    pub wear_difference: Option<u32>,
-    /// Lines that hold data before the first request.
-    pub filled_units: u64,
-}
-
 /// A configuration that was found possible, in the numbers that the simulator reckons with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
@@ -331,12 +320,25 @@ pub struct Device {
     /// Lines that the write log holds.
     pub log_units: u32,
     /// How room is made.
-    pub cleaning: CleaningRules,
+    pub cleaning: Rules,
 }
 
 impl Config {
     /// The device, or which key cannot be and why.
     pub fn device(&self) -> Result<Device, ConfigError> {
         check::device(self)
+    }
+}
+
+impl Device {
+    /// What its back end needs to know.
+    pub fn back_end(&self) -> Parameters {
+        Parameters {
+            geometry: self.geometry,
+            timing: self.timing,
+            cleaning: self.cleaning,
+            log_units: self.log_units,
+            queue: self.config.flash.queue,
+        }
     }
 }

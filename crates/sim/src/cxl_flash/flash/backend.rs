@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::cleaning::Rules;
 use super::ftl::{self, Ftl, Places};
+use super::geometry::Geometry;
 use super::scheduler::{Command, Event, Origin, Scheduler};
-use super::timing::Operation;
-use crate::cxl_flash::config::Device;
+use super::timing::{Operation, Timing};
 use crate::events::EventQueue;
 
 /// What became of a read.
@@ -15,6 +16,21 @@ pub enum Read {
     Sent,
     /// The line is still in the write log.
     InLog,
+}
+
+/// What a back end is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameters {
+    /// How it is divided.
+    pub geometry: Geometry,
+    /// How long it takes.
+    pub timing: Timing,
+    /// How room is made.
+    pub cleaning: Rules,
+    /// Lines that the log may hold before requests are held back; 0: there is no log.
+    pub log_units: u32,
+    /// Reads on their way before requests are held back.
+    pub queue: u32,
 }
 
 /// The back end of a device.
@@ -47,15 +63,16 @@ struct Logged {
 }
 
 impl Backend {
-    /// The back end of a device as it is before the first request.
-    pub fn new(device: &Device) -> Self {
-        let lines = if device.log_units > 0 { device.geometry.units_per_page } else { 1 };
+    /// A back end as it is before the first request.
+    pub fn new(parameters: Parameters) -> Self {
+        let Parameters { geometry, timing, cleaning, log_units, queue } = parameters;
+        let lines = if log_units > 0 { geometry.units_per_page } else { 1 };
         Backend {
-            ftl: Ftl::new(device.geometry, device.cleaning),
-            scheduler: Scheduler::new(device.geometry, device.timing),
+            ftl: Ftl::new(geometry, cleaning),
+            scheduler: Scheduler::new(geometry, timing),
             lines_per_program: lines as usize,
-            log_units: device.log_units as usize,
-            queue: device.config.flash.queue as usize,
+            log_units: log_units as usize,
+            queue: queue as usize,
             pending: VecDeque::new(),
             logged: Vec::new(),
             in_log: 0,

@@ -19,6 +19,21 @@ pub enum Victim {
     CostBenefit,
 }
 
+/// What cleaning and wear levelling do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// Which block is emptied.
+    pub victim: Victim,
+    /// Free blocks of a plane below which it is cleaned.
+    pub free_blocks: u32,
+    /// The least worn free block is written next.
+    pub dynamic: bool,
+    /// Erases by which blocks may differ, if cold ones are moved.
+    pub wear_difference: Option<u32>,
+    /// Lines that hold data before the first request.
+    pub filled_units: u64,
+}
+
 /// A block that is being emptied.
 #[derive(Clone, Debug)]
 pub struct Job {

@@ -5,11 +5,10 @@
 //! commands to carry out and is told when they are done.
 
 use super::blocks::{Blocks, NONE, State, Writer};
-use super::cleaning::{self, Job};
+use super::cleaning::{self, Job, Rules};
 use super::geometry::Geometry;
 use super::scheduler::{Command, Origin};
 use super::timing::Operation;
-use crate::cxl_flash::config::CleaningRules;
 
 /// What is counted, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +37,7 @@ const READ_AHEAD: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Ftl {
     geometry: Geometry,
-    rules: CleaningRules,
+    rules: Rules,
     blocks: Blocks,
     /// The unit of each page of the table of pages that was written; `NONE`: where its number puts it.
     units: Vec<u32>,
@@ -61,7 +60,7 @@ pub trait Places {
 
 impl Ftl {
     /// A device as it is before the first request.
-    pub fn new(geometry: Geometry, rules: CleaningRules) -> Self {
+    pub fn new(geometry: Geometry, rules: Rules) -> Self {
         Ftl {
             blocks: Blocks::new(geometry, rules.filled_units, rules.dynamic),
             geometry,

@@ -8,7 +8,7 @@ pub mod geometry;
 pub mod scheduler;
 pub mod timing;
 
-pub use backend::{Backend, Read};
+pub use backend::{Backend, Parameters, Read};
 pub use ftl::Places;
 pub use geometry::{Geometry, PlaneAt};
 pub use scheduler::{Command, Origin, Scheduler};

@@ -81,6 +81,8 @@ const EMPTY: Queue = Queue { head: NONE, tail: NONE };
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     command: Command,
+    /// How many were submitted before it.
+    turn: u64,
     next: u32,
 }
 
@@ -164,6 +166,7 @@ pub struct Scheduler {
     /// Commands that are dispatched together, kept for its memory.
     together: Vec<u32>,
     suspensions: u64,
+    submitted: u64,
 }
 
 impl Scheduler {
@@ -191,6 +194,7 @@ impl Scheduler {
             free: Vec::new(),
             together: Vec::with_capacity(geometry.planes as usize),
             suspensions: 0,
+            submitted: 0,
         }
     }
 
@@ -216,7 +220,8 @@ impl Scheduler {
         command: Command,
         events: &mut EventQueue<E>,
     ) {
-        let slot = Slot { command, next: NONE };
+        let slot = Slot { command, turn: self.submitted, next: NONE };
+        self.submitted += 1;
         let id = match self.free.pop() {
             Some(id) => {
                 self.slots[id as usize] = slot;
@@ -379,7 +384,7 @@ impl Scheduler {
 
     /// Starts what is to be done next on a die, if it can be started now.
     fn serve<E: Copy + From<Event>>(&mut self, now_ns: u64, number: u32, events: &mut EventQueue<E>) {
-        for operation in [Operation::Read, Operation::Program, Operation::Erase] {
+        for operation in self.order(number) {
             let Some(origins) = self.next_of(number, operation) else { continue };
             match self.can_start(now_ns, number, operation) {
                 Start::Not => continue,
@@ -394,6 +399,21 @@ impl Scheduler {
         if self.dies[number as usize].state == State::Idle {
             // What it was interrupted for is not there any more.
             self.rest(now_ns, number, events);
+        }
+    }
+
+    /// Which kinds are asked first.
+    fn order(&self, number: u32) -> [Operation; 3] {
+        use Operation::{Erase, Program, Read};
+        let oldest = |operation: Operation| {
+            let queues = &self.dies[number as usize].queues[operation as usize];
+            let heads = queues.iter().filter(|queue| queue.head != NONE);
+            heads.map(|queue| self.slots[queue.head as usize].turn).min().unwrap_or(u64::MAX)
+        };
+        if self.timing.read_priority || oldest(Read) <= oldest(Program) {
+            [Read, Program, Erase]
+        } else {
+            [Program, Read, Erase]
         }
     }
 
@@ -463,7 +483,7 @@ impl Scheduler {
             let queue = &mut die.queues[operation as usize][origin as usize];
             let (mut before, mut id) = (NONE, queue.head);
             while id != NONE && together.len() < geometry.planes as usize {
-                let Slot { command, next } = slots[id as usize];
+                let Slot { command, next, .. } = slots[id as usize];
                 // Blocks are erased together whatever their numbers.
                 let fits = operation == Operation::Erase || page.is_none_or(|page| page == command.page);
                 if fits && planes & 1 << command.plane == 0 {

@@ -73,6 +73,8 @@ pub struct Timing {
     pub memory: Promise,
     /// Time on the channel of one byte of data.
     pub transfer_ns_per_byte: f64,
+    /// Whether reads go before programs that came earlier.
+    pub read_priority: bool,
     /// Whether a program gives way to reads.
     pub suspend_program: Option<Suspension>,
     /// Whether an erase gives way to reads and programs.
