@@ -29,6 +29,8 @@ fn run(device: &Device, trace: &[Access]) -> Outcome {
     assert_eq!(counts.hits + counts.hits_under_miss + counts.misses, counts.requests);
     // Every line that was sent for came from flash or from the log.
     assert_eq!(counts.flash_reads + counts.log_hits, counts.misses + counts.prefetches);
+    // Cleaning follows writes and comes to an end when they do.
+    assert!(counts.moves <= 64 * (counts.flash_writes + 64), "{counts:?}");
     assert_eq!(counts.latency_ns, counts.queue_ns + counts.link_ns + counts.dram_ns + counts.flash_ns);
     outcome
 }
@@ -261,7 +263,7 @@ fn any_device() -> impl Strategy<Value = Device> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     /// [`run`] asserts what holds on every device.
     #[test]

@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use super::blocks::{Blocks, State};
+use super::geometry::Geometry;
 
 /// Which block is emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +64,14 @@ fn can_be_emptied(state: State) -> bool {
 }
 
 /// The block of a plane to be emptied; none if nothing would be won by any.
-pub fn victim(blocks: &Blocks, plane: u32, rule: Victim, units_per_block: u32) -> Option<u32> {
-    let candidates = blocks
-        .of_plane(plane)
-        .filter(|(_, block)| can_be_emptied(block.state) && block.valid < units_per_block);
+///
+/// What is moved fills whole pages, so at least a page must be won: then each block that is emptied leaves fewer pages in
+/// use, and cleaning comes to an end by itself.
+pub fn victim(blocks: &Blocks, plane: u32, rule: Victim, geometry: &Geometry) -> Option<u32> {
+    let units_per_block = geometry.units_per_block();
+    let wins = |valid: u32| valid.div_ceil(geometry.units_per_page) < geometry.pages_per_block;
+    let candidates =
+        blocks.of_plane(plane).filter(|(_, block)| can_be_emptied(block.state) && wins(block.valid));
     match rule {
         Victim::Greedy => candidates.min_by_key(|(_, block)| block.valid).map(|(number, _)| number),
         Victim::CostBenefit => {

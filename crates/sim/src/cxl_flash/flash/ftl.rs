@@ -231,8 +231,7 @@ impl Ftl {
         {
             return;
         }
-        let units = self.geometry.units_per_block();
-        if let Some(block) = cleaning::victim(&self.blocks, plane, self.rules.victim, units) {
+        if let Some(block) = cleaning::victim(&self.blocks, plane, self.rules.victim, &self.geometry) {
             self.empty(plane, block, places, out);
         }
     }
