@@ -144,6 +144,23 @@ fn a_closed_loop_is_never_behind_and_goes_as_fast_as_its_window_allows() {
 }
 
 #[test]
+fn a_paced_host_waits_and_is_later_by_that() {
+    let trace: Vec<Access> = (0..100).map(|n| Access::new(n * 100, Op::Load, n * 4096, 8)).collect();
+    let paced =
+        |outstanding| run(&device(&[("host.mode", "paced"), ("host.outstanding", outstanding)]), &trace);
+    // With room for all it is the trace's own pace; with one place the host goes from answer to answer.
+    let (all, one) = (paced("4096"), paced("1"));
+    assert_eq!((all.trace_ns, all.counts.queue_ns), (99 * 100, 0));
+    assert_eq!(one.counts.queue_ns, 0);
+    let answers_ns = one.counts.latency_ns;
+    assert!(
+        (answers_ns..answers_ns + 100 * 100).contains(&one.duration_ns),
+        "{answers_ns} {}",
+        one.duration_ns
+    );
+}
+
+#[test]
 fn fills_and_evictions_take_the_dram_bandwidth_of_a_line() {
     // A page for each request, at a pace that flash without queues could serve but DRAM not: 4 KiB in, 4 KiB out each.
     let device = device(&[
@@ -254,7 +271,7 @@ fn any_device() -> impl Strategy<Value = Device> {
         one_of("mshr", &["on", "off"]),
         one_of("write_log", &["0", "16KiB", "64KiB"]),
         one_of("flash.suspend_program", &["on", "off"]),
-        one_of("host.mode", &["open", "closed"]),
+        one_of("host.mode", &["open", "paced", "closed"]),
         one_of("host.outstanding", &["1", "7", "4096"]),
         one_of("cleaning.filled", &["0", "0.5", "1"]),
         (one_of("flash.dies", &["1", "2"]), one_of("mshr.merges", &["1", "65"])),

@@ -141,6 +141,8 @@ struct Machine<'a, E> {
     answers: VecDeque<u64>,
     /// When the last request was sent, and taken by the device.
     sent_ns: u64,
+    /// What the trace says of when the last request came.
+    trace_ns: u64,
     accepted_ns: u64,
     first_ns: Option<u64>,
     last_answer_ns: u64,
@@ -175,6 +177,7 @@ impl<'a, E: Evict> Machine<'a, E> {
             outstanding: 0,
             answers: VecDeque::new(),
             sent_ns: 0,
+            trace_ns: 0,
             accepted_ns: 0,
             first_ns: None,
             last_answer_ns: 0,
@@ -291,11 +294,16 @@ impl<'a, E: Evict> Machine<'a, E> {
 
     fn request(&mut self, access: &Access) {
         let write = access.op.is_write();
-        let open = self.device.config.host.mode == Mode::Open;
-        let sent_ns = self.wait_for_place(if open { access.time_ns } else { 0 });
+        let mode = self.device.config.host.mode;
+        let pause_ns = access.time_ns.saturating_sub(std::mem::replace(&mut self.trace_ns, access.time_ns));
+        let sent_ns = self.wait_for_place(match mode {
+            Mode::Open => access.time_ns,
+            Mode::Paced => self.sent_ns + pause_ns,
+            Mode::Closed => 0,
+        });
         self.sent_ns = sent_ns;
         self.outstanding += 1;
-        let arrival_ns = if open { access.time_ns } else { sent_ns };
+        let arrival_ns = if mode == Mode::Open { access.time_ns } else { sent_ns };
         self.first_ns.get_or_insert(arrival_ns);
         self.trace_end_ns = arrival_ns;
         let down_bytes = HEADER_BYTES + if write { DATA_BYTES } else { 0 };

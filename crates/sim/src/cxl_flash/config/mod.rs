@@ -48,7 +48,8 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Host {
-    /// `open`: requests come when the trace says. `closed`: as soon as fewer than `outstanding` are not yet answered.
+    /// `open`: requests come when the trace says. `paced`: after as long as the trace has between them, but not before fewer
+    /// than `outstanding` are unanswered, and later ones come later by that. `closed`: as soon as fewer are unanswered.
     pub mode: Mode,
     /// Requests that are sent and not yet answered, at most.
     pub outstanding: u32,
@@ -64,6 +65,8 @@ pub struct Host {
 pub enum Mode {
     /// At the trace's times.
     Open,
+    /// With the trace's distances, when the host has a place free.
+    Paced,
     /// When the host has a place free.
     Closed,
 }
