@@ -29,6 +29,9 @@ fn device_simulator(criterion: &mut Criterion) {
             let mut layers = Layers::default();
             layers.preset("table6").expect("it is a preset");
             layers.set("prefetch", prefetch).expect("it is a prefetcher");
+            // Nothing holds the trace back: the device has all the queues that it can have.
+            layers.set("host.mode", "open").expect("it is a mode");
+            layers.set("host.outstanding", "4096").expect("it is a number");
             let device = layers.config().and_then(|config| config.device()).expect("the preset is possible");
             let id = BenchmarkId::new(format!("{pattern:?}"), prefetch);
             group.bench_function(id, |bencher| {

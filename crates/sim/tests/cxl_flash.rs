@@ -13,6 +13,8 @@ use tiermem_sim::cxl_flash::outcome::Outcome;
 fn device(settings: &[(&str, &str)]) -> Device {
     let mut layers = Layers::default();
     layers.preset("table6").unwrap();
+    layers.set("host.mode", "open").unwrap();
+    layers.set("host.outstanding", "4096").unwrap();
     for (key, value) in settings {
         layers.set(key, value).unwrap();
     }
