@@ -65,8 +65,8 @@ def test_a_grid_is_what_each_point_gives_alone_and_lands_in_parquet(trace: str, 
         (size, kind) for size in (0, 1 << 20, 4 << 20) for kind in ("none", "next-n")
     ]
     shares = [row["sub_us_percent"] for row in rows if row["prefetch"] == "none"]
-    # Without a cache only the write log is fast.
-    assert shares == sorted(shares) and shares[0] < 5
+    # Without a cache only what is still in the write log is fast.
+    assert shares == sorted(shares) and shares[0] < shares[1]
     [alone] = simulate(trace, "--preset", "table6", "--set", "cache=1MiB", "--set", "prefetch=next-n")
     same = ["sub_us_percent", "hits", "flash_reads", "flash_writes", "p9999_ns"]
     assert [alone[name] for name in same] == [rows[3][name] for name in same]

@@ -30,7 +30,8 @@ impl Default for Prefetch {
     fn default() -> Self {
         Prefetch {
             kind: "none".to_owned(),
-            outstanding: 1024,
+            // A quarter of the flash queue: requests shall not wait behind wishes.
+            outstanding: 256,
             next_n: NextN::default(),
             feedback_directed: FeedbackDirected::default(),
             best_offset: BestOffset::default(),
