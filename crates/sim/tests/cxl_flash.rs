@@ -249,6 +249,20 @@ fn addresses_have_64_bits_and_beyond_the_capacity_they_fold() {
     assert_eq!((counts.misses, counts.hits), (4, 1));
 }
 
+#[test]
+fn times_and_bandwidths_at_their_ends_are_taken() {
+    let trace = [Access::new(0, Op::Load, 0, 8), Access::new(u64::MAX, Op::Store, 4096, 8)];
+    assert_eq!(run(&device(&[]), &trace).counts.misses, 2);
+    // A link on which requests wait for seconds.
+    let ends = [("host.link_gb_per_s", "0.001"), ("dram.gb_per_s", "0.001"), ("host.outstanding", "65536")];
+    let slow = device(&ends);
+    let counts = run(&slow, &writes((0..100_000).map(|n| n % 4))).counts;
+    assert!(counts.per_request(counts.link_ns) > 2e9, "{counts:?}");
+    let mut layers = Layers::default();
+    layers.set("dram.gb_per_s", "1e-300").unwrap();
+    assert!(layers.config().unwrap().device().unwrap_err().to_string().contains("dram.gb_per_s"));
+}
+
 fn any_trace() -> impl Strategy<Value = Vec<Access>> {
     let access = (0u64..400, prop::bool::ANY, 0u64..1024, 0u64..64);
     prop::collection::vec(access, 1..1500).prop_map(|accesses| {

@@ -12,6 +12,7 @@ use tiermem_policy::evict::Evict;
 use tiermem_policy::evict::named::WithPolicy;
 use tiermem_policy::prefetch::{Demand, Insertion, Prefetch, Prefetcher, Why};
 
+use super::TIME_NS_MAX;
 use super::cache::{Cache, Line};
 use super::config::{Device, Mode};
 use super::flash::{Backend, Places, Read, scheduler};
@@ -295,15 +296,16 @@ impl<'a, E: Evict> Machine<'a, E> {
     fn request(&mut self, access: &Access) {
         let write = access.op.is_write();
         let mode = self.device.config.host.mode;
-        let pause_ns = access.time_ns.saturating_sub(std::mem::replace(&mut self.trace_ns, access.time_ns));
+        let time_ns = access.time_ns.min(TIME_NS_MAX);
+        let pause_ns = time_ns.saturating_sub(std::mem::replace(&mut self.trace_ns, time_ns));
         let sent_ns = self.wait_for_place(match mode {
-            Mode::Open => access.time_ns,
+            Mode::Open => time_ns,
             Mode::Paced => self.sent_ns + pause_ns,
             Mode::Closed => 0,
         });
         self.sent_ns = sent_ns;
         self.outstanding += 1;
-        let arrival_ns = if mode == Mode::Open { access.time_ns } else { sent_ns };
+        let arrival_ns = if mode == Mode::Open { time_ns } else { sent_ns };
         self.first_ns.get_or_insert(arrival_ns);
         self.trace_end_ns = arrival_ns;
         let down_bytes = HEADER_BYTES + if write { DATA_BYTES } else { 0 };
@@ -315,7 +317,7 @@ impl<'a, E: Evict> Machine<'a, E> {
         self.now_ns = at_ns;
         self.counts.requests += 1;
         self.counts.reads += u64::from(!write);
-        let link_ns = (there_ns - sent_ns) as u32;
+        let link_ns = there_ns - sent_ns;
         let waiting = Waiting { arrival_ns, sent_ns, accepted_ns: at_ns, link_ns, write };
         // Addresses beyond the capacity are folded into it.
         let number = access.key / u64::from(self.device.geometry.unit_bytes);
@@ -495,8 +497,8 @@ impl<'a, E: Evict> Machine<'a, E> {
         self.answers.push_back(answer_ns);
         self.last_answer_ns = answer_ns;
         let latency_ns = answer_ns - waiting.arrival_ns;
-        let link_ns = u64::from(waiting.link_ns) + (answer_ns - done_ns);
-        let queue_ns = waiting.accepted_ns - waiting.arrival_ns - u64::from(waiting.link_ns);
+        let link_ns = waiting.link_ns + (answer_ns - done_ns);
+        let queue_ns = waiting.accepted_ns - waiting.arrival_ns - waiting.link_ns;
         let counts = &mut self.counts;
         counts.sub_us += u64::from(latency_ns < FAST_NS);
         counts.latency_ns += latency_ns;

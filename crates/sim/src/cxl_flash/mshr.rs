@@ -15,7 +15,7 @@ pub struct Waiting {
     /// When the device took it.
     pub accepted_ns: u64,
     /// What of the time before that was the link.
-    pub link_ns: u32,
+    pub link_ns: u64,
     /// Whether it writes.
     pub write: bool,
 }

@@ -24,6 +24,7 @@ use self::dram::{Dram, For};
 use self::model::Page;
 use self::mshr::{Mshr, Row, Waiting};
 use self::prefetch::{BestOffset, Leap, Sequential};
+use super::TIME_NS_MAX;
 use super::cache::{Cache, Line};
 use super::flash::scheduler;
 use super::flash::{Command, Operation, Origin, Scheduler};
@@ -150,7 +151,7 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
     fn run<X>(&mut self, mut trace: impl Iterator<Item = Result<Access, X>>) -> Result<(), X> {
         let mut next = trace.next().transpose()?;
         if let Some(first) = &next {
-            self.events.push(first.time_ns, Event::Feed);
+            self.events.push(first.time_ns.min(TIME_NS_MAX), Event::Feed);
         }
         while let Some((time_ns, event)) = self.events.pop() {
             self.now_ns = time_ns;
@@ -165,7 +166,7 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
                     self.events.push(time_ns, Event::Give);
                     next = trace.next().transpose()?;
                     if let Some(access) = &next {
-                        self.events.push(access.time_ns.max(time_ns), Event::Feed);
+                        self.events.push(access.time_ns.min(TIME_NS_MAX).max(time_ns), Event::Feed);
                     }
                 }
                 Event::Give => self.give(),

@@ -144,6 +144,11 @@ fn numbers(config: &Config) -> Result<()> {
     {
         return refuse(key, format!("{value} is not 0 to {most}"));
     }
+    // Slower than a megabyte a second nothing is, and times stay in their range.
+    let bandwidths = [("host.link_gb_per_s", host.link_gb_per_s), ("dram.gb_per_s", dram.gb_per_s)];
+    if let Some((key, value)) = bandwidths.into_iter().find(|(_, value)| *value > 0.0 && *value < 0.001) {
+        return refuse(key, format!("{value} is neither 0 (without bound) nor 0.001 or more"));
+    }
     let times = [
         ("host.link_latency", host.link_latency),
         ("dram.latency", dram.latency),
