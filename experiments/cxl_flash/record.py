@@ -5,10 +5,10 @@
     experiments/cxl_flash/record.py --tiermem target/release/tiermem --out traces --full --recordings 5 --only random stride
 
 Writes NAME.parquet (virtual addresses, and the column `frame`), and NAME-2.parquet to NAME-5.parquet, as --recordings says.
-Recordings 4 and 5 are made while a process of ours holds memory in scattered pieces, so that frames come from wherever there
-are some. The short form is 200,000 transactions of small programs behind small caches, about ten minutes
-for all ten, half of it the start of Python before the transformer; the full one 20 million of the sizes that Yang 2023 has,
-hours for all.
+Recordings 4 and 5 are made while this holds half of the free memory, every other page of it, so that frames come from
+wherever there are some, as on a machine that has run for long. The short form is 200,000 transactions of small programs behind
+small caches, about ten minutes for all ten, half of it the start of Python before the transformer; the full one 20 million,
+three to sixty minutes each. One that takes longer than --minutes keeps what it has by then.
 
 The transformer runs in NumPy: what Valgrind knows of the processor is enough for it. It needs NumPy in the Python that runs
 this; xz and redis-server are the installed ones. What is missing is said and passed over.
@@ -17,12 +17,14 @@ this; xz and redis-server are the installed ones. What is missing is said and pa
 from __future__ import annotations
 
 import argparse
+import array
 import contextlib
 import json
 import mmap
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -34,9 +36,6 @@ from pathlib import Path
 from typing import Any
 
 from data import HERE, WORKLOADS, load
-
-# Memory is held in pieces of this size, every other one of them.
-STRIPE_BYTES = 64 << 10
 
 
 def free_port() -> int:
@@ -54,15 +53,19 @@ def available_bytes() -> int:
 
 @contextlib.contextmanager
 def pressure(share: float) -> Iterator[None]:
-    """Touches this share of the available memory and gives every other stripe back."""
-    size = int(available_bytes() * share) // STRIPE_BYTES * STRIPE_BYTES
-    with mmap.mmap(-1, size) as held:
-        # Without huge pages: it is small pieces that are wanted.
+    """Touches this share of the available memory and gives one page of each two back, in no order."""
+    pairs = int(available_bytes() * share) // (2 * mmap.PAGESIZE)
+    with mmap.mmap(-1, pairs * 2 * mmap.PAGESIZE) as held:
+        # Without huge pages: it is single pages that are wanted.
         held.madvise(mmap.MADV_NOHUGEPAGE)
-        for at in range(0, size, mmap.PAGESIZE):
-            held[at] = 1
-        for at in range(0, size, 2 * STRIPE_BYTES):
-            held.madvise(mmap.MADV_DONTNEED, at, STRIPE_BYTES)
+        for page in range(2 * pairs):
+            held[page * mmap.PAGESIZE] = 1
+        # The kernel gives single pages before it breaks up longer runs of free ones, the last that it got first.
+        rng = random.Random(1)
+        order = array.array("q", range(pairs))
+        rng.shuffle(order)
+        for pair in order:
+            held.madvise(mmap.MADV_DONTNEED, (2 * pair + rng.randrange(2)) * mmap.PAGESIZE, mmap.PAGESIZE)
         yield
 
 
@@ -175,18 +178,20 @@ def record(workload: dict[str, Any], number: int, args: argparse.Namespace) -> N
             client.start()
         run = [args.tiermem, "record", "--physical", "--format", "json", *flags, "--", *words]
         # Threads of a library for linear algebra would take turns under Valgrind.
-        done = subprocess.run(
-            run,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        )
-        if done.returncode:
-            raise SystemExit(f"{path.name}: {' '.join(run)}: {done.stderr.strip()[-2000:]}")
-        summary = json.loads(done.stdout)[0]
+        with subprocess.Popen(
+            run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        ) as recorder:
+            try:
+                printed, complaints = recorder.communicate(timeout=60 * args.minutes)
+            except subprocess.TimeoutExpired:
+                # It keeps what it has, and says that it was stopped.
+                recorder.send_signal(signal.SIGINT)
+                printed, complaints = recorder.communicate()
+        if recorder.returncode not in (0, 128 + signal.SIGINT):
+            raise SystemExit(f"{path.name}: {' '.join(run)}: {complaints.strip()[-2000:]}")
+        summary = json.loads(printed)[0]
         if summary["ended"].startswith("exit status") and not summary["ended"].endswith(" 0"):
-            raise SystemExit(f"{path.name}: {' '.join(words)}: {summary['ended']}: {done.stderr.strip()[-2000:]}")
+            raise SystemExit(f"{path.name}: {' '.join(words)}: {summary['ended']}: {complaints.strip()[-2000:]}")
         shutil.move(begun, path)
     about = f"{summary['transactions']} transactions, {summary['pages']} pages, {summary['unresolved']} unresolved"
     print(f"{path.name}: {about}, {summary['seconds']:.0f} s, ended by {summary['ended']}", flush=True)
@@ -202,6 +207,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="the sizes of Yang 2023")
     parser.add_argument("--transactions", type=int, help="of each recording, instead of the form's")
     parser.add_argument("--recordings", type=int, default=1, choices=range(1, 6), help="of each program")
+    parser.add_argument("--minutes", type=float, default=60, help="after which a recording ends with what it has")
     parser.add_argument("--hold", type=float, default=0.5, help="share of the available memory touched for recordings 4 and 5")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--again", action="store_true", help="record what is there already as well")
@@ -209,9 +215,9 @@ def main() -> None:
     parser.add_argument("--redis", default="redis-server")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    for workload in load(WORKLOADS)["workload"]:
-        if workload["name"] in args.only:
-            for number in range(1, args.recordings + 1):
+    for number in range(1, args.recordings + 1):
+        for workload in load(WORKLOADS)["workload"]:
+            if workload["name"] in args.only:
                 record(workload, number, args)
 
 

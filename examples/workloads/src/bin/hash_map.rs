@@ -2,12 +2,33 @@
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use tiermem_workloads::{Rng, mix, settings};
 
 /// A key, its count, and the byte that the table keeps of its hash.
 const ENTRY_BYTES: u64 = 17;
+
+/// A few instructions a key, for it is memory that is to be seen, and without random keys, so that a seed means one sequence of
+/// accesses.
+#[derive(Default)]
+struct Scatter(u64);
+
+impl Hasher for Scatter {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = mix(self.0 ^ number);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 fn main() {
     let [footprint, operations, seed] = settings(
@@ -21,8 +42,7 @@ fn main() {
     // The map fills seven of eight places, and has a power of two of them.
     let places = ((footprint / ENTRY_BYTES).max(16) + 1).next_power_of_two() / 2;
     let keys = places * 7 / 8;
-    // A hasher without random keys, so that a seed means one sequence of accesses.
-    let mut map: HashMap<u64, u64, BuildHasherDefault<DefaultHasher>> =
+    let mut map: HashMap<u64, u64, BuildHasherDefault<Scatter>> =
         HashMap::with_capacity_and_hasher(keys as usize, BuildHasherDefault::default());
     let mut rng = Rng::new(seed);
     let mut found = 0u64;

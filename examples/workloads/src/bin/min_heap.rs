@@ -1,32 +1,67 @@
-//! Fills a binary heap with random numbers, then takes the least and puts a new one in, again and again.
+//! Fills a binary heap with events at random times, then takes the first one out and puts a later one in, again and again.
 #![forbid(unsafe_code)]
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use tiermem_workloads::{Rng, mix, settings};
 
+/// As a simulator or a scheduler has it: a time, and what is to be done then. A cache line.
+#[repr(align(64))]
+struct Event {
+    time: u64,
+    work: [u64; 7],
+}
+
+impl Event {
+    fn new(time: u64, rng: &mut Rng) -> Self {
+        let work = rng.number();
+        Event { time, work: [work, !work, work ^ time, time, work, !time, work] }
+    }
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.time == other.time
+    }
+}
+
+impl Eq for Event {}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Event {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.time.cmp(&other.time)
+    }
+}
+
 fn main() {
     let [footprint, operations, seed] = settings(
-        "Fills a heap with random numbers, then takes the least out and puts another in.",
+        "Fills a heap with events at random times, then takes the first out and puts a later one in.",
         [
             ("footprint", 1 << 30, "bytes of the heap"),
-            ("operations", 50_000_000, "numbers that are taken out"),
+            ("operations", 50_000_000, "events that are taken out"),
             ("seed", 1, "of the random numbers"),
         ],
     );
-    let room = (footprint / 8).max(1) as usize;
+    let room = (footprint / size_of::<Event>() as u64).max(1) as usize;
     let mut rng = Rng::new(seed);
     let mut heap = BinaryHeap::with_capacity(room);
     for _ in 0..room {
-        heap.push(Reverse(rng.number()));
+        let time = rng.number();
+        heap.push(Reverse(Event::new(time, &mut rng)));
     }
     let mut checksum = 0u64;
     for _ in 0..operations {
-        if let Some(Reverse(least)) = heap.pop() {
-            checksum = checksum.wrapping_add(least);
-            // Later than what was taken out, as in a queue of events.
-            heap.push(Reverse(least.saturating_add(rng.number() >> 8)));
+        if let Some(Reverse(first)) = heap.pop() {
+            checksum = checksum.wrapping_add(first.time ^ first.work[0]);
+            let time = first.time.saturating_add(rng.number() >> 8);
+            heap.push(Reverse(Event::new(time, &mut rng)));
         }
     }
     println!("min_heap: checksum {:016x}", mix(checksum));

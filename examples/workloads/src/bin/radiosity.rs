@@ -1,12 +1,10 @@
 //! A hierarchical radiosity solver: how light spreads between the surfaces of a room.
 //!
 //! After Hanrahan, Salzman and Aupperle (SIGGRAPH 1991): surfaces are quad-trees of elements; two elements exchange light by one
-//! link as long as the link is coarse enough for both. Links are refined from the coarsest on, the larger end split each
-//! time, until memory of the size asked for is full. Then light is gathered over the links, and pushed and pulled through the
-//! trees, again and again. What one element needs lies close together, so the locality is high.
+//! link as long as the link is coarse enough for both. Light is gathered over the links, and pushed and pulled through the
+//! trees, a few rounds; then all links are refined, the larger end of each split, and so on until memory of the size asked for
+//! is full. Links are gone through in order, so the locality is high.
 #![forbid(unsafe_code)]
-
-use std::mem::size_of;
 
 use tiermem_workloads::{Rng, mix, settings};
 
@@ -27,30 +25,30 @@ struct Element {
 struct Link {
     to: u32,
     from: u32,
-    form_factor: f32,
+    form_factor: f64,
 }
 
 fn main() {
-    let [footprint, surfaces, iterations, seed] = settings(
+    let [footprint, surfaces, rounds, iterations, seed] = settings(
         "Computes how light spreads between random surfaces in a room.",
         [
             ("footprint", 1600 << 20, "bytes of elements and links"),
             ("surfaces", 256, "surfaces in the room"),
-            ("iterations", 50, "rounds of light"),
+            ("rounds", 4, "rounds of light before each refinement"),
+            ("iterations", 50, "rounds of light when memory is full"),
             ("seed", 1, "of the room"),
         ],
     );
     let mut elements = room(surfaces.clamp(2, 1 << 14) as u32, &mut Rng::new(seed));
     let roots = elements.len() as u32;
-    let mut links = refine(&mut elements, footprint);
-    // By receiver, and then by sender: each gathers all of its light in one go.
-    links.sort_unstable_by_key(|link| (link.to, link.from));
-    for _ in 0..iterations {
-        gather(&mut elements, &links);
-        for root in 0..roots {
-            push_pull(&mut elements, root, 0.0);
+    let mut links = coarsest(&elements, footprint);
+    loop {
+        spread(&mut elements, &links, roots, rounds);
+        if !refine(&mut elements, &mut links, footprint) {
+            break;
         }
     }
+    spread(&mut elements, &links, roots, iterations);
     let light: f64 = elements[..roots as usize].iter().map(|it| f64::from(it.radiosity * it.area)).sum();
     println!(
         "radiosity: {} elements, {} links, checksum {:016x}",
@@ -58,6 +56,16 @@ fn main() {
         links.len(),
         mix(light.to_bits())
     );
+}
+
+/// Rounds of light over the links that there are.
+fn spread(elements: &mut [Element], links: &[Link], roots: u32, rounds: u64) {
+    for _ in 0..rounds {
+        gather(elements, links);
+        for root in 0..roots {
+            push_pull(elements, root, 0.0);
+        }
+    }
 }
 
 /// Squares of different size at random places that face the middle; every eighth is a lamp.
@@ -88,27 +96,30 @@ fn form_factor(to: &Element, from: &Element) -> f32 {
     cosines * from.area / (std::f32::consts::PI * square + from.area)
 }
 
-/// Links between all surfaces that see each other, split again and again until the memory is full.
-fn refine(elements: &mut Vec<Element>, footprint: u64) -> Vec<Link> {
+fn link(elements: &[Element], to: u32, from: u32) -> Link {
+    Link { to, from, form_factor: f64::from(form_factor(&elements[to as usize], &elements[from as usize])) }
+}
+
+/// Links between all surfaces that see each other, with room for what will become of them.
+fn coarsest(elements: &[Element], footprint: u64) -> Vec<Link> {
     let roots = elements.len() as u32;
     let mut links = Vec::with_capacity(footprint as usize / size_of::<Link>());
-    let link = |elements: &[Element], to: u32, from: u32| Link {
-        to,
-        from,
-        form_factor: form_factor(&elements[to as usize], &elements[from as usize]),
-    };
     for to in 0..roots {
         let all = (0..roots).filter(|from| *from != to).map(|from| link(elements, to, from));
         links.extend(all.filter(|link| link.form_factor > 0.0));
     }
-    let bytes = |elements: usize, links: usize| {
-        (elements * size_of::<Element>() + (links + 3) * size_of::<Link>()) as u64
-    };
-    // Once round the links is a generation; one in which nothing could be split is the last.
-    let (mut at, mut unsplit) = (0, 0);
-    while unsplit < links.len() && bytes(elements.len(), links.len()) < footprint {
+    links
+}
+
+/// Splits each link once, at its larger end. `false`: memory is full, or nothing could be split.
+fn refine(elements: &mut Vec<Element>, links: &mut Vec<Link>, footprint: u64) -> bool {
+    let before = links.len();
+    for at in 0..before {
+        let bytes = elements.len() * size_of::<Element>() + (links.len() + 3) * size_of::<Link>();
+        if bytes as u64 > footprint {
+            return false;
+        }
         let Link { to, from, form_factor } = links[at];
-        unsplit += 1;
         if form_factor > 1e-9 {
             let is_to = elements[to as usize].area > elements[from as usize].area;
             let first = split(elements, if is_to { to } else { from });
@@ -117,11 +128,9 @@ fn refine(elements: &mut Vec<Element>, footprint: u64) -> Vec<Link> {
                 // The first takes the place of what was split.
                 if child == first { links[at] = part } else { links.push(part) }
             }
-            unsplit = 0;
         }
-        at = (at + 1) % links.len();
     }
-    links
+    links.len() > before
 }
 
 /// The first of the element's four children.
@@ -150,18 +159,17 @@ fn split(elements: &mut Vec<Element>, at: u32) -> u32 {
 }
 
 fn gather(elements: &mut [Element], links: &[Link]) {
-    for of_one in links.chunk_by(|a, b| a.to == b.to) {
-        let sum: f32 =
-            of_one.iter().map(|link| link.form_factor * elements[link.from as usize].radiosity).sum();
-        let to = &mut elements[of_one[0].to as usize];
-        to.gathered = to.reflectance * sum;
+    for link in links {
+        let light = link.form_factor as f32 * elements[link.from as usize].radiosity;
+        elements[link.to as usize].gathered += light;
     }
 }
 
 /// Hands what an element has gathered down to its parts, and takes the mean of theirs.
 fn push_pull(elements: &mut [Element], at: u32, from_above: f32) -> f32 {
     let element = elements[at as usize];
-    let down = from_above + element.gathered;
+    let down = from_above + element.reflectance * element.gathered;
+    elements[at as usize].gathered = 0.0;
     let radiosity = match element.children {
         0 => element.emitted + down,
         first => (first..first + 4).map(|child| push_pull(elements, child, down)).sum::<f32>() / 4.0,
