@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod choose_k;
+pub mod cleaning;
 pub mod column;
 pub mod evict;
 pub mod expiry;

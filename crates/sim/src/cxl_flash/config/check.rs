@@ -1,10 +1,11 @@
 //! From what is written to what can be simulated: every geometry that cannot be is refused here, by key and reason.
 
 use tiermem_base::units::Bytes;
+use tiermem_policy::cleaning::Victim;
 use tiermem_policy::evict::Named as Policy;
 
 use super::{Config, ConfigError, Device, Ways};
-use crate::cxl_flash::flash::cleaning::{Rules, Victim};
+use crate::cxl_flash::flash::cleaning::Rules;
 use crate::cxl_flash::flash::{Geometry, Suspension, Technology, Timing};
 
 type Result<T> = std::result::Result<T, ConfigError>;

@@ -1,24 +1,16 @@
-//! How blocks are made free again: which one is emptied, and how far that is.
+//! How blocks are made free again: how far one that is emptied is, and which ones may be.
 //!
 //! A plane with too few free blocks empties one: its pages with current data are read, what is still current when it has come
-//! is written to the plane's own block for moved data, and when all is written the block is erased. Greedy takes the block with
-//! the least current data; cost-benefit weighs what is won against what is moved and prefers data that have been left alone
-//! (Rosenblum and Ousterhout, SOSP 1991: age x (1 - u) / 2u). Static wear levelling now and then empties the least worn block,
-//! whatever it holds, so that data that nobody writes do not keep it young (Yang 2023, section 7, names both as missing).
+//! is written to the plane's own block for moved data, and when all is written the block is erased. Which block is `policy`'s
+//! decision ([`tiermem_policy::cleaning`]), as is static wear levelling, which now and then empties the least worn (Yang
+//! 2023, section 7, names both as missing).
 
 use std::collections::VecDeque;
 
+use tiermem_policy::cleaning::{Region, Victim, least_worn};
+
 use super::blocks::{Blocks, State};
 use super::geometry::Geometry;
-
-/// Which block is emptied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Victim {
-    /// The one with the least current data.
-    Greedy,
-    /// The one where most is won for what is moved, old ones first.
-    CostBenefit,
-}
 
 /// What cleaning and wear levelling do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,8 +51,16 @@ impl Job {
     }
 }
 
-fn can_be_emptied(state: State) -> bool {
-    matches!(state, State::Closed | State::Initial)
+/// Blocks of a plane that hold data and that nobody is writing.
+fn filled(blocks: &Blocks, plane: u32) -> impl Iterator<Item = Region> + '_ {
+    let clock = blocks.clock();
+    let of_plane = blocks.of_plane(plane);
+    of_plane.filter(|(_, block)| matches!(block.state, State::Closed | State::Initial)).map(
+        move |(number, block)| {
+            let age = clock - block.closed_at;
+            Region { number, live: block.valid, age, erases: block.erases }
+        },
+    )
 }
 
 /// The block of a plane to be emptied; none if nothing would be won by any.
@@ -68,33 +68,13 @@ fn can_be_emptied(state: State) -> bool {
 /// What is moved fills whole pages, so at least a page must be won: then each block that is emptied leaves fewer pages in
 /// use, and cleaning comes to an end by itself.
 pub fn victim(blocks: &Blocks, plane: u32, rule: Victim, geometry: &Geometry) -> Option<u32> {
-    let units_per_block = geometry.units_per_block();
-    let wins = |valid: u32| valid.div_ceil(geometry.units_per_page) < geometry.pages_per_block;
-    let candidates =
-        blocks.of_plane(plane).filter(|(_, block)| can_be_emptied(block.state) && wins(block.valid));
-    match rule {
-        Victim::Greedy => candidates.min_by_key(|(_, block)| block.valid).map(|(number, _)| number),
-        Victim::CostBenefit => {
-            let clock = blocks.clock();
-            let benefit = |valid: u32, closed_at: u64| {
-                let used = f64::from(valid) / f64::from(units_per_block);
-                let age = (clock - closed_at) as f64 + 1.0;
-                if valid == 0 { f64::INFINITY } else { age * (1.0 - used) / (2.0 * used) }
-            };
-            candidates
-                .map(|(number, block)| (number, benefit(block.valid, block.closed_at)))
-                .max_by(|a, b| a.1.total_cmp(&b.1))
-                .map(|(number, _)| number)
-        }
-    }
+    let wins = |live: u32| live.div_ceil(geometry.units_per_page) < geometry.pages_per_block;
+    let regions = filled(blocks, plane).filter(|region| wins(region.live));
+    rule.choose(geometry.units_per_block(), regions)
 }
 
 /// The least worn block of a plane that holds data, if others were erased so much more often.
 pub fn coldest(blocks: &Blocks, plane: u32, difference: u32) -> Option<u32> {
-    let most = blocks.of_plane(plane).map(|(_, block)| block.erases).max()?;
-    let (number, least) = blocks
-        .of_plane(plane)
-        .filter(|(_, block)| can_be_emptied(block.state))
-        .min_by_key(|(_, block)| block.erases)?;
-    (most - least.erases > difference).then_some(number)
+    let most_erases = blocks.of_plane(plane).map(|(_, block)| block.erases).max()?;
+    least_worn(most_erases, difference, filled(blocks, plane))
 }
