@@ -1,4 +1,5 @@
-//! Fills a binary heap with events at random times, then takes the first one out and puts a later one in, again and again.
+//! Fills a binary heap with events at random times, of which it takes one out now and then; when it is full, it takes the first one
+//! out and puts a later one in, again and again.
 #![forbid(unsafe_code)]
 
 use std::cmp::{Ordering, Reverse};
@@ -41,22 +42,26 @@ impl Ord for Event {
 }
 
 fn main() {
-    let [footprint, operations, seed] = settings(
+    let [footprint, interval, operations, seed] = settings(
         "Fills a heap with events at random times, then takes the first out and puts a later one in.",
         [
             ("footprint", 1 << 30, "bytes of the heap"),
-            ("operations", 50_000_000, "events that are taken out"),
+            ("interval", 32_768, "events put in for each that is taken out, until the heap is full"),
+            ("operations", 50_000_000, "events taken out of the full heap"),
             ("seed", 1, "of the random numbers"),
         ],
     );
     let room = (footprint / size_of::<Event>() as u64).max(1) as usize;
     let mut rng = Rng::new(seed);
     let mut heap = BinaryHeap::with_capacity(room);
-    for _ in 0..room {
+    let mut checksum = 0u64;
+    for number in 1..=room as u64 {
         let time = rng.number();
         heap.push(Reverse(Event::new(time, &mut rng)));
+        if number.is_multiple_of(interval.max(1)) {
+            checksum = checksum.wrapping_add(heap.pop().map_or(0, |Reverse(first)| first.time));
+        }
     }
-    let mut checksum = 0u64;
     for _ in 0..operations {
         if let Some(Reverse(first)) = heap.pop() {
             checksum = checksum.wrapping_add(first.time ^ first.work[0]);
