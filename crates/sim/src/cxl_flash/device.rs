@@ -47,7 +47,6 @@ impl From<scheduler::Event> for Event {
 /// What is known of a page of the device.
 #[derive(Clone, Copy, Debug)]
 struct Page {
-    number: u64,
     line: Line,
     flight: u32,
     /// It is in the cache because it was prefetched, and whether it was used since.
@@ -57,15 +56,15 @@ struct Page {
     polluted: bool,
 }
 
-impl Page {
-    fn new(number: u64) -> Self {
-        Page { number, line: Line::NONE, flight: NONE, prefetched: false, used: false, polluted: false }
+impl Default for Page {
+    fn default() -> Self {
+        Page { line: Line::NONE, flight: NONE, prefetched: false, used: false, polluted: false }
     }
 }
 
 impl Places for Pages<Page> {
     fn place_of(&mut self, number: u64) -> u32 {
-        self.place(number, || Page::new(number))
+        self.place(number)
     }
 
     fn find_place(&self, number: u64) -> Option<u32> {
@@ -73,7 +72,7 @@ impl Places for Pages<Page> {
     }
 
     fn number_of(&self, place: u32) -> u64 {
-        self.at(place).number
+        self.number(place)
     }
 }
 
@@ -226,7 +225,6 @@ impl<'a, E: Evict> Machine<'a, E> {
             flash_span_ns: self.flash_span.map_or(0, |(first, last)| last - first),
             wear: self.backend.wear(),
             suspensions: self.backend.suspensions(),
-            lines_touched: self.pages.len() as u64,
             metadata_bytes: self.backend.metadata_bytes(),
             latency: self.latency,
         }
@@ -445,7 +443,8 @@ impl<'a, E: Evict> Machine<'a, E> {
     }
 
     fn fill(&mut self, place: u32, why: Why, first: Option<Waiting>) {
-        let Page { number, line, .. } = *self.pages.at(place);
+        let Page { line, .. } = *self.pages.at(place);
+        let number = self.pages.number(place);
         let Some(cache) = &mut self.cache else { return };
         let write = first.is_some_and(|waiting| waiting.write);
         if line != Line::NONE {
@@ -466,7 +465,7 @@ impl<'a, E: Evict> Machine<'a, E> {
             let unused = gone.prefetched && !gone.used;
             (gone.prefetched, gone.used) = (false, false);
             gone.polluted = why == Why::Prefetch && !unused;
-            let gone_number = gone.number;
+            let gone_number = self.pages.number(evicted.page);
             self.prefetcher.evicted(gone_number, why, unused);
             if evicted.dirty {
                 // It is read from DRAM before the new line overwrites it.

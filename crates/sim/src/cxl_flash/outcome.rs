@@ -170,8 +170,6 @@ pub struct Outcome {
     pub wear: (u32, u32),
     /// Operations that were interrupted for others.
     pub suspensions: u64,
-    /// Distinct lines that were touched.
-    pub lines_touched: u64,
     /// What the simulator held of the device.
     pub metadata_bytes: u64,
 }

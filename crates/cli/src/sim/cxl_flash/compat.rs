@@ -87,7 +87,6 @@ impl<X, I: Iterator<Item = Result<Access, X>>> WithPolicy for Run<'_, I> {
             flash_span_ns: found.end_ns,
             wear: (0, 0),
             suspensions: 0,
-            lines_touched: 0,
             metadata_bytes: 0,
         })
     }

@@ -17,7 +17,7 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
         {
             return;
         }
-        let number = self.pages.at(place).number;
+        let number = self.pages.number(place);
         let mut wanted = std::mem::take(&mut self.wanted);
         wanted.clear();
         match self.settings.prefetch {

@@ -209,7 +209,7 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
     }
 
     fn page(&mut self, number: u64) -> u32 {
-        self.pages.place(number, || Page::new(number))
+        self.pages.place(number)
     }
 
     fn request(&mut self, address: u64, write: bool) {
@@ -335,6 +335,7 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
             self.flash_free = false;
         }
         let geometry = self.settings.geometry;
+        let number = self.pages.number(place);
         let page = self.pages.at_mut(place);
         let (at, page_number) = if operation == Operation::Program {
             let at = geometry.in_turn(self.writes);
@@ -350,7 +351,7 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
             // What was never written is read from the place that its number stands for.
             match page.written {
                 Some((plane, page)) => (geometry.plane_at(plane), page),
-                None => (geometry.in_turn(page.number), 0),
+                None => (geometry.in_turn(number), 0),
             }
         };
         let command = Command {
@@ -374,7 +375,7 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
     }
 
     fn flash_done(&mut self, command: Command) {
-        let number = self.pages.at(command.tag).number;
+        let number = self.pages.number(command.tag);
         if !self.settings.cache {
             self.leave_flash();
             match command.operation {
@@ -505,7 +506,8 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
 
     /// Enters a page in the cache; returns a page that must be written.
     fn fill(&mut self, place: u32, write: bool) -> Option<u32> {
-        let Page { number, line, prefetched, .. } = *self.pages.at(place);
+        let Page { line, prefetched, .. } = *self.pages.at(place);
+        let number = self.pages.number(place);
         if line != Line::NONE {
             self.cache.hit(line, write);
             return None;

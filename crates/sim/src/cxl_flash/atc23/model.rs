@@ -59,7 +59,6 @@ pub struct Counts {
 /// What is known of a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
-    pub number: u64,
     pub line: Line,
     pub row: Row,
     /// Times that it stands in Best-Offset's history.
@@ -77,10 +76,9 @@ pub(super) struct Page {
     pub late: bool,
 }
 
-impl Page {
-    pub fn new(number: u64) -> Self {
+impl Default for Page {
+    fn default() -> Self {
         Page {
-            number,
             line: Line::NONE,
             row: Row::NONE,
             in_history: 0,
