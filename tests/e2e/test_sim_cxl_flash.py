@@ -85,6 +85,13 @@ def test_hints_and_a_configuration_file(trace: str, tmp_path: pathlib.Path) -> N
     [hinted] = simulate(trace, "--config", str(config))
     [plain] = simulate(trace, "--config", str(config), "--set", "hints.top_percent=0")
     assert hinted["hints"] > 0 and hinted["hits"] > plain["hits"]
+    # In a grid each device is told of its own lines.
+    sweep = ["--config", str(config), "--sweep", "line=8KiB,4KiB"]
+    [_, of_grid] = simulate(trace, *sweep)
+    assert (of_grid["hints"], of_grid["hits"]) == (hinted["hints"], hinted["hits"])
+    # A whole number is a number.
+    config.write_text(config.read_text() + "[dram]\ngb_per_s = 25\n")
+    simulate(trace, "--config", str(config), "--sweep", "dram.gb_per_s=12.8,25.6")
     # What is printed is a file that gives the same device.
     printed = tiermem("sim", "cxl-flash", trace, "--config", str(config), "--print-config")
     again = tmp_path / "again.toml"
@@ -121,6 +128,13 @@ def test_the_published_arithmetic_counts_from_when_the_device_takes_a_request(tr
         (["--sweep", "cache=0,nonsense"], "cache.size"),
         (["--preset", "table5"], "the presets are"),
         (["--compat", "atc23", "--set", "line=8KiB"], "cache.line"),
+        (["--compat", "atc23", "--window", "1000"], "has no windows"),
+        (["--compat", "atc23", "--set", "prefetch=next-n", "--set", "prefetch.next_n.degree=8"], "prefetch.next_n: the degree is 4"),
+        (["--set", "prefetch.next_n.degree=4000000000"], "prefetch.next_n.degree: 4000000000 is not 0 to"),
+        (["--set", "prefetch.best_offset.recent_entries=4294967295"], "prefetch.best_offset.recent_entries"),
+        (["--set", "prefetch.feedback_directed.lateness=nan"], "prefetch.feedback_directed.lateness"),
+        # A page that is moved is a whole one, so that small blocks need more spare ones.
+        (["--set", "flash.pages_per_block=2", "--set", "flash.over_provisioning=0.1"], "spare blocks"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(trace: str, flags: list[str], said: str) -> None:
@@ -147,10 +161,12 @@ def test_a_trace_without_times_is_pointed_out(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "loads.lackey"
     path.write_text("".join(f" L {page * 4096:08x},8\n" for page in range(100)))
     flags = ["sim", "cxl-flash", str(path), "--trace-format", "lackey"]
-    done = tiermem(*flags)
+    done = tiermem(*flags, "--set", "host.mode=open")
     assert done.returncode == 0 and "host.mode=closed" in done.stderr, done
-    done = tiermem(*flags, "--set", "host.mode=closed")
-    assert done.returncode == 0 and not done.stderr, done
+    # A host that waits needs no times.
+    for mode in ("paced", "closed"):
+        done = tiermem(*flags, "--set", f"host.mode={mode}")
+        assert done.returncode == 0 and not done.stderr, done
 
 
 def test_an_interrupted_grid_keeps_what_it_has_and_says_what_is_missing(trace: str, tmp_path: pathlib.Path) -> None:

@@ -38,7 +38,7 @@ fn device_simulator(criterion: &mut Criterion) {
                 bencher.iter(|| {
                     let records = trace.iter().map(|access| Ok::<_, Infallible>(*access));
                     let Ok(outcome) = simulate(&device, Wishes::default(), records);
-                    black_box(outcome.counts.sub_us)
+                    black_box(outcome.counts.answers.sub_us)
                 });
             });
         }

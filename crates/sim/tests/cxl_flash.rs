@@ -33,7 +33,10 @@ fn run(device: &Device, trace: &[Access]) -> Outcome {
     assert_eq!(counts.flash_reads + counts.log_hits, counts.misses + counts.prefetches);
     // Cleaning follows writes and comes to an end when they do.
     assert!(counts.moves <= 64 * (counts.flash_writes + 64), "{counts:?}");
-    assert_eq!(counts.latency_ns, counts.queue_ns + counts.link_ns + counts.dram_ns + counts.flash_ns);
+    assert_eq!(
+        counts.answers.latency_ns,
+        counts.answers.queue_ns + counts.answers.link_ns + counts.answers.dram_ns + counts.answers.flash_ns
+    );
     outcome
 }
 
@@ -68,11 +71,14 @@ fn a_miss_takes_link_flash_and_dram_and_a_hit_only_the_first_and_the_last() {
     let trace = [Access::new(7, Op::Load, 64, 8), Access::new(1_000_000, Op::Load, 128, 8)];
     let one = run(&device, &trace[..1]);
     // Command 290, read 3000, ready 20, 4096 bytes at 1.2 GB/s 3413; fill 4096 and access 64 bytes at 64 GB/s; DRAM 46.
-    assert_eq!(one.counts.flash_ns, 290 + 3000 + 20 + 3413);
-    assert_eq!((one.counts.dram_ns, one.counts.link_ns, one.counts.queue_ns), (64 + 1 + 46, 200, 0));
+    assert_eq!(one.counts.answers.flash_ns, 290 + 3000 + 20 + 3413);
+    assert_eq!(
+        (one.counts.answers.dram_ns, one.counts.answers.link_ns, one.counts.answers.queue_ns),
+        (64 + 1 + 46, 200, 0)
+    );
     let both = run(&device, &trace);
-    assert_eq!(both.counts.latency_ns - one.counts.latency_ns, 1 + 46 + 200);
-    assert_eq!((both.counts.hits, both.counts.sub_us), (1, 1));
+    assert_eq!(both.counts.answers.latency_ns - one.counts.answers.latency_ns, 1 + 46 + 200);
+    assert_eq!((both.counts.hits, both.counts.answers.sub_us), (1, 1));
 }
 
 #[test]
@@ -137,12 +143,12 @@ fn a_closed_loop_is_never_behind_and_goes_as_fast_as_its_window_allows() {
         run(&device(&[("host.mode", "closed"), ("host.outstanding", outstanding)]), &trace)
     };
     let (one, many) = (run_with("1"), run_with("64"));
-    assert_eq!(one.counts.queue_ns, 0);
+    assert_eq!(one.counts.answers.queue_ns, 0);
     assert!(many.duration_ns * 10 < one.duration_ns, "{} {}", many.duration_ns, one.duration_ns);
     let open = run(&device(&[("host.outstanding", "1")]), &trace);
     // The same work, but the wait counts from the trace's times.
     assert_eq!(open.duration_ns, one.duration_ns);
-    assert!(open.counts.queue_ns > 100 * one.counts.latency_ns);
+    assert!(open.counts.answers.queue_ns > 100 * one.counts.answers.latency_ns);
 }
 
 #[test]
@@ -152,9 +158,9 @@ fn a_paced_host_waits_and_is_later_by_that() {
         |outstanding| run(&device(&[("host.mode", "paced"), ("host.outstanding", outstanding)]), &trace);
     // With room for all it is the trace's own pace; with one place the host goes from answer to answer.
     let (all, one) = (paced("4096"), paced("1"));
-    assert_eq!((all.trace_ns, all.counts.queue_ns), (99 * 100, 0));
-    assert_eq!(one.counts.queue_ns, 0);
-    let answers_ns = one.counts.latency_ns;
+    assert_eq!((all.sent_span_ns, all.counts.answers.queue_ns), (99 * 100, 0));
+    assert_eq!(one.counts.answers.queue_ns, 0);
+    let answers_ns = one.counts.answers.latency_ns;
     assert!(
         (answers_ns..answers_ns + 100 * 100).contains(&one.duration_ns),
         "{answers_ns} {}",
@@ -191,6 +197,26 @@ fn reads_interrupt_programs_only_where_they_may() {
 }
 
 #[test]
+fn what_stops_at_once_is_still_done_only_once() {
+    let device = small(&[
+        ("flash.suspend_program", "on"),
+        ("flash.suspend_program_time", "0ns"),
+        ("flash.suspend_erase_time", "0ns"),
+        ("cache", "64KiB"),
+        ("write_log", "0"),
+    ]);
+    let mut rng = tiermem_base::Rng::seeded(1);
+    let trace: Vec<Access> = (0..40_000u64)
+        .map(|n| {
+            Access::new(n * 20_000, if n % 3 > 0 { Op::Store } else { Op::Load }, rng.below(1024) * 4096, 8)
+        })
+        .collect();
+    // In debug builds each erase finds an empty block, which one that is done twice does not.
+    let outcome = run(&device, &trace);
+    assert!(outcome.suspensions > 100 && outcome.counts.erases > 100, "{}", outcome.suspensions);
+}
+
+#[test]
 fn reads_that_go_first_wait_less() {
     let trace: Vec<Access> = (0..20_000u64)
         .map(|n| {
@@ -217,19 +243,63 @@ fn hints_turn_waiting_into_hits() {
 }
 
 #[test]
-fn windows_add_up_to_the_whole() {
+fn windows_add_up_to_the_whole_and_have_the_answers_of_their_requests() {
     let device = device(&[("prefetch", "next-n")]);
-    let trace = writes((0..10_500).map(|n| n / 3));
+    // The number of requests is one of whole windows, then it is not.
+    for requests in [10_000, 10_500] {
+        let trace = writes((0..requests).map(|n| n / 3));
+        let wishes = Wishes { window: 1000, ..Wishes::default() };
+        let Ok(outcome) = simulate(&device, wishes, trace.iter().map(|access| Ok::<_, Infallible>(*access)));
+        assert_eq!(outcome.windows.len() as u64, requests.div_ceil(1000));
+        let sum = |of: fn(&tiermem_sim::cxl_flash::outcome::Counts) -> u64| {
+            (outcome.windows.iter().map(|window| of(&window.counts)).sum::<u64>(), of(&outcome.counts))
+        };
+        for (parts, whole) in [
+            sum(|c| c.requests),
+            sum(|c| c.hits),
+            sum(|c| c.prefetches),
+            sum(|c| c.flash_reads),
+            sum(|c| c.flash_writes),
+            sum(|c| c.answers.latency_ns),
+            sum(|c| c.answers.sub_us),
+        ] {
+            assert_eq!(parts, whole);
+        }
+        for (number, window) in outcome.windows.iter().enumerate() {
+            assert_eq!(window.start_ns, trace[number * 1000].time_ns);
+        }
+    }
+    // Of an overloaded device the answers come late, and still belong to their requests.
+    let trace = writes(0..4000);
+    let slow = small(&[("cache", "0"), ("mshr", "off")]);
     let wishes = Wishes { window: 1000, ..Wishes::default() };
-    let Ok(outcome) = simulate(&device, wishes, trace.iter().map(|access| Ok::<_, Infallible>(*access)));
-    assert_eq!(outcome.windows.len(), 11);
-    let sum = |of: fn(&tiermem_sim::cxl_flash::outcome::Counts) -> u64| {
-        (outcome.windows.iter().map(|window| of(&window.counts)).sum::<u64>(), of(&outcome.counts))
-    };
-    for (parts, whole) in
-        [sum(|c| c.requests), sum(|c| c.hits), sum(|c| c.prefetches), sum(|c| c.flash_reads)]
+    let Ok(outcome) = simulate(&slow, wishes, trace.iter().map(|access| Ok::<_, Infallible>(*access)));
+    let means: Vec<u64> = outcome.windows.iter().map(|window| window.counts.answers.latency_ns).collect();
+    assert!(means.is_sorted() && means[0] > 0 && means[3] > 2 * means[0], "{means:?}");
+}
+
+#[test]
+fn the_tightest_device_that_is_accepted_is_never_stuck() {
+    // 100, 64 and 40 blocks of data in each of eight planes.
+    for (capacity, pages_per_block, page) in
+        [("200MiB", "16", "16KiB"), ("32MiB", "4", "16KiB"), ("80MiB", "4", "64KiB"), ("8MiB", "2", "4KiB")]
     {
-        assert_eq!(parts, whole);
+        let sizes =
+            [("flash.pages_per_block", pages_per_block), ("flash.page", page), ("capacity", capacity)];
+        let with = |share: f64| {
+            let mut layers = Layers::default();
+            for (key, value) in SMALL.iter().chain(&sizes) {
+                layers.set(key, value).unwrap();
+            }
+            layers.set("flash.over_provisioning", &share.to_string()).unwrap();
+            layers.config().unwrap().device()
+        };
+        let shares = (1..2000).map(|permille| f64::from(permille) / 1000.0);
+        let tightest = shares.map(with).find_map(Result::ok).unwrap();
+        let mut rng = tiermem_base::Rng::seeded(1);
+        let trace = writes(std::iter::repeat_with(|| rng.below(tightest.units)).take(60_000));
+        let outcome = run(&tightest, &trace);
+        assert!(outcome.counts.flash_writes > 50_000 && outcome.counts.moves > 0, "{:?}", outcome.counts);
     }
 }
 
@@ -257,7 +327,7 @@ fn times_and_bandwidths_at_their_ends_are_taken() {
     let ends = [("host.link_gb_per_s", "0.001"), ("dram.gb_per_s", "0.001"), ("host.outstanding", "65536")];
     let slow = device(&ends);
     let counts = run(&slow, &writes((0..100_000).map(|n| n % 4))).counts;
-    assert!(counts.per_request(counts.link_ns) > 2e9, "{counts:?}");
+    assert!(counts.per_request(counts.answers.link_ns) > 2e9, "{counts:?}");
     let mut layers = Layers::default();
     layers.set("dram.gb_per_s", "1e-300").unwrap();
     assert!(layers.config().unwrap().device().unwrap_err().to_string().contains("dram.gb_per_s"));
@@ -290,9 +360,18 @@ fn any_device() -> impl Strategy<Value = Device> {
         one_of("host.mode", &["open", "paced", "closed"]),
         one_of("host.outstanding", &["1", "7", "4096"]),
         one_of("cleaning.filled", &["0", "0.5", "1"]),
-        (one_of("flash.dies", &["1", "2"]), one_of("mshr.merges", &["1", "65"])),
+        (
+            one_of("flash.dies", &["1", "2"]),
+            one_of("mshr.merges", &["1", "65"]),
+            one_of("flash.suspend_program_time", &["0ns", "20us"]),
+            one_of("flash.suspend_erase_time", &["0ns", "100us"]),
+        ),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h, i, j, (k, l))| small(&[a, b, c, d, e, f, g, h, i, j, k, l]))
+        .prop_map(|(a, b, c, d, e, f, g, h, i, j, (k, l, m, n))| {
+            // With two dies each plane has half as many blocks, and as many to spare.
+            let spare = ("flash.over_provisioning", "1.25");
+            small(&[spare, a, b, c, d, e, f, g, h, i, j, k, l, m, n])
+        })
 }
 
 proptest! {

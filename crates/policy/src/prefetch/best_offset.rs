@@ -173,7 +173,7 @@ impl Prefetch for BestOffset {
         // The offset in force now, though another may have been when the page was wished for: the paper stores none.
         let base = match (self.offset, why) {
             (Some(offset), Why::Prefetch) => page.checked_sub(offset),
-            (Some(_), Why::Demand) => None,
+            (Some(_), Why::Demand | Why::Hint) => None,
             (None, _) => Some(page),
         };
         if let Some(base) = base {

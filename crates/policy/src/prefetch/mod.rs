@@ -45,6 +45,8 @@ pub enum Why {
     Demand,
     /// It was wished for.
     Prefetch,
+    /// The host announced it: nothing that the prefetcher wished for, and no demand yet.
+    Hint,
 }
 
 /// Where a prefetched page enters the order of eviction of its set (of n pages, n being the associativity).
@@ -77,7 +79,7 @@ pub trait Prefetch {
     fn issued(&mut self, _page: u64) {}
     /// A fetched page has arrived in the cache.
     fn filled(&mut self, _page: u64, _why: Why) {}
-    /// `page` left the cache to make room for a page fetched for `for_why`. `unused_prefetch`: it was prefetched and no
+    /// `page` left the cache to make room for a page fetched for `for_why`. `unused_prefetch`: it was wished for and no
     /// demand ever used it.
     fn evicted(&mut self, _page: u64, _for_why: Why, _unused_prefetch: bool) {}
     /// Where prefetched pages enter the order of eviction from now on.

@@ -17,9 +17,10 @@ use super::cache::{Cache, Line};
 use super::config::{Device, Mode};
 use super::flash::{Backend, Places, Read, scheduler};
 use super::mshr::{Flights, NONE, Waiting};
-use super::outcome::{Counts, Outcome, Window};
+use super::outcome::{Counts, Outcome};
 use super::pages::Pages;
 use super::server::Server;
+use super::windows::Windows;
 use crate::events::EventQueue;
 
 /// What a request and its answer take of the link beside the data: a slot of a flit.
@@ -49,16 +50,25 @@ impl From<scheduler::Event> for Event {
 struct Page {
     line: Line,
     flight: u32,
-    /// It is in the cache because it was prefetched, and whether it was used since.
+    /// It is in the cache because it was prefetched or announced, and whether it was used since.
     prefetched: bool,
     used: bool,
+    /// It was the host that announced it, and not the prefetcher that wished for it.
+    hinted: bool,
     /// A prefetched line threw it out.
     polluted: bool,
 }
 
 impl Default for Page {
     fn default() -> Self {
-        Page { line: Line::NONE, flight: NONE, prefetched: false, used: false, polluted: false }
+        Page {
+            line: Line::NONE,
+            flight: NONE,
+            prefetched: false,
+            used: false,
+            hinted: false,
+            polluted: false,
+        }
     }
 }
 
@@ -146,15 +156,14 @@ struct Machine<'a, E> {
     accepted_ns: u64,
     first_ns: Option<u64>,
     last_answer_ns: u64,
-    trace_end_ns: u64,
+    last_arrival_ns: u64,
     flash_span: Option<(u64, u64)>,
     rng: Rng,
     wanted: Vec<u64>,
     fetched: Vec<u32>,
     counts: Counts,
     latency: Histogram<u64>,
-    windows: Vec<Window>,
-    window_start: (u64, Counts),
+    windows: Windows,
 }
 
 impl<'a, E: Evict> Machine<'a, E> {
@@ -163,7 +172,6 @@ impl<'a, E: Evict> Machine<'a, E> {
         let link = Server::new(config.host.link_latency.0, config.host.link_gb_per_s);
         Machine {
             device,
-            wishes,
             events: EventQueue::default(),
             now_ns: 0,
             pages: Pages::default(),
@@ -173,6 +181,8 @@ impl<'a, E: Evict> Machine<'a, E> {
             dram: Server::new(config.dram.latency.0, config.dram.gb_per_s),
             down: link,
             up: link,
+            windows: Windows::new(wishes.window),
+            wishes,
             prefetcher: device.prefetcher.build(),
             outstanding: 0,
             answers: VecDeque::new(),
@@ -181,7 +191,7 @@ impl<'a, E: Evict> Machine<'a, E> {
             accepted_ns: 0,
             first_ns: None,
             last_answer_ns: 0,
-            trace_end_ns: 0,
+            last_arrival_ns: 0,
             flash_span: None,
             rng: Rng::seeded(config.seed),
             wanted: Vec::new(),
@@ -189,8 +199,6 @@ impl<'a, E: Evict> Machine<'a, E> {
             counts: Counts::default(),
             latency: Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
                 .expect("bounds and digits are in range"),
-            windows: Vec::new(),
-            window_start: (0, Counts::default()),
         }
     }
 
@@ -201,6 +209,11 @@ impl<'a, E: Evict> Machine<'a, E> {
         loop {
             while ahead.len() <= lead {
                 let Some(access) = trace.next().transpose()? else { break };
+                let open = self.device.config.host.mode != Mode::Closed;
+                if open && self.first_ns.is_none() && ahead.is_empty() {
+                    // The host announces nothing before the trace begins.
+                    self.now_ns = access.time_ns.min(TIME_NS_MAX);
+                }
                 self.hint(&access);
                 ahead.push_back(access);
             }
@@ -211,7 +224,6 @@ impl<'a, E: Evict> Machine<'a, E> {
         debug_assert_eq!(self.counts.requests, self.latency.len(), "each request is answered once");
         #[cfg(debug_assertions)]
         self.backend.check(&self.pages);
-        self.close_window();
         Ok(self.outcome())
     }
 
@@ -219,9 +231,9 @@ impl<'a, E: Evict> Machine<'a, E> {
         self.take_backend_counts();
         Outcome {
             counts: self.counts,
-            windows: self.windows,
+            windows: self.windows.finish(&self.counts),
             duration_ns: self.last_answer_ns - self.first_ns.unwrap_or(0).min(self.last_answer_ns),
-            trace_ns: self.trace_end_ns - self.first_ns.unwrap_or(0).min(self.trace_end_ns),
+            sent_span_ns: self.last_arrival_ns - self.first_ns.unwrap_or(0).min(self.last_arrival_ns),
             flash_span_ns: self.flash_span.map_or(0, |(first, last)| last - first),
             wear: self.backend.wear(),
             suspensions: self.backend.suspensions(),
@@ -236,15 +248,6 @@ impl<'a, E: Evict> Machine<'a, E> {
         self.counts.moves = flash.moves;
         self.counts.erases = flash.erases;
         self.counts.log_hits = self.backend.log_hits();
-    }
-
-    fn close_window(&mut self) {
-        let (start_ns, before) = self.window_start;
-        self.take_backend_counts();
-        if self.wishes.window > 0 && self.counts.requests > before.requests {
-            self.windows.push(Window { start_ns, counts: self.counts.since(&before) });
-        }
-        self.window_start = (self.sent_ns, self.counts);
     }
 
     /// The next event happens, if there is one.
@@ -305,7 +308,7 @@ impl<'a, E: Evict> Machine<'a, E> {
         self.outstanding += 1;
         let arrival_ns = if mode == Mode::Open { time_ns } else { sent_ns };
         self.first_ns.get_or_insert(arrival_ns);
-        self.trace_end_ns = arrival_ns;
+        self.last_arrival_ns = arrival_ns;
         let down_bytes = HEADER_BYTES + if write { DATA_BYTES } else { 0 };
         let there_ns = self.down.serve(sent_ns, down_bytes);
         let at_ns = there_ns.max(self.accepted_ns);
@@ -313,19 +316,21 @@ impl<'a, E: Evict> Machine<'a, E> {
             self.step();
         }
         self.now_ns = at_ns;
+        if self.windows.is_due(self.counts.requests) {
+            self.take_backend_counts();
+            self.windows.begin(arrival_ns, self.counts);
+        }
         self.counts.requests += 1;
         self.counts.reads += u64::from(!write);
         let link_ns = there_ns - sent_ns;
-        let waiting = Waiting { arrival_ns, sent_ns, accepted_ns: at_ns, link_ns, write };
+        let window = self.windows.current();
+        let waiting = Waiting { arrival_ns, sent_ns, accepted_ns: at_ns, link_ns, window, write };
         // Addresses beyond the capacity are folded into it.
         let number = access.key / u64::from(self.device.geometry.unit_bytes);
         let number = if number < self.device.units { number } else { number % self.device.units };
         let place = self.pages.place_of(number);
         self.serve(place, number, waiting);
         self.accepted_ns = self.now_ns.max(at_ns);
-        if self.wishes.window > 0 && self.counts.requests.is_multiple_of(self.wishes.window) {
-            self.close_window();
-        }
     }
 
     /// The device takes a request, as soon as it can.
@@ -333,7 +338,7 @@ impl<'a, E: Evict> Machine<'a, E> {
         let mshr = &self.device.config.mshr;
         loop {
             waiting.accepted_ns = self.now_ns;
-            let Page { line, flight, prefetched, used, .. } = *self.pages.at(place);
+            let Page { line, flight, prefetched, used, hinted, .. } = *self.pages.at(place);
             if line != Line::NONE
                 && let Some(cache) = &mut self.cache
             {
@@ -345,24 +350,25 @@ impl<'a, E: Evict> Machine<'a, E> {
                     if !used {
                         self.pages.at_mut(place).used = true;
                         self.counts.prefetches_used += 1;
-                        found = Demand::PrefetchHit;
+                        found = if hinted { Demand::Hit } else { Demand::PrefetchHit };
                     }
                 }
                 let done_ns = self.dram.serve(self.now_ns, DATA_BYTES);
                 self.answer(waiting, 0, done_ns, false);
                 return self.prefetch(number, found);
             }
-            let merges = flight != NONE && (mshr.enabled || self.flights.at(flight).why == Why::Prefetch);
+            let merges = flight != NONE && (mshr.enabled || self.flights.at(flight).why != Why::Demand);
             if merges && self.flights.at(flight).waiting < mshr.merges {
                 let first = self.flights.at(flight).waiting == 0;
-                let late = self.flights.at(flight).why == Why::Prefetch && first;
+                let why = self.flights.at(flight).why;
                 self.flights.wait(flight, waiting);
                 self.counts.hits_under_miss += 1;
-                self.counts.prefetches_late += u64::from(late);
+                self.counts.prefetches_late += u64::from(first && why != Why::Demand);
+                let late = first && why == Why::Prefetch;
                 let found = if late { Demand::LatePrefetch } else { Demand::UnderMiss };
                 return self.prefetch(number, found);
             }
-            let has_entry = !mshr.enabled || self.flights.count(Why::Demand) < mshr.entries as usize;
+            let has_entry = !mshr.enabled || self.flights.demanded() < mshr.entries as usize;
             if !merges && has_entry && !self.backend.is_full() {
                 return self.miss(place, number, waiting);
             }
@@ -463,8 +469,9 @@ impl<'a, E: Evict> Machine<'a, E> {
             let gone = self.pages.at_mut(evicted.page);
             gone.line = Line::NONE;
             let unused = gone.prefetched && !gone.used;
-            (gone.prefetched, gone.used) = (false, false);
-            gone.polluted = why == Why::Prefetch && !unused;
+            gone.polluted = why != Why::Demand && !unused;
+            let unused = unused && !gone.hinted;
+            (gone.prefetched, gone.used, gone.hinted) = (false, false, false);
             let gone_number = self.pages.number(evicted.page);
             self.prefetcher.evicted(gone_number, why, unused);
             if evicted.dirty {
@@ -477,7 +484,8 @@ impl<'a, E: Evict> Machine<'a, E> {
         let page = self.pages.at_mut(place);
         page.line = line;
         page.polluted = false;
-        page.prefetched = why == Why::Prefetch;
+        page.prefetched = why != Why::Demand;
+        page.hinted = why == Why::Hint;
         page.used = page.prefetched && first.is_some();
         self.counts.prefetches_used += u64::from(page.used);
         self.prefetcher.filled(number, why);
@@ -498,15 +506,17 @@ impl<'a, E: Evict> Machine<'a, E> {
         let latency_ns = answer_ns - waiting.arrival_ns;
         let link_ns = waiting.link_ns + (answer_ns - done_ns);
         let queue_ns = waiting.accepted_ns - waiting.arrival_ns - waiting.link_ns;
-        let counts = &mut self.counts;
-        counts.sub_us += u64::from(latency_ns < FAST_NS);
-        counts.latency_ns += latency_ns;
-        counts.link_ns += link_ns;
-        counts.queue_ns += queue_ns;
-        counts.flash_ns += flash_ns;
-        counts.dram_ns += latency_ns - link_ns - queue_ns - flash_ns;
-        if missed {
-            counts.miss_latency_ns += latency_ns;
+        let dram_ns = latency_ns - link_ns - queue_ns - flash_ns;
+        for answers in
+            [Some(&mut self.counts.answers), self.windows.answers(waiting.window)].into_iter().flatten()
+        {
+            answers.sub_us += u64::from(latency_ns < FAST_NS);
+            answers.latency_ns += latency_ns;
+            answers.link_ns += link_ns;
+            answers.queue_ns += queue_ns;
+            answers.flash_ns += flash_ns;
+            answers.dram_ns += dram_ns;
+            answers.miss_latency_ns += if missed { latency_ns } else { 0 };
         }
         self.latency.saturating_record(latency_ns);
     }
@@ -528,7 +538,7 @@ impl<'a, E: Evict> Machine<'a, E> {
     fn fetch_wanted(&mut self) {
         let wanted = std::mem::take(&mut self.wanted);
         for &number in &wanted {
-            match self.fetch_early(number) {
+            match self.fetch_early(number, Why::Prefetch) {
                 Early::Sent => self.prefetcher.issued(number),
                 Early::Needless => {}
                 Early::NoRoom => break,
@@ -538,13 +548,13 @@ impl<'a, E: Evict> Machine<'a, E> {
     }
 
     /// Sends for a line that nobody asked for.
-    fn fetch_early(&mut self, number: u64) -> Early {
+    fn fetch_early(&mut self, number: u64, why: Why) -> Early {
         if number >= self.device.units || self.cache.is_none() {
             return Early::Needless;
         }
         let bound = self.device.config.prefetch.outstanding as usize;
         // One place is left to requests.
-        if self.flights.count(Why::Prefetch) >= bound || self.backend.room() < 2 || self.backend.is_full() {
+        if self.flights.early() >= bound || self.backend.room() < 2 || self.backend.is_full() {
             return Early::NoRoom;
         }
         let place = self.pages.place_of(number);
@@ -553,7 +563,7 @@ impl<'a, E: Evict> Machine<'a, E> {
             return Early::Needless;
         }
         self.counts.prefetches += 1;
-        self.fetch(place, number, Why::Prefetch);
+        self.fetch(place, number, why);
         Early::Sent
     }
 
@@ -565,7 +575,7 @@ impl<'a, E: Evict> Machine<'a, E> {
         let number = access.key / u64::from(self.device.geometry.unit_bytes) % self.device.units;
         let is_hinted = self.wishes.hinted.binary_search(&number).is_ok();
         if is_hinted && self.rng.unit_f64() < self.device.config.hints.probability {
-            self.counts.hints += u64::from(self.fetch_early(number) == Early::Sent);
+            self.counts.hints += u64::from(self.fetch_early(number, Why::Hint) == Early::Sent);
         }
     }
 }

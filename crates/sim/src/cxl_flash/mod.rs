@@ -13,6 +13,7 @@ mod mshr;
 pub mod outcome;
 pub mod pages;
 mod server;
+mod windows;
 
 /// Requests of a trace that come later, after more than two years, are taken to come then: times stay far from the end of
 /// their 64 bits.

@@ -16,6 +16,8 @@ pub struct Waiting {
     pub accepted_ns: u64,
     /// What of the time before that was the link.
     pub link_ns: u64,
+    /// The window that it belongs to.
+    pub window: u32,
     /// Whether it writes.
     pub write: bool,
 }
@@ -46,15 +48,21 @@ pub struct Flights {
     free_flights: Vec<u32>,
     nodes: Vec<Node>,
     free_nodes: Vec<u32>,
-    /// Lines on their way for requests, and for prefetches.
-    count: [usize; 2],
+    /// Lines on their way, by the reason.
+    count: [usize; 3],
 }
 
 impl Flights {
-    /// Lines on their way for this reason.
+    /// Lines on their way for requests.
     #[inline]
-    pub fn count(&self, why: Why) -> usize {
-        self.count[why as usize]
+    pub fn demanded(&self) -> usize {
+        self.count[Why::Demand as usize]
+    }
+
+    /// Lines on their way that nobody asked for when they were sent for.
+    #[inline]
+    pub fn early(&self) -> usize {
+        self.count[Why::Prefetch as usize] + self.count[Why::Hint as usize]
     }
 
     /// A line was sent for.

@@ -11,8 +11,6 @@ pub struct Counts {
     pub requests: u64,
     /// Reads among them.
     pub reads: u64,
-    /// Requests answered within less than a microsecond.
-    pub sub_us: u64,
     /// Requests that found their line in the cache.
     pub hits: u64,
     /// Requests that found it on its way, and had not to send for it.
@@ -43,8 +41,16 @@ pub struct Counts {
     pub moves: u64,
     /// Blocks erased.
     pub erases: u64,
-    /// Nanoseconds that requests waited, added up: all of it, for the host and the device to take them, on the link, for
-    /// DRAM, for flash.
+    /// How requests were answered.
+    pub answers: Answers,
+}
+
+/// How requests were answered: nanoseconds that they waited, added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Requests answered within less than a microsecond.
+    pub sub_us: u64,
+    /// All of the wait, which is the sum of the next four.
     pub latency_ns: u64,
     /// For a place in host and device.
     pub queue_ns: u64,
@@ -60,19 +66,18 @@ pub struct Counts {
 
 macro_rules! minus {
     ($self:expr, $other:expr, $($field:ident),*) => {
-        Counts { $($field: $self.$field - $other.$field),* }
+        Counts { $($field: $self.$field - $other.$field,)* answers: Answers::default() }
     };
 }
 
 impl Counts {
-    /// What was counted since `before`.
+    /// What was counted since `before`, without answers: those of requests before it come after it.
     pub fn since(&self, before: &Counts) -> Counts {
         minus!(
             self,
             before,
             requests,
             reads,
-            sub_us,
             hits,
             hits_under_miss,
             misses,
@@ -87,19 +92,13 @@ impl Counts {
             log_hits,
             flash_writes,
             moves,
-            erases,
-            latency_ns,
-            queue_ns,
-            link_ns,
-            dram_ns,
-            flash_ns,
-            miss_latency_ns
+            erases
         )
     }
 
     /// Requests within less than a microsecond, in percent.
     pub fn sub_us_percent(&self) -> f64 {
-        100.0 * share(self.sub_us, self.requests)
+        100.0 * share(self.answers.sub_us, self.requests)
     }
 
     /// Prefetched lines that were used, of all.
@@ -134,7 +133,7 @@ impl Counts {
 
     /// Mean latency of requests that had to wait for flash.
     pub fn mean_miss_latency_ns(&self) -> f64 {
-        share(self.miss_latency_ns, self.hits_under_miss + self.misses)
+        share(self.answers.miss_latency_ns, self.hits_under_miss + self.misses)
     }
 }
 
@@ -162,8 +161,8 @@ pub struct Outcome {
     pub latency: Histogram<u64>,
     /// From the first request until the last answer.
     pub duration_ns: u64,
-    /// From the first request until the last, as the trace has them.
-    pub trace_ns: u64,
+    /// From the first request until the last: in an open loop as the trace has them, else as the host sent them.
+    pub sent_span_ns: u64,
     /// From the first request to flash until the last.
     pub flash_span_ns: u64,
     /// The most and the least that blocks were erased.
@@ -185,8 +184,9 @@ impl Outcome {
         share(self.flash_span_ns, self.counts.flash_reads + self.counts.flash_writes)
     }
 
-    /// Years until every block of the capacity has been erased as often as it may be, at the trace's rate of writes and
-    /// amplified so much: endurance x capacity / rate.
+    /// Years until every block of the capacity has been erased as often as it may be, amplified so much: endurance x
+    /// capacity / rate, where the rate is what was written between the first request and the last answer. A device that keeps
+    /// its host waiting is written more slowly than the trace would have it.
     pub fn lifetime_years(&self, device: &Device, amplification: f64) -> f64 {
         const YEAR_S: f64 = 365.0 * 24.0 * 3600.0;
         let line_bytes = f64::from(device.geometry.unit_bytes);

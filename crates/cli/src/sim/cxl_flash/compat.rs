@@ -5,11 +5,12 @@ use tiermem_base::Access;
 use tiermem_policy::evict::Evict;
 use tiermem_policy::evict::named::WithPolicy;
 use tiermem_policy::prefetch::Named as Prefetcher;
+use tiermem_policy::prefetch::next_n::NextNParameters;
 use tiermem_sim::cxl_flash::atc23::{self, Settings, prefetch::Kind};
 use tiermem_sim::cxl_flash::cache::Cache;
 use tiermem_sim::cxl_flash::config::{ConfigError, Device};
 use tiermem_sim::cxl_flash::flash::Timing;
-use tiermem_sim::cxl_flash::outcome::{Counts, Outcome};
+use tiermem_sim::cxl_flash::outcome::{Answers, Counts, Outcome};
 
 /// Latencies beyond this count as this.
 const LATENCY_NS_MAX: u64 = 1 << 40;
@@ -25,6 +26,14 @@ pub fn refused(device: &Device) -> Option<ConfigError> {
     }
     if device.config.hints.top_percent > 0.0 {
         return refuse("hints.top_percent", "there are no hints");
+    }
+    if device.config.flash.over_provisioning >= 1.0 {
+        return refuse("flash.over_provisioning", "it is a share of the capacity, less than 1,");
+    }
+    if let Prefetcher::NextN(parameters) = device.prefetcher
+        && parameters != NextNParameters::DEFAULT
+    {
+        return refuse("prefetch.next_n", "the degree is 4 and the offset 16");
     }
     None
 }
@@ -61,7 +70,6 @@ impl<X, I: Iterator<Item = Result<Access, X>>> WithPolicy for Run<'_, I> {
         })?;
         let counts = Counts {
             requests: found.requests,
-            sub_us,
             hits: found.hits,
             hits_under_miss: found.hits_under_miss + found.late,
             misses: found.misses,
@@ -74,17 +82,17 @@ impl<X, I: Iterator<Item = Result<Access, X>>> WithPolicy for Run<'_, I> {
             polluted: found.feedback.polluted,
             flash_reads: found.flash_reads,
             flash_writes: found.flash_writes,
-            latency_ns: sum_ns,
-            miss_latency_ns: miss_ns,
+            answers: Answers { sub_us, latency_ns: sum_ns, miss_latency_ns: miss_ns, ..Answers::default() },
             ..Counts::default()
         };
+        let span_ns = found.end_ns - found.begin_ns;
         Ok(Outcome {
             counts,
             windows: Vec::new(),
             latency,
-            duration_ns: found.end_ns,
-            trace_ns: found.end_ns,
-            flash_span_ns: found.end_ns,
+            duration_ns: span_ns,
+            sent_span_ns: span_ns,
+            flash_span_ns: span_ns,
             wear: (0, 0),
             suspensions: 0,
             metadata_bytes: 0,

@@ -48,7 +48,8 @@ Fields:
   log_hits                  reads that found their line in the write log
   gc_moves, erases, write_amplification  lines moved, blocks erased, lines written in all for each one of the host
   wear_max, wear_min        erases of the most and of the least worn block
-  lifetime_years, lifetime_years_unamplified  endurance x capacity / rate of writes, with and without what is moved
+  lifetime_years, lifetime_years_unamplified  endurance x capacity / rate of writes over duration_ns, with and
+                            without what is moved
   performance_per_dollar, performance_per_dollar_all  sub_us_percent for the price, against DRAM alone: the flash's price, and with the
                             device's DRAM
   duration_ns               from the first request until the last answer
@@ -134,6 +135,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     let axes: Vec<Axis> = options.sweep.iter().map(|(key, values)| Axis::new(key, values)).collect();
     let points = Point::grid(&layers, &axes).map_err(wrong)?;
+    if options.compat.is_some() && options.window > 0 {
+        return Err(Failure::usage(anyhow!("--window: --compat atc23 has no windows")));
+    }
     if options.compat.is_some()
         && let Some(refused) = points.iter().find_map(|point| compat::refused(&point.device))
     {

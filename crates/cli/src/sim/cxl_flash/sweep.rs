@@ -67,6 +67,11 @@ impl Point {
         Wishes { window: options.window, hinted }
     }
 
+    /// Bytes of a line and how many there are.
+    fn lines(&self) -> (u32, u64) {
+        (self.device.geometry.unit_bytes, self.device.units)
+    }
+
     fn hints(&self) -> Option<f64> {
         let hints = &self.device.config.hints;
         (hints.top_percent > 0.0 && hints.probability > 0.0).then_some(hints.top_percent)
@@ -74,7 +79,9 @@ impl Point {
 
     /// Tells of a trace whose requests all come at once, which is what one without times looks like.
     fn warn_of_no_times(&self, outcome: &Outcome) {
-        if self.device.config.host.mode == Mode::Open && outcome.trace_ns == 0 && outcome.counts.requests > 1
+        if self.device.config.host.mode == Mode::Open
+            && outcome.sent_span_ns == 0
+            && outcome.counts.requests > 1
         {
             eprintln!(
                 "tiermem: all requests of the trace come at one time, so latencies are mostly queueing; --set host.mode=closed sends \
@@ -83,11 +90,16 @@ impl Point {
         }
     }
 
-    fn rows(&self, trace: &str, outcome: &Outcome, seconds: f64) -> Vec<Vec<Cell>> {
+    fn rows(&self, options: &Options, outcome: &Outcome, seconds: f64) -> Vec<Vec<Cell>> {
+        let (trace, compat) = (&options.trace.trace, options.compat.is_some());
         let windows = outcome.windows.iter().enumerate().map(|(number, window)| {
             fields::window(trace, &self.setting, &self.device, number, window.start_ns, &window.counts)
         });
-        windows.chain([fields::whole(trace, &self.setting, &self.device, outcome, seconds)]).collect()
+        let mut whole = fields::whole(trace, &self.setting, &self.device, outcome, seconds);
+        if compat {
+            fields::leave_out_parts(&mut whole);
+        }
+        windows.chain([whole]).collect()
     }
 }
 
@@ -125,7 +137,7 @@ fn stream(options: &Options, point: &Point) -> Result<Found, Failure> {
     let seconds = start.elapsed().as_secs_f64();
     source.finish();
     point.warn_of_no_times(&outcome);
-    let rows = point.rows(&options.trace.trace, &outcome, seconds);
+    let rows = point.rows(options, &outcome, seconds);
     let cut_short = stop.is_set().then_some(outcome.counts.requests);
     Ok(Found { rows, finished: 1, cut_short, ..Found::default() })
 }
@@ -134,11 +146,14 @@ fn grid(options: &Options, points: &[Point]) -> Result<Found, Failure> {
     let source = options.trace.open().map_err(Failure::into_usage)?;
     let trace: Vec<Access> = source.records().collect::<Result<_, _>>().map_err(Failure::into_usage)?;
     source.finish();
-    let counted = points.iter().any(|point| point.hints().is_some());
-    let popularity = counted.then(|| {
-        let device = &points[0].device;
-        hints::Popularity::of(&trace, device.geometry.unit_bytes, device.units)
-    });
+    // Lines are what each device has.
+    let mut popularity: BTreeMap<(u32, u64), hints::Popularity> = BTreeMap::new();
+    for point in points.iter().filter(|point| point.hints().is_some()) {
+        let (line_bytes, lines) = point.lines();
+        popularity
+            .entry((line_bytes, lines))
+            .or_insert_with(|| hints::Popularity::of(&trace, line_bytes, lines));
+    }
     let bar = source::steps_bar(points.len() as u64, "devices simulated");
     let interrupted = AtomicBool::new(false);
     let next = AtomicUsize::new(0);
@@ -151,7 +166,7 @@ fn grid(options: &Options, points: &[Point]) -> Result<Found, Failure> {
                 loop {
                     let number = next.fetch_add(1, Relaxed);
                     let Some(point) = points.get(number) else { return };
-                    let hinted = point.hints().zip(popularity.as_ref());
+                    let hinted = point.hints().zip(popularity.get(&point.lines()));
                     let hinted =
                         hinted.map_or_else(Vec::new, |(percent, popularity)| popularity.top(percent));
                     let started = Instant::now();
@@ -171,7 +186,7 @@ fn grid(options: &Options, points: &[Point]) -> Result<Found, Failure> {
                     if number == 0 {
                         point.warn_of_no_times(&outcome);
                     }
-                    let rows = point.rows(&options.trace.trace, &outcome, started.elapsed().as_secs_f64());
+                    let rows = point.rows(options, &outcome, started.elapsed().as_secs_f64());
                     if let Ok(mut found) = found.lock() {
                         found.insert(number, rows);
                     }

@@ -151,7 +151,8 @@ impl<E: Evict, L: FnMut(u64, bool)> Simulator<E, L> {
     fn run<X>(&mut self, mut trace: impl Iterator<Item = Result<Access, X>>) -> Result<(), X> {
         let mut next = trace.next().transpose()?;
         if let Some(first) = &next {
-            self.events.push(first.time_ns.min(TIME_NS_MAX), Event::Feed);
+            self.counts.begin_ns = first.time_ns.min(TIME_NS_MAX);
+            self.events.push(self.counts.begin_ns, Event::Feed);
         }
         while let Some((time_ns, event)) = self.events.pop() {
             self.now_ns = time_ns;

@@ -52,6 +52,8 @@ pub struct Counts {
     pub flash_writes: u64,
     /// Reads of a page that was already being read; only without registers of misses.
     pub repeated_reads: u64,
+    /// When the first request came.
+    pub begin_ns: u64,
     /// When the last event happened.
     pub end_ns: u64,
 }

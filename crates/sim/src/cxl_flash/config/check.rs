@@ -182,13 +182,14 @@ fn geometry(config: &Config) -> Result<(Geometry, u64)> {
     let data_blocks = units.div_ceil(planes * units_per_block).max(1);
     let spare = (data_blocks as f64 * flash.over_provisioning).ceil() as u64;
     let blocks_per_plane = data_blocks + spare;
-    if spare < SPARE_BLOCKS_MIN {
-        let least = SPARE_BLOCKS_MIN as f64 / data_blocks as f64;
+    let spare_least = spare_blocks_least(data_blocks, u64::from(units_per_page), units_per_block);
+    if spare < spare_least {
+        let least = spare_least as f64 / data_blocks as f64;
         return refuse(
             "flash.over_provisioning",
             format!(
-                "{} leaves {spare} spare blocks to each of {planes} planes; cleaning needs {SPARE_BLOCKS_MIN}: {least:.3} or more, a \
-                 larger capacity, or smaller blocks",
+                "{} leaves {spare} spare blocks to each of {planes} planes; cleaning needs {spare_least}: {least:.3} or more, a \
+                 larger capacity, or fewer pages in a block",
                 flash.over_provisioning
             ),
         );
@@ -217,8 +218,17 @@ fn geometry(config: &Config) -> Result<(Geometry, u64)> {
     Ok((geometry, units))
 }
 
-/// One open for writes, one open for cleaning, one free for cleaning, and one whose worth of data is invalid.
-const SPARE_BLOCKS_MIN: u64 = 4;
+/// Spare blocks that a plane must have so that cleaning always finds something to win.
+///
+/// One open for writes, one open for cleaning, one free for cleaning, and one whose worth of data is invalid. Beyond that, what is
+/// moved fills whole pages, so each filled block may hold up to a unit less than a page of invalid data that cannot be won.
+fn spare_blocks_least(data_blocks: u64, units_per_page: u64, units_per_block: u64) -> u64 {
+    // With s spare blocks (data + s) x (units_per_page - 1) units may be lost, of s - 3 blocks at most.
+    let lost = units_per_page - 1;
+    let least =
+        (data_blocks * lost + 3 * units_per_block).div_ceil(units_per_block.saturating_sub(lost).max(1));
+    least.max(4)
+}
 
 fn cleaning(config: &Config, geometry: &Geometry, units: u64) -> Result<Rules> {
     let cleaning = &config.cleaning;

@@ -138,6 +138,8 @@ fn lay(base: &mut Table, over: Table) {
             (Some(Value::Table(base)), Value::Table(over)) => lay(base, over),
             // Some keys take a number or a word: the word's type stays, so that either can be laid over it.
             (Some(Value::String(base)), Value::Integer(over)) => *base = over.to_string(),
+            // A number without a point is still one that may have it.
+            (Some(Value::Float(base)), Value::Integer(over)) => *base = over as f64,
             (_, value) => {
                 base.insert(key, value);
             }

@@ -8,6 +8,11 @@ use tiermem_policy::prefetch::leap::LeapParameters;
 use tiermem_policy::prefetch::next_n::NextNParameters;
 use tiermem_policy::prefetch::stream::StreamParameters;
 
+/// More lines at once than this no queue takes.
+const DEGREE_MAX: u32 = 1 << 16;
+/// Entries of a table, at most.
+const TABLE_MAX: u32 = 1 << 24;
+
 /// What is fetched before it is asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -150,6 +155,7 @@ impl Default for Leap {
 impl Prefetch {
     /// The prefetcher with its parameters; says which key cannot be and why.
     pub fn named(&self) -> Result<Named, (&'static str, String)> {
+        self.numbers()?;
         let kind: Named = self.kind.parse().map_err(|error| ("prefetch.kind", error))?;
         Ok(match kind {
             Named::None => Named::None,
@@ -160,12 +166,6 @@ impl Prefetch {
             Named::BestOffset(paper) => {
                 let BestOffset { offset_max, score_max, round_max, bad_score, recent_entries } =
                     self.best_offset;
-                if offset_max == 0 || recent_entries == 0 {
-                    return Err((
-                        "prefetch.best_offset",
-                        "offset_max and recent_entries are at least 1".to_owned(),
-                    ));
-                }
                 Named::BestOffset(BestOffsetParameters {
                     offset_max,
                     score_max,
@@ -177,12 +177,40 @@ impl Prefetch {
             }
             Named::Leap(_) => {
                 let Leap { history, splits, window_max } = self.leap;
-                if history == 0 || splits == 0 {
-                    return Err(("prefetch.leap", "history and splits are at least 1".to_owned()));
-                }
                 Named::Leap(LeapParameters { history, splits, window_max })
             }
         })
+    }
+
+    /// All numbers are in their range, whichever prefetcher it is.
+    fn numbers(&self) -> Result<(), (&'static str, String)> {
+        let Prefetch { next_n, feedback_directed: feedback, best_offset, leap, .. } = self;
+        let counts = [
+            ("prefetch.next_n.degree", next_n.degree, 0, DEGREE_MAX),
+            ("prefetch.feedback_directed.interval_evictions", feedback.interval_evictions, 1, u32::MAX),
+            ("prefetch.feedback_directed.filter_bits", feedback.filter_bits, 1, TABLE_MAX),
+            ("prefetch.best_offset.offset_max", u32::from(best_offset.offset_max), 1, u32::from(u16::MAX)),
+            ("prefetch.best_offset.recent_entries", best_offset.recent_entries, 1, TABLE_MAX),
+            ("prefetch.leap.history", leap.history, 1, TABLE_MAX),
+            ("prefetch.leap.splits", leap.splits, 1, TABLE_MAX),
+            ("prefetch.leap.window_max", leap.window_max, 0, DEGREE_MAX),
+        ];
+        if let Some((key, value, least, most)) =
+            counts.into_iter().find(|(_, value, least, most)| !(least..=most).contains(&value))
+        {
+            return Err((key, format!("{value} is not {least} to {most}")));
+        }
+        let shares = [
+            ("prefetch.feedback_directed.accuracy_high", feedback.accuracy_high),
+            ("prefetch.feedback_directed.accuracy_low", feedback.accuracy_low),
+            ("prefetch.feedback_directed.lateness", feedback.lateness),
+            ("prefetch.feedback_directed.pollution", feedback.pollution),
+        ];
+        // NaN is in no range.
+        match shares.into_iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
+            Some((key, value)) => Err((key, format!("{value} is not 0 to 1"))),
+            None => Ok(()),
+        }
     }
 
     fn feedback(&self, paper: FeedbackParameters) -> Result<FeedbackParameters, (&'static str, String)> {
@@ -207,7 +235,7 @@ impl Prefetch {
         Ok(FeedbackParameters {
             base,
             level_start: given.level_start as usize - 1,
-            interval_evictions: u64::from(given.interval_evictions.max(1)),
+            interval_evictions: u64::from(given.interval_evictions),
             accuracy_high: given.accuracy_high,
             accuracy_low: given.accuracy_low,
             lateness: given.lateness,

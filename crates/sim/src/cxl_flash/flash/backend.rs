@@ -58,7 +58,7 @@ pub struct Backend {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Logged {
-    copies: u16,
+    copies: u32,
     waits: bool,
 }
 

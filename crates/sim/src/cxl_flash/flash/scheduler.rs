@@ -449,7 +449,10 @@ impl Scheduler {
             },
             State::Working(current) if die.interrupted.is_none() && gives_way(current, operation) => {
                 match self.timing.suspension(current) {
-                    Some(suspension) if die.ready_ns - now_ns >= suspension.least_left_ns => {
+                    // What is done at this instant is past stopping.
+                    Some(suspension)
+                        if die.ready_ns > now_ns && die.ready_ns - now_ns >= suspension.least_left_ns =>
+                    {
                         Start::Interrupting
                     }
                     _ => Start::Not,

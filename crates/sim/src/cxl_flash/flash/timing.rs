@@ -167,6 +167,21 @@ mod tests {
             assert_eq!(one.name().parse(), Ok(one));
         }
         assert!("qlc".parse::<Technology>().unwrap_err().contains("ull, slc"));
-        assert_eq!(Technology::Tlc.promise().program_ns, 900_000);
+    }
+
+    #[test]
+    fn technologies_promise_what_the_table_says() {
+        // Yang 2023, Table 1: microseconds to read, program and erase, and how often.
+        let table = [
+            (Technology::Ull, [3, 100, 1000], 100_000),
+            (Technology::Slc, [25, 200, 1500], 100_000),
+            (Technology::Mlc, [50, 600, 3000], 10_000),
+            (Technology::Tlc, [75, 900, 4500], 3000),
+        ];
+        for (technology, us, endurance_cycles) in table {
+            let promise = technology.promise();
+            assert_eq!([promise.read_ns, promise.program_ns, promise.erase_ns], us.map(|us| us * 1000));
+            assert_eq!(promise.endurance_cycles, endurance_cycles);
+        }
     }
 }
