@@ -10,6 +10,9 @@ wherever there are some, as on a machine that has run for long. The short form i
 small caches, about ten minutes for all ten, half of it the start of Python before the transformer; the full one 20 million,
 three to sixty minutes each. One that takes longer than --minutes keeps what it has by then.
 
+A synthetic program does the same with its memory each time, so that it is recorded once, and further recordings are the
+accesses of the first with the frames that another run got: that takes seconds.
+
 The transformer runs in NumPy: what Valgrind knows of the processor is enough for it. It needs NumPy in the Python that runs
 this; xz and redis-server are the installed ones. What is missing is said and passed over.
 """
@@ -35,7 +38,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 from data import HERE, WORKLOADS, load
+
+Array = npt.NDArray[Any]
 
 
 def free_port() -> int:
@@ -154,10 +163,81 @@ def prepare(workload: dict[str, Any], size: str, args: argparse.Namespace, folde
     return words, client
 
 
+# Of the pages that a program touches; some are there for moments only.
+KNOWN_SHARE = 0.999
+
+
+def runs_of(pages: Array) -> list[tuple[int, int]]:
+    """Pages in ascending order as runs of neighbours: the first and how many."""
+    breaks = np.flatnonzero(np.diff(pages) != 1) + 1
+    return [(int(run[0]), len(run)) for run in np.split(pages, breaks)]
+
+
+def frames_now(pid: int, runs: list[tuple[int, int]]) -> Array:
+    """The frame of each page in this process; 0: it has none."""
+    # Opened each time: a page map is that of what the process was executing then.
+    page_map = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY)
+    try:
+        read = b"".join(os.pread(page_map, count * 8, first * 8).ljust(count * 8, b"\0") for first, count in runs)
+    finally:
+        os.close(page_map)
+    entries = np.frombuffer(read, dtype=np.uint64)
+    return np.where(entries >> np.uint64(63), entries & np.uint64((1 << 55) - 1), np.uint64(0))
+
+
+def frames_of_another_run(words: list[str], pages: Array) -> Array:
+    """The frames that a program has for these pages once it has touched all and they stay.
+
+    It runs under Valgrind, which puts its memory where it is when it is recorded.
+    """
+    runs = runs_of(pages)
+    with subprocess.Popen(["valgrind", "--tool=none", "-q", *words], stdout=subprocess.DEVNULL) as program:
+        try:
+            known = frames_now(program.pid, runs)
+            while program.poll() is None:
+                time.sleep(1)
+                # It may be gone by now.
+                with contextlib.suppress(ProcessLookupError):
+                    now = frames_now(program.pid, runs)
+                    # A page that is not there any more was given back, as some are at the start: it had the frame that it had.
+                    now = np.where(now, now, known)
+                    is_settled = (now > 0).mean() > KNOWN_SHARE and (now == known).all()
+                    known = now
+                    if is_settled:
+                        break
+        finally:
+            program.kill()
+    return known
+
+
+def record_frames(first: Path, words: list[str], path: Path) -> None:
+    """The accesses of the first recording with the frames of another run of the same program."""
+    keys = pq.read_table(first, columns=["key"])["key"].to_numpy()
+    pages = np.unique(keys // mmap.PAGESIZE).astype(np.int64)
+    del keys
+    begun = time.monotonic()
+    frames = frames_of_another_run(words, pages)
+    source = pq.ParquetFile(first)
+    left_out = 0
+    with pq.ParquetWriter(path, source.schema_arrow, compression="zstd") as out:
+        for batch in source.iter_batches():
+            at = batch.schema.get_field_index("frame")
+            mine = frames[np.searchsorted(pages, batch.column("key").to_numpy() // mmap.PAGESIZE)]
+            table = pa.Table.from_batches([batch]).set_column(
+                at, batch.schema.field(at), pa.array(mine, batch.schema.field(at).type)
+            )
+            left_out += int((mine == 0).sum())
+            out.write_table(table.filter(pa.array(mine != 0)))
+    print(
+        f"{path.name}: frames of {len(pages)} pages, {left_out} transactions left out, {time.monotonic() - begun:.0f} s", flush=True
+    )
+
+
 def record(workload: dict[str, Any], number: int, args: argparse.Namespace) -> None:
     """One recording of one program."""
     size = "full" if args.full else "short"
-    path = args.out / (workload["name"] + (f"-{number}" if number > 1 else "") + ".parquet")
+    first = args.out / f"{workload['name']}.parquet"
+    path = first if number == 1 else first.with_stem(f"{first.stem}-{number}")
     if path.exists() and not args.again:
         print(f"{path.name}: is there already", flush=True)
         return
@@ -172,6 +252,10 @@ def record(workload: dict[str, Any], number: int, args: argparse.Namespace) -> N
         if number >= 4:
             stack.enter_context(pressure(args.hold))
         begun = folder / path.name
+        if number > 1 and workload["kind"] == "synthetic":
+            record_frames(first, words, begun)
+            shutil.move(begun, path)
+            return
         flags = ["--transactions", str(args.transactions or sizes["transactions"][size]), *sizes["caches"][size]]
         flags += ["--skip-instructions", str(workload.get("skip", {}).get(size, 0)), "-o", str(begun)]
         if client:
