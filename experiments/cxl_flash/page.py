@@ -106,7 +106,7 @@ def page(out: Path) -> tuple[str, list[str]]:
             found = compared(load(PUBLISHED)["claim"], figure["name"], rows)
             lines += section(out, figure, rows, found)
             without, no_longer = without_sentence(found)
-            missing, stale = missing + without, stale + no_longer
+            missing, stale = sorted(missing + without), sorted(stale + no_longer)
     lines += ["## Not compared", "", "| claim | why |", "| --- | --- |"]
     lines += [f"| {it['id']} | {it['why']} |" for it in load(PUBLISHED)["not_covered"]]
     said = [f"published.toml: {', '.join(missing)} do not hold everywhere and do not say why (differs = ...)"] if missing else []

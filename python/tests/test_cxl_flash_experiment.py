@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import pathlib
+import re
 import subprocess
 import sys
 from typing import Any
@@ -20,14 +22,19 @@ def load(name: str) -> dict[str, Any]:
     return tomllib.loads((FOLDER / name).read_text())
 
 
-@pytest.fixture(scope="module")
-def checks() -> dict[str, Any]:
+def module(name: str) -> Any:
+    """One of the experiment's."""
     sys.path.insert(0, str(FOLDER))
     try:
-        from verdicts import CHECKS
+        return importlib.import_module(name)
     finally:
         sys.path.remove(str(FOLDER))
-    return CHECKS
+
+
+@pytest.fixture(scope="module")
+def checks() -> dict[str, Any]:
+    found: dict[str, Any] = module("verdicts").CHECKS
+    return found
 
 
 def test_every_claim_is_compared_or_said_not_to_be() -> None:
@@ -53,6 +60,8 @@ def test_what_a_claim_names_is_there(checks: dict[str, Any]) -> None:
     for figure in sweeps["figure"]:
         assert set(figure.get("workloads", [])) <= workloads
         assert figure.get("kind", "synthetic") in ("synthetic", "application")
+        assert figure["preset"] in sweeps["presets"]
+        assert set(figure.get("notes", {})) <= set(figure["draws"])
 
 
 def test_workloads_have_both_forms() -> None:
@@ -77,6 +86,34 @@ def test_a_verdict_is_computed(checks: dict[str, Any]) -> None:
     assert [line.holds for line in found] == [False, False]
     # A sweep without one of them says nothing.
     assert check([row(4.0, 60), row(16.0, 50)], claim) == []
+
+
+def test_phases_end_where_the_edges_have_been_read() -> None:
+    pytest.importorskip("pyarrow")
+    ends_of = module("phases").ends_of
+    rng = np.random.default_rng(1)
+
+    def mixed(count: int) -> np.ndarray:
+        """Four edges of each page in order, among accesses to an array of as many pages below them, in any order."""
+        page = 1000 + np.repeat(np.arange(count), 4)
+        return np.stack([page, rng.integers(500, 500 + count, len(page))], axis=1).ravel()
+
+    loading = 1000 + np.repeat(np.arange(100), 4)
+    counting, placing = mixed(100), mixed(100)
+    prefix, scores = np.arange(500, 600), np.repeat(np.arange(400, 440), 9)
+    page = np.concatenate([[7, 9], loading, counting, prefix, placing, scores])
+    load = np.ones(len(page), bool)
+    loaded, built = 2 + len(loading), len(page) - len(scores)
+    found = ends_of(page, load)
+    # Early by what is left of the last page: three edges, and what is between them.
+    assert loaded - 3 <= found[0] <= loaded and built - 7 <= found[1] <= built
+    # Lines that are written back are no passes.
+    again = np.concatenate([page[:loaded], loading[::-1], page[loaded:]])
+    stores = np.concatenate([load[:loaded], np.zeros(len(loading), bool), load[loaded:]])
+    assert ends_of(again, stores) == (found[0], found[1] + len(loading))
+    # A trace that ends before.
+    assert ends_of(page[: built - 300], load[: built - 300]) == (found[0], None)
+    assert ends_of(page[:loaded], load[:loaded]) == (None, None) == ends_of(page[:0], load[:0])
 
 
 def made_trace(path: pathlib.Path, seed: int) -> None:
@@ -119,6 +156,8 @@ def test_the_whole_experiment_in_short(tmp_path: pathlib.Path, program: str) -> 
     )
     assert done.returncode == 0, done.stderr
     assert "ycsb-f is left out" in done.stdout
+    # Such traces are like no program's, and nobody has said so.
+    assert "do not hold everywhere and do not say why" in done.stdout
     figures = [f"fig{number}" for number in range(5, 19)] + ["fig3", "fig16a"]
     for name in figures:
         assert (out / f"{name}.svg").stat().st_size > 5000 and (out / f"{name}.png").exists(), name
@@ -126,7 +165,7 @@ def test_the_whole_experiment_in_short(tmp_path: pathlib.Path, program: str) -> 
     assert "random: virtual / physical" in page and "Not compared: no recording of ycsb-f." in page
     for claim in load("published.toml")["claim"]:
         assert f"**{claim['id']}**" in page
-    assert str(tmp_path) not in page and "nan" not in page
+    assert str(tmp_path) not in page and not re.search(r"\bnan\b", page)
     # Drawn again, it is the same.
     before = (out / "fig13.svg").read_bytes()
     subprocess.run(
@@ -136,4 +175,10 @@ def test_the_whole_experiment_in_short(tmp_path: pathlib.Path, program: str) -> 
         timeout=300,
     )
     assert (out / "fig13.svg").read_bytes() == before
-    assert (out / "results.md").read_text() == page
+    assert (out / "results.md").read_text() == page and "Not the device described here" not in page
+    # Another device is said to be one, and does not come to lie among the full results.
+    other = [*command[:2], "fig8", *command[3:], "--traces", str(traces), "--set", "mshr=off"]
+    refused = subprocess.run(other, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert refused.returncode == 2 and "needs --out" in refused.stderr and not (tmp_path / "docs").exists()
+    subprocess.run([*other, "--out", str(out)], capture_output=True, check=True, timeout=300)
+    assert "Not the device described here: fig8 with `--set mshr=off`." in (out / "results.md").read_text()

@@ -570,6 +570,7 @@ def hints(table: Any, axes: Axes | None = None, *, vary: str = "top_percent", wo
     other.plot(range(len(points)), [number / unit for number in fewer], color=COLOURS[1], marker="o", label="fewer hits under miss")
     other.set_ylabel(f"fewer hits under miss, {text} (line)", color=COLOURS[1])
     other.spines["top"].set_visible(False)
-    # Where there are none, and where there are more, can be seen.
-    other.set_ylim(1.1 * min(0, *fewer) / unit, 1.1 * max(1, *fewer) / unit)
+    # The line stays below what stands above the bars.
+    top = max(1, *fewer) / max(0.8 * min(values.values()), 0.1)
+    other.set_ylim(1.1 * min(0, *fewer) / unit, top / unit)
     return axes
