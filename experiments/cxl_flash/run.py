@@ -135,8 +135,8 @@ def rows_of(args: argparse.Namespace, figure: dict[str, Any]) -> pa.Table | None
 
 def distances(args: argparse.Namespace, path: Path, addresses: str) -> list[int]:
     """The deciles of how far apart consecutive accesses are, in pages."""
-    page = pages(path, addresses)[: args.requests]
-    apart = np.abs(np.diff(page)) if len(page) > 1 else np.zeros(1, np.int64)
+    accessed = pages(path, addresses)[: args.requests]
+    apart = np.abs(np.diff(accessed)) if len(accessed) > 1 else np.zeros(1, np.int64)
     return [int(value) for value in np.percentile(apart, range(10, 100, 10), method="lower")]
 
 
