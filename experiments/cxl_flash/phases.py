@@ -4,9 +4,10 @@
 
 The ends are in the trace itself. The program (pagerank.rs of examples/workloads) appends its edges to one array, the largest that
 it fills from front to end; then it reads that array from front to end twice, to count the edges of vertices and to place them;
-then it drops it. So the first of three passes over the array ends the loading, and the third ends the building. A pass ends as it
-reaches the array's last page, which is early by less than a page. The array is found as the longest run of virtual pages that are
-touched for the first time in ascending order. Only loads count: lines are written back whenever the cache wants.
+then it drops it. So the second of three passes over the array ends the loading as it begins, and the third ends the building. The
+array is found as the longest run of virtual pages that are touched for the first time in ascending order. What lies behind it may
+seem to go on with the run by a page or two, so that the last pages are left out, and the building ends early by about a hundredth
+of the third pass. Only loads count: lines are written back whenever the cache wants.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tiermem.plots.cxl_flash_traces import pages
-
-PASSES = 3
 
 
 def longest_run(page: Any) -> tuple[int, int]:
@@ -43,13 +42,14 @@ def ends_of(page: Any, load: Any) -> tuple[int | None, int | None]:
     if not len(page):
         return None, None
     first, last = longest_run(page)
+    last -= min((last - first) // 256 + 3, last - first)
     at = np.flatnonzero(load & (page >= first) & (page <= last))
     # From one access to the next a pass goes on by a page or none; the next one begins far in front of that.
     passes = np.split(at, np.flatnonzero(np.diff(page[at]) < -((last - first) // 2 + 1)) + 1)
-    ends = [int(there[0]) + 1 if len(there := one[page[one] == last]) else None for one in passes[:PASSES]]
-    loading, _, building = ends + [None] * (PASSES - len(ends))
-    # The array that is filled first may be another, as long as nobody has read it.
-    return loading if len(passes) > 1 else None, building
+    # Without a second pass the array that is filled may be another.
+    loading = int(passes[1][0]) if len(passes) > 1 else None
+    placed = passes[2][page[passes[2]] == last] if len(passes) > 2 else []
+    return loading, int(placed[0]) + 1 if len(placed) else None
 
 
 def phase_ends(trace: Path, requests: int | None = None) -> tuple[int | None, int | None]:

@@ -93,26 +93,27 @@ def test_phases_end_where_the_edges_have_been_read() -> None:
     ends_of = module("phases").ends_of
     rng = np.random.default_rng(1)
 
-    def mixed(count: int) -> np.ndarray:
-        """Four edges of each page in order, among accesses to an array of as many pages below them, in any order."""
-        page = 1000 + np.repeat(np.arange(count), 4)
-        return np.stack([page, rng.integers(500, 500 + count, len(page))], axis=1).ravel()
+    def mixed() -> np.ndarray:
+        """Four edges of each of 100 pages in order, among accesses in any order to an array of 50 pages right behind these."""
+        return np.stack([edges, rng.integers(1100, 1150, len(edges))], axis=1).ravel()
 
-    loading = 1000 + np.repeat(np.arange(100), 4)
-    counting, placing = mixed(100), mixed(100)
-    prefix, scores = np.arange(500, 600), np.repeat(np.arange(400, 440), 9)
-    page = np.concatenate([[7, 9], loading, counting, prefix, placing, scores])
+    edges = 1000 + np.repeat(np.arange(100), 4)
+    counting, placing = mixed(), mixed()
+    # What is touched first behind the edges seems to be one more page of them.
+    counting[1] = 1100
+    page = np.concatenate([[7, 9], edges, counting, np.arange(1100, 1150), placing, np.repeat(np.arange(400, 440), 9)])
     load = np.ones(len(page), bool)
-    loaded, built = 2 + len(loading), len(page) - len(scores)
-    found = ends_of(page, load)
-    # Early by what is left of the last page: three edges, and what is between them.
-    assert loaded - 3 <= found[0] <= loaded and built - 7 <= found[1] <= built
+    loaded = 2 + len(edges)
+    built = loaded + len(counting) + 50 + len(placing)
+    loading, building = ends_of(page, load)
+    # Early by the last pages, of which each has four edges and what is between them.
+    assert loading == loaded and built - 4 * 8 <= building <= built
     # Lines that are written back are no passes.
-    again = np.concatenate([page[:loaded], loading[::-1], page[loaded:]])
-    stores = np.concatenate([load[:loaded], np.zeros(len(loading), bool), load[loaded:]])
-    assert ends_of(again, stores) == (found[0], found[1] + len(loading))
+    again = np.concatenate([page[:loaded], edges[::-1], page[loaded:]])
+    stores = np.concatenate([load[:loaded], np.zeros(len(edges), bool), load[loaded:]])
+    assert ends_of(again, stores) == (loading + len(edges), building + len(edges))
     # A trace that ends before.
-    assert ends_of(page[: built - 300], load[: built - 300]) == (found[0], None)
+    assert ends_of(page[: built - 300], load[: built - 300]) == (loading, None)
     assert ends_of(page[:loaded], load[:loaded]) == (None, None) == ends_of(page[:0], load[:0])
 
 
