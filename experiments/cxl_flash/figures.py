@@ -88,7 +88,7 @@ def mark_phases(axes: Axes, rows: list[Row]) -> None:
     begin = 0.0
     for name, end in (("loading", rows[0]["loading_ends"]), ("building", rows[0]["building_ends"]), ("computing", None)):
         right = axes.get_xlim()[1] if end is None else end / 1e6
-        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.5, "pad": 1.5}
         middle, style = (begin + right) / 2, {"color": "#222222", "linewidth": 1}
         axes.text(middle, 0.03, name, ha="center", va="bottom", transform=axes.get_xaxis_transform(), fontsize="small", bbox=box)
         if end is None:
