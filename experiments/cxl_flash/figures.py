@@ -83,6 +83,29 @@ def of_hints(rows: list[Row]) -> Figure:
     return figure
 
 
+def mark_phases(axes: Axes, rows: list[Row]) -> None:
+    """Lines at the ends of page rank's phases, as far as the trace has them, on a scale of millions of requests."""
+    begin = 0.0
+    for name, end in (("loading", rows[0]["loading_ends"]), ("building", rows[0]["building_ends"]), ("computing", None)):
+        right = axes.get_xlim()[1] if end is None else end / 1e6
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.5, "pad": 1.5}
+        middle, style = (begin + right) / 2, {"color": "#222222", "linewidth": 1}
+        axes.text(middle, 0.03, name, ha="center", va="bottom", transform=axes.get_xaxis_transform(), fontsize="small", bbox=box)
+        if end is None:
+            return
+        axes.axvline(right, linestyle="--", **style)
+        begin = right
+
+
+def over_windows(rows: list[Row]) -> Figure:
+    """Figure 16b."""
+    figure, (axes,) = panels(1, 1, 8.5)
+    draw.metrics_over_windows(rows, axes)
+    axes.set_xlim(0, sum(row["requests"] for row in rows if row["window"] != "all") / 1e6)
+    mark_phases(axes, rows)
+    return figure
+
+
 FIGURES: dict[str, Callable[[list[Row]], Figure]] = {
     "fig5": lambda rows: side_by_side(rows, (draw.latency_by_cache, draw.flash_interarrival_by_cache), 6.2),
     "fig6": lambda rows: side_by_side(rows, (draw.repeated_reads,), 7),
@@ -99,7 +122,7 @@ FIGURES: dict[str, Callable[[list[Row]], Figure]] = {
         [row for row in rows if row["prefetch"] == "best-offset"], (draw.performance_per_dollar,), 7.5
     ),
     "fig15": lambda rows: each(rows, draw.prefetch_metrics),
-    "fig16": lambda rows: each(rows, draw.metrics_over_windows, 1, 8.5),
+    "fig16": over_windows,
     "fig17": each_against,
     "fig18": of_hints,
 }
@@ -115,9 +138,12 @@ def of_traces(recordings: dict[str, list[Path]]) -> Figure:
     return figure
 
 
-def over_time(trace: Path) -> Axes:
+def over_time(trace: Path, rows: list[Row]) -> Figure:
     """Figure 16a."""
-    return draw_traces.scatter(trace, addresses="physical", title=f"{trace.name.split('.')[0]}: physical frames over time")
+    figure, (axes,) = panels(1, 1, 8.5)
+    draw_traces.scatter(trace, axes, addresses="physical", title=f"{trace.name.split('.')[0]}: physical frames over time")
+    mark_phases(axes, rows)
+    return figure
 
 
 def save(figure: Figure, stem: Path) -> None:

@@ -5,10 +5,11 @@
     experiments/cxl_flash/record.py --tiermem target/release/tiermem --out traces --full --recordings 5 --only random stride
 
 Writes NAME.parquet (virtual addresses, and the column `frame`), and NAME-2.parquet to NAME-5.parquet, as --recordings says.
-Recordings 4 and 5 are made while this holds half of the free memory, every other page of it, so that frames come from
-wherever there are some, as on a machine that has run for long. The short form is 200,000 transactions of small programs behind
-small caches, about ten minutes for all ten, half of it the start of Python before the transformer; the full one 20 million,
-three to sixty minutes each. One that takes longer than --minutes keeps what it has by then.
+Recordings 4 and 5 are made after this has touched half of the available memory and given one page of each two back, in no order,
+so that frames come from wherever there are some, as on a machine that has run for long; it holds the other pages meanwhile. The
+short form is 200,000 transactions of small programs behind small caches, about ten minutes for all ten, half of it the start of
+Python before the transformer; the full one 20 million, three to sixty minutes each. One that takes longer than --minutes keeps
+what it has by then.
 
 A synthetic program does the same with its memory each time, so that it is recorded once, and further recordings are the
 accesses of the first with the frames that another run got: that takes seconds.

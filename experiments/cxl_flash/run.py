@@ -4,17 +4,18 @@
 Simulated: no bytes move, so that figures do not depend on the machine. What is simulated stands in sweeps.toml, the traces in
 workloads.toml (record.py makes them), and what the paper says in published.toml.
 
-    experiments/cxl_flash/record.py --tiermem target/release/tiermem --out traces --recordings 5
-    experiments/cxl_flash/run.py all --tiermem target/release/tiermem --traces traces --out docs/results/cxl-flash
-    experiments/cxl_flash/run.py fig8 fig13 --short --requests 100000 --out results
-    experiments/cxl_flash/run.py all --redraw --out docs/results/cxl-flash
+    experiments/cxl_flash/record.py --tiermem target/release/tiermem --out traces --full --recordings 5
+    experiments/cxl_flash/run.py all --tiermem target/release/tiermem --traces traces
+    experiments/cxl_flash/run.py all --redraw
+    experiments/cxl_flash/run.py fig8 fig13 --short --requests 100000 --traces short --out results
 
 Names: traces (statistics and Figure 3), table3, fig5, fig7 (and 6), fig8, fig9, fig10, fig11 (and 12), fig13 (and 14, 15), fig16,
 fig17, fig18, all. Writes for each a table of rows (Parquet) and its figures (SVG, PNG), and for all tables that are there one page
-of comparisons (results.md). It needs the Python package tiermem, pyarrow and matplotlib (`make python` makes such an
-environment in target/python). Traces that are missing are named and left out. --redraw simulates nothing. --requests cuts
-traces short, to see that all runs; figures mean little then. --short is for short recordings, whose programs would fit
-into the caches of the paper.
+of comparisons (results.md), then names the claims that do not hold and have no sentence on it. It needs the Python package tiermem,
+pyarrow and matplotlib (`make python` makes such an environment in target/python). Traces that are missing are named and left out.
+--redraw simulates nothing. --requests cuts traces short, to see that all runs; figures mean little then. --short is for short
+recordings, whose programs would fit into the caches of the paper. The page says what was simulated with --compat or --set. These,
+--requests and --short need --out: its default is for the full results.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ import figures
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from data import PUBLISHED, SWEEPS, WORKLOADS, load
+from comparison import Row
+from data import SWEEPS, WORKLOADS, load
+from page import page
+from phases import phase_ends
 from tiermem.plots.cxl_flash_traces import pages
-from verdicts import CHECKS, Line
 
-Row = dict[str, Any]
+RESULTS = Path("docs/results/cxl-flash")
 
 
 def recordings(args: argparse.Namespace, workload: str, most: int = 5) -> list[tuple[int, Path]]:
@@ -64,6 +67,12 @@ def call(args: argparse.Namespace, trace: Path, words: list[str]) -> str:
     if done.returncode:
         raise SystemExit(f"tiermem {' '.join(words)}: {done.stderr.strip()}")
     return done.stdout
+
+
+def flags(args: argparse.Namespace) -> str:
+    """What makes the device another one than is described."""
+    words = [f"--compat {args.compat}"] if args.compat else []
+    return " ".join([*words, *(f"--set {text}" for text in args.set)])
 
 
 def simulate(args: argparse.Namespace, figure: dict[str, Any], run: dict[str, Any], path: Path, addresses: str) -> pa.Table:
@@ -105,6 +114,9 @@ def rows_of(args: argparse.Namespace, figure: dict[str, Any]) -> pa.Table | None
         if not files:
             print(f"{figure['name']}: {workload} is left out, as {args.traces.name}/{workload}.parquet is not there", flush=True)
         for number, path in files:
+            ends: dict[str, int | None] = {}
+            if figure.get("phases"):
+                ends = dict(zip(("loading_ends", "building_ends"), phase_ends(path, args.requests), strict=True))
             for addresses in figure.get("addresses", ["physical"]):
                 # Virtual addresses are the same in every recording, but for the timing.
                 if addresses == "virtual" and number > 1:
@@ -112,16 +124,20 @@ def rows_of(args: argparse.Namespace, figure: dict[str, Any]) -> pa.Table | None
                 for run in figure["run"]:
                     table = simulate(args, figure, run, path, addresses)
                     columns = {"workload": workload, "recording": number, "addresses": addresses, "cache_scale": scale(args)}
+                    columns |= {"flags": flags(args)} | ends
                     for name, value in columns.items():
-                        table = table.append_column(name, pa.array([value] * len(table)))
+                        kind = pa.string() if isinstance(value, str) else pa.int64()
+                        table = table.append_column(name, pa.array([value] * len(table), kind))
                     found.append(table)
                 print(f"{figure['name']}: {path.stem}, {addresses}: done", flush=True)
     return pa.concat_tables(found, promote_options="permissive") if found else None
 
 
-def mean_distance(page: Any) -> float:
-    """Of consecutive accesses, in pages."""
-    return float(np.abs(np.diff(page)).mean()) if len(page) > 1 else 0.0
+def distances(args: argparse.Namespace, path: Path, addresses: str) -> list[int]:
+    """The deciles of how far apart consecutive accesses are, in pages."""
+    accessed = pages(path, addresses)[: args.requests]
+    apart = np.abs(np.diff(accessed)) if len(accessed) > 1 else np.zeros(1, np.int64)
+    return [int(value) for value in np.percentile(apart, range(10, 100, 10), method="lower")]
 
 
 def statistics_of(args: argparse.Namespace) -> pa.Table | None:
@@ -139,7 +155,8 @@ def statistics_of(args: argparse.Namespace) -> pa.Table | None:
                 "reads_percent": 100 * stat["reads"] / stat["requests"],
                 "footprint_gib": addresses["footprint_bytes"] / (1 << 30), "accesses_millions": stat["requests"] / 1e6,
                 "spatial": addresses["spatial_locality"], "temporal": addresses["temporal_locality"],
-                "virtual_pages": mean_distance(pages(path, "virtual")), "physical_pages": mean_distance(pages(path, "physical")),
+                "virtual_distances": distances(args, path, "virtual"),
+                "physical_distances": [distances(args, again, "physical") for _, again in recordings(args, workload["name"])],
             }  # fmt: skip
             for name in ("interarrival_ns", "reads_percent", "footprint_gib", "accesses_millions", "spatial", "temporal"):
                 row[f"paper_{name}"] = workload["paper"].get(name)
@@ -172,75 +189,7 @@ def make(args: argparse.Namespace, name: str) -> None:
         if files:
             figures.save(figures.of_traces(files), args.out / "fig3")
     if name == "fig16" and (found := recordings(args, "pagerank", 1)):
-        figures.save(figures.over_time(found[0][1]).figure, args.out / "fig16a")
-
-
-def compared(name: str, rows: list[Row]) -> list[tuple[dict[str, Any], list[Line]]]:
-    """Each claim of a table of rows with its comparisons. One whose workloads were not recorded has none."""
-    found = []
-    for claim in load(PUBLISHED)["claim"]:
-        if claim["of"] == name:
-            there = {row["workload"] for row in rows}
-            wanted = set(claim.get("workloads", there))
-            found.append((claim, CHECKS[claim["check"]](rows, claim) if wanted & there else []))
-    return found
-
-
-def cell(line: Line) -> str:
-    """A row of the page."""
-    holds = {None: "", True: "yes", False: "**no**"}[line.holds]
-    return f"| {line.of} | {line.paper or '-'} | {line.ours} | {holds} |"
-
-
-def section(out: Path, name: str, title: str, where: str, draws: list[str], chosen: str) -> list[str]:
-    """A table of rows as Markdown."""
-    rows = pq.read_table(out / f"{name}.parquet").to_pylist()
-    requests = sorted({row["requests"] for row in rows if row.get("window", "all") == "all"})
-    count = f"{requests[0]:,}" if requests[0] == requests[-1] else f"{requests[0]:,} to {requests[-1]:,}"
-    divisor = max(row.get("cache_scale", 1) for row in rows)
-    smaller = f", caches divided by {divisor} as the programs are" if divisor > 1 else ""
-    lines = [
-        f"## {title}",
-        "",
-        f"Yang 2023, {where}. {count} requests of each trace{smaller}." + (f" Chosen here: {chosen}." if chosen else ""),
-        "",
-    ]
-    for drawing in draws:
-        if (out / f"{drawing}.svg").exists():
-            lines += [f"![Figure {drawing.removeprefix('fig')}]({drawing}.svg)", ""]
-    for claim, found in compared(name, rows):
-        lines += [f"**{claim['id']}** {claim['says']} ({claim['where']}).", ""]
-        if not found:
-            lines += [f"Not compared: no recording of {', '.join(claim.get('workloads', ['what it is about']))}.", ""]
-            continue
-        lines += ["| | Yang 2023 | here | shape holds |", "| --- | --- | --- | --- |", *map(cell, found), ""]
-        judged = [line.holds for line in found if line.holds is not None]
-        if judged:
-            lines += [f"The shape holds in {sum(judged)} of {len(judged)}.", ""]
-    return lines
-
-
-def page(out: Path) -> str:
-    """All that is there, compared."""
-    lines = [
-        "# A memory expander of flash, beside Yang 2023",
-        "",
-        "Written by `experiments/cxl_flash/run.py`, from the tables of rows beside it. Simulated, by recordings of our own",
-        "programs: the applications stand in for the paper's (`experiments/cxl_flash/workloads.toml`), so that shapes can be",
-        "compared and numbers only roughly. *Shape holds* is computed from the rows; where it is empty, numbers stand beside",
-        "each other.",
-        "",
-    ]
-    parts = [("traces", "The traces", "Tables 2 and 5, Figure 3", ["fig3"], "")]
-    for figure in load(SWEEPS)["figure"]:
-        draws = [*figure["draws"], *(["fig16a"] if figure["name"] == "fig16" else [])]
-        parts.append((figure["name"], figure["title"], figure["where"], draws, figure.get("chosen", "")))
-    for name, title, where, draws, chosen in parts:
-        if (out / f"{name}.parquet").exists():
-            lines += section(out, name, title, where, draws, chosen)
-    lines += ["## Not compared", "", "| claim | why |", "| --- | --- |"]
-    lines += [f"| {it['id']} | {it['why']} |" for it in load(PUBLISHED)["not_covered"]]
-    return "\n".join(lines) + "\n"
+        figures.save(figures.over_time(found[0][1], rows), args.out / "fig16a")
 
 
 def main() -> None:
@@ -250,7 +199,7 @@ def main() -> None:
     parser.add_argument("names", nargs="+", choices=[*names, "all"], metavar="NAME", help=", ".join([*names, "all"]))
     parser.add_argument("--tiermem", type=Path, default=Path("target/release/tiermem"))
     parser.add_argument("--traces", type=Path, default=Path("traces"), help="where record.py has put them")
-    parser.add_argument("--out", type=Path, default=Path("docs/results/cxl-flash"))
+    parser.add_argument("--out", type=Path, help=f"{RESULTS} unless the results are of another kind")
     parser.add_argument("--requests", type=int, help="of each trace at most")
     parser.add_argument("--short", action="store_true", help="caches a 64th as large, for record.py's short recordings")
     parser.add_argument("--threads", type=int, help="of the simulator")
@@ -260,13 +209,19 @@ def main() -> None:
     parser.add_argument("--compat", choices=["atc23"], help="by the arithmetic of the simulator published with the paper")
     parser.add_argument("--redraw", action="store_true", help="draw and compare the tables that are there")
     args = parser.parse_args()
+    if args.out is None:
+        other = [flag for flag in ("compat", "set", "requests", "short") if getattr(args, flag)]
+        if other:
+            parser.error(f"--{other[0]} needs --out: {RESULTS} is for the full results")
+        args.out = RESULTS
     # It is run from the folder of the traces.
     args.tiermem, args.out = args.tiermem.resolve(), args.out.resolve()
     args.out.mkdir(parents=True, exist_ok=True)
     for name in names if "all" in args.names else args.names:
         make(args, name)
-        (args.out / "results.md").write_text(page(args.out))
-    print(f"{args.out.name}/results.md", flush=True)
+        text, said = page(args.out)
+        (args.out / "results.md").write_text(text)
+    print("\n".join([*said, f"{args.out.name}/results.md"]), flush=True)
 
 
 if __name__ == "__main__":

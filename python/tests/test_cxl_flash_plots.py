@@ -209,9 +209,14 @@ def test_hints() -> None:
         {"hint_percent": 5.0, "sub_us_percent": 70.0, "hits_under_miss": 150},
     )
     axes = draw.hints(table)
-    assert line(axes, "requests below 1 us") == [0.6, 0.7, 0.75] and ticks(axes) == ["0", "5", "10"]
+    assert heights(axes) == {"requests below 1 us": [0.6, 0.7, 0.75]} and ticks(axes) == ["0", "5", "10"]
+    assert axes.get_ylim()[0] == 0
     (other,) = (it for it in axes.figure.axes if it is not axes)
-    assert heights(other)["_container0"] == pytest.approx([0, 0.5, 0.75])
+    assert line(other, "fewer hits under miss") == pytest.approx([0, 0.15, 0.225])
+    # Hints may also cost: more hits under miss than without them.
+    axes = draw.hints([table[0], {**table[1], "hits_under_miss": 400}])
+    (other,) = (it for it in axes.figure.axes if it is not axes)
+    assert line(other, "fewer hits under miss") == [0, -0.1] and other.get_ylim()[0] < -0.1
     assert ticks(draw.hints(table[:2], vary="probability")) == ["0", "10"]
     with pytest.raises(ValueError, match="several values of hint_percent"):
         draw.hints(table, vary="probability")

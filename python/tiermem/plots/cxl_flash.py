@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._axes import COLOURS, GREY, binary, duration, in_time, log_ticks, new_axes, percent
+from ._axes import COLOURS, GREY, binary, duration, in_time, log_ticks, new_axes
 from ._grid import (
+    Cells,
     Row,
     bars,
     cells,
@@ -124,6 +125,8 @@ def flash_interarrival_by_cache(table: Any, axes: Axes | None = None) -> Axes:
 
 def repeated_reads(table: Any, axes: Axes | None = None) -> Axes:
     """Reads of flash, with those shaded that repeat one under way (Yang 2023, Figure 6).
+
+    The paper's figure has them for each physical frame; this has their sum for each workload.
 
     Args:
         table: A row for each workload, without registers of misses (``mshr=off``); other rows are left out.
@@ -527,9 +530,10 @@ def metrics_over_windows(table: Any, axes: Axes | None = None, *, workload: str 
 
 
 def hints(table: Any, axes: Axes | None = None, *, vary: str = "top_percent", workload: str | None = None) -> Axes:
-    """Requests below a microsecond by hints of the host (line), and hits under miss that they avoid (bars) (Yang 2023, Figure 18).
+    """Requests below a microsecond by hints of the host (bars), and hits under miss that these turned into hits (line) (Yang 2023,
+    Figure 18).
 
-    The line's scale is cut, that of the bars begins at 0; they are of different things, and where they cross means nothing.
+    The line is by how many hits under miss are fewer than without hints; what else became of them the totals do not tell.
 
     Args:
         table: Rows that differ in ``hint_percent`` or in ``hint_probability``, and a row without hints to compare with.
@@ -550,26 +554,23 @@ def hints(table: Any, axes: Axes | None = None, *, vary: str = "top_percent", wo
     if len({row[fixed] for row in hinted}) > 1:
         raise ValueError(f"there are several values of {fixed}: leave all but one of them out")
     told = {"top_percent": "most accessed frames that are hinted at", "probability": "accesses to them that are hinted at"}
-    axes = new_axes(axes, f"{name}: hints", f"{told[vary]}, percent", f"{BELOW_1_US} (line)")
+    axes = new_axes(axes, f"{name}: hints", f"{told[vary]}, percent", f"{BELOW_1_US} (bars)")
     if not hinted:
         no_value(axes, "no row has hints")
         return axes
     before = without[0]
     points = sorted([{**before, field: 0.0}, *hinted], key=lambda row: float(row[field]))
-    told_of = [f"{row[field] * factor:g}" for row in points]
-    axes.plot(range(len(points)), [_share(row) for row in points], color=COLOURS[0], marker="o", label=BELOW_1_US)
-    percent(axes.yaxis)
-    axes.set_xticks(range(len(points)), told_of)
+    values: Cells = {(f"{row[field] * factor:g}", BELOW_1_US): _share(row) for row in points}
+    bars(axes, [place for place, _ in values], [BELOW_1_US], values, factor=100, decimals=1)
+    shares(axes)
     axes.yaxis.label.set_color(COLOURS[0])
-    if before["hits_under_miss"]:
-        other = axes.twinx()
-        avoided = [1 - row["hits_under_miss"] / before["hits_under_miss"] for row in points]
-        other.bar(range(len(points)), avoided, width=0.6, color="#eec3a8")
-        other.axhline(0, color=GREY, linewidth=0.8)
-        other.set_ylabel("hits under miss that are avoided (bars)", color=COLOURS[1])
-        other.spines["top"].set_visible(False)
-        percent(other.yaxis)
-        # The line before the bars.
-        axes.set_zorder(other.get_zorder() + 1)
-        axes.patch.set_visible(False)
+    fewer = [before["hits_under_miss"] - row["hits_under_miss"] for row in points]
+    unit, text = (1e6, "millions") if max(fewer) >= 1e5 else (1e3, "thousands")
+    other = axes.twinx()
+    other.plot(range(len(points)), [number / unit for number in fewer], color=COLOURS[1], marker="o", label="fewer hits under miss")
+    other.set_ylabel(f"fewer hits under miss, {text} (line)", color=COLOURS[1])
+    other.spines["top"].set_visible(False)
+    # The line stays below what stands above the bars.
+    top = max(1, *fewer) / max(0.8 * min(values.values()), 0.1)
+    other.set_ylim(1.1 * min(0, *fewer) / unit, top / unit)
     return axes
