@@ -65,7 +65,8 @@ def available_bytes() -> int:
 def pressure(share: float) -> Iterator[None]:
     """Touches this share of the available memory and gives one page of each two back, in no order."""
     pairs = int(available_bytes() * share) // (2 * mmap.PAGESIZE)
-    with mmap.mmap(-1, pairs * 2 * mmap.PAGESIZE) as held:
+    # Private: of a shared mapping no page goes back.
+    with mmap.mmap(-1, pairs * 2 * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as held:
         # Without huge pages: it is single pages that are wanted.
         held.madvise(mmap.MADV_NOHUGEPAGE)
         for page in range(2 * pairs):
