@@ -92,29 +92,21 @@ def compressible(path: Path, megabytes: int) -> None:
 
 
 class YcsbF(threading.Thread):
-    """A client of Redis: fills it, then reads, and for every other key writes what it read, changed; until nobody answers."""
+    """A client of Redis: reads, and for every other key writes what it read, changed; until nobody answers."""
 
     def __init__(self, port: int, records: int) -> None:
         super().__init__(daemon=True)
         self.port, self.records = port, records
 
     def run(self) -> None:
-        """Once the server listens."""
-        for _ in range(600):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)) as at:
-                self.drive(at)
-                return
-            time.sleep(0.1)
+        """Once the server has its snapshot."""
+        with contextlib.suppress(OSError), connected(self.port) as at:
+            self.drive(at)
 
     def drive(self, at: socket.socket) -> None:
         """All that is asked."""
-        rng = random.Random(1)
+        rng = random.Random(2)
         answers = at.makefile("rb")
-        for first in range(0, self.records, 100):
-            keys = range(first, min(first + 100, self.records))
-            at.sendall(b"".join(command(b"SET", b"user%d" % key, rng.randbytes(1000)) for key in keys))
-            for _ in keys:
-                answer(answers)
         ranks = [1 / rank**0.99 for rank in range(1, self.records + 1)]
         scattered = list(range(self.records))
         rng.shuffle(scattered)
@@ -141,6 +133,34 @@ def answer(of: Any) -> bytes:
     return of.read(int(line[1:]) + 2)[:-2] if line.startswith(b"$") and not line.startswith(b"$-") else line
 
 
+def connected(port: int) -> socket.socket:
+    """A connection to a Redis that answers: not before it has loaded what it starts with."""
+    for _ in range(6000):
+        with contextlib.suppress(OSError):
+            at = socket.create_connection(("127.0.0.1", port))
+            at.sendall(command(b"PING"))
+            if at.makefile("rb").readline() == b"+PONG\r\n":
+                return at
+            at.close()
+        time.sleep(0.1)
+    raise ConnectionError("no Redis answers")
+
+
+def filled(server: list[str], port: int, records: int) -> None:
+    """Makes the snapshot that a Redis starts with: filling it while it is recorded would take longer than all the rest."""
+    with subprocess.Popen(server, stdout=subprocess.DEVNULL) as redis, connected(port) as at:
+        rng = random.Random(1)
+        answers = at.makefile("rb")
+        for first in range(0, records, 100):
+            keys = range(first, min(first + 100, records))
+            at.sendall(b"".join(command(b"SET", b"user%d" % key, rng.randbytes(1000)) for key in keys))
+            for _ in keys:
+                answer(answers)
+        at.sendall(command(b"SAVE"))
+        answer(answers)
+        redis.terminate()
+
+
 def prepare(workload: dict[str, Any], size: str, args: argparse.Namespace, folder: Path) -> tuple[list[str], YcsbF | None] | str:
     """The command to record, and who talks to it; or what is missing."""
     places = {"programs": str(args.programs), "python": sys.executable, "here": str(HERE), "folder": str(folder)}
@@ -161,6 +181,7 @@ def prepare(workload: dict[str, Any], size: str, args: argparse.Namespace, folde
     elif workload["name"] == "xz":
         compressible(folder / "text", workload["megabytes"][size])
     elif workload["name"] == "ycsb-f":
+        filled(words, int(places["port"]), workload["records"][size])
         client = YcsbF(int(places["port"]), workload["records"][size])
     return words, client
 
