@@ -1,7 +1,7 @@
 //! Fills the standard library's hash map with rows under ascending keys, then goes through it and looks rows up by key.
 //!
-//! The hash of a key is the key, as many libraries have it for whole numbers, so that neighbours by key are neighbours in
-//! memory: an index of rows by their number.
+//! The hash of a key is the key with its bits turned over, so that neighbours by key are neighbours in memory, in the same order,
+//! as in libraries where whole numbers are their own hashes: an index of rows by their number.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -15,9 +15,9 @@ type Row = [u64; 8];
 const ENTRY_BYTES: u64 = 73;
 
 #[derive(Default)]
-struct Itself(u64);
+struct TurnedOver(u64);
 
-impl Hasher for Itself {
+impl Hasher for TurnedOver {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.write_u64(u64::from(*byte));
@@ -29,7 +29,8 @@ impl Hasher for Itself {
     }
 
     fn finish(&self) -> u64 {
-        self.0
+        // The standard library's table has its first place at its highest address.
+        !self.0
     }
 }
 
@@ -45,7 +46,7 @@ fn main() {
     // The map fills seven of eight places, and has a power of two of them.
     let places = ((footprint / ENTRY_BYTES).max(16) + 1).next_power_of_two() / 2;
     let keys = places * 7 / 8;
-    let mut map: HashMap<u64, Row, BuildHasherDefault<Itself>> =
+    let mut map: HashMap<u64, Row, BuildHasherDefault<TurnedOver>> =
         HashMap::with_capacity_and_hasher(keys as usize, BuildHasherDefault::default());
     for key in 0..keys {
         map.insert(key, [key ^ seed; 8]);
