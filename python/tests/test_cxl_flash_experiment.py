@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import mmap
+import os
 import pathlib
 import re
 import subprocess
@@ -183,3 +186,38 @@ def test_the_whole_experiment_in_short(tmp_path: pathlib.Path, program: str) -> 
     assert refused.returncode == 2 and "needs --out" in refused.stderr and not (tmp_path / "docs").exists()
     subprocess.run([*other, "--out", str(out)], capture_output=True, check=True, timeout=300)
     assert "Not the device described here: fig8 with `--set mshr=off`." in (out / "results.md").read_text()
+
+
+def test_another_recording_has_the_accesses_of_the_first_and_frames_of_its_own(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, pa, pq = module("record"), pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    keys = [0x5000, 0x9010, 0x5040, 0x6000]
+    first = pa.table({"time_ns": [1, 2, 3, 4], "key": pa.array(keys, pa.uint64()), "frame": pa.array([7, 8, 7, 9], pa.uint64())})
+    pq.write_table(first, tmp_path / "first.parquet")
+    asked = []
+
+    def other_frames(words: list[str], pages: Any) -> Any:
+        asked.append((words, pages.tolist()))
+        return np.array([70, 0, 90], dtype=np.uint64)
+
+    monkeypatch.setattr(record, "frames_of_another_run", other_frames)
+    record.record_frames(tmp_path / "first.parquet", ["program"], tmp_path / "second.parquet")
+    assert asked == [(["program"], [5, 6, 9])]
+    # The page that had no frame is left out.
+    second = pq.read_table(tmp_path / "second.parquet").to_pydict()
+    assert second == {"time_ns": [1, 2, 3], "key": keys[:3], "frame": [70, 90, 70]}
+
+
+def test_frames_are_those_of_the_page_map() -> None:
+    record = module("record")
+    assert record.runs_of(np.array([3, 4, 5, 9, 11, 12])) == [(3, 3), (9, 1), (11, 2)]
+    if os.geteuid() != 0:
+        pytest.skip("only root may see frames")
+    with mmap.mmap(-1, 8 * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        for page in (0, 1, 5):
+            memory[page * mmap.PAGESIZE] = 1
+        first = ctypes.addressof(ctypes.c_char.from_buffer(memory)) // mmap.PAGESIZE
+        frames = record.frames_now(os.getpid(), [(first, 3), (first + 5, 1)])
+        assert [int(frame > 0) for frame in frames] == [1, 1, 0, 1]
+        assert len(set(frames.tolist())) == 4
