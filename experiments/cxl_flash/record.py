@@ -80,15 +80,9 @@ def pressure(share: float) -> Iterator[None]:
         yield
 
 
-def compressible(path: Path, megabytes: int) -> None:
-    """A file of words that come again: by rank as often as in a language, with numbers between them."""
-    rng = random.Random(1)
-    words = [bytes(rng.choices(range(97, 123), k=rng.randint(2, 11))) + b" " for _ in range(20_000)]
-    weights = [1 / rank for rank in range(1, len(words) + 1)]
-    with path.open("wb") as out:
-        while out.tell() < megabytes << 20:
-            out.write(b"".join(rng.choices(words, weights, k=50_000)))
-            out.write(rng.randbytes(4096))
+def measurements(path: Path, megabytes: int) -> None:
+    """A file of doubles that walk at random: a little to be found in what came before, as in tables of measurements."""
+    np.cumsum(np.random.default_rng(1).standard_normal((megabytes << 20) // 8)).tofile(path)
 
 
 class YcsbF(threading.Thread):
@@ -167,7 +161,7 @@ def filled(server: list[str], port: int, records: int) -> None:
 def prepare(workload: dict[str, Any], size: str, args: argparse.Namespace, folder: Path) -> tuple[list[str], YcsbF | None] | str:
     """The command to record, and who talks to it; or what is missing."""
     places = {"programs": str(args.programs), "python": sys.executable, "here": str(HERE), "folder": str(folder)}
-    places |= {"weights": str(folder / "weights.bin"), "file": str(folder / "text"), "port": str(free_port())}
+    places |= {"weights": str(folder / "weights.bin"), "file": str(folder / "table"), "port": str(free_port())}
     for name, program in (("xz", args.xz), ("redis", args.redis)):
         found = shutil.which(program)
         if found is None and any(f"{{{name}}}" in word for word in workload["command"]):
@@ -182,7 +176,7 @@ def prepare(workload: dict[str, Any], size: str, args: argparse.Namespace, folde
         if made.returncode:
             return made.stderr.strip().splitlines()[-1]
     elif workload["name"] == "xz":
-        compressible(folder / "text", workload["megabytes"][size])
+        measurements(folder / "table", workload["megabytes"][size])
     elif workload["name"] == "ycsb-f":
         filled(words, int(places["port"]), workload["records"][size])
         client = YcsbF(int(places["port"]), workload["records"][size])
