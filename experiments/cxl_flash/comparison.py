@@ -25,12 +25,20 @@ YEAR_HOURS = 365 * 24
 
 @dataclass(frozen=True)
 class Line:
-    """One comparison: of what, the paper, what is found here, and whether the claim holds (None: numbers beside each other)."""
+    """One comparison: of what, the paper, what is found here, and whether the claim holds (None: numbers beside each other).
+
+    Where recordings are compared one by one, `holds` is of all of them, and `judged` has what is said of each.
+    """
 
     of: str
     paper: str
     ours: str
     holds: bool | None = None
+    judged: tuple[bool, ...] = ()
+
+    def judgements(self) -> tuple[bool, ...]:
+        """As many as there are to be counted."""
+        return self.judged or (() if self.holds is None else (self.holds,))
 
 
 Check = Callable[[list[Row], dict[str, Any]], list[Line]]

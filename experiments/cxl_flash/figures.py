@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,21 @@ def workloads(rows: list[Row]) -> list[str]:
     return list(dict.fromkeys(row["workload"] for row in rows))
 
 
+def typical(rows: list[Row]) -> list[Row]:
+    """Of each workload the rows of one recording: that whose mean share below a microsecond is the median."""
+    found = []
+    for workload in workloads(rows):
+        of = [row for row in rows if row["workload"] == workload]
+        means = {
+            recording: statistics.fmean(float(row["sub_us_percent"]) for row in of if row["recording"] == recording)
+            for recording in sorted({row["recording"] for row in of})
+        }
+        median = sorted(means, key=lambda recording: means[recording])[(len(means) - 1) // 2]
+        # Figures tell workloads apart by the trace's name, which has the recording's number.
+        found += [{**row, "trace": workload} for row in of if row["recording"] == median]
+    return found
+
+
 def each(rows: list[Row], function: Callable[..., Axes], columns: int = 3, width: float = 4.4) -> Figure:
     """A panel for each workload."""
     names = workloads(rows)
@@ -47,10 +63,12 @@ def each(rows: list[Row], function: Callable[..., Axes], columns: int = 3, width
 
 
 def each_against(rows: list[Row]) -> Figure:
-    """A panel for each workload with rows of both addresses."""
+    """A panel for each workload with rows of both addresses, of all recordings."""
+    # Figures tell workloads apart by the trace's name, which has the recording's number.
+    rows = [{**row, "trace": row["workload"]} for row in sorted(rows, key=lambda row: int(row["recording"]))]
     virtual, physical = ([row for row in rows if row["addresses"] == kind] for kind in ("virtual", "physical"))
     names = workloads(virtual)
-    figure, axes = panels(len(names), 3)
+    figure, axes = panels(len(names), 2, 7.0)
     for name, at in zip(names, axes, strict=True):
         draw.virtual_against_physical(virtual, physical, at, workload=name)
     return figure
@@ -69,6 +87,19 @@ def of_next_n(rows: list[Row]) -> Figure:
     figure, (above, below) = panels(2, 1, 9.5)
     draw.share_by_prefetch_degree(rows, above, offset=16)
     draw.share_by_prefetch_offset(rows, below, degree=4)
+    return figure
+
+
+def of_prefetchers(rows: list[Row]) -> Figure:
+    """Bars are typical recordings; what each recording has below a microsecond is a dot."""
+    figure = side_by_side(typical(rows), (draw.share_by_prefetcher, draw.hits_by_prefetcher, draw.lifetime_by_prefetcher), 9.5, 1)
+    axes = figure.axes[0]
+    for prefetcher, bars in zip(dict.fromkeys(row["prefetch"] for row in rows), axes.containers, strict=True):
+        for name, bar in zip(workloads(rows), bars, strict=True):  # type: ignore[arg-type]
+            found = [row["sub_us_percent"] / 100 for row in rows if (row["workload"], row["prefetch"]) == (name, prefetcher)]
+            left = bar.get_x() + bar.get_width() / 8
+            if len(found) > 1:
+                axes.scatter([left] * len(found), found, s=9, color="white", edgecolors="#222222", linewidths=0.7, zorder=3)
     return figure
 
 
@@ -98,11 +129,15 @@ def mark_phases(axes: Axes, rows: list[Row]) -> None:
 
 
 def over_windows(rows: list[Row]) -> Figure:
-    """Figure 16b."""
-    figure, (axes,) = panels(1, 1, 8.5)
-    draw.metrics_over_windows(rows, axes)
-    axes.set_xlim(0, sum(row["requests"] for row in rows if row["window"] != "all") / 1e6)
-    mark_phases(axes, rows)
+    """Figure 16b: a panel for each recording."""
+    recordings = sorted({row["recording"] for row in rows})
+    figure, every = panels(len(recordings), 2, 8.0)
+    for recording, axes in zip(recordings, every, strict=True):
+        of = [row for row in rows if row["recording"] == recording]
+        draw.metrics_over_windows(of, axes)
+        axes.set_title(f"{of[0]['workload']}, recording {recording}")
+        axes.set_xlim(0, sum(row["requests"] for row in of if row["window"] != "all") / 1e6)
+        mark_phases(axes, of)
     return figure
 
 
@@ -113,15 +148,13 @@ FIGURES: dict[str, Callable[[list[Row]], Figure]] = {
     "fig8": of_next_n,
     "fig9": lambda rows: side_by_side(rows, (draw.latency_by_technology, draw.lifetime_by_technology), 5.4),
     "fig10": lambda rows: each(rows, draw.share_by_parallelism, 2),
-    "fig11": lambda rows: each(rows, draw.share_by_policy),
-    "fig12": lambda rows: each(rows, draw.flash_writes_by_policy),
-    "fig13": lambda rows: side_by_side(
-        rows, (draw.share_by_prefetcher, draw.hits_by_prefetcher, draw.lifetime_by_prefetcher), 9.5, 1
-    ),
+    "fig11": lambda rows: each(typical(rows), draw.share_by_policy),
+    "fig12": lambda rows: each(typical(rows), draw.flash_writes_by_policy),
+    "fig13": of_prefetchers,
     "fig14": lambda rows: side_by_side(
-        [row for row in rows if row["prefetch"] == "best-offset"], (draw.performance_per_dollar,), 7.5
+        [row for row in typical(rows) if row["prefetch"] == "best-offset"], (draw.performance_per_dollar,), 7.5
     ),
-    "fig15": lambda rows: each(rows, draw.prefetch_metrics),
+    "fig15": lambda rows: each(typical(rows), draw.prefetch_metrics),
     "fig16": over_windows,
     "fig17": each_against,
     "fig18": of_hints,
@@ -138,11 +171,13 @@ def of_traces(recordings: dict[str, list[Path]]) -> Figure:
     return figure
 
 
-def over_time(trace: Path, rows: list[Row]) -> Figure:
-    """Figure 16a."""
-    figure, (axes,) = panels(1, 1, 8.5)
-    draw_traces.scatter(trace, axes, addresses="physical", title=f"{trace.name.split('.')[0]}: physical frames over time")
-    mark_phases(axes, rows)
+def over_time(recordings: list[tuple[int, Path]], rows: list[Row]) -> Figure:
+    """Figure 16a: a panel for each recording."""
+    figure, every = panels(len(recordings), 2, 8.0)
+    for (recording, trace), axes in zip(recordings, every, strict=True):
+        title = f"{rows[0]['workload']}, recording {recording}: physical frames"
+        draw_traces.scatter(trace, axes, addresses="physical", points=8000, title=title)
+        mark_phases(axes, [row for row in rows if row["recording"] == recording])
     return figure
 
 

@@ -11,8 +11,9 @@ short form is 200,000 transactions of small programs behind small caches, about 
 Python before the transformer; the full one 20 million, three to sixty minutes each. One that takes longer than --minutes keeps
 what it has by then.
 
-A synthetic program does the same with its memory each time, so that it is recorded once, and further recordings are the
-accesses of the first with the frames that another run got: that takes seconds.
+These programs do the same with their memory each time, so that each is recorded once, and its further recordings are the
+accesses of the first with the frames that another run got: that takes seconds. Accesses to pages that the other run has not
+are left out, and counted; of a page that it had twice, its last frame counts.
 
 The transformer runs in NumPy: what Valgrind knows of the processor is enough for it. It needs NumPy in the Python that runs
 this; xz and redis-server are the installed ones. What is missing is said and passed over.
@@ -85,17 +86,27 @@ def measurements(path: Path, megabytes: int) -> None:
     np.cumsum(np.random.default_rng(1).standard_normal((megabytes << 20) // 8)).tofile(path)
 
 
+class AnotherRunError(Exception):
+    """A further run of a program had no frames for what the first accessed."""
+
+
 class YcsbF(threading.Thread):
     """A client of Redis: reads, and for every other key writes what it read, changed; until nobody answers."""
 
     def __init__(self, port: int, records: int) -> None:
         super().__init__(daemon=True)
         self.port, self.records = port, records
+        self.stopped = threading.Event()
 
     def run(self) -> None:
-        """Once the server has its snapshot."""
-        with contextlib.suppress(OSError), connected(self.port) as at:
+        """Once the server has its snapshot. An answer may be cut off."""
+        with contextlib.suppress(OSError, ValueError), connected(self.port, self.stopped) as at:
             self.drive(at)
+
+    def stop(self) -> None:
+        """Once the server is gone."""
+        self.stopped.set()
+        self.join()
 
     def drive(self, at: socket.socket) -> None:
         """All that is asked."""
@@ -130,9 +141,11 @@ def answer(of: Any) -> bytes:
     return of.read(int(line[1:]) + 2)[:-2] if line.startswith(b"$") and not line.startswith(b"$-") else line
 
 
-def connected(port: int) -> socket.socket:
+def connected(port: int, stopped: threading.Event | None = None) -> socket.socket:
     """A connection to a Redis that answers: not before it has loaded what it starts with."""
     for _ in range(6000):
+        if stopped and stopped.is_set():
+            break
         with contextlib.suppress(OSError):
             at = socket.create_connection(("127.0.0.1", port))
             at.sendall(command(b"PING"))
@@ -187,6 +200,15 @@ def prepare(workload: dict[str, Any], size: str, args: argparse.Namespace, folde
 BATCH = 50
 # Of the pages that a program touches; some are there for moments only.
 KNOWN_SHARE = 0.999
+# Between two looks at them, as page rank gives memory back soon; and how long they must have been the same.
+POLL_S = 0.005
+SETTLED_S = 1
+# How long one may take to touch them.
+PATIENCE_S = 180
+# Puts the memory of a program where it is when it is recorded.
+LIKE_RECORDED = ["valgrind", "--tool=none", "-q"]
+# Threads of a library for linear algebra would take turns under Valgrind.
+ONE_THREAD = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
 
 
 def runs_of(pages: Array) -> list[tuple[int, int]]:
@@ -207,38 +229,51 @@ def frames_now(pid: int, runs: list[tuple[int, int]]) -> Array:
     return np.where(entries >> np.uint64(63), entries & np.uint64((1 << 55) - 1), np.uint64(0))
 
 
-def frames_of_another_run(words: list[str], pages: Array) -> Array:
-    """The frames that a program has for these pages once it has touched all and they stay.
+def frames_of_another_run(words: list[str], client: YcsbF | None, pages: Array) -> Array:
+    """The frames that a program has for these pages once it has touched all and they stay, or ends.
 
-    It runs under Valgrind, which puts its memory where it is when it is recorded.
+    What it gave back before has the last frame that it had.
+
+    Raises:
+        AnotherRunError: If it has not touched them within PATIENCE_S.
     """
     runs = runs_of(pages)
-    with subprocess.Popen(["valgrind", "--tool=none", "-q", *words], stdout=subprocess.DEVNULL) as program:
+    until = time.monotonic() + PATIENCE_S
+    settled_since = time.monotonic()
+    with subprocess.Popen([*LIKE_RECORDED, *words], stdout=subprocess.DEVNULL, env=ONE_THREAD) as program:
         try:
+            if client:
+                client.start()
             known = frames_now(program.pid, runs)
-            while program.poll() is None:
-                time.sleep(1)
+            while program.poll() is None and time.monotonic() < until:
+                time.sleep(POLL_S)
                 # It may be gone by now.
                 with contextlib.suppress(ProcessLookupError):
                     now = frames_now(program.pid, runs)
                     # A page that is not there any more was given back, as some are at the start: it had the frame that it had.
                     now = np.where(now, now, known)
-                    is_settled = (now > 0).mean() > KNOWN_SHARE and (now == known).all()
+                    if (now != known).any() or (now > 0).mean() <= KNOWN_SHARE:
+                        settled_since = time.monotonic()
                     known = now
-                    if is_settled:
+                    if time.monotonic() - settled_since > SETTLED_S:
                         break
         finally:
             program.kill()
+            if client:
+                client.stop()
+    share = float((known > 0).mean())
+    if share <= KNOWN_SHARE:
+        raise AnotherRunError(f"another run had frames for {share:.2%} of the pages alone")
     return known
 
 
-def record_frames(first: Path, words: list[str], path: Path) -> None:
+def record_frames(first: Path, words: list[str], client: YcsbF | None, path: Path) -> None:
     """The accesses of the first recording with the frames of another run of the same program."""
     keys = pq.read_table(first, columns=["key"])["key"].to_numpy()
     pages = np.unique(keys // mmap.PAGESIZE).astype(np.int64)
     del keys
     begun = time.monotonic()
-    frames = frames_of_another_run(words, pages)
+    frames = frames_of_another_run(words, client, pages)
     source = pq.ParquetFile(first)
     left_out = 0
     with pq.ParquetWriter(path, source.schema_arrow, compression="zstd") as out:
@@ -274,19 +309,20 @@ def record(workload: dict[str, Any], number: int, args: argparse.Namespace) -> N
         if number >= 4:
             stack.enter_context(pressure(args.hold))
         begun = folder / path.name
-        if number > 1 and workload["kind"] == "synthetic":
-            record_frames(first, words, begun)
-            shutil.move(begun, path)
+        if number > 1:
+            try:
+                record_frames(first, words, client, begun)
+            except AnotherRunError as error:
+                print(f"{path.name}: passed over, {error}", flush=True)
+            else:
+                shutil.move(begun, path)
             return
         flags = ["--transactions", str(args.transactions or sizes["transactions"][size]), *sizes["caches"][size]]
         flags += ["--skip-instructions", str(workload.get("skip", {}).get(size, 0)), "-o", str(begun)]
         if client:
             client.start()
         run = [args.tiermem, "record", "--physical", "--format", "json", *flags, "--", *words]
-        # Threads of a library for linear algebra would take turns under Valgrind.
-        with subprocess.Popen(
-            run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        ) as recorder:
+        with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ONE_THREAD) as recorder:
             try:
                 printed, complaints = recorder.communicate(timeout=60 * args.minutes)
             except subprocess.TimeoutExpired:

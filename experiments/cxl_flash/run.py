@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import mmap
 import subprocess
 import tempfile
 from pathlib import Path
@@ -149,11 +150,13 @@ def statistics_of(args: argparse.Namespace) -> pa.Table | None:
             words += ["--requests", str(args.requests)] if args.requests else []
             stat = json.loads(call(args, path, words))
             addresses = stat["addresses"]
+            # The kernel may have moved pages meanwhile, so that they have had several frames.
+            touched = len(np.unique(pages(path, "virtual")[: args.requests]))
             row: Row = {
                 "workload": workload["name"], "trace": path.name, "recording": number, "requests": stat["requests"],
                 "interarrival_ns": stat["duration_ns"] / max(stat["requests"] - 1, 1),
                 "reads_percent": 100 * stat["reads"] / stat["requests"],
-                "footprint_gib": addresses["footprint_bytes"] / (1 << 30), "accesses_millions": stat["requests"] / 1e6,
+                "footprint_gib": touched * mmap.PAGESIZE / (1 << 30), "accesses_millions": stat["requests"] / 1e6,
                 "spatial": addresses["spatial_locality"], "temporal": addresses["temporal_locality"],
                 "virtual_distances": distances(args, path, "virtual"),
                 "physical_distances": [distances(args, again, "physical") for _, again in recordings(args, workload["name"])],
@@ -188,8 +191,9 @@ def make(args: argparse.Namespace, name: str) -> None:
         files = {it: [path for _, path in found] for it in synthetic if (found := recordings(args, it))}
         if files:
             figures.save(figures.of_traces(files), args.out / "fig3")
-    if name == "fig16" and (found := recordings(args, "pagerank", 1)):
-        figures.save(figures.over_time(found[0][1], rows), args.out / "fig16a")
+    simulated = {row["recording"] for row in rows} if name == "fig16" else set()
+    if found := [it for it in recordings(args, "pagerank") if it[0] in simulated]:
+        figures.save(figures.over_time(found, rows), args.out / "fig16a")
 
 
 def main() -> None:

@@ -153,7 +153,8 @@ def test_the_whole_experiment_in_short(tmp_path: pathlib.Path, program: str) -> 
         # One is not recorded.
         if workload["name"] != "ycsb-f":
             made_trace(traces / f"{workload['name']}.parquet", seed)
-    made_trace(traces / "random-2.parquet", 99)
+    for seed, workload in enumerate(("random", "pagerank", "xz"), 99):
+        made_trace(traces / f"{workload}-2.parquet", seed)
     command = [sys.executable, str(FOLDER / "run.py"), "all", "--short", "--requests", "2000", "--tiermem", program]
     done = subprocess.run(
         [*command, "--traces", str(traces), "--out", str(out)], capture_output=True, text=True, check=False, timeout=900
@@ -166,6 +167,8 @@ def test_the_whole_experiment_in_short(tmp_path: pathlib.Path, program: str) -> 
     for name in figures:
         assert (out / f"{name}.svg").stat().st_size > 5000 and (out / f"{name}.png").exists(), name
     page = (out / "results.md").read_text()
+    # Each recording is judged for itself.
+    assert re.search(r"pagerank: accuracy, virtual and physical \|.*\| 1: .*; 2: ", page)
     assert "random: virtual / physical" in page and "Not compared: no recording of ycsb-f." in page
     for claim in load("published.toml")["claim"]:
         assert f"**{claim['id']}**" in page
@@ -197,12 +200,12 @@ def test_another_recording_has_the_accesses_of_the_first_and_frames_of_its_own(
     pq.write_table(first, tmp_path / "first.parquet")
     asked = []
 
-    def other_frames(words: list[str], pages: Any) -> Any:
+    def other_frames(words: list[str], client: Any, pages: Any) -> Any:
         asked.append((words, pages.tolist()))
         return np.array([70, 0, 90], dtype=np.uint64)
 
     monkeypatch.setattr(record, "frames_of_another_run", other_frames)
-    record.record_frames(tmp_path / "first.parquet", ["program"], tmp_path / "second.parquet")
+    record.record_frames(tmp_path / "first.parquet", ["program"], None, tmp_path / "second.parquet")
     assert asked == [(["program"], [5, 6, 9])]
     # The page that had no frame is left out.
     second = pq.read_table(tmp_path / "second.parquet").to_pydict()
@@ -221,3 +224,50 @@ def test_frames_are_those_of_the_page_map() -> None:
         frames = record.frames_now(os.getpid(), [(first, 3), (first + 5, 1)])
         assert [int(frame > 0) for frame in frames] == [1, 1, 0, 1]
         assert len(set(frames.tolist())) == 4
+
+
+# Two pages where nobody else is, touched, and then nothing.
+TWO_PAGES = """
+import ctypes, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+at = libc.mmap(0x10_0000_0000, 8192, 3, 0x22 | 0x100000, -1, 0)
+ctypes.memset(at, 1, 8192)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="frames are for root's eyes")
+def test_frames_of_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = module("record")
+    monkeypatch.setattr(record, "LIKE_RECORDED", [])
+    words, page = [sys.executable, "-c", TWO_PAGES], 0x10_0000_0000 // 4096
+    frames = record.frames_of_another_run(words, None, np.array([page, page + 1]))
+    assert frames.all() and frames[0] != frames[1]
+    # One that is never touched: this run is another one, which is told, and nothing is kept of it.
+    monkeypatch.setattr(record, "PATIENCE_S", 0.5)
+    with pytest.raises(record.AnotherRunError, match=r"another run had frames for .*% of the pages alone"):
+        record.frames_of_another_run(words, None, np.array([page, page + 100]))
+    with pytest.raises(record.AnotherRunError, match=r"frames for 0\.00% of the pages"):
+        record.frames_of_another_run([sys.executable, "-c", ""], None, np.array([page]))
+
+
+def test_the_typical_recording_is_the_median_of_a_program() -> None:
+    figures = module("figures")
+
+    def row(recording: int, setting: str, percent: float, addresses: str = "physical") -> dict[str, Any]:
+        return {"workload": "xz", "recording": recording, "addresses": addresses, "setting": setting, "window": "all",
+                "sub_us_percent": percent}  # fmt: skip
+
+    rows = [row(at, setting, percent) for setting, percents in (("a", (9, 4, 1)), ("b", (2, 3, 4))) for at, percent in
+            enumerate(percents, 1)]  # fmt: skip
+    assert figures.typical(rows) == [{**row(2, setting, percent), "trace": "xz"} for setting, percent in (("a", 4), ("b", 3))]
+
+
+def test_some_recordings_of_several_are_counted() -> None:
+    comparison, page = module("comparison"), module("page")
+    assert page.cell(comparison.Line("of", "paper", "ours", False, (True, False, True))).endswith("| **2 of 3** |")
+    assert page.cell(comparison.Line("of", "paper", "ours", False, (False, False))).endswith("| **no** |")
+    assert page.cell(comparison.Line("of", "paper", "ours", True, (True, True))).endswith("| yes |")
+    found = [comparison.Line("of", "paper", "ours", False, (True, False, True)), comparison.Line("of", "paper", "ours", True)]
+    assert "The shape holds in 3 of 4." in page.comparison({"id": "1", "says": "so", "where": "here"}, found)

@@ -186,6 +186,12 @@ def test_metrics_are_better_when_higher() -> None:
     assert [math.isnan(height) for height in heights(axes)["best-offset"]] == [True, False, True, False]
     axes = draw.virtual_against_physical(table[1:2], [{**table[1], "prefetch_accuracy": 0.1}])
     assert heights(axes)["virtual addresses"][0] == 0.4 and heights(axes)["physical addresses"][0] == 0.1
+    # Recordings are numbered; those of another program do not count.
+    physical = [{**table[1], "prefetch_accuracy": share, "trace": name} for name, share in (("heap", 0.9), ("a", 0.1), ("a", 0.2))]
+    axes = draw.virtual_against_physical([{**table[1], "trace": "a"}], physical)
+    assert [(name, values[0]) for name, values in heights(axes).items()] == [
+        ("virtual addresses", 0.4), ("physical 1", 0.1), ("physical 2", 0.2)
+    ]  # fmt: skip
 
 
 def test_windows() -> None:

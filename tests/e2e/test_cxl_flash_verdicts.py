@@ -74,7 +74,7 @@ def test_years_are_the_papers() -> None:
     # One year of 365 days is 4.2 of the paper's.
     row = of("xz", prefetch="none", lifetime_years_unamplified=1.0)
     (line,) = verdicts.CHECKS["lifetime_least"]([row], claim_of("002-03"))
-    assert line.holds and line.ours == "4.21 years of 2080 hours (1 of 365 days)"
+    assert line.holds and line.ours == "4.21 years of 2080 hours (1 of 365 days), xz with none"
     # The simulator gives a lifetime without end where nothing is written.
     assert judge("002-03", [{**row, "lifetime_years_unamplified": float("inf")}]) == [None]
 
@@ -385,6 +385,48 @@ def test_more_hints(shares: tuple[float, ...], holds: bool) -> None:
 def test_hints_level_off(shares: tuple[float, ...], holds: bool) -> None:
     chances = dict(zip((0.1 / 3, 0.2 / 3, 0.1), shares, strict=True))
     assert judge("002-49", hinted({10: shares[-1], 20: 99}, chances)) == [holds]
+
+
+def test_recordings_are_judged_one_by_one() -> None:
+    claim = claim_of("002-46")
+    field = f"prefetch_{claim['paper']['metric']}"
+
+    def row(recording: int, addresses: str, value: float) -> Row:
+        return of("pagerank", recording=recording, addresses=addresses, prefetches=1, **{field: value})
+
+    virtual = row(1, "virtual", 0.9)
+    rows = [virtual, row(1, "physical", 0.4), row(2, "physical", 0.95), row(3, "physical", 0.1)]
+    ((_, (line,)),) = verdicts.compared([claim], claim["of"], rows, each_recording=True)
+    assert (line.holds, line.judged, line.judgements()) == (False, (True, False, True), (True, False, True))
+    assert line.ours == "1: 90.0%, 40.0%; 2: 90.0%, 95.0%; 3: 90.0%, 10.0%"
+    # One alone needs no number.
+    ((_, (line,)),) = verdicts.compared([claim], claim["of"], [virtual, row(1, "physical", 0.4)], each_recording=True)
+    assert (line.ours, line.holds, line.judged, line.judgements()) == ("90.0%, 40.0%", True, (), (True,))
+    # Another program has the first recording alone.
+    other = [{**row, "workload": "xz"} for row in rows[:2]]
+    ((_, (line,)),) = verdicts.compared([claim], claim["of"], [*other, *rows], each_recording=True)
+    assert line.judged == (True, False, True)
+    ((_, found),) = verdicts.compared([{**claim, "workloads": ["xz"]}], claim["of"], [*other, *rows], each_recording=True)
+    assert [line.ours for line in found] == ["1: 90.0%, 40.0%"]
+    # Nothing prefetched in the second: it says nothing.
+    nothing = {**row(2, "physical", 0.0), "prefetches": 0}
+    ((_, (line,)),) = verdicts.compared([claim], claim["of"], [virtual, row(1, "physical", 0.4), nothing], each_recording=True)
+    assert (line.holds, line.judged) == (True, (True,))
+
+
+def test_no_line_is_lost_among_recordings() -> None:
+    """Shares and writes have the same label."""
+    rows = [below("xz", 50 + recording, policy=policy, cache_ways=ways, flash_writes=9, recording=recording, addresses="physical")
+            for policy, ways, recording in itertools.product(("lru", "cflru"), (1, 16), (1, 2))]  # fmt: skip
+    claim = claim_of("002-31")
+    ((_, apart),) = verdicts.compared([claim], claim["of"], rows[::2])
+    ((_, found),) = verdicts.compared([claim], claim["of"], rows, each_recording=True)
+    assert [(line.of, line.paper) for line in found] == [(line.of, line.paper) for line in apart] and len(found) == 3
+    assert found[0].ours == "1: 51.0 51.0%; 2: 52.0 52.0%"
+    # A claim of all programs together is not judged where one of them is missing.
+    first = [{**row, "workload": "pagerank"} for row in rows[::2]]
+    ((_, found),) = verdicts.compared([claim], claim["of"], [*rows, *first], each_recording=True)
+    assert [line.ours for line in found if line.of.startswith("xz: LRU")] == ["1: 51.0 51.0%"]
 
 
 def test_sentences() -> None:

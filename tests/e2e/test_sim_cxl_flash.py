@@ -72,6 +72,25 @@ def test_a_grid_is_what_each_point_gives_alone_and_lands_in_parquet(trace: str, 
     assert [alone[name] for name in same] == [rows[3][name] for name in same]
 
 
+def test_people_are_told_the_main_figures(trace: str, tmp_path: pathlib.Path) -> None:
+    [row] = simulate(trace, "--preset", "table6")
+    printed = tiermem("sim", "cxl-flash", trace, "--preset", "table6").stdout.splitlines()
+    told = {line[:19].strip(): line[19:].split() for line in printed}
+    assert told["requests"] == ["60,000"] and told["hits"][0] == f"{row['hits']:,}"
+    assert told["below 1us"][0] == f"{row['sub_us_percent']:.2f}%"
+    assert (told["lifetime"][0] == "-") == (row["flash_writes"] == 0)
+    assert "prefetches" not in told
+    # A grid is a table, also where its rows go to a file; what machines read is in one place.
+    grid = ["--preset", "table6", "--sweep", "cache=1MiB,4MiB", "-o", str(tmp_path / "grid.parquet")]
+    table = tiermem("sim", "cxl-flash", trace, *grid).stdout.splitlines()
+    assert [line.split()[0] for line in table] == ["setting", "cache=1MiB", "cache=4MiB"] and "sub_us_percent" in table[0]
+    assert tiermem("sim", "cxl-flash", trace, *grid, "--format", "csv").stdout == ""
+    # Windows that are in the file are not told as well.
+    assert tiermem("sim", "cxl-flash", trace, *grid, "--window", "5000").stdout.splitlines() == table
+    windows = tiermem("sim", "cxl-flash", trace, *grid[:4], "--window", "20000").stdout.splitlines()
+    assert [line.split()[0] for line in windows] == ["window", *(["0", "1", "2", "all"] * 2)]
+
+
 def test_windows_have_rows_of_their_own(trace: str) -> None:
     rows = simulate(trace, "--window", "25000")
     assert [row["window"] for row in rows] == ["0", "1", "2", "all"]

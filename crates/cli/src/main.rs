@@ -16,6 +16,7 @@ mod size;
 mod source;
 mod store;
 mod trace;
+mod words;
 
 use std::process::ExitCode;
 

@@ -18,6 +18,7 @@ use crate::interrupt;
 use crate::output::{self, Cell, Format, Rows};
 use crate::source::CountingBar;
 use crate::trace::{count, positive_count};
+use crate::words;
 
 const HELP: &str = "\
 Examples:
@@ -261,9 +262,7 @@ fn rows(summary: &Summary) -> Rows {
 fn print_table(summary: &Summary) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let pages = &summary.pages;
-    let mut line = |name: &str, value: String, remark: String| {
-        writeln!(out, "{}", format!("{name:<14}{value:>16}   {remark}").trim_end())
-    };
+    let mut line = |name: &str, value: String, remark: String| words::line(&mut out, name, value, remark);
     let Summary { loads, stores, left_out, instructions, accesses, .. } = summary;
     let mut remark = format!("loads {loads}, stores {stores}");
     if *left_out > 0 {

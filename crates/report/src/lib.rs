@@ -11,4 +11,5 @@ mod sampling;
 
 pub use curves::curves;
 pub use gather::{Gatherer, Options, Report, ReportError};
+pub use quantity::grouped;
 pub use sampling::{expected_requests, sample_rate_for};

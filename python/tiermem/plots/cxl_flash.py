@@ -339,7 +339,7 @@ def flash_writes_by_policy(table: Any, axes: Axes | None = None, *, workload: st
     """
     name, rows = of_one(whole(table), workload)
     most = max(int(row["flash_writes"]) for row in rows)
-    unit, text = (1e6, "millions") if most >= 1e5 else (1e3, "thousands")
+    unit, text = (1e6, "millions") if most >= 1e6 else (1e3, "thousands")
     axes = new_axes(axes, name, "lines in a set of the cache", f"lines written to flash, {text}")
     # Three figures have room above a bar.
     _by_policy(rows, axes, lambda row: row["flash_writes"] / unit, 1, 0 if most >= 10 * unit else 1)
@@ -459,10 +459,13 @@ def _metric_name(metric: str) -> str:
     return f"1 − {metric}" if metric in INVERTED else metric
 
 
-def _metrics(rows: list[Row], axes: Axes, series: Callable[[Row], Any], names: Sequence[Any], name: Callable[[Any], str]) -> Axes:
+def _metrics(
+    rows: list[Row], axes: Axes, series: Callable[[Row], Any], names: Sequence[Any], name: Callable[[Any], str],
+    ordered: bool = False,
+) -> Axes:  # fmt: skip
     each = [{**row, "metric": metric} for row in rows for metric in METRICS]
     values = cells(each, lambda row: row["metric"], series, lambda row: _metric(row, row["metric"]))
-    bars(axes, METRICS, names, values, name=name, tick=_metric_name, factor=100)
+    bars(axes, METRICS, names, values, name=name, tick=_metric_name, factor=100, ordered=ordered)
     axes.tick_params(axis="x", labelsize="small")
     shares(axes)
     legend(axes)
@@ -489,14 +492,24 @@ def virtual_against_physical(virtual: Any, physical: Any, axes: Axes | None = No
 
     Args:
         virtual: A row with ``--addresses virtual``.
-        physical: The same with ``--addresses physical``.
+        physical: The same with ``--addresses physical``; or several rows, of different recordings, which have their number in
+            ``recording``, or are counted.
         axes: Where to draw.
         workload: Which one.
     """
-    name, rows = of_one([{**row, "addresses": "virtual"} for row in whole(virtual)], workload)
-    _, others = of_one([{**row, "addresses": "physical"} for row in whole(physical)], name)
+    name, rows = of_one(whole(virtual), workload)
+    _, others = of_one(whole(physical), name)
     axes = new_axes(axes, name, "higher is better", "share")
-    return _metrics(rows + others, axes, lambda row: row["addresses"], ("virtual", "physical"), lambda it: f"{it} addresses")
+    # What is virtual stands outside of the order of recordings.
+    numbered = [{**row, "recording": None} for row in rows] + [
+        {**row, "recording": row.get("recording") or at} for at, row in enumerate(others, 1)
+    ]
+
+    def told(number: int | None) -> str:
+        return "virtual addresses" if number is None else f"physical {number}" if len(others) > 1 else "physical addresses"
+
+    present = order(numbered, lambda row: row["recording"])
+    return _metrics(numbered, axes, lambda row: row["recording"], present, told, ordered=len(others) > 1)
 
 
 def metrics_over_windows(table: Any, axes: Axes | None = None, *, workload: str | None = None) -> Axes:

@@ -3,7 +3,10 @@
 use std::io::{self, Write};
 
 use tiermem_base::{Bytes, Nanos};
+use tiermem_report::grouped;
 use tiermem_trace::stat::{DistributionStat, TraceStat};
+
+use crate::words::{self, percent};
 
 /// Tenants that are listed; the rest is summed up.
 const TENANTS_SHOWN: usize = 20;
@@ -15,28 +18,8 @@ pub fn print(stat: &TraceStat) -> io::Result<()> {
     out.flush()
 }
 
-/// `1234567` as `1,234,567`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.2}%", share * 100.0)
-}
-
 fn write(out: &mut impl Write, stat: &TraceStat) -> io::Result<()> {
-    let mut line = |name: &str, value: String, remark: String| match remark.is_empty() {
-        true => writeln!(out, "{name:<19}{value:>16}"),
-        false => writeln!(out, "{name:<19}{value:>16}   {remark}"),
-    };
+    let mut line = |name: &str, value: String, remark: String| words::line(out, name, value, remark);
     let none = String::new;
     let estimated = if stat.sample_rate < 1.0 {
         format!(", estimated from {} of the keys", percent(stat.sample_rate))

@@ -3,6 +3,7 @@
 mod compat;
 mod fields;
 mod sweep;
+mod table;
 
 use std::path::PathBuf;
 
@@ -28,7 +29,7 @@ Examples:
 Layers: the defaults, then --preset, then --config, then --set; --print-config shows the result. docs/cxl-flash.md describes every
 key. Short names: cache, capacity, line, mshr, policy, prefetch, technology, ways, window, write_log, and parallelism=8x4.
 
-Fields:
+Fields (of --format csv and json, and of -o; the table tells what is asked for most):
   trace, setting            what was simulated: the trace, and what --sweep set
   window                    the number of the window, from 0, or all
   cache_bytes ... hint_probability  the device, as far as it is often varied
@@ -153,9 +154,13 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         columns::write(path, &rows)
             .map_err(|error| Failure::failed(anyhow!("cannot write {}: {error}", path.display())))?;
     }
-    if options.output.is_none() || points.len() == 1 {
-        output::print_rows(options.format, &rows).map_err(|error| Failure::writing("the result", error))?;
-    }
+    let printed = match options.format {
+        Format::Table => table::print(&rows.rows, options.output.is_some()),
+        // Rows that are in a file need not be twice.
+        _ if options.output.is_some() && points.len() > 1 => Ok(()),
+        format => output::print_rows(format, &rows),
+    };
+    printed.map_err(|error| Failure::writing("the result", error))?;
     if let Some(requests) = found.cut_short {
         return Err(Failure::failed(anyhow!(
             "interrupted: the rows are of the first {requests} requests; those after them are missing"
