@@ -225,6 +225,27 @@ impl Index {
         None
     }
 
+    /// Visits the items with hashes in `from..=to`, in the order of hashes, with how far (in steps of the 40 bits) their hash
+    /// lies behind `from`. The two differ in a few of the last of the 40 bits only.
+    #[inline]
+    pub fn range(&self, from: u64, to: u64, mut visit: impl FnMut(u32, Id)) {
+        let segment = &self.segments[self.segment_of(from)];
+        debug_assert_eq!(
+            self.segment_of(from),
+            self.segment_of(to),
+            "segments are told apart by leading bits"
+        );
+        let (first, last) = (tag(from), tag(to));
+        for &entry in segment.slots.get(segment.lower_bound(first)..).unwrap_or_default() {
+            if entry == EMPTY || entry_tag(entry) > last {
+                return;
+            }
+            if let Found::Item(id) = found(entry) {
+                visit(entry_tag(entry) - first, id);
+            }
+        }
+    }
+
     /// Where the log has an item with these 40 bits of its hash.
     pub fn find_log(&self, hash: u64) -> Option<LogPlace> {
         let segment = &self.segments[self.segment_of(hash)];

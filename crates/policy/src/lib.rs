@@ -10,6 +10,7 @@ pub mod cleaning;
 pub mod column;
 pub mod evict;
 pub mod expiry;
+pub mod extents;
 pub mod flat;
 pub mod index;
 pub mod ladder;

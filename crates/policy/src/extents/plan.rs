@@ -1,0 +1,411 @@
+//! What one request needs: which bytes come from the cache, which from the backing store, and which go where.
+
+use std::ops::Range;
+
+use crate::evict::Evict;
+
+use super::geometry::UNIT_BYTES;
+use super::sizing::{Sizing, divide};
+use super::table::Block;
+use super::{Extents, Fill, Mode, NoRoom, Volume};
+
+/// One request of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Of which volume.
+    pub volume: Volume,
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// How much, in bytes; not 0.
+    pub bytes: u64,
+    /// `None` reads; otherwise it writes, and goes where this says.
+    pub write: Option<Mode>,
+    /// What is missing is not worth a place: it is read or written past the cache.
+    pub bypass: bool,
+}
+
+impl Request {
+    fn end(&self) -> u64 {
+        self.offset + self.bytes
+    }
+}
+
+/// A range of a volume, and where in the cache it lies. Whole units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it begins in the volume, in bytes.
+    pub offset: u64,
+    /// Where it begins in the cache.
+    pub at: u64,
+    /// How much, in bytes.
+    pub bytes: u64,
+}
+
+/// Whether a plan can be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It can; say [`Extents::finish`] afterwards.
+    Ready,
+    /// First [`Plan::clean`] must be written back and be [`Extents::cleaned`]; then plan again with [`Plan::again`] set. Nothing
+    /// is pinned meanwhile.
+    Clean,
+}
+
+/// What is to be done for a request, ranges in whole units and in the order of addresses, neighbours merged.
+///
+/// A read is answered from `cached` and `fetch`. A write stores its bytes over what it has of `fetch` and `cached`: the units at its
+/// ends that it covers in part only.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Set by the driver when it asks again for the same request.
+    pub again: bool,
+    /// Everything was there: for a read all bytes, for a write the blocks that they go into.
+    pub hit: bool,
+    /// Read from the cache.
+    pub cached: Vec<Part>,
+    /// Read from the backing store.
+    pub fetch: Vec<Range<u64>>,
+    /// Written to the cache, from what was fetched and what the request brings.
+    pub fill: Vec<Part>,
+    /// The bytes of the request (to the byte) that are written to the backing store at once.
+    pub through: Vec<Range<u64>>,
+    /// What a write past the cache made invalid there.
+    pub dropped: Vec<Part>,
+    /// What must be written back before the plan can be made.
+    pub clean: Vec<Part>,
+    /// The volume that `clean` belongs to, part by part.
+    pub clean_volumes: Vec<Volume>,
+    /// Blocks that were allocated for this request.
+    pub allocated_blocks: u64,
+    /// Their bytes.
+    pub allocated_bytes: u64,
+    /// The blocks that the plan speaks of.
+    pins: Vec<u32>,
+}
+
+impl Plan {
+    fn clear_steps(&mut self) {
+        self.cached.clear();
+        self.fetch.clear();
+        self.fill.clear();
+        self.through.clear();
+        self.dropped.clear();
+        self.clean.clear();
+        self.clean_volumes.clear();
+    }
+}
+
+fn push_range(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
+    match ranges.last_mut() {
+        _ if range.is_empty() => (),
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    }
+}
+
+fn push_part(parts: &mut Vec<Part>, part: Part) {
+    match parts.last_mut() {
+        Some(last) if last.offset + last.bytes == part.offset && last.at + last.bytes == part.at => {
+            last.bytes += part.bytes;
+        }
+        _ => parts.push(part),
+    }
+}
+
+/// A block of the request at hand, in units of the cache.
+struct Extent {
+    /// Where it begins in the volume, in bytes.
+    offset: u64,
+    /// Its units.
+    units: Range<u64>,
+    /// Those that the request touches.
+    asked: Range<u64>,
+    /// Those that a write covers as a whole.
+    covered: Range<u64>,
+}
+
+impl Extent {
+    fn part(&self, run: Range<u64>) -> Part {
+        let offset = self.offset + (run.start - self.units.start) * UNIT_BYTES;
+        Part { offset, at: run.start * UNIT_BYTES, bytes: (run.end - run.start) * UNIT_BYTES }
+    }
+
+    fn range(&self, run: Range<u64>) -> Range<u64> {
+        let part = self.part(run);
+        part.offset..part.offset + part.bytes
+    }
+}
+
+impl<O: Evict> Extents<O> {
+    /// Decides what a request needs, and notes it as done; see [`Plan`] and [`Verdict`].
+    pub fn plan(&mut self, request: &Request, plan: &mut Plan) -> Verdict {
+        plan.clear_steps();
+        let first = !std::mem::take(&mut plan.again);
+        if first {
+            self.requests += 1;
+            plan.allocated_blocks = 0;
+            plan.allocated_bytes = 0;
+        }
+        let mut found = std::mem::take(&mut self.found);
+        let pieces =
+            self.geometry.piece_of(request.offset)..request.end().div_ceil(self.geometry.piece_bytes());
+        let around = match request.write {
+            _ if request.bypass => pieces.clone(),
+            Some(Mode::WriteAround) => pieces.clone(),
+            _ => self.config.sizing.widen(&self.geometry, pieces.clone()),
+        };
+        self.table.cover(&self.geometry, &self.space, request.volume, around.clone(), &mut found);
+        if first {
+            plan.hit = self.is_hit(request, &pieces, &found);
+        }
+        let verdict = if request.write == Some(Mode::WriteAround) {
+            self.plan_around(request, &found, plan)
+        } else {
+            self.plan_cached(request, &pieces, &around, &mut found, plan, first)
+        };
+        if verdict == Verdict::Clean {
+            self.release(plan);
+        }
+        self.found = found;
+        verdict
+    }
+
+    /// Notes that a plan was carried out, or that what failed of it was said to [`Self::invalidate`].
+    pub fn finish(&mut self, plan: &mut Plan) {
+        self.release(plan);
+    }
+
+    fn release(&mut self, plan: &mut Plan) {
+        for slot in plan.pins.drain(..) {
+            self.unpin(slot);
+        }
+    }
+
+    fn hold(&mut self, block: &Block, plan: &mut Plan) {
+        self.pin(block.slot);
+        plan.pins.push(block.slot);
+    }
+
+    fn is_hit(&self, request: &Request, pieces: &Range<u64>, found: &[Block]) -> bool {
+        let mut at = pieces.start;
+        for block in found {
+            if block.end() <= pieces.start {
+                continue;
+            }
+            if block.piece > at {
+                return false;
+            }
+            if block.piece >= pieces.end {
+                break;
+            }
+            let extent = self.extent(request, block);
+            if request.write.is_none() && !self.valid.all(extent.asked) {
+                return false;
+            }
+            at = block.end();
+        }
+        at >= pieces.end
+    }
+
+    fn extent(&self, request: &Request, block: &Block) -> Extent {
+        let offset = block.piece * self.geometry.piece_bytes();
+        let units = self.units_of(block);
+        // In units from the block's begin on.
+        let bound = |at: u64| units.start + at.min(units.end - units.start);
+        let asked = bound(request.offset.saturating_sub(offset) / UNIT_BYTES)
+            ..bound(request.end().saturating_sub(offset).div_ceil(UNIT_BYTES));
+        let start = bound(request.offset.saturating_sub(offset).div_ceil(UNIT_BYTES));
+        let covered = start..bound(request.end().saturating_sub(offset) / UNIT_BYTES).max(start);
+        Extent { offset, units, asked, covered }
+    }
+
+    /// A write past the cache: what is there of it becomes invalid, and is written back before that where it is dirty.
+    fn plan_around(&mut self, request: &Request, found: &[Block], plan: &mut Plan) -> Verdict {
+        for block in found {
+            let extent = self.extent(request, block);
+            for run in self.dirty.runs(extent.asked.clone(), true) {
+                plan.clean.push(extent.part(run));
+                plan.clean_volumes.push(request.volume);
+            }
+        }
+        if !plan.clean.is_empty() {
+            return Verdict::Clean;
+        }
+        for block in found {
+            let extent = self.extent(request, block);
+            for run in self.valid.runs(extent.asked.clone(), true) {
+                push_part(&mut plan.dropped, extent.part(run));
+            }
+            self.valid.clear(extent.asked);
+            self.hold(block, plan);
+        }
+        push_range(&mut plan.through, request.offset..request.end());
+        Verdict::Ready
+    }
+
+    fn plan_cached(
+        &mut self,
+        request: &Request,
+        pieces: &Range<u64>,
+        around: &Range<u64>,
+        found: &mut Vec<Block>,
+        plan: &mut Plan,
+        first: bool,
+    ) -> Verdict {
+        // What lies beside the request is none of its business.
+        let outside = |block: &Block| block.end() <= pieces.start || block.piece >= pieces.end;
+        let mut wanted = std::mem::take(&mut self.wanted);
+        wanted.clear();
+        if !request.bypass {
+            let mut at = around.start;
+            let gaps = found.iter().map(|block| (block.piece, block.end())).chain([(around.end, around.end)]);
+            for (piece, end) in gaps {
+                if at < piece && at < pieces.end && piece > pieces.start {
+                    divide(&self.geometry, at..piece, |piece, class| wanted.push((piece, class)));
+                }
+                at = at.max(end);
+            }
+        }
+        found.retain(|block| !outside(block));
+        for block in found.iter() {
+            self.hold(block, plan);
+            if first {
+                self.touch(block.slot, request.write.is_some());
+            }
+        }
+        let mut verdict = Verdict::Ready;
+        for &(piece, class) in &wanted {
+            match self.allocate(request.volume, piece, class, request.write.is_some()) {
+                Ok(block) => {
+                    self.hold(&block, plan);
+                    plan.allocated_blocks += 1;
+                    plan.allocated_bytes += self.geometry.class_bytes(class);
+                    found.push(block);
+                }
+                Err(NoRoom::Dirty { group, slot }) => {
+                    self.name_dirty(group, slot, plan);
+                    verdict = Verdict::Clean;
+                    break;
+                }
+                // It goes past the cache.
+                Err(NoRoom::Busy) => break,
+            }
+        }
+        self.wanted = wanted;
+        if verdict == Verdict::Clean {
+            return verdict;
+        }
+        found.sort_unstable_by_key(|block| block.piece);
+        self.plan_steps(request, found, plan);
+        Verdict::Ready
+    }
+
+    /// The dirty parts of a group, or of one of its blocks.
+    fn name_dirty(&mut self, group: u32, slot: Option<u32>, plan: &mut Plan) {
+        for begin in self.space.blocks_of(&self.geometry, group) {
+            if slot.is_some_and(|slot| slot != begin) {
+                continue;
+            }
+            let block = self.block_at(begin);
+            let (volume, piece) = self.table.address(begin);
+            let range = piece * self.geometry.piece_bytes()..block.end() * self.geometry.piece_bytes();
+            self.parts_of(&block, &range, &self.dirty, |part| {
+                plan.clean.push(part);
+                plan.clean_volumes.push(volume);
+            });
+        }
+    }
+
+    fn plan_steps(&mut self, request: &Request, found: &[Block], plan: &mut Plan) {
+        let mut at = request.offset;
+        for block in found {
+            let extent = self.extent(request, block);
+            if extent.offset > at {
+                self.plan_past(request, at..extent.offset.min(request.end()), plan);
+            }
+            at = at.max(block.end() * self.geometry.piece_bytes());
+            match request.write {
+                None => self.plan_read(&extent, plan),
+                Some(mode) => self.plan_write(&extent, mode, plan),
+            }
+        }
+        if at < request.end() {
+            self.plan_past(request, at..request.end(), plan);
+        }
+        if request.write == Some(Mode::WriteThrough) {
+            plan.through.clear();
+            plan.through.push(request.offset..request.end());
+        }
+    }
+
+    /// A part of the request that has no place in the cache.
+    fn plan_past(&self, request: &Request, range: Range<u64>, plan: &mut Plan) {
+        if request.write.is_some() {
+            push_range(&mut plan.through, range);
+        } else {
+            let units = range.start / UNIT_BYTES * UNIT_BYTES..range.end.next_multiple_of(UNIT_BYTES);
+            push_range(&mut plan.fetch, units);
+        }
+    }
+
+    fn plan_read(&mut self, extent: &Extent, plan: &mut Plan) {
+        let wanted = match (self.config.fill, self.config.sizing) {
+            (Fill::Units, Sizing::Request) => extent.asked.clone(),
+            _ => extent.units.clone(),
+        };
+        for run in self.valid.runs(extent.asked.clone(), true) {
+            push_part(&mut plan.cached, extent.part(run));
+        }
+        for run in self.valid.runs(wanted.clone(), false) {
+            push_range(&mut plan.fetch, extent.range(run.clone()));
+            push_part(&mut plan.fill, extent.part(run));
+        }
+        self.valid.set(wanted);
+    }
+
+    fn plan_write(&mut self, extent: &Extent, mode: Mode, plan: &mut Plan) {
+        let Extent { units, asked, covered, .. } = extent;
+        if asked.is_empty() {
+            // Allocated beside the request, for what comes next.
+            return;
+        }
+        let edges = [asked.start..covered.start, covered.end.max(asked.start)..asked.end];
+        let edges = if covered.is_empty() { [asked.clone(), asked.end..asked.end] } else { edges };
+        for edge in &edges {
+            for run in self.valid.runs(edge.clone(), true) {
+                push_part(&mut plan.cached, extent.part(run));
+            }
+        }
+        let outside = [units.start..covered.start, covered.end..units.end];
+        let lacks = |range: &Range<u64>| !self.valid.all(range.clone());
+        let fills_whole = self.config.fill == Fill::Whole && outside.iter().any(lacks);
+        if fills_whole {
+            // Read as one, with what is about to be overwritten: one request to the backing store.
+            let mut stored = asked.clone();
+            for run in self.valid.runs(units.clone(), false) {
+                push_range(&mut plan.fetch, extent.range(run.clone()));
+                if run.end < stored.start {
+                    push_part(&mut plan.fill, extent.part(run));
+                } else if run.start <= stored.end {
+                    stored = stored.start.min(run.start)..stored.end.max(run.end);
+                } else {
+                    push_part(&mut plan.fill, extent.part(std::mem::replace(&mut stored, run)));
+                }
+            }
+            push_part(&mut plan.fill, extent.part(stored));
+        } else {
+            for edge in &edges {
+                for run in self.valid.runs(edge.clone(), false) {
+                    push_range(&mut plan.fetch, extent.range(run));
+                }
+            }
+            push_part(&mut plan.fill, extent.part(asked.clone()));
+        }
+        let written = if self.config.fill == Fill::Whole { units.clone() } else { asked.clone() };
+        self.valid.set(written.clone());
+        if mode == Mode::WriteBack {
+            self.dirty_units += written.end - written.start - self.dirty.count(written.clone());
+            self.dirty.set(written);
+        }
+    }
+}

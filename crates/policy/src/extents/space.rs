@@ -1,0 +1,193 @@
+//! The cache's space: groups, which class each serves, and the places in them that are free.
+//!
+//! Source: Yang 2023, section 2.2.3. A group holds blocks of one size, side by side; the *open* group of a size is where
+//! its next block goes. A place in the midst of a group becomes free when its block is dropped (a discarded range, a
+//! volume that is removed); such a group is open again, so there may be several. A group without blocks belongs to nobody.
+
+use crate::Id;
+use crate::column::Column;
+use crate::evict::list::{Links, List};
+
+use super::bits::RunBits;
+use super::geometry::Geometry;
+
+/// The mark of a group that is nobody's.
+const NO_CLASS: u8 = u8::MAX;
+
+/// What volumes may have together: a *share* of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Share(pub u16);
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    groups: u32,
+    groups_max: u32,
+}
+
+/// Whose a group is.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    /// Blocks in it.
+    blocks: u16,
+    share: Share,
+    class: u8,
+}
+
+/// Which groups are whose, and what is free in them.
+#[derive(Clone, Debug)]
+pub struct Space {
+    groups: Vec<Group>,
+    /// Groups with free places, by share and class; the head is the one that is filled.
+    open: Vec<List>,
+    links: Column<Links>,
+    /// Slots at which a block begins.
+    begins: RunBits,
+    /// Groups that were given back.
+    free: Vec<u32>,
+    /// Groups from this one on were never used.
+    untouched: u32,
+    held: Vec<Held>,
+    classes: usize,
+}
+
+impl Space {
+    /// All groups free, for so many shares without a limit.
+    pub fn new(geometry: &Geometry, shares: u16) -> Self {
+        let nobody = Group { blocks: 0, share: Share(0), class: NO_CLASS };
+        Space {
+            groups: vec![nobody; geometry.groups() as usize],
+            open: vec![List::default(); usize::from(shares) * geometry.classes()],
+            links: Column::default(),
+            begins: RunBits::new(u64::from(geometry.slots())),
+            free: Vec::new(),
+            untouched: 0,
+            held: vec![Held { groups: 0, groups_max: u32::MAX }; usize::from(shares)],
+            classes: geometry.classes(),
+        }
+    }
+
+    /// Lets a share have so many groups at most.
+    pub fn set_limit(&mut self, share: Share, groups_max: u32) {
+        self.held[usize::from(share.0)].groups_max = groups_max;
+    }
+
+    /// Groups that a share has, and may have.
+    pub fn held(&self, share: Share) -> (u32, u32) {
+        let Held { groups, groups_max } = self.held[usize::from(share.0)];
+        (groups, groups_max)
+    }
+
+    /// The shares there are.
+    pub fn shares(&self) -> u16 {
+        self.held.len() as u16
+    }
+
+    /// The share that a group belongs to.
+    #[inline]
+    pub fn share(&self, group: u32) -> Share {
+        self.groups[group as usize].share
+    }
+
+    /// The class of a group's blocks. The group is somebody's.
+    #[inline]
+    pub fn class(&self, group: u32) -> usize {
+        usize::from(self.groups[group as usize].class)
+    }
+
+    /// Whether a block begins at a slot.
+    pub fn begins(&self, slot: u32) -> bool {
+        self.begins.get(u64::from(slot))
+    }
+
+    fn open_list(&mut self, share: Share, class: usize) -> (&mut List, &mut Column<Links>) {
+        (&mut self.open[usize::from(share.0) * self.classes + class], &mut self.links)
+    }
+
+    /// The group in which a share's next block of this class goes, if one has room.
+    #[inline]
+    pub fn open_group(&self, share: Share, class: usize) -> Option<u32> {
+        let head = self.open[usize::from(share.0) * self.classes + class].head;
+        (head != Id::NONE).then_some(head.0)
+    }
+
+    /// Whether a share may have another group and there is one.
+    pub fn can_open(&self, share: Share) -> bool {
+        let Held { groups, groups_max } = self.held[usize::from(share.0)];
+        groups < groups_max && (!self.free.is_empty() || self.untouched < self.groups.len() as u32)
+    }
+
+    /// Gives a free group to a share, open for blocks of this class. [`Self::can_open`] has been asked.
+    pub fn open_new(&mut self, share: Share, class: usize) -> u32 {
+        let group = self.free.pop().unwrap_or_else(|| {
+            self.untouched += 1;
+            self.untouched - 1
+        });
+        self.groups[group as usize] = Group { blocks: 0, share, class: class as u8 };
+        self.held[usize::from(share.0)].groups += 1;
+        self.links.grow_to(Id(group));
+        let (list, links) = self.open_list(share, class);
+        list.push_head(links, Id(group));
+        group
+    }
+
+    /// The slots of a group at which blocks begin, ascending.
+    pub fn blocks_of(&self, geometry: &Geometry, group: u32) -> impl Iterator<Item = u32> + '_ {
+        let first = u64::from(geometry.first_slot(group));
+        let slots = first..first + u64::from(geometry.group_slots());
+        self.begins.runs(slots, true).flatten().map(|slot| slot as u32)
+    }
+
+    /// Takes a free place in an open group.
+    pub fn take(&mut self, geometry: &Geometry, group: u32) -> u32 {
+        let Group { blocks, share, class } = self.groups[group as usize];
+        let class = usize::from(class);
+        let step = geometry.class_pieces(class) as u32;
+        let first = geometry.first_slot(group);
+        // Groups are filled from the front and seldom have holes.
+        let likely = first + u32::from(blocks) * step;
+        let slot = if self.begins(likely) {
+            let mut places = (first..first + geometry.group_slots()).step_by(step as usize);
+            places.find(|&slot| !self.begins(slot)).expect("an open group has a free place")
+        } else {
+            likely
+        };
+        self.begins.set(u64::from(slot)..u64::from(slot) + 1);
+        self.groups[group as usize].blocks += 1;
+        if (u32::from(blocks) + 1) * step == geometry.group_slots() {
+            let (list, links) = self.open_list(share, class);
+            list.unlink(links, Id(group));
+        }
+        slot
+    }
+
+    /// Makes the place of a block free; true when the group has none left and belongs to nobody now.
+    pub fn free(&mut self, geometry: &Geometry, slot: u32) -> bool {
+        let group = geometry.group_of(slot);
+        let Group { blocks, share, class } = self.groups[group as usize];
+        let class = usize::from(class);
+        let was_full = u32::from(blocks) * geometry.class_pieces(class) as u32 == geometry.group_slots();
+        self.begins.clear(u64::from(slot)..u64::from(slot) + 1);
+        self.groups[group as usize].blocks -= 1;
+        let emptied = blocks == 1;
+        let (list, links) = self.open_list(share, class);
+        if was_full && !emptied {
+            list.push_head(links, Id(group));
+        } else if emptied && !was_full {
+            list.unlink(links, Id(group));
+        }
+        if emptied {
+            self.held[usize::from(share.0)].groups -= 1;
+            self.groups[group as usize].class = NO_CLASS;
+            self.free.push(group);
+        }
+        emptied
+    }
+
+    /// Bytes held.
+    pub fn metadata_bytes(&self) -> u64 {
+        self.links.bytes()
+            + self.begins.bytes()
+            + (self.groups.len() * size_of::<Group>() + self.free.capacity() * 4) as u64
+            + (self.open.len() * size_of::<List>() + self.held.len() * size_of::<Held>()) as u64
+    }
+}

@@ -1,0 +1,247 @@
+//! The block cache's plans, carried out on a model of devices: reads return what was written last, blocks never overlap,
+//! and nothing is lost by eviction, discarding and writing past the cache.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
+
+mod extents_world;
+
+use extents_world::{KIB, World};
+use proptest::prelude::*;
+use tiermem_base::Rng;
+use tiermem_policy::evict::named::WithPolicy;
+use tiermem_policy::evict::{Evict, Named};
+use tiermem_policy::extents::*;
+
+const SPAN: u64 = 2 << 20;
+
+fn config(fill: Fill) -> Config {
+    Config { fill, sizing: Sizing::Request, shares: 1 }
+}
+
+fn read(offset: u64, bytes: u64) -> Request {
+    Request { volume: Volume(0), offset, bytes, write: None, bypass: false }
+}
+
+fn write(offset: u64, bytes: u64) -> Request {
+    Request { write: Some(Mode::WriteBack), ..read(offset, bytes) }
+}
+
+/// Blocks do not overlap, each is where a look-up finds it, and the cache is not overdrawn.
+fn assert_sound<O: Evict>(world: &mut World<O>, volumes: u16) {
+    let capacity = world.cache.geometry().capacity_bytes();
+    let mut held = 0;
+    for volume in 0..volumes {
+        let mut end = 0;
+        let mut places = Vec::new();
+        world.cache.visit(Volume(volume), 0..SPAN + (8 << 20), |part, _| {
+            assert!(part.offset >= end);
+            end = part.offset + part.bytes;
+            places.push(part.at..part.at + part.bytes);
+        });
+        held += places.iter().map(|place| place.end - place.start).sum::<u64>();
+    }
+    assert!(held <= capacity);
+}
+
+fn sizes() -> impl Strategy<Value = Vec<u64>> {
+    prop_oneof![
+        Just(vec![32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB]),
+        Just(vec![4 * KIB, 16 * KIB]),
+        Just(vec![64 * KIB]),
+        Just(vec![4 * KIB]),
+        Just(vec![4 * KIB, 256 * KIB]),
+        Just(vec![8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 512 * KIB]),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Request { volume: u16, offset: u64, bytes: u64, write: Option<Mode>, bypass: bool },
+    Discard { volume: u16, offset: u64, bytes: u64 },
+    Flush { volume: u16 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let mode = prop_oneof![
+        4 => Just(Mode::WriteBack), 1 => Just(Mode::WriteThrough), 1 => Just(Mode::WriteAround)
+    ];
+    let write = prop_oneof![Just(None), mode.prop_map(Some)];
+    // Sectors: small ones, aligned ones, large ones.
+    let extent = prop_oneof![
+        (0..SPAN / 512, 1u64..32),
+        (0..SPAN / 4096, 1u64..40).prop_map(|(at, len)| (at * 8, len * 8)),
+        (0..SPAN / 32768, 1u64..12).prop_map(|(at, len)| (at * 64, len * 64)),
+    ];
+    let request = (0u16..2, extent, write, prop::bool::weighted(0.1));
+    prop_oneof![
+        20 => request.prop_map(|(volume, (offset, bytes), write, bypass)|
+            Step::Request { volume, offset: offset * 512, bytes: bytes * 512, write, bypass }),
+        1 => (0u16..2, 0..SPAN, 0..SPAN / 2).prop_map(|(volume, offset, bytes)|
+            Step::Discard { volume, offset, bytes }),
+        1 => (0u16..2).prop_map(|volume| Step::Flush { volume }),
+    ]
+}
+
+struct Run<'a> {
+    geometry: Geometry,
+    config: Config,
+    steps: &'a [Step],
+    limit: Option<u64>,
+}
+
+impl WithPolicy for Run<'_> {
+    type Output = ();
+
+    fn with<E: Evict + Send + std::fmt::Debug + 'static>(self, order: E) {
+        let mut cache = Extents::new(self.geometry, self.config, order, Rng::seeded(7));
+        cache.assign(Volume(1), Share(self.config.shares - 1));
+        if let Some(limit) = self.limit {
+            cache.set_limit(Share(self.config.shares - 1), limit);
+        }
+        let mut world = World::with(cache);
+        for step in self.steps {
+            match *step {
+                Step::Request { volume, offset, bytes, write, bypass } => {
+                    world.request(Request { volume: Volume(volume), offset, bytes, write, bypass });
+                }
+                // What a client discards reads as anything: here as it was last written back, which is written first.
+                Step::Discard { volume, offset, bytes } => {
+                    world.flush(Volume(volume), SPAN * 2);
+                    world.cache.discard(Volume(volume), offset..offset + bytes);
+                }
+                Step::Flush { volume } => world.flush(Volume(volume), SPAN * 2),
+            }
+            assert_sound(&mut world, 2);
+        }
+        for volume in 0..2 {
+            world.flush(Volume(volume), SPAN * 2);
+        }
+        assert_eq!(world.cache.dirty_bytes(), 0);
+        world.assert_core_is_complete();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn reads_return_what_was_written_last(
+        sizes in sizes(),
+        whole in any::<bool>(),
+        around in prop::option::of(0u8..4),
+        policy in prop::sample::select(Named::ALL.to_vec()),
+        groups in 8u64..14,
+        limit in prop::option::of(64 * KIB..1024 * KIB),
+        shares in 1u16..3,
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let largest = *sizes.last().unwrap();
+        let geometry = Geometry::new(&sizes, None, groups * largest).unwrap();
+        let around = around.map(|class| class.min(sizes.len() as u8 - 1));
+        let config = Config {
+            fill: if whole { Fill::Whole } else { Fill::Units },
+            sizing: around.map_or(Sizing::Request, Sizing::Around),
+            shares,
+        };
+        let domains = 2 * usize::from(shares);
+        policy.build(domains, 0, Run { geometry, config, steps: &steps, limit });
+    }
+}
+
+#[test]
+fn the_published_example_allocates_two_blocks() {
+    let sizes = [32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB];
+    let mut world = World::new(&sizes, 8 << 20, config(Fill::Whole));
+    world.request(read(128 * KIB, 128 * KIB));
+    assert_eq!(world.cache.blocks(), [0, 0, 1, 0]);
+    // Offset 48 KiB, 184 KiB long, with the last 104 KiB there: blocks of 32 and 64 KiB.
+    let hit = world.request(read(48 * KIB, 184 * KIB));
+    assert!(!hit);
+    assert_eq!(world.cache.blocks(), [1, 1, 1, 0]);
+    assert_eq!((world.plan.allocated_blocks, world.plan.allocated_bytes), (2, 96 * KIB));
+    assert_eq!(world.plan.fetch, [32 * KIB..128 * KIB]);
+    assert!(world.request(read(32 * KIB, 224 * KIB)));
+}
+
+#[test]
+fn a_request_that_ends_at_a_border_allocates_nothing_behind_it() {
+    let mut world = World::new(&[32 * KIB, 64 * KIB], 8 << 20, config(Fill::Whole));
+    world.request(read(0, 64 * KIB));
+    assert_eq!(world.cache.blocks(), [0, 1]);
+}
+
+#[test]
+fn whole_fills_read_before_they_write_and_units_do_not() {
+    for (fill, fetched) in [(Fill::Whole, 64 * KIB), (Fill::Units, 0)] {
+        let mut world = World::new(&[64 * KIB], 8 << 20, config(fill));
+        world.request(write(8 * KIB, 4 * KIB));
+        assert_eq!(world.volumes.core_read, fetched);
+        world.flush(Volume(0), SPAN);
+        let written = if fill == Fill::Whole { 64 * KIB } else { 4 * KIB };
+        assert_eq!(world.volumes.core_written, written);
+        // A block that is overwritten as a whole need not be read by anybody.
+        world.request(write(128 * KIB, 64 * KIB));
+        assert_eq!(world.volumes.core_read, fetched);
+    }
+}
+
+#[test]
+fn a_tail_block_of_the_wanted_size_is_replaced_and_else_the_tail_group_goes() {
+    let sizes = [32 * KIB, 64 * KIB];
+    let mut world = World::new(&sizes, 3 * 64 * KIB, config(Fill::Whole));
+    // Two groups of small blocks, one large block.
+    for piece in [0, 2, 4, 6] {
+        world.request(read(piece * 32 * KIB, 32 * KIB));
+    }
+    world.request(read(512 * KIB, 64 * KIB));
+    assert_eq!(world.cache.blocks(), [4, 1]);
+    // The first small block is the block list's tail: its place is taken, its neighbour in the group stays.
+    world.request(read(16 * 32 * KIB + 128 * KIB, 32 * KIB));
+    assert_eq!(world.cache.blocks(), [4, 1]);
+    assert!(!world.request(read(0, 4 * KIB)), "the tail went");
+    // Now 2, the next tail, went for 0; the group of 4 and 6 is the tail group. A large block takes all of it.
+    world.request(read(1024 * KIB, 64 * KIB));
+    assert_eq!(world.cache.blocks(), [2, 2]);
+    assert!(world.request(read(0, 4 * KIB)));
+    assert!(world.request(read(512 * KIB, 64 * KIB)), "used before, but its group was promoted with it");
+}
+
+#[test]
+fn reading_around_fetches_the_neighbours_that_are_not_there() {
+    let sizes = [32 * KIB, 64 * KIB, 128 * KIB];
+    let config = Config { fill: Fill::Units, sizing: Sizing::Around(2), shares: 1 };
+    let mut world = World::new(&sizes, 8 << 20, config);
+    world.request(read(40 * KIB, 4 * KIB));
+    assert_eq!(world.plan.fetch, [0..128 * KIB]);
+    assert_eq!(world.cache.blocks(), [0, 0, 1]);
+    assert!(world.request(read(0, 128 * KIB)));
+}
+
+#[test]
+fn a_share_at_its_limit_takes_from_itself() {
+    let mut world = World::new(&[64 * KIB], 16 * 64 * KIB, Config { shares: 2, ..config(Fill::Units) });
+    world.cache.assign(Volume(1), Share(1));
+    world.cache.set_limit(Share(1), 4 * 64 * KIB);
+    for block in 0..12 {
+        world.request(read(block * 64 * KIB, 4 * KIB));
+    }
+    for block in 0..100 {
+        world.request(Request { volume: Volume(1), ..read(block * 64 * KIB, 4 * KIB) });
+    }
+    assert_eq!(world.cache.held_bytes(Share(1)), 4 * 64 * KIB);
+    assert!((0..12).all(|block| world.request(read(block * 64 * KIB, 4 * KIB))));
+}
+
+#[test]
+fn a_plan_in_flight_keeps_its_blocks() {
+    let mut world = World::new(&[64 * KIB], 4 * 64 * KIB, config(Fill::Units));
+    let mut held = Plan::default();
+    assert_eq!(world.cache.plan(&read(0, 4 * KIB), &mut held), Verdict::Ready);
+    let first = held.fill[0];
+    for block in 1..20 {
+        world.request(read(block * 64 * KIB, 4 * KIB));
+        assert!(world.plan.fill.iter().all(|part| part.at / (64 * KIB) != first.at / (64 * KIB)));
+    }
+    world.cache.finish(&mut held);
+    world.request(read(20 * 64 * KIB, 4 * KIB));
+    assert_eq!(world.plan.fill[0].at / (64 * KIB), first.at / (64 * KIB), "the oldest goes once it may");
+}
