@@ -3,6 +3,7 @@
 //! They are drivers only: every decision is made by the code that the live engine runs.
 #![forbid(unsafe_code)]
 
+pub mod block;
 pub mod cache;
 pub mod cxl_flash;
 pub mod events;

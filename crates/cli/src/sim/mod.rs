@@ -1,5 +1,6 @@
 //! `tiermem sim`: simulators.
 
+mod block;
 mod cache;
 mod cxl_flash;
 
@@ -17,6 +18,8 @@ Example:
 pub enum Command {
     /// A cache over a trace: one tier at several sizes, or the store's ladder of tiers.
     Cache(Box<cache::Options>),
+    /// A block cache in front of slow storage, with blocks of one size or of several.
+    Block(Box<block::Options>),
     /// A memory expander whose capacity is flash behind a DRAM cache.
     CxlFlash(Box<cxl_flash::Options>),
 }
@@ -25,6 +28,7 @@ pub enum Command {
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Cache(options) => cache::run(*options),
+        Command::Block(options) => block::run(&options),
         Command::CxlFlash(options) => cxl_flash::run(&options),
     }
 }

@@ -20,6 +20,11 @@ impl RunBits {
         RunBits { words: vec![0; bits.div_ceil(64) as usize] }
     }
 
+    /// Bits there are, rounded up to whole words.
+    pub fn bits(&self) -> u64 {
+        self.words.len() as u64 * 64
+    }
+
     /// The words that a range touches, each with the part of it that is meant.
     fn parts(range: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
         let (first, last) = (range.start / 64, range.end.div_ceil(64));

@@ -46,6 +46,11 @@ pub struct Volume(pub u16);
 impl Volume {
     /// How many there can be.
     pub const COUNT_MAX: u16 = Table::VOLUMES_MAX;
+
+    /// How large one can be where the smallest block has so many bytes.
+    pub fn bytes_max(piece_bytes: u64) -> u64 {
+        Table::PIECES_MAX * piece_bytes
+    }
 }
 
 /// What a miss brings in.
@@ -412,6 +417,21 @@ impl<O: Evict> Extents<O> {
             let offset = start + (run.start - units.start) * UNIT_BYTES;
             each(Part { offset, at: run.start * UNIT_BYTES, bytes: (run.end - run.start) * UNIT_BYTES });
         }
+    }
+
+    /// Visits all that is dirty, in the order of the cache's space.
+    pub fn visit_dirty(&self, mut each: impl FnMut(Volume, Part)) {
+        for slot in self.space.begins() {
+            let block = self.block_at(slot);
+            let (volume, _) = self.table.address(slot);
+            let range = self.bytes_of(&block);
+            self.parts_of(&block, &range, &self.dirty, |part| each(volume, part));
+        }
+    }
+
+    /// The bytes of its volume that a block holds.
+    fn bytes_of(&self, block: &Block) -> Range<u64> {
+        block.piece * self.geometry.piece_bytes()..block.end() * self.geometry.piece_bytes()
     }
 
     /// Notes that these parts, which a verdict named, have been written back.

@@ -307,8 +307,8 @@ impl<O: Evict> Extents<O> {
                 continue;
             }
             let block = self.block_at(begin);
-            let (volume, piece) = self.table.address(begin);
-            let range = piece * self.geometry.piece_bytes()..block.end() * self.geometry.piece_bytes();
+            let (volume, _) = self.table.address(begin);
+            let range = self.bytes_of(&block);
             self.parts_of(&block, &range, &self.dirty, |part| {
                 plan.clean.push(part);
                 plan.clean_volumes.push(volume);

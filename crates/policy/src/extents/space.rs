@@ -94,9 +94,9 @@ impl Space {
         usize::from(self.groups[group as usize].class)
     }
 
-    /// Whether a block begins at a slot.
-    pub fn begins(&self, slot: u32) -> bool {
-        self.begins.get(u64::from(slot))
+    /// The slots at which blocks begin, ascending.
+    pub fn begins(&self) -> impl Iterator<Item = u32> + '_ {
+        self.begins.runs(0..self.begins.bits(), true).flatten().map(|slot| slot as u32)
     }
 
     fn open_list(&mut self, share: Share, class: usize) -> (&mut List, &mut Column<Links>) {
@@ -145,9 +145,9 @@ impl Space {
         let first = geometry.first_slot(group);
         // Groups are filled from the front and seldom have holes.
         let likely = first + u32::from(blocks) * step;
-        let slot = if self.begins(likely) {
+        let slot = if self.begins.get(u64::from(likely)) {
             let mut places = (first..first + geometry.group_slots()).step_by(step as usize);
-            places.find(|&slot| !self.begins(slot)).expect("an open group has a free place")
+            places.find(|&slot| !self.begins.get(u64::from(slot))).expect("an open group has a free place")
         } else {
             likely
         };

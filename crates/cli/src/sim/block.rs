@@ -1,0 +1,426 @@
+//! `tiermem sim block`: the block cache over a trace, in several set-ups at once.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::thread::available_parallelism;
+
+use anyhow::anyhow;
+use clap::Args;
+use tiermem_base::{Access, Bytes, Nanos};
+use tiermem_policy::evict::Named;
+use tiermem_policy::extents::{Fill, Mode, Sizing};
+use tiermem_sim::block::{self, BlockError, Costs, Counts, Setup};
+
+use crate::columns;
+use crate::failure::Failure;
+use crate::output::{self, Cell, Format, Rows};
+use crate::size::Size;
+use crate::source::{self, TraceArgs};
+
+const HELP: &str = "\
+Examples:
+  tiermem sim block volume.csv
+  tiermem sim block volume.csv --cache 10% --blocks 32KiB --blocks 256KiB --blocks 32KiB,64KiB,128KiB,256KiB --fill whole --fill units
+  tiermem sim block volumes.csv --apart --volumes --format csv
+
+Every --blocks is simulated with every --fill, --sizing and --cache. Several sizes in one --blocks are an adaptive cache: each miss is
+given the largest blocks that fit it.
+
+Fields (of --format csv and json, and of -o; the table tells what is asked for most):
+  cache, blocks, fill, sizing, volume   what was simulated, and for which volume (all: the sum)
+  capacity_bytes            the cache's size
+  reads, writes             requests
+  read_hit_ratio, write_hit_ratio   those whose bytes (reads) or blocks (writes) were all there
+  core_read_bytes, core_written_bytes, cache_read_bytes, cache_written_bytes   what was moved
+  core_reads, core_writes, cache_reads, cache_writes   in so many requests to devices
+  dirty_at_end_bytes        of core_written_bytes, what was written back at the end
+  mean_missed_request_bytes, mean_block_bytes   requests that missed, and the blocks allocated for them
+  metadata_bytes, blocks_held, metadata_bytes_per_block   in the mean over the run, of the whole cache
+  read_latency_us, write_latency_us   in the mean, reckoned from the --core and --cache options";
+
+const FIELDS: &[&str] = &[
+    "cache",
+    "blocks",
+    "fill",
+    "sizing",
+    "volume",
+    "capacity_bytes",
+    "reads",
+    "writes",
+    "read_hit_ratio",
+    "write_hit_ratio",
+    "core_read_bytes",
+    "core_written_bytes",
+    "cache_read_bytes",
+    "cache_written_bytes",
+    "core_reads",
+    "core_writes",
+    "cache_reads",
+    "cache_writes",
+    "dirty_at_end_bytes",
+    "mean_missed_request_bytes",
+    "mean_block_bytes",
+    "metadata_bytes",
+    "blocks_held",
+    "metadata_bytes_per_block",
+    "read_latency_us",
+    "write_latency_us",
+];
+
+/// What `tiermem sim block` takes.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Options {
+    #[command(flatten)]
+    trace: TraceArgs,
+    /// The cache's size, or a percentage of the working set; repeat it for several.
+    #[arg(long, value_name = "SIZE", default_value = "10%")]
+    cache: Vec<Size>,
+    /// Block sizes, ascending: powers of two from 4KiB to 4MiB; repeat it for several caches.
+    #[arg(long, value_name = "SIZE,...", default_value = "32KiB,64KiB,128KiB,256KiB")]
+    blocks: Vec<Sizes>,
+    /// What a miss brings in: whole blocks, also before a part is written, or the 4 KiB units it needs; repeat it for both.
+    #[arg(long, value_enum, value_name = "WHAT", default_values_t = [FillArg::Units])]
+    fill: Vec<FillArg>,
+    /// How large a miss's blocks are: `request` (what it needs) or around=SIZE (all of the aligned range around); repeat it for
+    /// several.
+    #[arg(long, value_name = "RULE", default_value = "request")]
+    sizing: Vec<SizingArg>,
+    /// Where writes go.
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = ModeArg::WriteBack)]
+    mode: ModeArg,
+    /// The order in which blocks and groups go.
+    #[arg(long, value_name = "NAME", default_value = "lru")]
+    policy: Named,
+    /// Size of the groups that blocks of one size share [default: the largest block].
+    #[arg(long, value_name = "SIZE")]
+    group: Option<Bytes>,
+    /// A cache for each volume, of this share of its own working set.
+    #[arg(long)]
+    apart: bool,
+    /// A row for each volume beside that of all of them.
+    #[arg(long)]
+    volumes: bool,
+    /// Latency of the backing store.
+    #[arg(long, value_name = "TIME", default_value = "1ms")]
+    core_latency: Nanos,
+    /// Bytes a second of the backing store.
+    #[arg(long, value_name = "SIZE", default_value = "1.25GB")]
+    core_bandwidth: Bytes,
+    /// Latency of the cache's device.
+    #[arg(long, value_name = "TIME", default_value = "80us")]
+    cache_latency: Nanos,
+    /// Bytes a second of the cache's device.
+    #[arg(long, value_name = "SIZE", default_value = "3GB")]
+    cache_bandwidth: Bytes,
+    /// The seed of the policies that draw at random.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Threads that simulate [default: as many as there are processors].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Write the rows to a Parquet file.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Block sizes of one cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sizes(Vec<u64>);
+
+impl std::str::FromStr for Sizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let size = |text: &str| text.parse::<Bytes>().map(|bytes| bytes.0).map_err(|error| error.to_string());
+        text.split(',').map(size).collect::<Result<_, _>>().map(Sizes)
+    }
+}
+
+impl std::fmt::Display for Sizes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let texts: Vec<_> = self.0.iter().map(|size| Bytes(*size).to_string()).collect();
+        f.write_str(&texts.join(","))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum FillArg {
+    Whole,
+    Units,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ModeArg {
+    WriteBack,
+    WriteThrough,
+    WriteAround,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SizingArg {
+    Request,
+    Around(u64),
+}
+
+impl std::str::FromStr for SizingArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            None if text == "request" => Ok(SizingArg::Request),
+            Some(("around", size)) => {
+                size.parse::<Bytes>().map(|size| SizingArg::Around(size.0)).map_err(|error| error.to_string())
+            }
+            _ => Err(format!("{text:?} is neither request nor around=SIZE")),
+        }
+    }
+}
+
+impl std::fmt::Display for SizingArg {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SizingArg::Request => f.write_str("request"),
+            SizingArg::Around(size) => write!(f, "around={}", Bytes(*size)),
+        }
+    }
+}
+
+impl SizingArg {
+    /// In a cache of these block sizes.
+    fn within(self, sizes: &[u64]) -> Result<Sizing, Failure> {
+        match self {
+            SizingArg::Request => Ok(Sizing::Request),
+            SizingArg::Around(size) => match sizes.iter().position(|other| *other == size) {
+                Some(class) => Ok(Sizing::Around(class as u8)),
+                None => Err(Failure::usage(anyhow!(
+                    "--sizing around={}: no block of --blocks {} has that size",
+                    Bytes(size),
+                    Sizes(sizes.to_vec())
+                ))),
+            },
+        }
+    }
+}
+
+/// One set-up, and what it is called in the rows.
+struct Point {
+    labels: [String; 4],
+    setup: Setup,
+    /// The volume that has the cache for itself.
+    volume: Option<u32>,
+}
+
+/// Simulates and prints.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let source = options.trace.open()?;
+    let records = source.records().collect::<Result<Vec<Access>, Failure>>()?;
+    source.finish();
+    let points = points(options, &block::working_sets(&records))?;
+    let threads = options.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
+    let interrupt = crate::interrupt::watch();
+    let bar = Mutex::new(source::steps_bar(points.len() as u64 * records.len() as u64, "requests"));
+    let progress = |done| {
+        if let Ok(bar) = bar.lock() {
+            bar.inc(done);
+        }
+    };
+    let caches: Vec<_> = points.iter().map(|point| (point.setup.clone(), point.volume)).collect();
+    let outcomes = block::run(&records, &caches, options.seed, threads, &|| interrupt.is_set(), &progress);
+    if let Ok(bar) = bar.lock() {
+        bar.finish_and_clear();
+    }
+    let rows = rows(options, &points, outcomes)?;
+    let rows = Rows { fields: FIELDS, rows };
+    if let Some(path) = &options.output {
+        columns::write(path, &rows)
+            .map_err(|error| Failure::failed(anyhow!("cannot write {}: {error}", path.display())))?;
+    }
+    match options.format {
+        Format::Table => print_table(options, &rows.rows),
+        format => output::print_rows(format, &rows),
+    }
+    .map_err(|error| Failure::writing("the result", error))
+}
+
+/// Every combination, in the order of the options.
+fn points(options: &Options, working_sets: &BTreeMap<u32, u64>) -> Result<Vec<Point>, Failure> {
+    let costs = Costs {
+        core_latency_ns: options.core_latency.0,
+        core_bandwidth: options.core_bandwidth.0,
+        cache_latency_ns: options.cache_latency.0,
+        cache_bandwidth: options.cache_bandwidth.0,
+    };
+    let all: u64 = working_sets.values().sum();
+    let owners: Vec<(Option<u32>, u64)> = match options.apart {
+        false => vec![(None, all)],
+        true => working_sets.iter().map(|(volume, bytes)| (Some(*volume), *bytes)).collect(),
+    };
+    let mut points = Vec::new();
+    for cache in &options.cache {
+        for blocks in &options.blocks {
+            for fill in &options.fill {
+                for sizing in &options.sizing {
+                    for (volume, working_set) in &owners {
+                        let setup = Setup {
+                            sizes_bytes: blocks.0.clone(),
+                            group_bytes: options.group.map(|group| group.0),
+                            fill: match fill {
+                                FillArg::Whole => Fill::Whole,
+                                FillArg::Units => Fill::Units,
+                            },
+                            sizing: sizing.within(&blocks.0)?,
+                            mode: match options.mode {
+                                ModeArg::WriteBack => Mode::WriteBack,
+                                ModeArg::WriteThrough => Mode::WriteThrough,
+                                ModeArg::WriteAround => Mode::WriteAround,
+                            },
+                            policy: options.policy,
+                            capacity_bytes: cache.units(*working_set),
+                            costs,
+                        };
+                        let fill = match fill {
+                            FillArg::Whole => "whole",
+                            FillArg::Units => "units",
+                        };
+                        let labels = [label(*cache), blocks.to_string(), fill.to_owned(), sizing.to_string()];
+                        points.push(Point { labels, setup, volume: *volume });
+                    }
+                }
+            }
+        }
+    }
+    Ok(points)
+}
+
+fn label(size: Size) -> String {
+    match size {
+        Size::Units(bytes) => Bytes(bytes).to_string(),
+        Size::Share(share) => format!("{}%", (share * 1e6).round() / 1e4),
+    }
+}
+
+/// A row for the sum over the volumes of each set-up, and one for each volume if that was asked.
+fn rows(
+    options: &Options,
+    points: &[Point],
+    outcomes: Vec<block::Outcome>,
+) -> Result<Vec<Vec<Cell>>, Failure> {
+    let mut rows = Vec::new();
+    let mut of_setup: Vec<(u32, Counts)> = Vec::new();
+    let mut capacity_bytes = 0;
+    let failure = |error: BlockError| match error {
+        BlockError::Geometry(error) => Failure::usage(anyhow!("{error}")),
+        other => Failure::failed(anyhow!("{}: {other}", options.trace.trace)),
+    };
+    for (at, (point, outcome)) in points.iter().zip(outcomes).enumerate() {
+        of_setup.extend(outcome.map_err(failure)?);
+        capacity_bytes += point.setup.capacity_bytes;
+        // The points of a set-up stand together, one for each volume that has a cache for itself.
+        if points.get(at + 1).is_some_and(|next| next.labels == point.labels && options.apart) {
+            continue;
+        }
+        let sum = of_setup.iter().fold(Counts::default(), |sum, (_, counts)| sum.plus(counts));
+        rows.push(row(&point.labels, "all", capacity_bytes, &sum));
+        if options.volumes {
+            for (volume, counts) in &of_setup {
+                rows.push(row(&point.labels, &volume.to_string(), capacity_bytes, counts));
+            }
+        }
+        of_setup.clear();
+        capacity_bytes = 0;
+    }
+    Ok(rows)
+}
+
+fn row(labels: &[String; 4], volume: &str, capacity_bytes: u64, counts: &Counts) -> Vec<Cell> {
+    let share = |part: u64, of: u64| Cell::Number(part as f64 / of as f64, 6);
+    let mean = |sum: u64, of: u64| Cell::Number(sum as f64 / of as f64, 1);
+    let mean_us = |sum: u64, of: u64| Cell::Number(sum as f64 / of as f64 / 1e3, 2);
+    let (metadata_bytes, blocks) = counts.metadata();
+    let mut cells: Vec<Cell> = labels.iter().cloned().map(Cell::Text).collect();
+    cells.extend([
+        Cell::Text(volume.to_owned()),
+        Cell::Count(capacity_bytes),
+        Cell::Count(counts.reads),
+        Cell::Count(counts.writes),
+        share(counts.read_hits, counts.reads),
+        share(counts.write_hits, counts.writes),
+        Cell::Count(counts.core_read_bytes),
+        Cell::Count(counts.core_written_bytes),
+        Cell::Count(counts.cache_read_bytes),
+        Cell::Count(counts.cache_written_bytes),
+        Cell::Count(counts.core_reads),
+        Cell::Count(counts.core_writes),
+        Cell::Count(counts.cache_reads),
+        Cell::Count(counts.cache_writes),
+        Cell::Count(counts.dirty_at_end_bytes),
+        mean(counts.missed_request_bytes, counts.missed_requests),
+        mean(counts.allocated_bytes, counts.allocated_blocks),
+        Cell::Count(metadata_bytes),
+        Cell::Count(blocks),
+        mean(metadata_bytes, blocks),
+        mean_us(counts.read_latency_ns, counts.reads),
+        mean_us(counts.write_latency_ns, counts.writes),
+    ]);
+    cells
+}
+
+/// What people see: the labels that differ, hits, volumes in MiB, latencies.
+fn print_table(options: &Options, rows: &[Vec<Cell>]) -> std::io::Result<()> {
+    const SHOWN: &[&str] = &[
+        "cache",
+        "blocks",
+        "fill",
+        "sizing",
+        "volume",
+        "read_hits",
+        "write_hits",
+        "from_core",
+        "to_core",
+        "from_cache",
+        "to_cache",
+        "read_us",
+        "write_us",
+    ];
+    const FROM: &[&str] = &[
+        "cache",
+        "blocks",
+        "fill",
+        "sizing",
+        "volume",
+        "read_hit_ratio",
+        "write_hit_ratio",
+        "core_read_bytes",
+        "core_written_bytes",
+        "cache_read_bytes",
+        "cache_written_bytes",
+        "read_latency_us",
+        "write_latency_us",
+    ];
+    let cell = |row: &Vec<Cell>, name: &str| {
+        let found = FIELDS.iter().position(|field| *field == name).and_then(|at| row.get(at).cloned());
+        match (found, name) {
+            (Some(Cell::Count(bytes)), name) if name.ends_with("_bytes") => Cell::Text(in_words(bytes)),
+            (Some(Cell::Number(ratio, _)), name) if name.ends_with("_ratio") => Cell::Number(ratio, 4),
+            (Some(cell), _) => cell,
+            (None, _) => Cell::Number(f64::NAN, 0),
+        }
+    };
+    let few = rows.iter().map(|row| FROM.iter().map(|name| cell(row, name)).collect()).collect();
+    let _ = options;
+    output::print_rows(Format::Table, &Rows { fields: SHOWN, rows: few })
+}
+
+/// Bytes with three digits or so.
+fn in_words(bytes: u64) -> String {
+    let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
+        None => format!("{bytes} B"),
+    }
+}

@@ -1,0 +1,59 @@
+//! What a request waits for, reckoned and not measured: a latency for each step that must follow another, and the bytes
+//! at a bandwidth.
+
+use tiermem_policy::extents::{Plan, Request};
+
+/// Latency and bandwidth of the two devices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// Of the backing store, in nanoseconds a request.
+    pub core_latency_ns: u64,
+    /// Of the backing store, in bytes a second.
+    pub core_bandwidth: u64,
+    /// Of the cache's device.
+    pub cache_latency_ns: u64,
+    /// Of the cache's device.
+    pub cache_bandwidth: u64,
+}
+
+impl Default for Costs {
+    /// A backing store a millisecond away behind ten gigabits, flash in front of it.
+    fn default() -> Self {
+        Costs {
+            core_latency_ns: 1_000_000,
+            core_bandwidth: 1_250_000_000,
+            cache_latency_ns: 80_000,
+            cache_bandwidth: 3_000_000_000,
+        }
+    }
+}
+
+/// One step: its requests go out together and share the bandwidth.
+fn step_ns(bytes: u64, latency_ns: u64, bandwidth: u64) -> u64 {
+    if bytes == 0 {
+        0
+    } else {
+        latency_ns + (u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth.max(1))) as u64
+    }
+}
+
+impl Costs {
+    /// How long a request takes: what it must write back first, then what it reads, then, for a write, what it writes. Filling
+    /// the cache after a read keeps nobody waiting. `written_back`: I/Os and bytes.
+    pub fn latency_ns(&self, request: &Request, plan: &Plan, written_back: (u64, u64)) -> u64 {
+        let core = |bytes| step_ns(bytes, self.core_latency_ns, self.core_bandwidth);
+        let cache = |bytes| step_ns(bytes, self.cache_latency_ns, self.cache_bandwidth);
+        let parts =
+            |parts: &[tiermem_policy::extents::Part]| parts.iter().map(|part| part.bytes).sum::<u64>();
+        let ranges =
+            |ranges: &[std::ops::Range<u64>]| ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+        let (_, back_bytes) = written_back;
+        let first = cache(back_bytes) + core(back_bytes);
+        let reads = core(ranges(&plan.fetch)).max(cache(parts(&plan.cached)));
+        let writes = match request.write {
+            None => 0,
+            Some(_) => core(ranges(&plan.through)).max(cache(parts(&plan.fill))),
+        };
+        first + reads + writes
+    }
+}

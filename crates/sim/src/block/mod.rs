@@ -1,0 +1,213 @@
+//! The block cache without its bytes: the plans of [`tiermem_policy::extents`] for every request of a trace, carried out at
+//! once and counted.
+//!
+//! Source: Yang 2023, section 2.3: whole traces through the prototype's own code, hit ratios and I/O volumes. What is dirty is
+//! written back when its block goes, and at the end.
+
+mod costs;
+mod counts;
+mod many;
+
+use std::collections::HashMap;
+
+use tiermem_base::{Access, Op, Rng};
+use tiermem_policy::evict::named::WithPolicy;
+use tiermem_policy::evict::{Evict, Named};
+use tiermem_policy::extents::{
+    Config, Extents, Fill, Geometry, GeometryError, Mode, Part, Plan, Request, Sizing, Verdict, Volume,
+};
+
+pub use costs::Costs;
+pub use counts::Counts;
+pub use many::{BlockError, Outcome, run, working_sets};
+
+/// Requests between two looks at how much memory the metadata takes.
+const METADATA_EVERY: u64 = 1 << 14;
+
+/// One cache to simulate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// Block sizes, ascending.
+    pub sizes_bytes: Vec<u64>,
+    /// Size of a group; the largest block unless given.
+    pub group_bytes: Option<u64>,
+    /// What a miss brings in.
+    pub fill: Fill,
+    /// How large its blocks are.
+    pub sizing: Sizing,
+    /// Where writes go.
+    pub mode: Mode,
+    /// Order of eviction.
+    pub policy: Named,
+    /// Size of the cache.
+    pub capacity_bytes: u64,
+    /// What devices cost in time.
+    pub costs: Costs,
+}
+
+/// A trace that no block cache can be simulated on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlockTraceError {
+    /// It is no trace of blocks.
+    #[error("record {record} is a {op}: a block cache takes traces of reads and writes of byte ranges")]
+    Op {
+        /// Counted from 1.
+        record: u64,
+        /// What it is.
+        op: Op,
+    },
+    /// It has too many volumes.
+    #[error("the trace has more than {0} volumes")]
+    Volumes(u16),
+    /// A request lies too far out.
+    #[error(
+        "record {record} reaches byte {end}, and volumes of more than {limit} bytes cannot be cached with blocks this small"
+    )]
+    TooFar {
+        /// Counted from 1.
+        record: u64,
+        /// The first byte behind it.
+        end: u64,
+        /// The largest volume.
+        limit: u64,
+    },
+}
+
+/// A cache under simulation.
+pub trait Cache: Send {
+    /// Runs over the next records.
+    fn run(&mut self, records: &[Access]) -> Result<(), BlockTraceError>;
+    /// Writes back what is dirty, and tells the counts of each volume, in the order of their first requests.
+    fn finish(&mut self) -> Vec<(u32, Counts)>;
+}
+
+impl Setup {
+    /// An empty cache; `seed` is for policies that draw.
+    pub fn build(&self, seed: u64) -> Result<Box<dyn Cache>, GeometryError> {
+        let geometry = Geometry::new(&self.sizes_bytes, self.group_bytes, self.capacity_bytes)?;
+        let domains = Extents::<tiermem_policy::evict::Lru>::domains(1);
+        Ok(self.policy.build(domains, 0, Build { setup: self, geometry, seed }))
+    }
+}
+
+struct Build<'a> {
+    setup: &'a Setup,
+    geometry: Geometry,
+    seed: u64,
+}
+
+impl WithPolicy for Build<'_> {
+    type Output = Box<dyn Cache>;
+
+    fn with<E: Evict + Send + std::fmt::Debug + 'static>(self, order: E) -> Box<dyn Cache> {
+        let Setup { fill, sizing, mode, costs, .. } = *self.setup;
+        let config = Config { fill, sizing, shares: 1 };
+        Box::new(Simulation {
+            piece_bytes: self.geometry.piece_bytes(),
+            extents: Extents::new(self.geometry, config, order, Rng::seeded(self.seed)),
+            mode,
+            costs,
+            plan: Plan::default(),
+            volumes: HashMap::new(),
+            counts: Vec::new(),
+            requests: 0,
+        })
+    }
+}
+
+struct Simulation<O> {
+    extents: Extents<O>,
+    piece_bytes: u64,
+    mode: Mode,
+    costs: Costs,
+    plan: Plan,
+    /// The number of each tenant's volume.
+    volumes: HashMap<u32, Volume>,
+    counts: Vec<(u32, Counts)>,
+    requests: u64,
+}
+
+impl<O: Evict + Send> Cache for Simulation<O> {
+    fn run(&mut self, records: &[Access]) -> Result<(), BlockTraceError> {
+        records.iter().try_for_each(|record| self.request(record))
+    }
+
+    fn finish(&mut self) -> Vec<(u32, Counts)> {
+        let mut dirty = Vec::new();
+        let counts = &mut self.counts;
+        self.extents.visit_dirty(|volume, part| {
+            let counts = &mut counts[usize::from(volume.0)].1;
+            counts.write_back(std::slice::from_ref(&part));
+            counts.dirty_at_end_bytes += part.bytes;
+            dirty.push(part);
+        });
+        self.extents.cleaned(&dirty);
+        self.note_metadata();
+        std::mem::take(&mut self.counts)
+    }
+}
+
+impl<O: Evict> Simulation<O> {
+    fn volume(&mut self, tenant: u32) -> Result<Volume, BlockTraceError> {
+        if let Some(volume) = self.volumes.get(&tenant) {
+            return Ok(*volume);
+        }
+        let number = u16::try_from(self.counts.len()).ok().filter(|number| *number < Volume::COUNT_MAX);
+        let volume = Volume(number.ok_or(BlockTraceError::Volumes(Volume::COUNT_MAX))?);
+        self.volumes.insert(tenant, volume);
+        self.counts.push((tenant, Counts::default()));
+        Ok(volume)
+    }
+
+    fn request(&mut self, record: &Access) -> Result<(), BlockTraceError> {
+        self.requests += 1;
+        let write = match record.op {
+            Op::Read | Op::Load => None,
+            Op::Write | Op::Store => Some(self.mode),
+            op => return Err(BlockTraceError::Op { record: self.requests, op }),
+        };
+        // A request of nothing is none.
+        if record.size == 0 {
+            return Ok(());
+        }
+        let bytes = u64::from(record.size);
+        let end = record.key.checked_add(bytes).unwrap_or(u64::MAX);
+        let limit = Volume::bytes_max(self.piece_bytes);
+        if end > limit {
+            return Err(BlockTraceError::TooFar { record: self.requests, end, limit });
+        }
+        let volume = self.volume(record.tenant)?;
+        let request = Request { volume, offset: record.key, bytes, write, bypass: false };
+        let mut written_back = (0, 0);
+        while self.extents.plan(&request, &mut self.plan) == Verdict::Clean {
+            written_back = self.write_back(written_back);
+            self.plan.again = true;
+        }
+        let latency_ns = self.costs.latency_ns(&request, &self.plan, written_back);
+        self.counts[usize::from(volume.0)].1.add(&request, &self.plan, latency_ns);
+        self.extents.finish(&mut self.plan);
+        if self.requests.is_multiple_of(METADATA_EVERY) {
+            self.note_metadata();
+        }
+        Ok(())
+    }
+
+    /// Writes back what the plan names; I/Os and bytes, with those of before.
+    fn write_back(&mut self, (ios, bytes): (u64, u64)) -> (u64, u64) {
+        let Plan { clean, clean_volumes, .. } = &self.plan;
+        for (part, volume) in clean.iter().zip(clean_volumes) {
+            self.counts[usize::from(volume.0)].1.write_back(std::slice::from_ref(part));
+        }
+        self.extents.cleaned(clean);
+        (ios + clean.len() as u64, bytes + clean.iter().map(|part: &Part| part.bytes).sum::<u64>())
+    }
+
+    /// Every volume is told what all of them take together.
+    fn note_metadata(&mut self) {
+        let (growing, flat) = self.extents.metadata_bytes();
+        let blocks = self.extents.blocks().iter().sum::<u64>();
+        for (_, counts) in &mut self.counts {
+            counts.note_metadata(growing + flat, blocks);
+        }
+    }
+}
