@@ -67,7 +67,7 @@ impl Rules {
             return fault(error, "the request reaches beyond the export");
         }
         let minimum = u64::from(self.block.minimum.max(1));
-        if request.offset % minimum != 0 || u64::from(request.len_bytes) % minimum != 0 {
+        if !(request.offset | u64::from(request.len_bytes)).is_multiple_of(minimum) {
             return fault(Errno::Inval, "the request is not aligned to the minimum block size");
         }
         if request.len_bytes > self.block.payload_max {
