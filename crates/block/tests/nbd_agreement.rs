@@ -186,7 +186,7 @@ impl Disk {
             Outcome::Read(data) => {
                 for (at, piece) in data.chunks(chunk).enumerate().rev() {
                     let offset = request.offset + (at * chunk) as u64;
-                    let (len, done) = (piece.len() as u32, at == 0 && chunk % 2 == 0);
+                    let (len, done) = (piece.len() as u32, at == 0 && chunk.is_multiple_of(2));
                     if piece.iter().all(|byte| *byte == 0) {
                         out.extend(Replies::hole(cookie, offset, len, done));
                     } else {
