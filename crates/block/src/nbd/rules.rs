@@ -2,7 +2,7 @@
 
 use super::command::{Command, Request};
 use super::errno::Errno;
-use super::export::BlockSizes;
+use super::sizes::BlockSizes;
 use super::wire::{CommandFlags, TransmissionFlags};
 
 /// What was agreed on for a session's requests.
@@ -66,6 +66,7 @@ impl Rules {
             };
             return fault(error, "the request reaches beyond the export");
         }
+        // A power of two, so that both can be looked at as one.
         let minimum = u64::from(self.block.minimum.max(1));
         if !(request.offset | u64::from(request.len_bytes)).is_multiple_of(minimum) {
             return fault(Errno::Inval, "the request is not aligned to the minimum block size");

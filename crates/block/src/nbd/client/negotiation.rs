@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use crate::nbd::export::BlockSizes;
 use crate::nbd::fields::{Fields, Head};
 use crate::nbd::gather::Gather;
 use crate::nbd::handshake::Tls;
 use crate::nbd::rules::Rules;
+use crate::nbd::sizes::BlockSizes;
 use crate::nbd::wire::{
     EXPORT_NAME_ZEROES, FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, GREETING_BYTES, GREETING_MAGIC,
     OPTION_HEADER_BYTES, OPTION_MAGIC, OPTION_REPLY_HEADER_BYTES, OPTION_REPLY_MAGIC, STRING_BYTES_MAX,

@@ -1,9 +1,11 @@
 //! What the data of an option ask for.
 
-use super::Refused;
 use crate::nbd::context::Contexts;
 use crate::nbd::fields::Fields;
 use crate::nbd::wire::{STRING_BYTES_MAX, info, reply};
+
+/// The error reply to an option, and words for people.
+pub(super) type Refused = (u32, &'static str);
 
 const MALFORMED: Refused = (reply::ERR_INVALID, "the option's data are malformed");
 

@@ -6,7 +6,7 @@ mod asked;
 mod tests;
 
 use self::answers::Answers;
-use self::asked::{InfoAsked, MetaAsked};
+use self::asked::{InfoAsked, MetaAsked, Refused};
 use super::context::Contexts;
 use super::export::Export;
 use super::fields::{Fields, Head};
@@ -101,9 +101,6 @@ enum State {
     AwaitTls,
     Failed(HandshakeError),
 }
-
-/// The error reply to an option, and words for people.
-type Refused = (u32, &'static str);
 
 /// One connection's negotiation.
 #[derive(Debug)]
