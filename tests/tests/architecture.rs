@@ -17,11 +17,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("report", &["base", "model", "trace"]),
     ("tier", &["base", "sys", "policy"]),
     ("store", &["base", "sys", "policy", "model", "tier"]),
+    ("block", &["base", "sys", "policy", "model", "tier"]),
     ("place", &["base", "sys", "policy", "model", "trace"]),
-    ("cli", &["base", "sys", "policy", "model", "trace", "sim", "report", "tier", "store", "place"]),
+    ("cli", &["base", "sys", "policy", "model", "trace", "sim", "report", "tier", "store", "block", "place"]),
     ("py", &["base", "policy", "model", "trace", "sim", "report"]),
     ("bench-compare", &["base", "sys", "policy", "model", "trace", "sim", "cli"]),
-    ("tests", &["base", "sys", "policy", "model", "trace", "sim", "tier", "store"]),
+    ("tests", &["base", "sys", "policy", "model", "trace", "sim", "tier", "store", "block"]),
     // Programs to be traced know nothing of what traces them.
     ("workloads", &[]),
 ];

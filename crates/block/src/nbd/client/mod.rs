@@ -1,0 +1,8 @@
+//! The client's side: [`Negotiation`] first, then [`Transmission`].
+
+mod cover;
+mod negotiation;
+mod transmission;
+
+pub use negotiation::{Agreed, Negotiation, NegotiationError, Progress, Refused, Wishes};
+pub use transmission::{Event, IssueError, ReplyError, Transmission};
