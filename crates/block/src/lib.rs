@@ -1,6 +1,10 @@
 //! The block cache: volumes on slow storage, cached in blocks as large as their requests deserve, and served over NBD.
 //!
-//! [`nbd`] speaks the network's side: both ends of the protocol as state machines that own no socket.
+//! - [`nbd`] speaks the network's side: both ends of the protocol as state machines that own no socket.
+//! - [`disks`] is the seam between the server and whoever holds the bytes.
+//! - [`backing`] is the seam to the stores where volumes live.
 #![forbid(unsafe_code)]
 
+pub mod backing;
+pub mod disks;
 pub mod nbd;

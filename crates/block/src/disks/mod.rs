@@ -1,0 +1,114 @@
+//! What the server serves: a number of disks, whoever holds their bytes.
+//!
+//! The seam between the network's side and the cache. The server parses requests and hands them over as [`Job`]s; the disks answer
+//! with [`Outcome`]s, in any order. Neither side waits for the other.
+
+use std::sync::Arc;
+
+use tiermem_tier::block::AlignedBuffer;
+
+use crate::nbd::{Errno, Export, Extent};
+
+/// A unit: buffers of jobs begin and end at multiples of so many bytes of the disk.
+pub const UNIT_BYTES: u64 = 4096;
+
+/// Called, on any thread, when an outcome may be there. It must not block, nor call the disks.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// Who asked: a connection, and its name for the request. The server never uses one for two jobs at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Asker {
+    /// The server's number for the connection.
+    pub connection: u64,
+    /// The client's cookie.
+    pub cookie: u64,
+}
+
+/// What is to be done with a range of a disk.
+#[derive(Debug)]
+pub enum Task {
+    /// Give its bytes.
+    Read,
+    /// Store these. The buffer begins at the range's first unit, so the bytes lie `offset % UNIT_BYTES` behind its begin, and it ends
+    /// with the range's last unit; what lies around the bytes is the disks' to fill.
+    Write(AlignedBuffer),
+    /// Make durable every write of this disk whose outcome was taken before, on whatever connection. No range.
+    Flush,
+    /// Its bytes need not be kept.
+    Trim,
+    /// Store zeroes.
+    Zero,
+    /// It will be wanted soon.
+    Prefetch,
+    /// Say what each of its parts is.
+    Describe,
+}
+
+/// One request of a client, which keeps the disk's rules (its size, not read-only where it writes).
+#[derive(Debug)]
+pub struct Job {
+    /// Whom to answer.
+    pub asker: Asker,
+    /// The disk's number: its place in [`Disks::exports`].
+    pub disk: usize,
+    /// What to do.
+    pub task: Task,
+    /// The first byte that it is about.
+    pub offset: u64,
+    /// How many bytes it is about.
+    pub bytes: u64,
+    /// Whether its effect must be durable before the outcome.
+    pub durable: bool,
+}
+
+/// Bytes of a disk in a buffer.
+#[derive(Debug)]
+pub struct Piece {
+    /// The buffer.
+    pub buffer: AlignedBuffer,
+    /// Where in it the bytes begin.
+    pub from: usize,
+    /// How many they are.
+    pub bytes: usize,
+}
+
+/// What came of a job.
+#[derive(Debug)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// The bytes of a read, in order.
+    Data(Vec<Piece>),
+    /// The parts of the range, in order, by what the disk holds (`base:allocation`) and by what the cache does (`tiermem:cache`).
+    Parts {
+        /// `base:allocation`.
+        allocation: Vec<Extent>,
+        /// `tiermem:cache`.
+        cache: Vec<Extent>,
+    },
+}
+
+/// A job that is done.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Who asked.
+    pub asker: Asker,
+    /// What came of it; otherwise the error's number and a few words for people.
+    pub result: Result<Answer, (Errno, String)>,
+}
+
+/// Disks on one thread.
+pub trait Disks {
+    /// What there is to serve. The number of a disk is its place; sizes may change, and new ones may come at the end.
+    fn exports(&self) -> &[Export];
+    /// Never blocks. Outcomes come in any order.
+    fn submit(&mut self, job: Job);
+    /// Appends what is done; never blocks.
+    fn take(&mut self, done: &mut Vec<Outcome>);
+    /// Sets whom to call when `take` may have something that was not there when it was last called, or when a disk's size has changed.
+    fn notify(&mut self, waker: Waker);
+    /// Bytes of a disk's jobs that should be under way at most; the server reads no further requests of a connection meanwhile.
+    fn bytes_in_flight_max(&self) -> u64 {
+        64 << 20
+    }
+}
