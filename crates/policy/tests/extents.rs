@@ -127,7 +127,7 @@ proptest! {
     fn reads_return_what_was_written_last(
         sizes in sizes(),
         whole in any::<bool>(),
-        around in prop::option::of(0u8..4),
+        around in prop::option::of(prop::option::of((prop::option::of(0u8..4), prop::option::of(0u8..4)))),
         policy in prop::sample::select(Named::ALL.to_vec()),
         groups in 8u64..14,
         limit in prop::option::of(64 * KIB..1024 * KIB),
@@ -136,10 +136,15 @@ proptest! {
     ) {
         let largest = *sizes.last().unwrap();
         let geometry = Geometry::new(&sizes, None, groups * largest).unwrap();
-        let around = around.map(|class| class.min(sizes.len() as u8 - 1));
+        let class = |class: Option<u8>| class.map(|class| class.min(sizes.len() as u8 - 1));
+        let sizing = match around {
+            None => Sizing::Request,
+            Some(None) => Sizing::Observed(Prices::default()),
+            Some(Some((read, write))) => Sizing::Around(Around { read: class(read), write: class(write) }),
+        };
         let config = Config {
             fill: if whole { Fill::Whole } else { Fill::Units },
-            sizing: around.map_or(Sizing::Request, Sizing::Around),
+            sizing,
             shares,
         };
         let domains = 2 * usize::from(shares);
@@ -208,7 +213,11 @@ fn a_tail_block_of_the_wanted_size_is_replaced_and_else_the_tail_group_goes() {
 #[test]
 fn reading_around_fetches_the_neighbours_that_are_not_there() {
     let sizes = [32 * KIB, 64 * KIB, 128 * KIB];
-    let config = Config { fill: Fill::Units, sizing: Sizing::Around(2), shares: 1 };
+    let config = Config {
+        fill: Fill::Units,
+        sizing: Sizing::Around(Around { read: Some(2), write: None }),
+        shares: 1,
+    };
     let mut world = World::new(&sizes, 8 << 20, config);
     world.request(read(40 * KIB, 4 * KIB));
     assert_eq!(world.plan.fetch.as_slice(), std::slice::from_ref(&(0..128 * KIB)));

@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::{Access, Bytes, Nanos};
 use tiermem_policy::evict::Named;
-use tiermem_policy::extents::{Fill, Mode, Sizing};
+use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
 use tiermem_sim::block::{self, BlockError, Costs, Counts, Setup};
 
 use crate::columns;
@@ -83,8 +83,8 @@ pub struct Options {
     /// What a miss brings in: whole blocks, also before a part is written, or the 4 KiB units it needs; repeat it for both.
     #[arg(long, value_enum, value_name = "WHAT", default_values_t = [FillArg::Units])]
     fill: Vec<FillArg>,
-    /// How large a miss's blocks are: `request` (what it needs) or around=SIZE (all of the aligned range around); repeat it for
-    /// several.
+    /// How much a miss brings in: `request` (what it needs), around=SIZE (all of the aligned range around it), read-around=SIZE (the
+    /// same for reads alone), or `observed` (whichever would have been best lately); repeat it for several.
     #[arg(long, value_name = "RULE", default_value = "request")]
     sizing: Vec<SizingArg>,
     /// Where writes go.
@@ -164,7 +164,9 @@ enum ModeArg {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SizingArg {
     Request,
-    Around(u64),
+    Observed,
+    /// For reads, and whether for writes as well.
+    Around(u64, bool),
 }
 
 impl std::str::FromStr for SizingArg {
@@ -173,10 +175,12 @@ impl std::str::FromStr for SizingArg {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
             None if text == "request" => Ok(SizingArg::Request),
-            Some(("around", size)) => {
-                size.parse::<Bytes>().map(|size| SizingArg::Around(size.0)).map_err(|error| error.to_string())
-            }
-            _ => Err(format!("{text:?} is neither request nor around=SIZE")),
+            None if text == "observed" => Ok(SizingArg::Observed),
+            Some((name @ ("around" | "read-around"), size)) => size
+                .parse::<Bytes>()
+                .map(|size| SizingArg::Around(size.0, name == "around"))
+                .map_err(|error| error.to_string()),
+            _ => Err(format!("{text:?} is none of request, observed, around=SIZE and read-around=SIZE")),
         }
     }
 }
@@ -185,21 +189,27 @@ impl std::fmt::Display for SizingArg {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SizingArg::Request => f.write_str("request"),
-            SizingArg::Around(size) => write!(f, "around={}", Bytes(*size)),
+            SizingArg::Observed => f.write_str("observed"),
+            SizingArg::Around(size, true) => write!(f, "around={}", Bytes(*size)),
+            SizingArg::Around(size, false) => write!(f, "read-around={}", Bytes(*size)),
         }
     }
 }
 
 impl SizingArg {
     /// In a cache of these block sizes.
-    fn within(self, sizes: &[u64]) -> Result<Sizing, Failure> {
+    fn within(self, sizes: &[u64], costs: &Costs) -> Result<Sizing, Failure> {
         match self {
+            SizingArg::Observed => Ok(Sizing::Observed(costs.prices())),
             SizingArg::Request => Ok(Sizing::Request),
-            SizingArg::Around(size) => match sizes.iter().position(|other| *other == size) {
-                Some(class) => Ok(Sizing::Around(class as u8)),
+            SizingArg::Around(size, writes) => match sizes.iter().position(|other| *other == size) {
+                Some(class) => {
+                    let read = Some(class as u8);
+                    Ok(Sizing::Around(Around { read, write: read.filter(|_| writes) }))
+                }
                 None => Err(Failure::usage(anyhow!(
-                    "--sizing around={}: no block of --blocks {} has that size",
-                    Bytes(size),
+                    "--sizing {}: no block of --blocks {} has that size",
+                    self,
                     Sizes(sizes.to_vec())
                 ))),
             },
@@ -273,7 +283,7 @@ fn points(options: &Options, working_sets: &BTreeMap<u32, u64>) -> Result<Vec<Po
                                 FillArg::Whole => Fill::Whole,
                                 FillArg::Units => Fill::Units,
                             },
-                            sizing: sizing.within(&blocks.0)?,
+                            sizing: sizing.within(&blocks.0, &costs)?,
                             mode: match options.mode {
                                 ModeArg::WriteBack => Mode::WriteBack,
                                 ModeArg::WriteThrough => Mode::WriteThrough,

@@ -117,6 +117,11 @@ impl Geometry {
         })
     }
 
+    /// The same for a cache of so many groups.
+    pub fn smaller(&self, groups: u32) -> Self {
+        Geometry { groups, ..self.clone() }
+    }
+
     /// Block sizes.
     pub fn classes(&self) -> usize {
         self.classes.len()

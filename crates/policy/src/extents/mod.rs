@@ -16,6 +16,7 @@
 
 mod bits;
 mod geometry;
+pub mod observed;
 mod plan;
 mod sizing;
 mod space;
@@ -32,10 +33,11 @@ use tiermem_base::Rng;
 pub use bits::RunBits;
 pub use geometry::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Geometry, GeometryError, UNIT_BYTES};
 pub use plan::{Part, Plan, Request, Verdict};
-pub use sizing::Sizing;
+pub use sizing::{Around, Prices, Sizing};
 pub use space::Share;
 pub use table::Block;
 
+use observed::Observer;
 use space::Space;
 use table::Table;
 
@@ -127,6 +129,9 @@ pub struct Extents<O> {
     /// The share of each volume.
     shares: Vec<Share>,
     requests: u64,
+    observer: Option<Box<Observer>>,
+    /// The rule that the request at hand follows.
+    rule: Around,
     /// Blocks of the request at hand, in the order of addresses.
     found: Vec<Block>,
     /// Blocks that this request allocates: where, and of which class.
@@ -165,7 +170,13 @@ impl<O: Evict> Extents<O> {
     pub fn new(geometry: Geometry, config: Config, order: O, rng: Rng) -> Self {
         let shares = config.shares.max(1);
         let units = u64::from(geometry.slots()) * geometry.piece_units();
+        let observer = match config.sizing {
+            Sizing::Observed(prices) => Some(Box::new(Observer::new(&geometry, config.fill, prices))),
+            _ => None,
+        };
         Extents {
+            observer,
+            rule: Around::default(),
             table: Table::new(&geometry),
             space: Space::new(&geometry, shares),
             valid: RunBits::new(units),
@@ -485,7 +496,8 @@ impl<O: Evict> Extents<O> {
     /// Bytes of state held: those that grow with blocks, and those that the cache's size decides.
     pub fn metadata_bytes(&self) -> (u64, u64) {
         let (index, keys) = self.table.metadata_bytes();
-        let flat = self.space.metadata_bytes() + self.valid.bytes() + self.dirty.bytes() + keys;
+        let observer = self.observer.as_ref().map_or(0, |observer| observer.metadata_bytes());
+        let flat = observer + self.space.metadata_bytes() + self.valid.bytes() + self.dirty.bytes() + keys;
         (index + self.order.metadata_bytes(), flat)
     }
 }

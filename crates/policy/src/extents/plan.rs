@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::evict::Evict;
 
 use super::geometry::UNIT_BYTES;
-use super::sizing::{Sizing, divide};
+use super::sizing::{Around, Sizing, divide};
 use super::table::Block;
 use super::{Extents, Fill, Mode, NoRoom, Volume};
 
@@ -142,17 +142,29 @@ impl<O: Evict> Extents<O> {
         plan.clear_steps();
         let first = !std::mem::take(&mut plan.again);
         if first {
+            if let Some(observer) = &mut self.observer
+                && !request.bypass
+                && request.write != Some(Mode::WriteAround)
+            {
+                observer.see(request);
+            }
             self.requests += 1;
             plan.allocated_blocks = 0;
             plan.allocated_bytes = 0;
         }
+        self.rule = match (self.config.sizing, &self.observer) {
+            (Sizing::Around(around), _) => around,
+            (_, Some(observer)) => observer.rule(request.volume),
+            _ => Around::default(),
+        };
+        let rule = self.rule;
         let mut found = std::mem::take(&mut self.found);
         let pieces =
             self.geometry.piece_of(request.offset)..request.end().div_ceil(self.geometry.piece_bytes());
         let around = match request.write {
             _ if request.bypass => pieces.clone(),
             Some(Mode::WriteAround) => pieces.clone(),
-            _ => self.config.sizing.widen(&self.geometry, pieces.clone()),
+            write => rule.widen(&self.geometry, write.is_some(), pieces.clone()),
         };
         self.table.cover(&self.geometry, &self.space, request.volume, around.clone(), &mut found);
         if first {
@@ -349,8 +361,8 @@ impl<O: Evict> Extents<O> {
     }
 
     fn plan_read(&mut self, extent: &Extent, plan: &mut Plan) {
-        let wanted = match (self.config.fill, self.config.sizing) {
-            (Fill::Units, Sizing::Request) => extent.asked.clone(),
+        let wanted = match (self.config.fill, self.rule.read) {
+            (Fill::Units, None) => extent.asked.clone(),
             _ => extent.units.clone(),
         };
         for run in self.valid.runs(extent.asked.clone(), true) {
@@ -378,7 +390,11 @@ impl<O: Evict> Extents<O> {
         }
         let outside = [units.start..covered.start, covered.end..units.end];
         let lacks = |range: &Range<u64>| !self.valid.all(range.clone());
-        let fills_whole = self.config.fill == Fill::Whole && outside.iter().any(lacks);
+        let fills_whole = match self.config.fill {
+            Fill::Whole => outside.iter().any(lacks),
+            // The store must be asked for an edge: then it gives the neighbours for little more.
+            Fill::Units => self.rule.read.is_some() && edges.iter().any(lacks),
+        };
         if fills_whole {
             // Read as one, with what is about to be overwritten: one request to the backing store.
             let mut stored = asked.clone();
@@ -401,8 +417,8 @@ impl<O: Evict> Extents<O> {
             }
             push_part(&mut plan.fill, extent.part(asked.clone()));
         }
+        self.valid.set(if fills_whole { units.clone() } else { asked.clone() });
         let written = if self.config.fill == Fill::Whole { units.clone() } else { asked.clone() };
-        self.valid.set(written.clone());
         if mode == Mode::WriteBack {
             self.dirty_units += written.end - written.start - self.dirty.count(written.clone());
             self.dirty.set(written);

@@ -4,26 +4,56 @@ use std::ops::Range;
 
 use super::geometry::Geometry;
 
+/// What a miss brings in beside what it needs: for reads and for writes the class of block around it, as far as nothing there is
+/// cached. A read fetches all of that; a write allocates it, and fetches it if it must fetch at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Around {
+    /// For reads.
+    pub read: Option<u8>,
+    /// For writes.
+    pub write: Option<u8>,
+}
+
 /// The rule by which a missing range of pieces becomes blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizing {
     /// What the request misses and no more, in the largest blocks that fit it (Yang 2023, Algorithm 2).
     Request,
-    /// As `Request`, after what is missing was widened to the borders of the block of this class around it, as far as
-    /// nothing there is cached. A read fetches all of it.
-    Around(u8),
+    /// The same for what was widened.
+    Around(Around),
+    /// Whichever of these serves the volume best at the moment: [`super::observed`].
+    Observed(Prices),
 }
 
-impl Sizing {
+/// What it costs to ask the backing store, as far as that decides how much to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prices {
+    /// Nanoseconds a request.
+    pub request_ns: u64,
+    /// Nanoseconds 1024 bytes.
+    pub kib_ns: u64,
+}
+
+impl Default for Prices {
+    /// A store a millisecond away behind ten gigabits.
+    fn default() -> Self {
+        Prices { request_ns: 1_000_000, kib_ns: 820 }
+    }
+}
+
+impl Around {
+    /// The class for an operation.
+    #[inline]
+    pub fn class(self, write: bool) -> Option<u8> {
+        if write { self.write } else { self.read }
+    }
+
     /// The range of pieces to look at for a request of these pieces.
-    pub fn widen(self, geometry: &Geometry, pieces: Range<u64>) -> Range<u64> {
-        match self {
-            Sizing::Request => pieces,
-            Sizing::Around(class) => {
-                let around = geometry.class_pieces(usize::from(class));
-                pieces.start / around * around..pieces.end.next_multiple_of(around)
-            }
-        }
+    #[inline]
+    pub fn widen(self, geometry: &Geometry, write: bool, pieces: Range<u64>) -> Range<u64> {
+        let Some(class) = self.class(write) else { return pieces };
+        let around = geometry.class_pieces(usize::from(class));
+        pieces.start / around * around..pieces.end.next_multiple_of(around)
     }
 }
 

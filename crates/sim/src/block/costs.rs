@@ -1,7 +1,7 @@
 //! What a request waits for, reckoned and not measured: a latency for each step that must follow another, and the bytes
 //! at a bandwidth.
 
-use tiermem_policy::extents::{Plan, Request};
+use tiermem_policy::extents::{Plan, Prices, Request};
 
 /// Latency and bandwidth of the two devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +38,12 @@ fn step_ns(bytes: u64, latency_ns: u64, bandwidth: u64) -> u64 {
 }
 
 impl Costs {
+    /// What choosing block sizes goes by.
+    pub fn prices(&self) -> Prices {
+        let kib_ns = u128::from(1024 * 1_000_000_000u64) / u128::from(self.core_bandwidth.max(1));
+        Prices { request_ns: self.core_latency_ns, kib_ns: u64::try_from(kib_ns).unwrap_or(u64::MAX >> 20) }
+    }
+
     /// How long a request takes: what it must write back first, then what it reads, then, for a write, what it writes. Filling
     /// the cache after a read keeps nobody waiting. `written_back`: I/Os and bytes.
     pub fn latency_ns(&self, request: &Request, plan: &Plan, written_back: (u64, u64)) -> u64 {

@@ -1,0 +1,175 @@
+//! Which blocks a miss should bring in, by what that would have cost lately.
+//!
+//! Every rule has a miniature of the cache: a sample of the address space, in regions large enough to keep their inner order,
+//! runs through a cache made smaller by as much (Waldspurger 2017, section 3, "miniature simulation"). What each rule makes the
+//! backing store do is priced, volume by volume, and a volume follows the rule that was cheapest over the last while. The
+//! published rule, no more than the request needs, is one of them: it is followed wherever nothing beats it.
+
+use crate::evict::Lru;
+use crate::evict::lru::Bump;
+use tiermem_base::Rng;
+use tiermem_base::hash::sample_hash;
+
+use super::geometry::{Geometry, UNIT_BYTES};
+use super::plan::{Plan, Request, Verdict};
+use super::sizing::{Around, Prices, Sizing};
+use super::{Config, Extents, Fill, Volume};
+
+/// Groups of a miniature: with fewer its order of eviction is not that of the cache.
+const GROUPS: u64 = 256;
+/// Bytes of a region of the sample, or four of the largest blocks where that is more.
+const REGION_BYTES: u64 = 1 << 20;
+/// Requests of a volume in the sample before it first chooses. The time until it does so again doubles, and what it has seen
+/// counts half from then on.
+const PERIOD_FIRST: u32 = 64;
+/// The longest such time.
+const PERIOD_LAST: u32 = 4096;
+/// Another rule must be cheaper by so much, in 1/256.
+const MARGIN: u64 = 8;
+
+/// What a volume has seen, or all of them together.
+#[derive(Clone, Debug)]
+struct Seen {
+    /// The rule it follows, once it has chosen one.
+    rule: Option<usize>,
+    /// What each rule has cost lately, in nanoseconds.
+    costs: Vec<u64>,
+    requests: u32,
+    period: u32,
+}
+
+/// Miniatures of a cache, one for each rule.
+#[derive(Debug)]
+pub struct Observer {
+    rules: Vec<Around>,
+    minis: Vec<Extents<Lru>>,
+    volumes: Vec<Seen>,
+    /// What a volume goes by that has seen too little itself.
+    all: Seen,
+    prices: Prices,
+    /// A region is in the sample when its hash lies below.
+    threshold: u64,
+    region_bytes: u64,
+    plan: Plan,
+}
+
+impl Observer {
+    /// For a cache of this geometry that fills so.
+    pub fn new(geometry: &Geometry, fill: Fill, prices: Prices) -> Self {
+        let classes = geometry.classes() as u8;
+        let none = Around::default();
+        let each = (0..classes)
+            .flat_map(|class| [None, Some(class)].map(|write| Around { read: Some(class), write }));
+        // A block of the smallest class around a write is what the request gets anyway.
+        let differs = |rule: &Around| rule.write != Some(0) && !(fill == Fill::Whole && rule.read == Some(0));
+        let rules: Vec<Around> = std::iter::once(none).chain(each.filter(differs)).collect();
+        let share = (GROUPS as f64 / f64::from(geometry.groups())).min(1.0);
+        let mini = geometry.smaller(((f64::from(geometry.groups()) * share) as u32).max(classes.into()));
+        let minis = rules.iter().map(|rule| {
+            let config = Config { fill, sizing: Sizing::Around(*rule), shares: 1 };
+            let order = Lru::new([1.0, 1.0], Bump::Always);
+            Extents::new(mini.clone(), config, order, Rng::seeded(0))
+        });
+        let largest = geometry.class_bytes(geometry.classes() - 1);
+        Observer {
+            minis: minis.collect(),
+            volumes: Vec::new(),
+            all: Seen::new(rules.len()),
+            prices,
+            // All of the address space where the share is 1: the conversion ends at the largest number.
+            threshold: (share * u64::MAX as f64) as u64,
+            region_bytes: REGION_BYTES.max(4 * largest),
+            plan: Plan::default(),
+            rules,
+        }
+    }
+
+    /// The rule that a volume follows.
+    #[inline]
+    pub fn rule(&self, volume: Volume) -> Around {
+        let own = self.volumes.get(usize::from(volume.0)).and_then(|seen| seen.rule);
+        self.rules[own.or(self.all.rule).unwrap_or(0)]
+    }
+
+    /// Shows a request to the miniatures, as far as it is in the sample.
+    pub fn see(&mut self, request: &Request) {
+        let end = request.offset + request.bytes;
+        let mut at = request.offset;
+        while at < end {
+            let region = at / self.region_bytes;
+            let to = end.min((region + 1) * self.region_bytes);
+            if sample_hash(u64::from(request.volume.0) << 48 ^ region) <= self.threshold {
+                self.see_part(&Request { offset: at, bytes: to - at, ..*request });
+            }
+            at = to;
+        }
+    }
+
+    fn see_part(&mut self, part: &Request) {
+        let volume = usize::from(part.volume.0);
+        while self.volumes.len() <= volume {
+            self.volumes.push(Seen::new(self.rules.len()));
+        }
+        let seen = &mut self.volumes[volume];
+        let costs = seen.costs.iter_mut().zip(&mut self.all.costs);
+        for (mini, (own, all)) in self.minis.iter_mut().zip(costs) {
+            let price = price(mini, part, &mut self.plan, &self.prices);
+            *own += price;
+            *all += price;
+        }
+        seen.pass(&self.rules);
+        self.all.pass(&self.rules);
+    }
+
+    /// Bytes held.
+    pub fn metadata_bytes(&self) -> u64 {
+        let minis = self.minis.iter().map(Extents::metadata_bytes).map(|(growing, flat)| growing + flat);
+        minis.sum::<u64>() + (self.volumes.len() * self.rules.len() * 8) as u64
+    }
+}
+
+impl Seen {
+    fn new(rules: usize) -> Self {
+        Seen { rule: None, costs: vec![0; rules], requests: 0, period: PERIOD_FIRST }
+    }
+
+    /// Counts a request, and chooses when it is time.
+    fn pass(&mut self, rules: &[Around]) {
+        self.requests += 1;
+        if self.requests >= self.period {
+            self.requests = 0;
+            self.period = (2 * self.period).min(PERIOD_LAST);
+            self.choose(rules);
+        }
+    }
+
+    fn choose(&mut self, rules: &[Around]) {
+        let least = self.costs.iter().copied().min().unwrap_or(0);
+        let close = |cost: u64| cost <= least + least / 256 * MARGIN;
+        if !self.rule.is_some_and(|rule| close(self.costs[rule])) {
+            // What a write allocates beside itself costs nothing if it is not read: of equals the one with the largest blocks.
+            self.rule = (0..rules.len())
+                .filter(|&rule| close(self.costs[rule]))
+                .max_by_key(|&rule| (rules[rule].write, std::cmp::Reverse(self.costs[rule])));
+        }
+        for cost in &mut self.costs {
+            *cost /= 2;
+        }
+    }
+}
+
+/// What a request costs in a cache.
+fn price(mini: &mut Extents<Lru>, part: &Request, plan: &mut Plan, prices: &Prices) -> u64 {
+    let mut bytes = 0;
+    plan.again = false;
+    while mini.plan(part, plan) == Verdict::Clean {
+        // Written back by and by: its bytes count, its latency is nobody's.
+        bytes += plan.clean.iter().map(|part| part.bytes).sum::<u64>();
+        mini.cleaned(&plan.clean);
+        plan.again = true;
+    }
+    mini.finish(plan);
+    bytes += plan.fetch.iter().map(|range| range.end - range.start).sum::<u64>();
+    let requests = u64::from(!plan.fetch.is_empty());
+    requests * prices.request_ns + bytes / UNIT_BYTES * (UNIT_BYTES / 1024) * prices.kib_ns
+}
