@@ -3,9 +3,17 @@
 //! The seam between the network's side and the cache. The server parses requests and hands them over as [`Job`]s; the disks answer
 //! with [`Outcome`]s, in any order. Neither side waits for the other.
 
+mod memory;
+mod pool;
+mod slow;
+
 use std::sync::Arc;
 
 use tiermem_tier::block::AlignedBuffer;
+
+pub use memory::MemoryDisks;
+pub use pool::BufferPool;
+pub use slow::{Gate, SlowDisks, Trouble};
 
 use crate::nbd::{Errno, Export, Extent};
 
@@ -20,7 +28,7 @@ pub type Waker = Arc<dyn Fn() + Send + Sync>;
 pub struct Asker {
     /// The server's number for the connection.
     pub connection: u64,
-    /// The client's cookie.
+    /// The server's number for the request; the client's own cookie may repeat while it is under way.
     pub cookie: u64,
 }
 
@@ -106,9 +114,18 @@ pub trait Disks {
     /// Appends what is done; never blocks.
     fn take(&mut self, done: &mut Vec<Outcome>);
     /// Sets whom to call when `take` may have something that was not there when it was last called, or when a disk's size has changed.
+    /// What is there when `submit` returns needs no call, for who submits takes afterwards.
     fn notify(&mut self, waker: Waker);
     /// Bytes of a disk's jobs that should be under way at most; the server reads no further requests of a connection meanwhile.
     fn bytes_in_flight_max(&self) -> u64 {
         64 << 20
+    }
+    /// A buffer of at least `bytes` for a write to come, rounded up to units; what it holds is anything.
+    fn lend(&mut self, bytes: usize) -> AlignedBuffer {
+        AlignedBuffer::zeroed(bytes)
+    }
+    /// Takes back a buffer that was lent and is not needed, or that came with an answer.
+    fn give_back(&mut self, buffer: AlignedBuffer) {
+        drop(buffer);
     }
 }
