@@ -6,7 +6,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, fdatasync, flock, fstatvfs};
+use rustix::fs::{
+    Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, fdatasync, flock, fstatvfs,
+};
 use rustix::io::Errno;
 
 use crate::aligned::AlignedBuffer;
@@ -33,12 +35,23 @@ pub fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
+/// Opens a regular file or block device that is there, as it is. To write to a block device, nothing else may have it.
+pub fn open_existing(path: &Path, read_only: bool) -> io::Result<File> {
+    let device = std::fs::metadata(path)?.file_type().is_block_device();
+    // Without waiting: a pipe would keep us until somebody writes to it.
+    let mut flags = OFlags::NONBLOCK;
+    if device && !read_only {
+        flags |= OFlags::EXCL;
+    }
+    OpenOptions::new().read(true).write(!read_only).custom_flags(flags.bits() as i32).open(path)
+}
+
 /// Opens `path` once more so that reads and writes go past the page cache; `None` where its file system refuses that.
 /// An error when the path now leads to another file than `same`.
-pub fn open_direct(path: &Path, same: &File) -> io::Result<Option<File>> {
-    let direct =
-        OpenOptions::new().read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path);
-    let direct = match direct {
+pub fn open_direct(path: &Path, same: &File, read_only: bool) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(!read_only).custom_flags(OFlags::DIRECT.bits() as i32);
+    let direct = match options.open(path) {
         Ok(file) => file,
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => return Ok(None),
         Err(error) => return Err(error),
@@ -55,7 +68,16 @@ pub fn open_direct(path: &Path, same: &File) -> io::Result<Option<File>> {
 
 /// Takes the file for this process; false if somebody has it. The lock goes with the last handle of the file.
 pub fn lock(file: &File) -> io::Result<bool> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+    flock_now(file, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Takes a share of the file; false if somebody has it whole. Whoever has a share keeps others from taking it whole.
+pub fn lock_shared(file: &File) -> io::Result<bool> {
+    flock_now(file, FlockOperation::NonBlockingLockShared)
+}
+
+fn flock_now(file: &File, operation: FlockOperation) -> io::Result<bool> {
+    match flock(file, operation) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
         Err(error) => Err(error.into()),
@@ -70,6 +92,31 @@ pub fn reserve(file: &File, len_bytes: u64) -> io::Result<()> {
             other => return other.map_err(io::Error::from),
         }
     }
+}
+
+/// Gives the space of these bytes back; they read as zeroes, and the file's length stays. `false` where that cannot be done.
+pub fn punch_hole(file: &File, offset: u64, len_bytes: u64) -> io::Result<bool> {
+    fallocate_if_known(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len_bytes)
+}
+
+/// Makes these bytes read as zeroes and keeps their space; the file's length stays. `false` where that cannot be done.
+pub fn zero_range(file: &File, offset: u64, len_bytes: u64) -> io::Result<bool> {
+    fallocate_if_known(file, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, offset, len_bytes)
+}
+
+fn fallocate_if_known(file: &File, how: FallocateFlags, offset: u64, len_bytes: u64) -> io::Result<bool> {
+    loop {
+        match fallocate(file, how, offset, len_bytes) {
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => return Ok(false),
+            other => return other.map(|()| true).map_err(io::Error::from),
+        }
+    }
+}
+
+/// Tells the page cache to keep no more of this file than what is asked for.
+pub fn read_nothing_ahead(file: &File) -> io::Result<()> {
+    Ok(fadvise(file, 0, None, Advice::Random)?)
 }
 
 /// Bytes that the file system of `file` still has for this user.
@@ -99,16 +146,31 @@ mod tests {
         assert!(lock(&first).unwrap());
         assert!(!lock(&second).unwrap());
         drop(first);
+        let shared = open_existing(&path, true).unwrap();
+        assert!(lock_shared(&second).unwrap() && lock_shared(&shared).unwrap() && !lock(&second).unwrap());
+        drop(shared);
         assert!(lock(&second).unwrap());
         reserve(&second, 8192).unwrap();
         assert_eq!(second.metadata().unwrap().len(), 8192);
         assert!(second.metadata().unwrap().blocks() * 512 >= 8192);
         sync_data(&second).unwrap();
+        let mut bytes = [1; 3];
+        for zeroed in [zero_range, punch_hole] {
+            second.write_at(&[7; 3], 8189).unwrap();
+            if zeroed(&second, 8190, 4096).unwrap() {
+                second.read_at(&mut bytes, 8189).unwrap();
+                assert_eq!(bytes, [7, 0, 0]);
+            }
+            assert_eq!(second.metadata().unwrap().len(), 8192);
+        }
         assert!(free_bytes(&second).is_ok());
         std::fs::remove_file(&path).unwrap();
         // The path is free for another file, which is not the one that was opened.
         let third = open(&path).unwrap();
-        assert!(open_direct(&path, &second).is_err() || open_direct(&path, &third).unwrap().is_none());
+        assert!(
+            open_direct(&path, &second, false).is_err()
+                || open_direct(&path, &third, false).unwrap().is_none()
+        );
         std::fs::remove_file(path).unwrap();
     }
 }

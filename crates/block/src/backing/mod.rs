@@ -3,9 +3,23 @@
 //! The seam is [`Backing`]: requests for byte ranges that never make the caller wait. Whatever stands behind it (a file, a block
 //! device, another NBD server, objects), the cache sees the same: bytes, a flush, and whether what it was told is still so.
 
+mod aligning;
+mod error;
+mod faulty;
+mod file;
+mod memory;
+mod throttled;
+
 use std::sync::Arc;
 
+pub use aligning::Aligning;
+pub use error::OpenError;
+pub use faulty::{FaultControl, Faults, Faulty};
+pub use file::{FileBacking, FileOptions, FileUnits};
+pub use memory::{MemoryBacking, MemoryStore};
+pub use throttled::Throttled;
 pub use tiermem_tier::block::AlignedBuffer;
+pub use tiermem_tier::block::Backend;
 
 /// Called, on any thread, when something may have been completed. It must not block, nor call the store.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
@@ -56,8 +70,65 @@ pub struct Completion {
     pub buffer: AlignedBuffer,
     /// Whether all of it was done. After a write that failed, any part of it may have been stored, now or later.
     pub result: Result<(), BackingError>,
-    /// The store's session ([`Backing::session`]) in which it was done.
+    /// The store's session ([`Backing::session`]) in which it was done. Where the store cannot tell, it is an earlier one, never a
+    /// later one: a write whose session has passed must be taken for lost, and a flush that succeeded covers the completed
+    /// writes that bear its session.
     pub session: u64,
+}
+
+impl Request {
+    /// Fills the first `bytes` of `buffer` from byte `offset` on.
+    pub fn read(token: u64, offset: u64, bytes: u64, buffer: AlignedBuffer) -> Self {
+        Request { token, op: Op::Read, offset, bytes, buffer }
+    }
+
+    /// Stores the first `bytes` of `buffer` from byte `offset` on.
+    pub fn write(token: u64, offset: u64, bytes: u64, buffer: AlignedBuffer) -> Self {
+        Request { token, op: Op::Write, offset, bytes, buffer }
+    }
+
+    /// Makes durable what was written.
+    pub fn flush(token: u64) -> Self {
+        Request { token, op: Op::Flush, offset: 0, bytes: 0, buffer: AlignedBuffer::empty() }
+    }
+
+    /// Gives `bytes` bytes from byte `offset` on back.
+    pub fn trim(token: u64, offset: u64, bytes: u64) -> Self {
+        Request { token, op: Op::Trim, offset, bytes, buffer: AlignedBuffer::empty() }
+    }
+
+    /// Makes `bytes` bytes from byte `offset` on zeroes.
+    pub fn zero(token: u64, offset: u64, bytes: u64) -> Self {
+        Request { token, op: Op::Zero, offset, bytes, buffer: AlignedBuffer::empty() }
+    }
+
+    /// The byte behind the last; ends at the largest number there is.
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+
+    fn done(self, result: Result<(), BackingError>, session: u64) -> Completion {
+        let Request { token, op, offset, bytes, buffer } = self;
+        Completion { token, op, offset, bytes, buffer, result, session }
+    }
+
+    /// The answer, where there is nothing to do: the request cannot be, or is about no bytes.
+    fn answer(&self, size_bytes: u64, read_only: bool) -> Option<Result<(), BackingError>> {
+        if self.op == Op::Flush {
+            return None;
+        }
+        if self.op != Op::Read && read_only {
+            return Some(Err(BackingError::ReadOnly));
+        }
+        if self.offset.checked_add(self.bytes).is_none_or(|end| end > size_bytes) {
+            return Some(Err(BackingError::OutOfRange { offset: self.offset, end: self.end(), size_bytes }));
+        }
+        if matches!(self.op, Op::Read | Op::Write) && (self.buffer.len() as u64) < self.bytes {
+            let words = format!("a buffer of {} bytes for {} bytes", self.buffer.len(), self.bytes);
+            return Some(Err(BackingError::Failed(words)));
+        }
+        (self.bytes == 0).then_some(Ok(()))
+    }
 }
 
 /// Why a request failed.
@@ -102,7 +173,8 @@ pub trait Backing: Send {
     /// Never blocks (queues without bound; callers bound what they have in flight). No order is promised between requests in
     /// flight. A request that cannot be is completed with an error.
     fn submit(&mut self, request: Request);
-    /// Appends what is done; never blocks.
+    /// Appends what is done; never blocks. It may also carry work on that needs this thread, so it is to be called whenever the
+    /// waker was.
     fn completed(&mut self, out: &mut Vec<Completion>);
     /// Requests submitted whose completion was not taken yet.
     fn in_flight(&self) -> usize;
@@ -114,7 +186,8 @@ pub trait Backing: Send {
     /// Whether writes are refused.
     fn is_read_only(&self) -> bool;
     /// Grows whenever what was completed but not flushed before may be lost: the connection to the store broke, or a flush failed. A
-    /// flush of a later session says nothing of writes of an earlier one.
+    /// flush of a later session says nothing of writes of an earlier one. It has grown before any completion of the new
+    /// session can be taken, and it never becomes smaller.
     fn session(&self) -> u64;
     /// What it is and which state of it. It may block; for start, stop and idle times.
     fn identity(&mut self) -> Identity;

@@ -58,6 +58,57 @@ fn use_file(file: &Arc<BlockFile>, backend: Backend) -> Result<Box<dyn BlockIo>,
     Ok(Box::new(ThreadedFile::with_threads(file.clone(), THREADS)?))
 }
 
+/// A file or device that was there before, opened as it is.
+pub struct Existing {
+    /// Its whole blocks; `None` when it has not one.
+    pub blocks: Option<Box<dyn BlockIo>>,
+    /// The file itself through the page cache, for the bytes behind the last whole block and for what else one does with a
+    /// file. It holds the lock. Reading ahead is off, so that the page cache holds nothing that a request past it changes.
+    pub file: Arc<File>,
+    /// All its bytes.
+    pub size_bytes: u64,
+}
+
+/// Opens `path` without making, extending or reserving anything, whatever its size is. To read only, it is locked against
+/// those who write; otherwise against everybody else.
+pub fn open_existing(path: &Path, read_only: bool, backend: Backend) -> Result<Existing, OpenError> {
+    let failed = |what| {
+        let path = path.to_owned();
+        move |source| OpenError::Io { what, path, source }
+    };
+    let file = match disk::open_existing(path, read_only) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            return Err(OpenError::InUse { path: path.to_owned() });
+        }
+        other => other.map_err(failed("open"))?,
+    };
+    kind(path, &file)?;
+    let locked = if read_only { disk::lock_shared(&file) } else { disk::lock(&file) };
+    if !locked.map_err(failed("lock"))? {
+        return Err(OpenError::InUse { path: path.to_owned() });
+    }
+    let size_bytes = io::Seek::seek(&mut &file, io::SeekFrom::End(0)).map_err(failed("size"))?;
+    disk::read_nothing_ahead(&file).map_err(failed("advise on"))?;
+    let capacity_bytes = size_bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+    let block_file = BlockFile::with_locked(path, file, capacity_bytes, read_only)?;
+    let file = block_file.buffered.clone();
+    let blocks = if capacity_bytes == 0 { None } else { Some(use_file(&Arc::new(block_file), backend)?) };
+    Ok(Existing { blocks, file, size_bytes })
+}
+
+/// Whether it is a block device; an error when it is not a regular file either.
+fn kind(path: &Path, file: &File) -> Result<bool, OpenError> {
+    let looked = file.metadata();
+    let metadata =
+        looked.map_err(|source| OpenError::Io { what: "look at", path: path.to_owned(), source })?;
+    let is_device = metadata.file_type().is_block_device();
+    if is_device || metadata.is_file() {
+        Ok(is_device)
+    } else {
+        Err(OpenError::Kind { path: path.to_owned() })
+    }
+}
+
 /// An open file, shared by what does requests on it.
 #[derive(Debug)]
 pub(super) struct BlockFile {
@@ -65,7 +116,7 @@ pub(super) struct BlockFile {
     /// For requests.
     pub(super) requests: Arc<File>,
     /// For what is small; it also holds the lock.
-    buffered: File,
+    buffered: Arc<File>,
     pub(super) capacity_bytes: u64,
     /// Whether requests go past the page cache.
     pub(super) direct: bool,
@@ -87,11 +138,7 @@ impl BlockFile {
             }
             other => other.map_err(failed("open"))?,
         };
-        let metadata = buffered.metadata().map_err(failed("look at"))?;
-        let is_device = metadata.file_type().is_block_device();
-        if !is_device && !metadata.is_file() {
-            return Err(OpenError::Kind { path });
-        }
+        let is_device = kind(&path, &buffered)?;
         if !disk::lock(&buffered).map_err(failed("lock"))? {
             return Err(OpenError::InUse { path });
         }
@@ -103,12 +150,18 @@ impl BlockFile {
         } else {
             reserve(&path, &buffered, capacity_bytes)?;
         }
-        let direct = disk::open_direct(&path, &buffered).map_err(failed("open past the page cache"))?;
-        let (requests, direct) = match direct {
-            Some(file) => (file, true),
-            None => (buffered.try_clone().map_err(failed("open"))?, false),
+        Self::with_locked(&path, buffered, capacity_bytes, false)
+    }
+
+    /// Adds the way past the page cache to a file that is open and locked.
+    fn with_locked(path: &Path, file: File, capacity_bytes: u64, read_only: bool) -> Result<Self, OpenError> {
+        let (path, buffered) = (path.to_owned(), Arc::new(file));
+        let (requests, direct) = match disk::open_direct(&path, &buffered, read_only) {
+            Ok(Some(file)) => (Arc::new(file), true),
+            Ok(None) => (buffered.clone(), false),
+            Err(source) => return Err(OpenError::Io { what: "open past the page cache", path, source }),
         };
-        Ok(BlockFile { path, requests: Arc::new(requests), buffered, capacity_bytes, direct })
+        Ok(BlockFile { path, requests, buffered, capacity_bytes, direct })
     }
 
     /// See [`BlockIo::write_at`].
@@ -173,7 +226,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tiermem-block-file-{name}-{}", std::process::id()));
         let mut file = BlockFile::open(&path, 1 << 20).unwrap();
         std::fs::remove_file(path).unwrap();
-        file.requests = Arc::new(file.buffered.try_clone().unwrap());
+        file.requests = file.buffered.clone();
         file.direct = false;
         Arc::new(file)
     }

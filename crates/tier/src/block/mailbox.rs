@@ -1,4 +1,5 @@
-//! The way of completions from the threads that do the work to the one that asked.
+//! The way of completions from the threads that do the work to the one that asked: those of devices, and, as `C` is anything,
+//! those of whatever else answers in this manner.
 //!
 //! The *bell* is rung by whoever has put completions in and silenced by the asker before it takes them out, so the
 //! waker is called at most once between two takings. Every untaken completion is followed by a rung bell: a worker puts
@@ -11,7 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::{Completion, Waker};
 
 #[derive(Default)]
-pub(super) struct Bell {
+/// Calls whoever waits for completions, once per batch.
+pub struct Bell {
     rung: AtomicBool,
     listeners: Mutex<Listeners>,
     sleeper: Condvar,
@@ -30,7 +32,7 @@ impl Bell {
     }
 
     /// Rings, and tells who listens unless the bell rings already.
-    pub(super) fn ring(&self) {
+    pub fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
             let listeners = self.lock();
             let (waker, asleep) = (listeners.waker.clone(), listeners.asleep);
@@ -45,7 +47,7 @@ impl Bell {
     }
 
     /// Silences the bell; true if it was rung.
-    pub(super) fn silence(&self) -> bool {
+    pub fn silence(&self) -> bool {
         // The load alone spares the cache line when nothing has happened.
         self.rung.load(Ordering::Acquire) && self.rung.swap(false, Ordering::AcqRel)
     }
@@ -62,7 +64,7 @@ impl Bell {
     }
 
     /// Sets the waker, and calls it if the bell rings already.
-    pub(super) fn set(&self, waker: Waker) {
+    pub fn set(&self, waker: Waker) {
         self.lock().waker = Some(waker.clone());
         if self.rung.load(Ordering::Acquire) {
             waker();
@@ -71,15 +73,25 @@ impl Bell {
 }
 
 /// A worker's end.
-#[derive(Clone)]
-pub(super) struct Outbox {
-    sender: Sender<Completion>,
+pub struct Outbox<C = Completion> {
+    sender: Sender<C>,
     bell: Arc<Bell>,
 }
 
-impl Outbox {
+impl<C> Clone for Outbox<C> {
+    fn clone(&self) -> Self {
+        Outbox { sender: self.sender.clone(), bell: self.bell.clone() }
+    }
+}
+
+impl<C> Outbox<C> {
+    /// Calls though there is nothing: something else has changed.
+    pub fn ring(&self) {
+        self.bell.ring();
+    }
+
     /// Hands over a batch.
-    pub(super) fn put(&self, batch: impl IntoIterator<Item = Completion>) {
+    pub fn put(&self, batch: impl IntoIterator<Item = C>) {
         let mut any = false;
         for completion in batch {
             // Nobody there: the asker is gone and does not want it.
@@ -92,27 +104,30 @@ impl Outbox {
 }
 
 /// The asker's end, which also counts what is in flight.
-pub(super) struct Inbox {
-    receiver: Receiver<Completion>,
+pub struct Inbox<C = Completion> {
+    receiver: Receiver<C>,
     bell: Arc<Bell>,
     /// Requests submitted and not taken back.
-    pub(super) in_flight: usize,
+    pub in_flight: usize,
 }
 
-pub(super) fn mailbox() -> (Outbox, Inbox) {
+/// The two ends of a new way.
+pub fn mailbox<C>() -> (Outbox<C>, Inbox<C>) {
     let (sender, receiver) = channel();
     let bell = Arc::new(Bell::default());
     (Outbox { sender, bell: bell.clone() }, Inbox { receiver, bell, in_flight: 0 })
 }
 
-impl Inbox {
-    pub(super) fn completed(&mut self, out: &mut Vec<Completion>) {
+impl<C> Inbox<C> {
+    /// Appends what is there; never blocks.
+    pub fn completed(&mut self, out: &mut Vec<C>) {
         if self.bell.silence() {
             self.take(out);
         }
     }
 
-    pub(super) fn wait(&mut self, out: &mut Vec<Completion>) {
+    /// Waits until something is there or nothing is in flight, and appends it.
+    pub fn wait(&mut self, out: &mut Vec<C>) {
         let before = out.len();
         self.completed(out);
         while out.len() == before && self.in_flight > 0 {
@@ -121,11 +136,12 @@ impl Inbox {
         }
     }
 
-    pub(super) fn notify(&self, waker: Waker) {
+    /// Sets whom to call.
+    pub fn notify(&self, waker: Waker) {
         self.bell.set(waker);
     }
 
-    fn take(&mut self, out: &mut Vec<Completion>) {
+    fn take(&mut self, out: &mut Vec<C>) {
         let before = out.len();
         out.extend(self.receiver.try_iter());
         self.in_flight -= out.len() - before;

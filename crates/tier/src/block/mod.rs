@@ -6,11 +6,12 @@
 //! `tests/block_conformance.rs` runs against every one.
 
 mod counted;
+mod delays;
 mod error;
 mod faulty;
 mod file;
 mod immediate;
-mod mailbox;
+pub mod mailbox;
 mod served;
 mod threads;
 mod throttled;
@@ -19,9 +20,10 @@ mod uring;
 use std::sync::Arc;
 
 pub use counted::{Counted, Counters};
+pub use delays::Delays;
 pub use error::{BlockError, OpenError};
 pub use faulty::{Faults, Faulty};
-pub use file::{Backend, open, open_shared};
+pub use file::{Backend, Existing, open, open_existing, open_shared};
 pub use immediate::{Immediate, MemoryDisk};
 pub use threads::ThreadedFile;
 pub use throttled::Throttled;

@@ -1,0 +1,341 @@
+//! A store that fails as asked, by a seeded source of randomness, and one that a test can hang, kill and bring back.
+//!
+//! What happens to a request by chance is decided when it is submitted, so it follows from the seed and the order of
+//! submissions alone.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use slab::Slab;
+use tiermem_base::rng::Rng;
+
+use super::{Backing, BackingError, Completion, Identity, Op, Request, Waker};
+
+/// Calls of `completed` for which a delayed completion is held back at most.
+const DELAY_POLLS_MAX: u64 = 8;
+
+/// What goes wrong by chance. Probabilities are per request; the default is nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// Probability that a read fails.
+    pub read_error: f64,
+    /// Probability that a write fails and nothing was written.
+    pub write_error: f64,
+    /// Probability that a flush fails, and a new session begins.
+    pub flush_error: f64,
+    /// Probability that a trim or a zero fails and changes nothing.
+    pub zero_error: f64,
+    /// So many requests are spared, and the next one fails, once.
+    pub error_after: Option<u64>,
+    /// Probability that only the first bytes of a read or write are transferred, perhaps none, never all; it fails.
+    pub short: f64,
+    /// Probability that a read comes back with other contents, and succeeds.
+    pub wrong: f64,
+    /// Probability that a completion is held back for some calls of `completed`, so that later ones overtake it.
+    pub delayed: f64,
+    /// The store is full when so many more bytes have been written.
+    pub full_after_bytes: Option<u64>,
+}
+
+/// What a test holds in its hand while the store is somebody else's. Its clones are the same.
+#[derive(Clone)]
+pub struct FaultControl(Arc<Mutex<Shared>>);
+
+struct Shared {
+    faults: Faults,
+    hanging: bool,
+    dead: bool,
+    /// Sessions that ended here, besides those of the store beneath.
+    ended: u64,
+    deaths: u64,
+    on_death: Option<Box<dyn FnMut() + Send>>,
+    identity: Option<Identity>,
+    waker: Option<Waker>,
+}
+
+impl FaultControl {
+    /// Changes what goes wrong from now on.
+    pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
+        change(&mut self.lock().faults);
+    }
+
+    /// From now on requests are taken and not answered, until told otherwise; then all of them are done.
+    pub fn hang(&self, hanging: bool) {
+        self.lock().hanging = hanging;
+        self.call_waker();
+    }
+
+    /// The store dies: what is in flight fails, as does all that comes; a new session begins.
+    pub fn die(&self) {
+        let mut shared = self.lock();
+        shared.dead = true;
+        shared.ended += 1;
+        shared.deaths += 1;
+        if let Some(on_death) = &mut shared.on_death {
+            on_death();
+        }
+        drop(shared);
+        self.call_waker();
+    }
+
+    /// It is there again.
+    pub fn come_back(&self) {
+        self.lock().dead = false;
+        self.call_waker();
+    }
+
+    /// What also happens at each death, as [`super::MemoryStore::crash_some`]. It must not call the store or this.
+    pub fn on_death(&self, act: impl FnMut() + Send + 'static) {
+        self.lock().on_death = Some(Box::new(act));
+    }
+
+    /// What the store says it is; `None`: what the one beneath says.
+    pub fn pretend(&self, identity: Option<Identity>) {
+        self.lock().identity = identity;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Never with the lock: the waker is anybody's.
+    fn call_waker(&self) {
+        let waker = self.lock().waker.clone();
+        if let Some(waker) = waker {
+            waker();
+        }
+    }
+}
+
+/// The wrapper.
+pub struct Faulty<B> {
+    inner: B,
+    control: FaultControl,
+    rng: Rng,
+    /// Requests given to `inner`, under their number here.
+    flights: Slab<Flight>,
+    /// Requests that came while it hung.
+    hung: VecDeque<(u64, Request)>,
+    arrived: Vec<Completion>,
+    /// Completions held back, with the calls for which they still are.
+    held: Vec<(u64, Completion)>,
+}
+
+struct Flight {
+    token: u64,
+    /// The request's own length, where another was given to the store beneath.
+    bytes: u64,
+    fate: Fate,
+    delay_polls: u64,
+    /// [`Shared::ended`] and [`Shared::deaths`] when it was submitted.
+    ended: u64,
+    deaths: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Fate {
+    Done,
+    Fails(BackingError),
+    /// After so many bytes.
+    Short(u64),
+    Wrong,
+}
+
+impl<B: Backing> Faulty<B> {
+    /// Wraps a store.
+    pub fn new(inner: B, faults: Faults, rng: Rng) -> Self {
+        let shared = Shared {
+            faults,
+            hanging: false,
+            dead: false,
+            ended: 0,
+            deaths: 0,
+            on_death: None,
+            identity: None,
+            waker: None,
+        };
+        Faulty {
+            inner,
+            control: FaultControl(Arc::new(Mutex::new(shared))),
+            rng,
+            flights: Slab::new(),
+            hung: VecDeque::new(),
+            arrived: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    /// What steers it.
+    pub fn control(&self) -> FaultControl {
+        self.control.clone()
+    }
+
+    fn chance(&mut self, probability: f64) -> bool {
+        // No draw for what never happens: other faults then stay where they were.
+        probability > 0.0 && self.rng.unit_f64() < probability
+    }
+
+    fn error_is_due(&mut self) -> bool {
+        let mut shared = self.control.lock();
+        let after = shared.faults.error_after;
+        shared.faults.error_after = after.and_then(|spared| spared.checked_sub(1));
+        after == Some(0)
+    }
+
+    fn fate(&mut self, request: &Request) -> Fate {
+        let faults = self.control.lock().faults.clone();
+        let (op, bytes) = (request.op, request.bytes);
+        let probability = match op {
+            Op::Read => faults.read_error,
+            Op::Write => faults.write_error,
+            Op::Flush => faults.flush_error,
+            Op::Trim | Op::Zero => faults.zero_error,
+        };
+        if self.error_is_due() || self.chance(probability) {
+            let error = format!("a fault: {op:?} of {bytes} bytes at byte {}", request.offset);
+            return Fate::Fails(BackingError::Failed(error));
+        }
+        if let (Op::Write, Some(room)) = (op, faults.full_after_bytes) {
+            let Some(left) = room.checked_sub(bytes) else { return Fate::Fails(BackingError::Full) };
+            self.control.lock().faults.full_after_bytes = Some(left);
+        }
+        let transfers = matches!(op, Op::Read | Op::Write) && bytes > 0;
+        if transfers && self.chance(faults.short) {
+            Fate::Short(self.rng.below(bytes))
+        } else if transfers && op == Op::Read && self.chance(faults.wrong) {
+            Fate::Wrong
+        } else {
+            Fate::Done
+        }
+    }
+
+    fn start(&mut self, delay_polls: u64, mut request: Request) {
+        let (dead, ended, deaths) = {
+            let shared = self.control.lock();
+            (shared.dead, shared.ended, shared.deaths)
+        };
+        if dead {
+            return self.refuse(0, request, gone());
+        }
+        let fits = request.answer(self.inner.size_bytes(), self.inner.is_read_only()).is_none();
+        let fate = if fits { self.fate(&request) } else { Fate::Done };
+        if let Fate::Fails(error) = &fate {
+            if request.op == Op::Flush {
+                self.control.lock().ended += 1;
+            }
+            // A read's buffer may hold anything then, as it would.
+            return self.refuse(delay_polls, request, error.clone());
+        }
+        let (token, bytes) = (request.token, request.bytes);
+        if let (Fate::Short(prefix), Op::Write) = (&fate, request.op) {
+            request.bytes = *prefix;
+        }
+        request.token = self.flights.insert(Flight { token, bytes, fate, delay_polls, ended, deaths }) as u64;
+        self.inner.submit(request);
+    }
+
+    fn refuse(&mut self, delay_polls: u64, request: Request, error: BackingError) {
+        let session = self.session();
+        self.held.push((delay_polls, request.done(Err(error), session)));
+        self.control.call_waker();
+    }
+
+    fn arrive(&mut self) {
+        let deaths = self.control.lock().deaths;
+        let mut arrived = std::mem::take(&mut self.arrived);
+        self.inner.completed(&mut arrived);
+        for mut completion in arrived.drain(..) {
+            let flight = self.flights.remove(completion.token as usize);
+            (completion.token, completion.bytes) = (flight.token, flight.bytes);
+            completion.session += flight.ended;
+            match flight.fate {
+                _ if flight.deaths < deaths => completion.result = Err(gone()),
+                Fate::Short(prefix) if completion.result.is_ok() => {
+                    if completion.op == Op::Read {
+                        completion.buffer[prefix as usize..].fill(0xdb);
+                    }
+                    let words = format!("{:?} ended after {prefix} of {} bytes", completion.op, flight.bytes);
+                    completion.result = Err(BackingError::Failed(words));
+                }
+                Fate::Wrong => {
+                    completion.buffer[..flight.bytes as usize].iter_mut().for_each(|byte| *byte ^= 0x5a);
+                }
+                _ => {}
+            }
+            self.held.push((flight.delay_polls, completion));
+        }
+        self.arrived = arrived;
+    }
+}
+
+fn gone() -> BackingError {
+    BackingError::Failed("the store has died".to_owned())
+}
+
+impl<B: Backing> Backing for Faulty<B> {
+    fn submit(&mut self, request: Request) {
+        let delayed = self.control.lock().faults.delayed;
+        let delay_polls = if self.chance(delayed) { 1 + self.rng.below(DELAY_POLLS_MAX) } else { 0 };
+        let hanging = self.control.lock().hanging;
+        if hanging {
+            self.hung.push_back((delay_polls, request));
+        } else {
+            self.start(delay_polls, request);
+        }
+    }
+
+    fn completed(&mut self, out: &mut Vec<Completion>) {
+        let (hanging, dead) = {
+            let shared = self.control.lock();
+            (shared.hanging, shared.dead)
+        };
+        if !hanging || dead {
+            while let Some((delay_polls, request)) = self.hung.pop_front() {
+                self.start(delay_polls, request);
+            }
+        }
+        self.arrive();
+        for (polls, completion) in std::mem::take(&mut self.held) {
+            match polls.checked_sub(1) {
+                None => out.push(completion),
+                Some(left) => self.held.push((left, completion)),
+            }
+        }
+        if !self.held.is_empty() {
+            self.control.call_waker();
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.flights.len() + self.held.len() + self.hung.len()
+    }
+
+    fn notify(&mut self, waker: Waker) {
+        self.inner.notify(waker.clone());
+        self.control.lock().waker = Some(waker);
+        if !self.held.is_empty() {
+            self.control.call_waker();
+        }
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.inner.is_read_only()
+    }
+
+    fn session(&self) -> u64 {
+        self.inner.session() + self.control.lock().ended
+    }
+
+    fn identity(&mut self) -> Identity {
+        let pretended = self.control.lock().identity.clone();
+        pretended.unwrap_or_else(|| self.inner.identity())
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, with faults", self.inner.describe())
+    }
+}

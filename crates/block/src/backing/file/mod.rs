@@ -1,0 +1,175 @@
+//! A volume in a regular file or on a block device, of any size.
+//!
+//! Whole units of 4 KiB go past the page cache, through the devices of `tiermem_tier`. What lies behind the last of them, and
+//! flushes, trims and zeroes, are the work of one thread ([`chores`]). Any other range of bytes is made of these by [`Aligning`].
+//! The page cache and what goes past it never meet in one page: there only the bytes behind the last unit are.
+
+mod chores;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use slab::Slab;
+use tiermem_tier::block::{self, BLOCK_BYTES, Backend, BlockError, BlockIo, Existing};
+
+use self::chores::Chores;
+use super::{Aligning, Backing, BackingError, Completion, Identity, Op, OpenError, Request, Waker};
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileOptions {
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// How requests reach the kernel.
+    pub backend: Backend,
+}
+
+/// A file or block device as a store.
+pub type FileBacking = Aligning<FileUnits>;
+
+impl FileBacking {
+    /// Opens what is there; it is never made, nor made longer or shorter. It stays locked as long as it is open: to write,
+    /// against everybody; to read, against those who write.
+    pub fn open(path: &Path, options: FileOptions) -> Result<Self, OpenError> {
+        let units = FileUnits::open(path, options)?;
+        Ok(Aligning::new(units, BLOCK_BYTES as u64, true))
+    }
+}
+
+/// A file that takes whole units, with buffers of just their length, and whatever lies behind the last of them.
+pub struct FileUnits {
+    blocks: Option<Box<dyn BlockIo>>,
+    chores: Chores,
+    file: Arc<File>,
+    size_bytes: u64,
+    read_only: bool,
+    /// Requests given to `blocks`: the token, the length, and the session when they were submitted.
+    flights: Slab<(u64, u64, u64)>,
+    arrived: Vec<block::Completion>,
+}
+
+impl FileUnits {
+    fn open(path: &Path, options: FileOptions) -> Result<Self, OpenError> {
+        let FileOptions { read_only, backend } = options;
+        let opened = block::open_existing(path, read_only, backend);
+        let Existing { blocks, file, size_bytes } =
+            opened.map_err(|error| explain(path, error, read_only))?;
+        let chores = Chores::start(file.clone(), size_bytes)?;
+        let (flights, arrived) = (Slab::new(), Vec::new());
+        Ok(FileUnits { blocks, chores, file, size_bytes, read_only, flights, arrived })
+    }
+
+    fn arrive(&mut self, completion: block::Completion) -> Completion {
+        let (token, bytes, session) = self.flights.remove(completion.token as usize);
+        let block::Completion { op, offset, buffer, result, .. } = completion;
+        let op = if op == block::Op::Read { Op::Read } else { Op::Write };
+        Completion { token, op, offset, bytes, buffer, result: result.map_err(|it| told(&it)), session }
+    }
+}
+
+fn told(error: &BlockError) -> BackingError {
+    if error.is_full() { BackingError::Full } else { BackingError::Failed(error.to_string()) }
+}
+
+/// What can be said better where it is known that nothing is to be made.
+fn explain(path: &Path, error: block::OpenError, read_only: bool) -> OpenError {
+    let path = path.to_owned();
+    let wanted = if read_only { "read" } else { "write" };
+    if path.is_dir() {
+        return OpenError::Directory { path };
+    }
+    match error {
+        block::OpenError::InUse { path } => OpenError::InUse { path, wanted },
+        block::OpenError::Io { ref source, .. } => match source.kind() {
+            io::ErrorKind::NotFound => OpenError::Missing { path },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                OpenError::Forbidden { path, wanted }
+            }
+            _ => OpenError::File(error),
+        },
+        _ => OpenError::File(error),
+    }
+}
+
+impl Backing for FileUnits {
+    fn submit(&mut self, request: Request) {
+        let op = match request.op {
+            Op::Read => block::Op::Read,
+            Op::Write => block::Op::Write,
+            _ => return self.chores.submit(request),
+        };
+        let whole = self.size_bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        match &mut self.blocks {
+            Some(blocks) if request.offset < whole => {
+                let Request { token, offset, bytes, buffer, .. } = request;
+                // A write that a flush beside it makes forget is of the session that the flush ends.
+                let flight = (token, bytes, self.chores.session());
+                let token = self.flights.insert(flight) as u64;
+                blocks.submit(block::Request { token, op, offset, buffer });
+            }
+            _ => self.chores.submit(request),
+        }
+    }
+
+    fn completed(&mut self, out: &mut Vec<Completion>) {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        if let Some(blocks) = &mut self.blocks {
+            blocks.completed(&mut arrived);
+        }
+        out.extend(arrived.drain(..).map(|completion| self.arrive(completion)));
+        self.arrived = arrived;
+        self.chores.completed(out);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.flights.len() + self.chores.in_flight()
+    }
+
+    fn notify(&mut self, waker: Waker) {
+        if let Some(blocks) = &mut self.blocks {
+            blocks.notify(waker.clone());
+        }
+        self.chores.notify(waker);
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn session(&self) -> u64 {
+        self.chores.session()
+    }
+
+    /// A change in the same tick of the file system's clock as the last one is not told apart from it. A device cannot say what
+    /// others have done to it.
+    fn identity(&mut self) -> Identity {
+        let Ok(metadata) = self.file.metadata() else { return Identity::default() };
+        if metadata.file_type().is_block_device() {
+            return Identity { which: Some(format!("device {}", metadata.rdev())), version: None };
+        }
+        let which = format!("file {}:{}", metadata.dev(), metadata.ino());
+        let (modified, changed) =
+            ((metadata.mtime(), metadata.mtime_nsec()), (metadata.ctime(), metadata.ctime_nsec()));
+        let version = format!(
+            "{} bytes, modified {}.{:09}, changed {}.{:09}",
+            metadata.size(),
+            modified.0,
+            modified.1,
+            changed.0,
+            changed.1
+        );
+        Identity { which: Some(which), version: Some(version) }
+    }
+
+    fn describe(&self) -> String {
+        let how = self.blocks.as_ref().map_or("through the page cache", |blocks| blocks.describe());
+        format!("a file, by {how}")
+    }
+}

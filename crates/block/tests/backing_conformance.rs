@@ -1,0 +1,294 @@
+//! What holds for every store: one suite, run against each sibling and wrapper, on volumes of many sizes. Random requests of any
+//! range that do not touch each other are in flight together; what is read must be what a `Vec<u8>` holds.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
+
+mod stores;
+
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tempfile::NamedTempFile;
+use tiermem_base::rng::Rng;
+use tiermem_block::backing::{
+    AlignedBuffer, Aligning, Backend, Backing, BackingError, Completion, Faults, Faulty, FileBacking,
+    FileOptions, Identity, MemoryStore, Op, Request, Throttled, Waker,
+};
+
+use stores::{Step, Twin, Volume, Waited, buffer};
+
+const SIZES: [u64; 7] = [0, 1, 511, 4096, 3 * 4096, 5 * 4096 + 513, 40 * 4096 + 1];
+
+/// Makes a volume of zeroes; `None` where that cannot have this size, or this machine lacks what it needs.
+type Maker = fn(u64) -> Option<Box<dyn Volume>>;
+
+/// A store that minds its units as the strictest would.
+struct Strict<B>(B, u64);
+
+impl<B: Backing> Backing for Strict<B> {
+    fn submit(&mut self, request: Request) {
+        let (unit, whole) = (self.1, self.0.size_bytes() / self.1 * self.1);
+        let end = request.offset + request.bytes;
+        let aligned = request.offset % unit == 0 && end % unit == 0 && end <= whole;
+        assert!(aligned || request.offset >= whole, "{request:?}");
+        self.0.submit(request);
+    }
+    fn completed(&mut self, out: &mut Vec<Completion>) {
+        self.0.completed(out);
+    }
+    fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
+    fn notify(&mut self, waker: Waker) {
+        self.0.notify(waker);
+    }
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+    fn is_read_only(&self) -> bool {
+        self.0.is_read_only()
+    }
+    fn session(&self) -> u64 {
+        self.0.session()
+    }
+    fn identity(&mut self) -> Identity {
+        self.0.identity()
+    }
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+fn memory(
+    size: u64,
+    wrap: impl Fn(Box<dyn Backing>) -> Box<dyn Backing> + 'static,
+) -> Option<Box<dyn Volume>> {
+    let store = MemoryStore::new(size);
+    Some(Box::new(move |read_only| {
+        wrap(if read_only { Box::new(store.open_read_only()) } else { Box::new(store.open()) })
+    }))
+}
+
+fn file_in(
+    directory: &Path,
+    size: u64,
+    backend: Backend,
+    wrap: impl Fn(FileBacking) -> Box<dyn Backing> + 'static,
+) -> Option<Box<dyn Volume>> {
+    let file = NamedTempFile::new_in(directory).unwrap();
+    file.as_file().set_len(size).unwrap();
+    Some(Box::new(move |read_only| {
+        let store = FileBacking::open(file.path(), FileOptions { read_only, backend }).unwrap();
+        assert_eq!(file.as_file().metadata().unwrap().len(), size, "it stays as long as it is");
+        wrap(store)
+    }))
+}
+
+fn file(
+    size: u64,
+    backend: Backend,
+    wrap: impl Fn(FileBacking) -> Box<dyn Backing> + 'static,
+) -> Option<Box<dyn Volume>> {
+    file_in(&std::env::temp_dir(), size, backend, wrap)
+}
+
+fn delays() -> Faults {
+    Faults { delayed: 0.5, ..Faults::default() }
+}
+
+const LATENCY: Duration = Duration::from_micros(20);
+
+fn kinds() -> Vec<(&'static str, Maker)> {
+    vec![
+        ("memory", |size| memory(size, |store| store)),
+        ("throttled", |size| memory(size, |store| Box::new(Throttled::new(store, LATENCY, 4e9)))),
+        ("delayed", |size| memory(size, |store| Box::new(Faulty::new(store, delays(), Rng::seeded(7))))),
+        ("aligning 512", |size| {
+            memory(size, |store| Box::new(Aligning::new(Strict(store, 512), 512, false)))
+        }),
+        ("aligning 16K, delayed", |size| {
+            memory(size, |store| {
+                let delayed = Faulty::new(Strict(store, 16384), delays(), Rng::seeded(8));
+                Box::new(Aligning::new(delayed, 16384, true))
+            })
+        }),
+        ("file", |size| file(size, Backend::Auto, |store| Box::new(store))),
+        ("file, threads", |size| file(size, Backend::Threads, |store| Box::new(store))),
+        ("file, throttled", |size| {
+            file(size, Backend::Auto, |it| Box::new(Throttled::new(it, LATENCY, 4e9)))
+        }),
+        ("file, delayed", |size| {
+            file(size, Backend::Threads, |it| Box::new(Faulty::new(it, delays(), Rng::seeded(9))))
+        }),
+        ("file in memory", |size| {
+            // Where there is such a file system, it may have no way past the page cache, nor ranges of zeroes.
+            let shm = Path::new("/dev/shm");
+            if shm.is_dir() { file_in(shm, size, Backend::Auto, |store| Box::new(store)) } else { None }
+        }),
+    ]
+}
+
+fn for_each_volume(mut check: impl FnMut(&str, u64, &dyn Volume)) {
+    for (name, make) in kinds() {
+        for size in SIZES {
+            if let Some(volume) = make(size) {
+                check(&format!("{name}, {size} bytes"), size, &*volume);
+            }
+        }
+    }
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let op = prop_oneof![
+        8 => Just(Op::Read), 8 => Just(Op::Write), 1 => Just(Op::Flush), 2 => Just(Op::Trim), 3 => Just(Op::Zero),
+    ];
+    let measure = prop_oneof![Just(1), Just(512), Just(4096)];
+    let bytes = prop_oneof![
+        3 => 0u64..600, 2 => 0u64..10000, 2 => (0u64..6).prop_map(|blocks| blocks * 4096), 1 => 0u64..100_000,
+    ];
+    let request = (op, any::<u32>(), measure, bytes, prop::bool::weighted(0.2)).prop_map(
+        |(op, at, measure, bytes, slack)| Step::Request { op, at: u64::from(at), measure, bytes, slack },
+    );
+    prop_oneof![20 => request, 3 => Just(Step::Poll), 3 => Just(Step::Wait), 1 => Just(Step::Reopen)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_store_holds_what_was_written(steps in prop::collection::vec(step(), 1..60)) {
+        for_each_volume(|name, _, volume| Twin::new(name, volume).run(&steps));
+    }
+}
+
+#[test]
+fn requests_beyond_the_end_are_refused_and_change_nothing() {
+    for_each_volume(|name, size, volume| {
+        let mut store = Waited::new(volume.open(false));
+        assert_eq!(store.store.size_bytes(), size, "{name}");
+        for (offset, bytes) in
+            [(size, 1), (0, size + 1), (size + 1, 0), (u64::MAX - 1, 8), (size / 2, u64::MAX)]
+        {
+            let room = || AlignedBuffer::zeroed(bytes.min(1 << 20) as usize);
+            for request in [
+                Request::read(1, offset, bytes, room()),
+                Request::write(2, offset, bytes, room()),
+                Request::trim(3, offset, bytes),
+                Request::zero(4, offset, bytes),
+            ] {
+                let op = request.op;
+                let done = store.one(request);
+                let Err(BackingError::OutOfRange { size_bytes, .. }) = done.result else {
+                    panic!("{name}: {op:?} {offset} {bytes}: {:?}", done.result)
+                };
+                assert_eq!((size_bytes, done.offset, done.bytes), (size, offset, bytes), "{name}");
+            }
+        }
+        assert!(store.read(0, size).unwrap().iter().all(|byte| *byte == 0), "{name}");
+        // Nothing is a request as well, up to the very end.
+        for request in [Request::read(1, size, 0, AlignedBuffer::empty()), Request::zero(1, size, 0)] {
+            assert_eq!(store.one(request).result, Ok(()), "{name}");
+        }
+        if size > 4 {
+            let short = Request { bytes: size, ..Request::write(9, 0, size, AlignedBuffer::empty()) };
+            assert!(matches!(store.one(short).result, Err(BackingError::Failed(_))), "{name}");
+        }
+    });
+}
+
+#[test]
+fn a_store_that_is_read_only_reads() {
+    for_each_volume(|name, size, volume| {
+        if size == 0 {
+            return;
+        }
+        let mut store = Waited::new(volume.open(false));
+        assert!(!store.store.is_read_only(), "{name}");
+        store.write(size - 1, &[7]).unwrap();
+        store.flush().unwrap();
+        drop(store);
+        let mut store = Waited::new(volume.open(true));
+        assert!(store.store.is_read_only(), "{name}");
+        let write = Request::write(1, 0, 1, buffer(&[9]));
+        for request in [write, Request::trim(2, 0, 1), Request::zero(3, 0, size)] {
+            assert_eq!(store.one(request).result, Err(BackingError::ReadOnly), "{name}");
+        }
+        assert_eq!(store.flush(), Ok(()), "{name}");
+        assert_eq!(store.read(size - 1, 1).unwrap(), [7], "{name}");
+    });
+}
+
+/// Who only ever acts when called must get everything, also what was done before anybody listened.
+#[test]
+fn the_waker_is_called_until_everything_was_taken() {
+    for_each_volume(|name, size, volume| {
+        let mut store = volume.open(false);
+        for token in 0..3 {
+            store.submit(Request::read(token, 0, size.min(4096), AlignedBuffer::zeroed(4096)));
+        }
+        let mut store = Waited::new(store);
+        let mut done = store.wait_all();
+        for round in 1..20 {
+            for at in 0..5 {
+                let offset = (at * 700).min(size);
+                let bytes = size.min(9000).min(size - offset);
+                store.store.submit(Request::read(round * 5 + at, offset, bytes, AlignedBuffer::zeroed(9000)));
+            }
+            done.extend(store.wait_all());
+        }
+        done.sort_by_key(|it| it.token);
+        assert!(done.iter().map(|it| it.token).eq((0..3).chain(5..100)), "{name}");
+        assert!(done.iter().all(|it| it.result.is_ok()), "{name}");
+    });
+}
+
+/// Writes of parts of one unit are no overlap, and must not undo each other.
+#[test]
+fn neighbours_in_one_block_are_written_together() {
+    for_each_volume(|name, size, volume| {
+        let mut store = Waited::new(volume.open(false));
+        let parts: Vec<(u64, u64)> =
+            (0..size.min(9000)).step_by(100).map(|at| (at, (at + 100).min(size))).collect();
+        for (token, (from, to)) in parts.iter().enumerate() {
+            let request = match token % 3 {
+                0 => Request::zero(token as u64, *from, to - from),
+                _ => Request::write(token as u64, *from, to - from, buffer(&[token as u8; 100])),
+            };
+            store.store.submit(request);
+        }
+        assert!(store.wait_all().iter().all(|it| it.result.is_ok()), "{name}");
+        for (token, (from, to)) in parts.iter().enumerate() {
+            let byte = if token % 3 == 0 { 0 } else { token as u8 };
+            assert!(store.read(*from, to - from).unwrap().iter().all(|it| *it == byte), "{name} {from}");
+        }
+    });
+}
+
+#[test]
+fn many_requests_are_queued() {
+    for_each_volume(|name, size, volume| {
+        let mut store = Waited::new(volume.open(false));
+        for token in 0..1000 {
+            store.store.submit(Request::read(token, token % (size + 1), 0, AlignedBuffer::empty()));
+            store.store.submit(Request::read(1000 + token, 0, size.min(512), AlignedBuffer::zeroed(512)));
+        }
+        assert_eq!(store.store.in_flight(), 2000, "{name}");
+        let mut tokens: Vec<u64> = store.wait_all().iter().map(|it| it.token).collect();
+        tokens.sort_unstable();
+        assert!(tokens.into_iter().eq(0..2000), "{name}");
+    });
+}
+
+#[test]
+fn a_store_can_be_told_by_what_it_is() {
+    for_each_volume(|name, size, volume| {
+        let first = volume.open(false).identity();
+        assert_eq!(first, volume.open(false).identity(), "{name}: nobody has touched it");
+        if size > 0 {
+            let mut store = Waited::new(volume.open(false));
+            store.write(0, &[1]).unwrap();
+            store.flush().unwrap();
+            assert_eq!(store.store.identity().which, first.which, "{name}");
+        }
+    });
+}
