@@ -29,7 +29,7 @@ impl<B: Backing> Backing for Strict<B> {
     fn submit(&mut self, request: Request) {
         let (unit, whole) = (self.1, self.0.size_bytes() / self.1 * self.1);
         let end = request.offset + request.bytes;
-        let aligned = request.offset % unit == 0 && end % unit == 0 && end <= whole;
+        let aligned = request.offset.is_multiple_of(unit) && end.is_multiple_of(unit) && end <= whole;
         assert!(aligned || request.offset >= whole, "{request:?}");
         self.0.submit(request);
     }

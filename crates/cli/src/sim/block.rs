@@ -88,7 +88,7 @@ pub struct Options {
     #[arg(long, value_name = "RULE", default_value = "request")]
     sizing: Vec<SizingArg>,
     /// Where writes go.
-    #[arg(long, value_enum, value_name = "MODE", default_value_t = ModeArg::WriteBack)]
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = ModeArg::Back)]
     mode: ModeArg,
     /// The order in which blocks and groups go.
     #[arg(long, value_name = "NAME", default_value = "lru")]
@@ -156,9 +156,12 @@ enum FillArg {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum ModeArg {
-    WriteBack,
-    WriteThrough,
-    WriteAround,
+    #[value(name = "write-back")]
+    Back,
+    #[value(name = "write-through")]
+    Through,
+    #[value(name = "write-around")]
+    Around,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,7 +254,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             .map_err(|error| Failure::failed(anyhow!("cannot write {}: {error}", path.display())))?;
     }
     match options.format {
-        Format::Table => print_table(options, &rows.rows),
+        Format::Table => print_table(&rows.rows),
         format => output::print_rows(format, &rows),
     }
     .map_err(|error| Failure::writing("the result", error))
@@ -285,9 +288,9 @@ fn points(options: &Options, working_sets: &BTreeMap<u32, u64>) -> Result<Vec<Po
                             },
                             sizing: sizing.within(&blocks.0, &costs)?,
                             mode: match options.mode {
-                                ModeArg::WriteBack => Mode::WriteBack,
-                                ModeArg::WriteThrough => Mode::WriteThrough,
-                                ModeArg::WriteAround => Mode::WriteAround,
+                                ModeArg::Back => Mode::WriteBack,
+                                ModeArg::Through => Mode::WriteThrough,
+                                ModeArg::Around => Mode::WriteAround,
                             },
                             policy: options.policy,
                             capacity_bytes: cache.units(*working_set),
@@ -381,7 +384,7 @@ fn row(labels: &[String; 4], volume: &str, capacity_bytes: u64, counts: &Counts)
 }
 
 /// What people see: the labels that differ, hits, volumes in MiB, latencies.
-fn print_table(options: &Options, rows: &[Vec<Cell>]) -> std::io::Result<()> {
+fn print_table(rows: &[Vec<Cell>]) -> std::io::Result<()> {
     const SHOWN: &[&str] = &[
         "cache",
         "blocks",
@@ -422,7 +425,6 @@ fn print_table(options: &Options, rows: &[Vec<Cell>]) -> std::io::Result<()> {
         }
     };
     let few = rows.iter().map(|row| FROM.iter().map(|name| cell(row, name)).collect()).collect();
-    let _ = options;
     output::print_rows(Format::Table, &Rows { fields: SHOWN, rows: few })
 }
 

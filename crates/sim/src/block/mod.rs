@@ -171,7 +171,7 @@ impl<O: Evict> Simulation<O> {
             return Ok(());
         }
         let bytes = u64::from(record.size);
-        let end = record.key.checked_add(bytes).unwrap_or(u64::MAX);
+        let end = record.key.saturating_add(bytes);
         let limit = Volume::bytes_max(self.piece_bytes);
         if end > limit {
             return Err(BlockTraceError::TooFar { record: self.requests, end, limit });
