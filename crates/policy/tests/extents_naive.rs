@@ -17,6 +17,9 @@ struct Group {
     places: Vec<Option<u64>>,
 }
 
+/// Intervals by their ends, or blocks by address and size.
+type Pairs = Vec<(u64, u64)>;
+
 /// Yang 2023, sections 2.2.2 to 2.2.4, for one volume.
 struct Naive {
     /// B_1 to B_n, ascending.
@@ -41,9 +44,9 @@ impl Naive {
     }
 
     /// Algorithm 1, with the end that it must mean. Also the blocks that were found.
-    fn missing(&self, offset: u64, bytes: u64) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+    fn missing(&self, offset: u64, bytes: u64) -> (Pairs, Pairs) {
         let smallest = self.sizes[0];
-        let (mut intervals, mut found): (Vec<(u64, u64)>, Vec<(u64, u64)>) = Default::default();
+        let (mut intervals, mut found) = (Pairs::new(), Pairs::new());
         let (mut begin, end) = (offset / smallest * smallest, (offset + bytes).next_multiple_of(smallest));
         while begin < end {
             let holder =
