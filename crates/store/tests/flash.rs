@@ -14,7 +14,7 @@ use tiermem_policy::ladder::{Eviction, Tuning};
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, StoreError};
 use tiermem_tier::Kind;
 use tiermem_tier::block::MemoryDisk;
-use tiermem_tier::flash::Durability;
+use tiermem_tier::flash::{Durability, Moment};
 use world::{Change, Known, Model, START_MS, attach_flash_in_boot, look, name, set, tier, value};
 
 fn engine(disk: &MemoryDisk) -> Engine {
@@ -48,11 +48,21 @@ fn steps(keys: u16) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..1500)
 }
 
+/// All replies have been sent, each as soon as that was allowed.
+fn await_replies(engine: &mut Engine, promised: Moment) {
+    let promised = promised.max(engine.commit());
+    while !engine.is_durable(promised) {
+        engine.advance_flash();
+    }
+}
+
 fn run(steps: Vec<Step>, flash_bytes: usize, durability: Durability) {
     let disk = MemoryDisk::new(flash_bytes);
     let mut boot = 1;
     let mut engine = engine_in_boot(&disk, boot, durability);
     let mut model = Model::new();
+    // What the replies sent so far wait for: each step's own, and of those the last.
+    let mut promised = Moment::default();
     for (version, step) in steps.into_iter().enumerate() {
         model.set_clock(&mut engine);
         match step {
@@ -67,27 +77,25 @@ fn run(steps: Vec<Step>, flash_bytes: usize, durability: Durability) {
                 }
             }
             Step::Restart { in_order } => {
-                engine.commit();
+                await_replies(&mut engine, promised);
                 if in_order {
                     engine.close_flash().unwrap();
                 }
                 drop(engine);
                 engine = engine_in_boot(&disk, boot, durability);
+                promised = Moment::default();
             }
             Step::PowerLoss(seed) => {
-                // All replies have been sent, as soon as that was allowed.
-                let promised = engine.commit();
-                while !engine.is_durable(promised) {
-                    engine.advance_flash();
-                }
+                await_replies(&mut engine, promised);
                 disk.lose_some_unsynced(&mut Rng::seeded(seed));
                 drop(engine);
                 boot += 1;
                 engine = engine_in_boot(&disk, boot, durability);
+                promised = Moment::default();
             }
         }
         engine.unstage();
-        engine.commit();
+        promised = promised.max(engine.commit());
         if version % 10 == 0 {
             engine.idle();
             engine.tick_flash();
