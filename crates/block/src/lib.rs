@@ -2,9 +2,11 @@
 //!
 //! - [`nbd`] speaks the network's side: both ends of the protocol as state machines that own no socket.
 //! - [`disks`] is the seam between the server and whoever holds the bytes.
+//! - [`server`] serves disks to clients: sockets, TLS, flow control.
 //! - [`backing`] is the seam to the stores where volumes live.
 #![forbid(unsafe_code)]
 
 pub mod backing;
 pub mod disks;
 pub mod nbd;
+pub mod server;

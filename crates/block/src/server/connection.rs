@@ -1,0 +1,394 @@
+//! A client in transmission: reads requests, hands them on, sends replies.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tiermem_tier::block::AlignedBuffer;
+
+use super::ServerConfig;
+use super::outbox::Outbox;
+use super::seats::{Core, Landed, SCRATCH_BYTES};
+use super::stats::{ConnectionStats, Traffic};
+use super::stream::Stream;
+use crate::disks::{Answer, Disks, UNIT_BYTES};
+use crate::nbd::{
+    Command, Context as MetaContext, Errno, Extent, Extents, Incoming, Replies, Request, RequestError,
+    Requests, Session,
+};
+
+/// Rounds after which other connections have their turn.
+const ROUNDS_MAX: usize = 16;
+/// What is missing of a write's payload is read straight to its place from so many bytes on. Less is read together with what comes
+/// behind it, and copied.
+const DIRECT_BYTES: u32 = 16 * 1024;
+/// What one call reads after a long write: mostly the next one's header, so that little of its payload is copied.
+const SHORT_READ_BYTES: usize = 4096;
+/// Extents in one answer.
+const EXTENTS_MAX: usize = 8192;
+
+/// Why a connection has ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum End {
+    #[error("it said goodbye")]
+    Disconnected,
+    #[error("it went away")]
+    Closed,
+    #[error("it went away amid a request")]
+    Cut,
+    #[error("a refused request was too long to pass over")]
+    Refused,
+    #[error("the server is shutting down")]
+    Stopping,
+    #[error(transparent)]
+    Nonsense(#[from] RequestError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A write whose payload is on its way.
+#[derive(Debug)]
+struct Filling {
+    request: Request,
+    buffer: AlignedBuffer,
+    /// Where the next byte belongs.
+    at: usize,
+}
+
+/// Requests that were read and not looked at, as too much is under way.
+#[derive(Debug, Default)]
+struct Pending {
+    bytes: Vec<u8>,
+    from: usize,
+}
+
+/// A seat, left when this is dropped, however that comes.
+struct Place<D: Disks> {
+    core: Rc<RefCell<Core<D>>>,
+    id: u64,
+}
+
+impl<D: Disks> Drop for Place<D> {
+    fn drop(&mut self) {
+        self.core.borrow_mut().leave(self.id);
+    }
+}
+
+/// One client's transmission.
+pub(super) struct Connection<D: Disks> {
+    place: Place<D>,
+    stream: Stream,
+    session: Session,
+    requests: Requests,
+    replies: Replies,
+    pending: Pending,
+    filling: Option<Filling>,
+    outbox: Outbox,
+    landed: Vec<Landed>,
+    /// Why no more requests are taken; it ends when the last reply is sent.
+    ending: Option<End>,
+    /// What the next call reads at most.
+    read_bytes: usize,
+    jobs_max: usize,
+    bytes_max: u64,
+    own: Arc<ConnectionStats>,
+    export: Arc<Traffic>,
+}
+
+impl<D: Disks> Connection<D> {
+    /// A session of the seat `id`, `bytes` of which were read already.
+    pub(super) fn new(
+        core: Rc<RefCell<Core<D>>>,
+        id: u64,
+        stream: Stream,
+        (session, bytes): (Session, Vec<u8>),
+        config: &ServerConfig,
+        (own, export): (Arc<ConnectionStats>, Arc<Traffic>),
+    ) -> Self {
+        Connection {
+            place: Place { core, id },
+            stream,
+            session,
+            requests: Requests::new(session.rules),
+            replies: Replies::new(session.rules.structured),
+            pending: Pending { bytes, from: 0 },
+            filling: None,
+            outbox: Outbox::default(),
+            landed: Vec::new(),
+            ending: None,
+            read_bytes: SCRATCH_BYTES,
+            jobs_max: config.jobs_max.max(1),
+            bytes_max: config.bytes_max.max(1),
+            own,
+            export,
+        }
+    }
+
+    /// Does all that the socket and the disks allow; ready when the client has gone or is to go.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        {
+            let mut core = self.place.core.borrow_mut();
+            core.await_mail(self.place.id, cx.waker());
+            if core.is_stopping() {
+                self.ending.get_or_insert(End::Stopping);
+            }
+        }
+        for _ in 0..ROUNDS_MAX {
+            self.answer_mail();
+            let sent = match self.send(cx) {
+                Poll::Ready(Err(error)) => return Poll::Ready(error.into()),
+                sent => sent,
+            };
+            if self.ending.is_some() {
+                if sent.is_ready() && self.place.core.borrow_mut().held(self.place.id).0 == 0 {
+                    return Poll::Ready(self.ending.take().unwrap_or(End::Closed));
+                }
+                // Mail, or the socket, wakes it.
+                return Poll::Pending;
+            }
+            if let Err(error) = ready!(self.receive(cx)) {
+                return Poll::Ready(error.into());
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn count(&self, count: impl Fn(&Traffic)) {
+        count(&self.own.traffic);
+        count(&self.export);
+    }
+
+    /// Puts replies to what is done in the outbox.
+    fn answer_mail(&mut self) {
+        let mut landed = std::mem::take(&mut self.landed);
+        self.place.core.borrow_mut().take_mail(self.place.id, &mut landed);
+        landed.drain(..).for_each(|landed| self.answer(landed));
+        self.landed = landed;
+    }
+
+    fn answer(&mut self, Landed { request, result }: Landed) {
+        let cookie = request.cookie;
+        let failure = match result {
+            Err((errno, reason)) => (errno, reason),
+            Ok(answer) => match self.give(&request, answer) {
+                Ok(()) => {
+                    return self.count(|traffic| traffic.done(request.command, request.len_bytes.into()));
+                }
+                Err(reason) => {
+                    tracing::error!(?request, reason, "a disk answers something else than was asked");
+                    (Errno::Io, reason.to_owned())
+                }
+            },
+        };
+        self.count(Traffic::error);
+        self.outbox.head(|out| self.replies.failed(cookie, failure.0, &failure.1, out));
+    }
+
+    /// Puts what a disk has answered in the outbox, if it is what `request` wants.
+    fn give(&mut self, request: &Request, answer: Answer) -> Result<(), &'static str> {
+        match (request.command, answer) {
+            (Command::Read, Answer::Data(pieces)) => {
+                let fits = pieces.iter().all(|piece| {
+                    piece.from.checked_add(piece.bytes).is_some_and(|end| end <= piece.buffer.len())
+                });
+                let bytes: usize = pieces.iter().map(|piece| piece.bytes).sum();
+                if !fits || bytes != request.len_bytes as usize {
+                    return Err("the data are not those of the request");
+                }
+                // One chunk for all pieces: it is allowed whatever the client's flags are, and costs one header.
+                self.outbox.head(|out| {
+                    self.replies.read_whole(request.cookie, request.offset, request.len_bytes, out);
+                });
+                pieces.into_iter().for_each(|piece| self.outbox.payload(piece));
+                Ok(())
+            }
+            (Command::BlockStatus, Answer::Parts { allocation, cache }) => {
+                self.describe(request, &allocation, &cache);
+                Ok(())
+            }
+            (Command::Read | Command::BlockStatus, _) => Err("there are no data"),
+            (_, Answer::Done) => {
+                self.outbox.head(|out| self.replies.done(request.cookie, out));
+                Ok(())
+            }
+            _ => Err("there are data"),
+        }
+    }
+
+    fn describe(&mut self, request: &Request, allocation: &[Extent], cache: &[Extent]) {
+        let mut left = self.session.contexts.iter().count();
+        for context in self.session.contexts.iter() {
+            left -= 1;
+            let parts = match context {
+                MetaContext::Allocation => allocation,
+                MetaContext::Cache => cache,
+            };
+            let mut extents = Extents::new(request, EXTENTS_MAX);
+            let mut parts = parts.iter();
+            while parts.next().is_some_and(|part| extents.push(part.len_bytes.into(), part.flags)) {}
+            if extents.as_slice().is_empty() {
+                // A reply must say something: nothing special.
+                extents.push(request.len_bytes.into(), 0);
+            }
+            self.outbox.head(|out| {
+                Replies::status(request.cookie, context.id(), extents.as_slice(), left == 0, out);
+            });
+        }
+    }
+
+    /// Sends what the socket takes; ready when that was all.
+    fn send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.outbox.is_empty() {
+            let sent = ready!(self.outbox.with_slices(|slices| self.stream.poll_write(cx, slices)))?;
+            let mut core = self.place.core.borrow_mut();
+            self.outbox.sent(sent, |buffer| core.disks.give_back(buffer));
+        }
+        self.stream.poll_flush(cx)
+    }
+
+    /// Whether so much is under way that no further request is looked at.
+    fn is_full(&self, core: &mut Core<D>) -> bool {
+        let (jobs, bytes) = core.held(self.place.id);
+        jobs >= self.jobs_max || bytes + self.outbox.bytes() as u64 >= self.bytes_max
+    }
+
+    /// Takes in what has come, once; pending when nothing has or too much is under way.
+    fn receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let direct = self.requests.payload_left() >= DIRECT_BYTES && self.pending.bytes.is_empty();
+        if let (true, Some(filling)) = (direct, &mut self.filling) {
+            let end = filling.at + self.requests.payload_left() as usize;
+            let read = ready!(self.stream.poll_read(cx, &mut filling.buffer[filling.at..end]))?;
+            if read == 0 {
+                self.ending = Some(End::Cut);
+                return Poll::Ready(Ok(()));
+            }
+            filling.at += read;
+            self.requests.payload_taken(read);
+            if filling.at == end {
+                self.parse(&mut &[][..]);
+            }
+            return Poll::Ready(Ok(()));
+        }
+        if self.filling.is_none() {
+            let mut core = self.place.core.borrow_mut();
+            if core.is_saturated(self.session.export) {
+                core.await_disk(self.place.id);
+                return Poll::Pending;
+            }
+            if self.is_full(&mut core) {
+                return Poll::Pending;
+            }
+        }
+        if !self.pending.bytes.is_empty() {
+            let Pending { bytes, from } = std::mem::take(&mut self.pending);
+            let mut input = &bytes[from..];
+            self.parse(&mut input);
+            if !input.is_empty() && self.ending.is_none() {
+                let from = bytes.len() - input.len();
+                self.pending = Pending { bytes, from };
+            }
+            return Poll::Ready(Ok(()));
+        }
+        let mut scratch = self.place.core.borrow_mut().lend_scratch();
+        let read = self.stream.poll_read(cx, &mut scratch[..self.read_bytes]);
+        if let Poll::Ready(Ok(read)) = read {
+            self.received(&scratch[..read]);
+        }
+        self.place.core.borrow_mut().return_scratch(scratch);
+        read.map_ok(|_| ())
+    }
+
+    /// Takes in what was read.
+    fn received(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            // What it has asked for it may still be waiting for.
+            self.ending = Some(if self.filling.is_some() { End::Cut } else { End::Closed });
+            return;
+        }
+        self.read_bytes = SCRATCH_BYTES;
+        let mut input = bytes;
+        self.parse(&mut input);
+        if !input.is_empty() && self.ending.is_none() {
+            self.pending = Pending { bytes: input.to_vec(), from: 0 };
+        }
+    }
+
+    /// Hands on the requests in `input` until they end or enough is under way, and takes what is done of them.
+    fn parse(&mut self, input: &mut &[u8]) {
+        let core = Rc::clone(&self.place.core);
+        let mut core = core.borrow_mut();
+        let export = self.session.export;
+        // It may have grown or shrunk.
+        if let Some(export) = core.disks.exports().get(export) {
+            self.requests.resize(export.size_bytes);
+        }
+        loop {
+            if let Some(filling) = &mut self.filling {
+                let part = self.requests.payload(input);
+                filling.buffer[filling.at..filling.at + part.len()].copy_from_slice(part);
+                filling.at += part.len();
+                if self.requests.payload_left() > 0 {
+                    break;
+                }
+            }
+            if let Some(Filling { request, buffer, .. }) = self.filling.take() {
+                if request.len_bytes >= 2 * DIRECT_BYTES {
+                    self.read_bytes = SHORT_READ_BYTES;
+                }
+                core.submit(self.place.id, request, buffer);
+            }
+            if input.is_empty() || core.is_saturated(export) || self.is_full(&mut core) {
+                break;
+            }
+            match self.requests.next(input) {
+                // What was asked before it is answered still.
+                Err(error) => {
+                    self.ending = Some(End::Nonsense(error));
+                    break;
+                }
+                Ok(None) => break,
+                Ok(Some(Incoming::Disconnect)) => {
+                    self.count(|traffic| traffic.request(Command::Disconnect));
+                    self.ending = Some(End::Disconnected);
+                    break;
+                }
+                Ok(Some(Incoming::Refused(refusal))) => {
+                    let (cookie, fault) = (refusal.cookie, refusal.fault);
+                    tracing::debug!(connection = self.own.id, %fault, "a request is refused");
+                    self.count(Traffic::error);
+                    self.outbox.head(|out| self.replies.failed(cookie, fault.error, fault.reason, out));
+                    if refusal.fatal {
+                        self.ending = Some(End::Refused);
+                        break;
+                    }
+                }
+                Ok(Some(Incoming::Request(request))) => {
+                    self.count(|traffic| traffic.request(request.command));
+                    if request.command == Command::Write {
+                        let at = (request.offset % UNIT_BYTES) as usize;
+                        let buffer = core.disks.lend(at + request.len_bytes as usize);
+                        self.filling = Some(Filling { request, buffer, at });
+                    } else {
+                        core.submit(self.place.id, request, AlignedBuffer::empty());
+                    }
+                }
+            }
+        }
+        core.collect(Some(self.place.id));
+    }
+}
+
+impl<D: Disks> Drop for Connection<D> {
+    /// Buffers are the disks' to keep.
+    fn drop(&mut self) {
+        let mut core = self.place.core.borrow_mut();
+        let unsent = self.outbox.bytes();
+        self.outbox.sent(unsent, |buffer| core.disks.give_back(buffer));
+        if let Some(filling) = self.filling.take() {
+            core.disks.give_back(filling.buffer);
+        }
+    }
+}

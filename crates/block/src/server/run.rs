@@ -1,0 +1,244 @@
+//! The event loop: letting clients in, taking outcomes, shutting down.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinSet, spawn_local};
+use tokio::time::{sleep, timeout};
+
+use super::ServerConfig;
+use super::connection::Connection;
+use super::listener::{Entrance, Listeners, Peer};
+use super::negotiation::{NegotiationEnd, negotiate};
+use super::seats::Core;
+use super::stats::{ConnectionStats, ServerStats, Traffic};
+use super::stream::{Plain, Stream};
+use super::tls::{Policy, TlsError};
+use crate::disks::Disks;
+
+/// How long accepting rests when the system has no more files or memory to give.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// Disks and what it takes to serve them.
+#[derive(Debug)]
+pub struct Server<D> {
+    disks: D,
+    shared: Rc<Shared>,
+}
+
+/// What every connection looks at.
+#[derive(Debug)]
+struct Shared {
+    config: ServerConfig,
+    policy: Policy,
+    stats: Arc<ServerStats>,
+}
+
+/// What every connection works with.
+struct Hall<D> {
+    core: Rc<RefCell<Core<D>>>,
+    shared: Rc<Shared>,
+    /// Turns true when the server is to end.
+    stopping: watch::Receiver<bool>,
+}
+
+impl<D> Clone for Hall<D> {
+    fn clone(&self) -> Self {
+        Hall { core: Rc::clone(&self.core), shared: Rc::clone(&self.shared), stopping: self.stopping.clone() }
+    }
+}
+
+impl<D: Disks + 'static> Server<D> {
+    /// A server of `disks`.
+    ///
+    /// # Errors
+    /// When certificate or key cannot be used.
+    pub fn new(disks: D, config: ServerConfig) -> Result<Self, TlsError> {
+        let policy = Policy::load(config.tls.as_ref())?;
+        Ok(Server { disks, shared: Rc::new(Shared { config, policy, stats: Arc::default() }) })
+    }
+
+    /// What it counts.
+    pub fn stats(&self) -> Arc<ServerStats> {
+        Arc::clone(&self.shared.stats)
+    }
+
+    /// Serves until `shutdown` is ready, in an event loop of its own on this thread; gives the disks back.
+    ///
+    /// # Errors
+    /// When the system has no event loop to give.
+    pub fn run(self, listeners: Listeners, shutdown: impl Future<Output = ()>) -> io::Result<D> {
+        // A local runtime runs tasks that need not be `Send` from its own queue. A `LocalSet` in an ordinary one would wake the loop
+        // through a file descriptor for every batch of events.
+        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+        runtime.block_on(self.serve(listeners, shutdown))
+    }
+
+    /// Serves until `shutdown` is ready, then lets jobs under way end; gives the disks back. It runs in a local runtime or a local set
+    /// of tokio's.
+    ///
+    /// # Errors
+    /// When the sockets cannot be waited at.
+    pub async fn serve(mut self, listeners: Listeners, shutdown: impl Future<Output = ()>) -> io::Result<D> {
+        let entrance = listeners.start()?;
+        let outcomes = Arc::new(Notify::new());
+        let wake = Arc::clone(&outcomes);
+        self.disks.notify(Arc::new(move || wake.notify_one()));
+        let core = Rc::new(RefCell::new(Core::new(self.disks)));
+        let idle = Rc::new(Notify::new());
+        let collector = spawn_local(collect(Rc::clone(&core), outcomes, Rc::clone(&idle)));
+        let (stop, stopping) = watch::channel(false);
+        let hall = Hall { core: Rc::clone(&core), shared: Rc::clone(&self.shared), stopping };
+        let mut connections = JoinSet::new();
+        hall.let_in(entrance, &mut connections, shutdown).await;
+
+        // The sockets are closed, and nobody else can come.
+        stop.send_replace(true);
+        core.borrow_mut().stop();
+        let end = async {
+            while connections.join_next().await.is_some() {}
+            while core.borrow().under_way() > 0 {
+                idle.notified().await;
+            }
+        };
+        if timeout(self.shared.config.grace, end).await.is_err() {
+            let jobs = core.borrow().under_way();
+            tracing::warn!(jobs, connections = connections.len(), "cut off after the grace time");
+        }
+        connections.shutdown().await;
+        collector.abort();
+        // It says that it was aborted.
+        let _ = collector.await;
+        drop(hall);
+        let core = Rc::try_unwrap(core).map_err(|_| io::Error::other("a connection outlives its server"))?;
+        Ok(core.into_inner().disks)
+    }
+}
+
+/// Brings outcomes to those who asked whenever there may be some.
+async fn collect<D: Disks>(core: Rc<RefCell<Core<D>>>, outcomes: Arc<Notify>, idle: Rc<Notify>) {
+    loop {
+        outcomes.notified().await;
+        let mut core = core.borrow_mut();
+        core.collect(None);
+        if core.is_stopping() && core.under_way() == 0 {
+            idle.notify_one();
+        }
+    }
+}
+
+impl<D: Disks + 'static> Hall<D> {
+    /// Accepts clients until `shutdown` is ready.
+    async fn let_in(
+        &self,
+        mut entrance: Entrance,
+        connections: &mut JoinSet<()>,
+        shutdown: impl Future<Output = ()>,
+    ) {
+        let mut shutdown = pin!(shutdown);
+        let mut crowded = false;
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = &mut shutdown => return,
+                Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+                accepted = poll_fn(|cx| entrance.poll_accept(cx)) => accepted,
+            };
+            let stats = &self.shared.stats;
+            match accepted {
+                Ok((_, peer)) if connections.len() >= self.shared.config.connections_max => {
+                    stats.refuse();
+                    // Once is enough: there may be many of them.
+                    if !crowded {
+                        tracing::warn!(%peer, connections = connections.len(), "refused, and more like it: too many");
+                    }
+                    crowded = true;
+                }
+                Ok((socket, peer)) => {
+                    crowded = false;
+                    stats.accept();
+                    connections.spawn_local(self.clone().attend(socket, peer));
+                }
+                // A client that went away before it was accepted is nothing to wait for; anything else is.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was not accepted");
+                    tokio::select! {
+                        () = &mut shutdown => return,
+                        () = sleep(ACCEPT_REST) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// One client, from its first byte to its last.
+    async fn attend(mut self, socket: Plain, peer: Peer) {
+        tracing::debug!(%peer, "connected");
+        let _present = Present(Arc::clone(&self.shared.stats));
+        let mut stream = Stream::Plain(socket);
+        let session = tokio::select! {
+            biased;
+            _ = self.stopping.wait_for(|stopping| *stopping) => Err(NegotiationEnd::Stopping),
+            negotiated = timeout(
+                self.shared.config.handshake_timeout,
+                negotiate(&mut stream, &self.core, &self.shared.policy, self.shared.config.options_max),
+            ) => negotiated.unwrap_or(Err(NegotiationEnd::Late)),
+        };
+        let (session, bytes) = match session {
+            Ok(agreed) => agreed,
+            Err(end) => return tracing::debug!(%peer, %end, "no session"),
+        };
+        let id = self.core.borrow_mut().enter(session.export);
+        let own = Arc::new(ConnectionStats {
+            id,
+            peer: peer.to_string(),
+            export: session.export,
+            tls: stream.is_tls(),
+            traffic: Traffic::default(),
+        });
+        let name = self.core.borrow().disks.exports()[session.export].name.clone();
+        tracing::info!(%peer, connection = id, export = name, tls = own.tls, "a session begins");
+        let stats = Listed { stats: Arc::clone(&self.shared.stats), own: Arc::clone(&own) };
+        let export = stats.stats.enter(&own);
+        let counted = (Arc::clone(&own), export);
+        let agreed = (session, bytes);
+        let core = Rc::clone(&self.core);
+        let mut connection = Connection::new(core, id, stream, agreed, &self.shared.config, counted);
+        let end = poll_fn(|cx| connection.poll(cx)).await;
+        let total = own.traffic.totals();
+        tracing::info!(
+            %peer, connection = id, export = name, %end, requests = total.requests_total(),
+            read_bytes = total.read_bytes, written_bytes = total.written_bytes, errors = total.errors,
+            "a session ends"
+        );
+    }
+}
+
+/// Counts a connection as there for as long as it lives.
+struct Present(Arc<ServerStats>);
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Lists a connection for as long as it lives.
+struct Listed {
+    stats: Arc<ServerStats>,
+    own: Arc<ConnectionStats>,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.stats.leave(&self.own);
+    }
+}

@@ -1,0 +1,409 @@
+//! Who is connected, and whose jobs are under way.
+//!
+//! All connections of a server share one [`Core`]. It hands their jobs to the disks and puts each outcome in the mail of the
+//! connection that asked. Jobs are kept apart from connections, as they outlive them.
+
+use std::task::Waker;
+
+use tiermem_tier::block::AlignedBuffer;
+
+use crate::disks::{Answer, Asker, Disks, Job, Outcome, Task, UNIT_BYTES};
+use crate::nbd::wire::CommandFlags;
+use crate::nbd::{Command, Errno, Request};
+
+/// What one call reads at most: some thousand requests, or fifteen writes of 4 KiB.
+pub(super) const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// A request whose job is done.
+#[derive(Debug)]
+pub(super) struct Landed {
+    pub(super) request: Request,
+    pub(super) result: Result<Answer, (Errno, String)>,
+}
+
+#[derive(Debug)]
+struct Flight {
+    number: u64,
+    request: Request,
+}
+
+/// A connection in transmission, or the jobs that one has left behind.
+#[derive(Debug)]
+struct Seat {
+    id: u64,
+    disk: usize,
+    /// Whether the connection is still there.
+    taken: bool,
+    waker: Option<Waker>,
+    mail: Vec<Landed>,
+    flights: Vec<Option<Flight>>,
+    /// Places of `flights` where none is.
+    free: Vec<u32>,
+    under_way: usize,
+    bytes: u64,
+    /// Whether it waits for its disk to have less to do.
+    waiting: bool,
+}
+
+/// What a disk has to do.
+#[derive(Debug, Default)]
+struct Load {
+    bytes: u64,
+    /// Places of the seats that wait for less.
+    waiting: Vec<usize>,
+}
+
+/// What the connections of a server share.
+#[derive(Debug)]
+pub(super) struct Core<D> {
+    pub(super) disks: D,
+    seats: Vec<Option<Seat>>,
+    vacant: Vec<usize>,
+    loads: Vec<Load>,
+    done: Vec<Outcome>,
+    scratch: Vec<u8>,
+    /// Counts seats and flights, so that their numbers come again only after 4 billion others.
+    serial: u32,
+    under_way: usize,
+    stopping: bool,
+}
+
+/// The place that a number begins with.
+fn place(number: u64) -> usize {
+    (number & u64::from(u32::MAX)) as usize
+}
+
+/// What a request counts for as long as it is under way. One without data costs something too.
+fn charge(request: &Request) -> u64 {
+    match request.command {
+        Command::Read | Command::Write => UNIT_BYTES + u64::from(request.len_bytes),
+        _ => UNIT_BYTES,
+    }
+}
+
+impl<D: Disks> Core<D> {
+    pub(super) fn new(disks: D) -> Self {
+        Core {
+            disks,
+            seats: Vec::new(),
+            vacant: Vec::new(),
+            loads: Vec::new(),
+            done: Vec::new(),
+            scratch: vec![0; SCRATCH_BYTES],
+            serial: 0,
+            under_way: 0,
+            stopping: false,
+        }
+    }
+
+    fn number(&mut self, place: usize) -> u64 {
+        self.serial = self.serial.wrapping_add(1);
+        u64::from(self.serial) << 32 | place as u64
+    }
+
+    /// The seat of that number, which is there while its connection is.
+    fn seat(&mut self, id: u64) -> &mut Seat {
+        let seat = self.seats.get_mut(place(id)).and_then(Option::as_mut).filter(|seat| seat.id == id);
+        seat.expect("a connection has its seat until it leaves")
+    }
+
+    /// A connection to `disk` begins; its number.
+    pub(super) fn enter(&mut self, disk: usize) -> u64 {
+        let at = self.vacant.pop().unwrap_or_else(|| {
+            self.seats.push(None);
+            self.seats.len() - 1
+        });
+        if self.loads.len() <= disk {
+            self.loads.resize_with(disk + 1, Load::default);
+        }
+        let id = self.number(at);
+        self.seats[at] = Some(Seat {
+            id,
+            disk,
+            taken: true,
+            waker: None,
+            mail: Vec::new(),
+            flights: Vec::new(),
+            free: Vec::new(),
+            under_way: 0,
+            bytes: 0,
+            waiting: false,
+        });
+        id
+    }
+
+    /// A connection has ended. What it has under way goes on, and is thrown away when it is done.
+    pub(super) fn leave(&mut self, id: u64) {
+        let seat = self.seat(id);
+        seat.taken = false;
+        seat.waker = None;
+        for landed in std::mem::take(&mut seat.mail) {
+            self.throw_away(landed.result);
+        }
+        self.vacate(place(id));
+    }
+
+    /// Frees a seat that nobody has and to which nothing will come.
+    fn vacate(&mut self, at: usize) {
+        if self.seats[at].as_ref().is_some_and(|seat| !seat.taken && seat.under_way == 0) {
+            self.seats[at] = None;
+            self.vacant.push(at);
+        }
+    }
+
+    fn throw_away(&mut self, result: Result<Answer, (Errno, String)>) {
+        if let Ok(Answer::Data(pieces)) = result {
+            pieces.into_iter().for_each(|piece| self.disks.give_back(piece.buffer));
+        }
+    }
+
+    /// Whom to wake when there is mail.
+    pub(super) fn await_mail(&mut self, id: u64, waker: &Waker) {
+        let seat = self.seat(id);
+        if !seat.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            seat.waker = Some(waker.clone());
+        }
+    }
+
+    /// Hands `request` to its disk, with what it writes if it does.
+    pub(super) fn submit(&mut self, id: u64, request: Request, buffer: AlignedBuffer) {
+        let number = self.number(0);
+        let seat = self.seat(id);
+        let at = seat.free.pop().map(|at| at as usize).unwrap_or_else(|| {
+            seat.flights.push(None);
+            seat.flights.len() - 1
+        });
+        let number = number | at as u64;
+        seat.flights[at] = Some(Flight { number, request });
+        let bytes = charge(&request);
+        seat.under_way += 1;
+        seat.bytes += bytes;
+        let disk = seat.disk;
+        self.under_way += 1;
+        self.loads[disk].bytes += bytes;
+        let task = match request.command {
+            Command::Read => Task::Read,
+            Command::Write => Task::Write(buffer),
+            Command::Trim => Task::Trim,
+            Command::WriteZeroes => Task::Zero,
+            Command::Cache => Task::Prefetch,
+            Command::BlockStatus => Task::Describe,
+            // A disconnect is no job; it never comes here.
+            Command::Flush | Command::Disconnect => Task::Flush,
+        };
+        self.disks.submit(Job {
+            asker: Asker { connection: id, cookie: number },
+            disk,
+            task,
+            offset: request.offset,
+            bytes: u64::from(request.len_bytes),
+            durable: request.flags.contains(CommandFlags::FUA),
+        });
+    }
+
+    /// Puts what is done in the mail of those who asked, and wakes them, but for `awake`, who looks anyway.
+    pub(super) fn collect(&mut self, awake: Option<u64>) {
+        let mut done = std::mem::take(&mut self.done);
+        self.disks.take(&mut done);
+        for outcome in done.drain(..) {
+            self.deliver(outcome, awake);
+        }
+        self.done = done;
+    }
+
+    fn deliver(&mut self, outcome: Outcome, awake: Option<u64>) {
+        let Asker { connection, cookie } = outcome.asker;
+        let at = place(connection);
+        let seat = self.seats.get_mut(at).and_then(Option::as_mut).filter(|seat| seat.id == connection);
+        let flight = seat.and_then(|seat| {
+            let slot = seat.flights.get_mut(place(cookie))?;
+            Some((slot.take_if(|flight| flight.number == cookie)?, seat))
+        });
+        let Some((Flight { number, request }, seat)) = flight else {
+            tracing::error!(connection, cookie, "an outcome of a job that nobody asked for");
+            return self.throw_away(outcome.result);
+        };
+        let bytes = charge(&request);
+        seat.free.push(place(number) as u32);
+        seat.under_way -= 1;
+        seat.bytes -= bytes;
+        let (taken, disk) = (seat.taken, seat.disk);
+        if taken {
+            seat.mail.push(Landed { request, result: outcome.result });
+            if seat.mail.len() == 1 && awake != Some(connection) {
+                seat.waker.iter().for_each(Waker::wake_by_ref);
+            }
+        } else {
+            self.throw_away(outcome.result);
+            self.vacate(at);
+        }
+        self.under_way -= 1;
+        self.loads[disk].bytes -= bytes;
+        if !self.loads[disk].waiting.is_empty() && !self.is_saturated(disk) {
+            for at in std::mem::take(&mut self.loads[disk].waiting) {
+                if let Some(seat) = &mut self.seats[at] {
+                    seat.waiting = false;
+                    seat.waker.iter().for_each(Waker::wake_by_ref);
+                }
+            }
+        }
+    }
+
+    /// Exchanges the mail for `empty`.
+    pub(super) fn take_mail(&mut self, id: u64, empty: &mut Vec<Landed>) {
+        debug_assert!(empty.is_empty());
+        std::mem::swap(&mut self.seat(id).mail, empty);
+    }
+
+    /// Jobs that a connection has under way or in its mail, and bytes of the former.
+    pub(super) fn held(&mut self, id: u64) -> (usize, u64) {
+        let seat = self.seat(id);
+        (seat.under_way + seat.mail.len(), seat.bytes)
+    }
+
+    /// Whether a disk has as much to do as it should.
+    pub(super) fn is_saturated(&self, disk: usize) -> bool {
+        self.loads[disk].bytes >= self.disks.bytes_in_flight_max()
+    }
+
+    /// Wakes a connection when its disk has less to do.
+    pub(super) fn await_disk(&mut self, id: u64) {
+        let seat = self.seat(id);
+        if !seat.waiting {
+            seat.waiting = true;
+            let disk = seat.disk;
+            self.loads[disk].waiting.push(place(id));
+        }
+    }
+
+    /// Lends the buffer that requests are read through.
+    pub(super) fn lend_scratch(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.scratch)
+    }
+
+    pub(super) fn return_scratch(&mut self, scratch: Vec<u8>) {
+        self.scratch = scratch;
+    }
+
+    /// Tells all connections to take no more requests.
+    pub(super) fn stop(&mut self) {
+        self.stopping = true;
+        let wakers = self.seats.iter().flatten().filter_map(|seat| seat.waker.as_ref());
+        wakers.for_each(Waker::wake_by_ref);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    /// Jobs under way, those of connections that have ended included.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::disks::Waker as DiskWaker;
+    use crate::nbd::Export;
+
+    /// Keeps jobs until they are told to be done.
+    #[derive(Default)]
+    struct Held {
+        exports: Vec<Export>,
+        jobs: HashMap<u64, Asker>,
+        done: Vec<Outcome>,
+        freed: usize,
+    }
+
+    impl Held {
+        fn finish(&mut self, offset: u64) -> Asker {
+            let asker = self.jobs.remove(&offset).unwrap();
+            self.done.push(Outcome { asker, result: Ok(Answer::Done) });
+            asker
+        }
+    }
+
+    impl Disks for Held {
+        fn exports(&self) -> &[Export] {
+            &self.exports
+        }
+        fn submit(&mut self, job: Job) {
+            self.jobs.insert(job.offset, job.asker);
+        }
+        fn take(&mut self, done: &mut Vec<Outcome>) {
+            done.append(&mut self.done);
+        }
+        fn notify(&mut self, _: DiskWaker) {}
+        fn bytes_in_flight_max(&self) -> u64 {
+            20_000
+        }
+        fn give_back(&mut self, _: AlignedBuffer) {
+            self.freed += 1;
+        }
+    }
+
+    fn read(offset: u64) -> Request {
+        let flags = CommandFlags::none();
+        Request { cookie: 7, command: Command::Read, flags, offset, len_bytes: 4096 }
+    }
+
+    fn mail(core: &mut Core<Held>, id: u64) -> Vec<u64> {
+        let mut mail = Vec::new();
+        core.take_mail(id, &mut mail);
+        mail.iter().map(|landed| landed.request.offset).collect()
+    }
+
+    #[test]
+    fn outcomes_find_who_asked_though_cookies_repeat() {
+        let mut core = Core::new(Held::default());
+        let (a, b) = (core.enter(0), core.enter(0));
+        core.submit(a, read(1), AlignedBuffer::empty());
+        core.submit(a, read(2), AlignedBuffer::empty());
+        core.submit(b, read(3), AlignedBuffer::empty());
+        assert_eq!((core.held(a), core.under_way()), ((2, 2 * 8192), 3));
+        assert!(core.is_saturated(0), "it bounds what all have under way");
+        for offset in [3, 2] {
+            core.disks.finish(offset);
+        }
+        core.collect(None);
+        assert!(!core.is_saturated(0));
+        assert_eq!((core.held(a), core.held(b)), ((2, 8192), (1, 0)), "mail counts until it is taken");
+        assert_eq!((mail(&mut core, a), mail(&mut core, b)), (vec![2], vec![3]));
+    }
+
+    #[test]
+    fn jobs_outlive_their_connection_and_leave_nothing() {
+        let mut core = Core::new(Held::default());
+        let id = core.enter(0);
+        core.submit(id, read(1), AlignedBuffer::empty());
+        core.submit(id, read(2), AlignedBuffer::empty());
+        core.disks.finish(1);
+        core.collect(None);
+        core.leave(id);
+        let other = core.enter(0);
+        assert_ne!(place(other), place(id), "the seat is kept for the job");
+        let asker = core.disks.jobs.remove(&2).unwrap();
+        let pieces = vec![crate::disks::Piece { buffer: AlignedBuffer::zeroed(1), from: 0, bytes: 1 }];
+        core.disks.done.push(Outcome { asker, result: Ok(Answer::Data(pieces)) });
+        core.collect(None);
+        assert_eq!((core.under_way(), core.disks.freed), (0, 1));
+        assert_eq!(place(core.enter(0)), place(id), "and is free then");
+    }
+
+    #[test]
+    fn an_outcome_that_comes_twice_is_nobodys() {
+        let mut core = Core::new(Held::default());
+        let id = core.enter(0);
+        core.submit(id, read(1), AlignedBuffer::empty());
+        let asker = core.disks.finish(1);
+        core.collect(None);
+        core.submit(id, read(2), AlignedBuffer::empty());
+        core.disks.done.push(Outcome { asker, result: Ok(Answer::Done) });
+        core.collect(None);
+        assert_eq!((mail(&mut core, id), core.under_way()), (vec![1], 1));
+    }
+}

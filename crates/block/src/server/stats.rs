@@ -1,0 +1,159 @@
+//! What was served, counted for whoever shows it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::nbd::Command;
+
+/// Counted by one thread, read by any. Only one writes, so adding needs no locked instruction.
+#[derive(Debug, Default)]
+struct Counter(AtomicU64);
+
+impl Counter {
+    fn add(&self, more: u64) {
+        self.0.store(self.get().wrapping_add(more), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Requests and bytes of a connection or of an export, while they are counted.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    requests: [Counter; Command::ALL.len()],
+    read_bytes: Counter,
+    written_bytes: Counter,
+    errors: Counter,
+}
+
+/// What was counted up to some moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficTotals {
+    /// Requests that were taken, by [`Command::code`].
+    pub requests: [u64; Command::ALL.len()],
+    /// Bytes that reads brought.
+    pub read_bytes: u64,
+    /// Bytes that writes stored.
+    pub written_bytes: u64,
+    /// Requests that were refused or failed.
+    pub errors: u64,
+}
+
+impl Traffic {
+    pub(super) fn request(&self, command: Command) {
+        self.requests[usize::from(command.code())].add(1);
+    }
+
+    /// A request of `bytes` was done.
+    pub(super) fn done(&self, command: Command, bytes: u64) {
+        match command {
+            Command::Read => self.read_bytes.add(bytes),
+            Command::Write => self.written_bytes.add(bytes),
+            _ => {}
+        }
+    }
+
+    pub(super) fn error(&self) {
+        self.errors.add(1);
+    }
+
+    /// What was counted so far.
+    pub fn totals(&self) -> TrafficTotals {
+        TrafficTotals {
+            requests: std::array::from_fn(|at| self.requests[at].get()),
+            read_bytes: self.read_bytes.get(),
+            written_bytes: self.written_bytes.get(),
+            errors: self.errors.get(),
+        }
+    }
+}
+
+impl TrafficTotals {
+    /// All requests.
+    pub fn requests_total(&self) -> u64 {
+        self.requests.iter().sum()
+    }
+}
+
+/// A connection in transmission.
+#[derive(Debug)]
+pub struct ConnectionStats {
+    /// The server's number for it.
+    pub id: u64,
+    /// Where it comes from.
+    pub peer: String,
+    /// The export's place.
+    pub export: usize,
+    /// Whether it is encrypted.
+    pub tls: bool,
+    /// What it asked for.
+    pub traffic: Traffic,
+}
+
+/// What a server counts. The numbers may be read on any thread while it runs.
+#[derive(Debug, Default)]
+pub struct ServerStats {
+    accepted: Counter,
+    refused: Counter,
+    ended: Counter,
+    connections: Mutex<Vec<Arc<ConnectionStats>>>,
+    exports: Mutex<Vec<Arc<Traffic>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ServerStats {
+    /// Clients that were let in.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.get()
+    }
+
+    /// Clients that were too many.
+    pub fn refused(&self) -> u64 {
+        self.refused.get()
+    }
+
+    /// Connections that are there, negotiating ones included.
+    pub fn open(&self) -> u64 {
+        self.accepted.get().saturating_sub(self.ended.get())
+    }
+
+    /// Connections in transmission.
+    pub fn connections(&self) -> Vec<Arc<ConnectionStats>> {
+        lock(&self.connections).clone()
+    }
+
+    /// What was asked of each export since the start, by its place; those behind the end had no client yet.
+    pub fn exports(&self) -> Vec<TrafficTotals> {
+        lock(&self.exports).iter().map(|traffic| traffic.totals()).collect()
+    }
+
+    pub(super) fn accept(&self) {
+        self.accepted.add(1);
+    }
+
+    pub(super) fn refuse(&self) {
+        self.refused.add(1);
+    }
+
+    pub(super) fn end(&self) {
+        self.ended.add(1);
+    }
+
+    pub(super) fn enter(&self, connection: &Arc<ConnectionStats>) -> Arc<Traffic> {
+        lock(&self.connections).push(Arc::clone(connection));
+        let mut exports = lock(&self.exports);
+        if exports.len() <= connection.export {
+            exports.resize_with(connection.export + 1, Arc::default);
+        }
+        Arc::clone(&exports[connection.export])
+    }
+
+    pub(super) fn leave(&self, connection: &ConnectionStats) {
+        lock(&self.connections).retain(|present| present.id != connection.id);
+    }
+}

@@ -1,0 +1,14 @@
+//! The server over real sockets, spoken to by the project's own client machine.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
+
+#[path = "server/client.rs"]
+mod client;
+#[path = "server/house.rs"]
+mod house;
+
+#[path = "server/faults.rs"]
+mod faults;
+#[path = "server/model.rs"]
+mod model;
+#[path = "server/tls.rs"]
+mod tls;
