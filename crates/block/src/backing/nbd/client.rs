@@ -298,11 +298,14 @@ impl Client {
             let (job, at) = self.data;
             let read = link.read_data(&mut self.jobs[job].request.buffer[at..at + left])?;
             self.data.1 += read.unwrap_or(0);
-            return Ok(read.is_some());
+            if link.transmission.payload_left() > 0 {
+                return Ok(read.is_some());
+            }
         }
         let (jobs, parts, data) = (&mut self.jobs, &mut self.parts, &mut self.data);
         let mut answered = Vec::new();
-        let got = link.receive(|transmission, input| {
+        // Where the last data went past the machine, it has the reply's end to tell and needs nothing for that.
+        let got = link.receive(left == 0, |transmission, input| {
             loop {
                 let payload = transmission.payload(input);
                 if !payload.is_empty() {

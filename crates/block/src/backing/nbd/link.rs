@@ -230,16 +230,17 @@ impl Link {
         Ok(())
     }
 
-    /// Hands what was read and not understood, and the machine that understands it, to `with`; reads more first when there is
-    /// nothing. `false` when nothing has come.
+    /// Hands what was read and not understood, and the machine that understands it, to `with`; with `more`, reads more first when
+    /// there is nothing. `false` when nothing has come.
     pub(super) fn receive<E>(
         &mut self,
+        more: bool,
         with: impl FnOnce(&mut Transmission, &mut &[u8]) -> Result<(), E>,
     ) -> Result<bool, E>
     where
         E: From<io::Error>,
     {
-        if self.unread.0 == self.unread.1 {
+        if more && self.is_drained() {
             match would_block(self.socket.read(&mut self.input))? {
                 None => return Ok(false),
                 Some(0) => return Err(closed().into()),
