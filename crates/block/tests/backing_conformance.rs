@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 mod stores;
+mod toy;
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +13,14 @@ use tempfile::NamedTempFile;
 use tiermem_base::rng::Rng;
 use tiermem_block::backing::{
     AlignedBuffer, Aligning, Backend, Backing, BackingError, Completion, Faults, Faulty, FileBacking,
-    FileOptions, Identity, MemoryStore, Op, Request, Throttled, Waker,
+    FileOptions, Identity, MemoryStore, NbdBacking, NbdOptions, Op, OpenError, Request, Throttled, Waker,
 };
 
+use tiermem_block::nbd::wire::TransmissionFlags;
+use tiermem_block::nbd::{BlockSizes, Export};
+
 use stores::{Step, Twin, Volume, Waited, buffer};
+use toy::{Nbdkit, Toy, export};
 
 const SIZES: [u64; 7] = [0, 1, 511, 4096, 3 * 4096, 5 * 4096 + 513, 40 * 4096 + 1];
 
@@ -78,7 +83,13 @@ fn file_in(
     let file = NamedTempFile::new_in(directory).unwrap();
     file.as_file().set_len(size).unwrap();
     Some(Box::new(move |read_only| {
-        let store = FileBacking::open(file.path(), FileOptions { read_only, backend }).unwrap();
+        let store = loop {
+            match FileBacking::open(file.path(), FileOptions { read_only, backend }) {
+                // Another test starts a server just now: until that has its own program, it has our files.
+                Err(OpenError::InUse { .. }) => std::thread::yield_now(),
+                other => break other.unwrap(),
+            }
+        };
         assert_eq!(file.as_file().metadata().unwrap().len(), size, "it stays as long as it is");
         wrap(store)
     }))
@@ -94,6 +105,29 @@ fn file(
 
 fn delays() -> Faults {
     Faults { delayed: 0.5, ..Faults::default() }
+}
+
+/// A server of this test's own, made of the project's machines.
+fn toy(size: u64, minimum: u32, payload_max: u32, features: TransmissionFlags) -> Option<Box<dyn Volume>> {
+    if !size.is_multiple_of(u64::from(minimum)) {
+        return None;
+    }
+    let block = BlockSizes { minimum, preferred: 4096, payload_max };
+    let toy = Toy::new(Export { block, features, ..export(size) });
+    Some(Box::new(move |read_only| {
+        let options = NbdOptions { read_only, depth: 7, ..NbdOptions::default() };
+        Box::new(NbdBacking::connect(&toy.uri(), options).unwrap()) as Box<dyn Backing>
+    }))
+}
+
+/// A server of others, where it is installed.
+fn nbdkit(size: u64, arguments: &[&str]) -> Option<Box<dyn Volume>> {
+    let size_argument = format!("size={size}");
+    let server = Nbdkit::start(&[arguments, &[&size_argument]].concat())?;
+    Some(Box::new(move |read_only| {
+        let options = NbdOptions { read_only, ..NbdOptions::default() };
+        Box::new(NbdBacking::connect(&server.uri(), options).unwrap()) as Box<dyn Backing>
+    }))
 }
 
 const LATENCY: Duration = Duration::from_micros(20);
@@ -124,6 +158,18 @@ fn kinds() -> Vec<(&'static str, Maker)> {
             // Where there is such a file system, it may have no way past the page cache, nor ranges of zeroes.
             let shm = Path::new("/dev/shm");
             if shm.is_dir() { file_in(shm, size, Backend::Auto, |store| Box::new(store)) } else { None }
+        }),
+        ("nbd", |size| toy(size, 1, 32 << 20, toy::all_features())),
+        ("nbd, in pieces", |size| toy(size, 1, 4096, toy::all_features())),
+        ("nbd in blocks", |size| toy(size, 4096, 8192, toy::all_features())),
+        ("nbd in sectors, without frills", |size| toy(size, 512, 1 << 20, TransmissionFlags::none())),
+        ("nbdkit", |size| nbdkit(size, &["memory"])),
+        ("nbdkit, simple replies", |size| nbdkit(size, &["--no-sr", "--filter=nozero", "memory"])),
+        ("nbdkit in blocks", |size| {
+            let policy = "--filter=blocksize-policy";
+            let least = ["blocksize-minimum=4096", "blocksize-maximum=32768", "blocksize-error-policy=error"];
+            // It refuses sizes that are no multiples, as it should.
+            if size % 4096 > 0 { None } else { nbdkit(size, &[&[policy, "memory"][..], &least].concat()) }
         }),
     ]
 }

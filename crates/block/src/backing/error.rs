@@ -41,6 +41,14 @@ pub enum OpenError {
     /// Anything else about a file or device.
     #[error(transparent)]
     File(#[from] block::OpenError),
+    /// Another NBD server.
+    #[error("cannot use {uri} as a store: {why}")]
+    Nbd {
+        /// Where it is.
+        uri: String,
+        /// Why, and what to do.
+        why: String,
+    },
     /// A thread could not be started, or something else that the system gives.
     #[error("cannot start the store's thread: {0}")]
     Thread(#[from] std::io::Error),

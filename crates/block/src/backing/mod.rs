@@ -8,6 +8,7 @@ mod error;
 mod faulty;
 mod file;
 mod memory;
+mod nbd;
 mod throttled;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ pub use error::OpenError;
 pub use faulty::{FaultControl, Faults, Faulty};
 pub use file::{FileBacking, FileOptions, FileUnits};
 pub use memory::{MemoryBacking, MemoryStore};
+pub use nbd::{NbdBacking, NbdOptions, NbdUnits};
 pub use throttled::Throttled;
 pub use tiermem_tier::block::AlignedBuffer;
 pub use tiermem_tier::block::Backend;

@@ -1,0 +1,203 @@
+//! A volume on another NBD server.
+//!
+//! One thread owns the connection ([`client`]); this side hands it requests and takes completions. When the connection breaks, the
+//! thread makes another and sends again what was not answered: reads and writes may be repeated, since nobody else in flight
+//! touches the same bytes. What the server had answered and not made durable may be lost then, so a new session begins. TLS is not
+//! spoken yet.
+
+mod client;
+mod link;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use tiermem_tier::block::mailbox::{Inbox, Outbox, mailbox};
+
+use self::client::Client;
+use super::{Aligning, Backing, BackingError, Completion, Identity, OpenError, Request, Waker};
+use crate::nbd::NbdUri;
+use crate::nbd::wire::TransmissionFlags;
+
+/// How another server is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NbdOptions {
+    /// Whether writes are refused, whatever the server allows.
+    pub read_only: bool,
+    /// Requests that the server is given at once.
+    pub depth: usize,
+    /// How long requests wait for a connection before they fail.
+    pub timeout: Duration,
+    /// How long one attempt to connect and to negotiate may take.
+    pub attempt: Duration,
+    /// The longest pause between two attempts; the pauses double up to it.
+    pub pause_max: Duration,
+}
+
+impl Default for NbdOptions {
+    fn default() -> Self {
+        NbdOptions {
+            read_only: false,
+            depth: 64,
+            timeout: Duration::from_secs(30),
+            attempt: Duration::from_secs(5),
+            pause_max: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Another NBD server as a store.
+pub type NbdBacking = Aligning<NbdUnits>;
+
+impl NbdBacking {
+    /// Connects, once; later breaks are mended by themselves.
+    pub fn connect(uri: &NbdUri, options: NbdOptions) -> Result<Self, OpenError> {
+        let units = NbdUnits::connect(uri, options)?;
+        let unit_bytes = units.unit_bytes;
+        Ok(Aligning::new(units, unit_bytes, false))
+    }
+}
+
+/// What wakes the thread.
+struct Bell {
+    event: OwnedFd,
+    /// It was rung and not heard. So a batch of requests costs one system call.
+    rung: AtomicBool,
+}
+
+impl Bell {
+    fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // It can only fail when the counter is full, and then it rings.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// To be called before the queue is looked at.
+    fn heard(&self) {
+        if self.rung.load(Ordering::Acquire) {
+            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+            self.rung.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Another server, asked in multiples of its least block.
+pub struct NbdUnits {
+    /// `None` only while it is dropped.
+    queue: Option<Sender<Request>>,
+    bell: Arc<Bell>,
+    inbox: Inbox<Completion>,
+    outbox: Outbox<Completion>,
+    session: Arc<AtomicU64>,
+    size_bytes: u64,
+    unit_bytes: u64,
+    read_only: bool,
+    uri: NbdUri,
+    words: &'static str,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl NbdUnits {
+    fn connect(uri: &NbdUri, options: NbdOptions) -> Result<Self, OpenError> {
+        let failed = |why: String| OpenError::Nbd { uri: uri.to_string(), why };
+        let link = link::Link::connect(uri, options.attempt).map_err(failed)?;
+        let rules = *link.rules();
+        let (size_bytes, unit_bytes) = (rules.size_bytes, u64::from(rules.block.minimum.max(1)));
+        if !size_bytes.is_multiple_of(unit_bytes) {
+            let why = format!(
+                "its {size_bytes} bytes are no multiple of its least block of {unit_bytes}, so the last ones cannot be reached"
+            );
+            return Err(failed(why));
+        }
+        let bell = Arc::new(Bell {
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map_err(std::io::Error::from)?,
+            rung: AtomicBool::new(false),
+        });
+        let (outbox, inbox) = mailbox();
+        let (queue, requests) = channel();
+        let session = Arc::new(AtomicU64::new(0));
+        let client =
+            Client::new(uri.clone(), options, link, requests, bell.clone(), outbox.clone(), session.clone());
+        let thread =
+            std::thread::Builder::new().name("backing-nbd".to_owned()).spawn(move || client.run())?;
+        Ok(NbdUnits {
+            queue: Some(queue),
+            bell,
+            inbox,
+            outbox,
+            session,
+            size_bytes,
+            unit_bytes,
+            read_only: options.read_only || rules.flags.contains(TransmissionFlags::READ_ONLY),
+            uri: uri.clone(),
+            words: if rules.flags.contains(TransmissionFlags::SEND_FLUSH) {
+                ""
+            } else {
+                ", which has no flush"
+            },
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Backing for NbdUnits {
+    fn submit(&mut self, request: Request) {
+        self.inbox.in_flight += 1;
+        if let Some(Err(lost)) = self.queue.as_ref().map(|queue| queue.send(request)) {
+            let error = BackingError::Failed("the store's thread has ended".to_owned());
+            self.outbox.put([lost.0.done(Err(error), self.session.load(Ordering::Acquire))]);
+        }
+        self.bell.ring();
+    }
+
+    fn completed(&mut self, out: &mut Vec<Completion>) {
+        self.inbox.completed(out);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inbox.in_flight
+    }
+
+    fn notify(&mut self, waker: Waker) {
+        self.inbox.notify(waker);
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn session(&self) -> u64 {
+        self.session.load(Ordering::Acquire)
+    }
+
+    /// The protocol has no word for what others do to the volume.
+    fn identity(&mut self) -> Identity {
+        Identity { which: Some(format!("{}, {} bytes", self.uri, self.size_bytes)), version: None }
+    }
+
+    fn describe(&self) -> String {
+        format!("the NBD server {}{}", self.uri, self.words)
+    }
+}
+
+impl Drop for NbdUnits {
+    /// What is in flight may have been done or not.
+    fn drop(&mut self) {
+        self.queue = None;
+        self.bell.rung.store(false, Ordering::Release);
+        self.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
