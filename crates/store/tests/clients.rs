@@ -192,8 +192,10 @@ fn a_long_request_is_seen_in_the_latencies() {
     let log = client.words("SLOWLOG GET");
     assert!(log.contains("MSET") && log.contains("KEYS"), "{log}");
     let latest = client.words("LATENCY LATEST");
-    assert!(latest.starts_with("*1\r\n*4\r\n$7\r\ncommand\r\n:"), "{latest}");
+    // On a busy machine other things take long as well.
+    assert!(latest.contains("\r\n*4\r\n$7\r\ncommand\r\n:"), "{latest}");
     assert!(client.words("LATENCY HISTORY command").starts_with('*'));
     assert!(client.words("LATENCY DOCTOR").contains("command:"));
-    assert_eq!(client.words("LATENCY RESET"), ":1\r\n");
+    assert_eq!(client.words("LATENCY RESET command"), ":1\r\n");
+    assert!(!client.words("LATENCY LATEST").contains("command"));
 }
