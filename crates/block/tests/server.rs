@@ -10,5 +10,7 @@ mod house;
 mod faults;
 #[path = "server/model.rs"]
 mod model;
+#[path = "server/resize.rs"]
+mod resize;
 #[path = "server/tls.rs"]
 mod tls;

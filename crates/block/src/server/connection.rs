@@ -15,7 +15,7 @@ use super::stats::{ConnectionStats, Traffic};
 use super::stream::Stream;
 use crate::disks::{Answer, Disks, UNIT_BYTES};
 use crate::nbd::{
-    Command, Context as MetaContext, Errno, Extent, Extents, Incoming, Replies, Request, RequestError,
+    Command, Context as MetaContext, Errno, Extent, Extents, Fault, Incoming, Replies, Request, RequestError,
     Requests, Session,
 };
 
@@ -316,6 +316,12 @@ impl<D: Disks> Connection<D> {
         }
     }
 
+    fn refuse(&mut self, cookie: u64, fault: Fault) {
+        tracing::debug!(connection = self.own.id, %fault, "a request is refused");
+        self.count(Traffic::error);
+        self.outbox.head(|out| self.replies.failed(cookie, fault.error, fault.reason, out));
+    }
+
     /// Hands on the requests in `input` until they end or enough is under way, and takes what is done of them.
     fn parse(&mut self, input: &mut &[u8]) {
         let core = Rc::clone(&self.place.core);
@@ -338,7 +344,14 @@ impl<D: Disks> Connection<D> {
                 if request.len_bytes >= 2 * DIRECT_BYTES {
                     self.read_bytes = SHORT_READ_BYTES;
                 }
-                core.submit(self.place.id, request, buffer);
+                // The disk may have shrunk while the payload came, and jobs keep its rules.
+                match self.requests.rules().check(&request) {
+                    Ok(()) => core.submit(self.place.id, request, buffer),
+                    Err(fault) => {
+                        core.disks.give_back(buffer);
+                        self.refuse(request.cookie, fault);
+                    }
+                }
             }
             if input.is_empty() || core.is_saturated(export) || self.is_full(&mut core) {
                 break;
@@ -356,10 +369,7 @@ impl<D: Disks> Connection<D> {
                     break;
                 }
                 Ok(Some(Incoming::Refused(refusal))) => {
-                    let (cookie, fault) = (refusal.cookie, refusal.fault);
-                    tracing::debug!(connection = self.own.id, %fault, "a request is refused");
-                    self.count(Traffic::error);
-                    self.outbox.head(|out| self.replies.failed(cookie, fault.error, fault.reason, out));
+                    self.refuse(refusal.cookie, refusal.fault);
                     if refusal.fatal {
                         self.ending = Some(End::Refused);
                         break;

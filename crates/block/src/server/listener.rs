@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, SockAddr, SockRef, Socket as Socket2, TcpKeepalive, Type};
 use tokio::net::{TcpListener, UnixListener};
 
 use super::stream::Plain;
@@ -152,7 +152,7 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
     match path.symlink_metadata() {
         Err(_) => Ok(()),
         Ok(found) if !found.file_type().is_socket() => Err(ListenError::NotASocket(path.to_owned())),
-        Ok(_) => match unix::UnixStream::connect(path) {
+        Ok(_) => match knock(path) {
             // Only this says that nobody is there; that one may not connect does not.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 fs::remove_file(path).map_err(|source| ListenError::Failed { address: address(), source })
@@ -160,6 +160,13 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
             _ => Err(ListenError::InUse(address())),
         },
     }
+}
+
+/// Connects, but does not wait at a listener whose queue is full: who is too busy to accept is there all the same.
+fn knock(path: &Path) -> io::Result<()> {
+    let socket = Socket2::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&SockAddr::unix(path)?)
 }
 
 #[derive(Debug)]
@@ -237,6 +244,27 @@ mod tests {
         assert!(matches!(Listeners::bind(&address), Err(ListenError::NotASocket(_))));
         assert_eq!(fs::read(&path).unwrap(), b"words");
         assert!(matches!(Listeners::bind(&[]), Err(ListenError::Nothing)));
+    }
+
+    #[test]
+    fn a_listener_that_is_too_busy_to_accept_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let busy = Socket2::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        busy.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        busy.listen(0).unwrap();
+        let mut queued = Vec::new();
+        loop {
+            let client = Socket2::new(Domain::UNIX, Type::STREAM, None).unwrap();
+            client.set_nonblocking(true).unwrap();
+            if client.connect(&SockAddr::unix(&path).unwrap()).is_err() {
+                break;
+            }
+            queued.push(client);
+        }
+        let bound = Listeners::bind(&[Address::Unix(path.clone())]);
+        assert!(matches!(bound, Err(ListenError::InUse(_))));
+        assert!(path.exists());
     }
 
     #[test]
