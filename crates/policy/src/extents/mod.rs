@@ -15,6 +15,7 @@
 //! (as printed it goes on to smaller ones, and may so allocate past the interval's end).
 
 mod bits;
+mod events;
 mod geometry;
 pub mod observed;
 mod plan;
@@ -31,6 +32,7 @@ use crate::evict::{Departure, Domain, Evict, Item, Origin, Touch};
 use tiermem_base::Rng;
 
 pub use bits::RunBits;
+pub use events::Event;
 pub use geometry::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Geometry, GeometryError, UNIT_BYTES};
 pub use plan::{Part, Plan, Request, Verdict};
 pub use sizing::{Around, Prices, Sizing};
@@ -130,6 +132,8 @@ pub struct Extents<O> {
     shares: Vec<Share>,
     requests: u64,
     observer: Option<Box<Observer>>,
+    /// Changes of the map that nobody has taken yet, where somebody wants them.
+    events: Option<Vec<Event>>,
     /// The rule that the request at hand follows.
     rule: Around,
     /// Blocks of the request at hand, in the order of addresses.
@@ -176,6 +180,7 @@ impl<O: Evict> Extents<O> {
         };
         Extents {
             observer,
+            events: None,
             rule: Around::default(),
             table: Table::new(&geometry),
             space: Space::new(&geometry, shares),
@@ -279,6 +284,7 @@ impl<O: Evict> Extents<O> {
         };
         let group = self.geometry.group_of(slot);
         self.table.insert(&self.geometry, class, volume, piece, slot);
+        self.note(Event::Mapped { slot, class, volume, piece });
         let block = Block { piece, pieces: self.geometry.class_pieces(class), slot };
         let now = self.requests;
         self.order.hit(group_id(&self.geometry, group), Touch { now, write }, || groups_of(share));
@@ -383,6 +389,7 @@ impl<O: Evict> Extents<O> {
         self.dirty.clear(units);
         let group = self.geometry.group_of(slot);
         self.table.remove(&self.geometry, self.space.class(group), slot);
+        self.note(Event::Unmapped { slot });
         if self.two_levels {
             let share = self.space.share(group);
             self.order.remove(block_id(&self.geometry, slot), blocks_of(share), why);

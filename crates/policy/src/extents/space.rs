@@ -94,6 +94,17 @@ impl Space {
         usize::from(self.groups[group as usize].class)
     }
 
+    /// The slot at which the block begins that has this one.
+    pub fn block_of(&self, geometry: &Geometry, slot: u32) -> Option<u32> {
+        let class = self.groups.get(geometry.group_of(slot) as usize)?.class;
+        if class == NO_CLASS {
+            return None;
+        }
+        // Blocks stand in their group as if it began with one: at multiples of their size.
+        let begin = slot & !(geometry.class_pieces(usize::from(class)) as u32 - 1);
+        self.begins.get(u64::from(begin)).then_some(begin)
+    }
+
     /// The slots at which blocks begin, ascending.
     pub fn begins(&self) -> impl Iterator<Item = u32> + '_ {
         self.begins.runs(0..self.begins.bits(), true).flatten().map(|slot| slot as u32)

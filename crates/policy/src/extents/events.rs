@@ -1,0 +1,132 @@
+//! What happened to the map: for a driver that keeps a log of it.
+
+use crate::evict::Evict;
+
+use super::{Block, Extents, Volume};
+
+/// A change of the map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A block got a place; none of its units is valid yet.
+    Mapped {
+        /// Its first slot, which is its number.
+        slot: u32,
+        /// Its size's number, see [`super::Geometry::class_bytes`].
+        class: usize,
+        /// Whose it is.
+        volume: Volume,
+        /// Its first piece in the volume.
+        piece: u64,
+    },
+    /// A block's place is free: it was evicted, replaced, or nothing was left of it.
+    Unmapped {
+        /// Its first slot.
+        slot: u32,
+    },
+}
+
+impl<O: Evict> Extents<O> {
+    /// Whether [`Event`]s are kept for [`Self::take_events`]; not so at first. What is kept already is forgotten when this is
+    /// turned off. Whoever turns it on takes them after every plan and discard: they are held until then.
+    pub fn record_events(&mut self, on: bool) {
+        if on {
+            self.events.get_or_insert_with(Vec::new);
+        } else {
+            self.events = None;
+        }
+    }
+
+    /// Appends the events since the last call, in the order in which they happened. A slot may be unmapped and mapped again
+    /// between two calls, and a plan whose verdict asks for cleaning first may have had some as well.
+    pub fn take_events(&mut self, into: &mut Vec<Event>) {
+        if let Some(events) = &mut self.events {
+            into.append(events);
+        }
+    }
+
+    #[inline]
+    pub(super) fn note(&mut self, event: Event) {
+        if let Some(events) = &mut self.events {
+            events.push(event);
+        }
+    }
+
+    /// The block that holds a unit of the cache (byte `at` of it lies in unit `at / `[`super::UNIT_BYTES`]), and whose it is;
+    /// `None` where there is none, or no such unit.
+    pub fn block_of_unit(&self, unit: u64) -> Option<(Volume, Block)> {
+        let slot = u32::try_from(unit / self.geometry.piece_units()).ok()?;
+        let slot = self.space.block_of(&self.geometry, slot)?;
+        let (volume, _) = self.table.address(slot);
+        Some((volume, self.block_at(slot)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evict::lru::{Bump, Lru};
+    use crate::extents::*;
+
+    const KIB: u64 = 1 << 10;
+
+    /// One group of 64 KiB for each of two sizes, and one more.
+    fn cache() -> Extents<Lru> {
+        let geometry = Geometry::new(&[32 * KIB, 64 * KIB], None, 3 * 64 * KIB).unwrap();
+        let config = Config { fill: Fill::Units, sizing: Sizing::Request, shares: 1 };
+        let mut cache = Extents::new(geometry, config, Lru::new([1.0, 1.0], Bump::Always), Rng::seeded(1));
+        cache.record_events(true);
+        cache
+    }
+
+    fn read(cache: &mut Extents<Lru>, offset: u64, bytes: u64) -> Vec<Event> {
+        let mut plan = Plan::default();
+        let request = Request { volume: Volume(3), offset, bytes, write: None, bypass: false };
+        assert_eq!(cache.plan(&request, &mut plan), Verdict::Ready);
+        cache.finish(&mut plan);
+        let mut events = Vec::new();
+        cache.take_events(&mut events);
+        events
+    }
+
+    fn mapped(slot: u32, class: usize, piece: u64) -> Event {
+        Event::Mapped { slot, class, volume: Volume(3), piece }
+    }
+
+    #[test]
+    fn allocation_replacement_eviction_and_discard_are_told_in_order() {
+        let mut cache = cache();
+        assert_eq!(read(&mut cache, 32 * KIB, 96 * KIB), [mapped(0, 0, 1), mapped(2, 1, 2)]);
+        assert_eq!(read(&mut cache, 32 * KIB, 96 * KIB), [], "hits change nothing");
+        assert_eq!(read(&mut cache, 256 * KIB, 64 * KIB), [mapped(4, 1, 8)]);
+        // The small block is the oldest, and its group goes for a large one.
+        let events = read(&mut cache, 512 * KIB, 64 * KIB);
+        assert_eq!(events, [Event::Unmapped { slot: 0 }, mapped(0, 1, 16)]);
+        // The tail has the size that is wanted: its place is taken.
+        let events = read(&mut cache, 640 * KIB, 64 * KIB);
+        assert_eq!(events, [Event::Unmapped { slot: 2 }, mapped(2, 1, 20)]);
+        cache.discard(Volume(3), 640 * KIB..704 * KIB);
+        let mut events = Vec::new();
+        cache.take_events(&mut events);
+        assert_eq!(events, [Event::Unmapped { slot: 2 }]);
+        cache.record_events(false);
+        assert_eq!(read(&mut cache, 0, 4 * KIB), []);
+    }
+
+    #[test]
+    fn every_unit_of_a_block_names_it_and_others_name_none() {
+        let mut cache = cache();
+        read(&mut cache, 32 * KIB, 96 * KIB);
+        let small = Block { piece: 1, pieces: 1, slot: 0 };
+        let large = Block { piece: 2, pieces: 2, slot: 2 };
+        for unit in 0..3 * 16 {
+            let expected = match unit {
+                0..8 => Some((Volume(3), small)),
+                16..32 => Some((Volume(3), large)),
+                _ => None,
+            };
+            assert_eq!(cache.block_of_unit(unit), expected, "unit {unit}");
+        }
+        assert_eq!(cache.block_of_unit(48), None);
+        assert_eq!(cache.block_of_unit(u64::MAX), None);
+    }
+}
