@@ -4,11 +4,11 @@
 
 mod extents_world;
 
-use extents_world::{KIB, World};
+use extents_world::{KIB, World, lru};
 use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_policy::evict::named::WithPolicy;
-use tiermem_policy::evict::{Evict, Named};
+use tiermem_policy::evict::{Evict, Lru, Named};
 use tiermem_policy::extents::*;
 
 const SPAN: u64 = 2 << 20;
@@ -81,24 +81,75 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Runs the steps in a cache, restarts into another, and so on until none are left.
 struct Run<'a> {
+    policy: Named,
     geometry: Geometry,
     config: Config,
-    steps: &'a [Step],
+    /// The steps between two restarts.
+    lives: &'a [&'a [Step]],
     limit: Option<u64>,
+    before: Option<(World<Lru>, Vec<Kept>, Said)>,
+}
+
+/// A block as it is told and restored.
+struct Kept {
+    volume: Volume,
+    class: usize,
+    block: Block,
+    valid: Vec<std::ops::Range<u64>>,
+    dirty: Vec<std::ops::Range<u64>>,
+}
+
+fn export<O: Evict>(cache: &Extents<O>) -> Vec<Kept> {
+    let mut kept = Vec::new();
+    let piece_units = cache.geometry().piece_units();
+    cache.visit_blocks(|volume, class, block| {
+        let first = u64::from(block.slot) * piece_units;
+        let units = first..first + block.pieces * piece_units;
+        let (valid, dirty) = (cache.valid_runs(units.clone()).collect(), cache.dirty_runs(units).collect());
+        kept.push(Kept { volume, class, block, valid, dirty });
+    });
+    kept
+}
+
+/// All that a cache says of what it holds.
+type Said = (Vec<(Volume, Part, bool)>, Vec<(Volume, Part)>, Vec<u64>, u64, Vec<u64>);
+
+fn said<O: Evict>(cache: &mut Extents<O>, shares: u16) -> Said {
+    let (mut cached, mut dirty) = (Vec::new(), Vec::new());
+    for volume in [Volume(0), Volume(1)] {
+        cache.visit(volume, 0..SPAN * 2, |part, is_dirty| cached.push((volume, part, is_dirty)));
+    }
+    cache.visit_dirty(|volume, part| dirty.push((volume, part)));
+    let held = (0..shares).map(|share| cache.held_bytes(Share(share))).collect();
+    (cached, dirty, cache.blocks().to_vec(), cache.dirty_bytes(), held)
 }
 
 impl WithPolicy for Run<'_> {
     type Output = ();
 
     fn with<E: Evict + Send + std::fmt::Debug + 'static>(self, order: E) {
-        let mut cache = Extents::new(self.geometry, self.config, order, Rng::seeded(7));
-        cache.assign(Volume(1), Share(self.config.shares - 1));
+        let shares = self.config.shares;
+        let mut cache = Extents::new(self.geometry.clone(), self.config, order, Rng::seeded(7));
+        cache.assign(Volume(1), Share(shares - 1));
         if let Some(limit) = self.limit {
-            cache.set_limit(Share(self.config.shares - 1), limit);
+            cache.set_limit(Share(shares - 1), limit);
         }
-        let mut world = World::with(cache);
-        for step in self.steps {
+        let mut world = match self.before {
+            None => World::with(cache),
+            Some((world, kept, before)) => {
+                // From the middle on, so that neither groups nor places come in order.
+                let (early, late) = kept.split_at(kept.len() / 2);
+                for Kept { volume, class, block, valid, dirty } in late.iter().chain(early) {
+                    cache.restore(block.slot, *class, *volume, block.piece, valid, dirty).unwrap();
+                }
+                assert_eq!(said(&mut cache, shares), before);
+                world.under(cache)
+            }
+        };
+        let Some((steps, lives)) = self.lives.split_first() else { return };
+        for step in *steps {
             match *step {
                 Step::Request { volume, offset, bytes, write, bypass } => {
                     world.request(Request { volume: Volume(volume), offset, bytes, write, bypass });
@@ -111,6 +162,14 @@ impl WithPolicy for Run<'_> {
                 Step::Flush { volume } => world.flush(Volume(volume), SPAN * 2),
             }
             assert_sound(&mut world, 2);
+        }
+        if !lives.is_empty() {
+            let (kept, said) = (export(&world.cache), said(&mut world.cache, shares));
+            let devices =
+                world.under(Extents::new(self.geometry.clone(), self.config, lru(shares), Rng::seeded(7)));
+            let before = Some((devices, kept, said));
+            let policy = self.policy;
+            return policy.build(2 * usize::from(shares), 0, Run { lives, before, ..self });
         }
         for volume in 0..2 {
             world.flush(Volume(volume), SPAN * 2);
@@ -133,6 +192,7 @@ proptest! {
         limit in prop::option::of(64 * KIB..1024 * KIB),
         shares in 1u16..3,
         steps in prop::collection::vec(step(), 1..120),
+        restarts in 0usize..3,
     ) {
         let largest = *sizes.last().unwrap();
         let geometry = Geometry::new(&sizes, None, groups * largest).unwrap();
@@ -147,8 +207,9 @@ proptest! {
             sizing,
             shares,
         };
-        let domains = 2 * usize::from(shares);
-        policy.build(domains, 0, Run { geometry, config, steps: &steps, limit });
+        let lives: Vec<_> = steps.chunks(steps.len().div_ceil(restarts + 1)).collect();
+        let run = Run { policy, geometry, config, lives: &lives, limit, before: None };
+        policy.build(2 * usize::from(shares), 0, run);
     }
 }
 
@@ -253,4 +314,63 @@ fn a_plan_in_flight_keeps_its_blocks() {
     world.cache.finish(&mut held);
     world.request(read(20 * 64 * KIB, 4 * KIB));
     assert_eq!(world.plan.fill[0].at / (64 * KIB), first.at / (64 * KIB), "the oldest goes once it may");
+}
+
+/// A cache of three groups of 64 KiB, each a block of 64 KiB or two of 32 KiB: a slot has 8 units.
+fn restored() -> Extents<Lru> {
+    let mut cache = World::new(&[32 * KIB, 64 * KIB], 3 * 64 * KIB, config(Fill::Units)).cache;
+    cache.restore(3, 0, Volume(1), 9, &[24..26, 30..32], std::slice::from_ref(&(31..32))).unwrap();
+    cache
+}
+
+#[test]
+fn what_cannot_be_is_not_restored() {
+    let mut cache = restored();
+    let before = said(&mut cache, 1);
+    let mut refuse = |slot, class, piece, valid: &[(u64, u64)], dirty: &[(u64, u64)]| {
+        let ranges =
+            |ranges: &[(u64, u64)]| ranges.iter().map(|&(start, end)| start..end).collect::<Vec<_>>();
+        let error = cache.restore(slot, class, Volume(1), piece, &ranges(valid), &ranges(dirty)).unwrap_err();
+        assert_eq!(said(&mut cache, 1), before);
+        error
+    };
+    use RestoreError as Error;
+    assert_eq!(refuse(0, 2, 0, &[], &[]), Error::Class { class: 2, classes: 2 });
+    assert_eq!(refuse(6, 0, 0, &[], &[]), Error::Place { slot: 6, pieces: 1 });
+    assert_eq!(refuse(u32::MAX, 0, 0, &[], &[]), Error::Place { slot: u32::MAX, pieces: 1 });
+    assert_eq!(refuse(1, 1, 0, &[], &[]), Error::Place { slot: 1, pieces: 2 });
+    assert_eq!(refuse(2, 1, 0, &[], &[]), Error::Group { slot: 2, group_bytes: 32 * KIB });
+    assert_eq!(refuse(3, 0, 0, &[], &[]), Error::Taken(3));
+    assert_eq!(refuse(0, 0, 9, &[], &[]), Error::Overlap { slot: 0, other: 3 });
+    assert_eq!(refuse(0, 1, 8, &[], &[]), Error::Overlap { slot: 0, other: 3 });
+    for piece in [1, 1 << 36, u64::MAX, u64::MAX - 1] {
+        assert_eq!(refuse(0, 1, piece, &[], &[]), Error::Address { volume: Volume(1), piece, pieces: 2 });
+    }
+    for (start, end) in [(15, 17), (17, 18), (5, 3), (0, u64::MAX)] {
+        assert_eq!(refuse(0, 1, 2, &[(start, end)], &[]), Error::Units { slot: 0, units: start..end });
+        assert_eq!(refuse(0, 1, 2, &[(0, 16)], &[(start, end)]), Error::Units { slot: 0, units: start..end });
+    }
+    assert_eq!(refuse(0, 1, 2, &[(0, 4)], &[(3, 5)]), Error::Units { slot: 0, units: 3..5 });
+    let volume = Volume(Volume::COUNT_MAX);
+    let error = cache.restore(0, 0, volume, 0, &[], &[]).unwrap_err();
+    assert_eq!(error, Error::Address { volume, piece: 0, pieces: 1 });
+}
+
+#[test]
+fn blocks_restored_first_go_first_and_holes_are_filled() {
+    let mut cache = restored();
+    cache.restore(4, 1, Volume(1), 2, std::slice::from_ref(&(32..48)), &[]).unwrap();
+    assert_eq!((cache.blocks(), cache.dirty_bytes()), ([1u64, 1].as_slice(), 4 * KIB));
+    let mut world = World::with(cache);
+    let mut place = |piece: u64, bytes| {
+        let request = Request { volume: Volume(1), ..read(piece * 32 * KIB, bytes) };
+        let mut plan = Plan::default();
+        let verdict = world.cache.plan(&request, &mut plan);
+        world.cache.finish(&mut plan);
+        (verdict, plan.fill.first().map(|part| part.at / (32 * KIB)))
+    };
+    assert_eq!(place(100, 4 * KIB), (Verdict::Ready, Some(2)), "the hole in the group of the small block");
+    assert_eq!(place(102, 64 * KIB), (Verdict::Ready, Some(0)), "the group that nobody has");
+    // The group of small blocks was used last, but its first block is the oldest, and dirty.
+    assert_eq!(place(200, 4 * KIB), (Verdict::Clean, None));
 }

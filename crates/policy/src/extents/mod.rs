@@ -19,6 +19,7 @@ mod events;
 mod geometry;
 pub mod observed;
 mod plan;
+mod restore;
 mod sizing;
 mod space;
 mod table;
@@ -35,6 +36,7 @@ pub use bits::RunBits;
 pub use events::Event;
 pub use geometry::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Geometry, GeometryError, UNIT_BYTES};
 pub use plan::{Part, Plan, Request, Verdict};
+pub use restore::RestoreError;
 pub use sizing::{Around, Prices, Sizing};
 pub use space::Share;
 pub use table::Block;
@@ -282,9 +284,16 @@ impl<O: Evict> Extents<O> {
             None if self.space.can_open(share) => self.open(share, class),
             None => self.replace(share, class)?,
         };
-        let group = self.geometry.group_of(slot);
-        self.table.insert(&self.geometry, class, volume, piece, slot);
         self.note(Event::Mapped { slot, class, volume, piece });
+        Ok(self.enter(slot, class, volume, piece, write))
+    }
+
+    /// Enters a block, whose place is taken, into the map and the order of eviction.
+    fn enter(&mut self, slot: u32, class: usize, volume: Volume, piece: u64, write: bool) -> Block {
+        let group = self.geometry.group_of(slot);
+        // Not that of the volume where it was given another since the group was opened.
+        let share = self.space.share(group);
+        self.table.insert(&self.geometry, class, volume, piece, slot);
         let block = Block { piece, pieces: self.geometry.class_pieces(class), slot };
         let now = self.requests;
         self.order.hit(group_id(&self.geometry, group), Touch { now, write }, || groups_of(share));
@@ -292,12 +301,18 @@ impl<O: Evict> Extents<O> {
             let item = Item { key: piece, size: block.pieces as u32, dirty: write, now };
             self.order.insert(block_id(&self.geometry, slot), blocks_of(share), Origin::Admitted(item));
         }
-        Ok(block)
+        block
     }
 
     /// The first place of a group that was free.
     fn open(&mut self, share: Share, class: usize) -> u32 {
         let group = self.space.open_new(share, class);
+        self.order_group(group, share);
+        self.space.take(&self.geometry, group)
+    }
+
+    /// Enters a group, which was opened for a share, into the order of eviction.
+    fn order_group(&mut self, group: u32, share: Share) {
         let item = Item {
             key: u64::from(group),
             size: self.geometry.group_slots(),
@@ -305,7 +320,6 @@ impl<O: Evict> Extents<O> {
             now: self.requests,
         };
         self.order.insert(group_id(&self.geometry, group), groups_of(share), Origin::Admitted(item));
-        self.space.take(&self.geometry, group)
     }
 
     /// A place for a block of a class where none is free: that of the block that goes next, if it has that size, or in the

@@ -42,8 +42,8 @@ pub struct Space {
     links: Column<Links>,
     /// Slots at which a block begins.
     begins: RunBits,
-    /// Groups that were given back.
-    free: Vec<u32>,
+    /// Groups before `untouched` that are nobody's; the head was given back last.
+    free: List,
     /// Groups from this one on were never used.
     untouched: u32,
     held: Vec<Held>,
@@ -59,7 +59,7 @@ impl Space {
             open: vec![List::default(); usize::from(shares) * geometry.classes()],
             links: Column::default(),
             begins: RunBits::new(u64::from(geometry.slots())),
-            free: Vec::new(),
+            free: List::default(),
             untouched: 0,
             held: vec![Held { groups: 0, groups_max: u32::MAX }; usize::from(shares)],
             classes: geometry.classes(),
@@ -124,21 +124,42 @@ impl Space {
     /// Whether a share may have another group and there is one.
     pub fn can_open(&self, share: Share) -> bool {
         let Held { groups, groups_max } = self.held[usize::from(share.0)];
-        groups < groups_max && (!self.free.is_empty() || self.untouched < self.groups.len() as u32)
+        groups < groups_max && (self.free.len > 0 || self.untouched < self.groups.len() as u32)
     }
 
     /// Gives a free group to a share, open for blocks of this class. [`Self::can_open`] has been asked.
     pub fn open_new(&mut self, share: Share, class: usize) -> u32 {
-        let group = self.free.pop().unwrap_or_else(|| {
+        let group = match self.free.head {
+            Id::NONE => self.untouched,
+            Id(group) => group,
+        };
+        self.open_at(share, class, group);
+        group
+    }
+
+    /// Gives this group, which is nobody's, to a share, open for blocks of this class.
+    pub fn open_at(&mut self, share: Share, class: usize, group: u32) {
+        debug_assert!(self.is_free(group));
+        self.links.grow_to(Id(group));
+        if group < self.untouched {
+            self.free.unlink(&mut self.links, Id(group));
+        }
+        // Those that are passed over are free as if they had been used before.
+        while self.untouched < group {
+            self.free.push_head(&mut self.links, Id(self.untouched));
             self.untouched += 1;
-            self.untouched - 1
-        });
+        }
+        self.untouched = self.untouched.max(group + 1);
         self.groups[group as usize] = Group { blocks: 0, share, class: class as u8 };
         self.held[usize::from(share.0)].groups += 1;
-        self.links.grow_to(Id(group));
         let (list, links) = self.open_list(share, class);
         list.push_head(links, Id(group));
-        group
+    }
+
+    /// Whether a group is nobody's.
+    #[inline]
+    pub fn is_free(&self, group: u32) -> bool {
+        self.groups[group as usize].class == NO_CLASS
     }
 
     /// The slots of a group at which blocks begin, ascending.
@@ -150,9 +171,8 @@ impl Space {
 
     /// Takes a free place in an open group.
     pub fn take(&mut self, geometry: &Geometry, group: u32) -> u32 {
-        let Group { blocks, share, class } = self.groups[group as usize];
-        let class = usize::from(class);
-        let step = geometry.class_pieces(class) as u32;
+        let Group { blocks, class, .. } = self.groups[group as usize];
+        let step = geometry.class_pieces(usize::from(class)) as u32;
         let first = geometry.first_slot(group);
         // Groups are filled from the front and seldom have holes.
         let likely = first + u32::from(blocks) * step;
@@ -162,13 +182,22 @@ impl Space {
         } else {
             likely
         };
+        self.take_at(geometry, slot);
+        slot
+    }
+
+    /// Takes this place, which is free and where a block of its group can begin.
+    pub fn take_at(&mut self, geometry: &Geometry, slot: u32) {
+        let group = geometry.group_of(slot);
+        let Group { blocks, share, class } = self.groups[group as usize];
+        let class = usize::from(class);
+        let step = geometry.class_pieces(class) as u32;
         self.begins.set(u64::from(slot)..u64::from(slot) + 1);
         self.groups[group as usize].blocks += 1;
         if (u32::from(blocks) + 1) * step == geometry.group_slots() {
             let (list, links) = self.open_list(share, class);
             list.unlink(links, Id(group));
         }
-        slot
     }
 
     /// Makes the place of a block free; true when the group has none left and belongs to nobody now.
@@ -189,7 +218,7 @@ impl Space {
         if emptied {
             self.held[usize::from(share.0)].groups -= 1;
             self.groups[group as usize].class = NO_CLASS;
-            self.free.push(group);
+            self.free.push_head(&mut self.links, Id(group));
         }
         emptied
     }
@@ -198,7 +227,7 @@ impl Space {
     pub fn metadata_bytes(&self) -> u64 {
         self.links.bytes()
             + self.begins.bytes()
-            + (self.groups.len() * size_of::<Group>() + self.free.capacity() * 4) as u64
+            + (self.groups.len() * size_of::<Group>()) as u64
             + (self.open.len() * size_of::<List>() + self.held.len() * size_of::<Held>()) as u64
     }
 }

@@ -50,6 +50,14 @@ impl World<Lru> {
     }
 }
 
+impl<O> World<O> {
+    /// The same devices under another cache, as after a restart.
+    pub fn under<P>(self, cache: Extents<P>) -> World<P> {
+        let World { core, device, truth, volumes, writes, plan, .. } = self;
+        World { cache, core, device, truth, volumes, writes, plan }
+    }
+}
+
 impl<O: Evict> World<O> {
     pub fn with(cache: Extents<O>) -> Self {
         let device = vec![Stamp::MAX; (cache.geometry().capacity_bytes() / SECTOR) as usize];
