@@ -15,6 +15,8 @@
 //! (as printed it goes on to smaller ones, and may so allocate past the interval's end).
 
 mod bits;
+pub mod cleaning;
+pub mod epochs;
 mod events;
 mod geometry;
 pub mod observed;
@@ -23,6 +25,7 @@ mod restore;
 mod sizing;
 mod space;
 mod table;
+mod unit_set;
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

@@ -1,0 +1,378 @@
+//! In which order a volume's dirty units go to the backing store.
+//!
+//! What holds, should the cache's device be lost at any time: the backing store has all writes before some acknowledged flush, and
+//! any of those between that flush and the next. An *epoch* is the writes between two acknowledged flushes. Only the units of
+//! the oldest epoch are written back, and the store is flushed before those of the next are; so the store is between the flush
+//! before the oldest epoch and the one behind it. The idea is the journaled write-back of Koller et al., "Write Policies for
+//! Host-side Flash Caches", FAST 2013; but a cache keeps the newest content of a unit alone, and not a journal of all. Hence the
+//! one rule for clients' writes: what an older epoch still needs is written back before it is overwritten ([`Epochs::conflict`]).
+//!
+//! What a driver does:
+//! - Before it carries out a write it asks [`Epochs::conflict`], and keeps [`Epochs::current`]; when the write is done, and before it
+//!   says so to the client, it says [`Epochs::dirtied`]. Two writes to a unit are never under way at once.
+//! - When it acknowledges a flush it says [`Epochs::boundary`].
+//! - It takes what is to be written back with [`Epochs::next`], copies it while no write to it is under way ([`Epochs::copied`]), and
+//!   sends it ([`Epochs::written`], [`Epochs::failed`]). When [`Epochs::must_flush`] it flushes the store.
+//!
+//! A write that is under way while a flush is acknowledged may count as before it or after it. If its units were dirty when it
+//! began it counts as before, since what they held then is gone.
+
+use std::ops::Range;
+
+use super::geometry::UNIT_BYTES;
+use super::unit_set::{UnitSet, parts};
+
+/// The writes between two acknowledged flushes, or, where epochs were merged, several such.
+#[derive(Clone, Debug)]
+struct Epoch {
+    /// The number of the first epoch that is merged into this one.
+    first: u64,
+    /// Its number: that of the last one.
+    last: u64,
+    /// Units whose newest content belongs to this epoch, and is not on its way. No unit is dirty in two epochs.
+    dirty: UnitSet,
+    /// When the first of them became dirty; the largest number where there are none.
+    since_ns: u64,
+}
+
+impl Epoch {
+    fn new(number: u64) -> Self {
+        Epoch { first: number, last: number, dirty: UnitSet::default(), since_ns: u64::MAX }
+    }
+}
+
+/// The dirty units of one volume, by epoch. Units are of the volume: byte `offset` lies in unit `offset / `[`UNIT_BYTES`].
+///
+/// A unit that was taken from the oldest epoch is *leaving* until it is *written*, and written until the store was flushed. It may
+/// become dirty again meanwhile.
+#[derive(Clone, Debug)]
+pub struct Epochs {
+    /// Oldest first; the last is the current one, and there is always one.
+    epochs: Vec<Epoch>,
+    /// All that is dirty in epochs before the current one.
+    closed: UnitSet,
+    /// Leaving units of the oldest epoch whose bytes are still only in the cache.
+    taken: UnitSet,
+    /// Leaving units of the oldest epoch whose bytes are in a buffer.
+    copied: UnitSet,
+    /// Units of the oldest epoch that the store took since the last flush began.
+    written: UnitSet,
+    /// Those that it took before the flush that is under way.
+    flushing: UnitSet,
+    /// When the first unit that is not in any epoch's dirty set became dirty.
+    leaving_since_ns: u64,
+    /// Where the elevator is.
+    cursor: u64,
+    written_bytes: u64,
+    epochs_max: usize,
+    flush_every_bytes: u64,
+    merges: u64,
+}
+
+impl Epochs {
+    /// Nothing dirty. At most `epochs_max` epochs wait beside the current one ([`Self::is_full`]); the store is flushed after
+    /// every `flush_every_bytes` at the latest.
+    pub fn new(epochs_max: usize, flush_every_bytes: u64) -> Self {
+        Epochs {
+            epochs: vec![Epoch::new(0)],
+            closed: UnitSet::default(),
+            taken: UnitSet::default(),
+            copied: UnitSet::default(),
+            written: UnitSet::default(),
+            flushing: UnitSet::default(),
+            leaving_since_ns: u64::MAX,
+            cursor: 0,
+            written_bytes: 0,
+            epochs_max,
+            flush_every_bytes,
+            merges: 0,
+        }
+    }
+
+    fn newest(&self) -> usize {
+        self.epochs.len() - 1
+    }
+
+    /// The number of the current epoch.
+    pub fn current(&self) -> u64 {
+        self.epochs[self.newest()].last
+    }
+
+    /// Whether a write must wait: the range has units that an epoch before the current one needs, and that are only in the cache.
+    pub fn conflict(&self, units: Range<u64>) -> bool {
+        self.closed.any(units.clone()) || (self.newest() > 0 && self.taken.any(units))
+    }
+
+    /// Notes that a write is done which began when [`Self::current`] was `began`.
+    ///
+    /// A unit that an epoch before `began` needed is lost to it: the epochs from that one on are merged and counted
+    /// ([`Self::merges`]). Drivers that heed [`Self::conflict`] see that only after a failure of the store.
+    pub fn dirtied(&mut self, units: Range<u64>, began: u64, now_ns: u64) {
+        let is_lost = |(at, epoch): (usize, &Epoch)| {
+            let is_needed = epoch.dirty.any(units.clone()) || (at == 0 && self.taken.any(units.clone()));
+            epoch.last < began && is_needed
+        };
+        if self.conflict(units.clone())
+            && let Some(loser) = self.epochs.iter().enumerate().position(is_lost)
+        {
+            let to = self.epochs.iter().position(|epoch| epoch.last >= began).unwrap_or(self.newest());
+            self.join(loser, to);
+        }
+        let newest = self.newest();
+        for (frame, mask) in parts(units) {
+            // The write began before these epochs were closed, and what it overwrote was theirs: so it is as well.
+            let kept = self.closed.mask(frame) & mask;
+            let again = if newest > 0 { self.taken.mask(frame) & mask & !kept } else { 0 };
+            self.closed.insert_mask(frame, again);
+            self.add(0, frame, again, now_ns);
+            self.add(newest, frame, mask & !kept & !again, now_ns);
+        }
+    }
+
+    /// Makes units dirty in an epoch.
+    fn add(&mut self, at: usize, frame: u64, mask: u64, since_ns: u64) {
+        if mask != 0 {
+            let epoch = &mut self.epochs[at];
+            epoch.dirty.insert_mask(frame, mask);
+            epoch.since_ns = epoch.since_ns.min(since_ns);
+        }
+    }
+
+    /// Notes that a flush is being acknowledged: the current epoch ends, if the store lacks anything of it.
+    pub fn boundary(&mut self) {
+        let newest = self.newest();
+        // What was written and not flushed may still be lost: what comes next must not be mixed with it.
+        if self.epochs[newest].dirty.is_empty() && (newest > 0 || self.is_settled()) {
+            return;
+        }
+        let Epochs { epochs, closed, .. } = self;
+        closed.insert_all(&epochs[newest].dirty);
+        epochs.push(Epoch::new(epochs[newest].last + 1));
+    }
+
+    /// Whether nothing is leaving, and all that was written has been flushed.
+    fn is_settled(&self) -> bool {
+        self.is_all_written() && self.written.is_empty() && self.flushing.is_empty()
+    }
+
+    fn is_all_written(&self) -> bool {
+        self.taken.is_empty() && self.copied.is_empty()
+    }
+
+    /// Whether so many epochs wait that new writes should: until one has gone, or [`Self::merge`] was called.
+    pub fn is_full(&self) -> bool {
+        self.newest() >= self.epochs_max
+    }
+
+    /// Joins the two oldest epochs, so that more of them fit; false where there is only one. The flush between them is none any
+    /// more for the backing store, see [`Self::merges`].
+    pub fn merge(&mut self) -> bool {
+        let can = self.newest() > 0;
+        if can {
+            self.join(0, 1);
+        }
+        can
+    }
+
+    /// Joins the epochs of these positions, `first` and `last` inclusive.
+    fn join(&mut self, first: usize, last: usize) {
+        let has_current = last == self.newest();
+        let later: Vec<Epoch> = self.epochs.drain(first + 1..=last).collect();
+        self.merges += later.len() as u64;
+        let joined = &mut self.epochs[first];
+        for epoch in later {
+            joined.last = epoch.last;
+            joined.since_ns = joined.since_ns.min(epoch.since_ns);
+            joined.dirty.insert_all(&epoch.dirty);
+        }
+        if has_current {
+            self.closed.remove_all(&joined.dirty);
+        }
+    }
+
+    /// Takes dirty units of the oldest epoch that go next, as runs of units appended to `out`: `max_bytes` at most, whole units,
+    /// ascending from where the last call ended, then from the volume's begin. How many bytes they are.
+    ///
+    /// They are leaving from now on. Units whose earlier content is leaving still are left for later.
+    pub fn next(&mut self, max_bytes: u64, out: &mut Vec<Range<u64>>) -> u64 {
+        let (mut left, begun) = (max_bytes / UNIT_BYTES, out.len());
+        for range in [self.cursor..u64::MAX, 0..self.cursor] {
+            for run in self.epochs[0].dirty.runs(range, &[&self.taken, &self.copied]) {
+                if left == 0 {
+                    break;
+                }
+                let end = run.end.min(run.start + left);
+                left -= end - run.start;
+                out.push(run.start..end);
+            }
+        }
+        if let Some(last) = out[begun..].last() {
+            self.cursor = last.end;
+        }
+        self.leave(&out[begun..])
+    }
+
+    /// Takes all dirty units of the oldest epoch in a range, as [`Self::next`] does: those that a write waits for. There may be none, where
+    /// they are a later epoch's or leaving already.
+    pub fn next_of(&mut self, units: Range<u64>, out: &mut Vec<Range<u64>>) -> u64 {
+        let begun = out.len();
+        out.extend(self.epochs[0].dirty.runs(units, &[&self.taken, &self.copied]));
+        self.leave(&out[begun..])
+    }
+
+    /// Lets dirty units of the oldest epoch leave; how many bytes they are.
+    fn leave(&mut self, runs: &[Range<u64>]) -> u64 {
+        let oldest = &mut self.epochs[0];
+        if !runs.is_empty() {
+            self.leaving_since_ns = self.leaving_since_ns.min(oldest.since_ns);
+        }
+        for run in runs {
+            oldest.dirty.remove(run.clone(), Some(&mut self.taken));
+            self.closed.remove(run.clone(), None);
+        }
+        if oldest.dirty.is_empty() {
+            oldest.since_ns = u64::MAX;
+        }
+        runs.iter().map(|run| (run.end - run.start) * UNIT_BYTES).sum()
+    }
+
+    /// Notes that the bytes of leaving units are in a buffer: a client may overwrite them in the cache.
+    pub fn copied(&mut self, units: Range<u64>) {
+        self.taken.remove(units, Some(&mut self.copied));
+    }
+
+    /// Notes that the store has taken leaving units.
+    pub fn written(&mut self, units: Range<u64>) {
+        let before = self.leaving_bytes();
+        self.taken.remove(units.clone(), Some(&mut self.written));
+        self.copied.remove(units, Some(&mut self.written));
+        self.written_bytes += before - self.leaving_bytes();
+    }
+
+    /// Notes that the store did not take leaving units, or perhaps not: they are dirty again.
+    ///
+    /// Where one was overwritten in a later epoch since it was copied, the content that the oldest epoch needs is nowhere any more: the
+    /// epochs up to the later one are merged and counted. A driver that keeps its buffers and tries again avoids that.
+    pub fn failed(&mut self, units: Range<u64>) {
+        let mut lost = UnitSet::default();
+        self.taken.remove(units.clone(), Some(&mut lost));
+        self.copied.remove(units, Some(&mut lost));
+        self.take_back(&lost);
+    }
+
+    /// Whether the store should be flushed now: nothing of the oldest epoch is left to be written, or much was written since the
+    /// last flush. False while a flush is under way.
+    pub fn must_flush(&self) -> bool {
+        let is_done = self.epochs[0].dirty.is_empty() && self.is_all_written();
+        self.flushing.is_empty()
+            && !self.written.is_empty()
+            && (is_done || self.written_bytes >= self.flush_every_bytes)
+    }
+
+    /// Notes that a flush of the store begins. It covers what was written up to now. One at a time.
+    pub fn flush_begins(&mut self) {
+        self.flushing.insert_all(&self.written);
+        self.written.clear();
+        self.written_bytes = 0;
+    }
+
+    /// Notes that the flush that began last was done: appends to `clean` the runs of units which the store now has for good and
+    /// that are not dirty again. Beware of writes that are under way and not [`Self::dirtied`] yet: their units are not clean.
+    ///
+    /// The oldest epoch goes when nothing of it is left and it is not the current one.
+    pub fn flushed(&mut self, clean: &mut Vec<Range<u64>>) {
+        let mut again = vec![&self.taken, &self.copied, &self.written];
+        again.extend(self.epochs.iter().map(|epoch| &epoch.dirty));
+        clean.extend(self.flushing.runs(0..u64::MAX, &again));
+        self.flushing.clear();
+        if self.is_settled() {
+            self.leaving_since_ns = u64::MAX;
+            if self.epochs[0].dirty.is_empty() && self.newest() > 0 {
+                self.epochs.remove(0);
+            }
+        }
+    }
+
+    /// Notes that what was written and not flushed is in doubt: a flush failed, or the store is another session's now. All of it is
+    /// dirty again, with the same consequence as in [`Self::failed`]. What is leaving has its own outcomes.
+    pub fn lost_session(&mut self) {
+        let mut lost = std::mem::take(&mut self.written);
+        lost.insert_all(&self.flushing);
+        self.flushing.clear();
+        self.written_bytes = 0;
+        self.take_back(&lost);
+    }
+
+    /// Makes units of the oldest epoch dirty again.
+    fn take_back(&mut self, lost: &UnitSet) {
+        if lost.is_empty() {
+            return;
+        }
+        // In the oldest epoch itself newer content is as good.
+        let overwritten = (1..self.epochs.len()).rev().find(|&at| self.epochs[at].dirty.meets(lost));
+        if let Some(at) = overwritten {
+            self.join(0, at);
+        }
+        let oldest = &mut self.epochs[0];
+        oldest.dirty.insert_all(lost);
+        oldest.since_ns = oldest.since_ns.min(self.leaving_since_ns);
+        if self.newest() > 0 {
+            self.closed.insert_all(lost);
+        }
+    }
+
+    /// Drops the dirty units of a trimmed range, as far as that is allowed, and appends to `kept` the runs that are not: an older
+    /// epoch needs them, or they are on their way and may come back. The trim leaves those in the cache as if nobody had asked.
+    ///
+    /// A trimmed unit may hold anything. But an image from before the trim must have what was written there before that.
+    pub fn forget(&mut self, units: Range<u64>, kept: &mut Vec<Range<u64>>) {
+        let mut needed = UnitSet::default();
+        for set in [&self.closed, &self.taken, &self.copied, &self.written, &self.flushing] {
+            set.masks(units.clone()).for_each(|(frame, mask)| needed.insert_mask(frame, mask));
+        }
+        kept.extend(needed.runs(units.clone(), &[]));
+        let newest = self.newest();
+        let current = &mut self.epochs[newest];
+        let mut dropped = UnitSet::default();
+        current.dirty.remove(units, Some(&mut dropped));
+        // What was kept of the current epoch was written again since it left: it stays dirty.
+        for (frame, mask) in dropped.masks(0..u64::MAX) {
+            current.dirty.insert_mask(frame, mask & needed.mask(frame));
+        }
+        if current.dirty.is_empty() {
+            current.since_ns = u64::MAX;
+        }
+    }
+
+    /// When the unit became dirty that has been so for longest, among those that are not leaving; somewhat too early where a part of its
+    /// epoch has gone since.
+    pub fn first_dirty_ns(&self) -> Option<u64> {
+        let first = self.epochs.iter().map(|epoch| epoch.since_ns).min();
+        first.filter(|since_ns| *since_ns < u64::MAX)
+    }
+
+    /// Bytes that are dirty and not leaving.
+    pub fn dirty_bytes(&self) -> u64 {
+        (self.closed.units() + self.epochs[self.newest()].dirty.units()) * UNIT_BYTES
+    }
+
+    /// Bytes that are leaving.
+    pub fn leaving_bytes(&self) -> u64 {
+        (self.taken.units() + self.copied.units()) * UNIT_BYTES
+    }
+
+    /// Epochs that the store lacks something of, and the current one.
+    pub fn epochs(&self) -> usize {
+        self.epochs.len()
+    }
+
+    /// The numbers that each of these stands for, oldest first: more than one where epochs were merged.
+    pub fn spans(&self) -> impl Iterator<Item = std::ops::RangeInclusive<u64>> + '_ {
+        self.epochs.iter().map(|epoch| epoch.first..=epoch.last)
+    }
+
+    /// How many acknowledged flushes the order of write-back has not heeded, since epochs were merged over them.
+    pub fn merges(&self) -> u64 {
+        self.merges
+    }
+}
