@@ -3,10 +3,14 @@
 //! - [`nbd`] speaks the network's side: both ends of the protocol as state machines that own no socket.
 //! - [`disks`] is the seam between the server and whoever holds the bytes.
 //! - [`server`] serves disks to clients: sockets, TLS, flow control.
+//! - [`engine`] is the cache itself.
+//! - [`config`] is what an operator writes.
 //! - [`backing`] is the seam to the stores where volumes live.
 #![forbid(unsafe_code)]
 
 pub mod backing;
+pub mod config;
 pub mod disks;
+pub mod engine;
 pub mod nbd;
 pub mod server;

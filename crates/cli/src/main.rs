@@ -1,6 +1,7 @@
 //! The binary `tiermem`: one subcommand per file.
 #![forbid(unsafe_code)]
 
+mod block;
 mod columns;
 mod failure;
 mod interrupt;
@@ -11,6 +12,7 @@ mod partition;
 mod probe;
 mod record;
 mod report;
+mod serving;
 mod sim;
 mod size;
 mod source;

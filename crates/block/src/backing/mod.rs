@@ -9,6 +9,7 @@ mod faulty;
 mod file;
 mod memory;
 mod nbd;
+mod open;
 mod throttled;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub use faulty::{FaultControl, Faults, Faulty};
 pub use file::{FileBacking, FileOptions, FileUnits};
 pub use memory::{MemoryBacking, MemoryStore};
 pub use nbd::{NbdBacking, NbdOptions, NbdUnits};
+pub use open::{BackingSpec, SpecError};
 pub use throttled::Throttled;
 pub use tiermem_tier::block::AlignedBuffer;
 pub use tiermem_tier::block::Backend;

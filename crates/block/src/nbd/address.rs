@@ -8,7 +8,8 @@ use std::str::FromStr;
 pub const PORT: u16 = 10809;
 
 /// A place to listen at or to connect to. As text it is `unix:PATH` or `HOST:PORT`, an IPv6 address in brackets.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(try_from = "String")]
 pub enum Address {
     /// A host's name or address, without brackets, and a port.
     Tcp {
@@ -53,6 +54,14 @@ impl FromStr for Address {
             return Err(form());
         }
         Ok(Address::Tcp { host: host.to_owned(), port: parse_port(port)? })
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = AddressError;
+
+    fn try_from(text: String) -> Result<Self, AddressError> {
+        text.parse()
     }
 }
 

@@ -1,9 +1,6 @@
 //! `tiermem store serve`: runs the store until it is told to stop.
 
-use std::cell::Cell;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, IsTerminal, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -19,11 +16,10 @@ use tiermem_store::settings::LogLevel;
 use tiermem_store::snapshot::{Files, Load, Loaded};
 use tiermem_tier::block;
 use tiermem_tier::flash::FlashConfig;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
+use crate::serving::{Signals, reachable, say, seed, start_log};
 
 const EXAMPLE: &str = "Example:\n  tiermem store serve --tier dram=512MiB --tier emulated=2GiB\n  \
                        redis-cli -p 7379 set greeting hello";
@@ -91,7 +87,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let resets = options.reset;
     let config = configure(options).map_err(Failure::usage)?;
     let server_config = config.server_config(config_file).map_err(Failure::usage)?;
-    let set_log_level = start_log(server_config.settings.log_level);
+    let set_log_filter = start_log(log_filter(server_config.settings.log_level));
     let files = server_config.snapshot.as_deref().map(Files::open).transpose().map_err(Failure::failed)?;
     let which = config.snapshot_load().map_err(Failure::usage)?;
     // Whatever may refuse a start comes before what a start changes: tiers that outlive the process, and snapshots.
@@ -107,7 +103,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         load_snapshot(&mut engines, files, if resets { Load::Never } else { which });
     }
     let mut server = sockets.listen(engines).map_err(Failure::failed)?;
-    server.watch_settings(move |settings| set_log_level(settings.log_level));
+    server.watch_settings(move |settings| set_log_filter(log_filter(settings.log_level)));
     let words = announcement(&config, &server, &http);
     let begin = || {
         // Who reads that the store is there may stop it at once, so signals are received before anything is said; and before
@@ -145,32 +141,13 @@ fn engines(config: &StoreConfig) -> Result<Vec<Engine>, Failure> {
     Ok(engines)
 }
 
-/// Starts logging to standard error and returns what changes its level. `RUST_LOG`, where it is set, says what is logged
-/// at first.
-fn start_log(level: LogLevel) -> impl Fn(LogLevel) {
-    let filter = |level| {
-        EnvFilter::new(match level {
-            LogLevel::Debug => "trace",
-            LogLevel::Verbose => "debug",
-            LogLevel::Notice => "info",
-            LogLevel::Warning => "warn",
-        })
-    };
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| filter(level)))
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        // Whoever reads the log may go away; telling so on the same stream would end in a panic.
-        .log_internal_errors(false)
-        .with_filter_reloading();
-    let handle = log.reload_handle();
-    log.init();
-    let present = Cell::new(level);
-    move |level| {
-        if present.replace(level) != level {
-            // The log lives as long as the process, so there is always something to change.
-            let _ = handle.reload(filter(level));
-        }
+/// Redis's levels in the log's own words.
+fn log_filter(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Debug => "trace",
+        LogLevel::Verbose => "debug",
+        LogLevel::Notice => "info",
+        LogLevel::Warning => "warn",
     }
 }
 
@@ -293,11 +270,6 @@ fn load_snapshot(engines: &mut [Engine], files: &Files, which: Load) {
     tracing::warn!("the snapshot is not loaded: {why}");
 }
 
-/// A seed for the index's hash that nobody outside can know: the standard library's is random for each process.
-fn seed() -> u64 {
-    RandomState::new().build_hasher().finish()
-}
-
 /// Tells people how to reach the store.
 fn announcement(config: &StoreConfig, server: &Server, http: &HttpServer) -> String {
     for tier in &config.tiers {
@@ -314,55 +286,12 @@ fn announcement(config: &StoreConfig, server: &Server, http: &HttpServer) -> Str
     text + &format!("live page: http://{}/\n", reachable(http.address()))
 }
 
-/// Prints what nobody may be reading; the store works all the same.
-fn say(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// An address at which this machine reaches a server that may listen on all of its addresses.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        address.set_ip(match address.ip() {
-            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    address
-}
-
 /// redis-cli's own default host is left out.
 fn redis_cli_flags(address: SocketAddr) -> String {
     let address = reachable(address);
     match address.ip() {
         ip if ip == Ipv4Addr::LOCALHOST => format!("-p {}", address.port()),
         ip => format!("-h {ip} -p {}", address.port()),
-    }
-}
-
-/// The signals that ask the process to stop, received from here on.
-struct Signals {
-    interrupt: io::Result<Signal>,
-    terminate: io::Result<Signal>,
-}
-
-impl Signals {
-    /// Call it within a runtime.
-    fn receive() -> Self {
-        Signals { interrupt: signal(SignalKind::interrupt()), terminate: signal(SignalKind::terminate()) }
-    }
-
-    /// Ready when one has come.
-    async fn stopped(self) {
-        let (Ok(mut interrupt), Ok(mut terminate)) = (self.interrupt, self.terminate) else {
-            tracing::error!("signals cannot be received: only SIGKILL will stop the store");
-            return std::future::pending().await;
-        };
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        tracing::info!("stopping");
     }
 }
 
@@ -380,6 +309,5 @@ mod tests {
         ] {
             assert_eq!(redis_cli_flags(address.parse().unwrap()), flags);
         }
-        assert_eq!(reachable("[::]:80".parse().unwrap()).to_string(), "[::1]:80");
     }
 }

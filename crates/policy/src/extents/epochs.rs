@@ -376,3 +376,33 @@ impl Epochs {
         self.merges
     }
 }
+
+impl Epochs {
+    /// Whether the store lacks nothing: nothing is dirty or leaving, and all that was written has been flushed.
+    pub fn is_empty(&self) -> bool {
+        self.newest() == 0 && self.epochs[0].dirty.is_empty() && self.is_settled()
+    }
+
+    /// Whether the store has all of the epochs up to this number.
+    pub fn is_flushed(&self, number: u64) -> bool {
+        self.epochs[0].first > number
+    }
+
+    /// Notes that the cache has these units no more, whatever they were: nobody can write them back.
+    pub fn lost(&mut self, units: Range<u64>) {
+        let Epochs { epochs, closed, taken, copied, .. } = self;
+        for set in [closed, taken, copied] {
+            set.remove(units.clone(), None);
+        }
+        for epoch in epochs.iter_mut() {
+            epoch.dirty.remove(units.clone(), None);
+            if epoch.dirty.is_empty() {
+                epoch.since_ns = u64::MAX;
+            }
+        }
+        // An epoch of which nothing else was left has gone with them.
+        while self.newest() > 0 && self.epochs[0].dirty.is_empty() && self.is_settled() {
+            self.epochs.remove(0);
+        }
+    }
+}

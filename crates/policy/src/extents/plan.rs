@@ -49,6 +49,9 @@ pub enum Verdict {
     /// First [`Plan::clean`] must be written back and be [`Extents::cleaned`]; then plan again with [`Plan::again`] set. Nothing
     /// is pinned meanwhile.
     Clean,
+    /// Write-back, and no place could be had: all that could go is in use by plans in flight. Plan again with [`Plan::again`] set when one
+    /// of them is finished. It never happens where only one plan is in flight.
+    Busy,
 }
 
 /// What is to be done for a request, ranges in whole units and in the order of addresses, neighbours merged.
@@ -71,6 +74,11 @@ pub struct Plan {
     pub through: Vec<Range<u64>>,
     /// What a write past the cache made invalid there.
     pub dropped: Vec<Part>,
+    /// Of what the plan made valid, what was not before: what [`Extents::invalidate`] is told when the plan fails before
+    /// anything was stored.
+    pub fresh: Vec<Part>,
+    /// What the plan made dirty or left so.
+    pub dirtied: Vec<Range<u64>>,
     /// What must be written back before the plan can be made.
     pub clean: Vec<Part>,
     /// The volume that `clean` belongs to, part by part.
@@ -90,6 +98,8 @@ impl Plan {
         self.fill.clear();
         self.through.clear();
         self.dropped.clear();
+        self.fresh.clear();
+        self.dirtied.clear();
         self.clean.clear();
         self.clean_volumes.clear();
     }
@@ -175,7 +185,7 @@ impl<O: Evict> Extents<O> {
         } else {
             self.plan_cached(request, &pieces, &around, &mut found, plan, first)
         };
-        if verdict == Verdict::Clean {
+        if verdict != Verdict::Ready {
             self.release(plan);
         }
         self.found = found;
@@ -299,12 +309,16 @@ impl<O: Evict> Extents<O> {
                     verdict = Verdict::Clean;
                     break;
                 }
+                Err(NoRoom::Busy) if request.write == Some(Mode::WriteBack) => {
+                    verdict = Verdict::Busy;
+                    break;
+                }
                 // It goes past the cache.
                 Err(NoRoom::Busy) => break,
             }
         }
         self.wanted = wanted;
-        if verdict == Verdict::Clean {
+        if verdict != Verdict::Ready {
             return verdict;
         }
         found.sort_unstable_by_key(|block| block.piece);
@@ -370,7 +384,8 @@ impl<O: Evict> Extents<O> {
         }
         for run in self.valid.runs(wanted.clone(), false) {
             push_range(&mut plan.fetch, extent.range(run.clone()));
-            push_part(&mut plan.fill, extent.part(run));
+            push_part(&mut plan.fill, extent.part(run.clone()));
+            push_part(&mut plan.fresh, extent.part(run));
         }
         self.valid.set(wanted);
     }
@@ -417,9 +432,14 @@ impl<O: Evict> Extents<O> {
             }
             push_part(&mut plan.fill, extent.part(asked.clone()));
         }
-        self.valid.set(if fills_whole { units.clone() } else { asked.clone() });
+        let stored = if fills_whole { units.clone() } else { asked.clone() };
+        for run in self.valid.runs(stored.clone(), false) {
+            push_part(&mut plan.fresh, extent.part(run));
+        }
+        self.valid.set(stored);
         let written = if self.config.fill == Fill::Whole { units.clone() } else { asked.clone() };
         if mode == Mode::WriteBack {
+            push_range(&mut plan.dirtied, extent.range(written.clone()));
             self.dirty_units += written.end - written.start - self.dirty.count(written.clone());
             self.dirty.set(written);
         }

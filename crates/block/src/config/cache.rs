@@ -1,0 +1,141 @@
+//! The cache's section.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use tiermem_base::{Bytes, Nanos};
+use tiermem_policy::extents::Geometry;
+use tiermem_policy::extents::cleaning::Cleaning;
+
+use super::ConfigError;
+
+/// Where cached bytes lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CachePlace {
+    /// A file or block device; it outlives the process.
+    Path(PathBuf),
+    /// DRAM; nothing of it outlives the process, and so a flush brings all that is dirty to the stores.
+    Dram,
+}
+
+/// `[cache]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSection {
+    /// A file or block device, or `dram`.
+    pub path: String,
+    /// Its size.
+    pub capacity: Bytes,
+    /// Block sizes, ascending powers of two. Default 32, 64, 128 and 256 KiB.
+    #[serde(default = "blocks")]
+    pub blocks: Vec<Bytes>,
+    /// Bytes of a group; the largest block unless given.
+    pub group: Option<Bytes>,
+    /// What a miss brings in: `units` (default) or `whole` blocks.
+    #[serde(default)]
+    pub fill: FillName,
+    /// How large the blocks are: as `observed` (default) or as the `request` is.
+    #[serde(default)]
+    pub sizing: SizingName,
+    /// What has been dirty for so long is written back. Default 30 s.
+    pub dirty_age: Option<Nanos>,
+    /// Once so much of the cache is dirty, it is written back. Default 75.
+    pub dirty_percent: Option<u8>,
+    /// Whatever the device holds is overwritten.
+    #[serde(default)]
+    pub reset: bool,
+}
+
+/// What a miss brings in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FillName {
+    /// What was asked for.
+    #[default]
+    Units,
+    /// Whole blocks.
+    Whole,
+}
+
+/// How large blocks are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SizingName {
+    /// As what was seen says.
+    #[default]
+    Observed,
+    /// As the request is.
+    Request,
+}
+
+fn blocks() -> Vec<Bytes> {
+    [32, 64, 128, 256].map(|kib| Bytes(kib << 10)).to_vec()
+}
+
+impl FromStr for CacheSection {
+    type Err = String;
+
+    /// `PATH:SIZE`, or `dram:SIZE`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = || format!("`{text}` is not PATH:SIZE, as in /srv/cache:16GiB or dram:2GiB");
+        let (path, size) = text.rsplit_once(':').filter(|(path, _)| !path.is_empty()).ok_or_else(form)?;
+        let capacity = size.parse().map_err(|error| format!("{}: {error}", form()))?;
+        Ok(CacheSection {
+            path: path.to_owned(),
+            capacity,
+            blocks: blocks(),
+            group: None,
+            fill: FillName::default(),
+            sizing: SizingName::default(),
+            dirty_age: None,
+            dirty_percent: None,
+            reset: false,
+        })
+    }
+}
+
+impl CacheSection {
+    /// Where cached bytes lie.
+    pub fn place(&self) -> CachePlace {
+        if self.path == "dram" { CachePlace::Dram } else { CachePlace::Path(PathBuf::from(&self.path)) }
+    }
+
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        let value = |key, problem: String| Err(ConfigError::Value { key, problem });
+        if let Some(percent @ (0 | 91..)) = self.dirty_percent {
+            return value("dirty_percent", format!("{percent} is not between 1 and 90"));
+        }
+        let sizes: Vec<u64> = self.blocks.iter().map(|size| size.0).collect();
+        match Geometry::new(&sizes, self.group.map(|group| group.0), self.capacity.0) {
+            Ok(_) => Ok(()),
+            Err(error) => value("cache", error.to_string()),
+        }
+    }
+
+    pub(super) fn cleaning(&self) -> Cleaning {
+        let default = Cleaning::default();
+        let high_percent = self.dirty_percent.unwrap_or(default.high_percent);
+        Cleaning {
+            age_ns: self.dirty_age.map_or(default.age_ns, |age| age.0),
+            low_percent: default.low_percent.min(high_percent / 3 * 2),
+            high_percent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_says_place_and_size() {
+        let cache: CacheSection = "/srv/a:b:2GiB".parse().unwrap();
+        assert_eq!((cache.place(), cache.capacity), (CachePlace::Path("/srv/a:b".into()), Bytes(2 << 30)));
+        assert_eq!("dram:1MiB".parse::<CacheSection>().unwrap().place(), CachePlace::Dram);
+        for wrong in ["", "x", ":1GiB", "x:", "x:big"] {
+            assert!(wrong.parse::<CacheSection>().unwrap_err().contains("PATH:SIZE"), "{wrong}");
+        }
+        assert!("x:1KiB".parse::<CacheSection>().unwrap().validate().is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! An export's section.
+
+use std::str::FromStr;
+
+use serde::Deserialize;
+use tiermem_base::Bytes;
+use tiermem_policy::extents::Mode;
+
+use super::ConfigError;
+use crate::backing::BackingSpec;
+use crate::engine::VolumeConfig;
+use crate::nbd::wire::STRING_BYTES_MAX;
+
+/// Where an export's writes go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExportMode {
+    /// Into the cache, and to the store later.
+    #[default]
+    WriteBack,
+    /// Into both.
+    WriteThrough,
+    /// To the store.
+    WriteAround,
+    /// Nowhere: they are refused.
+    ReadOnly,
+}
+
+impl ExportMode {
+    const NAMES: [(&'static str, ExportMode); 4] = [
+        ("write-back", ExportMode::WriteBack),
+        ("write-through", ExportMode::WriteThrough),
+        ("write-around", ExportMode::WriteAround),
+        ("read-only", ExportMode::ReadOnly),
+    ];
+}
+
+impl FromStr for ExportMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::NAMES.into_iter().find(|(name, _)| *name == text).map(|(_, mode)| mode);
+        found.ok_or_else(|| {
+            format!("`{text}` is no mode; there are write-back, write-through, write-around and read-only")
+        })
+    }
+}
+
+/// `[[export]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportSection {
+    /// The name that clients ask for.
+    pub name: String,
+    /// Where the volume lives: see [`BackingSpec`].
+    pub backing: String,
+    /// Words for people.
+    #[serde(default)]
+    pub description: String,
+    /// Where writes go. Default write-back.
+    #[serde(default)]
+    pub mode: ExportMode,
+    /// What it may have of the cache.
+    pub quota: Option<Bytes>,
+}
+
+impl FromStr for ExportSection {
+    type Err = String;
+
+    /// `NAME=BACKING`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, backing) = text
+            .split_once('=')
+            .ok_or_else(|| format!("`{text}` is not NAME=BACKING, as in disk=/srv/disk.img"))?;
+        backing.parse::<BackingSpec>().map_err(|error| error.to_string())?;
+        Ok(ExportSection {
+            name: name.to_owned(),
+            backing: backing.to_owned(),
+            description: String::new(),
+            mode: ExportMode::default(),
+            quota: None,
+        })
+    }
+}
+
+impl ExportSection {
+    fn problem(&self, problem: impl ToString) -> ConfigError {
+        ConfigError::Export { name: self.name.clone(), problem: problem.to_string() }
+    }
+
+    /// Where the volume lives.
+    ///
+    /// # Errors
+    /// When the text names no store.
+    pub fn backing(&self) -> Result<BackingSpec, ConfigError> {
+        self.backing.parse().map_err(|error| self.problem(error))
+    }
+
+    pub(super) fn validate(&self, cache_bytes: u64) -> Result<(), ConfigError> {
+        for text in [&self.name, &self.description] {
+            if text.len() > STRING_BYTES_MAX {
+                return Err(self.problem(format!("names and descriptions have at most {STRING_BYTES_MAX} bytes")));
+            }
+        }
+        if let Some(quota) = self.quota
+            && quota.0 > cache_bytes
+        {
+            return Err(self.problem(format!("the quota {quota} is more than the cache has ({})", Bytes(cache_bytes))));
+        }
+        self.backing().map(drop)
+    }
+
+    /// How the engine offers it, with space of this share.
+    pub(super) fn volume(&self, share: u16) -> VolumeConfig {
+        VolumeConfig {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            mode: match self.mode {
+                ExportMode::WriteBack => Mode::WriteBack,
+                ExportMode::WriteThrough => Mode::WriteThrough,
+                // Of a volume that takes no writes it makes no difference.
+                ExportMode::WriteAround | ExportMode::ReadOnly => Mode::WriteAround,
+            },
+            read_only: self.mode == ExportMode::ReadOnly,
+            share,
+            quota_bytes: self.quota.map(|quota| quota.0),
+        }
+    }
+}

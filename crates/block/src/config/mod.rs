@@ -1,0 +1,247 @@
+//! The block cache's configuration: what an operator writes in a file or gives as flags, checked.
+
+mod cache;
+mod export;
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use tiermem_policy::extents::{Fill, Sizing};
+
+use crate::backing::BackingSpec;
+use crate::engine::{EngineConfig, VolumeConfig};
+use crate::nbd::Address;
+use crate::server::{ServerConfig, TlsConfig};
+
+pub use cache::{CachePlace, CacheSection, FillName, SizingName};
+pub use export::{ExportMode, ExportSection};
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is no TOML, has an unknown key, or a value of the wrong kind.
+    #[error("the configuration {} is not valid: {source}", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and in which line.
+        source: Box<toml::de::Error>,
+    },
+    /// There is no cache.
+    #[error("no cache is configured: give a file or block device and a size, for example --cache /srv/cache:16GiB")]
+    NoCache,
+    /// There is nothing to export.
+    #[error("no export is configured: give at least one, for example --export disk=/srv/disk.img")]
+    NoExport,
+    /// Two exports have one name.
+    #[error("two exports are named `{0}`: give each a name of its own")]
+    SameName(String),
+    /// An export's quota is more than there is, or a name too long.
+    #[error("export `{name}`: {problem}")]
+    Export {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Some other value that is out of range.
+    #[error("{key}: {problem}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// The whole configuration. Unknown keys are errors.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BlockConfig {
+    /// Where NBD clients connect: `unix:PATH` or `HOST:PORT`. Default `127.0.0.1:10809`.
+    pub listen: Vec<Address>,
+    /// The address of the live page and `/metrics`. Default none.
+    pub http: Option<SocketAddr>,
+    /// The cache.
+    pub cache: Option<CacheSection>,
+    /// Volumes.
+    #[serde(rename = "export")]
+    pub exports: Vec<ExportSection>,
+    /// TLS; without it clients speak plainly.
+    pub tls: Option<TlsSection>,
+}
+
+/// TLS for NBD clients.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsSection {
+    /// The certificate, with those up to its root (PEM).
+    pub cert: PathBuf,
+    /// Its private key (PEM).
+    pub key: PathBuf,
+    /// Clients must show a certificate signed by one of these (PEM).
+    pub client_ca: Option<PathBuf>,
+    /// Whether clients that do not ask for TLS are refused. Default true.
+    #[serde(default = "yes")]
+    pub required: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl BlockConfig {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read or is no configuration.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        toml::from_str(&text)
+            .map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })
+    }
+
+    /// Where to listen.
+    pub fn listen(&self) -> Vec<Address> {
+        match &self.listen[..] {
+            [] => vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: crate::nbd::PORT }],
+            listen => listen.to_vec(),
+        }
+    }
+
+    /// The cache.
+    ///
+    /// # Errors
+    /// When none is given.
+    pub fn cache(&self) -> Result<&CacheSection, ConfigError> {
+        self.cache.as_ref().ok_or(ConfigError::NoCache)
+    }
+
+    /// Checks what its parts cannot check by themselves.
+    ///
+    /// # Errors
+    /// When something is missing or contradicts something else.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let cache = self.cache()?;
+        cache.validate()?;
+        if self.exports.is_empty() {
+            return Err(ConfigError::NoExport);
+        }
+        let mut names = HashSet::new();
+        for export in &self.exports {
+            if !names.insert(&export.name) {
+                return Err(ConfigError::SameName(export.name.clone()));
+            }
+            export.validate(cache.capacity.0)?;
+        }
+        Ok(())
+    }
+
+    /// The server's limits.
+    pub fn server_config(&self) -> ServerConfig {
+        let tls = self.tls.as_ref().map(|tls| TlsConfig {
+            required: tls.required,
+            cert: tls.cert.clone(),
+            key: tls.key.clone(),
+            client_ca: tls.client_ca.clone(),
+        });
+        ServerConfig { tls, ..ServerConfig::default() }
+    }
+
+    /// The volumes, in the order of the exports, and where each lives.
+    ///
+    /// # Errors
+    /// As [`ExportSection::backing`].
+    pub fn volumes(&self) -> Result<Vec<(VolumeConfig, BackingSpec)>, ConfigError> {
+        let mut share = 0;
+        let volume = |export: &ExportSection| {
+            share += u16::from(export.quota.is_some());
+            let own = if export.quota.is_some() { share } else { 0 };
+            Ok((export.volume(own), export.backing()?))
+        };
+        self.exports.iter().map(volume).collect()
+    }
+
+    /// The engine's, drawn from `seed` where it draws.
+    ///
+    /// # Errors
+    /// As [`Self::cache`].
+    pub fn engine_config(&self, seed: u64) -> Result<EngineConfig, ConfigError> {
+        let cache = self.cache()?;
+        Ok(EngineConfig {
+            sizes_bytes: cache.blocks.iter().map(|size| size.0).collect(),
+            group_bytes: cache.group.map(|group| group.0),
+            fill: match cache.fill {
+                FillName::Units => Fill::Units,
+                FillName::Whole => Fill::Whole,
+            },
+            sizing: match cache.sizing {
+                SizingName::Request => Sizing::Request,
+                SizingName::Observed => Sizing::Observed(Default::default()),
+            },
+            // Those without a limit share the first.
+            shares: 1 + self.exports.iter().filter(|export| export.quota.is_some()).count() as u16,
+            cleaning: cache.cleaning(),
+            seed,
+            ..EngineConfig::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_says_it_all() {
+        let text = r#"
+            listen = ["unix:/run/tiermem.sock", "0.0.0.0:10809"]
+            http = "127.0.0.1:7381"
+            [cache]
+            path = "/srv/cache"
+            capacity = "16GiB"
+            blocks = ["64KiB", "1MiB"]
+            fill = "whole"
+            sizing = "request"
+            dirty_age = "5s"
+            [[export]]
+            name = "a"
+            backing = "/srv/a.img,read-only"
+            [[export]]
+            name = "b"
+            backing = "nbd://store/b"
+            mode = "write-through"
+            quota = "4GiB"
+        "#;
+        let config: BlockConfig = toml::from_str(text).unwrap();
+        config.validate().unwrap();
+        assert_eq!(config.listen().len(), 2);
+        let engine = config.engine_config(0).unwrap();
+        assert_eq!((engine.sizes_bytes, engine.fill, engine.shares), (vec![65536, 1 << 20], Fill::Whole, 2));
+        assert_eq!(engine.cleaning.age_ns, 5_000_000_000);
+        assert_eq!(config.exports[1].mode, ExportMode::WriteThrough);
+    }
+
+    #[test]
+    fn what_is_missing_or_twice_is_told() {
+        let wrong = |text: &str| toml::from_str::<BlockConfig>(text).unwrap().validate().unwrap_err().to_string();
+        assert!(wrong("").contains("--cache"));
+        let cache = "[cache]\npath = \"c\"\ncapacity = \"1GiB\"\n";
+        assert!(wrong(cache).contains("--export"));
+        let export = "[[export]]\nname = \"a\"\nbacking = \"x\"\n";
+        assert!(wrong(&format!("{cache}{export}{export}")).contains("`a`"));
+        assert!(wrong(&format!("{cache}{export}quota = \"2GiB\"")).contains("quota"));
+        assert!(toml::from_str::<BlockConfig>("colour = 1").is_err());
+    }
+}

@@ -1,0 +1,236 @@
+//! Writing back: dirty units are copied, sent, flushed, and then clean.
+
+use std::ops::Range;
+
+use tiermem_policy::extents::cleaning::{Dirty, Due};
+use tiermem_policy::extents::{Part, UNIT_BYTES, Volume};
+
+use super::Engine;
+use super::op::{Kind, Op, Source, Stage, units_of};
+use crate::backing::BackingError;
+
+/// Bytes of one volume that are copied or written back at a time.
+const LEAVING_BYTES_MAX: u64 = 8 << 20;
+/// How much of the cache may be dirty before writers wait.
+const DIRTY_PERCENT_MAX: u64 = 90;
+/// Bytes taken from the order of write-back at a time.
+const BATCH_BYTES: u64 = 1 << 20;
+/// How long a store that failed is left alone at first, and at most.
+const RETRY_NS: u64 = 100_000_000;
+const RETRY_NS_MAX: u64 = 30_000_000_000;
+
+impl Engine {
+    /// Somebody waits for room, or for older bytes to be in the store.
+    pub(super) fn hurry(&mut self) {
+        self.hurried = true;
+    }
+
+    /// Whether so much is dirty that writers wait.
+    pub(super) fn is_over_limit(&self) -> bool {
+        self.extents.dirty_bytes() > self.extents.geometry().capacity_bytes() / 100 * DIRTY_PERCENT_MAX
+    }
+
+    /// Begins to write back what it is time for.
+    pub(super) fn clean(&mut self) {
+        if self.parked.is_empty() {
+            self.hurried = false;
+        }
+        let mut ranges = Vec::new();
+        for at in 0..self.volumes.len() {
+            loop {
+                let due_bytes = self.due_bytes(at);
+                let volume = &mut self.volumes[at];
+                if volume.epochs.is_empty() || volume.retry_at_ns > self.now_ns {
+                    break;
+                }
+                let mut taken_bytes = 0;
+                if due_bytes > 0 && volume.leaving_bytes < LEAVING_BYTES_MAX {
+                    taken_bytes = volume.epochs.next(due_bytes.min(BATCH_BYTES), &mut ranges);
+                    volume.due_bytes = due_bytes.saturating_sub(taken_bytes);
+                }
+                if taken_bytes == 0 {
+                    if volume.epochs.must_flush() {
+                        self.flush_store(at, true);
+                    }
+                    break;
+                }
+                for units in ranges.drain(..) {
+                    let bytes = (units.end - units.start) * UNIT_BYTES;
+                    self.volumes[at].leaving_bytes += bytes;
+                    let offset = units.start * UNIT_BYTES;
+                    let op = Op { volume: at, kind: Kind::Copy, offset, bytes, ..self.spare_op() };
+                    self.start(op);
+                }
+                self.run_ready();
+            }
+        }
+    }
+
+    /// How much of a volume is to be written back: the rest of what was due, or what is due now.
+    fn due_bytes(&mut self, at: usize) -> u64 {
+        let volume = &self.volumes[at];
+        let dirty_bytes = volume.epochs.dirty_bytes();
+        if volume.due_bytes == 0 && dirty_bytes > 0 {
+            let dirty = Dirty {
+                bytes: self.extents.dirty_bytes(),
+                first_ns: volume.epochs.first_dirty_ns(),
+                room_bytes: self.extents.geometry().capacity_bytes(),
+                is_waited_for: self.hurried || volume.waiters.iter().any(|waiter| waiter.epoch.is_some()),
+            };
+            self.volumes[at].due_bytes = match self.cleaning.due(self.now_ns, &dirty) {
+                Due::Nothing => 0,
+                Due::WriteBack { bytes, .. } => bytes,
+            };
+        }
+        self.volumes[at].due_bytes.min(dirty_bytes)
+    }
+
+    /// Nobody changes the range now: read it.
+    pub(super) fn copy(&mut self, id: u32, mut op: Box<Op>) {
+        op.stage = Stage::Gathering;
+        let mut parts = Vec::new();
+        self.extents.visit(Volume(op.volume as u16), op.aligned(), |part, is_dirty| {
+            if is_dirty {
+                parts.push(part);
+            }
+        });
+        for Part { offset, at, bytes } in parts {
+            self.submit_gather(id, &mut op, offset..offset + bytes, Source::Cache(at));
+        }
+        if op.ios == 0 {
+            self.ready.push_back(super::Ready::Gathered(id));
+        }
+        self.ops[id as usize] = Some(op);
+    }
+
+    /// The range is in memory: send it.
+    pub(super) fn copied(&mut self, id: u32, mut op: Box<Op>) {
+        op.held.sort_unstable_by_key(|held| held.range.start);
+        let mut held = std::mem::take(&mut op.held);
+        let mut sent = 0;
+        let mut at = 0;
+        while at < held.len() {
+            // Neighbours go as one.
+            let mut end = at + 1;
+            while end < held.len()
+                && held[at].is_good
+                && held[end].is_good
+                && held[end].range.start == held[end - 1].range.end
+            {
+                end += 1;
+            }
+            let range = held[at].range.start..held[end - 1].range.end;
+            sent += range.end - range.start;
+            if held[at].is_good {
+                let buffer = if end == at + 1 {
+                    std::mem::take(&mut held[at].buffer)
+                } else {
+                    let mut buffer = self.pool.lend((range.end - range.start) as usize);
+                    for part in &held[at..end] {
+                        let from = (part.range.start - range.start) as usize;
+                        buffer[from..from + part.buffer.len()].copy_from_slice(&part.buffer);
+                    }
+                    buffer
+                };
+                self.volumes[op.volume].epochs.copied(units_of(&range));
+                self.submit_write_back(op.volume, units_of(&range), buffer);
+            } else {
+                self.lose(op.volume, &range);
+                self.volumes[op.volume].leaving_bytes -= range.end - range.start;
+            }
+            at = end;
+        }
+        // What is not dirty any more need not go.
+        self.volumes[op.volume].leaving_bytes -= op.bytes - sent;
+        let mut gaps = op.aligned();
+        for part in &held {
+            let gap = gaps.start..part.range.start;
+            self.volumes[op.volume].epochs.lost(units_of(&gap));
+            gaps.start = part.range.end;
+        }
+        self.volumes[op.volume].epochs.lost(units_of(&gaps));
+        for part in held.drain(..) {
+            self.pool.give_back(part.buffer);
+        }
+        op.held = held;
+        self.end(id, op);
+    }
+
+    /// The cache's device has lost dirty bytes.
+    fn lose(&mut self, at: usize, range: &Range<u64>) {
+        let mut parts = Vec::new();
+        self.extents.visit(Volume(at as u16), range.clone(), |part, is_dirty| {
+            if is_dirty {
+                parts.push(part);
+            }
+        });
+        tracing::error!(volume = self.exports[at].name, offset = range.start, bytes = range.end - range.start,
+            "the cache's device has lost bytes that the store does not have: reads fail until they are written anew");
+        self.poison_parts(at, &parts);
+        self.volumes[at].epochs.lost(units_of(range));
+    }
+
+    /// The store has taken a part of what is written back, or not.
+    pub(super) fn written_back(
+        &mut self,
+        at: usize,
+        units: Range<u64>,
+        result: Result<(), BackingError>,
+        session: u64,
+    ) {
+        let volume = &mut self.volumes[at];
+        volume.leaving_bytes -= (units.end - units.start) * UNIT_BYTES;
+        match result {
+            Ok(()) => {
+                if session != volume.session {
+                    // What it took before may be gone.
+                    volume.session = session;
+                    volume.epochs.lost_session();
+                }
+                volume.epochs.written(units);
+            }
+            Err(error) => {
+                volume.epochs.failed(units);
+                self.write_back_failed(at, &error);
+            }
+        }
+    }
+
+    /// The store failed: it is left alone for a while.
+    pub(super) fn write_back_failed(&mut self, at: usize, error: &BackingError) {
+        let volume = &mut self.volumes[at];
+        volume.counts.write_back_failures += 1;
+        if volume.retry_at_ns <= self.now_ns {
+            let wait_ns = (RETRY_NS << volume.failures.min(20)).min(RETRY_NS_MAX);
+            volume.failures += 1;
+            volume.retry_at_ns = self.now_ns + wait_ns;
+            tracing::warn!(volume = self.exports[at].name, %error, retry_after_ms = wait_ns / 1_000_000,
+                "the store took nothing of what is written back");
+        }
+    }
+
+    /// What was written back has been flushed.
+    pub(super) fn cleaned(&mut self, at: usize) {
+        let mut ranges = Vec::new();
+        self.volumes[at].epochs.flushed(&mut ranges);
+        let mut parts = Vec::new();
+        for units in ranges {
+            let range = units.start * UNIT_BYTES..units.end * UNIT_BYTES;
+            self.extents.visit(Volume(at as u16), range, |part, is_dirty| {
+                if is_dirty {
+                    parts.push(part);
+                }
+            });
+        }
+        self.extents.cleaned(&parts);
+        self.note_clean(&parts);
+        self.unpark();
+    }
+
+    /// Asks to be called again where time alone changes something.
+    pub(super) fn arm(&self) {
+        if self.volumes.iter().any(|volume| !volume.epochs.is_empty()) {
+            self.ticker.arm();
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! How a cache and its volumes are set up.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tiermem_policy::extents::cleaning::Cleaning;
+use tiermem_policy::extents::{Fill, Geometry, GeometryError, Mode, Sizing};
+
+use crate::nbd::wire::TransmissionFlags;
+use crate::nbd::{Contexts, Export};
+
+/// A cache cannot be set up so.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The device does not suit the blocks.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// Too many volumes.
+    #[error("a cache has at most {0} volumes")]
+    Volumes(u16),
+    /// A volume is too large.
+    #[error("volume {name} has {size_bytes} bytes; with blocks this small the limit is {limit}")]
+    VolumeSize {
+        /// Its name.
+        name: String,
+        /// Its size.
+        size_bytes: u64,
+        /// The largest size.
+        limit: u64,
+    },
+}
+
+/// How the cache is set up.
+#[derive(Clone)]
+pub struct EngineConfig {
+    /// Block sizes, ascending. Default 32, 64, 128, 256 KiB.
+    pub sizes_bytes: Vec<u64>,
+    /// Bytes of a group; the largest block unless given.
+    pub group_bytes: Option<u64>,
+    /// What a miss brings in. Default units.
+    pub fill: Fill,
+    /// How large the blocks of a miss are. Default as observed.
+    pub sizing: Sizing,
+    /// Owners of space with limits of their own. Default 1.
+    pub shares: u16,
+    /// When dirty bytes are written back.
+    pub cleaning: Cleaning,
+    /// For policies that draw.
+    pub seed: u64,
+    /// Nanoseconds since some moment; never goes back.
+    pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        let start = Instant::now();
+        EngineConfig {
+            sizes_bytes: vec![32 << 10, 64 << 10, 128 << 10, 256 << 10],
+            group_bytes: None,
+            fill: Fill::Units,
+            sizing: Sizing::Observed(Default::default()),
+            shares: 1,
+            cleaning: Cleaning::default(),
+            seed: 0,
+            clock: Arc::new(move || start.elapsed().as_nanos() as u64),
+        }
+    }
+}
+
+impl EngineConfig {
+    pub(super) fn geometry(&self, device_bytes: u64) -> Result<Geometry, GeometryError> {
+        Geometry::new(&self.sizes_bytes, self.group_bytes, device_bytes)
+    }
+}
+
+/// How a volume is offered.
+#[derive(Clone, Debug)]
+pub struct VolumeConfig {
+    /// The export's name.
+    pub name: String,
+    /// Words for people.
+    pub description: String,
+    /// Where writes go.
+    pub mode: Mode,
+    /// Whether clients' writes are refused.
+    pub read_only: bool,
+    /// Whose space it takes.
+    pub share: u16,
+    /// What that share may have.
+    pub quota_bytes: Option<u64>,
+}
+
+impl VolumeConfig {
+    /// A volume in write-back mode.
+    pub fn new(name: impl Into<String>) -> Self {
+        VolumeConfig {
+            name: name.into(),
+            description: String::new(),
+            mode: Mode::WriteBack,
+            read_only: false,
+            share: 0,
+            quota_bytes: None,
+        }
+    }
+
+    pub(super) fn export(&self, size_bytes: u64, read_only: bool) -> Export {
+        let features = [
+            TransmissionFlags::SEND_FLUSH,
+            TransmissionFlags::SEND_FUA,
+            TransmissionFlags::SEND_TRIM,
+            TransmissionFlags::SEND_WRITE_ZEROES,
+            TransmissionFlags::SEND_DF,
+            TransmissionFlags::SEND_CACHE,
+            TransmissionFlags::CAN_MULTI_CONN,
+        ];
+        Export {
+            description: self.description.clone(),
+            read_only: self.read_only || read_only,
+            features: features.into_iter().fold(TransmissionFlags::none(), TransmissionFlags::with),
+            contexts: Contexts::all(),
+            ..Export::new(self.name.clone(), size_bytes)
+        }
+    }
+}

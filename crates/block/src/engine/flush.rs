@@ -1,0 +1,94 @@
+//! Flushes: of clients, and of the stores.
+
+use super::Engine;
+use super::io::failure;
+use super::volume::Waiter;
+use crate::backing::BackingError;
+use crate::disks::{Answer, Asker};
+use crate::nbd::Errno;
+
+impl Engine {
+    /// A client wants all that it was told is done to be durable.
+    pub(super) fn begin_flush(&mut self, asker: Asker, disk: usize) {
+        let volume = &mut self.volumes[disk];
+        volume.epochs.boundary();
+        let epoch = (!volume.epochs.is_empty()).then(|| volume.epochs.current() - 1);
+        // What went to the store directly since a flush of it began is covered by the next one only.
+        let flush = (volume.direct_writes.is_some() || volume.flushes.begun > volume.flushes.ended)
+            .then_some(volume.flushes.begun + 1);
+        if epoch.is_none() && flush.is_none() {
+            return self.tell(asker, Ok(Answer::Done));
+        }
+        if let Some(flush) = flush {
+            volume.flushes.wanted = volume.flushes.wanted.max(flush);
+        }
+        volume.waiters.push(Waiter { asker, epoch, flush });
+        self.flush_store(disk, false);
+    }
+
+    /// Begins a flush of the store if somebody needs one and none runs.
+    pub(super) fn flush_store(&mut self, at: usize, for_cleaning: bool) {
+        let volume = &mut self.volumes[at];
+        let wanted = for_cleaning || volume.flushes.wanted > volume.flushes.begun;
+        if !wanted || volume.flushes.begun > volume.flushes.ended {
+            return;
+        }
+        volume.flushes.begun += 1;
+        volume.direct_flushing = volume.direct_writes.take();
+        volume.epochs.flush_begins();
+        self.submit_flush(at);
+    }
+
+    /// A flush of a volume's store has ended.
+    pub(super) fn store_flushed(&mut self, at: usize, result: Result<(), BackingError>, session: u64) {
+        let volume = &mut self.volumes[at];
+        volume.flushes.ended = volume.flushes.begun;
+        let lost = volume.direct_flushing.take().is_some_and(|written| written != session);
+        let result = if lost && result.is_ok() {
+            Err(BackingError::Failed("the connection broke, and what was written before may be lost".to_owned()))
+        } else {
+            result
+        };
+        match &result {
+            Ok(()) if session == volume.session => {
+                volume.failures = 0;
+                self.cleaned(at);
+            }
+            Ok(()) => {
+                volume.session = session;
+                volume.epochs.lost_session();
+            }
+            Err(error) => {
+                volume.epochs.lost_session();
+                self.write_back_failed(at, error);
+            }
+        }
+        let ended = self.volumes[at].flushes.ended;
+        self.answer_waiters(at, result.as_ref().err().map(|error| (ended, failure(error))));
+        self.flush_store(at, false);
+    }
+
+    /// Answers the flushes that have what they wait for, and those that waited for a flush that failed.
+    fn answer_waiters(&mut self, at: usize, failed: Option<(u64, (Errno, String))>) {
+        let volume = &mut self.volumes[at];
+        let ended = volume.flushes.ended;
+        let mut waiters = std::mem::take(&mut volume.waiters);
+        waiters.retain_mut(|waiter| {
+            let volume = &mut self.volumes[at];
+            if let (Some((number, failure)), Some(flush)) = (&failed, waiter.flush)
+                && flush <= *number
+            {
+                self.done.push(crate::disks::Outcome { asker: waiter.asker, result: Err(failure.clone()) });
+                return false;
+            }
+            waiter.flush = waiter.flush.filter(|flush| *flush > ended);
+            waiter.epoch = waiter.epoch.filter(|epoch| !volume.epochs.is_flushed(*epoch));
+            let waits = waiter.flush.is_some() || waiter.epoch.is_some();
+            if !waits {
+                self.done.push(crate::disks::Outcome { asker: waiter.asker, result: Ok(Answer::Done) });
+            }
+            waits
+        });
+        self.volumes[at].waiters = waiters;
+    }
+}

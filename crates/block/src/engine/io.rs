@@ -1,0 +1,208 @@
+//! Requests to the cache's device and to the stores, and what comes of them.
+
+use std::ops::Range;
+
+use tiermem_policy::extents::UNIT_BYTES;
+use tiermem_tier::block::{self as device, AlignedBuffer};
+
+use super::op::{Failure, Held, Op, Source, Stage};
+use super::{Engine, Ready};
+use crate::backing::{self, BackingError};
+use crate::nbd::Errno;
+
+/// For whom a request is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Io {
+    /// Reads what `held` at this place of an operation is to hold.
+    Gather { op: u32, held: u32 },
+    /// Stores a part of an operation's plan in the cache.
+    Store { op: u32, fill: u32 },
+    /// Writes what an operation brings to the store.
+    Through { op: u32 },
+    /// Writes back.
+    WriteBack { volume: u16, from_unit: u64, end_unit: u64 },
+    /// Flushes a volume's store.
+    Flush { volume: u16 },
+}
+
+impl Engine {
+    /// Reads a part of what the operation needs.
+    pub(super) fn submit_gather(&mut self, id: u32, op: &mut Op, range: Range<u64>, source: Source) {
+        let held = op.held.len() as u32;
+        let buffer = self.pool.lend((range.end - range.start) as usize);
+        op.held.push(Held { range, source, buffer, is_good: false });
+        self.submit_held(id, op, held);
+    }
+
+    /// Reads what `held` says from where it says.
+    pub(super) fn submit_held(&mut self, id: u32, op: &mut Op, held: u32) {
+        let Held { range, source, buffer, .. } = &mut op.held[held as usize];
+        let buffer = std::mem::take(buffer);
+        let token = self.ios.insert(Io::Gather { op: id, held }) as u64;
+        let bytes = range.end - range.start;
+        op.ios += 1;
+        let counts = &mut self.volumes[op.volume].counts;
+        match *source {
+            Source::Cache(at) => {
+                counts.cache_reads += 1;
+                counts.cache_read_bytes += bytes;
+                self.outgoing.push(device::Request::read(token, self.data_at + at, buffer));
+            }
+            Source::Backing => {
+                counts.core_reads += 1;
+                counts.core_read_bytes += bytes;
+                let volume = &mut self.volumes[op.volume];
+                // What lies behind the end of a volume reads as zeroes.
+                let size_bytes = volume.backing.size_bytes();
+                let there = size_bytes.clamp(range.start, range.end) - range.start;
+                volume.backing.submit(backing::Request::read(token, range.start, there, buffer));
+            }
+        }
+    }
+
+    /// Stores a part of the operation's plan.
+    pub(super) fn submit_store(&mut self, id: u32, op: &mut Op, fill: u32, buffer: AlignedBuffer) {
+        let token = self.ios.insert(Io::Store { op: id, fill }) as u64;
+        let counts = &mut self.volumes[op.volume].counts;
+        counts.cache_writes += 1;
+        counts.cache_written_bytes += buffer.len() as u64;
+        op.ios += 1;
+        let at = self.data_at + op.plan.fill[fill as usize].at;
+        self.outgoing.push(device::Request::write(token, at, buffer));
+    }
+
+    /// Writes bytes of a volume to its store for an operation.
+    pub(super) fn submit_through(&mut self, id: u32, op: &mut Op, range: Range<u64>, buffer: AlignedBuffer) {
+        let token = self.ios.insert(Io::Through { op: id }) as u64;
+        let bytes = range.end - range.start;
+        op.ios += 1;
+        let volume = &mut self.volumes[op.volume];
+        volume.counts.core_writes += 1;
+        volume.counts.core_written_bytes += bytes;
+        volume.backing.submit(backing::Request::write(token, range.start, bytes, buffer));
+    }
+
+    /// Writes dirty units back.
+    pub(super) fn submit_write_back(&mut self, volume: usize, units: Range<u64>, buffer: AlignedBuffer) {
+        let io = Io::WriteBack { volume: volume as u16, from_unit: units.start, end_unit: units.end };
+        let token = self.ios.insert(io) as u64;
+        let volume = &mut self.volumes[volume];
+        let start = units.start * UNIT_BYTES;
+        let bytes = (units.end * UNIT_BYTES).min(volume.backing.size_bytes()).saturating_sub(start);
+        volume.counts.core_writes += 1;
+        volume.counts.core_written_bytes += bytes;
+        volume.backing.submit(backing::Request::write(token, start, bytes, buffer));
+    }
+
+    /// Flushes a volume's store.
+    pub(super) fn submit_flush(&mut self, volume: usize) {
+        let token = self.ios.insert(Io::Flush { volume: volume as u16 }) as u64;
+        self.volumes[volume].backing.submit(backing::Request::flush(token));
+    }
+
+    /// Hands the cache's device all requests at once.
+    pub(super) fn submit_outgoing(&mut self) {
+        if !self.outgoing.is_empty() {
+            self.cache.submit_all(&mut self.outgoing);
+        }
+    }
+
+    /// Takes what devices and stores have done. Whether there was anything.
+    pub(super) fn collect(&mut self) -> bool {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        self.cache.completed(&mut arrived);
+        let mut any = !arrived.is_empty();
+        for completion in arrived.drain(..) {
+            self.cache_done(completion);
+        }
+        self.arrived = arrived;
+        let mut answered = std::mem::take(&mut self.answered);
+        for at in 0..self.volumes.len() {
+            self.volumes[at].backing.completed(&mut answered);
+            any |= !answered.is_empty();
+            for completion in answered.drain(..) {
+                self.backing_done(completion);
+            }
+        }
+        self.answered = answered;
+        any
+    }
+
+    fn cache_done(&mut self, completion: device::Completion) {
+        let Some(io) = self.ios.try_remove(completion.token as usize) else { return };
+        let result = completion.result.map_err(|error| (Errno::Io, format!("the cache: {error}")));
+        match io {
+            Io::Gather { op, held } => self.gather_done(op, held, completion.buffer, result),
+            Io::Store { op, fill } => {
+                self.pool_or_note(op, fill, completion.buffer, result);
+            }
+            Io::Through { .. } | Io::WriteBack { .. } | Io::Flush { .. } => {}
+        }
+    }
+
+    fn backing_done(&mut self, completion: backing::Completion) {
+        let Some(io) = self.ios.try_remove(completion.token as usize) else { return };
+        let backing::Completion { mut buffer, result, bytes, session, .. } = completion;
+        match io {
+            Io::Gather { op, held } => {
+                if let Some(rest) = buffer.get_mut(bytes as usize..) {
+                    rest.fill(0);
+                }
+                self.gather_done(op, held, buffer, result.map_err(|error| failure(&error)));
+            }
+            Io::Through { op } => {
+                self.pool.give_back(buffer);
+                self.through_done(op, result.map_err(|error| failure(&error)), session);
+            }
+            Io::WriteBack { volume, from_unit, end_unit } => {
+                self.pool.give_back(buffer);
+                self.written_back(usize::from(volume), from_unit..end_unit, result, session);
+            }
+            Io::Flush { volume } => self.store_flushed(usize::from(volume), result, session),
+            Io::Store { .. } => {}
+        }
+    }
+
+    /// A part of what an operation needs is here, or cannot be had.
+    fn gather_done(&mut self, id: u32, held: u32, buffer: AlignedBuffer, result: Result<(), Failure>) {
+        let Some(mut op) = self.ops[id as usize].take() else { return };
+        op.ios -= 1;
+        let part = &mut op.held[held as usize];
+        part.buffer = buffer;
+        part.is_good = result.is_ok();
+        match (result, part.source) {
+            (Ok(()), _) => {}
+            (Err(failure), Source::Backing) => {
+                op.failure.get_or_insert(failure);
+            }
+            (Err(failure), Source::Cache(_)) => self.cache_failed(id, &mut op, held, failure),
+        }
+        if op.ios == 0 && op.stage == Stage::Gathering {
+            self.ready.push_back(Ready::Gathered(id));
+        }
+        self.ops[id as usize] = Some(op);
+    }
+
+    /// One of the operation's requests that store is done.
+    pub(super) fn stored_one(&mut self, id: u32, failed: Option<Failure>) {
+        let Some(op) = self.ops[id as usize].as_mut() else { return };
+        op.ios -= 1;
+        if let Some(failed) = failed {
+            op.failure.get_or_insert(failed);
+        }
+        if op.ios == 0 {
+            self.ready.push_back(Ready::Stored(id));
+        }
+    }
+}
+
+/// What a client is told of a store's error.
+pub(super) fn failure(error: &BackingError) -> Failure {
+    let errno = match error {
+        BackingError::OutOfRange { .. } => Errno::Inval,
+        BackingError::ReadOnly => Errno::Perm,
+        BackingError::Full => Errno::NoSpc,
+        BackingError::Failed(_) => Errno::Io,
+    };
+    (errno, format!("the backing store: {error}"))
+}

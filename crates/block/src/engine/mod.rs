@@ -1,0 +1,231 @@
+//! The block cache, live: carries out the plans of [`tiermem_policy::extents`] on a cache device and backing stores.
+//!
+//! The protocol is in docs/block-design.md. One thread owns all of it and never waits: clients' jobs come through the seam
+//! [`crate::disks::Disks`] and are cut into operations of at most 1 MiB. An operation claims its range ([`claims`]), is planned, reads
+//! what it needs, stores what it has, and lets go. Devices and stores complete in any order; what waits for them lies in tables here.
+
+mod claims;
+mod cleaning;
+mod config;
+mod counts;
+mod flush;
+mod io;
+mod jobs;
+mod ledger;
+mod op;
+mod read;
+mod ticker;
+mod volume;
+mod write;
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use slab::Slab;
+use tiermem_base::Rng;
+use tiermem_policy::evict::lru::{Bump, Lru};
+use tiermem_policy::extents::cleaning::Cleaning;
+use tiermem_policy::extents::{Extents, Fill, Share, Volume};
+use tiermem_tier::block::{self as device, BlockIo};
+
+use crate::backing::{Backing, Completion};
+use crate::disks::{BufferPool, Disks, Job as Asked, Outcome, Waker};
+use crate::nbd::Export;
+
+pub use config::{EngineConfig, EngineError, VolumeConfig};
+pub use counts::Counts;
+use io::Io;
+use op::{Job, Op};
+use ticker::Ticker;
+use volume::VolumeState;
+
+/// What may go on.
+#[derive(Clone, Copy, Debug)]
+enum Ready {
+    /// This operation may get what it claims.
+    Claim(u32),
+    /// It has read all that it needs.
+    Gathered(u32),
+    /// It has written all that it has.
+    Stored(u32),
+}
+
+/// The cache and the volumes in front of which it stands.
+pub struct Engine {
+    extents: Extents<Lru>,
+    fill: Fill,
+    cleaning: Cleaning,
+    /// Somebody waits for something to be written back.
+    hurried: bool,
+    /// Units of the cache that were dirty and are lost.
+    poisoned: HashSet<u64>,
+    cache: Box<dyn BlockIo>,
+    /// Where on the cache's device its space begins.
+    data_at: u64,
+    /// Requests to the cache's device that are yet to be submitted.
+    outgoing: Vec<device::Request>,
+    volumes: Vec<VolumeState>,
+    exports: Vec<Export>,
+    jobs: Slab<Job>,
+    /// `None` while one is worked on.
+    ops: Slab<Option<Box<Op>>>,
+    ios: Slab<Io>,
+    /// Operations to be used again, with what their vectors hold.
+    spare: Vec<Box<Op>>,
+    ready: VecDeque<Ready>,
+    /// Operations that wait for blocks to be written back.
+    parked: VecDeque<u32>,
+    /// Operations that wait for plans in flight to end.
+    crowded: VecDeque<u32>,
+    done: Vec<Outcome>,
+    pool: BufferPool,
+    waker: Option<Waker>,
+    ticker: Ticker,
+    clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    now_ns: u64,
+    // Vectors that are used again.
+    woken: Vec<u32>,
+    arrived: Vec<device::Completion>,
+    answered: Vec<Completion>,
+}
+
+impl Engine {
+    /// A cache on a device, nothing cached yet, in front of no volume.
+    ///
+    /// # Errors
+    /// When the device is too small for the blocks that it is to hold.
+    pub fn new(cache: Box<dyn BlockIo>, config: EngineConfig) -> Result<Self, EngineError> {
+        let geometry = config.geometry(cache.capacity_bytes())?;
+        let shares = config.shares.max(1);
+        let domains = Extents::<Lru>::domains(shares);
+        let order = Lru::new(vec![1.0; domains], Bump::Always);
+        let extents_config =
+            tiermem_policy::extents::Config { fill: config.fill, sizing: config.sizing, shares };
+        Ok(Engine {
+            extents: Extents::new(geometry, extents_config, order, Rng::seeded(config.seed)),
+            fill: config.fill,
+            cleaning: config.cleaning,
+            hurried: false,
+            poisoned: HashSet::new(),
+            cache,
+            data_at: 0,
+            outgoing: Vec::new(),
+            volumes: Vec::new(),
+            exports: Vec::new(),
+            jobs: Slab::new(),
+            ops: Slab::new(),
+            ios: Slab::new(),
+            spare: Vec::new(),
+            ready: VecDeque::new(),
+            parked: VecDeque::new(),
+            crowded: VecDeque::new(),
+            done: Vec::new(),
+            pool: BufferPool::default(),
+            waker: None,
+            ticker: Ticker::idle(),
+            clock: config.clock,
+            now_ns: 0,
+            woken: Vec::new(),
+            arrived: Vec::new(),
+            answered: Vec::new(),
+        })
+    }
+
+    /// Adds a volume; its number is the place of its export.
+    ///
+    /// # Errors
+    /// When there are too many, or it is larger than the smallest blocks can address.
+    pub fn add(&mut self, config: VolumeConfig, backing: Box<dyn Backing>) -> Result<usize, EngineError> {
+        let at = self.volumes.len();
+        let number = u16::try_from(at).ok().filter(|number| *number < Volume::COUNT_MAX);
+        let volume = Volume(number.ok_or(EngineError::Volumes(Volume::COUNT_MAX))?);
+        let size_bytes = backing.size_bytes();
+        let limit = Volume::bytes_max(self.extents.geometry().piece_bytes());
+        if size_bytes > limit {
+            return Err(EngineError::VolumeSize { name: config.name, size_bytes, limit });
+        }
+        self.extents.assign(volume, Share(config.share));
+        if let Some(quota_bytes) = config.quota_bytes {
+            self.extents.set_limit(Share(config.share), quota_bytes);
+        }
+        self.exports.push(config.export(size_bytes, backing.is_read_only()));
+        self.volumes.push(VolumeState::new(&config, backing));
+        if let Some(waker) = &self.waker {
+            self.volumes[at].backing.notify(Arc::clone(waker));
+        }
+        Ok(at)
+    }
+
+    /// What the cache did for a volume.
+    pub fn counts(&self, volume: usize) -> &Counts {
+        &self.volumes[volume].counts
+    }
+
+    /// Whether nothing is under way: no client's job, no request to a device or store, and nothing left dirty that it is time to
+    /// write back.
+    pub fn is_idle(&self) -> bool {
+        self.jobs.is_empty() && self.ops.is_empty() && self.ios.is_empty()
+    }
+
+    /// Bytes that the backing stores do not have.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.extents.dirty_bytes()
+    }
+
+    /// Takes what devices and stores have done and goes on with it, until there is nothing that can be done now.
+    fn pump(&mut self) {
+        self.now_ns = (self.clock)();
+        loop {
+            self.run_ready();
+            self.clean();
+            self.submit_outgoing();
+            if !self.collect() && self.ready.is_empty() {
+                break;
+            }
+        }
+        self.arm();
+    }
+
+    fn run_ready(&mut self) {
+        while let Some(ready) = self.ready.pop_front() {
+            match ready {
+                Ready::Claim(id) => self.try_claims(id),
+                Ready::Gathered(id) => self.gathered(id),
+                Ready::Stored(id) => self.stored(id),
+            }
+        }
+    }
+}
+
+impl Disks for Engine {
+    fn exports(&self) -> &[Export] {
+        &self.exports
+    }
+
+    fn submit(&mut self, job: Asked) {
+        self.begin(job);
+        self.run_ready();
+    }
+
+    fn take(&mut self, done: &mut Vec<Outcome>) {
+        self.pump();
+        done.append(&mut self.done);
+    }
+
+    fn notify(&mut self, waker: Waker) {
+        self.cache.notify(Arc::clone(&waker));
+        for volume in &mut self.volumes {
+            volume.backing.notify(Arc::clone(&waker));
+        }
+        self.ticker = Ticker::start(Arc::clone(&waker));
+        self.waker = Some(waker);
+    }
+
+    fn lend(&mut self, bytes: usize) -> device::AlignedBuffer {
+        self.pool.lend(bytes)
+    }
+
+    fn give_back(&mut self, buffer: device::AlignedBuffer) {
+        self.pool.give_back(buffer);
+    }
+}

@@ -1,0 +1,164 @@
+//! Reads, and what is fetched for them.
+
+use std::ops::Range;
+
+use tiermem_policy::extents::{Part, Request, UNIT_BYTES, Verdict, Volume};
+
+use super::op::{Failure, Kind, Op, Source, Stage, common};
+use super::{Engine, Ready};
+use crate::disks::Piece;
+use crate::nbd::Errno;
+
+impl Engine {
+    /// The operation has its range: what does it need?
+    pub(super) fn plan_read(&mut self, id: u32, mut op: Box<Op>) {
+        let mut request = Request {
+            volume: Volume(op.volume as u16),
+            offset: op.offset,
+            bytes: op.bytes,
+            write: None,
+            bypass: op.bypass,
+        };
+        while self.extents.plan(&request, &mut op.plan) != Verdict::Ready {
+            // There is no place before something is written back, and a reader need not wait for that.
+            self.hurry();
+            op.plan.again = true;
+            request.bypass = true;
+        }
+        self.note_map();
+        self.volumes[op.volume].counts.note_plan(&request, &op.plan);
+        if self.claim_fills(&mut op) {
+            self.gather(id, op);
+        } else {
+            self.ops[id as usize] = Some(op);
+        }
+    }
+
+    /// Reads all that the operation's plan names.
+    pub(super) fn gather(&mut self, id: u32, mut op: Box<Op>) {
+        op.stage = Stage::Gathering;
+        for at in 0..op.plan.cached.len() {
+            let Part { offset, at, bytes } = op.plan.cached[at];
+            if self.is_poisoned(at, bytes) {
+                let words = format!("bytes {offset} to {} were lost by the cache's device; write them anew", offset + bytes);
+                op.failure.get_or_insert((Errno::Io, words));
+                continue;
+            }
+            self.submit_gather(id, &mut op, offset..offset + bytes, Source::Cache(at));
+        }
+        for at in 0..op.plan.fetch.len() {
+            let range = op.plan.fetch[at].clone();
+            self.submit_gather(id, &mut op, range, Source::Backing);
+        }
+        if op.ios == 0 {
+            self.ready.push_back(Ready::Gathered(id));
+        }
+        self.ops[id as usize] = Some(op);
+    }
+
+    /// All that the operation needs is here, or failed.
+    pub(super) fn gathered(&mut self, id: u32) {
+        let Some(op) = self.ops[id as usize].take() else { return };
+        match op.kind {
+            Kind::Read | Kind::Prefetch | Kind::Trim => self.read_gathered(id, op),
+            Kind::Write | Kind::Zero => self.write_gathered(id, op),
+            Kind::Copy => self.copied(id, op),
+        }
+    }
+
+    /// Answers, and stores what was fetched.
+    fn read_gathered(&mut self, id: u32, mut op: Box<Op>) {
+        if op.held.iter().any(|held| !held.is_good && held.source == Source::Backing) {
+            // Nothing of it was there before.
+            self.extents.invalidate(&op.plan.fill);
+            op.plan.fill.clear();
+            let own = op.range();
+            let is_needed = |range: &Range<u64>| !common(range, &own).is_empty();
+            let is_whole = op.held.iter().all(|held| held.is_good || !is_needed(&held.range))
+                && !op.plan.cached.iter().any(|part| self.is_poisoned(part.at, part.bytes));
+            if is_whole {
+                // What failed was read for later.
+                op.failure = None;
+            }
+        }
+        op.stage = Stage::Storing;
+        for fill in 0..op.plan.fill.len() {
+            let buffer = self.assemble(&op, fill);
+            self.submit_store(id, &mut op, fill as u32, buffer);
+        }
+        let mut pieces = Vec::new();
+        if op.kind == Kind::Read && op.failure.is_none() {
+            op.held.sort_unstable_by_key(|held| held.range.start);
+            let own = op.range();
+            for held in &mut op.held {
+                let part = common(&held.range, &own);
+                if !part.is_empty() {
+                    let buffer = std::mem::take(&mut held.buffer);
+                    let (from, bytes) = (part.start - held.range.start, part.end - part.start);
+                    pieces.push(Piece { buffer, from: from as usize, bytes: bytes as usize });
+                }
+            }
+        }
+        self.reply(&mut op, pieces);
+        if op.ios == 0 { self.end(id, op) } else { self.ops[id as usize] = Some(op) }
+    }
+
+    /// What was fetched is stored.
+    pub(super) fn filled(&mut self, id: u32, mut op: Box<Op>) {
+        if op.failure.take().is_some() {
+            // The client has its bytes; the cache just does not.
+            self.extents.invalidate(&op.plan.fill);
+            self.volumes[op.volume].counts.cache_failures += 1;
+        } else {
+            self.note_units(&op, false);
+        }
+        self.end(id, op);
+    }
+
+    /// The cache could not give bytes, or not those that were stored. What is clean is read from the store instead.
+    pub(super) fn cache_failed(&mut self, id: u32, op: &mut Op, held: u32, failure: Failure) {
+        let range = op.held[held as usize].range.clone();
+        self.volumes[op.volume].counts.cache_failures += 1;
+        let Source::Cache(at) = op.held[held as usize].source else { return };
+        if op.kind == Kind::Copy || self.was_dirty(op, &range, at) {
+            op.failure.get_or_insert(failure);
+            return;
+        }
+        tracing::warn!(volume = op.volume, offset = range.start, error = failure.1, "read from the store instead");
+        if !op.kind.is_write() {
+            // A write is about to store these units anew.
+            self.extents.invalidate(&[Part { offset: range.start, at, bytes: range.end - range.start }]);
+        }
+        op.held[held as usize].source = Source::Backing;
+        self.submit_held(id, op, held);
+    }
+
+    /// Whether the store lacked something of a range of the cache before this operation came.
+    fn was_dirty(&mut self, op: &Op, range: &Range<u64>, _at: u64) -> bool {
+        if op.kind.is_write() {
+            // Its own plan has made the units dirty, and nobody knows what they were.
+            return true;
+        }
+        let mut any = false;
+        self.extents.visit(Volume(op.volume as u16), range.clone(), |_, is_dirty| any |= is_dirty);
+        any
+    }
+
+    /// Drops what is clean of the whole units of a range. What is dirty stays: trimmed bytes may read as anything, and the store is to
+    /// get all that came before a flush.
+    pub(super) fn trim(&mut self, id: u32, mut op: Box<Op>) {
+        let (start, end) = (op.offset.next_multiple_of(UNIT_BYTES), (op.offset + op.bytes) / UNIT_BYTES * UNIT_BYTES);
+        let mut clean = Vec::new();
+        if start < end {
+            self.extents.visit(Volume(op.volume as u16), start..end, |part, is_dirty| {
+                if !is_dirty {
+                    clean.push(part);
+                }
+            });
+        }
+        self.extents.invalidate(&clean);
+        self.note_dropped(&clean);
+        self.reply(&mut op, Vec::new());
+        self.end(id, op);
+    }
+}

@@ -1,0 +1,82 @@
+//! A volume: its store, and what is going on with it.
+
+use tiermem_policy::extents::Mode;
+use tiermem_policy::extents::epochs::Epochs;
+
+use super::claims::Claims;
+use super::config::VolumeConfig;
+use super::counts::Counts;
+use crate::backing::Backing;
+use crate::disks::Asker;
+
+/// Epochs that a volume may have before its writers wait for the oldest to be written back.
+const EPOCHS_MAX: usize = 16;
+/// What is written back between two flushes of the store at most, so that its blocks become clean now and then.
+const FLUSH_EVERY_BYTES: u64 = 64 << 20;
+
+/// Flushes of a store: one at a time, so that who comes while one runs waits for the next.
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    /// How many were begun.
+    pub begun: u64,
+    /// How many have ended.
+    pub ended: u64,
+    /// Somebody needs this one.
+    pub wanted: u64,
+}
+
+/// A client's flush, and what it waits for.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub asker: Asker,
+    /// All epochs up to this one must be in the store.
+    pub epoch: Option<u64>,
+    /// This flush of the store must have ended.
+    pub flush: Option<u64>,
+}
+
+/// A volume.
+pub(super) struct VolumeState {
+    pub backing: Box<dyn Backing>,
+    pub mode: Mode,
+    pub epochs: Epochs,
+    pub claims: Claims,
+    pub counts: Counts,
+    /// The store's session, as it was told last.
+    pub session: u64,
+    /// The oldest session in which the store was written to by clients' requests since its last flush began.
+    pub direct_writes: Option<u64>,
+    /// The same, as it was when the flush that runs began.
+    pub direct_flushing: Option<u64>,
+    pub flushes: Flushes,
+    pub waiters: Vec<Waiter>,
+    /// What is left to be written back of what was due.
+    pub due_bytes: u64,
+    /// Bytes that are being copied or written back.
+    pub leaving_bytes: u64,
+    /// The store failed a write or flush of write-back: when to try again, and after how many failures in a row.
+    pub retry_at_ns: u64,
+    pub failures: u32,
+}
+
+impl VolumeState {
+    pub(super) fn new(config: &VolumeConfig, backing: Box<dyn Backing>) -> Self {
+        let session = backing.session();
+        VolumeState {
+            backing,
+            mode: config.mode,
+            epochs: Epochs::new(EPOCHS_MAX, FLUSH_EVERY_BYTES),
+            claims: Claims::default(),
+            counts: Counts::default(),
+            session,
+            direct_writes: None,
+            direct_flushing: None,
+            flushes: Flushes::default(),
+            waiters: Vec::new(),
+            due_bytes: 0,
+            leaving_bytes: 0,
+            retry_at_ns: 0,
+            failures: 0,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Writes: into the cache, into both, or past it.
+
+use tiermem_policy::extents::{Fill, Mode, Request, UNIT_BYTES, Verdict, Volume};
+use tiermem_tier::block::AlignedBuffer;
+
+use super::Engine;
+use super::op::{Failure, Held, Kind, Op, Stage, common, units_of};
+
+impl Engine {
+    /// The operation has its range: where does it go?
+    pub(super) fn plan_write(&mut self, id: u32, mut op: Box<Op>) {
+        let mode = self.volumes[op.volume].mode;
+        if !self.may_write(&op, mode) {
+            self.hurry();
+            return self.park(id, op, false);
+        }
+        let request = Request {
+            volume: Volume(op.volume as u16),
+            offset: op.offset,
+            bytes: op.bytes,
+            write: Some(mode),
+            bypass: false,
+        };
+        let verdict = self.extents.plan(&request, &mut op.plan);
+        self.note_map();
+        match verdict {
+            Verdict::Ready => {}
+            Verdict::Clean => {
+                op.plan.again = true;
+                self.hurry();
+                return self.park(id, op, false);
+            }
+            Verdict::Busy => {
+                op.plan.again = true;
+                return self.park(id, op, true);
+            }
+        }
+        let now_ns = self.now_ns;
+        let volume = &mut self.volumes[op.volume];
+        volume.counts.note_plan(&request, &op.plan);
+        // From now on, not from when they are stored: whoever writes back waits for this operation's claim first.
+        let epoch = volume.epochs.current();
+        for range in &op.plan.dirtied {
+            volume.epochs.dirtied(units_of(range), epoch, now_ns);
+        }
+        if self.claim_fills(&mut op) {
+            self.gather(id, op);
+        } else {
+            self.ops[id as usize] = Some(op);
+        }
+    }
+
+    /// Whether the order of write-back lets the operation change what it is about now.
+    fn may_write(&self, op: &Op, mode: Mode) -> bool {
+        let volume = &self.volumes[op.volume];
+        match mode {
+            Mode::WriteBack => {
+                let mut units = op.units();
+                if self.fill == Fill::Whole {
+                    let block = self.extents.geometry().group_bytes() / UNIT_BYTES;
+                    units = units.start / block * block..units.end.next_multiple_of(block);
+                }
+                !volume.epochs.conflict(units) && !volume.epochs.is_full() && !self.is_over_limit()
+            }
+            // Of another mode's time there may be bytes that the store must get first.
+            Mode::WriteThrough | Mode::WriteAround => volume.epochs.is_empty(),
+        }
+    }
+
+    /// What is to be stored is complete, or cannot be.
+    pub(super) fn write_gathered(&mut self, id: u32, mut op: Box<Op>) {
+        if op.failure.is_some() {
+            self.undo(&op);
+            self.reply(&mut op, Vec::new());
+            return self.end(id, op);
+        }
+        op.stage = Stage::Storing;
+        for at in 0..op.plan.through.len() {
+            let range = op.plan.through[at].clone();
+            let mut buffer = self.pool.lend((range.end - range.start) as usize);
+            self.copy_own(&op, range.start, &mut buffer[..(range.end - range.start) as usize]);
+            self.submit_through(id, &mut op, range, buffer);
+        }
+        for fill in 0..op.plan.fill.len() {
+            let buffer = self.take_own(&op, fill).unwrap_or_else(|| self.assemble(&op, fill));
+            self.submit_store(id, &mut op, fill as u32, buffer);
+        }
+        self.ops[id as usize] = Some(op);
+    }
+
+    /// The operation has failed, and nothing was stored yet.
+    fn undo(&mut self, op: &Op) {
+        self.extents.invalidate(&op.plan.fresh);
+        let volume = &mut self.volumes[op.volume];
+        for part in &op.plan.fresh {
+            volume.epochs.lost(units_of(&(part.offset..part.offset + part.bytes)));
+        }
+    }
+
+    /// All is stored, or some of it failed.
+    pub(super) fn stored(&mut self, id: u32) {
+        let Some(mut op) = self.ops[id as usize].take() else { return };
+        if !op.kind.is_write() {
+            return self.filled(id, op);
+        }
+        let is_dirty = !op.plan.dirtied.is_empty();
+        if op.failure.is_none() {
+            self.note_units(&op, is_dirty);
+        } else if is_dirty {
+            self.undo(&op);
+            self.poison(&op);
+        } else {
+            // The store has what it has; what the cache has may be older or newer.
+            self.extents.invalidate(&op.plan.fill);
+            self.note_dropped(&op.plan.fill);
+        }
+        self.reply(&mut op, Vec::new());
+        self.end(id, op);
+    }
+
+    /// The client's own buffer, where it is just what a part of the plan stores.
+    fn take_own(&mut self, op: &Op, fill: usize) -> Option<AlignedBuffer> {
+        let part = op.plan.fill[fill];
+        let job = &mut self.jobs[op.job? as usize];
+        let is_all = op.kind == Kind::Write
+            && op.is_aligned()
+            && part.offset == op.offset
+            && part.bytes == op.bytes
+            && job.buffer.len() as u64 == op.bytes
+            && job.offset == op.offset;
+        is_all.then(|| std::mem::take(&mut job.buffer))
+    }
+
+    /// The bytes of a part of the plan: what was read, and over that what the client writes.
+    pub(super) fn assemble(&mut self, op: &Op, fill: usize) -> AlignedBuffer {
+        let part = op.plan.fill[fill];
+        let range = part.offset..part.offset + part.bytes;
+        let mut buffer = self.pool.lend(part.bytes as usize);
+        for Held { range: held, buffer: bytes, .. } in &op.held {
+            let shared = common(&range, held);
+            if !shared.is_empty() {
+                let from = (shared.start - held.start) as usize;
+                let to = (shared.start - range.start) as usize;
+                let len = (shared.end - shared.start) as usize;
+                buffer[to..to + len].copy_from_slice(&bytes[from..from + len]);
+            }
+        }
+        let own = common(&range, &op.range());
+        if op.kind.is_write() && !own.is_empty() {
+            let to = (own.start - range.start) as usize;
+            self.copy_own(op, own.start, &mut buffer[to..to + (own.end - own.start) as usize]);
+        }
+        buffer
+    }
+
+    /// Copies what the client writes from byte `offset` of the volume on.
+    fn copy_own(&self, op: &Op, offset: u64, into: &mut [u8]) {
+        match (op.kind, op.job) {
+            (Kind::Write, Some(job)) => {
+                let job = &self.jobs[job as usize];
+                let from = (offset - job.offset / UNIT_BYTES * UNIT_BYTES) as usize;
+                into.copy_from_slice(&job.buffer[from..from + into.len()]);
+            }
+            _ => into.fill(0),
+        }
+    }
+
+    /// A request that stores is done; its buffer is free.
+    pub(super) fn pool_or_note(&mut self, id: u32, _fill: u32, buffer: AlignedBuffer, result: Result<(), Failure>) {
+        self.pool.give_back(buffer);
+        self.stored_one(id, result.err());
+    }
+
+    /// A write to the store is done.
+    pub(super) fn through_done(&mut self, id: u32, result: Result<(), Failure>, session: u64) {
+        if let Some(op) = &self.ops[id as usize] {
+            let volume = &mut self.volumes[op.volume];
+            volume.direct_writes = Some(volume.direct_writes.map_or(session, |oldest| oldest.min(session)));
+        }
+        self.stored_one(id, result.err());
+    }
+}

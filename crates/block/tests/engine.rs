@@ -1,0 +1,57 @@
+//! The engine in a world of devices and stores that take their time.
+
+#[path = "engine/lazy.rs"]
+mod lazy;
+#[path = "engine/world.rs"]
+mod world;
+
+use proptest::prelude::*;
+use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
+use world::{KIB, Kind, Setup, World};
+
+fn setups() -> impl Strategy<Value = Setup> {
+    let sizes = prop_oneof![
+        Just(vec![32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB]),
+        Just(vec![4 * KIB, 16 * KIB]),
+        Just(vec![64 * KIB]),
+    ];
+    let sizings = prop_oneof![
+        Just(Sizing::Request),
+        Just(Sizing::Around(Around { read: Some(0), write: Some(0) })),
+        Just(Sizing::Observed(Default::default())),
+    ];
+    let mode = prop_oneof![3 => Just(Mode::WriteBack), 1 => Just(Mode::WriteThrough), 1 => Just(Mode::WriteAround)];
+    (sizes, sizings, prop::bool::ANY, prop::collection::vec(mode, 1..3), 6u64..40, 0u64..3).prop_map(
+        |(sizes_bytes, sizing, whole, modes, groups, tail)| Setup {
+            cache_bytes: groups * 256 * KIB,
+            sizes_bytes,
+            volume_bytes: (8 << 20) + tail * 512,
+            fill: if whole { Fill::Whole } else { Fill::Units },
+            sizing,
+            modes,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn clients_read_what_was_written(setup in setups(), seed in any::<u64>(), requests in 50usize..400, depth in 1usize..40) {
+        let mut world = World::new(&setup, seed);
+        for _ in 0..requests {
+            world.send_random();
+            while world.in_flight() >= depth {
+                world.look();
+            }
+        }
+        world.settle();
+        for volume in 0..setup.modes.len() {
+            world.send(volume, Kind::Read, 0..setup.volume_bytes, false);
+            world.send(volume, Kind::Flush, 0..0, false);
+        }
+        world.settle();
+        // Nothing outlives this cache, so a flush has brought all to the stores.
+        world.check_stores();
+    }
+}

@@ -1,0 +1,90 @@
+//! What every server of this binary does: logs, tells how to reach it, stops when it is told to.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, IsTerminal, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging to standard error and returns what changes what is logged, given as in `RUST_LOG`. That, where it is set, says
+/// what is logged at first.
+pub fn start_log(filter: &'static str) -> impl Fn(&'static str) {
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(filter)))
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        // Whoever reads the log may go away; telling so on the same stream would end in a panic.
+        .log_internal_errors(false)
+        .with_filter_reloading();
+    let handle = log.reload_handle();
+    log.init();
+    let present = Cell::new(filter);
+    move |filter| {
+        if present.replace(filter) != filter {
+            // The log lives as long as the process, so there is always something to change.
+            let _ = handle.reload(EnvFilter::new(filter));
+        }
+    }
+}
+
+/// Prints what nobody may be reading; the server works all the same.
+pub fn say(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// An address at which this machine reaches a server that may listen on all of its addresses.
+pub fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
+
+/// A seed that nobody outside can know: the standard library's is random for each process.
+pub fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// The signals that ask the process to stop, received from here on.
+pub struct Signals {
+    interrupt: io::Result<Signal>,
+    terminate: io::Result<Signal>,
+}
+
+impl Signals {
+    /// Call it within a runtime.
+    pub fn receive() -> Self {
+        Signals { interrupt: signal(SignalKind::interrupt()), terminate: signal(SignalKind::terminate()) }
+    }
+
+    /// Ready when one has come.
+    pub async fn stopped(self) {
+        let (Ok(mut interrupt), Ok(mut terminate)) = (self.interrupt, self.terminate) else {
+            tracing::error!("signals cannot be received: only SIGKILL will stop the server");
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("stopping");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_all_is_reached_at_this_machine() {
+        assert_eq!(reachable("[::]:80".parse().unwrap()).to_string(), "[::1]:80");
+        assert_eq!(reachable("0.0.0.0:80".parse().unwrap()).to_string(), "127.0.0.1:80");
+        assert_eq!(reachable("10.0.0.1:80".parse().unwrap()).to_string(), "10.0.0.1:80");
+    }
+}
