@@ -4,9 +4,12 @@
 //! - [`disks`] is the seam between the server and whoever holds the bytes.
 //! - [`server`] serves disks to clients: sockets, TLS, flow control.
 //! - [`backing`] is the seam to the stores where volumes live.
+//! - [`replay`] drives any NBD server with a trace, measures it, and checks what it gives back.
 #![forbid(unsafe_code)]
 
 pub mod backing;
 pub mod disks;
+mod link;
 pub mod nbd;
+pub mod replay;
 pub mod server;
