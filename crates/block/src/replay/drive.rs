@@ -356,7 +356,8 @@ impl<'a> Driver<'a> {
         let (whole, measured) = (worker.done == worker.span.bytes, worker.measured);
         if let Some(what) = wrong.filter(|_| self.complaints.len() < COMPLAINTS_MAX) {
             let op = if write { "write" } else { "read" };
-            self.complaints.push(Complaint { export, op, offset, bytes: part, what });
+            let volume = worker.span.volume;
+            self.complaints.push(Complaint { export, volume, op, offset, bytes: part, what });
         }
         if !failed && !whole {
             return self.issue(number);

@@ -104,11 +104,13 @@ impl Figures {
     }
 }
 
-/// Something that went wrong with one request.
+/// Something that went wrong with one request, or with a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
     /// The export's number: its place among the targets.
     pub export: usize,
+    /// The trace's volume.
+    pub volume: u32,
     /// What the request was, `read` or `write`.
     pub op: &'static str,
     /// Its first byte in the export.

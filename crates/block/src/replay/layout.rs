@@ -68,7 +68,9 @@ pub enum LayoutError {
 pub struct Span {
     /// The export's number: its place among the targets.
     pub export: usize,
-    /// The first byte.
+    /// The trace's volume.
+    pub volume: u32,
+    /// The first byte in the export.
     pub offset: u64,
     /// How many bytes, at least one grain.
     pub bytes: u64,
@@ -168,6 +170,7 @@ impl Layout {
         }
         Ok(Some(Span {
             export,
+            volume: access.tenant,
             offset: offset as u64,
             bytes: bytes as u64,
             write: access.op.is_write(),

@@ -40,7 +40,8 @@ pub(super) struct Worker {
 
 impl Worker {
     pub fn idle(now: Instant) -> Self {
-        let span = Span { export: 0, offset: 0, bytes: 0, write: false, widened: false, wrapped: false };
+        let span =
+            Span { export: 0, volume: 0, offset: 0, bytes: 0, write: false, widened: false, wrapped: false };
         Worker {
             span,
             due: None,
