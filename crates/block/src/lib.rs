@@ -6,11 +6,14 @@
 //! - [`engine`] is the cache itself.
 //! - [`config`] is what an operator writes.
 //! - [`backing`] is the seam to the stores where volumes live.
+//! - [`replay`] drives any NBD server with a trace, measures it, and checks what it gives back.
 #![forbid(unsafe_code)]
 
 pub mod backing;
 pub mod config;
 pub mod disks;
 pub mod engine;
+mod link;
 pub mod nbd;
+pub mod replay;
 pub mod server;

@@ -20,7 +20,8 @@ fn setups() -> impl Strategy<Value = Setup> {
         Just(Sizing::Around(Around { read: Some(0), write: Some(0) })),
         Just(Sizing::Observed(Default::default())),
     ];
-    let mode = prop_oneof![3 => Just(Mode::WriteBack), 1 => Just(Mode::WriteThrough), 1 => Just(Mode::WriteAround)];
+    let mode =
+        prop_oneof![3 => Just(Mode::WriteBack), 1 => Just(Mode::WriteThrough), 1 => Just(Mode::WriteAround)];
     (sizes, sizings, prop::bool::ANY, prop::collection::vec(mode, 1..3), 6u64..40, 0u64..3).prop_map(
         |(sizes_bytes, sizing, whole, modes, groups, tail)| Setup {
             cache_bytes: groups * 256 * KIB,

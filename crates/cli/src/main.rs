@@ -32,6 +32,7 @@ const EXAMPLES: &str = "\
 Examples:
   tiermem store serve
   tiermem store replay zipf:objects=100k,requests=1M --to 127.0.0.1:7379
+  tiermem block replay volume.csv --to nbd://localhost/disk --verify
   tiermem trace stat zipf:objects=100k,requests=1M
   tiermem mrc zipf:objects=100k,requests=1M --policy klru --k 1 --k 5
   tiermem record --physical -o sort.parquet -- sort /etc/services
@@ -51,6 +52,9 @@ enum Command {
     /// The Redis-compatible store over several tiers of memory.
     #[command(subcommand, after_help = store::EXAMPLE)]
     Store(store::Command),
+    /// The block cache: volumes served over NBD.
+    #[command(subcommand, after_help = block::EXAMPLE)]
+    Block(block::Command),
     /// Access traces: made, converted, measured, shown, cut and joined.
     #[command(subcommand, after_help = trace::EXAMPLES)]
     Trace(trace::Command),
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Store(command) => store::run(command),
+        Command::Block(command) => block::run(command),
         Command::Trace(command) => trace::run(command),
         Command::Mrc(options) => mrc::run(&options),
         Command::Partition(options) => partition::run(&options),

@@ -32,7 +32,9 @@ enum Place {
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     /// Nothing stands in front of the options.
-    #[error("name a file, a block device or an NBD export (nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH)")]
+    #[error(
+        "name a file, a block device or an NBD export (nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH)"
+    )]
     NoPlace,
     /// An option that is not known.
     #[error("`{0}` is no option of a store; there are read-only, threads, delay=TIME and bandwidth=SIZE")]
@@ -51,7 +53,8 @@ impl FromStr for BackingSpec {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let mut parts = text.split(',');
         let place = parts.next().filter(|place| !place.is_empty()).ok_or(SpecError::NoPlace)?;
-        let place = if place.contains("://") { Place::Nbd(place.parse()?) } else { Place::Path(place.into()) };
+        let place =
+            if place.contains("://") { Place::Nbd(place.parse()?) } else { Place::Path(place.into()) };
         let backend = Backend::default();
         let (delay, bytes_per_s) = (Duration::ZERO, f64::INFINITY);
         let mut spec = BackingSpec { place, read_only: false, backend, delay, bytes_per_s };

@@ -99,13 +99,16 @@ impl ExportSection {
     pub(super) fn validate(&self, cache_bytes: u64) -> Result<(), ConfigError> {
         for text in [&self.name, &self.description] {
             if text.len() > STRING_BYTES_MAX {
-                return Err(self.problem(format!("names and descriptions have at most {STRING_BYTES_MAX} bytes")));
+                return Err(
+                    self.problem(format!("names and descriptions have at most {STRING_BYTES_MAX} bytes"))
+                );
             }
         }
         if let Some(quota) = self.quota
             && quota.0 > cache_bytes
         {
-            return Err(self.problem(format!("the quota {quota} is more than the cache has ({})", Bytes(cache_bytes))));
+            return Err(self
+                .problem(format!("the quota {quota} is more than the cache has ({})", Bytes(cache_bytes))));
         }
         self.backing().map(drop)
     }

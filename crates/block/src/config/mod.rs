@@ -38,7 +38,9 @@ pub enum ConfigError {
         source: Box<toml::de::Error>,
     },
     /// There is no cache.
-    #[error("no cache is configured: give a file or block device and a size, for example --cache /srv/cache:16GiB")]
+    #[error(
+        "no cache is configured: give a file or block device and a size, for example --cache /srv/cache:16GiB"
+    )]
     NoCache,
     /// There is nothing to export.
     #[error("no export is configured: give at least one, for example --export disk=/srv/disk.img")]
@@ -235,7 +237,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_twice_is_told() {
-        let wrong = |text: &str| toml::from_str::<BlockConfig>(text).unwrap().validate().unwrap_err().to_string();
+        let wrong =
+            |text: &str| toml::from_str::<BlockConfig>(text).unwrap().validate().unwrap_err().to_string();
         assert!(wrong("").contains("--cache"));
         let cache = "[cache]\npath = \"c\"\ncapacity = \"1GiB\"\n";
         assert!(wrong(cache).contains("--export"));

@@ -32,7 +32,7 @@ impl Engine {
 
     /// Begins to write back what it is time for.
     pub(super) fn clean(&mut self) {
-        if self.parked.is_empty() {
+        if self.parked.is_empty() && !self.is_closing {
             self.hurried = false;
         }
         let mut ranges = Vec::new();
@@ -164,8 +164,12 @@ impl Engine {
                 parts.push(part);
             }
         });
-        tracing::error!(volume = self.exports[at].name, offset = range.start, bytes = range.end - range.start,
-            "the cache's device has lost bytes that the store does not have: reads fail until they are written anew");
+        tracing::error!(
+            volume = self.exports[at].name,
+            offset = range.start,
+            bytes = range.end - range.start,
+            "the cache's device has lost bytes that the store does not have: reads fail until they are written anew"
+        );
         self.poison_parts(at, &parts);
         self.volumes[at].epochs.lost(units_of(range));
     }

@@ -45,7 +45,9 @@ impl Engine {
         volume.flushes.ended = volume.flushes.begun;
         let lost = volume.direct_flushing.take().is_some_and(|written| written != session);
         let result = if lost && result.is_ok() {
-            Err(BackingError::Failed("the connection broke, and what was written before may be lost".to_owned()))
+            Err(BackingError::Failed(
+                "the connection broke, and what was written before may be lost".to_owned(),
+            ))
         } else {
             result
         };

@@ -53,7 +53,15 @@ impl Engine {
         let mut at = offset;
         for index in 0..pieces as u32 {
             let end = ((at / OP_BYTES_MAX + 1) * OP_BYTES_MAX).min(offset + bytes);
-            let op = Op { job: Some(id), index, volume: disk, kind, offset: at, bytes: end - at, ..self.spare_op() };
+            let op = Op {
+                job: Some(id),
+                index,
+                volume: disk,
+                kind,
+                offset: at,
+                bytes: end - at,
+                ..self.spare_op()
+            };
             self.start(op);
             at = end;
         }

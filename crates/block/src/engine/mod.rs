@@ -39,6 +39,9 @@ use op::{Job, Op};
 use ticker::Ticker;
 use volume::VolumeState;
 
+/// How long the end of a server waits for its stores.
+const CLOSE_MAX: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// What may go on.
 #[derive(Clone, Copy, Debug)]
 enum Ready {
@@ -57,6 +60,8 @@ pub struct Engine {
     cleaning: Cleaning,
     /// Somebody waits for something to be written back.
     hurried: bool,
+    /// All is to be written back.
+    is_closing: bool,
     /// Units of the cache that were dirty and are lost.
     poisoned: HashSet<u64>,
     cache: Box<dyn BlockIo>,
@@ -106,6 +111,7 @@ impl Engine {
             fill: config.fill,
             cleaning: config.cleaning,
             hurried: false,
+            is_closing: false,
             poisoned: HashSet::new(),
             cache,
             data_at: 0,
@@ -170,6 +176,21 @@ impl Engine {
     /// Bytes that the backing stores do not have.
     pub fn dirty_bytes(&self) -> u64 {
         self.extents.dirty_bytes()
+    }
+
+    /// Writes back all that is dirty, as long as the stores take it, and waits for that: for the end of a server.
+    pub fn close(&mut self) {
+        let end = std::time::Instant::now() + CLOSE_MAX;
+        while self.extents.dirty_bytes() > 0 && std::time::Instant::now() < end {
+            self.hurried = true;
+            self.is_closing = true;
+            self.pump();
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+        let dirty_bytes = self.extents.dirty_bytes();
+        if dirty_bytes > 0 {
+            tracing::error!(dirty_bytes, "bytes that the stores did not take");
+        }
     }
 
     /// Takes what devices and stores have done and goes on with it, until there is nothing that can be done now.

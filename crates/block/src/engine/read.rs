@@ -40,7 +40,10 @@ impl Engine {
         for at in 0..op.plan.cached.len() {
             let Part { offset, at, bytes } = op.plan.cached[at];
             if self.is_poisoned(at, bytes) {
-                let words = format!("bytes {offset} to {} were lost by the cache's device; write them anew", offset + bytes);
+                let words = format!(
+                    "bytes {offset} to {} were lost by the cache's device; write them anew",
+                    offset + bytes
+                );
                 op.failure.get_or_insert((Errno::Io, words));
                 continue;
             }
@@ -124,7 +127,12 @@ impl Engine {
             op.failure.get_or_insert(failure);
             return;
         }
-        tracing::warn!(volume = op.volume, offset = range.start, error = failure.1, "read from the store instead");
+        tracing::warn!(
+            volume = op.volume,
+            offset = range.start,
+            error = failure.1,
+            "read from the store instead"
+        );
         if !op.kind.is_write() {
             // A write is about to store these units anew.
             self.extents.invalidate(&[Part { offset: range.start, at, bytes: range.end - range.start }]);
@@ -147,7 +155,8 @@ impl Engine {
     /// Drops what is clean of the whole units of a range. What is dirty stays: trimmed bytes may read as anything, and the store is to
     /// get all that came before a flush.
     pub(super) fn trim(&mut self, id: u32, mut op: Box<Op>) {
-        let (start, end) = (op.offset.next_multiple_of(UNIT_BYTES), (op.offset + op.bytes) / UNIT_BYTES * UNIT_BYTES);
+        let (start, end) =
+            (op.offset.next_multiple_of(UNIT_BYTES), (op.offset + op.bytes) / UNIT_BYTES * UNIT_BYTES);
         let mut clean = Vec::new();
         if start < end {
             self.extents.visit(Volume(op.volume as u16), start..end, |part, is_dirty| {

@@ -166,7 +166,13 @@ impl Engine {
     }
 
     /// A request that stores is done; its buffer is free.
-    pub(super) fn pool_or_note(&mut self, id: u32, _fill: u32, buffer: AlignedBuffer, result: Result<(), Failure>) {
+    pub(super) fn pool_or_note(
+        &mut self,
+        id: u32,
+        _fill: u32,
+        buffer: AlignedBuffer,
+        result: Result<(), Failure>,
+    ) {
         self.pool.give_back(buffer);
         self.stored_one(id, result.err());
     }

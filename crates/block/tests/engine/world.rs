@@ -86,7 +86,9 @@ impl World {
             engine.add(volume, Box::new(backing)).unwrap();
             stores.push(store);
             store_switches.push(switches);
-            models.push(Model { stamps: vec![vec![(0, u64::MAX)]; setup.volume_bytes.div_ceil(STAMP_BYTES) as usize] });
+            models.push(Model {
+                stamps: vec![vec![(0, u64::MAX)]; setup.volume_bytes.div_ceil(STAMP_BYTES) as usize],
+            });
         }
         World {
             engine,
@@ -110,7 +112,8 @@ impl World {
         let size = self.engine.exports()[volume].size_bytes;
         let is_aligned = self.rng.below(3) > 0;
         let step = if is_aligned { UNIT_BYTES } else { STAMP_BYTES };
-        let bytes_max = [4 * KIB, 16 * KIB, 64 * KIB, 300 * KIB, 3000 * KIB][self.rng.below(5) as usize].min(size);
+        let bytes_max =
+            [4 * KIB, 16 * KIB, 64 * KIB, 300 * KIB, 3000 * KIB][self.rng.below(5) as usize].min(size);
         let bytes = (1 + self.rng.below(bytes_max / step)) * step;
         // Most requests go to a part of the volume.
         let reach = if self.rng.below(3) > 0 { size / 8 } else { size };
@@ -220,7 +223,8 @@ impl World {
                     let allowed = &self.models[volume].stamps[(range.start / STAMP_BYTES) as usize + at];
                     let seen = u64::from_le_bytes(stamped[..8].try_into().unwrap());
                     assert!(
-                        allowed.iter().any(|(value, last)| *value == seen && *last >= flight.began) && stamped.chunks(8).all(|word| word == seen.to_le_bytes()),
+                        allowed.iter().any(|(value, last)| *value == seen && *last >= flight.began)
+                            && stamped.chunks(8).all(|word| word == seen.to_le_bytes()),
                         "volume {volume}, byte {}: read {seen}, may be {allowed:?}",
                         range.start + at as u64 * STAMP_BYTES
                     );
@@ -255,7 +259,10 @@ impl World {
                 for (place, stamped) in bytes.chunks(STAMP_BYTES as usize).enumerate() {
                     let seen = u64::from_le_bytes(stamped[..8].try_into().unwrap());
                     let allowed = &self.models[at].stamps[place];
-                    assert!(allowed.iter().any(|(value, last)| *value == seen && *last == u64::MAX), "volume {at}, stamp {place}: {seen}, may be {allowed:?}");
+                    assert!(
+                        allowed.iter().any(|(value, last)| *value == seen && *last == u64::MAX),
+                        "volume {at}, stamp {place}: {seen}, may be {allowed:?}"
+                    );
                 }
             });
         }

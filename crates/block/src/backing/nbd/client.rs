@@ -12,9 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slab::Slab;
 use tiermem_tier::block::mailbox::Outbox;
 
-use super::link::{COPIED_BYTES_MAX, Link};
 use super::{Bell, NbdOptions};
 use crate::backing::{BackingError, Completion, Op, Request};
+use crate::link::{COPIED_BYTES_MAX, Link};
 use crate::nbd::client::{Event, ReplyError};
 use crate::nbd::wire::{CommandFlags, PAYLOAD_BYTES_PORTABLE, TransmissionFlags};
 use crate::nbd::{self, Command, Errno, NbdUri, Rules};

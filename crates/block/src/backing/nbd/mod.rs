@@ -6,7 +6,6 @@
 //! spoken yet.
 
 mod client;
-mod link;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use tiermem_tier::block::mailbox::{Inbox, Outbox, mailbox};
 
 use self::client::Client;
 use super::{Aligning, Backing, BackingError, Completion, Identity, OpenError, Request, Waker};
+use crate::link::Link;
 use crate::nbd::NbdUri;
 use crate::nbd::wire::TransmissionFlags;
 
@@ -105,7 +105,7 @@ pub struct NbdUnits {
 impl NbdUnits {
     fn connect(uri: &NbdUri, options: NbdOptions) -> Result<Self, OpenError> {
         let failed = |why: String| OpenError::Nbd { uri: uri.to_string(), why };
-        let link = link::Link::connect(uri, options.attempt).map_err(failed)?;
+        let link = Link::connect(uri, options.attempt).map_err(failed)?;
         let rules = *link.rules();
         let (size_bytes, unit_bytes) = (rules.size_bytes, u64::from(rules.block.minimum.max(1)));
         if !size_bytes.is_multiple_of(unit_bytes) {

@@ -1,4 +1,4 @@
-//! One connection to a server: its socket, what is to be sent and what has come.
+//! One connection to an NBD server: its socket, what is to be sent and what has come. For everyone here who is a client.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
@@ -17,7 +17,7 @@ use crate::nbd::{Address, NbdUri, Rules};
 /// Bytes that are read at once; longer data go straight to where they belong.
 const INPUT_BYTES: usize = 64 << 10;
 /// Payloads up to this length are copied behind their header, which is cheaper than one more piece to send.
-pub(super) const COPIED_BYTES_MAX: usize = 8 << 10;
+pub(crate) const COPIED_BYTES_MAX: usize = 8 << 10;
 /// Pieces that the kernel is handed at once.
 const PIECES_MAX: usize = 32;
 
@@ -87,7 +87,7 @@ impl Socket {
 }
 
 /// Something to be sent.
-pub(super) enum Piece {
+pub(crate) enum Piece {
     Bytes(Vec<u8>),
     /// Bytes `from..to` of a job's buffer.
     Payload {
@@ -98,9 +98,9 @@ pub(super) enum Piece {
 }
 
 /// A connection past its negotiation.
-pub(super) struct Link {
+pub(crate) struct Link {
     socket: Socket,
-    pub(super) transmission: Transmission,
+    pub(crate) transmission: Transmission,
     out: VecDeque<Piece>,
     /// Bytes of the first piece that were sent.
     sent: usize,
@@ -110,7 +110,7 @@ pub(super) struct Link {
 }
 
 /// `None`: not now.
-pub(super) fn would_block(result: io::Result<usize>) -> io::Result<Option<usize>> {
+pub(crate) fn would_block(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -125,9 +125,9 @@ fn closed() -> io::Error {
 
 impl Link {
     /// Connects and negotiates; the words are for people.
-    pub(super) fn connect(uri: &NbdUri, attempt: Duration) -> Result<Self, String> {
+    pub(crate) fn connect(uri: &NbdUri, attempt: Duration) -> Result<Self, String> {
         if uri.tls {
-            return Err("TLS to a backing server is not supported; use nbd:// through a tunnel".to_owned());
+            return Err("TLS to another server is not supported; use nbd:// through a tunnel".to_owned());
         }
         let words = |error: io::Error| match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("no answer within {attempt:?}"),
@@ -168,34 +168,34 @@ impl Link {
         Ok(Link { socket, transmission, out: VecDeque::new(), sent: 0, input, unread: (start, end) })
     }
 
-    pub(super) fn rules(&self) -> &Rules {
+    pub(crate) fn rules(&self) -> &Rules {
         self.transmission.rules()
     }
 
-    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
             Socket::Tcp(it) => it.as_fd(),
             Socket::Unix(it) => it.as_fd(),
         }
     }
 
-    pub(super) fn has_output(&self) -> bool {
+    pub(crate) fn has_output(&self) -> bool {
         !self.out.is_empty()
     }
 
-    pub(super) fn put(&mut self, bytes: &[u8]) {
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
         match self.out.back_mut() {
             Some(Piece::Bytes(last)) if last.len() < INPUT_BYTES => last.extend_from_slice(bytes),
             _ => self.out.push_back(Piece::Bytes(bytes.to_vec())),
         }
     }
 
-    pub(super) fn put_payload(&mut self, job: usize, from: usize, to: usize) {
+    pub(crate) fn put_payload(&mut self, job: usize, from: usize, to: usize) {
         self.out.push_back(Piece::Payload { job, from, to });
     }
 
     /// Sends what can be sent now; `buffer` finds a job's buffer, `gone` hears of each payload that was sent.
-    pub(super) fn send<'a>(
+    pub(crate) fn send<'a>(
         &mut self,
         buffer: impl Fn(usize) -> &'a [u8],
         mut gone: impl FnMut(usize),
@@ -232,7 +232,7 @@ impl Link {
 
     /// Hands what was read and not understood, and the machine that understands it, to `with`; with `more`, reads more first when
     /// there is nothing. `false` when nothing has come.
-    pub(super) fn receive<E>(
+    pub(crate) fn receive<E>(
         &mut self,
         more: bool,
         with: impl FnOnce(&mut Transmission, &mut &[u8]) -> Result<(), E>,
@@ -254,12 +254,12 @@ impl Link {
     }
 
     /// Whether all that was read was understood, so that data may be read past [`Self::receive`].
-    pub(super) fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.unread.0 == self.unread.1
     }
 
     /// Reads data straight to where they belong; `None` when nothing has come.
-    pub(super) fn read_data(&mut self, bytes: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(crate) fn read_data(&mut self, bytes: &mut [u8]) -> io::Result<Option<usize>> {
         match would_block(self.socket.read(bytes))? {
             Some(0) => Err(closed()),
             other => {

@@ -1,0 +1,121 @@
+//! Drives any NBD server with a trace of reads and writes, measures it, and checks what it gives back.
+//!
+//! A client's side: it shares nothing with the cache. One thread drives all connections. A number of *workers* take the trace's requests in
+//! order, each one at a time: in a closed loop as soon as it is free, in a timed replay (an open loop) when the request is due. That is
+//! how Yang 2023 replays its traces (section 2.3), with as many requests under way as the queue is deep. Requests that overlap, and of which
+//! one writes, are done in the order of the trace: a worker whose request must wait for another's waits with it. So what a read
+//! must give is known ([`Ledger`]), whatever is under way beside it.
+//!
+//! A request is widened to whole sectors of 512 bytes, or to the export's least blocks where those are larger; one that is longer than the
+//! server takes at once, or than 1 MiB, is sent in parts, one after the other.
+
+mod drive;
+mod figures;
+mod layout;
+mod ledger;
+mod line;
+mod order;
+mod pattern;
+mod survey;
+
+use std::error::Error;
+use std::time::Duration;
+
+use tiermem_base::Access;
+
+pub use figures::{Complaint, End, Figures, Outcome, Side, Times, Wrong};
+pub use layout::{Layout, LayoutError, Span, Target};
+pub use ledger::{Expected, Found, Ledger, Mismatch};
+pub use pattern::{SECTOR_BYTES, Stamp};
+pub use survey::{Survey, VolumeSurvey};
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Pace {
+    /// When a worker is free. A server that stands still for a second is asked nothing in it, and one bad latency stands for all that
+    /// would have met it.
+    #[default]
+    Closed,
+    /// At the times of the trace, so many times as fast, which is above 0. Latency counts from then on, however late a worker was free
+    /// (Tene's coordinated omission). A time before an earlier record's counts as that.
+    Timed(f64),
+}
+
+/// How to drive the servers.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The exports, and which volumes of the trace lie in each.
+    pub targets: Vec<Target>,
+    /// Requests under way at a time, at least 1. Where an export lets clients use several connections, each worker has its own, up to
+    /// 64 of them; elsewhere all share one.
+    pub workers: usize,
+    /// When requests are sent.
+    pub pace: Pace,
+    /// The first so many requests are sent and not measured.
+    pub warm_up: u64,
+    /// Whether requests beyond an export's end are brought in from its begin.
+    pub wrap: bool,
+    /// Whether what is read is held against what must be there. It takes about 40 bytes of memory for each 4 KiB written as a whole, and
+    /// 120 for others that are touched.
+    pub verify: bool,
+    /// What tells this run's writes from another's.
+    pub seed: u64,
+    /// How long one attempt to connect and to negotiate may take.
+    pub attempt: Duration,
+    /// With requests under way and no reply at all for this long, the server counts as stuck.
+    pub stall: Duration,
+}
+
+impl Options {
+    /// 16 workers in a closed loop, with nothing checked.
+    pub fn new(targets: Vec<Target>) -> Self {
+        Options {
+            targets,
+            workers: 16,
+            pace: Pace::Closed,
+            warm_up: 0,
+            wrap: false,
+            verify: false,
+            seed: 0,
+            attempt: Duration::from_secs(5),
+            stall: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Why there is no replay. What goes wrong with a server later ends the replay, and what was done until then is told ([`End::Broken`]).
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// No session with an export.
+    #[error("{uri}: {why}")]
+    Connect {
+        /// The export.
+        uri: String,
+        /// Words for people.
+        why: String,
+    },
+    /// The trace does not fit the exports.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The trace cannot be read.
+    #[error("{0}")]
+    Trace(Box<dyn Error + Send + Sync>),
+}
+
+/// Sends the requests of `trace`, of which `survey` was made, until it ends, a connection breaks, or `stop` says so. `progress` is called about
+/// ten times a second with the number of records done.
+///
+/// Blocks the calling thread.
+///
+/// # Errors
+/// When an export cannot be had, the trace does not fit, or it cannot be read.
+pub fn run<E: Error + Send + Sync + 'static>(
+    options: &Options,
+    survey: &Survey,
+    trace: impl Iterator<Item = Result<Access, E>>,
+    progress: &mut dyn FnMut(u64),
+    stop: &dyn Fn() -> bool,
+) -> Result<Outcome, ReplayError> {
+    let mut trace = trace.map(|record| record.map_err(|error| ReplayError::Trace(Box::new(error))));
+    drive::run(options, survey, &mut trace, progress, stop)
+}

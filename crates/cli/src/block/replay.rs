@@ -1,0 +1,195 @@
+//! `tiermem block replay`: drives NBD servers with a trace.
+
+use std::cell::RefCell;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::anyhow;
+use clap::Args;
+use tiermem_block::replay::{self, End, LayoutError, Outcome, Pace, ReplayError, Survey, Target};
+
+use super::replay_print::{in_words, print};
+use super::replay_targets::{To, targets};
+use crate::failure::Failure;
+use crate::output::Format;
+use crate::source::TraceArgs;
+
+const HELP: &str = "\
+Examples:
+  tiermem block replay volume.csv --to 'nbd+unix:///disk?socket=/run/nbd.sock' --verify
+  tiermem block replay hm_0.csv.gz --to nbd://10.0.0.5/hm --speed timed --workers 64
+  tiermem block replay cloud.vscsi.zst --to 'nbd://localhost/disk-{volume}' --wrap --format json
+
+Keys of the trace are byte offsets, sizes are lengths, tenants are volumes. What the export holds is overwritten.
+
+Fields, of all exports together and then, in csv and json, of each:
+  requests, reads, writes   requests that were done, after --warm-up
+  read_bytes, written_bytes
+  seconds, requests_per_second, mb_per_second
+                            wall time from the first measured request to the last reply; a MB has 10^6 bytes
+  read_mean_us, _p50_us, _p99_us, _p999_us, _max_us, and write_... alike
+                            latency until all of the reply is read: with --speed all-at-once from sending the request, else from when
+                            it was due, so that requests held up by a slow one before them count in full
+  late_mean_us, late_p99_us, late_max_us
+                            how long after it was due a request was sent, as all workers were busy, or an overlapping one was under way
+  widened                   requests that were made larger, to begin and end at sectors or at the export's least blocks
+  wrapped                   requests beyond the export's end that were brought in by --wrap
+  errors                    requests that failed, warming up included
+  mismatches                with --verify: sectors of 512 bytes that held something else than they must, each time they were read
+  connections               to the servers
+  skipped                   records of no bytes, or that neither read nor write (of all exports alone)
+  export, volumes           of each export: its URI, and the trace's volumes that lie in it
+Then the first few complaints: export, volume, op, offset, bytes, expected, found.
+Exit code 0 when all went well, 1 when there were errors or mismatches or a server went away, 2 for wrong use. Ctrl-C ends the replay
+with what was done until then.";
+
+const TO_HELP: &str = "\
+Where the volumes are: nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
+
+  URI                  all volumes of the trace, one behind the other
+  URI with {volume}    an export for each: {volume} in its name stands for the volume's number
+  N=URI                the export of volume N; give it for each. What shares an export lies there one behind the other";
+
+/// What `tiermem block replay` takes.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Options {
+    #[command(flatten)]
+    trace: TraceArgs,
+    /// Where the volumes are: an NBD URI, one with {volume} in the export's name, or N=URI for each volume.
+    #[arg(long, value_name = "URI", required = true, long_help = TO_HELP)]
+    to: Vec<To>,
+    /// Requests under way at a time. Each worker has a connection of its own where the export allows several, up to 64.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: u32,
+    /// When requests are sent: all-at-once (as soon as a worker is free), timed (at the times of the trace), or X (X times as fast).
+    #[arg(long, value_name = "WHEN", default_value = "all-at-once", value_parser = pace)]
+    speed: Pace,
+    /// Check what is read: what was written must come back, and what was never written must stay as it is.
+    #[arg(long)]
+    verify: bool,
+    /// Send the first N requests without measuring them.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    warm_up: u64,
+    /// Take offsets beyond an export's end modulo its size.
+    #[arg(long)]
+    wrap: bool,
+    /// What tells this run's writes from those of earlier ones [default: the time].
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+fn pace(text: &str) -> Result<Pace, String> {
+    let times = match text {
+        "all-at-once" => return Ok(Pace::Closed),
+        "timed" => Some(1.0),
+        times => times.parse::<f64>().ok().filter(|times| (1e-6..=1e9).contains(times)),
+    };
+    times
+        .map(Pace::Timed)
+        .ok_or_else(|| format!("{text:?} is none of all-at-once, timed and a number above 0, such as 10"))
+}
+
+/// Replays the trace and prints what came of it.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let survey = survey(options)?;
+    if options.warm_up > 0 && options.warm_up >= survey.records {
+        let (warm_up, records) = (options.warm_up, survey.records);
+        return Err(Failure::usage(anyhow!(
+            "--warm-up {warm_up} leaves nothing to measure of the trace's {records} requests"
+        )));
+    }
+    if matches!(options.speed, Pace::Timed(_)) && survey.last_ns == 0 && survey.records > 1 {
+        return Err(Failure::usage(anyhow!(
+            "{}: the trace has no times; replay it with --speed all-at-once",
+            options.trace.trace
+        )));
+    }
+    let targets = targets(&options.to, &survey)?;
+    let driver = replay::Options {
+        workers: options.workers as usize,
+        pace: options.speed,
+        warm_up: options.warm_up,
+        wrap: options.wrap,
+        verify: options.verify,
+        seed: options.seed.unwrap_or_else(seed_of_now),
+        ..replay::Options::new(targets)
+    };
+    let interrupt = crate::interrupt::watch();
+    let source = options.trace.open()?;
+    let unreadable = RefCell::new(None);
+    let records = source.records().map(|record| {
+        record.map_err(|failure| {
+            unreadable.replace(Some(failure));
+            std::io::Error::other("the trace cannot be read")
+        })
+    });
+    let mut progress = |done| source.progress(done);
+    let outcome = replay::run(&driver, &survey, records, &mut progress, &|| interrupt.is_set());
+    source.finish();
+    let outcome = outcome.map_err(|error| unreadable.take().unwrap_or_else(|| advise(&error)))?;
+    print(options.format, &driver.targets, &outcome)
+        .map_err(|error| Failure::writing("the result", error))?;
+    verdict(&driver.targets, &outcome)
+}
+
+/// Reads the trace once: where each volume ends must be known before the first request, so that a trace that does not fit writes nothing.
+fn survey(options: &Options) -> Result<Survey, Failure> {
+    let source = options.trace.open()?;
+    let mut survey = Survey::default();
+    for access in source.records() {
+        survey.add(&access?);
+    }
+    // What is passed over is told by the second reading.
+    source.clear();
+    Ok(survey)
+}
+
+/// Differs from run to run.
+fn seed_of_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// Whether it was a success.
+fn verdict(targets: &[Target], outcome: &Outcome) -> Result<(), Failure> {
+    if outcome.end == End::Stopped {
+        eprintln!("tiermem: ended by a signal; this is what was done until then");
+    }
+    let mut words = Vec::new();
+    if let End::Broken { under_way, why } = &outcome.end {
+        words.push(format!(
+            "{why}; {under_way} requests were under way, and the rest of the trace was not sent: is the server still running?"
+        ));
+    }
+    let total = outcome.total();
+    if total.errors > 0 || total.mismatches > 0 {
+        words.push(format!("{} requests failed, {} sectors differ", total.errors, total.mismatches));
+    }
+    if let Some(first) = outcome.complaints.first() {
+        let uri = targets.get(first.export).map(|target| target.uri.to_string()).unwrap_or_default();
+        words.push(format!("the first: {uri}, {}", in_words(first)));
+    }
+    match outcome.is_clean() {
+        true => Ok(()),
+        false => Err(Failure::failed(anyhow!("{}", words.join("; ")))),
+    }
+}
+
+/// Why there is no replay, and how to mend it.
+fn advise(error: &ReplayError) -> Failure {
+    let advice = match error {
+        ReplayError::Layout(LayoutError::TooSmall { .. }) => {
+            "; take a larger export, or bring what lies beyond its end in with --wrap"
+        }
+        ReplayError::Layout(LayoutError::NoExport(_)) => "; give it one with --to N=URI",
+        ReplayError::Layout(LayoutError::TwoExports(_)) => "; give it --to once",
+        _ => "",
+    };
+    let told = anyhow!("{error}{advice}");
+    match error {
+        ReplayError::Layout(LayoutError::NoExport(_) | LayoutError::TwoExports(_)) => Failure::usage(told),
+        _ => Failure::failed(told),
+    }
+}

@@ -1,0 +1,137 @@
+//! `tiermem block serve`: caches volumes in front of slow storage until it is told to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use tiermem_block::config::{BlockConfig, CachePlace, CacheSection, ConfigError, ExportMode, ExportSection};
+use tiermem_block::engine::Engine;
+use tiermem_block::nbd::Address;
+use tiermem_block::server::{Listeners, Server};
+use tiermem_tier::block::{self, Backend, BlockIo, MemoryDisk};
+
+use crate::failure::Failure;
+use crate::serving::{Signals, say, seed, start_log};
+
+const EXAMPLE: &str = "\
+Example:
+  truncate -s 10G disk.img
+  tiermem block serve --cache cache.tiermem:1GiB --export disk=disk.img --listen unix:/tmp/tiermem.sock
+  qemu-img info 'nbd+unix:///disk?socket=/tmp/tiermem.sock'";
+
+/// What `tiermem block serve` takes. Flags win over the file.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Options {
+    /// A configuration file (TOML).
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where NBD clients connect; may be repeated [default: 127.0.0.1:10809].
+    #[arg(long, value_name = "unix:PATH|HOST:PORT")]
+    listen: Vec<Address>,
+    /// Where cached bytes lie, and how many: a file or block device, or dram for what need not outlive the process.
+    #[arg(long, value_name = "PATH:SIZE")]
+    cache: Option<CacheSection>,
+    /// A volume to export and where it lives: a file, a block device, nbd://HOST/EXPORT or nbd+unix:///EXPORT?socket=PATH, with options
+    /// behind commas (read-only, delay=1ms, bandwidth=100MiB); may be repeated, and replaces the file's list.
+    #[arg(long = "export", value_name = "NAME=BACKING")]
+    exports: Vec<ExportSection>,
+    /// Where writes go, for all exports: write-back, write-through, write-around or read-only [default: write-back].
+    #[arg(long, value_name = "MODE")]
+    mode: Option<ExportMode>,
+    /// The address of the live page and /metrics.
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<SocketAddr>,
+    /// Overwrite whatever the cache's file or device holds.
+    #[arg(long)]
+    reset: bool,
+}
+
+/// Serves until SIGINT or SIGTERM.
+pub fn run(options: Options) -> Result<(), Failure> {
+    let config = configure(options).map_err(Failure::usage)?;
+    let _ = start_log("info");
+    // Whatever may refuse a start comes before what a start changes.
+    let listeners = Listeners::bind(&config.listen()).map_err(Failure::failed)?;
+    let engine = open(&config)?;
+    let server = Server::new(engine, config.server_config()).map_err(Failure::failed)?;
+    let words = announcement(&config, listeners.addresses());
+    let stop = async move {
+        let signals = Signals::receive();
+        say(&words);
+        signals.stopped().await;
+    };
+    let mut engine = server.run(listeners, stop).map_err(Failure::failed)?;
+    engine.close();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Puts file and flags together and checks the result.
+fn configure(options: Options) -> Result<BlockConfig, ConfigError> {
+    let mut config = match &options.config {
+        Some(path) => BlockConfig::read(path)?,
+        None => BlockConfig::default(),
+    };
+    if !options.listen.is_empty() {
+        config.listen = options.listen;
+    }
+    config.cache = options.cache.or(config.cache.take());
+    if !options.exports.is_empty() {
+        config.exports = options.exports;
+    }
+    if let Some(mode) = options.mode {
+        config.exports.iter_mut().for_each(|export| export.mode = mode);
+    }
+    config.http = options.http.or(config.http);
+    if let Some(cache) = &mut config.cache {
+        cache.reset |= options.reset;
+    }
+    config.validate()?;
+    Ok(config)
+}
+
+/// Opens the stores and the cache.
+fn open(config: &BlockConfig) -> Result<Engine, Failure> {
+    let cache = config.cache().map_err(Failure::usage)?;
+    let mut stores = Vec::new();
+    for (volume, spec) in config.volumes().map_err(Failure::usage)? {
+        let store = spec
+            .open(volume.read_only)
+            .map_err(|error| Failure::failed(anyhow::anyhow!("export {}: {error}", volume.name)))?;
+        tracing::info!(
+            export = volume.name,
+            how = store.describe(),
+            bytes = store.size_bytes(),
+            "the store is open"
+        );
+        stores.push((volume, store));
+    }
+    let device: Box<dyn BlockIo> = match cache.place() {
+        CachePlace::Dram => Box::new(MemoryDisk::new(cache.capacity.0 as usize).open()),
+        CachePlace::Path(path) => {
+            block::open(&path, cache.capacity.0, Backend::default()).map_err(Failure::failed)?
+        }
+    };
+    tracing::info!(place = cache.path, how = device.describe(), capacity = %cache.capacity, "the cache is open");
+    let engine_config = config.engine_config(seed()).map_err(Failure::usage)?;
+    let mut engine = Engine::new(device, engine_config).map_err(Failure::failed)?;
+    for (volume, store) in stores {
+        engine.add(volume, store).map_err(Failure::failed)?;
+    }
+    Ok(engine)
+}
+
+/// Tells people how to reach the exports.
+fn announcement(config: &BlockConfig, addresses: &[Address]) -> String {
+    let mut text = String::new();
+    for export in &config.exports {
+        for address in addresses {
+            text += &match address {
+                Address::Unix(path) => format!("nbd+unix:///{}?socket={}\n", export.name, path.display()),
+                Address::Tcp { host, port } => format!("nbd://{host}:{port}/{}\n", export.name),
+            };
+        }
+    }
+    text
+}
