@@ -7,6 +7,7 @@
 //! - [`config`] is what an operator writes.
 //! - [`backing`] is the seam to the stores where volumes live.
 //! - [`replay`] drives any NBD server with a trace, measures it, and checks what it gives back.
+//! - [`journal`] keeps the metadata of a cache device: log, table, superblock, recovery.
 #![forbid(unsafe_code)]
 
 pub mod backing;
@@ -14,6 +15,7 @@ pub mod config;
 pub mod disks;
 pub mod engine;
 mod link;
+pub mod journal;
 pub mod nbd;
 pub mod replay;
 pub mod server;

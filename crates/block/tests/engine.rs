@@ -26,10 +26,11 @@ fn setups() -> impl Strategy<Value = Setup> {
         |(sizes_bytes, sizing, whole, modes, groups, tail)| Setup {
             cache_bytes: groups * 256 * KIB,
             sizes_bytes,
-            volume_bytes: (8 << 20) + tail * 512,
+            volume_bytes: (4 << 20) + tail * 512,
             fill: if whole { Fill::Whole } else { Fill::Units },
             sizing,
             modes,
+            durable: false,
         },
     )
 }
@@ -54,5 +55,46 @@ proptest! {
         world.settle();
         // Nothing outlives this cache, so a flush has brought all to the stores.
         world.check_stores();
+    }
+
+    /// The process dies, or the machine, again and again: what was promised is there, and nothing is anything else than what was written.
+    #[test]
+    fn what_was_promised_survives(
+        setup in setups(), seed in any::<u64>(), lives in prop::collection::vec((10usize..250, any::<bool>()), 1..5), depth in 1usize..40,
+    ) {
+        let setup = Setup { durable: true, cache_bytes: setup.cache_bytes + 2 * (1 << 20), ..setup };
+        let mut world = World::new(&setup, seed);
+        for (requests, power) in lives {
+            for _ in 0..requests {
+                world.send_random();
+                while world.in_flight() >= depth {
+                    world.look();
+                }
+                world.tick();
+            }
+            world.crash(power);
+        }
+        world.settle();
+        world.engine.close();
+        world.check_stores();
+    }
+
+    /// Whenever one looks at the stores, they are between two flushes.
+    #[test]
+    fn the_stores_are_always_between_two_flushes(
+        setup in setups(), seed in any::<u64>(), requests in 50usize..300, depth in 1usize..40, durable in any::<bool>(),
+    ) {
+        let setup = Setup { durable, cache_bytes: setup.cache_bytes + 2 * (1 << 20), ..setup };
+        let mut world = World::new(&setup, seed);
+        for _ in 0..requests {
+            world.send_random();
+            while world.in_flight() >= depth {
+                world.look();
+            }
+            world.tick();
+            world.check_order();
+        }
+        world.settle();
+        world.check_order();
     }
 }

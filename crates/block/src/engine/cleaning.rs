@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use tiermem_policy::extents::cleaning::{Dirty, Due};
-use tiermem_policy::extents::{Part, UNIT_BYTES, Volume};
+use tiermem_policy::extents::{Part, UNIT_BYTES};
+use tiermem_tier::block::AlignedBuffer;
 
 use super::Engine;
-use super::op::{Kind, Op, Source, Stage, units_of};
+use super::op::{Held, Kind, Op, Source, Stage, common, units_of};
 use crate::backing::BackingError;
 
 /// Bytes of one volume that are copied or written back at a time.
@@ -89,7 +90,7 @@ impl Engine {
     pub(super) fn copy(&mut self, id: u32, mut op: Box<Op>) {
         op.stage = Stage::Gathering;
         let mut parts = Vec::new();
-        self.extents.visit(Volume(op.volume as u16), op.aligned(), |part, is_dirty| {
+        self.extents.visit(self.volumes[op.volume].number, op.aligned(), |part, is_dirty| {
             if is_dirty {
                 parts.push(part);
             }
@@ -105,50 +106,44 @@ impl Engine {
 
     /// The range is in memory: send it.
     pub(super) fn copied(&mut self, id: u32, mut op: Box<Op>) {
-        op.held.sort_unstable_by_key(|held| held.range.start);
         let mut held = std::mem::take(&mut op.held);
-        let mut sent = 0;
-        let mut at = 0;
-        while at < held.len() {
-            // Neighbours go as one.
-            let mut end = at + 1;
-            while end < held.len()
-                && held[at].is_good
-                && held[end].is_good
-                && held[end].range.start == held[end - 1].range.end
-            {
-                end += 1;
-            }
-            let range = held[at].range.start..held[end - 1].range.end;
-            sent += range.end - range.start;
-            if held[at].is_good {
-                let buffer = if end == at + 1 {
-                    std::mem::take(&mut held[at].buffer)
-                } else {
-                    let mut buffer = self.pool.lend((range.end - range.start) as usize);
-                    for part in &held[at..end] {
-                        let from = (part.range.start - range.start) as usize;
-                        buffer[from..from + part.buffer.len()].copy_from_slice(&part.buffer);
-                    }
-                    buffer
-                };
-                self.volumes[op.volume].epochs.copied(units_of(&range));
-                self.submit_write_back(op.volume, units_of(&range), buffer);
-            } else {
-                self.lose(op.volume, &range);
-                self.volumes[op.volume].leaving_bytes -= range.end - range.start;
-            }
-            at = end;
+        held.retain(|held| !held.range.is_empty());
+        held.sort_unstable_by_key(|held| held.range.start);
+        op.lost.sort_unstable_by_key(|lost| lost.start);
+        for lost in &op.lost {
+            self.lose(op.volume, lost);
         }
-        // What is not dirty any more need not go.
-        self.volumes[op.volume].leaving_bytes -= op.bytes - sent;
-        let mut gaps = op.aligned();
+        // Neighbours go as one, and what is not dirty any more or lost need not go.
+        let mut runs: Vec<Range<u64>> = Vec::new();
         for part in &held {
-            let gap = gaps.start..part.range.start;
-            self.volumes[op.volume].epochs.lost(units_of(&gap));
-            gaps.start = part.range.end;
+            let mut start = part.range.start;
+            let lost = op.lost.iter().filter(|lost| part.range.contains(&lost.start)).cloned();
+            for lost in lost.chain([part.range.end..part.range.end]) {
+                match runs.last_mut() {
+                    Some(last) if last.end == start && start < lost.start => last.end = lost.start,
+                    _ if start < lost.start => runs.push(start..lost.start),
+                    _ => {}
+                }
+                start = lost.end;
+            }
+        }
+        let mut gaps = op.aligned();
+        for run in &runs {
+            self.volumes[op.volume].epochs.lost(units_of(&(gaps.start..run.start)));
+            gaps.start = run.end;
         }
         self.volumes[op.volume].epochs.lost(units_of(&gaps));
+        let sent: u64 = runs.iter().map(|run| run.end - run.start).sum();
+        self.volumes[op.volume].leaving_bytes -= op.bytes - sent;
+        for run in runs {
+            let whole = held.iter_mut().find(|part| part.range == run);
+            let buffer = match whole {
+                Some(part) => std::mem::take(&mut part.buffer),
+                None => self.gather_run(&held, &run),
+            };
+            self.volumes[op.volume].epochs.copied(units_of(&run));
+            self.submit_write_back(op.volume, units_of(&run), buffer);
+        }
         for part in held.drain(..) {
             self.pool.give_back(part.buffer);
         }
@@ -156,10 +151,24 @@ impl Engine {
         self.end(id, op);
     }
 
+    /// A run of bytes out of several parts.
+    fn gather_run(&mut self, held: &[Held], run: &Range<u64>) -> AlignedBuffer {
+        let mut buffer = self.pool.lend((run.end - run.start) as usize);
+        for part in held {
+            let shared = common(&part.range, run);
+            if !shared.is_empty() {
+                let (from, to) = ((shared.start - part.range.start) as usize, (shared.start - run.start) as usize);
+                let len = (shared.end - shared.start) as usize;
+                buffer[to..to + len].copy_from_slice(&part.buffer[from..from + len]);
+            }
+        }
+        buffer
+    }
+
     /// The cache's device has lost dirty bytes.
     fn lose(&mut self, at: usize, range: &Range<u64>) {
         let mut parts = Vec::new();
-        self.extents.visit(Volume(at as u16), range.clone(), |part, is_dirty| {
+        self.extents.visit(self.volumes[at].number, range.clone(), |part, is_dirty| {
             if is_dirty {
                 parts.push(part);
             }
@@ -217,23 +226,13 @@ impl Engine {
     pub(super) fn cleaned(&mut self, at: usize) {
         let mut ranges = Vec::new();
         self.volumes[at].epochs.flushed(&mut ranges);
-        let mut parts = Vec::new();
-        for units in ranges {
-            let range = units.start * UNIT_BYTES..units.end * UNIT_BYTES;
-            self.extents.visit(Volume(at as u16), range, |part, is_dirty| {
-                if is_dirty {
-                    parts.push(part);
-                }
-            });
-        }
-        self.extents.cleaned(&parts);
-        self.note_clean(&parts);
-        self.unpark();
+        self.note_clean(at, ranges);
     }
 
     /// Asks to be called again where time alone changes something.
     pub(super) fn arm(&self) {
-        if self.volumes.iter().any(|volume| !volume.epochs.is_empty()) {
+        let log = self.ledger.as_ref().is_some_and(|ledger| ledger.journal.deadline_ns().is_some());
+        if log || self.volumes.iter().any(|volume| !volume.epochs.is_empty()) {
             self.ticker.arm();
         }
     }

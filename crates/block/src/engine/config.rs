@@ -6,6 +6,7 @@ use std::time::Instant;
 use tiermem_policy::extents::cleaning::Cleaning;
 use tiermem_policy::extents::{Fill, Geometry, GeometryError, Mode, Sizing};
 
+use crate::journal::{JournalError, LayoutConfig};
 use crate::nbd::wire::TransmissionFlags;
 use crate::nbd::{Contexts, Export};
 
@@ -15,6 +16,36 @@ pub enum EngineError {
     /// The device does not suit the blocks.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
+    /// The cache's device cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// What the log says does not fit together.
+    #[error("the cache is damaged: {0}; --reset begins anew, and loses what its stores do not have")]
+    Damaged(String),
+    /// A volume whose dirty bytes are of another image than the one that is there now.
+    #[error(
+        "the cache has {dirty_bytes} bytes for {name} that were never written to it, but the image is not the one that they are for \
+         (it was {before}, and is {now}): give the right image, or use --reset, which loses them"
+    )]
+    Stranger {
+        /// The volume.
+        name: String,
+        /// What would be lost.
+        dirty_bytes: u64,
+        /// The image that it was.
+        before: String,
+        /// The image that it is.
+        now: String,
+    },
+    /// Dirty bytes of volumes that are not exported.
+    #[error(
+        "the cache has bytes for {names} that their stores do not have, and these are not exported: export them too, or use --reset, \
+         which loses them"
+    )]
+    Orphans {
+        /// The volumes.
+        names: String,
+    },
     /// Too many volumes.
     #[error("a cache has at most {0} volumes")]
     Volumes(u16),
@@ -45,6 +76,8 @@ pub struct EngineConfig {
     pub shares: u16,
     /// When dirty bytes are written back.
     pub cleaning: Cleaning,
+    /// Bytes of the log on the cache's device; as its size suggests unless given.
+    pub log_bytes: Option<u64>,
     /// For policies that draw.
     pub seed: u64,
     /// Nanoseconds since some moment; never goes back.
@@ -61,6 +94,7 @@ impl Default for EngineConfig {
             sizing: Sizing::Observed(Default::default()),
             shares: 1,
             cleaning: Cleaning::default(),
+            log_bytes: None,
             seed: 0,
             clock: Arc::new(move || start.elapsed().as_nanos() as u64),
         }
@@ -70,6 +104,14 @@ impl Default for EngineConfig {
 impl EngineConfig {
     pub(super) fn geometry(&self, device_bytes: u64) -> Result<Geometry, GeometryError> {
         Geometry::new(&self.sizes_bytes, self.group_bytes, device_bytes)
+    }
+
+    pub(super) fn layout(&self) -> LayoutConfig {
+        LayoutConfig {
+            block_bytes: self.sizes_bytes.clone(),
+            group_bytes: self.group_bytes,
+            log_bytes: self.log_bytes,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::io::failure;
+use super::ledger::AFTER_RISKY;
 use super::volume::Waiter;
 use crate::backing::BackingError;
 use crate::disks::{Answer, Asker};
@@ -11,18 +12,38 @@ impl Engine {
     /// A client wants all that it was told is done to be durable.
     pub(super) fn begin_flush(&mut self, asker: Asker, disk: usize) {
         let volume = &mut self.volumes[disk];
-        volume.epochs.boundary();
-        let epoch = (!volume.epochs.is_empty()).then(|| volume.epochs.current() - 1);
+        let mut log = None;
+        let mut epoch = None;
+        if let Some(ledger) = &mut self.ledger {
+            let journal = &mut ledger.journal;
+            if let Some(why) = journal.failed() {
+                let failure = (Errno::Io, why.to_owned());
+                return self.tell(asker, Err(failure));
+            }
+            let lsn = journal.appended();
+            journal.promise(lsn);
+            if ledger.risky > 0 {
+                log = Some(AFTER_RISKY);
+            } else if lsn > journal.synced() {
+                log = Some(lsn);
+                journal.want_synced(lsn);
+            }
+        } else {
+            // Nothing of the cache outlives the process, so all that is dirty goes to the store.
+            volume.epochs.boundary();
+            epoch = (!volume.epochs.is_empty()).then(|| volume.epochs.current() - 1);
+        }
         // What went to the store directly since a flush of it began is covered by the next one only.
         let flush = (volume.direct_writes.is_some() || volume.flushes.begun > volume.flushes.ended)
             .then_some(volume.flushes.begun + 1);
-        if epoch.is_none() && flush.is_none() {
+        if epoch.is_none() && flush.is_none() && log.is_none() {
+            volume.epochs.boundary();
             return self.tell(asker, Ok(Answer::Done));
         }
         if let Some(flush) = flush {
             volume.flushes.wanted = volume.flushes.wanted.max(flush);
         }
-        volume.waiters.push(Waiter { asker, epoch, flush });
+        volume.waiters.push(Waiter { asker, epoch, flush, log });
         self.flush_store(disk, false);
     }
 
@@ -71,7 +92,7 @@ impl Engine {
     }
 
     /// Answers the flushes that have what they wait for, and those that waited for a flush that failed.
-    fn answer_waiters(&mut self, at: usize, failed: Option<(u64, (Errno, String))>) {
+    pub(super) fn answer_waiters(&mut self, at: usize, failed: Option<(u64, (Errno, String))>) {
         let volume = &mut self.volumes[at];
         let ended = volume.flushes.ended;
         let mut waiters = std::mem::take(&mut volume.waiters);
@@ -85,8 +106,12 @@ impl Engine {
             }
             waiter.flush = waiter.flush.filter(|flush| *flush > ended);
             waiter.epoch = waiter.epoch.filter(|epoch| !volume.epochs.is_flushed(*epoch));
-            let waits = waiter.flush.is_some() || waiter.epoch.is_some();
+            let synced = self.ledger.as_ref().map(|ledger| ledger.journal.synced());
+            waiter.log = waiter.log.filter(|log| synced.is_none_or(|synced| *log > synced));
+            let waits = waiter.flush.is_some() || waiter.epoch.is_some() || waiter.log.is_some();
             if !waits {
+                // What comes from now on may not reach the store before what was promised.
+                volume.epochs.boundary();
                 self.done.push(crate::disks::Outcome { asker: waiter.asker, result: Ok(Answer::Done) });
             }
             waits

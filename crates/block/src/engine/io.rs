@@ -8,6 +8,7 @@ use tiermem_tier::block::{self as device, AlignedBuffer};
 use super::op::{Failure, Held, Op, Source, Stage};
 use super::{Engine, Ready};
 use crate::backing::{self, BackingError};
+use crate::journal::Journal;
 use crate::nbd::Errno;
 
 /// For whom a request is.
@@ -30,13 +31,20 @@ impl Engine {
     pub(super) fn submit_gather(&mut self, id: u32, op: &mut Op, range: Range<u64>, source: Source) {
         let held = op.held.len() as u32;
         let buffer = self.pool.lend((range.end - range.start) as usize);
-        op.held.push(Held { range, source, buffer, is_good: false });
+        op.held.push(Held { range, source, buffer, is_good: false, patches: None });
         self.submit_held(id, op, held);
     }
 
     /// Reads what `held` says from where it says.
     pub(super) fn submit_held(&mut self, id: u32, op: &mut Op, held: u32) {
-        let Held { range, source, buffer, .. } = &mut op.held[held as usize];
+        let Held { range, source, buffer, is_good, .. } = &mut op.held[held as usize];
+        let size_bytes = self.volumes[op.volume].backing.size_bytes();
+        if *source == Source::Backing && range.start >= size_bytes {
+            // What lies behind the end of a volume reads as zeroes.
+            buffer.fill(0);
+            *is_good = true;
+            return;
+        }
         let buffer = std::mem::take(buffer);
         let token = self.ios.insert(Io::Gather { op: id, held }) as u64;
         let bytes = range.end - range.start;
@@ -52,8 +60,6 @@ impl Engine {
                 counts.core_reads += 1;
                 counts.core_read_bytes += bytes;
                 let volume = &mut self.volumes[op.volume];
-                // What lies behind the end of a volume reads as zeroes.
-                let size_bytes = volume.backing.size_bytes();
                 let there = size_bytes.clamp(range.start, range.end) - range.start;
                 volume.backing.submit(backing::Request::read(token, range.start, there, buffer));
             }
@@ -63,6 +69,7 @@ impl Engine {
     /// Stores a part of the operation's plan.
     pub(super) fn submit_store(&mut self, id: u32, op: &mut Op, fill: u32, buffer: AlignedBuffer) {
         let token = self.ios.insert(Io::Store { op: id, fill }) as u64;
+        self.sum(op, fill as usize, &buffer);
         let counts = &mut self.volumes[op.volume].counts;
         counts.cache_writes += 1;
         counts.cache_written_bytes += buffer.len() as u64;
@@ -129,6 +136,12 @@ impl Engine {
     }
 
     fn cache_done(&mut self, completion: device::Completion) {
+        if Journal::owns(completion.token) {
+            if let Some(ledger) = &mut self.ledger {
+                ledger.journal.complete(completion);
+            }
+            return;
+        }
         let Some(io) = self.ios.try_remove(completion.token as usize) else { return };
         let result = completion.result.map_err(|error| (Errno::Io, format!("the cache: {error}")));
         match io {
@@ -169,18 +182,60 @@ impl Engine {
         op.ios -= 1;
         let part = &mut op.held[held as usize];
         part.buffer = buffer;
-        part.is_good = result.is_ok();
         match (result, part.source) {
-            (Ok(()), _) => {}
+            (Ok(()), Source::Backing) => self.gathered_one(&mut op, held),
+            (Ok(()), Source::Cache(at)) => {
+                let mut misfits = Vec::new();
+                self.misfits(op.volume, &part.range, at, &part.buffer, &mut misfits);
+                self.gathered_one(&mut op, held);
+                for range in misfits {
+                    let why = || (Errno::Io, format!("the cache's device gives other bytes than were stored, at {}", range.start));
+                    self.cache_failed(id, &mut op, held, range.clone(), why());
+                }
+            }
             (Err(failure), Source::Backing) => {
                 op.failure.get_or_insert(failure);
             }
-            (Err(failure), Source::Cache(_)) => self.cache_failed(id, &mut op, held, failure),
+            (Err(failure), Source::Cache(at)) => self.read_singly(id, &mut op, held, at, failure),
         }
         if op.ios == 0 && op.stage == Stage::Gathering {
             self.ready.push_back(Ready::Gathered(id));
         }
         self.ops[id as usize] = Some(op);
+    }
+
+    /// These bytes are here. What replaces others goes to their place.
+    fn gathered_one(&mut self, op: &mut Op, held: u32) {
+        op.held[held as usize].is_good = true;
+        let Some(root) = op.held[held as usize].patches else { return };
+        let Held { range, buffer, .. } = &mut op.held[held as usize];
+        let (range, bytes) = (std::mem::replace(range, 0..0), std::mem::take(buffer));
+        let root = &mut op.held[root as usize];
+        let (from, len) = ((range.start - root.range.start) as usize, (range.end - range.start) as usize);
+        root.buffer[from..from + len].copy_from_slice(&bytes[..len]);
+        self.pool.give_back(bytes);
+    }
+
+    /// The cache's device failed to read: unit by unit it may give some of it.
+    fn read_singly(&mut self, id: u32, op: &mut Op, held: u32, at: u64, failure: Failure) {
+        let range = op.held[held as usize].range.clone();
+        if range.end - range.start == UNIT_BYTES {
+            return self.cache_failed(id, op, held, range, failure);
+        }
+        op.held[held as usize].is_good = true;
+        for start in (range.start..range.end).step_by(UNIT_BYTES as usize) {
+            let source = Source::Cache(at + (start - range.start));
+            self.submit_patch(id, op, held, start..start + UNIT_BYTES, source);
+        }
+    }
+
+    /// Reads what replaces a part of what was read before.
+    pub(super) fn submit_patch(&mut self, id: u32, op: &mut Op, held: u32, range: Range<u64>, source: Source) {
+        let patches = op.held[held as usize].patches.unwrap_or(held);
+        self.submit_gather(id, op, range, source);
+        if let Some(patch) = op.held.last_mut() {
+            patch.patches = Some(patches);
+        }
     }
 
     /// One of the operation's requests that store is done.

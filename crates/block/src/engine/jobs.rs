@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use tiermem_policy::extents::{UNIT_BYTES, Volume};
+use tiermem_policy::extents::UNIT_BYTES;
 use tiermem_tier::block::AlignedBuffer;
 
+use super::ledger::Wait;
 use super::op::{Failure, Job, Kind, OP_BYTES_MAX, Op, Stage};
 use super::{Engine, Ready};
 use crate::disks::{Answer, Asker, Job as Asked, Outcome, Piece, Task};
@@ -124,7 +125,7 @@ impl Engine {
             (Kind::Write | Kind::Zero, true) => self.plan_write(id, op),
             (Kind::Trim, _) => self.trim(id, op),
             (Kind::Copy, _) => self.copy(id, op),
-            (_, false) => self.gather(id, op),
+            (_, false) => self.proceed(id, op),
         }
     }
 
@@ -142,9 +143,13 @@ impl Engine {
     pub(super) fn end(&mut self, id: u32, mut op: Box<Op>) {
         self.extents.finish(&mut op.plan);
         self.release_claims(&mut op);
+        self.leave_blocks(&mut op);
         for held in op.held.drain(..) {
             self.pool.give_back(held.buffer);
         }
+        op.lost.clear();
+        op.sums.clear();
+        op.wait = Wait::default();
         self.ops.remove(id as usize);
         op.failure = None;
         op.plan.again = false;
@@ -230,7 +235,7 @@ impl Engine {
         };
         let units = super::op::units_of(&range);
         let aligned = units.start * UNIT_BYTES..units.end * UNIT_BYTES;
-        self.extents.visit(Volume(disk as u16), aligned, |part, is_dirty| {
+        self.extents.visit(self.volumes[disk].number, aligned, |part, is_dirty| {
             push(&mut at, part.offset.min(range.end), 0);
             let flags = Context::CACHED | if is_dirty { Context::DIRTY } else { 0 };
             push(&mut at, (part.offset + part.bytes).min(range.end), flags);

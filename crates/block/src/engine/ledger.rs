@@ -1,30 +1,301 @@
-//! What is written down of what happens to units.
+//! What is written down of what happens to units, and what must be on the device before something else may happen.
 
-use tiermem_policy::extents::{Part, UNIT_BYTES};
+use std::ops::Range;
+
+use tiermem_policy::extents::{Event, Mode, Part, UNIT_BYTES};
 
 use super::Engine;
-use super::op::Op;
+use super::op::{Op, Stage};
+use super::open_blocks::OpenBlocks;
+use crate::journal::{Journal, Lsn, Record, UnitState, checksum};
+
+/// What a flush waits for as long as it is not known up to which record.
+pub(super) const AFTER_RISKY: Lsn = Lsn(u64::MAX);
+
+/// What an operation waits for before it may store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wait {
+    pub synced: Lsn,
+    pub sealed: Lsn,
+}
+
+/// The log, and what the engine must remember of it.
+pub(super) struct Ledger {
+    pub journal: Journal,
+    pub open: OpenBlocks,
+    /// The last record that a block is not cached any more.
+    pub last_unmap: Lsn,
+    /// Operations that write over something that nobody was promised and that is not sealed: while there are any, a flush that comes must
+    /// wait for what they write.
+    pub risky: usize,
+    /// Operations that wait for the log.
+    pub waiting: Vec<u32>,
+    /// Ranges of volumes that are in the store, until the log says so durably.
+    pub cleaned: Vec<(Lsn, usize, Vec<Range<u64>>)>,
+}
+
+/// The units of a part, in the cache.
+pub(super) fn units_at(part: &Part) -> Range<u64> {
+    part.at / UNIT_BYTES..(part.at + part.bytes) / UNIT_BYTES
+}
+
+impl Ledger {
+    pub(super) fn new(journal: Journal) -> Self {
+        let last_unmap = Lsn(0);
+        Ledger { journal, open: OpenBlocks::default(), last_unmap, risky: 0, waiting: Vec::new(), cleaned: Vec::new() }
+    }
+
+    /// Whether the log has got as far as that.
+    fn has(&self, wait: Wait) -> bool {
+        self.journal.synced() >= wait.synced && self.journal.sealed() >= wait.sealed
+    }
+}
 
 impl Engine {
     /// Blocks were mapped or unmapped.
-    pub(super) fn note_map(&mut self) {}
+    pub(super) fn note_map(&mut self) {
+        let Some(ledger) = &mut self.ledger else { return };
+        self.extents.take_events(&mut self.events);
+        for event in self.events.drain(..) {
+            match event {
+                Event::Mapped { slot, class, volume, piece } => {
+                    let class = class as u8;
+                    ledger.journal.append(Record::Map { slot, class, volume: volume.0, piece });
+                }
+                Event::Unmapped { slot, class } => {
+                    ledger.open.forget(slot);
+                    ledger.last_unmap = ledger.journal.append(Record::Unmap { slot, class: class as u8 });
+                }
+            }
+        }
+    }
+
+    /// Whether the log takes more work now.
+    pub(super) fn has_log_room(&self) -> bool {
+        self.ledger.as_ref().is_none_or(|ledger| ledger.journal.has_room())
+    }
+
+    /// Why nothing can be kept any more.
+    pub(super) fn log_failure(&self) -> Option<&str> {
+        self.ledger.as_ref().and_then(|ledger| ledger.journal.failed())
+    }
+
+    /// Says in the log what the operation is about to write over; whether that must be waited for.
+    pub(super) fn open_blocks(&mut self, id: u32, op: &mut Op) -> bool {
+        let Some(ledger) = &mut self.ledger else { return false };
+        let mut wait = Wait::default();
+        for part in &op.plan.fill {
+            let units = units_at(part);
+            if units.clone().all(|unit| !ledger.journal.is_recorded(unit)) {
+                continue;
+            }
+            if !ledger.journal.may_overwrite(units.clone()) {
+                wait.sealed = ledger.journal.appended();
+            } else if !op.is_risky && ledger.journal.is_unsealed(units.clone()) {
+                op.is_risky = true;
+                ledger.risky += 1;
+            }
+            let mut unit = units.start;
+            while unit < units.end {
+                let Some((_, block)) = self.extents.block_of_unit(unit) else { break };
+                let per_piece = self.extents.geometry().piece_units();
+                let end = (u64::from(block.slot) + block.pieces) * per_piece;
+                let synced = ledger.open.enter(block.slot, &mut ledger.journal);
+                wait.synced = wait.synced.max(synced);
+                op.opened.push(block.slot);
+                unit = end;
+            }
+        }
+        if self.volumes[op.volume].mode == Mode::WriteAround || op.plan.fill.is_empty() {
+            for part in &op.plan.dropped {
+                wait.synced = wait.synced.max(ledger.journal.append(Record::Drop(units_at(part))));
+            }
+            // What leaves no record of its own must not be undone by a mapping that comes back.
+            if !op.plan.through.is_empty() {
+                wait.synced = wait.synced.max(ledger.last_unmap);
+            }
+        }
+        if ledger.has(wait) {
+            return false;
+        }
+        ledger.journal.want_synced(wait.synced);
+        if wait.sealed > ledger.journal.sealed() {
+            ledger.journal.want_sealed(wait.sealed);
+        }
+        op.stage = Stage::Opening;
+        op.wait = wait;
+        ledger.waiting.push(id);
+        true
+    }
+
+    /// The log has got further: those who waited for that go on.
+    pub(super) fn log_progressed(&mut self) {
+        let Some(ledger) = &mut self.ledger else { return };
+        if ledger.journal.failed().is_some() {
+            return self.log_failed();
+        }
+        let mut woken = Vec::new();
+        let mut waiting = std::mem::take(&mut ledger.waiting);
+        waiting.retain(|id| {
+            let has = self.ops[*id as usize].as_ref().is_none_or(|op| ledger.has(op.wait));
+            if has {
+                woken.push(*id);
+            }
+            !has
+        });
+        ledger.waiting = waiting;
+        for id in woken {
+            if let Some(op) = self.ops[id as usize].take() {
+                self.gather(id, op);
+            }
+        }
+        self.settle_cleaned();
+        if self.has_log_room() {
+            for id in std::mem::take(&mut self.crowded) {
+                self.claim(id);
+            }
+        }
+        for at in 0..self.volumes.len() {
+            if !self.volumes[at].waiters.is_empty() {
+                self.answer_waiters(at, None);
+            }
+        }
+    }
+
+    /// The log is broken: whoever waits for it is told so.
+    fn log_failed(&mut self) {
+        let Some(ledger) = &mut self.ledger else { return };
+        let why = ledger.journal.failed().unwrap_or_default().to_owned();
+        for id in std::mem::take(&mut ledger.waiting) {
+            if let Some(mut op) = self.ops[id as usize].take() {
+                op.failure = Some((crate::nbd::Errno::Io, why.clone()));
+                self.undo(&op);
+                self.reply(&mut op, Vec::new());
+                self.end(id, op);
+            }
+        }
+        for at in 0..self.volumes.len() {
+            for waiter in std::mem::take(&mut self.volumes[at].waiters) {
+                self.tell(waiter.asker, Err((crate::nbd::Errno::Io, why.clone())));
+            }
+        }
+    }
+
+    /// The checksums of what is about to be stored.
+    pub(super) fn sum(&mut self, op: &mut Op, fill: usize, buffer: &[u8]) {
+        if self.ledger.is_none() {
+            return;
+        }
+        let number = self.volumes[op.volume].number.0;
+        let offset = op.plan.fill[fill].offset;
+        let units = buffer.chunks_exact(UNIT_BYTES as usize).enumerate();
+        op.sums.extend(units.map(|(at, unit)| checksum(number, offset + at as u64 * UNIT_BYTES, unit)));
+    }
 
     /// The operation's plan is stored.
-    pub(super) fn note_units(&mut self, op: &Op, _is_dirty: bool) {
-        if !self.poisoned.is_empty() {
-            for part in &op.plan.fill {
-                for unit in part.at / UNIT_BYTES..(part.at + part.bytes) / UNIT_BYTES {
+    pub(super) fn note_units(&mut self, op: &Op, dirty: bool) {
+        let mut sums = &op.sums[..];
+        for part in &op.plan.fill {
+            let units = units_at(part);
+            if !self.poisoned.is_empty() {
+                for unit in units.clone() {
                     self.poisoned.remove(&unit);
+                }
+            }
+            if let Some(ledger) = &mut self.ledger {
+                let (own, rest) = sums.split_at(((units.end - units.start) as usize).min(sums.len()));
+                sums = rest;
+                ledger.journal.append(Record::Units { first: units.start, dirty, sums: own });
+                ledger.journal.note_data(part.bytes);
+            }
+        }
+    }
+
+    /// The operation does not write over blocks any more.
+    pub(super) fn leave_blocks(&mut self, op: &mut Op) {
+        if let Some(ledger) = &mut self.ledger {
+            for slot in op.opened.drain(..) {
+                ledger.open.leave(slot, &mut ledger.journal);
+            }
+            if std::mem::take(&mut op.is_risky) {
+                ledger.risky -= 1;
+                if ledger.risky == 0 {
+                    let lsn = ledger.journal.appended();
+                    let waiters = self.volumes.iter_mut().flat_map(|volume| &mut volume.waiters);
+                    for waiter in waiters.filter(|waiter| waiter.log == Some(AFTER_RISKY)) {
+                        waiter.log = Some(lsn);
+                        ledger.journal.want_synced(lsn);
+                    }
                 }
             }
         }
     }
 
     /// These parts are not cached any more.
-    pub(super) fn note_dropped(&mut self, _parts: &[Part]) {}
+    pub(super) fn note_dropped(&mut self, parts: &[Part]) {
+        if let Some(ledger) = &mut self.ledger {
+            for part in parts {
+                ledger.journal.append(Record::Drop(units_at(part)));
+            }
+        }
+    }
 
-    /// These parts are in the store.
-    pub(super) fn note_clean(&mut self, _parts: &[Part]) {}
+    /// These units of a volume are in the store, for good.
+    pub(super) fn note_clean(&mut self, volume: usize, ranges: Vec<Range<u64>>) {
+        let parts = self.dirty_parts(volume, &ranges);
+        let Some(ledger) = &mut self.ledger else {
+            self.extents.cleaned(&parts);
+            return self.unpark();
+        };
+        let mut lsn = ledger.journal.appended();
+        for part in &parts {
+            lsn = ledger.journal.append(Record::Clean(units_at(part)));
+        }
+        // Until the log says so durably, no other data may come to their places.
+        ledger.journal.want_synced(lsn);
+        ledger.cleaned.push((lsn, volume, ranges));
+        self.settle_cleaned();
+    }
+
+    /// What the log says durably is clean may go, as far as it is not dirty again.
+    fn settle_cleaned(&mut self) {
+        let Some(ledger) = &mut self.ledger else { return };
+        let synced = ledger.journal.synced();
+        let mut settled = Vec::new();
+        ledger.cleaned.retain_mut(|(lsn, volume, ranges)| {
+            let is_settled = *lsn <= synced;
+            if is_settled {
+                settled.push((*volume, std::mem::take(ranges)));
+            }
+            !is_settled
+        });
+        if settled.is_empty() {
+            return;
+        }
+        for (volume, ranges) in settled {
+            let mut clean = Vec::new();
+            for range in ranges {
+                self.volumes[volume].epochs.lacks_nothing_of(range, &mut clean);
+            }
+            let parts = self.dirty_parts(volume, &clean);
+            self.extents.cleaned(&parts);
+        }
+        self.unpark();
+    }
+
+    /// What the cache has of these units as dirty.
+    fn dirty_parts(&mut self, volume: usize, ranges: &[Range<u64>]) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for units in ranges {
+            let range = units.start * UNIT_BYTES..units.end * UNIT_BYTES;
+            self.extents.visit(self.volumes[volume].number, range, |part, is_dirty| {
+                if is_dirty {
+                    parts.push(part);
+                }
+            });
+        }
+        parts
+    }
 
     /// The operation failed to store its plan: what the cache had of it is lost.
     pub(super) fn poison(&mut self, op: &Op) {
@@ -33,14 +304,18 @@ impl Engine {
             parts = parts.into_iter().flat_map(|part| without(part, fresh)).collect();
         }
         self.poison_parts(op.volume, &parts);
+        self.note_dropped(&op.plan.fresh);
     }
 
     /// These units read as an error from now on.
     pub(super) fn poison_parts(&mut self, volume: usize, parts: &[Part]) {
         for part in parts {
-            let units = part.at / UNIT_BYTES..(part.at + part.bytes) / UNIT_BYTES;
+            let units = units_at(part);
             self.volumes[volume].counts.poisoned_units += units.end - units.start;
-            self.poisoned.extend(units);
+            self.poisoned.extend(units.clone());
+            if let Some(ledger) = &mut self.ledger {
+                ledger.journal.append(Record::Poison(units));
+            }
         }
     }
 
@@ -48,6 +323,27 @@ impl Engine {
     pub(super) fn is_poisoned(&self, at: u64, bytes: u64) -> bool {
         !self.poisoned.is_empty()
             && (at / UNIT_BYTES..(at + bytes) / UNIT_BYTES).any(|unit| self.poisoned.contains(&unit))
+    }
+
+    /// Whether the store lacks what lies in a unit of the cache, as far as is written down.
+    pub(super) fn is_recorded_dirty(&self, unit: u64) -> Option<bool> {
+        let ledger = self.ledger.as_ref()?;
+        Some(matches!(ledger.journal.state(unit), UnitState::Dirty | UnitState::Poisoned))
+    }
+
+    /// The runs of a volume's units, read from byte `at` of the cache on, that are not what was stored there.
+    pub(super) fn misfits(&self, volume: usize, range: &Range<u64>, at: u64, bytes: &[u8], out: &mut Vec<Range<u64>>) {
+        let Some(ledger) = &self.ledger else { return };
+        let number = self.volumes[volume].number.0;
+        for (place, unit) in bytes.chunks_exact(UNIT_BYTES as usize).enumerate() {
+            let offset = range.start + place as u64 * UNIT_BYTES;
+            if ledger.journal.sum(at / UNIT_BYTES + place as u64) != Some(checksum(number, offset, unit)) {
+                match out.last_mut() {
+                    Some(last) if last.end == offset => last.end += UNIT_BYTES,
+                    _ => out.push(offset..offset + UNIT_BYTES),
+                }
+            }
+        }
     }
 }
 

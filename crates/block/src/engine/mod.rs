@@ -13,6 +13,8 @@ mod io;
 mod jobs;
 mod ledger;
 mod op;
+mod open_blocks;
+mod opening;
 mod read;
 mod ticker;
 mod volume;
@@ -22,25 +24,22 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use slab::Slab;
-use tiermem_base::Rng;
-use tiermem_policy::evict::lru::{Bump, Lru};
+use tiermem_policy::evict::lru::Lru;
 use tiermem_policy::extents::cleaning::Cleaning;
-use tiermem_policy::extents::{Extents, Fill, Share, Volume};
+use tiermem_policy::extents::{Event, Extents, Fill};
 use tiermem_tier::block::{self as device, BlockIo};
 
-use crate::backing::{Backing, Completion};
+use crate::backing::Completion;
 use crate::disks::{BufferPool, Disks, Job as Asked, Outcome, Waker};
 use crate::nbd::Export;
 
 pub use config::{EngineConfig, EngineError, VolumeConfig};
 pub use counts::Counts;
 use io::Io;
+use ledger::Ledger;
 use op::{Job, Op};
 use ticker::Ticker;
 use volume::VolumeState;
-
-/// How long the end of a server waits for its stores.
-const CLOSE_MAX: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// What may go on.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +63,9 @@ pub struct Engine {
     is_closing: bool,
     /// Units of the cache that were dirty and are lost.
     poisoned: HashSet<u64>,
+    /// The log of what is cached; a cache without one does not outlive the process.
+    ledger: Option<Ledger>,
+    events: Vec<Event>,
     cache: Box<dyn BlockIo>,
     /// Where on the cache's device its space begins.
     data_at: u64,
@@ -95,73 +97,6 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A cache on a device, nothing cached yet, in front of no volume.
-    ///
-    /// # Errors
-    /// When the device is too small for the blocks that it is to hold.
-    pub fn new(cache: Box<dyn BlockIo>, config: EngineConfig) -> Result<Self, EngineError> {
-        let geometry = config.geometry(cache.capacity_bytes())?;
-        let shares = config.shares.max(1);
-        let domains = Extents::<Lru>::domains(shares);
-        let order = Lru::new(vec![1.0; domains], Bump::Always);
-        let extents_config =
-            tiermem_policy::extents::Config { fill: config.fill, sizing: config.sizing, shares };
-        Ok(Engine {
-            extents: Extents::new(geometry, extents_config, order, Rng::seeded(config.seed)),
-            fill: config.fill,
-            cleaning: config.cleaning,
-            hurried: false,
-            is_closing: false,
-            poisoned: HashSet::new(),
-            cache,
-            data_at: 0,
-            outgoing: Vec::new(),
-            volumes: Vec::new(),
-            exports: Vec::new(),
-            jobs: Slab::new(),
-            ops: Slab::new(),
-            ios: Slab::new(),
-            spare: Vec::new(),
-            ready: VecDeque::new(),
-            parked: VecDeque::new(),
-            crowded: VecDeque::new(),
-            done: Vec::new(),
-            pool: BufferPool::default(),
-            waker: None,
-            ticker: Ticker::idle(),
-            clock: config.clock,
-            now_ns: 0,
-            woken: Vec::new(),
-            arrived: Vec::new(),
-            answered: Vec::new(),
-        })
-    }
-
-    /// Adds a volume; its number is the place of its export.
-    ///
-    /// # Errors
-    /// When there are too many, or it is larger than the smallest blocks can address.
-    pub fn add(&mut self, config: VolumeConfig, backing: Box<dyn Backing>) -> Result<usize, EngineError> {
-        let at = self.volumes.len();
-        let number = u16::try_from(at).ok().filter(|number| *number < Volume::COUNT_MAX);
-        let volume = Volume(number.ok_or(EngineError::Volumes(Volume::COUNT_MAX))?);
-        let size_bytes = backing.size_bytes();
-        let limit = Volume::bytes_max(self.extents.geometry().piece_bytes());
-        if size_bytes > limit {
-            return Err(EngineError::VolumeSize { name: config.name, size_bytes, limit });
-        }
-        self.extents.assign(volume, Share(config.share));
-        if let Some(quota_bytes) = config.quota_bytes {
-            self.extents.set_limit(Share(config.share), quota_bytes);
-        }
-        self.exports.push(config.export(size_bytes, backing.is_read_only()));
-        self.volumes.push(VolumeState::new(&config, backing));
-        if let Some(waker) = &self.waker {
-            self.volumes[at].backing.notify(Arc::clone(waker));
-        }
-        Ok(at)
-    }
-
     /// What the cache did for a volume.
     pub fn counts(&self, volume: usize) -> &Counts {
         &self.volumes[volume].counts
@@ -178,29 +113,19 @@ impl Engine {
         self.extents.dirty_bytes()
     }
 
-    /// Writes back all that is dirty, as long as the stores take it, and waits for that: for the end of a server.
-    pub fn close(&mut self) {
-        let end = std::time::Instant::now() + CLOSE_MAX;
-        while self.extents.dirty_bytes() > 0 && std::time::Instant::now() < end {
-            self.hurried = true;
-            self.is_closing = true;
-            self.pump();
-            std::thread::sleep(std::time::Duration::from_micros(200));
-        }
-        let dirty_bytes = self.extents.dirty_bytes();
-        if dirty_bytes > 0 {
-            tracing::error!(dirty_bytes, "bytes that the stores did not take");
-        }
-    }
-
     /// Takes what devices and stores have done and goes on with it, until there is nothing that can be done now.
     fn pump(&mut self) {
         self.now_ns = (self.clock)();
         loop {
             self.run_ready();
             self.clean();
+            if let Some(ledger) = &mut self.ledger {
+                ledger.journal.poll(self.now_ns, &mut self.outgoing);
+            }
             self.submit_outgoing();
-            if !self.collect() && self.ready.is_empty() {
+            let any = self.collect();
+            self.log_progressed();
+            if !any && self.ready.is_empty() {
                 break;
             }
         }

@@ -6,6 +6,7 @@ use tiermem_policy::extents::{Plan, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::claims::ClaimId;
+use super::ledger::Wait;
 use crate::disks::{Asker, Piece};
 use crate::nbd::Errno;
 
@@ -84,6 +85,8 @@ pub(super) struct Held {
     pub source: Source,
     pub buffer: AlignedBuffer,
     pub is_good: bool,
+    /// It replaces these bytes of another, which the cache's device did not give.
+    pub patches: Option<u32>,
 }
 
 /// One operation: a range of a volume of at most [`OP_BYTES_MAX`].
@@ -106,6 +109,16 @@ pub(super) struct Op {
     /// Requests to devices that are under way.
     pub ios: u32,
     pub held: Vec<Held>,
+    /// Ranges whose dirty bytes are lost.
+    pub lost: Vec<Range<u64>>,
+    /// Blocks that it writes over, by their slots.
+    pub opened: Vec<u32>,
+    /// It writes over something that is not sealed and that nobody was promised.
+    pub is_risky: bool,
+    /// What the log must have before it stores.
+    pub wait: Wait,
+    /// The checksums of what it stores, unit by unit.
+    pub sums: Vec<u32>,
     pub failure: Option<Failure>,
 }
 
@@ -124,6 +137,11 @@ impl Default for Op {
             plan: Plan::default(),
             ios: 0,
             held: Vec::new(),
+            lost: Vec::new(),
+            opened: Vec::new(),
+            is_risky: false,
+            wait: Wait::default(),
+            sums: Vec::new(),
             failure: None,
         }
     }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use tiermem_policy::extents::{Part, Request, UNIT_BYTES, Verdict, Volume};
+use tiermem_policy::extents::{Part, Request, UNIT_BYTES, Verdict};
 
-use super::op::{Failure, Kind, Op, Source, Stage, common};
+use super::op::{Failure, Held, Kind, Op, Source, Stage, common};
 use super::{Engine, Ready};
 use crate::disks::Piece;
 use crate::nbd::Errno;
@@ -12,8 +12,11 @@ use crate::nbd::Errno;
 impl Engine {
     /// The operation has its range: what does it need?
     pub(super) fn plan_read(&mut self, id: u32, mut op: Box<Op>) {
+        if !self.has_log_room() {
+            return self.park(id, op, true);
+        }
         let mut request = Request {
-            volume: Volume(op.volume as u16),
+            volume: self.volumes[op.volume].number,
             offset: op.offset,
             bytes: op.bytes,
             write: None,
@@ -28,9 +31,18 @@ impl Engine {
         self.note_map();
         self.volumes[op.volume].counts.note_plan(&request, &op.plan);
         if self.claim_fills(&mut op) {
-            self.gather(id, op);
+            self.proceed(id, op);
         } else {
             self.ops[id as usize] = Some(op);
+        }
+    }
+
+    /// The operation has all its claims: it reads, as soon as the log allows what comes afterwards.
+    pub(super) fn proceed(&mut self, id: u32, mut op: Box<Op>) {
+        if self.open_blocks(id, &mut op) {
+            self.ops[id as usize] = Some(op);
+        } else {
+            self.gather(id, op);
         }
     }
 
@@ -118,37 +130,47 @@ impl Engine {
         self.end(id, op);
     }
 
-    /// The cache could not give bytes, or not those that were stored. What is clean is read from the store instead.
-    pub(super) fn cache_failed(&mut self, id: u32, op: &mut Op, held: u32, failure: Failure) {
-        let range = op.held[held as usize].range.clone();
+    /// The cache's device did not give these bytes of what is held, or not those that were stored. What is clean is read from the store
+    /// instead.
+    pub(super) fn cache_failed(&mut self, id: u32, op: &mut Op, held: u32, range: Range<u64>, failure: Failure) {
         self.volumes[op.volume].counts.cache_failures += 1;
-        let Source::Cache(at) = op.held[held as usize].source else { return };
-        if op.kind == Kind::Copy || self.was_dirty(op, &range, at) {
-            op.failure.get_or_insert(failure);
+        let Held { range: whole, source, .. } = &op.held[held as usize];
+        let Source::Cache(at) = *source else { return };
+        let at = at + (range.start - whole.start);
+        if self.was_dirty(op, &range, at) {
+            op.held[held as usize].is_good = true;
+            if op.kind == Kind::Copy {
+                op.lost.push(range);
+            } else {
+                op.failure.get_or_insert(failure);
+            }
             return;
         }
         tracing::warn!(
-            volume = op.volume,
-            offset = range.start,
-            error = failure.1,
-            "read from the store instead"
+            volume = self.exports[op.volume].name, offset = range.start, error = failure.1, "read from the store instead"
         );
+        op.held[held as usize].is_good = true;
         if !op.kind.is_write() {
             // A write is about to store these units anew.
-            self.extents.invalidate(&[Part { offset: range.start, at, bytes: range.end - range.start }]);
+            let part = Part { offset: range.start, at, bytes: range.end - range.start };
+            self.extents.invalidate(&[part]);
+            self.note_dropped(&[part]);
         }
-        op.held[held as usize].source = Source::Backing;
-        self.submit_held(id, op, held);
+        self.submit_patch(id, op, held, range, Source::Backing);
     }
 
     /// Whether the store lacked something of a range of the cache before this operation came.
-    fn was_dirty(&mut self, op: &Op, range: &Range<u64>, _at: u64) -> bool {
+    fn was_dirty(&mut self, op: &Op, range: &Range<u64>, at: u64) -> bool {
+        let mut units = at / UNIT_BYTES..(at + range.end - range.start) / UNIT_BYTES;
+        if self.ledger.is_some() {
+            return units.any(|unit| self.is_recorded_dirty(unit) != Some(false));
+        }
         if op.kind.is_write() {
             // Its own plan has made the units dirty, and nobody knows what they were.
             return true;
         }
         let mut any = false;
-        self.extents.visit(Volume(op.volume as u16), range.clone(), |_, is_dirty| any |= is_dirty);
+        self.extents.visit(self.volumes[op.volume].number, range.clone(), |_, is_dirty| any |= is_dirty);
         any
     }
 
@@ -159,7 +181,7 @@ impl Engine {
             (op.offset.next_multiple_of(UNIT_BYTES), (op.offset + op.bytes) / UNIT_BYTES * UNIT_BYTES);
         let mut clean = Vec::new();
         if start < end {
-            self.extents.visit(Volume(op.volume as u16), start..end, |part, is_dirty| {
+            self.extents.visit(self.volumes[op.volume].number, start..end, |part, is_dirty| {
                 if !is_dirty {
                     clean.push(part);
                 }

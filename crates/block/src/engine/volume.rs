@@ -1,6 +1,6 @@
 //! A volume: its store, and what is going on with it.
 
-use tiermem_policy::extents::Mode;
+use tiermem_policy::extents::{Mode, Volume};
 use tiermem_policy::extents::epochs::Epochs;
 
 use super::claims::Claims;
@@ -8,6 +8,7 @@ use super::config::VolumeConfig;
 use super::counts::Counts;
 use crate::backing::Backing;
 use crate::disks::Asker;
+use crate::journal::Lsn;
 
 /// Epochs that a volume may have before its writers wait for the oldest to be written back.
 const EPOCHS_MAX: usize = 16;
@@ -33,10 +34,14 @@ pub(super) struct Waiter {
     pub epoch: Option<u64>,
     /// This flush of the store must have ended.
     pub flush: Option<u64>,
+    /// The log must be durable up to here.
+    pub log: Option<Lsn>,
 }
 
 /// A volume.
 pub(super) struct VolumeState {
+    /// Under which the cache knows it.
+    pub number: Volume,
     pub backing: Box<dyn Backing>,
     pub mode: Mode,
     pub epochs: Epochs,
@@ -60,9 +65,10 @@ pub(super) struct VolumeState {
 }
 
 impl VolumeState {
-    pub(super) fn new(config: &VolumeConfig, backing: Box<dyn Backing>) -> Self {
+    pub(super) fn new(number: Volume, config: &VolumeConfig, backing: Box<dyn Backing>) -> Self {
         let session = backing.session();
         VolumeState {
+            number,
             backing,
             mode: config.mode,
             epochs: Epochs::new(EPOCHS_MAX, FLUSH_EVERY_BYTES),

@@ -1,21 +1,30 @@
 //! Writes: into the cache, into both, or past it.
 
-use tiermem_policy::extents::{Fill, Mode, Request, UNIT_BYTES, Verdict, Volume};
+use tiermem_policy::extents::{Fill, Mode, Request, UNIT_BYTES, Verdict};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::Engine;
 use super::op::{Failure, Held, Kind, Op, Stage, common, units_of};
+use crate::nbd::Errno;
 
 impl Engine {
     /// The operation has its range: where does it go?
     pub(super) fn plan_write(&mut self, id: u32, mut op: Box<Op>) {
+        if let Some(why) = self.log_failure() {
+            op.failure = Some((Errno::Io, why.to_owned()));
+            self.reply(&mut op, Vec::new());
+            return self.end(id, op);
+        }
+        if !self.has_log_room() {
+            return self.park(id, op, true);
+        }
         let mode = self.volumes[op.volume].mode;
         if !self.may_write(&op, mode) {
             self.hurry();
             return self.park(id, op, false);
         }
         let request = Request {
-            volume: Volume(op.volume as u16),
+            volume: self.volumes[op.volume].number,
             offset: op.offset,
             bytes: op.bytes,
             write: Some(mode),
@@ -44,7 +53,7 @@ impl Engine {
             volume.epochs.dirtied(units_of(range), epoch, now_ns);
         }
         if self.claim_fills(&mut op) {
-            self.gather(id, op);
+            self.proceed(id, op);
         } else {
             self.ops[id as usize] = Some(op);
         }
@@ -89,7 +98,7 @@ impl Engine {
     }
 
     /// The operation has failed, and nothing was stored yet.
-    fn undo(&mut self, op: &Op) {
+    pub(super) fn undo(&mut self, op: &Op) {
         self.extents.invalidate(&op.plan.fresh);
         let volume = &mut self.volumes[op.volume];
         for part in &op.plan.fresh {

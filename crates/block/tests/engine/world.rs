@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use tiermem_base::Rng;
 use tiermem_block::backing::MemoryStore;
-use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task, UNIT_BYTES};
+use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Piece, Task, UNIT_BYTES};
 use tiermem_block::engine::{Engine, EngineConfig, VolumeConfig};
 use tiermem_policy::extents::{Fill, Mode, Sizing};
 use tiermem_tier::block::MemoryDisk;
@@ -27,25 +27,88 @@ pub struct Setup {
     pub fill: Fill,
     pub sizing: Sizing,
     pub modes: Vec<Mode>,
+    /// Whether the cache outlives the process.
+    pub durable: bool,
 }
 
 struct Flight {
     volume: usize,
     range: Range<u64>,
-    kind: u8,
+    kind: Kind,
     /// For a write: what each stamp becomes.
-    stamp: u64,
+    value: u64,
+    durable: bool,
     /// Its number: requests are numbered as they are sent.
     began: u64,
 }
 
-/// A volume as its clients know it.
+/// A write to a stamp. Those to one stamp do not overlap in time.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    value: u64,
+    /// The volume's acknowledged flushes when it was sent, and when it was done.
+    epoch_sent: u64,
+    epoch_done: u64,
+    /// The last request that was sent before it was done; the largest number as long as it is not, or failed.
+    done: u64,
+}
+
+impl Entry {
+    /// A write from before anything was sent.
+    fn old(value: u64) -> Self {
+        Entry { value, epoch_sent: 0, epoch_done: 0, done: 0 }
+    }
+}
+
+/// 512 bytes of a volume, as its clients know it: all that was written, in order.
+#[derive(Clone, Debug)]
+struct Stamp {
+    history: Vec<Entry>,
+    /// The last write that is durable.
+    durable: usize,
+}
+
+impl Stamp {
+    fn new(value: u64) -> Self {
+        Stamp { history: vec![Entry::old(value)], durable: 0 }
+    }
+
+    /// Whether a read that was sent as number `began` may give a value.
+    fn may_read(&self, value: u64, began: u64) -> bool {
+        let last = self.history.iter().rposition(|entry| entry.done < began).unwrap_or(0);
+        self.history[last..].iter().any(|entry| entry.value == value)
+    }
+
+    /// What may be there after a crash.
+    fn may_survive(&self, value: u64) -> bool {
+        self.history[self.durable..].iter().any(|entry| entry.value == value)
+    }
+
+    /// A crash has left this value. It stays as long as nobody writes or crashes; what a store had not flushed may still be lost.
+    fn survive(&mut self, value: u64) {
+        self.history.drain(..self.durable);
+        self.history.retain(|entry| entry.value != value);
+        self.history.push(Entry::old(value));
+        self.history.iter_mut().for_each(|entry| *entry = Entry::old(entry.value));
+        self.durable = 0;
+    }
+
+    /// Between which flushes a store must be that has this value here: from the first to the last.
+    fn flushes(&self, value: u64) -> Option<(u64, u64)> {
+        let at = self.history.iter().position(|entry| entry.value == value)?;
+        let next = self.history.get(at + 1).map_or(u64::MAX, |next| next.epoch_done);
+        Some((self.history[at].epoch_sent.saturating_sub(1), next.saturating_sub(1)))
+    }
+}
+
 struct Model {
-    /// For each stamp, what may be there, and the last request that may still see it.
-    stamps: Vec<Vec<(u64, u64)>>,
+    stamps: Vec<Stamp>,
+    /// Flushes that were acknowledged.
+    epoch: u64,
 }
 
 pub struct World {
+    setup: Setup,
     pub engine: Engine,
     pub stores: Vec<MemoryStore>,
     pub disk: MemoryDisk,
@@ -67,42 +130,74 @@ fn stamps_of(range: &Range<u64>) -> Range<usize> {
 impl World {
     pub fn new(setup: &Setup, seed: u64) -> Self {
         let disk = MemoryDisk::new(setup.cache_bytes as usize);
-        let (cache, cache_switches) = Lazy::new(disk.open(), seed);
+        let stores: Vec<_> = setup.modes.iter().map(|_| MemoryStore::new(setup.volume_bytes)).collect();
+        let stamps = vec![Stamp::new(0); setup.volume_bytes.div_ceil(STAMP_BYTES) as usize];
         let clock = Arc::new(AtomicU64::new(0));
-        let time = Arc::clone(&clock);
-        let config = EngineConfig {
-            sizes_bytes: setup.sizes_bytes.clone(),
-            fill: setup.fill,
-            sizing: setup.sizing,
-            clock: Arc::new(move || time.load(Ordering::Relaxed)),
-            ..EngineConfig::default()
-        };
-        let mut engine = Engine::new(Box::new(cache), config).unwrap();
-        let (mut stores, mut store_switches, mut models) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, mode) in setup.modes.iter().enumerate() {
-            let store = MemoryStore::new(setup.volume_bytes);
-            let (backing, switches) = Lazy::new(store.open(), seed + 1 + at as u64);
-            let volume = VolumeConfig { mode: *mode, ..VolumeConfig::new(format!("v{at}")) };
-            engine.add(volume, Box::new(backing)).unwrap();
-            stores.push(store);
-            store_switches.push(switches);
-            models.push(Model {
-                stamps: vec![vec![(0, u64::MAX)]; setup.volume_bytes.div_ceil(STAMP_BYTES) as usize],
-            });
-        }
+        let (engine, cache_switches, store_switches) = start(setup, seed, &disk, &stores, &clock);
         World {
+            setup: setup.clone(),
             engine,
+            models: stores.iter().map(|_| Model { stamps: stamps.clone(), epoch: 0 }).collect(),
             stores,
             disk,
             cache_switches,
             store_switches,
             clock,
-            models,
             flights: HashMap::new(),
             next: 0,
             rng: Rng::seeded(seed ^ 0x5eed),
             errors: 0,
             errors_allowed: false,
+        }
+    }
+
+    /// The process dies, and perhaps its machine with it; then another one takes up the cache.
+    pub fn crash(&mut self, power: bool) {
+        self.flights.clear();
+        let seed = self.rng.below(u64::MAX);
+        // Requests that were held back are never done: they die with the engine.
+        self.engine = Engine::new(Box::new(MemoryDisk::new(8 << 20).open()), EngineConfig::default()).unwrap();
+        if power {
+            self.disk.lose_some_unsynced(&mut self.rng);
+            if self.rng.below(2) == 0 {
+                self.stores.iter().for_each(|store| store.crash_some(&mut self.rng));
+            }
+        }
+        let (engine, cache_switches, store_switches) =
+            start(&self.setup, seed, &self.disk, &self.stores, &self.clock);
+        (self.engine, self.cache_switches, self.store_switches) = (engine, cache_switches, store_switches);
+        self.look_at_all();
+    }
+
+    /// Reads all volumes: what survived a crash is one of what may, and stays.
+    fn look_at_all(&mut self) {
+        for volume in 0..self.models.len() {
+            let size = self.engine.exports()[volume].size_bytes;
+            self.next += 1;
+            let asker = Asker { connection: 2, cookie: self.next };
+            self.engine.submit(Job { asker, disk: volume, task: Task::Read, offset: 0, bytes: size, durable: false });
+            let mut done = Vec::new();
+            for _ in 0..100_000 {
+                self.clock.fetch_add(1_000_000, Ordering::Relaxed);
+                self.engine.take(&mut done);
+                if !done.is_empty() {
+                    break;
+                }
+            }
+            let outcome = done.pop().expect("the volume is read");
+            let Ok(Answer::Data(pieces)) = outcome.result else { panic!("volume {volume}: {:?}", outcome.result) };
+            let model = &mut self.models[volume];
+            for (at, stamped) in bytes_of(&pieces).chunks(STAMP_BYTES as usize).enumerate() {
+                let value = value_of(stamped).unwrap_or_else(|| panic!("volume {volume}, stamp {at}: a mix"));
+                let stamp = &mut model.stamps[at];
+                assert!(
+                    stamp.may_survive(value),
+                    "volume {volume}, stamp {at}: {value} after the crash, may be {:?}",
+                    &stamp.history[stamp.durable..]
+                );
+                stamp.survive(value);
+            }
+            model.epoch = 0;
         }
     }
 
@@ -137,7 +232,7 @@ impl World {
         let writes = matches!(kind, Kind::Write | Kind::Zero);
         let clashes = |flight: &Flight| {
             flight.volume == volume
-                && flight.kind == Kind::Write as u8
+                && matches!(flight.kind, Kind::Write | Kind::Zero)
                 && flight.range.start < range.end
                 && range.start < flight.range.end
         };
@@ -146,10 +241,12 @@ impl World {
         }
         self.next += 1;
         let cookie = self.next;
-        let stamp = if kind == Kind::Write { cookie } else { 0 };
+        let value = if kind == Kind::Write { cookie } else { 0 };
         if writes {
+            let epoch_sent = self.models[volume].epoch;
             for at in stamps_of(&range) {
-                self.models[volume].stamps[at].push((stamp, u64::MAX));
+                let entry = Entry { value, epoch_sent, epoch_done: u64::MAX, done: u64::MAX };
+                self.models[volume].stamps[at].history.push(entry);
             }
         }
         let bytes = range.end - range.start;
@@ -159,7 +256,7 @@ impl World {
                 let from = range.start % UNIT_BYTES;
                 let mut buffer = self.engine.lend((from + bytes) as usize);
                 for stamped in buffer[from as usize..(from + bytes) as usize].chunks_mut(8) {
-                    stamped.copy_from_slice(&stamp.to_le_bytes()[..stamped.len()]);
+                    stamped.copy_from_slice(&value.to_le_bytes()[..stamped.len()]);
                 }
                 Task::Write(buffer)
             }
@@ -168,11 +265,16 @@ impl World {
             Kind::Describe => Task::Describe,
             Kind::Flush => Task::Flush,
         };
-        let kind = if writes { Kind::Write } else { kind } as u8;
-        let began = cookie;
-        self.flights.insert(cookie, Flight { volume, range: range.clone(), kind, stamp, began });
+        let flight = Flight { volume, range: range.clone(), kind, value, durable, began: cookie };
+        self.flights.insert(cookie, flight);
         let asker = Asker { connection: 1, cookie };
         self.engine.submit(Job { asker, disk: volume, task, offset: range.start, bytes, durable });
+    }
+
+    /// Time passes, mostly little.
+    pub fn tick(&mut self) {
+        let ns = if self.rng.below(20) == 0 { 20_000_000_000 } else { self.rng.below(5_000_000) };
+        self.clock.fetch_add(ns, Ordering::Relaxed);
     }
 
     pub fn in_flight(&self) -> usize {
@@ -202,7 +304,7 @@ impl World {
 
     fn check(&mut self, outcome: Outcome) {
         let flight = self.flights.remove(&outcome.asker.cookie).expect("asked for once");
-        let Flight { volume, range, kind, stamp, .. } = flight;
+        let Flight { volume, range, kind, value, durable, began } = flight;
         let answer = match outcome.result {
             Ok(answer) => answer,
             Err((errno, words)) => {
@@ -212,61 +314,135 @@ impl World {
                 return;
             }
         };
-        match answer {
-            Answer::Data(pieces) => {
-                let bytes: Vec<u8> = pieces
-                    .iter()
-                    .flat_map(|piece| piece.buffer[piece.from..piece.from + piece.bytes].to_vec())
-                    .collect();
+        let model = &mut self.models[volume];
+        match (kind, answer) {
+            (Kind::Read, Answer::Data(pieces)) => {
+                let bytes = bytes_of(&pieces);
                 assert_eq!(bytes.len() as u64, range.end - range.start);
                 for (at, stamped) in bytes.chunks(STAMP_BYTES as usize).enumerate() {
-                    let allowed = &self.models[volume].stamps[(range.start / STAMP_BYTES) as usize + at];
-                    let seen = u64::from_le_bytes(stamped[..8].try_into().unwrap());
+                    let stamp = &model.stamps[(range.start / STAMP_BYTES) as usize + at];
+                    let read = value_of(stamped);
                     assert!(
-                        allowed.iter().any(|(value, last)| *value == seen && *last >= flight.began)
-                            && stamped.chunks(8).all(|word| word == seen.to_le_bytes()),
-                        "volume {volume}, byte {}: read {seen}, may be {allowed:?}",
-                        range.start + at as u64 * STAMP_BYTES
+                        read.is_some_and(|read| stamp.may_read(read, began)),
+                        "volume {volume}, byte {}: {read:?}, number {began} may read {:?}",
+                        range.start + at as u64 * STAMP_BYTES,
+                        stamp.history
                     );
                 }
             }
-            Answer::Parts { allocation, cache } => {
+            (Kind::Describe, Answer::Parts { allocation, cache }) => {
                 for parts in [allocation, cache] {
                     let total: u64 = parts.iter().map(|part| u64::from(part.len_bytes)).sum();
                     assert_eq!(total, range.end - range.start);
                 }
             }
-            Answer::Done if kind == Kind::Write as u8 => {
-                // From now on this is what is there; a read that was sent before may still see what was.
-                let oldest = self.flights.keys().min().copied().unwrap_or(u64::MAX);
-                let last = self.next;
+            (Kind::Write | Kind::Zero, Answer::Done) => {
                 for at in stamps_of(&range) {
-                    let stamps = &mut self.models[volume].stamps[at];
-                    for (value, until) in stamps.iter_mut() {
-                        *until = if *value == stamp { u64::MAX } else { last.min(*until) };
+                    let stamp = &mut model.stamps[at];
+                    let place = stamp.history.iter().rposition(|entry| entry.value == value).unwrap();
+                    stamp.history[place].done = self.next;
+                    stamp.history[place].epoch_done = model.epoch;
+                    if durable {
+                        stamp.durable = stamp.durable.max(place);
                     }
-                    stamps.retain(|(_, until)| *until >= oldest);
                 }
+                model.epoch += u64::from(durable);
             }
-            Answer::Done => {}
+            (Kind::Flush, Answer::Done) => {
+                for stamp in &mut model.stamps {
+                    let last = stamp.history.iter().rposition(|entry| entry.done < began);
+                    stamp.durable = stamp.durable.max(last.unwrap_or(0));
+                }
+                model.epoch += 1;
+            }
+            (Kind::Prefetch, Answer::Done) => {}
+            (_, answer) => panic!("{kind:?} is answered by {answer:?}"),
         }
     }
 
-    /// What clients may read of a volume, once all is quiet: one value for each stamp, where no write failed.
+    /// The stores have what their clients have, once all is written back.
     pub fn check_stores(&mut self) {
         for (at, store) in self.stores.iter().enumerate() {
             store.with_bytes(|bytes| {
                 for (place, stamped) in bytes.chunks(STAMP_BYTES as usize).enumerate() {
-                    let seen = u64::from_le_bytes(stamped[..8].try_into().unwrap());
-                    let allowed = &self.models[at].stamps[place];
+                    let stamp = &self.models[at].stamps[place];
+                    let value = value_of(stamped);
                     assert!(
-                        allowed.iter().any(|(value, last)| *value == seen && *last == u64::MAX),
-                        "volume {at}, stamp {place}: {seen}, may be {allowed:?}"
+                        value.is_some_and(|value| stamp.may_read(value, u64::MAX)),
+                        "volume {at}, stamp {place}: {value:?}, may be {:?}",
+                        stamp.history
                     );
                 }
             });
         }
     }
+
+    /// If the cache's device were lost now, each store has all that was written before some flush, and some of what was written before the
+    /// next.
+    pub fn check_order(&mut self) {
+        for (at, store) in self.stores.iter().enumerate() {
+            if self.setup.modes[at] != Mode::WriteBack {
+                continue;
+            }
+            store.with_bytes(|bytes| {
+                let (mut first, mut last) = (0, u64::MAX);
+                for (place, stamped) in bytes.chunks(STAMP_BYTES as usize).enumerate() {
+                    let value = value_of(stamped).unwrap();
+                    if value == 0 {
+                        // Nobody knows which of its zeroes it is.
+                        continue;
+                    }
+                    let (from, to) = self.models[at].stamps[place].flushes(value).unwrap();
+                    (first, last) = (first.max(from), last.min(to));
+                    assert!(first <= last, "volume {at}, stamp {place}: of flush {from} to {to}, others of {first} to {last}");
+                }
+            });
+        }
+    }
+}
+
+fn bytes_of(pieces: &[Piece]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for piece in pieces {
+        bytes.extend_from_slice(&piece.buffer[piece.from..piece.from + piece.bytes]);
+    }
+    bytes
+}
+
+/// What a stamp's bytes say, unless they are a mix.
+fn value_of(stamped: &[u8]) -> Option<u64> {
+    let value = u64::from_le_bytes(stamped[..8].try_into().unwrap());
+    (stamped[..stamped.len() - 8] == stamped[8..]).then_some(value)
+}
+
+type Started = (Engine, Arc<Mutex<Switches>>, Vec<Arc<Mutex<Switches>>>);
+
+/// An engine on a disk in front of stores.
+fn start(setup: &Setup, seed: u64, disk: &MemoryDisk, stores: &[MemoryStore], clock: &Arc<AtomicU64>) -> Started {
+    let (cache, cache_switches) = Lazy::new(disk.open(), seed);
+    let time = Arc::clone(clock);
+    let config = EngineConfig {
+        sizes_bytes: setup.sizes_bytes.clone(),
+        fill: setup.fill,
+        sizing: setup.sizing,
+        log_bytes: Some(512 * KIB),
+        clock: Arc::new(move || time.load(Ordering::Relaxed)),
+        ..EngineConfig::default()
+    };
+    let mut engine = if setup.durable {
+        Engine::open(Box::new(cache), config, false).unwrap().0
+    } else {
+        Engine::new(Box::new(cache), config).unwrap()
+    };
+    let mut store_switches = Vec::new();
+    for (at, (mode, store)) in setup.modes.iter().zip(stores).enumerate() {
+        let (backing, switches) = Lazy::new(store.open(), seed.wrapping_add(1 + at as u64));
+        let volume = VolumeConfig { mode: *mode, ..VolumeConfig::new(format!("v{at}")) };
+        engine.add(volume, Box::new(backing)).unwrap();
+        store_switches.push(switches);
+    }
+    engine.begin_service().unwrap();
+    (engine, cache_switches, store_switches)
 }
 
 /// What a client asks for.

@@ -8,7 +8,7 @@ use tiermem_block::config::{BlockConfig, CachePlace, CacheSection, ConfigError, 
 use tiermem_block::engine::Engine;
 use tiermem_block::nbd::Address;
 use tiermem_block::server::{Listeners, Server};
-use tiermem_tier::block::{self, Backend, BlockIo, MemoryDisk};
+use tiermem_tier::block::{self, Backend, MemoryDisk};
 
 use crate::failure::Failure;
 use crate::serving::{Signals, say, seed, start_log};
@@ -107,18 +107,28 @@ fn open(config: &BlockConfig) -> Result<Engine, Failure> {
         );
         stores.push((volume, store));
     }
-    let device: Box<dyn BlockIo> = match cache.place() {
-        CachePlace::Dram => Box::new(MemoryDisk::new(cache.capacity.0 as usize).open()),
+    let engine_config = config.engine_config(seed()).map_err(Failure::usage)?;
+    let mut engine = match cache.place() {
+        CachePlace::Dram => {
+            let device = MemoryDisk::new(cache.capacity.0 as usize).open();
+            Engine::new(Box::new(device), engine_config).map_err(Failure::failed)?
+        }
         CachePlace::Path(path) => {
-            block::open(&path, cache.capacity.0, Backend::default()).map_err(Failure::failed)?
+            let device = block::open(&path, cache.capacity.0, Backend::default()).map_err(Failure::failed)?;
+            let how = device.describe();
+            let (engine, found) = Engine::open(device, engine_config, cache.reset).map_err(Failure::failed)?;
+            tracing::info!(
+                place = cache.path, how, capacity = %cache.capacity, blocks = found.blocks, kept_units = found.kept_units,
+                dropped_units = found.dropped_units, taken_units = found.taken_units, lost_units = found.poisoned_units,
+                "the cache is open"
+            );
+            engine
         }
     };
-    tracing::info!(place = cache.path, how = device.describe(), capacity = %cache.capacity, "the cache is open");
-    let engine_config = config.engine_config(seed()).map_err(Failure::usage)?;
-    let mut engine = Engine::new(device, engine_config).map_err(Failure::failed)?;
     for (volume, store) in stores {
         engine.add(volume, store).map_err(Failure::failed)?;
     }
+    engine.begin_service().map_err(Failure::failed)?;
     Ok(engine)
 }
 

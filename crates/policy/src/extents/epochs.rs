@@ -20,7 +20,7 @@
 use std::ops::Range;
 
 use super::geometry::UNIT_BYTES;
-use super::unit_set::{UnitSet, parts};
+use super::unit_set::{UnitSet, absent, parts};
 
 /// The writes between two acknowledged flushes, or, where epochs were merged, several such.
 #[derive(Clone, Debug)]
@@ -404,5 +404,12 @@ impl Epochs {
         while self.newest() > 0 && self.epochs[0].dirty.is_empty() && self.is_settled() {
             self.epochs.remove(0);
         }
+    }
+
+    /// Appends the runs of a range of which the store lacks nothing: not dirty, not leaving, and flushed.
+    pub fn lacks_nothing_of(&self, units: Range<u64>, out: &mut Vec<Range<u64>>) {
+        let mut lacking = vec![&self.taken, &self.copied, &self.written, &self.flushing];
+        lacking.extend(self.epochs.iter().map(|epoch| &epoch.dirty));
+        out.extend(absent(units, &lacking));
     }
 }

@@ -22,6 +22,8 @@ pub enum Event {
     Unmapped {
         /// Its first slot.
         slot: u32,
+        /// Its size's number.
+        class: usize,
     },
 }
 
@@ -100,14 +102,14 @@ mod tests {
         assert_eq!(read(&mut cache, 256 * KIB, 64 * KIB), [mapped(4, 1, 8)]);
         // The small block is the oldest, and its group goes for a large one.
         let events = read(&mut cache, 512 * KIB, 64 * KIB);
-        assert_eq!(events, [Event::Unmapped { slot: 0 }, mapped(0, 1, 16)]);
+        assert_eq!(events, [Event::Unmapped { slot: 0, class: 0 }, mapped(0, 1, 16)]);
         // The tail has the size that is wanted: its place is taken.
         let events = read(&mut cache, 640 * KIB, 64 * KIB);
-        assert_eq!(events, [Event::Unmapped { slot: 2 }, mapped(2, 1, 20)]);
+        assert_eq!(events, [Event::Unmapped { slot: 2, class: 1 }, mapped(2, 1, 20)]);
         cache.discard(Volume(3), 640 * KIB..704 * KIB);
         let mut events = Vec::new();
         cache.take_events(&mut events);
-        assert_eq!(events, [Event::Unmapped { slot: 2 }]);
+        assert_eq!(events, [Event::Unmapped { slot: 2, class: 1 }]);
         cache.record_events(false);
         assert_eq!(read(&mut cache, 0, 4 * KIB), []);
     }

@@ -406,7 +406,8 @@ impl<O: Evict> Extents<O> {
         self.dirty.clear(units);
         let group = self.geometry.group_of(slot);
         self.table.remove(&self.geometry, self.space.class(group), slot);
-        self.note(Event::Unmapped { slot });
+        let class = self.space.class(group);
+        self.note(Event::Unmapped { slot, class });
         if self.two_levels {
             let share = self.space.share(group);
             self.order.remove(block_id(&self.geometry, slot), blocks_of(share), why);

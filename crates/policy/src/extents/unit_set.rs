@@ -32,6 +32,11 @@ fn frames_of(range: &Range<u64>) -> Range<u64> {
     range.start / FRAME_UNITS..range.end.div_ceil(FRAME_UNITS)
 }
 
+/// The runs of a range that are in none of these sets, ascending.
+pub fn absent<'a>(range: Range<u64>, sets: &'a [&'a UnitSet]) -> impl Iterator<Item = Range<u64>> + 'a {
+    runs(parts(range).map(|(frame, mask)| (frame, sets.iter().fold(mask, |mask, set| mask & !set.mask(frame)))))
+}
+
 /// The runs of units in frames and their masks, as long as possible.
 fn runs(masks: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = Range<u64>> {
     let mut masks = masks.filter(|(_, mask)| *mask != 0);

@@ -1,0 +1,104 @@
+//! Makes a cache on a device that is empty, or whose contents may be lost.
+
+use tiermem_tier::block::{AlignedBuffer, BlockIo, Request};
+
+use super::batch::{self, Header};
+use super::io;
+use super::page::{self, PAGE_BYTES};
+use super::superblock::{Found, Superblock, Tail};
+use super::{JournalError, Layout, LayoutConfig};
+
+/// So much at the front of a device must be zeros for it to be empty: file systems, partitions and volume managers that people
+/// put on disks have their marks there.
+const FRONT_BYTES: u64 = 1 << 20;
+/// And so much at its end, where others have theirs.
+const END_BYTES: u64 = 128 << 10;
+
+/// Makes an empty cache on a device. `force` does so whatever lies there; all of it is lost.
+///
+/// # Errors
+/// Sizes that cannot be; a device that is not empty; a device that fails.
+pub fn format(device: &mut dyn BlockIo, config: &LayoutConfig, force: bool) -> Result<Layout, JournalError> {
+    let layout = Layout::plan(device.capacity_bytes(), config)?;
+    if !force {
+        refuse_what_is_there(device)?;
+    }
+    // Until the end the device says that it is being formatted, so that it can be again.
+    let superblocks = |block: AlignedBuffer, epoch| Request::write(epoch, Superblock::at(epoch), block);
+    let unfinished = || {
+        let mut block = AlignedBuffer::zeroed(PAGE_BYTES);
+        Superblock::write_unfinished(&mut block);
+        block
+    };
+    io::write(device, vec![superblocks(unfinished(), 0), superblocks(unfinished(), 1)])?;
+    io::sync(device)?;
+    let uuid = (u128::from(super::random()) << 64 | u128::from(super::random())).to_le_bytes();
+    write_table(device, &layout, &uuid)?;
+    let tail = write_first_batch(device, &layout, &uuid)?;
+    io::sync(device)?;
+    let first = Superblock::new(&layout, uuid, tail);
+    let second = Superblock { epoch: first.epoch + 1, ..first.clone() };
+    for superblock in [first, second] {
+        let mut block = AlignedBuffer::zeroed(PAGE_BYTES);
+        superblock.write(&mut block);
+        io::write(device, vec![superblocks(block, superblock.epoch)])?;
+        io::sync(device)?;
+    }
+    Ok(layout)
+}
+
+fn refuse_what_is_there(device: &mut dyn BlockIo) -> Result<(), JournalError> {
+    let reading = JournalError::device("read");
+    let device_bytes = device.capacity_bytes();
+    let front = io::read(device, 0, FRONT_BYTES.min(device_bytes) as usize).map_err(&reading)?;
+    let occupied = |what: &str| Err(JournalError::Occupied { what: what.to_owned() });
+    match [0, 1].map(|copy| Superblock::read(&front[copy * PAGE_BYTES..(copy + 1) * PAGE_BYTES])) {
+        [Found::Unfinished, Found::Unfinished | Found::Nothing] | [Found::Nothing, Found::Unfinished] => {
+            return Ok(());
+        }
+        [Found::Nothing | Found::Stranger, Found::Nothing | Found::Stranger] => (),
+        _ => return occupied("a block cache, perhaps with data that its backing stores do not have"),
+    }
+    let end_bytes = END_BYTES.min(device_bytes);
+    let end = io::read(device, device_bytes - end_bytes, end_bytes as usize).map_err(&reading)?;
+    if front.iter().chain(end.iter()).any(|byte| *byte != 0) {
+        return occupied("something that is no block cache");
+    }
+    Ok(())
+}
+
+/// Both places of each page get an image, so that from then on a place without one is damage.
+fn write_table(device: &mut dyn BlockIo, layout: &Layout, uuid: &[u8; 16]) -> Result<(), JournalError> {
+    let per_write = io::LARGE_BYTES / (2 * PAGE_BYTES);
+    for first in (0..layout.pages).step_by(per_write) {
+        let pages = per_write.min((layout.pages - first) as usize);
+        let mut buffer = AlignedBuffer::zeroed(pages * 2 * PAGE_BYTES);
+        for (at, image) in buffer.chunks_exact_mut(PAGE_BYTES).enumerate() {
+            page::seal(image, uuid, first + at as u32 / 2, at as u64 % 2);
+        }
+        io::write(device, vec![Request::write(0, layout.page_at(first, 0), buffer)])?;
+    }
+    Ok(())
+}
+
+/// The log always has a batch with which it begins.
+fn write_first_batch(
+    device: &mut dyn BlockIo,
+    layout: &Layout,
+    uuid: &[u8; 16],
+) -> Result<Tail, JournalError> {
+    let header = Header {
+        sequence: 1,
+        first_lsn: 1,
+        sealed: 0,
+        session: 0,
+        records: 0,
+        body_bytes: 0,
+        body_sum: batch::body_sum(uuid, &[]),
+        previous_sum: 0,
+    };
+    let mut buffer = AlignedBuffer::zeroed(batch::ALIGN_BYTES);
+    let header_sum = header.write(uuid, &mut buffer);
+    io::write(device, vec![Request::write(0, layout.log_at, buffer)])?;
+    Ok(Tail { at: 0, sequence: 1, header_sum })
+}

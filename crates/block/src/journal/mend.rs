@@ -1,0 +1,88 @@
+//! The end of recovery: what was judged is written down, all at once.
+//!
+//! Until every suspect is dealt with nothing may be sealed, and the verdicts may be more than the log has room for. So they go
+//! into the pages: a batch with [`Record::Mend`] says that pages are about to be written, then all pages that the log has changed
+//! are written over their older images and synced, and then a batch is sealed up to that record. A crash in between leaves the
+//! record as the last word; recovery then allows torn pages and pages that are ahead, and does the rest again. Blocks that were
+//! open stay so until they are closed by records behind the seal: a page that is written already must not make the units of its
+//! blocks in other pages look as if they were strict.
+
+use tiermem_tier::block::{AlignedBuffer, BlockIo, Request};
+
+use super::io;
+use super::page::PAGE_BYTES;
+use super::record::Record;
+use super::recover::drive;
+use super::suspects::Verdicts;
+use super::table::Illegal;
+use super::{Journal, JournalError, Lsn};
+
+/// Images in flight.
+const WRITES: usize = 256;
+
+/// Writes down the verdicts and begins the log anew. `unfinished` is the record of a recovery that got no further.
+pub fn mend(
+    device: &mut dyn BlockIo,
+    journal: &mut Journal,
+    verdicts: &Verdicts,
+    unfinished: Option<Lsn>,
+) -> Result<(), JournalError> {
+    // What a process left behind that died may be in the device's cache only. What was judged must stay as it is.
+    io::sync(device)?;
+    let is_clean = verdicts.dropped.is_empty() && verdicts.taken.is_empty() && verdicts.poisoned.is_empty();
+    if !is_clean || journal.table.dirty_pages() > 0 || unfinished.is_some() {
+        let lsn = match unfinished.filter(|lsn| *lsn == journal.appended()) {
+            Some(lsn) => lsn,
+            None => announce(device, journal)?,
+        };
+        write_down(journal, verdicts, lsn).map_err(|illegal| JournalError::damaged(illegal.0))?;
+        write_pages(device, journal, lsn)?;
+    }
+    for slot in &verdicts.open {
+        journal.append(Record::Close { slot: *slot });
+    }
+    journal.want_sealed(journal.appended());
+    journal.want_checkpoint();
+    drive(device, journal, |journal| journal.sealed() == journal.appended() && journal.is_checkpointed())
+}
+
+fn announce(device: &mut dyn BlockIo, journal: &mut Journal) -> Result<Lsn, JournalError> {
+    let lsn = journal.append(Record::Mend);
+    let Some(request) = journal.build_for_recovery() else {
+        let why = "its log is full; format it anew, which loses what was not written back".to_owned();
+        return Err(JournalError::Log { why });
+    };
+    io::write(device, vec![request])?;
+    io::sync(device)?;
+    Ok(lsn)
+}
+
+fn write_down(journal: &mut Journal, verdicts: &Verdicts, lsn: Lsn) -> Result<(), Illegal> {
+    let table = &mut journal.table;
+    for run in &verdicts.dropped {
+        table.apply(lsn, &Record::Drop(run.clone()), true)?;
+    }
+    for run in &verdicts.poisoned {
+        table.apply(lsn, &Record::Poison(run.clone()), true)?;
+    }
+    for (unit, sum) in &verdicts.taken {
+        table.apply(lsn, &Record::Units { first: *unit, dirty: true, sums: &[*sum] }, true)?;
+    }
+    Ok(())
+}
+
+fn write_pages(device: &mut dyn BlockIo, journal: &mut Journal, lsn: Lsn) -> Result<(), JournalError> {
+    while journal.table.dirty_pages() > 0 {
+        let mut requests = Vec::new();
+        while requests.len() < WRITES
+            && let Some((page, _)) = journal.table.take_dirty()
+        {
+            let mut image = AlignedBuffer::zeroed(PAGE_BYTES);
+            let version = journal.table.capture(page, &journal.superblock.uuid, lsn, &mut image);
+            requests.push(Request::write(u64::from(page), journal.layout.page_at(page, version), image));
+        }
+        journal.stats.pages_written += requests.len() as u64;
+        io::write(device, requests)?;
+    }
+    io::sync(device)
+}

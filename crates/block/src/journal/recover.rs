@@ -1,0 +1,169 @@
+//! Opens a cache: superblock, table, log, and a look at the data that power loss may have spoiled.
+
+use tiermem_tier::block::BlockIo;
+
+use super::io::{self, Window};
+use super::mend;
+use super::page::{self, PAGE_BYTES};
+use super::record::Record;
+use super::ring::Ring;
+use super::scan::Scan;
+use super::superblock::Superblock;
+use super::suspects::{Suspects, Verdicts};
+use super::table::Table;
+use super::volumes::Volumes;
+use super::{Journal, JournalError, Layout, LayoutConfig, Lsn, VolumeInfo};
+
+/// What recovery found. The blocks are in the journal: [`Journal::each_block`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// The volumes, by number.
+    pub volumes: Vec<VolumeInfo>,
+    /// Blocks.
+    pub blocks: u64,
+    /// Records read from the log.
+    pub records: u64,
+    /// Units whose data were looked at and fit.
+    pub kept_units: u64,
+    /// Units that were dropped: the backing store has them, or nobody was told that they are durable.
+    pub dropped_units: u64,
+    /// Dirty units that were being overwritten, and are taken as they are: old, new, or a mix of sectors.
+    pub taken_units: u64,
+    /// Units that are lost: they could not be read, or were lost before and what was written over them was cut off.
+    pub poisoned_units: u64,
+    /// One of the two superblocks was torn or damaged; the other one counts, and both are written anew in time.
+    pub superblock_repaired: bool,
+}
+
+/// Opens the cache on a device and brings it in order; all of it is durable when this returns. Nothing may be in flight.
+///
+/// # Errors
+/// No cache, another one than asked for, damage, a device that fails. Each says what can be done; nothing was written to the
+/// device unless it failed in the midst of recovery, which can be tried again.
+pub fn open(device: &mut dyn BlockIo, config: &LayoutConfig) -> Result<(Journal, Recovered), JournalError> {
+    let device_bytes = device.capacity_bytes();
+    let mut front = [0; 2 * PAGE_BYTES];
+    if device_bytes < front.len() as u64 {
+        return Err(JournalError::TooSmall { device_bytes, wanted_bytes: front.len() as u64 });
+    }
+    device.read_at(0, &mut front).map_err(JournalError::device("read"))?;
+    let (superblock, is_alone) = Superblock::choose(&front[..PAGE_BYTES], &front[PAGE_BYTES..])?;
+    let layout = superblock.layout(device_bytes, config)?;
+    let mut scan = Scan::new(device, &layout, &superblock)?;
+    let mut table = Table::new(&layout);
+    load_pages(device, &mut table, &layout, &superblock, &scan)?;
+
+    let mut volumes = Volumes::default();
+    let mut suspects = Suspects::new(&layout, &table, scan.sealed);
+    let mut records = 0;
+    for live in scan.batches.clone() {
+        scan.records(device, live, |lsn, record| {
+            suspects.note(&table, lsn, record);
+            table.apply(lsn, record, false).map_err(|illegal| {
+                JournalError::damaged(format!("record {} of the log cannot be: {}", lsn.0, illegal.0))
+            })?;
+            if let Record::Volume(volume) = record {
+                volumes.apply(lsn, volume);
+            }
+            records += 1;
+            Ok(())
+        })?;
+    }
+    table.check().map_err(|illegal| JournalError::damaged(illegal.0))?;
+    volumes.synced(Lsn(u64::MAX));
+
+    let verdicts = suspects.judge(device, &table)?;
+    let Verdicts { kept_units, ref dropped, ref taken, ref poisoned, .. } = verdicts;
+    let mut recovered = Recovered {
+        volumes: volumes.list().cloned().collect(),
+        blocks: 0,
+        records,
+        kept_units,
+        dropped_units: dropped.iter().map(|run| run.end - run.start).sum(),
+        taken_units: taken.len() as u64,
+        poisoned_units: poisoned.iter().map(|run| run.end - run.start).sum(),
+        superblock_repaired: is_alone,
+    };
+    table.each_block(|_, _| recovered.blocks += 1);
+
+    let (last, sealed, unfinished) = (scan.last_lsn(), scan.sealed, scan.mend);
+    let batches = scan.batches;
+    let sequence = batches.back().map_or(0, |live| live.header.sequence);
+    let ring = Ring::new(&layout, batches);
+    let mut journal = Journal::new(layout, table, ring, superblock, (last, sealed, sequence));
+    journal.volumes = volumes;
+    mend::mend(device, &mut journal, &verdicts, unfinished)?;
+    Ok((journal, recovered))
+}
+
+/// Takes the newer image of each page, and makes sure that none is missing which was once there.
+fn load_pages(
+    device: &mut dyn BlockIo,
+    table: &mut Table,
+    layout: &Layout,
+    superblock: &Superblock,
+    scan: &Scan<'_>,
+) -> Result<(), JournalError> {
+    let mut window = Window::new(layout.table_at, layout.data_at);
+    let last = scan.mend.unwrap_or(scan.sealed);
+    for number in 0..layout.pages {
+        let damaged = |what: &str| {
+            let at = layout.page_at(number, 0);
+            Err(JournalError::damaged(format!("page {number} of the table (byte {at} and on) {what}")))
+        };
+        let at = u64::from(number) * 2 * PAGE_BYTES as u64;
+        let bytes = window.get(device, at, 2 * PAGE_BYTES);
+        let bytes = bytes.map_err(JournalError::device("read the table of"))?;
+        let (even, odd) = bytes.split_at(PAGE_BYTES);
+        let sound = |image, place| page::is_sound(image, &superblock.uuid, number, place);
+        let image = match (sound(even, 0), sound(odd, 1)) {
+            (true, true) if page::version(even).abs_diff(page::version(odd)) != 1 => {
+                return damaged("has two images that do not belong together");
+            }
+            (true, true) if page::version(even) > page::version(odd) => even,
+            (true, true) => odd,
+            (false, false) => return damaged("has no image that is as it was written"),
+            (is_even, _) => {
+                let image = if is_even { even } else { odd };
+                // Only an image whose writing had begun can be torn, and only if the log still has all that the other lacks.
+                let next = page::version(image) + 1;
+                let announced = scan.announced.get(&number);
+                let is_torn = announced
+                    .is_some_and(|(version, since)| *version == next && *since >= scan.first_lsn().0);
+                if !is_torn && scan.mend.is_none() {
+                    return damaged("has lost an image that was durable");
+                }
+                image
+            }
+        };
+        if page::lsn(image) > last.0 {
+            return damaged("is ahead of the log");
+        }
+        table.load(number, image);
+    }
+    Ok(())
+}
+
+/// Has all that a closure waits for done, with nothing else in flight.
+pub(super) fn drive(
+    device: &mut dyn BlockIo,
+    journal: &mut Journal,
+    is_done: impl Fn(&Journal) -> bool,
+) -> Result<(), JournalError> {
+    loop {
+        let mut requests = Vec::new();
+        journal.poll(0, &mut requests);
+        if let Some(why) = journal.failed() {
+            return Err(JournalError::Log { why: why.to_owned() });
+        }
+        if is_done(journal) && requests.is_empty() {
+            return Ok(());
+        }
+        if requests.is_empty() {
+            return Err(JournalError::Log { why: "the log waits for nothing".to_owned() });
+        }
+        for done in io::all(device, requests) {
+            journal.complete(done);
+        }
+    }
+}

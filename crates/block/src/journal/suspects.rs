@@ -1,0 +1,206 @@
+//! Rule 4: what power loss may have spoiled. Units that are open, or have records behind the last seal, are compared with
+//! their checksums; all others are strict.
+//!
+//! A unit that does not fit falls back to its last sealed state. If that was dirty, its sectors are its own, old or new, and it
+//! is taken as it is: `may_overwrite` sees to it that a unit is not overwritten before its dirtiness is sealed. If it was
+//! not, the sectors may be another block's; no flush that covered the unit was followed by a write to it, so whoever wrote it was
+//! promised nothing, and what the backing store has counts. If it was lost, it still is.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use tiermem_policy::extents::UNIT_BYTES;
+use tiermem_tier::block::{AlignedBuffer, BlockIo, Completion, Request};
+
+use super::io;
+use super::page;
+use super::record::Record;
+use super::table::{Table, UnitState, push};
+use super::{JournalError, Layout, Lsn, checksum};
+
+/// Bytes of a read, and reads in flight.
+const READ_UNITS: u64 = 64;
+const READS: usize = 16;
+
+/// What becomes of a dirty unit that does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fallback {
+    Drop,
+    Take,
+    Poison,
+}
+
+/// Units with records behind the last seal.
+pub struct Suspects {
+    layout: Layout,
+    sealed: Lsn,
+    units: BTreeMap<u64, Fallback>,
+    /// Pages whose images a recovery that was not completed had written: their units were looked at then.
+    ahead: Vec<bool>,
+}
+
+/// What is to be done.
+#[derive(Debug, Default)]
+pub struct Verdicts {
+    /// Units that fit.
+    pub kept_units: u64,
+    /// To be dropped.
+    pub dropped: Vec<Range<u64>>,
+    /// Dirty, with their new checksums.
+    pub taken: Vec<(u64, u32)>,
+    /// Lost.
+    pub poisoned: Vec<Range<u64>>,
+    /// Blocks that are open.
+    pub open: Vec<u32>,
+}
+
+/// A unit to look at.
+#[derive(Clone, Copy)]
+struct Suspect {
+    unit: u64,
+    volume: u16,
+    offset: u64,
+    is_open: bool,
+}
+
+impl Suspects {
+    /// For a table as its images are.
+    pub fn new(layout: &Layout, table: &Table, sealed: Lsn) -> Self {
+        let ahead = (0..layout.pages).map(|page| page::lsn(table.page(page)) > sealed.0).collect();
+        Suspects { layout: layout.clone(), sealed, units: BTreeMap::new(), ahead }
+    }
+
+    /// Takes note of a record that is about to be applied.
+    pub fn note(&mut self, table: &Table, lsn: Lsn, record: &Record<'_>) {
+        if lsn <= self.sealed {
+            return;
+        }
+        match record {
+            Record::Units { first, dirty, sums } => {
+                let end = first.saturating_add(sums.len() as u64).min(self.layout.units());
+                for unit in *first..end {
+                    if self.ahead[table.page_of(unit) as usize] {
+                        continue;
+                    }
+                    let sealed = match table.unit(unit).0 {
+                        _ if !dirty => Fallback::Drop,
+                        // Without a record behind the seal it is as it was then.
+                        UnitState::Dirty => Fallback::Take,
+                        UnitState::Poisoned => Fallback::Poison,
+                        UnitState::Invalid | UnitState::Clean => Fallback::Drop,
+                    };
+                    let fallback = self.units.entry(unit).or_insert(sealed);
+                    if !dirty {
+                        *fallback = Fallback::Drop;
+                    }
+                }
+            }
+            Record::Map { slot, class, .. } | Record::Unmap { slot, class }
+                if usize::from(*class) < self.layout.geometry.classes() =>
+            {
+                self.set(self.layout.block_units(*slot, usize::from(*class)), Fallback::Drop);
+            }
+            Record::Clean(units) | Record::Drop(units) => self.set(units.clone(), Fallback::Drop),
+            Record::Poison(units) => self.set(units.clone(), Fallback::Poison),
+            _ => (),
+        }
+    }
+
+    fn set(&mut self, units: Range<u64>, to: Fallback) {
+        if units.start < units.end {
+            self.units.range_mut(units).for_each(|(_, fallback)| *fallback = to);
+        }
+    }
+
+    /// Reads the data of all that are valid, and judges them.
+    pub fn judge(&self, device: &mut dyn BlockIo, table: &Table) -> Result<Verdicts, JournalError> {
+        let mut verdicts = Verdicts::default();
+        let mut batch = Vec::new();
+        let mut failed = None;
+        table.each_block(|block, is_open| {
+            if is_open {
+                verdicts.open.push(block.slot);
+            }
+            let all = self.layout.block_units(block.slot, usize::from(block.class));
+            let piece_bytes = self.layout.geometry.piece_bytes();
+            for unit in block.valid.iter().cloned().flatten() {
+                if is_open || self.units.contains_key(&unit) {
+                    let offset = block.piece * piece_bytes + (unit - all.start) * UNIT_BYTES;
+                    batch.push(Suspect { unit, volume: block.volume, offset, is_open });
+                }
+            }
+            if batch.len() as u64 >= READS as u64 * READ_UNITS && failed.is_none() {
+                failed = self.judge_some(device, table, &mut batch, &mut verdicts).err();
+            }
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => self.judge_some(device, table, &mut batch, &mut verdicts).map(|()| verdicts),
+        }
+    }
+
+    fn judge_some(
+        &self,
+        device: &mut dyn BlockIo,
+        table: &Table,
+        suspects: &mut Vec<Suspect>,
+        verdicts: &mut Verdicts,
+    ) -> Result<(), JournalError> {
+        // A block may be larger than what is read at once.
+        for suspects in suspects.chunks(READS * READ_UNITS as usize) {
+            let requests = suspects
+                .chunk_by(|a, b| a.unit + 1 == b.unit && !b.unit.is_multiple_of(READ_UNITS))
+                .map(|run| self.read(run[0].unit, run.len()))
+                .collect();
+            let mut data = BTreeMap::new();
+            for done in io::all(device, requests) {
+                data.insert((done.offset - self.layout.data_at) / UNIT_BYTES, done);
+            }
+            for suspect in suspects {
+                let found = self.found(device, &data, suspect);
+                self.judge_one(table, suspect, found, verdicts);
+            }
+        }
+        suspects.clear();
+        Ok(())
+    }
+
+    fn read(&self, unit: u64, units: usize) -> Request {
+        let buffer = AlignedBuffer::zeroed(units * UNIT_BYTES as usize);
+        Request::read(unit, self.layout.unit_at(unit), buffer)
+    }
+
+    /// The checksum of what lies there; `None` if it cannot be read, also not alone.
+    fn found(&self, device: &mut dyn BlockIo, data: &BTreeMap<u64, Completion>, it: &Suspect) -> Option<u32> {
+        let (first, done) = data.range(..=it.unit).next_back()?;
+        if done.result.is_ok() {
+            let at = (it.unit - first) as usize * UNIT_BYTES as usize;
+            return Some(checksum(it.volume, it.offset, &done.buffer[at..at + UNIT_BYTES as usize]));
+        }
+        let alone = io::read(device, self.layout.unit_at(it.unit), UNIT_BYTES as usize).ok()?;
+        Some(checksum(it.volume, it.offset, &alone))
+    }
+
+    fn judge_one(&self, table: &Table, it: &Suspect, found: Option<u32>, verdicts: &mut Verdicts) {
+        let (state, sum) = table.unit(it.unit);
+        let is_clean = state == UnitState::Clean;
+        // The backing store may have been written past a clean unit of an open block, so that it does not even matter whether it fits.
+        if is_clean && it.is_open {
+            return push(&mut verdicts.dropped, it.unit);
+        }
+        let fallback = match self.units.get(&it.unit) {
+            Some(fallback) => *fallback,
+            // Untouched since it was sealed as dirty. But what an earlier recovery has judged must fit, and is left to those who read it.
+            None if self.ahead[table.page_of(it.unit) as usize] => return verdicts.kept_units += 1,
+            None => Fallback::Take,
+        };
+        match (found, fallback) {
+            (Some(found), _) if found == sum => verdicts.kept_units += 1,
+            _ if is_clean => push(&mut verdicts.dropped, it.unit),
+            (Some(_), Fallback::Drop) => push(&mut verdicts.dropped, it.unit),
+            (Some(found), Fallback::Take) => verdicts.taken.push((it.unit, found)),
+            // It may have been durable, and a flush acknowledged: nothing older may be given out in its place.
+            (None, _) | (_, Fallback::Poison) => push(&mut verdicts.poisoned, it.unit),
+        }
+    }
+}

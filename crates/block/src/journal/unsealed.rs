@@ -1,0 +1,141 @@
+//! Units that became dirty and whose dirtiness is not sealed: should power be lost while one of them is overwritten, recovery could
+//! not tell a mix of its own sectors from what another block left there.
+
+use std::collections::VecDeque;
+
+use super::Lsn;
+
+const PER_BYTE: u64 = 4;
+
+/// Runs of units: the first, how many.
+type Runs = Vec<(u64, u32)>;
+
+/// A generation whose end is known.
+#[derive(Debug)]
+struct Generation {
+    number: u8,
+    /// The record before its first, and its last.
+    after: Lsn,
+    last: Lsn,
+    runs: Runs,
+}
+
+/// A mark of two bits for each unit: 0 or the number of the generation in which it became dirty. A generation ends as a whole when
+/// the log is sealed up to its last record.
+#[derive(Debug)]
+pub struct Unsealed {
+    marks: Vec<u8>,
+    /// Oldest first.
+    ending: VecDeque<Generation>,
+    current: u8,
+    /// The record before the first of the current generation.
+    after: Lsn,
+    runs: Runs,
+    spare: Vec<Runs>,
+}
+
+impl Unsealed {
+    /// No unit of so many.
+    pub fn new(units: u64) -> Self {
+        let marks = vec![0; units.div_ceil(PER_BYTE) as usize];
+        Unsealed { marks, ending: VecDeque::new(), current: 1, after: Lsn(0), runs: Vec::new(), spare: Vec::new() }
+    }
+
+    /// Whether a unit is marked.
+    #[inline]
+    pub fn has(&self, unit: u64) -> bool {
+        self.mark(unit) != 0
+    }
+
+    /// Whether a unit is marked, and its generation has records up to this one.
+    #[inline]
+    pub fn has_before(&self, unit: u64, upto: Lsn) -> bool {
+        let mark = self.mark(unit);
+        let ending = self.ending.iter().find(|generation| generation.number == mark);
+        mark != 0 && ending.map_or(self.after, |generation| generation.after) < upto
+    }
+
+    fn mark(&self, unit: u64) -> u8 {
+        self.marks[(unit / PER_BYTE) as usize] >> (unit % PER_BYTE * 2) & 3
+    }
+
+    fn set(&mut self, unit: u64, to: u8) {
+        let shift = unit % PER_BYTE * 2;
+        let byte = &mut self.marks[(unit / PER_BYTE) as usize];
+        *byte = *byte & !(3 << shift) | to << shift;
+    }
+
+    /// Marks a unit.
+    #[inline]
+    pub fn add(&mut self, unit: u64) {
+        if self.mark(unit) == self.current {
+            return;
+        }
+        self.set(unit, self.current);
+        match self.runs.last_mut() {
+            Some((first, count)) if *first + u64::from(*count) == unit => *count += 1,
+            _ => self.runs.push((unit, 1)),
+        }
+    }
+
+    /// A seal that covers all records up to `last` is under way.
+    pub fn end_generation(&mut self, last: Lsn) {
+        // All three numbers in use: the current one goes on, and ends with a later seal.
+        if self.runs.is_empty() || self.ending.len() == 2 {
+            return;
+        }
+        let runs = std::mem::replace(&mut self.runs, self.spare.pop().unwrap_or_default());
+        self.ending.push_back(Generation { number: self.current, after: self.after, last, runs });
+        self.after = last;
+        self.current = self.current % 3 + 1;
+    }
+
+    /// The log is sealed up to here.
+    pub fn sealed(&mut self, upto: Lsn) {
+        while self.ending.front().is_some_and(|generation| generation.last <= upto) {
+            let Some(Generation { number, mut runs, .. }) = self.ending.pop_front() else { return };
+            for (first, count) in runs.drain(..) {
+                for unit in first..first + u64::from(count) {
+                    // Marked again since, it belongs to a later one.
+                    if self.mark(unit) == number {
+                        self.set(unit, 0);
+                    }
+                }
+            }
+            self.spare.push(runs);
+        }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        self.marks.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_goes_with_the_seal_of_its_last_record() {
+        let mut unsealed = Unsealed::new(10);
+        unsealed.add(3);
+        unsealed.add(4);
+        assert!(unsealed.has_before(3, Lsn(1)) && !unsealed.has_before(3, Lsn(0)));
+        unsealed.end_generation(Lsn(5));
+        unsealed.add(4);
+        assert!(unsealed.has_before(4, Lsn(6)) && !unsealed.has_before(4, Lsn(5)) && unsealed.has_before(3, Lsn(5)));
+        unsealed.end_generation(Lsn(8));
+        unsealed.add(9);
+        unsealed.end_generation(Lsn(9));
+        unsealed.sealed(Lsn(4));
+        assert!(unsealed.has(3) && unsealed.has(4) && unsealed.has(9) && !unsealed.has(5));
+        unsealed.sealed(Lsn(7));
+        assert!(!unsealed.has(3) && unsealed.has(4));
+        unsealed.end_generation(Lsn(10));
+        unsealed.sealed(Lsn(9));
+        assert!(!unsealed.has(4) && unsealed.has(9));
+        unsealed.sealed(Lsn(10));
+        assert!(!unsealed.has(9));
+    }
+}
