@@ -170,7 +170,7 @@ impl Journal {
         }
         for unit in units {
             if self.table.unit(unit).0 != UnitState::Dirty || self.unsealed.has(unit) {
-                self.unsealed.add(unit);
+                self.unsealed.add(unit, Lsn(self.appended.0 + 1));
             }
         }
     }
@@ -376,7 +376,7 @@ impl Journal {
             return;
         }
         self.syncs_begun += 1;
-        self.unsealed.end_generation(self.appended);
+        self.unsealed.end_generation();
         self.sync =
             Some(Sync { written: self.written, seal: self.seal_written, sequence: self.sequence_written });
         out.push(Request::sync(SYNC_TOKEN));

@@ -178,7 +178,7 @@ mod tests {
             assert!(page.iter().all(|byte| *byte == 0));
         }
         // 0.17 % of the data for the usual sizes, and for the smallest 0.3 %.
-        assert_eq!(PageShape::of(1), PageShape { units: 331, slots: 331 });
+        assert_eq!(PageShape::of(1), PageShape { units: 330, slots: 330 });
         assert_eq!(PageShape::of(8), PageShape { units: 768, slots: 96 });
         assert_eq!(PageShape::of(512), PageShape { units: 512, slots: 1 });
     }

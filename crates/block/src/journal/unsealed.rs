@@ -18,6 +18,8 @@ pub struct Unsealed {
     /// Generations whose end is known, oldest first: number, last record, runs of units.
     ending: VecDeque<(u8, Lsn, Runs)>,
     current: u8,
+    /// The last record of the current one.
+    last: Lsn,
     runs: Runs,
     spare: Vec<Runs>,
 }
@@ -26,7 +28,14 @@ impl Unsealed {
     /// No unit of so many.
     pub fn new(units: u64) -> Self {
         let marks = vec![0; units.div_ceil(PER_BYTE) as usize];
-        Unsealed { marks, ending: VecDeque::new(), current: 1, runs: Vec::new(), spare: Vec::new() }
+        Unsealed {
+            marks,
+            ending: VecDeque::new(),
+            current: 1,
+            last: Lsn(0),
+            runs: Vec::new(),
+            spare: Vec::new(),
+        }
     }
 
     /// Whether a unit is marked.
@@ -45,9 +54,10 @@ impl Unsealed {
         *byte = *byte & !(3 << shift) | to << shift;
     }
 
-    /// Marks a unit.
+    /// Marks a unit that a record makes dirty.
     #[inline]
-    pub fn add(&mut self, unit: u64) {
+    pub fn add(&mut self, unit: u64, lsn: Lsn) {
+        self.last = lsn;
         if self.mark(unit) == self.current {
             return;
         }
@@ -58,33 +68,40 @@ impl Unsealed {
         }
     }
 
-    /// A seal that covers all records up to `last` is under way.
-    pub fn end_generation(&mut self, last: Lsn) {
+    /// A seal is under way: what becomes dirty from now on need not be waited for by what did before.
+    pub fn end_generation(&mut self) {
         // All three numbers in use: the current one goes on, and ends with a later seal.
         if self.runs.is_empty() || self.ending.len() == 2 {
             return;
         }
         let runs = std::mem::replace(&mut self.runs, self.spare.pop().unwrap_or_default());
-        self.ending.push_back((self.current, last, runs));
+        self.ending.push_back((self.current, self.last, runs));
         self.current = self.current % 3 + 1;
     }
 
     /// The log is sealed up to here.
     pub fn sealed(&mut self, upto: Lsn) {
-        while let Some((number, last, mut runs)) = self.ending.pop_front() {
-            if last > upto {
-                self.ending.push_front((number, last, runs));
-                return;
-            }
-            for (first, count) in runs.drain(..) {
-                for unit in first..first + u64::from(count) {
-                    // Marked again since, it belongs to a later one.
-                    if self.mark(unit) == number {
-                        self.set(unit, 0);
-                    }
+        while self.ending.front().is_some_and(|(_, last, _)| *last <= upto)
+            && let Some((number, _, mut runs)) = self.ending.pop_front()
+        {
+            self.clear(number, &mut runs);
+            self.spare.push(runs);
+        }
+        if self.last <= upto {
+            let mut runs = std::mem::take(&mut self.runs);
+            self.clear(self.current, &mut runs);
+            self.runs = runs;
+        }
+    }
+
+    fn clear(&mut self, number: u8, runs: &mut Runs) {
+        for (first, count) in runs.drain(..) {
+            for unit in first..first + u64::from(count) {
+                // Marked again since, it belongs to a later one.
+                if self.mark(unit) == number {
+                    self.set(unit, 0);
                 }
             }
-            self.spare.push(runs);
         }
     }
 
@@ -101,21 +118,23 @@ mod tests {
     #[test]
     fn a_mark_goes_with_the_seal_of_its_last_record() {
         let mut unsealed = Unsealed::new(10);
-        unsealed.add(3);
-        unsealed.add(4);
-        unsealed.end_generation(Lsn(5));
-        unsealed.add(4);
-        unsealed.end_generation(Lsn(8));
-        unsealed.add(9);
-        unsealed.end_generation(Lsn(9));
+        unsealed.add(3, Lsn(4));
+        unsealed.add(4, Lsn(5));
+        unsealed.end_generation();
+        unsealed.add(4, Lsn(8));
+        unsealed.end_generation();
+        unsealed.add(9, Lsn(9));
+        unsealed.end_generation();
         unsealed.sealed(Lsn(4));
         assert!(unsealed.has(3) && unsealed.has(4) && unsealed.has(9) && !unsealed.has(5));
         unsealed.sealed(Lsn(7));
         assert!(!unsealed.has(3) && unsealed.has(4));
-        unsealed.end_generation(Lsn(10));
+        unsealed.end_generation();
+        unsealed.add(1, Lsn(10));
         unsealed.sealed(Lsn(9));
-        assert!(!unsealed.has(4) && unsealed.has(9));
+        assert!(!unsealed.has(4) && !unsealed.has(9) && unsealed.has(1));
+        // Nobody has ended the last one, and yet it goes.
         unsealed.sealed(Lsn(10));
-        assert!(!unsealed.has(9));
+        assert!(!unsealed.has(1));
     }
 }
