@@ -412,6 +412,20 @@ impl World {
         while self.act().is_ok() {}
     }
 
+    /// Stops in order: no block is open, and all is sealed.
+    pub fn settle(&mut self) {
+        self.fuel = u64::MAX;
+        for key in self.blocks.keys().copied().collect::<Vec<_>>() {
+            let slot = self.blocks[&key].slot;
+            if self.journal.is_open(slot) {
+                self.append(key, Record::Close { slot });
+            }
+        }
+        let lsn = self.journal.appended();
+        self.journal.want_sealed(lsn);
+        self.until(|it| it.journal.sealed() >= lsn).unwrap();
+    }
+
     /// Units that must be as they are after power loss, or after the death of the process.
     fn strict(&self, upto: Lsn) -> BTreeMap<u64, (UnitState, Option<u32>)> {
         let sure = self.blocks.values().filter(|block| block.open.is_none() && block.last <= upto);
