@@ -1,4 +1,5 @@
 //! A cache device may hold anything: what is not as it was written is told, or does not matter, and is never believed.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 #[allow(dead_code, reason = "the model of crashes is used elsewhere")]
 #[path = "journal/world.rs"]
