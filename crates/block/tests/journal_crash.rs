@@ -1,5 +1,4 @@
 //! A cache that dies again and again keeps what it promised, and never makes up anything.
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 #[path = "journal/world.rs"]
 mod world;

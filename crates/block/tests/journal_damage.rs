@@ -1,7 +1,6 @@
 //! A cache device may hold anything: what is not as it was written is told, or does not matter, and is never believed.
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-#[allow(dead_code, reason = "the model of crashes is used elsewhere")]
 #[path = "journal/world.rs"]
 mod world;
 

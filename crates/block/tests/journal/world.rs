@@ -1,4 +1,5 @@
 //! A toy engine that keeps to the journal's rules over a disk that can lose power, and a model of what it was promised.
+#![allow(clippy::unwrap_used, dead_code)] // Helpers of tests are tests; each test uses some of them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,6 +18,9 @@ const SECTORS: usize = 8;
 
 /// What lies in a unit: the number of the write that each sector is from; 0 is what it was at first.
 pub type Content = [u32; SECTORS];
+
+/// A block's name: its volume and its first unit there.
+pub type Key = (u16, u64);
 
 /// The process or the machine died.
 #[derive(Debug)]
@@ -62,9 +66,9 @@ pub struct World {
     fuel: u64,
     number: u32,
     units: u64,
-    backing: BTreeMap<(u16, u64), Content>,
-    expected: BTreeMap<(u16, u64), Expected>,
-    blocks: BTreeMap<(u16, u64), Block>,
+    backing: BTreeMap<Key, Content>,
+    expected: BTreeMap<Key, Expected>,
+    blocks: BTreeMap<Key, Block>,
     volumes: BTreeMap<u16, Vec<(Lsn, VolumeInfo)>>,
     pub taken: u64,
     pub dropped: u64,
@@ -184,13 +188,13 @@ impl World {
     }
 
     /// The block with a unit of a volume, and where in the cache the unit lies.
-    fn find(&self, volume: u16, unit: u64) -> Option<((u16, u64), u64)> {
+    fn find(&self, volume: u16, unit: u64) -> Option<(Key, u64)> {
         let (key, block) = self.blocks.range(..=(volume, unit)).next_back()?;
         let here = key.0 == volume && unit < key.1 + self.class_units(block.class);
         here.then(|| (*key, self.block_units(block).start + unit - key.1))
     }
 
-    fn append(&mut self, key: (u16, u64), record: Record<'_>) -> Lsn {
+    fn append(&mut self, key: Key, record: Record<'_>) -> Lsn {
         let lsn = self.journal.append(record);
         if let Some(block) = self.blocks.get_mut(&key) {
             block.last = lsn;
@@ -199,7 +203,7 @@ impl World {
     }
 
     /// Finds or makes a place for a unit.
-    fn place(&mut self, volume: u16, unit: u64) -> Result<Option<((u16, u64), u64)>, Crash> {
+    fn place(&mut self, volume: u16, unit: u64) -> Result<Option<(Key, u64)>, Crash> {
         if let Some(found) = self.find(volume, unit) {
             return Ok(Some(found));
         }
@@ -234,7 +238,7 @@ impl World {
         Ok(self.find(volume, unit))
     }
 
-    fn open_block(&mut self, key: (u16, u64)) -> Result<(), Crash> {
+    fn open_block(&mut self, key: Key) -> Result<(), Crash> {
         let block = self.blocks[&key].clone();
         let lsn = match block.open {
             Some(lsn) => lsn,
@@ -309,7 +313,7 @@ impl World {
     }
 
     /// Writes a block's dirty units back; those that are lost stay.
-    fn clean(&mut self, key: (u16, u64)) {
+    fn clean(&mut self, key: Key) {
         let units = self.block_units(&self.blocks[&key]);
         for at in units.clone() {
             if self.journal.state(at) == UnitState::Dirty {
@@ -329,7 +333,7 @@ impl World {
         bytes
     }
 
-    fn evict(&mut self, key: (u16, u64)) -> Result<(), Crash> {
+    fn evict(&mut self, key: Key) -> Result<(), Crash> {
         let units = self.block_units(&self.blocks[&key]);
         let is_lost = |it: &Self| units.clone().any(|at| it.journal.state(at) == UnitState::Poisoned);
         if is_lost(self) {
@@ -343,7 +347,7 @@ impl World {
         Ok(())
     }
 
-    fn drop_clean(&mut self, key: (u16, u64)) {
+    fn drop_clean(&mut self, key: Key) {
         let units = self.block_units(&self.blocks[&key]);
         for at in units {
             if self.journal.state(at) == UnitState::Clean && self.rng.below(2) == 0 {
