@@ -341,8 +341,13 @@ impl Journal {
         }
         let Some((at, buffer, header)) = self.ring.build(&self.superblock.uuid, self.session, self.synced)
         else {
-            // A checkpoint on its way will make room; without one none ever comes.
-            if matches!(self.round, Round::Idle | Round::Sealed { .. }) {
+            // A checkpoint on its way will make room, unless it needs a batch itself.
+            let is_stuck = match self.round {
+                Round::Idle => true,
+                Round::Sealed { upto, .. } => self.seal_built < upto,
+                _ => false,
+            };
+            if is_stuck {
                 self.fail("the log is full: more was appended than it has room for".to_owned());
             }
             return;

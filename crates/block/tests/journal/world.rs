@@ -450,14 +450,14 @@ impl World {
         }
         self.arrived.clear();
         self.lose(power);
-        while self.rng.below(2) == 0 {
-            let most = 1 << self.rng.below(12);
+        while self.rng.below(4) > 0 {
+            let most = if self.rng.below(4) > 0 { 50 } else { 1 << self.rng.below(12) };
             let after = Some(self.rng.below(most));
             let faults = Faults { error_after: after, ..Faults::default() };
             let mut device = Faulty::new(self.disk.open(), faults, self.rng.clone());
             let _ = journal::open(&mut device, &self.config);
             drop(device);
-            let power = power && self.rng.below(2) == 0;
+            let power = power && self.rng.below(4) > 0;
             self.lose(power);
         }
         self.device = self.disk.open();
