@@ -18,6 +18,10 @@ fn lives(block_bytes: &[u64], disk_bytes: usize, units: u64, seeds: std::ops::Ra
             world.live(steps);
             let power = world.rng.below(3) > 0;
             world.crash(power);
+            // What a recovery has found after the death of the process must stay, whatever dies next.
+            if !power {
+                world.crash(true);
+            }
         }
         taken += world.taken;
         dropped += world.dropped;

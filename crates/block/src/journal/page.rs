@@ -153,6 +153,8 @@ pub fn is_sound(page: &[u8], uuid: &[u8; 16], number: u32, place: u64) -> bool {
     u32_at(page, 4) == MAGIC
         && u32_at(page, 24) == number
         && version(page) % 2 == place
+        // One more must be a number as well, whatever was made to fit the checksum.
+        && version(page) < 1 << 62
         && u32_at(page, 0) == crc(uuid, &[&page[4..]])
 }
 
