@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tiermem_policy::extents::{Geometry, UNIT_BYTES};
+use tiermem_policy::extents::{BLOCK_BYTES_MAX, Geometry, GeometryError, UNIT_BYTES};
 
 use super::JournalError;
 use super::page::{PAGE_BYTES, PageShape};
@@ -66,7 +66,7 @@ impl Layout {
         let roomy = |capacity_bytes| Geometry::new(&config.block_bytes, config.group_bytes, capacity_bytes);
         let least_groups = config.block_bytes.len() as u64 + 1;
         let group_bytes = match roomy(0) {
-            Err(tiermem_policy::extents::GeometryError::TooSmall { wanted, least, .. }) => wanted / least,
+            Err(GeometryError::TooSmall { wanted, least, .. }) => wanted / least,
             Err(other) => return Err(other.into()),
             Ok(geometry) => geometry.group_bytes(),
         };
@@ -103,7 +103,11 @@ impl Layout {
     pub(super) fn with_end(config: &LayoutConfig, groups: u32) -> Result<Self, JournalError> {
         // The least device for so many groups, found from the plan of a roomy one.
         let group_bytes = config.group_bytes.or(config.block_bytes.last().copied()).unwrap_or(UNIT_BYTES);
-        let units = u64::from(groups).saturating_mul(group_bytes / UNIT_BYTES);
+        if group_bytes > 4 * BLOCK_BYTES_MAX {
+            let largest = config.block_bytes.last().copied().unwrap_or(0);
+            return Err(GeometryError::Group { group: group_bytes, largest }.into());
+        }
+        let units = u64::from(groups) * (group_bytes / UNIT_BYTES);
         let first = config.block_bytes.first().copied().unwrap_or(UNIT_BYTES);
         let shape = PageShape::of((first / UNIT_BYTES).max(1));
         let pages = units.div_ceil(u64::from(shape.units));

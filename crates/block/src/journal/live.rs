@@ -173,7 +173,7 @@ impl Journal {
         }
         for unit in units {
             if self.table.unit(unit).0 != UnitState::Dirty || self.unsealed.has(unit) {
-                self.unsealed.add(unit);
+                self.unsealed.add(unit, Lsn(self.appended.0 + 1));
             }
         }
     }
@@ -359,8 +359,13 @@ impl Journal {
         }
         let Some((at, buffer, header)) = self.ring.build(&self.superblock.uuid, self.session, self.synced)
         else {
-            // A checkpoint on its way will make room; without one none ever comes.
-            if matches!(self.round, Round::Idle | Round::Sealed { .. }) {
+            // A checkpoint on its way will make room, unless it needs a batch itself.
+            let is_stuck = match self.round {
+                Round::Idle => true,
+                Round::Sealed { upto, .. } => self.seal_built < upto,
+                _ => false,
+            };
+            if is_stuck {
                 self.fail("the log is full: more was appended than it has room for".to_owned());
             }
             return;
@@ -394,7 +399,7 @@ impl Journal {
             return;
         }
         self.syncs_begun += 1;
-        self.unsealed.end_generation(self.appended);
+        self.unsealed.end_generation();
         self.sync =
             Some(Sync { written: self.written, seal: self.seal_written, sequence: self.sequence_written });
         out.push(Request::sync(SYNC_TOKEN));

@@ -27,6 +27,8 @@ mod batch;
 mod bytes;
 mod checkpoint;
 mod error;
+#[cfg(test)]
+mod forged;
 mod format;
 mod io;
 mod layout;

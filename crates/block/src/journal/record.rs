@@ -343,7 +343,7 @@ mod tests {
             }
             let mut reader = Reader::new(&bytes);
             for record in &records {
-                prop_assert_eq!(reader.read().as_ref(), Some(record));
+                prop_assert!(reader.read().as_ref() == Some(record));
             }
             prop_assert_eq!(reader.left(), 0);
             prop_assert_eq!(reader.read(), None);

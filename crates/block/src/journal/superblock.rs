@@ -115,21 +115,25 @@ impl Superblock {
             _ if version == UNFINISHED => Found::Unfinished,
             // Other versions may keep their checksum elsewhere, and a flipped bit may make one of this version look like them.
             _ if version != FORMAT_VERSION => Found::Version(version),
-            true if classes <= CLASSES_MAX => Found::Sound(Box::new(Superblock {
-                epoch: u64_at(block, 16),
-                uuid,
-                config: LayoutConfig {
-                    block_bytes: (0..classes).map(|class| u64::from(u32_at(block, 88 + class * 4))).collect(),
-                    group_bytes: Some(u64_at(block, 48)),
-                    log_bytes: Some(u64_at(block, 40)),
-                },
-                groups: u32_at(block, 56),
-                tail: Tail {
-                    at: u64_at(block, 64),
-                    sequence: u64_at(block, 72),
-                    header_sum: u32_at(block, 80),
-                },
-            })),
+            true if classes <= CLASSES_MAX && u64_at(block, 16) < 1 << 62 => {
+                Found::Sound(Box::new(Superblock {
+                    epoch: u64_at(block, 16),
+                    uuid,
+                    config: LayoutConfig {
+                        block_bytes: (0..classes)
+                            .map(|class| u64::from(u32_at(block, 88 + class * 4)))
+                            .collect(),
+                        group_bytes: Some(u64_at(block, 48)),
+                        log_bytes: Some(u64_at(block, 40)),
+                    },
+                    groups: u32_at(block, 56),
+                    tail: Tail {
+                        at: u64_at(block, 64),
+                        sequence: u64_at(block, 72),
+                        header_sum: u32_at(block, 80),
+                    },
+                }))
+            }
             _ => Found::Damaged,
         }
     }

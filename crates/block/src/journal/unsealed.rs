@@ -14,8 +14,8 @@ type Runs = Vec<(u64, u32)>;
 #[derive(Debug)]
 struct Generation {
     number: u8,
-    /// The record before its first, and its last.
-    after: Lsn,
+    /// Its first record and its last.
+    first: Lsn,
     last: Lsn,
     runs: Runs,
 }
@@ -28,8 +28,9 @@ pub struct Unsealed {
     /// Oldest first.
     ending: VecDeque<Generation>,
     current: u8,
-    /// The record before the first of the current generation.
-    after: Lsn,
+    /// The first record of the current one, and the last.
+    first: Lsn,
+    last: Lsn,
     runs: Runs,
     spare: Vec<Runs>,
 }
@@ -38,7 +39,15 @@ impl Unsealed {
     /// No unit of so many.
     pub fn new(units: u64) -> Self {
         let marks = vec![0; units.div_ceil(PER_BYTE) as usize];
-        Unsealed { marks, ending: VecDeque::new(), current: 1, after: Lsn(0), runs: Vec::new(), spare: Vec::new() }
+        Unsealed {
+            marks,
+            ending: VecDeque::new(),
+            current: 1,
+            first: Lsn(0),
+            last: Lsn(0),
+            runs: Vec::new(),
+            spare: Vec::new(),
+        }
     }
 
     /// Whether a unit is marked.
@@ -52,7 +61,7 @@ impl Unsealed {
     pub fn has_before(&self, unit: u64, upto: Lsn) -> bool {
         let mark = self.mark(unit);
         let ending = self.ending.iter().find(|generation| generation.number == mark);
-        mark != 0 && ending.map_or(self.after, |generation| generation.after) < upto
+        mark != 0 && ending.map_or(self.first, |generation| generation.first) <= upto
     }
 
     fn mark(&self, unit: u64) -> u8 {
@@ -65,9 +74,13 @@ impl Unsealed {
         *byte = *byte & !(3 << shift) | to << shift;
     }
 
-    /// Marks a unit.
+    /// Marks a unit that a record makes dirty.
     #[inline]
-    pub fn add(&mut self, unit: u64) {
+    pub fn add(&mut self, unit: u64, lsn: Lsn) {
+        if self.runs.is_empty() {
+            self.first = lsn;
+        }
+        self.last = lsn;
         if self.mark(unit) == self.current {
             return;
         }
@@ -78,31 +91,40 @@ impl Unsealed {
         }
     }
 
-    /// A seal that covers all records up to `last` is under way.
-    pub fn end_generation(&mut self, last: Lsn) {
+    /// A seal is under way: what becomes dirty from now on need not be waited for by what did before.
+    pub fn end_generation(&mut self) {
         // All three numbers in use: the current one goes on, and ends with a later seal.
         if self.runs.is_empty() || self.ending.len() == 2 {
             return;
         }
         let runs = std::mem::replace(&mut self.runs, self.spare.pop().unwrap_or_default());
-        self.ending.push_back(Generation { number: self.current, after: self.after, last, runs });
-        self.after = last;
+        self.ending.push_back(Generation { number: self.current, first: self.first, last: self.last, runs });
         self.current = self.current % 3 + 1;
     }
 
     /// The log is sealed up to here.
     pub fn sealed(&mut self, upto: Lsn) {
-        while self.ending.front().is_some_and(|generation| generation.last <= upto) {
-            let Some(Generation { number, mut runs, .. }) = self.ending.pop_front() else { return };
-            for (first, count) in runs.drain(..) {
-                for unit in first..first + u64::from(count) {
-                    // Marked again since, it belongs to a later one.
-                    if self.mark(unit) == number {
-                        self.set(unit, 0);
-                    }
+        while self.ending.front().is_some_and(|generation| generation.last <= upto)
+            && let Some(Generation { number, mut runs, .. }) = self.ending.pop_front()
+        {
+            self.clear(number, &mut runs);
+            self.spare.push(runs);
+        }
+        if self.last <= upto {
+            let mut runs = std::mem::take(&mut self.runs);
+            self.clear(self.current, &mut runs);
+            self.runs = runs;
+        }
+    }
+
+    fn clear(&mut self, number: u8, runs: &mut Runs) {
+        for (first, count) in runs.drain(..) {
+            for unit in first..first + u64::from(count) {
+                // Marked again since, it belongs to a later one.
+                if self.mark(unit) == number {
+                    self.set(unit, 0);
                 }
             }
-            self.spare.push(runs);
         }
     }
 
@@ -119,23 +141,25 @@ mod tests {
     #[test]
     fn a_mark_goes_with_the_seal_of_its_last_record() {
         let mut unsealed = Unsealed::new(10);
-        unsealed.add(3);
-        unsealed.add(4);
-        assert!(unsealed.has_before(3, Lsn(1)) && !unsealed.has_before(3, Lsn(0)));
-        unsealed.end_generation(Lsn(5));
-        unsealed.add(4);
-        assert!(unsealed.has_before(4, Lsn(6)) && !unsealed.has_before(4, Lsn(5)) && unsealed.has_before(3, Lsn(5)));
-        unsealed.end_generation(Lsn(8));
-        unsealed.add(9);
-        unsealed.end_generation(Lsn(9));
+        unsealed.add(3, Lsn(4));
+        unsealed.add(4, Lsn(5));
+        assert!(unsealed.has_before(4, Lsn(4)) && !unsealed.has_before(4, Lsn(3)));
+        unsealed.end_generation();
+        unsealed.add(4, Lsn(8));
+        assert!(unsealed.has_before(4, Lsn(8)) && !unsealed.has_before(4, Lsn(7)) && unsealed.has_before(3, Lsn(4)));
+        unsealed.end_generation();
+        unsealed.add(9, Lsn(9));
+        unsealed.end_generation();
         unsealed.sealed(Lsn(4));
         assert!(unsealed.has(3) && unsealed.has(4) && unsealed.has(9) && !unsealed.has(5));
         unsealed.sealed(Lsn(7));
         assert!(!unsealed.has(3) && unsealed.has(4));
-        unsealed.end_generation(Lsn(10));
+        unsealed.end_generation();
+        unsealed.add(1, Lsn(10));
         unsealed.sealed(Lsn(9));
-        assert!(!unsealed.has(4) && unsealed.has(9));
+        assert!(!unsealed.has(4) && !unsealed.has(9) && unsealed.has(1));
+        // Nobody has ended the last one, and yet it goes.
         unsealed.sealed(Lsn(10));
-        assert!(!unsealed.has(9));
+        assert!(!unsealed.has(1));
     }
 }

@@ -1,0 +1,44 @@
+//! A cache that dies again and again keeps what it promised, and never makes up anything.
+
+#[path = "journal/world.rs"]
+mod world;
+
+use tiermem_block::journal::LayoutConfig;
+use world::World;
+
+fn lives(block_bytes: &[u64], disk_bytes: usize, units: u64, seeds: std::ops::Range<u64>, steps: u64) {
+    let config =
+        LayoutConfig { block_bytes: block_bytes.to_vec(), group_bytes: None, log_bytes: Some(256 << 10) };
+    let (mut taken, mut dropped, mut kept, mut poisoned) = (0, 0, 0, 0);
+    for seed in seeds {
+        eprintln!("seed {seed}");
+        let mut world = World::new(config.clone(), disk_bytes, units, seed);
+        for _ in 0..8 {
+            let steps = world.rng.below(steps);
+            world.live(steps);
+            let power = world.rng.below(3) > 0;
+            world.crash(power);
+            // What a recovery has found after the death of the process must stay, whatever dies next.
+            if !power {
+                world.crash(true);
+            }
+        }
+        taken += world.taken;
+        dropped += world.dropped;
+        kept += world.kept;
+        poisoned += world.poisoned;
+    }
+    // The cases that recovery is for have come up.
+    eprintln!("taken {taken}, dropped {dropped}, kept {kept}, poisoned {poisoned}");
+    assert!(taken > 0 && dropped > 0 && kept > 0);
+}
+
+#[test]
+fn small_blocks() {
+    lives(&[4096, 8192, 16384], 4 << 20, 150, 0..60, 4000);
+}
+
+#[test]
+fn blocks_over_several_pages() {
+    lives(&[2 << 20, 4 << 20], 32 << 20, 3000, 100..110, 2000);
+}
