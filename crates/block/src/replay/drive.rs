@@ -19,8 +19,9 @@ use crate::nbd::wire::TransmissionFlags;
 
 /// How often progress is told and a stall looked for.
 const TICK: Duration = Duration::from_millis(100);
-/// The most connections to one export.
+/// The most connections to one export, and, one for each excepted, to all of them: a process has 1024 files as a rule.
 const CONNECTIONS_MAX: usize = 64;
+const CONNECTIONS_ALL_MAX: usize = 512;
 /// How many things that went wrong are told one by one.
 const COMPLAINTS_MAX: usize = 16;
 /// How long what is under way may take to end when the replay was told to.
@@ -92,6 +93,7 @@ impl<'a> Driver<'a> {
     /// Connects to all exports.
     fn new(options: &'a Options, survey: &Survey) -> Result<Self, ReplayError> {
         let workers = options.workers.max(1);
+        let share = (CONNECTIONS_ALL_MAX / options.targets.len().max(1)).max(1);
         let (mut lines, mut exports) = (Vec::new(), Vec::new());
         for (export, target) in options.targets.iter().enumerate() {
             let connect = || {
@@ -104,7 +106,7 @@ impl<'a> Driver<'a> {
             lines.push(Line::new(first, export));
             // Without this flag a server may show one connection what another has written only later.
             if rules.flags.contains(TransmissionFlags::CAN_MULTI_CONN) {
-                for _ in 1..workers.min(CONNECTIONS_MAX) {
+                for _ in 1..workers.min(CONNECTIONS_MAX).min(share) {
                     lines.push(Line::new(connect()?, export));
                 }
             }
