@@ -103,7 +103,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     if matches!(options.speed, Pace::Timed(_)) && survey.last_ns == 0 && survey.records > 1 {
         return Err(Failure::usage(anyhow!(
-            "{}: the trace has no times; replay it with --speed all-at-once",
+            "{}: all of the trace's requests have the same time; replay it with --speed all-at-once",
             options.trace.trace
         )));
     }
