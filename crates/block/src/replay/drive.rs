@@ -1,4 +1,9 @@
 //! The loop that takes requests from the trace, sends them and takes their replies.
+//!
+//! A worker is in one of four states. *Idle*: its number is free in [`Order`]. *Waiting*: it has a request that must wait for others, and
+//! no connection. *Sent*: one part of its request is under way on its connection, whose `load` counts it. *Answered*: the part's reply
+//! is there and `answered` has its number, but only once its buffer is sent as well, since the buffer belongs to the socket until
+//! then. From there it sends the next part or becomes idle, which may make others ready.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -194,6 +199,7 @@ impl<'a> Driver<'a> {
             if span.write {
                 self.version = self.version.wrapping_add(1);
             }
+            // Requests are numbered as they are taken, which is the order in which overlapping ones are done.
             let worker = &mut self.workers[number];
             (worker.span, worker.due, worker.version) = (span, next.due, self.version);
             (worker.done, worker.measured) = (0, self.taken >= self.options.warm_up);
@@ -346,6 +352,7 @@ impl<'a> Driver<'a> {
                     ledger.lost(first, sectors);
                 }
             }
+            // Nobody else is at these sectors: what is in the ledger now was there when the request was sent.
             Ok(()) if !self.options.verify => {}
             Ok(()) if write => ledger.written(first, sectors, worker.version),
             Ok(()) => {
