@@ -4,6 +4,7 @@
 //! of bytes.
 #![forbid(unsafe_code)]
 
+mod block_server;
 mod choose_k;
 mod client;
 mod cpu;
@@ -42,6 +43,8 @@ enum Command {
     Memory(memory::Options),
     /// A store over flash beside memcached's extstore, each in the same memory.
     Flash(flash::Options),
+    /// The NBD server over memory beside nbdkit's: requests a second, p99 and processor time.
+    BlockServer(block_server::Options),
     /// Models of K-LRU beside a simulation of the same sizes: time and error.
     Curves(curves::Options),
     /// How the cost of an access to KRR's stack grows with the stack.
@@ -89,6 +92,7 @@ fn main() -> anyhow::Result<()> {
         Command::Cpu(options) => cpu::run(&options),
         Command::Memory(options) => memory::run(&options),
         Command::Flash(options) => flash::run(&options),
+        Command::BlockServer(options) => block_server::run(&options),
         Command::Curves(options) => curves::run(&options),
         Command::KrrCost(options) => krr_cost::run(&options),
         Command::ChooseK(options) => choose_k::run(&options),

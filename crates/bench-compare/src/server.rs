@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -85,6 +86,26 @@ impl Server {
         program: &Path,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Self> {
+        Server::start_when(port, core, program, arguments, || TcpStream::connect(("127.0.0.1", port)).is_ok())
+    }
+
+    /// Starts any server that listens on the socket at `path`, and waits until it accepts connections.
+    pub fn start_at(
+        path: &Path,
+        core: usize,
+        program: &Path,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Self> {
+        Server::start_when(0, core, program, arguments, || UnixStream::connect(path).is_ok())
+    }
+
+    fn start_when(
+        port: u16,
+        core: usize,
+        program: &Path,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        accepts: impl Fn() -> bool,
+    ) -> Result<Self> {
         let mut command = pinned(core, program);
         command.args(arguments).env("RUST_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::null());
         let shown = shown(&command);
@@ -92,7 +113,7 @@ impl Server {
         // Owned from here on, so that it ends whatever happens next.
         let mut server = Server { child, port, command: shown };
         for _ in 0..START_TRIES {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            if accepts() {
                 return Ok(server);
             }
             if let Some(status) = server.child.try_wait()? {
@@ -103,7 +124,7 @@ impl Server {
         bail!("{} does not accept connections", server.command)
     }
 
-    /// The port it listens on.
+    /// The port it listens on; 0 where it listens on a socket in the file system.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt;
 
 use crate::nbd::client::{Agreed, Negotiation, Progress, Transmission, Wishes};
+use crate::nbd::wire::STRING_BYTES_MAX;
 use crate::nbd::{Address, NbdUri, Rules};
 
 /// Bytes that are read at once; longer data go straight to where they belong.
@@ -128,6 +129,11 @@ impl Link {
     pub(crate) fn connect(uri: &NbdUri, attempt: Duration) -> Result<Self, String> {
         if uri.tls {
             return Err("TLS to another server is not supported; use nbd:// through a tunnel".to_owned());
+        }
+        if uri.export.len() > STRING_BYTES_MAX {
+            return Err(format!(
+                "the export's name has more than the {STRING_BYTES_MAX} bytes of the protocol"
+            ));
         }
         let words = |error: io::Error| match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("no answer within {attempt:?}"),

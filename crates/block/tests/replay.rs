@@ -310,7 +310,11 @@ fn who_cannot_be_had_is_named() {
     let house = House::plain();
     let nobody = "nbd+unix:///a?socket=/nonexistent/socket".parse().unwrap();
     let records = requests(11, 10, 1, SIZE);
-    for (uri, wanted) in [(nobody, "is the server running?"), (uri(&house.tcp, "c"), "no such export")] {
+    for (uri, wanted) in [
+        (nobody, "is the server running?"),
+        (uri(&house.tcp, "c"), "no such export"),
+        (uri(&house.tcp, &"c".repeat(5000)), "more than the 4096 bytes"),
+    ] {
         let options = Options::new(vec![Target { uri: NbdUri::clone(&uri), volumes: vec![0] }]);
         let words = try_replay(&options, &records).unwrap_err().to_string();
         assert!(words.contains(&uri.to_string()) && words.contains(wanted), "{words}");

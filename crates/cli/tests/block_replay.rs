@@ -274,7 +274,7 @@ fn wrong_use_exits_with_2_and_says_what_would_do() {
         (&[CLOUD, "--to", to, "--to", to], "--to 0=URI --to 1=URI"),
         (&[CLOUD, "--to", &format!("7={to}")], "no export is given for volume 0"),
         (&[CLOUD, "--to", to, "--warm-up", "20000"], "leaves nothing to measure"),
-        (&[keys, "--to", to, "--trace-format", "txt", "--speed", "timed"], "has no times"),
+        (&[keys, "--to", to, "--trace-format", "txt", "--speed", "timed"], "have the same time"),
     ] {
         let (code, _, said) = replay(arguments);
         assert!(code == 2 && said.contains(wanted), "{arguments:?} ended with {code}: {said}");

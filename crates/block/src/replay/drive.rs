@@ -1,4 +1,9 @@
 //! The loop that takes requests from the trace, sends them and takes their replies.
+//!
+//! A worker is in one of four states. *Idle*: its number is free in [`Order`]. *Waiting*: it has a request that must wait for others, and
+//! no connection. *Sent*: one part of its request is under way on its connection, whose `load` counts it. *Answered*: the part's reply
+//! is there and `answered` has its number, but only once its buffer is sent as well, since the buffer belongs to the socket until
+//! then. From there it sends the next part or becomes idle, which may make others ready.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -19,8 +24,9 @@ use crate::nbd::wire::TransmissionFlags;
 
 /// How often progress is told and a stall looked for.
 const TICK: Duration = Duration::from_millis(100);
-/// The most connections to one export.
+/// The most connections to one export, and, one for each excepted, to all of them: a process has 1024 files as a rule.
 const CONNECTIONS_MAX: usize = 64;
+const CONNECTIONS_ALL_MAX: usize = 512;
 /// How many things that went wrong are told one by one.
 const COMPLAINTS_MAX: usize = 16;
 /// How long what is under way may take to end when the replay was told to.
@@ -92,6 +98,7 @@ impl<'a> Driver<'a> {
     /// Connects to all exports.
     fn new(options: &'a Options, survey: &Survey) -> Result<Self, ReplayError> {
         let workers = options.workers.max(1);
+        let share = (CONNECTIONS_ALL_MAX / options.targets.len().max(1)).max(1);
         let (mut lines, mut exports) = (Vec::new(), Vec::new());
         for (export, target) in options.targets.iter().enumerate() {
             let connect = || {
@@ -104,7 +111,7 @@ impl<'a> Driver<'a> {
             lines.push(Line::new(first, export));
             // Without this flag a server may show one connection what another has written only later.
             if rules.flags.contains(TransmissionFlags::CAN_MULTI_CONN) {
-                for _ in 1..workers.min(CONNECTIONS_MAX) {
+                for _ in 1..workers.min(CONNECTIONS_MAX).min(share) {
                     lines.push(Line::new(connect()?, export));
                 }
             }
@@ -192,6 +199,7 @@ impl<'a> Driver<'a> {
             if span.write {
                 self.version = self.version.wrapping_add(1);
             }
+            // Requests are numbered as they are taken, which is the order in which overlapping ones are done.
             let worker = &mut self.workers[number];
             (worker.span, worker.due, worker.version) = (span, next.due, self.version);
             (worker.done, worker.measured) = (0, self.taken >= self.options.warm_up);
@@ -344,6 +352,7 @@ impl<'a> Driver<'a> {
                     ledger.lost(first, sectors);
                 }
             }
+            // Nobody else is at these sectors: what is in the ledger now was there when the request was sent.
             Ok(()) if !self.options.verify => {}
             Ok(()) if write => ledger.written(first, sectors, worker.version),
             Ok(()) => {

@@ -9,14 +9,14 @@ use super::ledger::Mismatch;
 /// The longest time that is told apart from longer ones: an hour.
 const TIME_NS_MAX: u64 = 3_600_000_000_000;
 
-/// Times in nanoseconds, to three digits.
+/// Times in nanoseconds, to three digits. It grows with the longest one: there are three for each export, and perhaps a thousand exports.
 #[derive(Clone, Debug)]
-pub struct Times(Histogram<u64>);
+pub struct Times(Histogram<u32>);
 
 impl Default for Times {
     fn default() -> Self {
-        let Ok(histogram) = Histogram::new_with_bounds(1, TIME_NS_MAX, 3) else {
-            unreachable!("constant bounds and three digits are within the histogram's limits")
+        let Ok(histogram) = Histogram::new(3) else {
+            unreachable!("three digits are within the histogram's limits")
         };
         Times(histogram)
     }
@@ -24,11 +24,13 @@ impl Default for Times {
 
 impl Times {
     pub(super) fn record(&mut self, time: Duration) {
-        self.0.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        // It grows as far as this at need, so there is a place for it.
+        let _ = self.0.record(time_ns.min(TIME_NS_MAX));
     }
 
     fn add(&mut self, other: &Times) {
-        // Both have the same bounds, so everything has its place.
+        // It grows at need, so everything has its place.
         let _ = self.0.add(&other.0);
     }
 
@@ -175,5 +177,26 @@ impl Outcome {
     pub fn is_clean(&self) -> bool {
         let good = self.exports.iter().all(|export| export.errors == 0 && export.mismatches == 0);
         good && !matches!(self.end, End::Broken { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_any_length_have_their_place_and_add_up() {
+        let mut times = Times::default();
+        assert!(times.mean_us().is_nan() && times.quantile_us(0.5).is_nan());
+        for ns in [0, 1_000, 2_000, 3_000] {
+            times.record(Duration::from_nanos(ns));
+        }
+        assert_eq!((times.count(), times.quantile_us(0.5).round()), (4, 1.0));
+        let mut more = Times::default();
+        more.record(Duration::MAX);
+        more.add(&times);
+        assert_eq!(more.count(), 5);
+        let longest = more.quantile_us(1.0) / (TIME_NS_MAX as f64 / 1e3);
+        assert!((0.999..1.001).contains(&longest), "{longest}");
     }
 }

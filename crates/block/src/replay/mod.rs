@@ -1,10 +1,10 @@
 //! Drives any NBD server with a trace of reads and writes, measures it, and checks what it gives back.
 //!
 //! A client's side: it shares nothing with the cache. One thread drives all connections. A number of *workers* take the trace's requests in
-//! order, each one at a time: in a closed loop as soon as it is free, in a timed replay (an open loop) when the request is due. That is
-//! how Yang 2023 replays its traces (section 2.3), with as many requests under way as the queue is deep. Requests that overlap, and of which
-//! one writes, are done in the order of the trace: a worker whose request must wait for another's waits with it. So what a read
-//! must give is known ([`Ledger`]), whatever is under way beside it.
+//! order, each one at a time: in a closed loop as soon as it is free, in a timed replay (an open loop) when the request is due. Workers
+//! stand for the threads with which Yang 2024 replays traces to several devices in parallel (section 2.3). Requests that overlap, and of
+//! which one writes, are done in the order of the trace: a worker whose request must wait for another's waits with it. So what a
+//! read must give is known ([`Ledger`]), whatever is under way beside it.
 //!
 //! A request is widened to whole sectors of 512 bytes, or to the export's least blocks where those are larger; one that is longer than the
 //! server takes at once, or than 1 MiB, is sent in parts, one after the other.
@@ -47,7 +47,7 @@ pub struct Options {
     /// The exports, and which volumes of the trace lie in each.
     pub targets: Vec<Target>,
     /// Requests under way at a time, at least 1. Where an export lets clients use several connections, each worker has its own, up to
-    /// 64 of them; elsewhere all share one.
+    /// 64 of them and 512 to all exports; elsewhere all share one.
     pub workers: usize,
     /// When requests are sent.
     pub pace: Pace,

@@ -95,15 +95,16 @@ fn pace(text: &str) -> Result<Pace, String> {
 /// Replays the trace and prints what came of it.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let survey = survey(options)?;
-    if options.warm_up > 0 && options.warm_up >= survey.records {
-        let (warm_up, records) = (options.warm_up, survey.records);
+    let requests: u64 = survey.volumes.values().map(|volume| volume.requests).sum();
+    if options.warm_up > 0 && options.warm_up >= requests {
+        let warm_up = options.warm_up;
         return Err(Failure::usage(anyhow!(
-            "--warm-up {warm_up} leaves nothing to measure of the trace's {records} requests"
+            "--warm-up {warm_up} leaves nothing to measure of the trace's {requests} requests"
         )));
     }
     if matches!(options.speed, Pace::Timed(_)) && survey.last_ns == 0 && survey.records > 1 {
         return Err(Failure::usage(anyhow!(
-            "{}: the trace has no times; replay it with --speed all-at-once",
+            "{}: all of the trace's requests have the same time; replay it with --speed all-at-once",
             options.trace.trace
         )));
     }
