@@ -6,6 +6,7 @@ use std::path::Path;
 
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::evict::Named;
+use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::{Fill, Mode, Prices, Sizing};
 use tiermem_sim::block::{BlockError, BlockTraceError, Costs, Counts, Setup, run, working_sets};
 
@@ -25,6 +26,7 @@ fn setup(sizes: &[u64], fill: Fill, sizing: Sizing, capacity_bytes: u64) -> Setu
         fill,
         sizing,
         mode: Mode::WriteBack,
+        admission: AdmissionRules::default(),
         policy: Named::Lru,
         capacity_bytes,
         costs: Costs::default(),
@@ -221,4 +223,33 @@ fn what_is_no_trace_of_blocks_is_refused() {
         Err(BlockError::Interrupted)
     );
     assert_eq!(outcome(&[Access { size: 0, ..read }]), Ok(Vec::new()), "a request of nothing is none");
+}
+
+/// A block read again and again while a long file is read once.
+fn hot_block_and_scan() -> Vec<Access> {
+    let read = |key, size| Access { op: Op::Read, key, size, ..Access::default() };
+    let scan = (0..1000u64).map(|step| (1 << 30) + step * 256 * KIB);
+    scan.flat_map(|offset| {
+        [read(offset / 5 % (8 << 20) / (64 * KIB) * (64 * KIB), 4096), read(offset, 256 << 10)]
+    })
+    .collect()
+}
+
+#[test]
+fn long_streams_are_kept_out_and_counted() {
+    let records = hot_block_and_scan();
+    let open = setup(&ADAPTIVE, Fill::Units, Sizing::Request, 16 << 20);
+    let cutoff = AdmissionRules { sequential_cutoff_bytes: Some(8 << 20), promote_after: 1 };
+    let seldom = AdmissionRules { sequential_cutoff_bytes: None, promote_after: 2 };
+    let setups =
+        [AdmissionRules::default(), cutoff, seldom].map(|admission| Setup { admission, ..open.clone() });
+    let counts = simulate(&records, setups.to_vec());
+    assert_eq!(counts[0].bypassed_reads, 0);
+    for kept_out in &counts[1..] {
+        assert!(kept_out.bypassed_reads > 800 && kept_out.bypassed_reads < 1200);
+        assert!(kept_out.read_hits > counts[0].read_hits);
+        // Nothing is read from the store that need not be.
+        assert!(kept_out.core_read_bytes <= counts[0].core_read_bytes);
+        assert!(kept_out.cache_written_bytes < counts[0].cache_written_bytes / 4);
+    }
 }

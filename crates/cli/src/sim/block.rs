@@ -9,6 +9,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::{Access, Bytes, Nanos};
 use tiermem_policy::evict::Named;
+use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
 use tiermem_sim::block::{self, BlockError, Costs, Counts, Setup};
 
@@ -34,6 +35,7 @@ Fields (of --format csv and json, and of -o; the table tells what is asked for m
   read_hit_ratio, write_hit_ratio   those whose bytes (reads) or blocks (writes) were all there
   core_read_bytes, core_written_bytes, cache_read_bytes, cache_written_bytes   what was moved
   core_reads, core_writes, cache_reads, cache_writes   in so many requests to devices
+  bypassed_reads            reads that got no place for what they missed (--sequential-cutoff, --promote-after)
   dirty_at_end_bytes        of core_written_bytes, what was written back at the end
   mean_missed_request_bytes, mean_block_bytes   requests that missed, and the blocks allocated for them
   metadata_bytes, blocks_held, metadata_bytes_per_block   in the mean over the run, of the whole cache
@@ -58,6 +60,7 @@ const FIELDS: &[&str] = &[
     "core_writes",
     "cache_reads",
     "cache_writes",
+    "bypassed_reads",
     "dirty_at_end_bytes",
     "mean_missed_request_bytes",
     "mean_block_bytes",
@@ -96,6 +99,12 @@ pub struct Options {
     /// Size of the groups that blocks of one size share [default: the largest block].
     #[arg(long, value_name = "SIZE")]
     group: Option<Bytes>,
+    /// Once the cache is full, a read that continues a stream of at least this length gets no place for what it misses.
+    #[arg(long, value_name = "SIZE")]
+    sequential_cutoff: Option<Bytes>,
+    /// Once the cache is full, a read gets a place only at the so manieth miss of the same blocks.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    promote_after: u8,
     /// A cache for each volume, of this share of its own working set.
     #[arg(long)]
     apart: bool,
@@ -292,6 +301,10 @@ fn points(options: &Options, working_sets: &BTreeMap<u32, u64>) -> Result<Vec<Po
                                 ModeArg::Through => Mode::WriteThrough,
                                 ModeArg::Around => Mode::WriteAround,
                             },
+                            admission: AdmissionRules {
+                                sequential_cutoff_bytes: options.sequential_cutoff.map(|size| size.0),
+                                promote_after: options.promote_after,
+                            },
                             policy: options.policy,
                             capacity_bytes: cache.units(*working_set),
                             costs,
@@ -371,6 +384,7 @@ fn row(labels: &[String; 4], volume: &str, capacity_bytes: u64, counts: &Counts)
         Cell::Count(counts.core_writes),
         Cell::Count(counts.cache_reads),
         Cell::Count(counts.cache_writes),
+        Cell::Count(counts.bypassed_reads),
         Cell::Count(counts.dirty_at_end_bytes),
         mean(counts.missed_request_bytes, counts.missed_requests),
         mean(counts.allocated_bytes, counts.allocated_blocks),

@@ -61,6 +61,8 @@ pub struct Plan {
     pub again: bool,
     /// Everything was there: for a read all bytes, for a write the blocks that they go into.
     pub hit: bool,
+    /// What was missing got no place, as the request wished or by [`super::admission`].
+    pub bypassed: bool,
     /// Read from the cache.
     pub cached: Vec<Part>,
     /// Read from the backing store.
@@ -141,6 +143,12 @@ impl<O: Evict> Extents<O> {
     pub fn plan(&mut self, request: &Request, plan: &mut Plan) -> Verdict {
         plan.clear_steps();
         let first = !std::mem::take(&mut plan.again);
+        let pieces =
+            self.geometry.piece_of(request.offset)..request.end().div_ceil(self.geometry.piece_bytes());
+        if first {
+            plan.bypassed = request.bypass || self.turns_away(request, &pieces);
+        }
+        let request = &Request { bypass: plan.bypassed, ..*request };
         if first {
             if let Some(observer) = &mut self.observer
                 && !request.bypass
@@ -159,8 +167,6 @@ impl<O: Evict> Extents<O> {
         };
         let rule = self.rule;
         let mut found = std::mem::take(&mut self.found);
-        let pieces =
-            self.geometry.piece_of(request.offset)..request.end().div_ceil(self.geometry.piece_bytes());
         let around = match request.write {
             _ if request.bypass => pieces.clone(),
             Some(Mode::WriteAround) => pieces.clone(),

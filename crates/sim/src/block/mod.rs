@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::evict::named::WithPolicy;
 use tiermem_policy::evict::{Evict, Named};
+use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::{
     Config, Extents, Fill, Geometry, GeometryError, Mode, Part, Plan, Request, Sizing, Verdict, Volume,
 };
@@ -37,6 +38,8 @@ pub struct Setup {
     pub sizing: Sizing,
     /// Where writes go.
     pub mode: Mode,
+    /// Which reads are turned away.
+    pub admission: AdmissionRules,
     /// Order of eviction.
     pub policy: Named,
     /// Size of the cache.
@@ -100,11 +103,14 @@ impl WithPolicy for Build<'_> {
     type Output = Box<dyn Cache>;
 
     fn with<E: Evict + Send + std::fmt::Debug + 'static>(self, order: E) -> Box<dyn Cache> {
-        let Setup { fill, sizing, mode, costs, .. } = *self.setup;
+        let Setup { fill, sizing, mode, admission, costs, .. } = *self.setup;
         let config = Config { fill, sizing, shares: 1 };
+        let piece_bytes = self.geometry.piece_bytes();
+        let mut extents = Extents::new(self.geometry, config, order, Rng::seeded(self.seed));
+        extents.set_admission(admission);
         Box::new(Simulation {
-            piece_bytes: self.geometry.piece_bytes(),
-            extents: Extents::new(self.geometry, config, order, Rng::seeded(self.seed)),
+            piece_bytes,
+            extents,
             mode,
             costs,
             plan: Plan::default(),
