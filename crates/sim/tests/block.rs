@@ -7,6 +7,7 @@ use std::path::Path;
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
+use tiermem_policy::extents::cleaning::Cleaning;
 use tiermem_policy::extents::{Fill, Mode, Prices, Sizing};
 use tiermem_sim::block::{BlockError, BlockTraceError, Costs, Counts, Setup, run, working_sets};
 
@@ -27,6 +28,7 @@ fn setup(sizes: &[u64], fill: Fill, sizing: Sizing, capacity_bytes: u64) -> Setu
         sizing,
         mode: Mode::WriteBack,
         admission: AdmissionRules::default(),
+        cleaning: None,
         policy: Named::Lru,
         capacity_bytes,
         costs: Costs::default(),
@@ -251,5 +253,71 @@ fn long_streams_are_kept_out_and_counted() {
         // Nothing is read from the store that need not be.
         assert!(kept_out.core_read_bytes <= counts[0].core_read_bytes);
         assert!(kept_out.cache_written_bytes < counts[0].cache_written_bytes / 4);
+    }
+}
+
+/// A small write every millisecond, each to another block, and none ever again.
+fn steady_writes(count: u64, every_ns: u64) -> Vec<Access> {
+    let write = |step| Access::new(step * every_ns, Op::Write, step * 64 * KIB, 16 << 10);
+    (0..count).map(write).collect()
+}
+
+fn cleaned(setup: &Setup, cleaning: Cleaning) -> Setup {
+    Setup { cleaning: Some(cleaning), ..setup.clone() }
+}
+
+#[test]
+fn writes_wait_only_where_the_cleaner_is_too_slow() {
+    let one = setup(&[64 * KIB], Fill::Units, Sizing::Request, 16 << 20);
+    let soon = Cleaning { age_ns: 50_000_000, ..Cleaning::default() };
+    let slow = simulate(&steady_writes(2000, 1_000_000), vec![one.clone(), cleaned(&one, soon)]);
+    // All but the blocks that fill the cache drive a dirty one out.
+    assert_eq!((slow[0].waited_requests, slow[1].waited_requests), (2000 - 256, 0));
+    assert_eq!(slow[0].core_written_bytes, slow[1].core_written_bytes);
+    assert!(slow[1].write_latency_ns < slow[0].write_latency_ns / 10);
+    assert!(slow[1].dirty_at_end_bytes < slow[0].dirty_at_end_bytes);
+    // Sixteen megabytes in a millisecond.
+    let fast = simulate(&steady_writes(2000, 1000), vec![cleaned(&one, soon)]);
+    assert!(fast[0].waited_requests > 0);
+    assert_eq!(fast[0].core_written_bytes, slow[0].core_written_bytes);
+}
+
+#[test]
+fn what_is_overwritten_before_it_is_old_is_written_back_once() {
+    let mut records = steady_writes(64, 1_000_000);
+    let again: Vec<_> =
+        records.iter().map(|one| Access { time_ns: one.time_ns + 64_000_000, ..*one }).collect();
+    records.extend(again);
+    let one = setup(&[64 * KIB], Fill::Units, Sizing::Request, 64 << 20);
+    let late = Cleaning { age_ns: 1_000_000_000, ..Cleaning::default() };
+    let soon = Cleaning { age_ns: 1_000_000, ..Cleaning::default() };
+    let counts = simulate(&records, vec![cleaned(&one, late), cleaned(&one, soon)]);
+    assert_eq!(
+        counts.iter().map(|one| one.core_written_bytes / KIB).collect::<Vec<_>>(),
+        [64 * 16, 2 * 64 * 16]
+    );
+}
+
+#[test]
+fn the_background_cleaner_agrees_with_the_cache_on_real_slices() {
+    for name in SLICES {
+        // Ten requests a second, and as fast as can be; two volumes.
+        for every_ns in [100_000_000, 1000] {
+            let number = |(at, record): (usize, Access)| Access {
+                tenant: (at % 2) as u32,
+                time_ns: at as u64 * every_ns,
+                ..record
+            };
+            let records: Vec<_> = slice(name).into_iter().enumerate().map(number).collect();
+            for fill in [Fill::Whole, Fill::Units] {
+                let one = setup(&ADAPTIVE, fill, Sizing::Request, tenth(&records));
+                let both = simulate(&records, vec![one.clone(), cleaned(&one, Cleaning::default())]);
+                assert_eq!((both[0].reads, both[0].writes), (both[1].reads, both[1].writes));
+                assert!(both[1].core_written_bytes <= both[1].cache_written_bytes);
+                assert!(both[1].core_written_bytes >= both[1].dirty_at_end_bytes);
+                assert!(both[1].waited_requests <= both[0].waited_requests);
+                assert_eq!(both[0].bypassed_reads, 0);
+            }
+        }
     }
 }

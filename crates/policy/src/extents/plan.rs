@@ -47,7 +47,8 @@ pub enum Verdict {
     /// It can; say [`Extents::finish`] afterwards.
     Ready,
     /// First [`Plan::clean`] must be written back and be [`Extents::cleaned`]; then plan again with [`Plan::again`] set. Nothing
-    /// is pinned meanwhile.
+    /// is pinned meanwhile. Who will not wait plans again at once with [`Request::bypass`] set as well: what got no place until now
+    /// gets none.
     Clean,
 }
 
@@ -145,9 +146,8 @@ impl<O: Evict> Extents<O> {
         let first = !std::mem::take(&mut plan.again);
         let pieces =
             self.geometry.piece_of(request.offset)..request.end().div_ceil(self.geometry.piece_bytes());
-        if first {
-            plan.bypassed = request.bypass || self.turns_away(request, &pieces);
-        }
+        plan.bypassed =
+            request.bypass || if first { self.turns_away(request, &pieces) } else { plan.bypassed };
         let request = &Request { bypass: plan.bypassed, ..*request };
         if first {
             if let Some(observer) = &mut self.observer

@@ -41,6 +41,8 @@ pub struct Counts {
     pub missed_request_bytes: u64,
     /// Reads that got no place for what they missed.
     pub bypassed_reads: u64,
+    /// Requests that waited until something else had been written back.
+    pub waited_requests: u64,
     /// Blocks allocated.
     pub allocated_blocks: u64,
     /// Their bytes.
@@ -130,6 +132,7 @@ impl Counts {
             missed_requests: self.missed_requests + other.missed_requests,
             missed_request_bytes: self.missed_request_bytes + other.missed_request_bytes,
             bypassed_reads: self.bypassed_reads + other.bypassed_reads,
+            waited_requests: self.waited_requests + other.waited_requests,
             allocated_blocks: self.allocated_blocks + other.allocated_blocks,
             allocated_bytes: self.allocated_bytes + other.allocated_bytes,
             read_latency_ns: self.read_latency_ns + other.read_latency_ns,
