@@ -405,3 +405,37 @@ fn who_is_turned_away_gets_no_place_but_what_is_there() {
     world.request(write(288 * KIB, 64 * KIB));
     assert!(!world.plan.bypassed);
 }
+
+#[test]
+fn what_goes_next_is_named_before_anybody_asks() {
+    let sizes = [32 * KIB, 64 * KIB];
+    let mut world = World::new(&sizes, 4 * 64 * KIB, config(Fill::Units));
+    let reserve = 64 * KIB;
+    let cold = |cache: &Extents<Lru>| {
+        let (mut parts, mut volumes) = (Vec::new(), Vec::new());
+        cache.name_cold(Share(0), reserve, &mut parts, &mut volumes);
+        assert!(parts.len() == volumes.len() && volumes.iter().all(|volume| *volume == Volume(0)));
+        parts
+    };
+    assert_eq!(cold(&world.cache), []);
+    for block in 0..4 {
+        assert_eq!(cold(&world.cache), [], "one group is free");
+        world.request(write(block * 128 * KIB, if block % 2 == 0 { 64 * KIB } else { 4 * KIB }));
+    }
+    world.request(write(768 * KIB, 64 * KIB));
+    world.request(write(0, 4 * KIB));
+    for (size, block) in [(4, 32), (64, 34), (4, 36), (4, 38), (64, 40)] {
+        let mut plan = Plan::default();
+        let request = read(block * 128 * KIB, size * KIB);
+        // The cache is full of dirty blocks: whichever goes was named.
+        if world.cache.plan(&request, &mut plan) == Verdict::Clean {
+            let named = cold(&world.cache);
+            assert!(plan.clean.iter().all(|part| named.contains(part)), "{:?} of {named:?}", plan.clean);
+        } else {
+            world.cache.finish(&mut plan);
+        }
+        world.request(write(block * 128 * KIB, size * KIB));
+    }
+    world.flush(Volume(0), 64 << 20);
+    assert_eq!(cold(&world.cache), []);
+}

@@ -7,7 +7,7 @@ use crate::evict::Evict;
 use super::geometry::UNIT_BYTES;
 use super::sizing::{Around, Sizing, divide};
 use super::table::Block;
-use super::{Extents, Fill, Mode, NoRoom, Volume};
+use super::{Extents, Fill, Mode, NoRoom, Share, Volume, blocks_of, groups_of, slot_of};
 
 /// One request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,18 +318,53 @@ impl<O: Evict> Extents<O> {
         Verdict::Ready
     }
 
-    /// The dirty parts of a group, or of one of its blocks.
-    fn name_dirty(&mut self, group: u32, slot: Option<u32>, plan: &mut Plan) {
+    /// Names the dirty parts of a group, or of one of its blocks.
+    fn name_dirty(&self, group: u32, slot: Option<u32>, plan: &mut Plan) {
         for begin in self.space.blocks_of(&self.geometry, group) {
-            if slot.is_some_and(|slot| slot != begin) {
-                continue;
+            if slot.is_none_or(|slot| slot == begin) {
+                self.name_dirty_block(begin, &mut plan.clean, &mut plan.clean_volumes);
             }
-            let block = self.block_at(begin);
-            let (volume, _) = self.table.address(begin);
-            let range = self.bytes_of(&block);
-            self.parts_of(&block, &range, &self.dirty, |part| {
-                plan.clean.push(part);
-                plan.clean_volumes.push(volume);
+        }
+    }
+
+    fn name_dirty_block(&self, slot: u32, parts: &mut Vec<Part>, volumes: &mut Vec<Volume>) {
+        let block = self.block_at(slot);
+        let (volume, _) = self.table.address(slot);
+        self.parts_of(&block, &self.bytes_of(&block), &self.dirty, |part| {
+            parts.push(part);
+            volumes.push(volume);
+        });
+    }
+
+    /// Names the dirty parts, and the volume of each, of the groups and blocks of a share that go next, coldest first: of as many as make
+    /// so many bytes of the cache with what is free. What a cleaner writes back of them keeps places clean ahead of need. Parts
+    /// may be named twice; none are where the order of eviction cannot tell ([`Evict::coldest`]).
+    pub fn name_cold(
+        &self,
+        share: Share,
+        reserve_bytes: u64,
+        parts: &mut Vec<Part>,
+        volumes: &mut Vec<Volume>,
+    ) {
+        let geometry = &self.geometry;
+        let groups = reserve_bytes.div_ceil(geometry.group_bytes()).min(geometry.groups().into());
+        let groups = groups.saturating_sub(self.space.openable(share).into()) as usize;
+        let per_group = geometry.group_slots() + 1;
+        self.order.coldest(groups_of(share), groups, |id| {
+            for slot in self.space.blocks_of(geometry, id.0 / per_group) {
+                self.name_dirty_block(slot, parts, volumes);
+            }
+        });
+        if self.two_levels {
+            let slots = groups * geometry.group_slots() as usize;
+            let mut left = slots as u64;
+            self.order.coldest(blocks_of(share), slots, |id| {
+                let slot = slot_of(geometry, id);
+                // As many blocks as fill the same bytes.
+                if left > 0 {
+                    self.name_dirty_block(slot, parts, volumes);
+                    left = left.saturating_sub(self.block_at(slot).pieces);
+                }
             });
         }
     }

@@ -2,20 +2,26 @@
 //! [`Epochs`] and [`Cleaning`].
 //!
 //! One batch is on its way at a time, and takes as long as the costs say, with a flush of the backing store at its end; only then is it
-//! clean. Traces tell nothing of flushes, so all writes of a volume are one epoch. A read that finds no clean place goes past the
-//! cache, and what it would have driven out is written back next; a write waits.
+//! clean. Traces tell nothing of flushes, so all writes of a volume are one epoch. What goes next is written back ahead of need where
+//! the order of eviction can tell it. A read that finds no clean place goes past the cache, and what it would have driven out
+//! is written back next; a write waits.
 
 use std::ops::Range;
 
 use tiermem_policy::evict::Evict;
 use tiermem_policy::extents::cleaning::{Cleaning, Dirty, Due};
 use tiermem_policy::extents::epochs::Epochs;
-use tiermem_policy::extents::{Extents, Fill, Part, Plan, Request, UNIT_BYTES, Volume};
+use tiermem_policy::extents::{Extents, Fill, Part, Plan, Request, Share, UNIT_BYTES, Volume};
 
 use super::{Costs, Counts};
 
 /// A batch at most.
 const BATCH_BYTES: u64 = 4 << 20;
+
+/// The share of the cache that is to be clean at the cold end.
+const RESERVE_SHARE: u64 = 16;
+/// Requests between two looks at it.
+const LOOK_EVERY: u32 = 64;
 
 /// What is on its way to the backing store.
 struct Batch {
@@ -37,6 +43,10 @@ pub struct Cleaner {
     budget_bytes: u64,
     /// Up to when it has done its work, in the trace's time.
     clock_ns: u64,
+    /// Requests until the next look at the cold end.
+    look_in: u32,
+    /// Parts that should go next, and whose they are; kept for its memory.
+    named: (Vec<Part>, Vec<Volume>),
 }
 
 fn bytes_of(units: &Range<u64>) -> Range<u64> {
@@ -45,7 +55,16 @@ fn bytes_of(units: &Range<u64>) -> Range<u64> {
 
 impl Cleaner {
     pub fn new(rules: Cleaning, costs: Costs) -> Self {
-        Cleaner { rules, costs, volumes: Vec::new(), batch: None, budget_bytes: 0, clock_ns: 0 }
+        Cleaner {
+            rules,
+            costs,
+            volumes: Vec::new(),
+            batch: None,
+            budget_bytes: 0,
+            clock_ns: 0,
+            look_in: LOOK_EVERY,
+            named: Default::default(),
+        }
     }
 
     fn epochs(&mut self, volume: Volume) -> &mut Epochs {
@@ -85,18 +104,25 @@ impl Cleaner {
         }
     }
 
-    /// Does all that there is time for until then.
+    /// Does all that there is time for until the next request.
     pub fn run_until<O: Evict>(
         &mut self,
         now_ns: u64,
         extents: &mut Extents<O>,
         counts: &mut [(u32, Counts)],
     ) {
+        self.look_in = self.look_in.saturating_sub(1);
         loop {
             match &self.batch {
                 Some(batch) if batch.done_ns > now_ns => return,
                 Some(_) => self.complete(extents),
                 None => (),
+            }
+            if self.look_in == 0 {
+                if self.send_cold(&[], &[], extents, counts) {
+                    continue;
+                }
+                self.look_in = LOOK_EVERY;
             }
             let dirty = Dirty {
                 bytes: self.volumes.iter().map(Epochs::dirty_bytes).sum(),
@@ -180,36 +206,50 @@ impl Cleaner {
         extents.cleaned(&parts);
     }
 
-    /// Takes what a plan names, as far as one volume has it; false where nothing of it can leave now.
-    fn send_named<O: Evict>(
+    /// Starts a batch of parts that are named first and of those at the cold end, as far as one volume has them; false where none of
+    /// them can leave now.
+    fn send_cold<O: Evict>(
         &mut self,
-        plan: &Plan,
+        first: &[Part],
+        first_volumes: &[Volume],
         extents: &mut Extents<O>,
         counts: &mut [(u32, Counts)],
     ) -> bool {
-        let Some(&volume) = plan.clean_volumes.first() else { return false };
-        let mut runs = Vec::new();
-        for (part, _) in plan.clean.iter().zip(&plan.clean_volumes).filter(|(_, of)| **of == volume) {
-            let first = part.offset / UNIT_BYTES;
-            self.epochs(volume).next_of(first..first + part.bytes / UNIT_BYTES, &mut runs);
+        let (mut parts, mut volumes) = std::mem::take(&mut self.named);
+        parts.clear();
+        volumes.clear();
+        parts.extend_from_slice(first);
+        volumes.extend_from_slice(first_volumes);
+        let reserve_bytes = (extents.geometry().capacity_bytes() / RESERVE_SHARE).max(1);
+        extents.name_cold(Share(0), reserve_bytes, &mut parts, &mut volumes);
+        let (mut runs, mut bytes) = (Vec::new(), 0);
+        let volume = volumes.first().copied();
+        for (part, _) in parts.iter().zip(&volumes).filter(|(_, of)| Some(**of) == volume) {
+            if bytes < BATCH_BYTES {
+                let units = part.offset / UNIT_BYTES..(part.offset + part.bytes) / UNIT_BYTES;
+                bytes += self.epochs(volumes[0]).next_of(units, &mut runs);
+            }
         }
-        let is_any = !runs.is_empty();
-        if is_any {
-            self.send(volume, runs, extents, counts);
+        self.named = (parts, volumes);
+        match volume {
+            Some(volume) if bytes > 0 => {
+                self.send(volume, runs, extents, counts);
+                true
+            }
+            _ => false,
         }
-        is_any
     }
 
     /// Has what a plan names written back next, without anybody waiting for it. If something else is on its way it is named again
     /// soon enough.
     pub fn prefer<O: Evict>(&mut self, plan: &Plan, extents: &mut Extents<O>, counts: &mut [(u32, Counts)]) {
         if self.batch.is_none() {
-            self.send_named(plan, extents, counts);
+            self.send_cold(&plan.clean, &plan.clean_volumes, extents, counts);
         }
     }
 
-    /// Lets a request wait that came at a time, until what is on its way has arrived or, if nothing is, what its plan names. How
-    /// long it waits since it came.
+    /// Lets a request wait that came at a time, until what is on its way has arrived or, if nothing is, what its plan names and
+    /// more of what goes next: others may find clean places then. How long it has waited since it came.
     pub fn wait<O: Evict>(
         &mut self,
         now_ns: u64,
@@ -218,7 +258,7 @@ impl Cleaner {
         counts: &mut [(u32, Counts)],
     ) -> u64 {
         if self.batch.is_none() {
-            self.send_named(plan, extents, counts);
+            self.send_cold(&plan.clean, &plan.clean_volumes, extents, counts);
         }
         self.complete(extents);
         self.clock_ns.saturating_sub(now_ns)
