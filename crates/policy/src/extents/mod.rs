@@ -10,6 +10,10 @@
 //! keeps others away from those addresses until the plan is carried out, and [`Extents::invalidate`]s what failed. Before a block
 //! with dirty bytes goes the driver is asked to write them back ([`Verdict::Clean`]), and then asks again.
 //!
+//! Around that: who gets no place ([`admission`]), in which order dirty units go to the backing store ([`epochs`]) and when
+//! ([`cleaning`], [`Extents::name_cold`]), and what a driver needs that keeps a log and comes back after a restart ([`Event`],
+//! [`Extents::restore`]).
+//!
 //! Two things in Algorithms 1 and 2 are read as they must have been meant: the aligned end of a request that ends at a boundary
 //! is that boundary (as printed a further piece follows), and after an allocation the search begins again at the largest size
 //! (as printed it goes on to smaller ones, and may so allocate past the interval's end).
