@@ -129,6 +129,13 @@ impl WithPolicy for Conform<'_> {
                         "{id:?} is shown twice or not there"
                     );
                 });
+                let mut seen = BTreeSet::new();
+                policy.coldest(Domain(domain), 1000, |id| {
+                    assert!(
+                        held.get(&id.0) == Some(&domain) && seen.insert(id),
+                        "{id:?} is shown twice or not there"
+                    );
+                });
             }
         }
         // Everybody goes in the end, each once.

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_policy::evict::named::WithPolicy;
 use tiermem_policy::evict::{Evict, Lru, Named};
+use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::*;
 
 const SPAN: u64 = 2 << 20;
@@ -89,6 +90,7 @@ struct Run<'a> {
     /// The steps between two restarts.
     lives: &'a [&'a [Step]],
     limit: Option<u64>,
+    admission: AdmissionRules,
     before: Option<(World<Lru>, Vec<Kept>, Said)>,
 }
 
@@ -136,6 +138,7 @@ impl WithPolicy for Run<'_> {
         if let Some(limit) = self.limit {
             cache.set_limit(Share(shares - 1), limit);
         }
+        cache.set_admission(self.admission);
         let mut world = match self.before {
             None => World::with(cache),
             Some((world, kept, before)) => {
@@ -193,6 +196,8 @@ proptest! {
         shares in 1u16..3,
         steps in prop::collection::vec(step(), 1..120),
         restarts in 0usize..3,
+        cutoff in prop::option::of(0..512 * KIB),
+        promote_after in 0u8..4,
     ) {
         let largest = *sizes.last().unwrap();
         let geometry = Geometry::new(&sizes, None, groups * largest).unwrap();
@@ -208,7 +213,8 @@ proptest! {
             shares,
         };
         let lives: Vec<_> = steps.chunks(steps.len().div_ceil(restarts + 1)).collect();
-        let run = Run { policy, geometry, config, lives: &lives, limit, before: None };
+        let admission = AdmissionRules { sequential_cutoff_bytes: cutoff, promote_after };
+        let run = Run { policy, geometry, config, lives: &lives, limit, admission, before: None };
         policy.build(2 * usize::from(shares), 0, run);
     }
 }
@@ -373,4 +379,63 @@ fn blocks_restored_first_go_first_and_holes_are_filled() {
     assert_eq!(place(102, 64 * KIB), (Verdict::Ready, Some(0)), "the group that nobody has");
     // The group of small blocks was used last, but its first block is the oldest, and dirty.
     assert_eq!(place(200, 4 * KIB), (Verdict::Clean, None));
+}
+
+#[test]
+fn who_is_turned_away_gets_no_place_but_what_is_there() {
+    let mut world = World::new(&[64 * KIB], 4 * 64 * KIB, config(Fill::Units));
+    world.cache.set_admission(AdmissionRules { sequential_cutoff_bytes: Some(128 * KIB), promote_after: 2 });
+    for block in 0..4 {
+        world.request(read(block * 64 * KIB, 64 * KIB));
+        assert!(!world.plan.bypassed, "there is room");
+    }
+    world.request(read(10 * 64 * KIB, 4 * KIB));
+    assert!(world.plan.bypassed && world.cache.blocks() == [4], "missed once");
+    world.request(read(10 * 64 * KIB, 4 * KIB));
+    assert!(!world.plan.bypassed, "missed twice");
+    assert!(world.request(read(64 * KIB, 192 * KIB)) && !world.plan.bypassed, "long, but all there");
+    for _ in 0..3 {
+        // From the middle of the last block on, by a stream that is long already.
+        assert!(world.request(read(128 * KIB, 96 * KIB)));
+        world.request(read(224 * KIB, 64 * KIB));
+        assert!(world.plan.bypassed);
+        assert_eq!(world.plan.fetch.as_slice(), std::slice::from_ref(&(256 * KIB..288 * KIB)));
+        assert_eq!(world.plan.cached.iter().map(|part| part.bytes).sum::<u64>(), 32 * KIB);
+    }
+    world.request(write(288 * KIB, 64 * KIB));
+    assert!(!world.plan.bypassed);
+}
+
+#[test]
+fn what_goes_next_is_named_before_anybody_asks() {
+    let sizes = [32 * KIB, 64 * KIB];
+    let mut world = World::new(&sizes, 4 * 64 * KIB, config(Fill::Units));
+    let reserve = 64 * KIB;
+    let cold = |cache: &Extents<Lru>| {
+        let (mut parts, mut volumes) = (Vec::new(), Vec::new());
+        cache.name_cold(Share(0), reserve, &mut parts, &mut volumes);
+        assert!(parts.len() == volumes.len() && volumes.iter().all(|volume| *volume == Volume(0)));
+        parts
+    };
+    assert_eq!(cold(&world.cache), []);
+    for block in 0..4 {
+        assert_eq!(cold(&world.cache), [], "one group is free");
+        world.request(write(block * 128 * KIB, if block % 2 == 0 { 64 * KIB } else { 4 * KIB }));
+    }
+    world.request(write(768 * KIB, 64 * KIB));
+    world.request(write(0, 4 * KIB));
+    for (size, block) in [(4, 32), (64, 34), (4, 36), (4, 38), (64, 40)] {
+        let mut plan = Plan::default();
+        let request = read(block * 128 * KIB, size * KIB);
+        // The cache is full of dirty blocks: whichever goes was named.
+        if world.cache.plan(&request, &mut plan) == Verdict::Clean {
+            let named = cold(&world.cache);
+            assert!(plan.clean.iter().all(|part| named.contains(part)), "{:?} of {named:?}", plan.clean);
+        } else {
+            world.cache.finish(&mut plan);
+        }
+        world.request(write(block * 128 * KIB, size * KIB));
+    }
+    world.flush(Volume(0), 64 << 20);
+    assert_eq!(cold(&world.cache), []);
 }

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::evict::Named;
+use tiermem_policy::extents::admission::AdmissionRules;
+use tiermem_policy::extents::cleaning::Cleaning;
 use tiermem_policy::extents::{Fill, Mode, Prices, Sizing};
 use tiermem_sim::block::{BlockError, BlockTraceError, Costs, Counts, Setup, run, working_sets};
 
@@ -25,6 +27,8 @@ fn setup(sizes: &[u64], fill: Fill, sizing: Sizing, capacity_bytes: u64) -> Setu
         fill,
         sizing,
         mode: Mode::WriteBack,
+        admission: AdmissionRules::default(),
+        cleaning: None,
         policy: Named::Lru,
         capacity_bytes,
         costs: Costs::default(),
@@ -221,4 +225,99 @@ fn what_is_no_trace_of_blocks_is_refused() {
         Err(BlockError::Interrupted)
     );
     assert_eq!(outcome(&[Access { size: 0, ..read }]), Ok(Vec::new()), "a request of nothing is none");
+}
+
+/// A block read again and again while a long file is read once.
+fn hot_block_and_scan() -> Vec<Access> {
+    let read = |key, size| Access { op: Op::Read, key, size, ..Access::default() };
+    let scan = (0..1000u64).map(|step| (1 << 30) + step * 256 * KIB);
+    scan.flat_map(|offset| {
+        [read(offset / 5 % (8 << 20) / (64 * KIB) * (64 * KIB), 4096), read(offset, 256 << 10)]
+    })
+    .collect()
+}
+
+#[test]
+fn long_streams_are_kept_out_and_counted() {
+    let records = hot_block_and_scan();
+    let open = setup(&ADAPTIVE, Fill::Units, Sizing::Request, 16 << 20);
+    let cutoff = AdmissionRules { sequential_cutoff_bytes: Some(8 << 20), promote_after: 1 };
+    let seldom = AdmissionRules { sequential_cutoff_bytes: None, promote_after: 2 };
+    let setups =
+        [AdmissionRules::default(), cutoff, seldom].map(|admission| Setup { admission, ..open.clone() });
+    let counts = simulate(&records, setups.to_vec());
+    assert_eq!(counts[0].bypassed_reads, 0);
+    for kept_out in &counts[1..] {
+        assert!(kept_out.bypassed_reads > 800 && kept_out.bypassed_reads < 1200);
+        assert!(kept_out.read_hits > counts[0].read_hits);
+        // Nothing is read from the store that need not be.
+        assert!(kept_out.core_read_bytes <= counts[0].core_read_bytes);
+        assert!(kept_out.cache_written_bytes < counts[0].cache_written_bytes / 4);
+    }
+}
+
+/// A small write every millisecond, each to another block, and none ever again.
+fn steady_writes(count: u64, every_ns: u64) -> Vec<Access> {
+    let write = |step| Access::new(step * every_ns, Op::Write, step * 64 * KIB, 16 << 10);
+    (0..count).map(write).collect()
+}
+
+fn cleaned(setup: &Setup, cleaning: Cleaning) -> Setup {
+    Setup { cleaning: Some(cleaning), ..setup.clone() }
+}
+
+#[test]
+fn writes_wait_only_where_the_cleaner_is_too_slow() {
+    let one = setup(&[64 * KIB], Fill::Units, Sizing::Request, 16 << 20);
+    let soon = Cleaning { age_ns: 50_000_000, ..Cleaning::default() };
+    let slow = simulate(&steady_writes(2000, 1_000_000), vec![one.clone(), cleaned(&one, soon)]);
+    // All but the blocks that fill the cache drive a dirty one out.
+    assert_eq!((slow[0].waited_requests, slow[1].waited_requests), (2000 - 256, 0));
+    assert_eq!(slow[0].core_written_bytes, slow[1].core_written_bytes);
+    assert!(slow[1].write_latency_ns < slow[0].write_latency_ns / 10);
+    assert!(slow[1].dirty_at_end_bytes < slow[0].dirty_at_end_bytes);
+    // Sixteen megabytes in a millisecond.
+    let fast = simulate(&steady_writes(2000, 1000), vec![cleaned(&one, soon)]);
+    assert!(fast[0].waited_requests > 0);
+    assert_eq!(fast[0].core_written_bytes, slow[0].core_written_bytes);
+}
+
+#[test]
+fn what_is_overwritten_before_it_is_old_is_written_back_once() {
+    let mut records = steady_writes(64, 1_000_000);
+    let again: Vec<_> =
+        records.iter().map(|one| Access { time_ns: one.time_ns + 64_000_000, ..*one }).collect();
+    records.extend(again);
+    let one = setup(&[64 * KIB], Fill::Units, Sizing::Request, 64 << 20);
+    let late = Cleaning { age_ns: 1_000_000_000, ..Cleaning::default() };
+    let soon = Cleaning { age_ns: 1_000_000, ..Cleaning::default() };
+    let counts = simulate(&records, vec![cleaned(&one, late), cleaned(&one, soon)]);
+    assert_eq!(
+        counts.iter().map(|one| one.core_written_bytes / KIB).collect::<Vec<_>>(),
+        [64 * 16, 2 * 64 * 16]
+    );
+}
+
+#[test]
+fn the_background_cleaner_agrees_with_the_cache_on_real_slices() {
+    for name in SLICES {
+        // Ten requests a second, and as fast as can be; two volumes.
+        for every_ns in [100_000_000, 1000] {
+            let number = |(at, record): (usize, Access)| Access {
+                tenant: (at % 2) as u32,
+                time_ns: at as u64 * every_ns,
+                ..record
+            };
+            let records: Vec<_> = slice(name).into_iter().enumerate().map(number).collect();
+            for fill in [Fill::Whole, Fill::Units] {
+                let one = setup(&ADAPTIVE, fill, Sizing::Request, tenth(&records));
+                let both = simulate(&records, vec![one.clone(), cleaned(&one, Cleaning::default())]);
+                assert_eq!((both[0].reads, both[0].writes), (both[1].reads, both[1].writes));
+                assert!(both[1].core_written_bytes <= both[1].cache_written_bytes);
+                assert!(both[1].core_written_bytes >= both[1].dirty_at_end_bytes);
+                assert!(both[1].waited_requests <= both[0].waited_requests);
+                assert_eq!(both[0].bypassed_reads, 0);
+            }
+        }
+    }
 }

@@ -9,6 +9,8 @@ use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::{Access, Bytes, Nanos};
 use tiermem_policy::evict::Named;
+use tiermem_policy::extents::admission::AdmissionRules;
+use tiermem_policy::extents::cleaning::Cleaning;
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
 use tiermem_sim::block::{self, BlockError, Costs, Counts, Setup};
 
@@ -34,6 +36,8 @@ Fields (of --format csv and json, and of -o; the table tells what is asked for m
   read_hit_ratio, write_hit_ratio   those whose bytes (reads) or blocks (writes) were all there
   core_read_bytes, core_written_bytes, cache_read_bytes, cache_written_bytes   what was moved
   core_reads, core_writes, cache_reads, cache_writes   in so many requests to devices
+  bypassed_reads            reads that got no place for what they missed (--sequential-cutoff, --promote-after, or all in the way was dirty)
+  waited_requests           requests that waited until something else had been written back
   dirty_at_end_bytes        of core_written_bytes, what was written back at the end
   mean_missed_request_bytes, mean_block_bytes   requests that missed, and the blocks allocated for them
   metadata_bytes, blocks_held, metadata_bytes_per_block   in the mean over the run, of the whole cache
@@ -58,6 +62,8 @@ const FIELDS: &[&str] = &[
     "core_writes",
     "cache_reads",
     "cache_writes",
+    "bypassed_reads",
+    "waited_requests",
     "dirty_at_end_bytes",
     "mean_missed_request_bytes",
     "mean_block_bytes",
@@ -96,6 +102,19 @@ pub struct Options {
     /// Size of the groups that blocks of one size share [default: the largest block].
     #[arg(long, value_name = "SIZE")]
     group: Option<Bytes>,
+    /// Once the cache is full, a read that continues a stream of at least this length gets no place for what it misses.
+    #[arg(long, value_name = "SIZE")]
+    sequential_cutoff: Option<Bytes>,
+    /// Once the cache is full, a read gets a place only where its blocks have been missed so often lately.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    promote_after: u8,
+    /// When dirty bytes are written back: as their block goes, by the request that drives it out (none), or by the trace's time, when
+    /// they are old or many (background).
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = CleaningArg::None)]
+    cleaning: CleaningArg,
+    /// How long bytes stay dirty until background cleaning writes them back.
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    cleaning_age: Nanos,
     /// A cache for each volume, of this share of its own working set.
     #[arg(long)]
     apart: bool,
@@ -162,6 +181,12 @@ enum ModeArg {
     Through,
     #[value(name = "write-around")]
     Around,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum CleaningArg {
+    None,
+    Background,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,6 +258,13 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let source = options.trace.open()?;
     let records = source.records().collect::<Result<Vec<Access>, Failure>>()?;
     source.finish();
+    let is_timeless = records.len() > 1 && records.windows(2).all(|pair| pair[0].time_ns == pair[1].time_ns);
+    if options.cleaning == CleaningArg::Background && is_timeless {
+        return Err(Failure::usage(anyhow!(
+            "--cleaning background goes by the trace's time, and {} states none",
+            options.trace.trace
+        )));
+    }
     let points = points(options, &block::working_sets(&records))?;
     let threads = options.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let interrupt = crate::interrupt::watch();
@@ -291,6 +323,16 @@ fn points(options: &Options, working_sets: &BTreeMap<u32, u64>) -> Result<Vec<Po
                                 ModeArg::Back => Mode::WriteBack,
                                 ModeArg::Through => Mode::WriteThrough,
                                 ModeArg::Around => Mode::WriteAround,
+                            },
+                            admission: AdmissionRules {
+                                sequential_cutoff_bytes: options.sequential_cutoff.map(|size| size.0),
+                                promote_after: options.promote_after,
+                            },
+                            cleaning: match options.cleaning {
+                                CleaningArg::None => None,
+                                CleaningArg::Background => {
+                                    Some(Cleaning { age_ns: options.cleaning_age.0, ..Cleaning::default() })
+                                }
                             },
                             policy: options.policy,
                             capacity_bytes: cache.units(*working_set),
@@ -371,6 +413,8 @@ fn row(labels: &[String; 4], volume: &str, capacity_bytes: u64, counts: &Counts)
         Cell::Count(counts.core_writes),
         Cell::Count(counts.cache_reads),
         Cell::Count(counts.cache_writes),
+        Cell::Count(counts.bypassed_reads),
+        Cell::Count(counts.waited_requests),
         Cell::Count(counts.dirty_at_end_bytes),
         mean(counts.missed_request_bytes, counts.missed_requests),
         mean(counts.allocated_bytes, counts.allocated_blocks),

@@ -70,6 +70,10 @@ impl Evict for Clock {
         self.queues[domain.0 as usize].first(&self.links, count, visit);
     }
 
+    fn coldest(&self, domain: Domain, count: usize, visit: impl FnMut(Id)) {
+        self.queues[domain.0 as usize].last(&self.links, count, visit);
+    }
+
     fn clear(&mut self) {
         self.links = Column::default();
         self.counters = Column::default();

@@ -51,6 +51,10 @@ impl Evict for Fifo {
         self.queues[domain.0 as usize].first(&self.links, count, visit);
     }
 
+    fn coldest(&self, domain: Domain, count: usize, visit: impl FnMut(Id)) {
+        self.queues[domain.0 as usize].last(&self.links, count, visit);
+    }
+
     fn clear(&mut self) {
         *self = Fifo::new(self.queues.len());
     }

@@ -214,6 +214,18 @@ impl List {
             id = nodes.cell(id).links().next;
         }
     }
+
+    /// Visits up to `count` items from the tail.
+    pub fn last<N: Linked>(&self, nodes: &Column<N>, count: usize, mut visit: impl FnMut(Id)) {
+        let mut id = self.tail;
+        for _ in 0..count {
+            if id == Id::NONE {
+                return;
+            }
+            visit(id);
+            id = nodes.cell(id).links().prev;
+        }
+    }
 }
 
 #[cfg(test)]

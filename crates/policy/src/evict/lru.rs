@@ -262,6 +262,10 @@ impl Evict for Lru {
         self.lists[domain.0 as usize].list.first(&self.links, count, visit);
     }
 
+    fn coldest(&self, domain: Domain, count: usize, visit: impl FnMut(Id)) {
+        self.lists[domain.0 as usize].list.last(&self.links, count, visit);
+    }
+
     fn clear(&mut self) {
         self.links = Column::default();
         self.lower = Bits::default();

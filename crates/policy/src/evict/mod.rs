@@ -135,6 +135,9 @@ pub trait Evict {
     fn victim(&mut self, domain: Domain, now: u64, rng: &mut Rng, may_go: impl Fn(Id) -> bool) -> Option<Id>;
     /// Visits up to `count` items from the hot end, for promotion by scanning; none where the policy has no such end.
     fn hottest(&self, _domain: Domain, _count: usize, _visit: impl FnMut(Id)) {}
+    /// Visits up to `count` items from the cold end, those first that go next if nobody uses them; none where the policy has no such
+    /// end. It changes nothing.
+    fn coldest(&self, _domain: Domain, _count: usize, _visit: impl FnMut(Id)) {}
     /// Forgets every item and ghost.
     fn clear(&mut self);
     /// Items in a domain.

@@ -3,6 +3,8 @@
 //! Writing back late saves the writes that are overwritten meanwhile; writing back early keeps clean room at hand and loses less
 //! with the cache's device. So nothing is done until something is old or much is dirty, and then enough that it pays.
 
+use super::geometry::UNIT_BYTES;
+
 /// The least that somebody who waits has written back: room for several requests at the price of one trip to the store.
 pub const WAITING_BYTES: u64 = 4 << 20;
 
@@ -44,7 +46,7 @@ pub enum Due {
     Nothing,
     /// So much is to be written back.
     WriteBack {
-        /// How much, in bytes; not 0.
+        /// How much, in bytes of whole units; not 0.
         bytes: u64,
         /// Before anything else: somebody waits.
         urgent: bool,
@@ -65,7 +67,8 @@ impl Cleaning {
             _ if bytes > high => excess,
             _ => 0,
         };
-        match bytes {
+        // Marks need not lie between units, but nobody can write back less than one.
+        match bytes.checked_next_multiple_of(UNIT_BYTES).unwrap_or(u64::MAX) {
             0 => Due::Nothing,
             bytes => Due::WriteBack { bytes, urgent: is_waited_for },
         }
@@ -92,6 +95,8 @@ mod tests {
         assert_eq!(due(0, 75 * MIB, Some(0), false), Due::Nothing);
         assert_eq!(due(0, 76 * MIB, Some(0), false), write_back(26 * MIB, false));
         assert_eq!(due(0, 200 * MIB, Some(0), false), write_back(150 * MIB, false));
+        let one_unit = Dirty { bytes: 4096, first_ns: None, room_bytes: 5000, is_waited_for: false };
+        assert_eq!(CLEANING.due(0, &one_unit), write_back(4096, false));
     }
 
     #[test]

@@ -10,10 +10,15 @@
 //! keeps others away from those addresses until the plan is carried out, and [`Extents::invalidate`]s what failed. Before a block
 //! with dirty bytes goes the driver is asked to write them back ([`Verdict::Clean`]), and then asks again.
 //!
+//! Around that: who gets no place ([`admission`]), in which order dirty units go to the backing store ([`epochs`]) and when
+//! ([`cleaning`], [`Extents::name_cold`]), and what a driver needs that keeps a log and comes back after a restart ([`Event`],
+//! [`Extents::restore`]).
+//!
 //! Two things in Algorithms 1 and 2 are read as they must have been meant: the aligned end of a request that ends at a boundary
 //! is that boundary (as printed a further piece follows), and after an allocation the search begins again at the largest size
 //! (as printed it goes on to smaller ones, and may so allocate past the interval's end).
 
+pub mod admission;
 mod bits;
 pub mod cleaning;
 pub mod epochs;
@@ -44,6 +49,7 @@ pub use sizing::{Around, Prices, Sizing};
 pub use space::Share;
 pub use table::Block;
 
+use admission::Admission;
 use observed::Observer;
 use space::Space;
 use table::Table;
@@ -137,6 +143,8 @@ pub struct Extents<O> {
     shares: Vec<Share>,
     requests: u64,
     observer: Option<Box<Observer>>,
+    /// Who is turned away, where anybody is.
+    admission: Option<Box<Admission>>,
     /// Changes of the map that nobody has taken yet, where somebody wants them.
     events: Option<Vec<Event>>,
     /// The rule that the request at hand follows.
@@ -185,6 +193,7 @@ impl<O: Evict> Extents<O> {
         };
         Extents {
             observer,
+            admission: None,
             events: None,
             rule: Around::default(),
             table: Table::new(&geometry),
@@ -522,7 +531,13 @@ impl<O: Evict> Extents<O> {
     pub fn metadata_bytes(&self) -> (u64, u64) {
         let (index, keys) = self.table.metadata_bytes();
         let observer = self.observer.as_ref().map_or(0, |observer| observer.metadata_bytes());
-        let flat = observer + self.space.metadata_bytes() + self.valid.bytes() + self.dirty.bytes() + keys;
+        let admission = self.admission.as_ref().map_or(0, |admission| admission.metadata_bytes());
+        let flat = observer
+            + admission
+            + self.space.metadata_bytes()
+            + self.valid.bytes()
+            + self.dirty.bytes()
+            + keys;
         (index + self.order.metadata_bytes(), flat)
     }
 }

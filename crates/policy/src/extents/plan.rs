@@ -7,7 +7,7 @@ use crate::evict::Evict;
 use super::geometry::UNIT_BYTES;
 use super::sizing::{Around, Sizing, divide};
 use super::table::Block;
-use super::{Extents, Fill, Mode, NoRoom, Volume};
+use super::{Extents, Fill, Mode, NoRoom, Share, Volume, blocks_of, groups_of, slot_of};
 
 /// One request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,8 @@ pub enum Verdict {
     /// It can; say [`Extents::finish`] afterwards.
     Ready,
     /// First [`Plan::clean`] must be written back and be [`Extents::cleaned`]; then plan again with [`Plan::again`] set. Nothing
-    /// is pinned meanwhile.
+    /// is pinned meanwhile. Who will not wait plans again at once with [`Request::bypass`] set as well: what got no place until now
+    /// gets none.
     Clean,
     /// Write-back, and no place could be had: all that could go is in use by plans in flight. Plan again with [`Plan::again`] set when one
     /// of them is finished. It never happens where only one plan is in flight.
@@ -64,6 +65,8 @@ pub struct Plan {
     pub again: bool,
     /// Everything was there: for a read all bytes, for a write the blocks that they go into.
     pub hit: bool,
+    /// What was missing got no place, as the request wished or by [`super::admission`].
+    pub bypassed: bool,
     /// Read from the cache.
     pub cached: Vec<Part>,
     /// Read from the backing store.
@@ -151,6 +154,11 @@ impl<O: Evict> Extents<O> {
     pub fn plan(&mut self, request: &Request, plan: &mut Plan) -> Verdict {
         plan.clear_steps();
         let first = !std::mem::take(&mut plan.again);
+        let pieces =
+            self.geometry.piece_of(request.offset)..request.end().div_ceil(self.geometry.piece_bytes());
+        plan.bypassed =
+            request.bypass || if first { self.turns_away(request, &pieces) } else { plan.bypassed };
+        let request = &Request { bypass: plan.bypassed, ..*request };
         if first {
             if let Some(observer) = &mut self.observer
                 && !request.bypass
@@ -169,8 +177,6 @@ impl<O: Evict> Extents<O> {
         };
         let rule = self.rule;
         let mut found = std::mem::take(&mut self.found);
-        let pieces =
-            self.geometry.piece_of(request.offset)..request.end().div_ceil(self.geometry.piece_bytes());
         let around = match request.write {
             _ if request.bypass => pieces.clone(),
             Some(Mode::WriteAround) => pieces.clone(),
@@ -326,18 +332,53 @@ impl<O: Evict> Extents<O> {
         Verdict::Ready
     }
 
-    /// The dirty parts of a group, or of one of its blocks.
-    fn name_dirty(&mut self, group: u32, slot: Option<u32>, plan: &mut Plan) {
+    /// Names the dirty parts of a group, or of one of its blocks.
+    fn name_dirty(&self, group: u32, slot: Option<u32>, plan: &mut Plan) {
         for begin in self.space.blocks_of(&self.geometry, group) {
-            if slot.is_some_and(|slot| slot != begin) {
-                continue;
+            if slot.is_none_or(|slot| slot == begin) {
+                self.name_dirty_block(begin, &mut plan.clean, &mut plan.clean_volumes);
             }
-            let block = self.block_at(begin);
-            let (volume, _) = self.table.address(begin);
-            let range = self.bytes_of(&block);
-            self.parts_of(&block, &range, &self.dirty, |part| {
-                plan.clean.push(part);
-                plan.clean_volumes.push(volume);
+        }
+    }
+
+    fn name_dirty_block(&self, slot: u32, parts: &mut Vec<Part>, volumes: &mut Vec<Volume>) {
+        let block = self.block_at(slot);
+        let (volume, _) = self.table.address(slot);
+        self.parts_of(&block, &self.bytes_of(&block), &self.dirty, |part| {
+            parts.push(part);
+            volumes.push(volume);
+        });
+    }
+
+    /// Names the dirty parts, and the volume of each, of the groups and blocks of a share that go next, coldest first: of as many as make
+    /// so many bytes of the cache with what is free. What a cleaner writes back of them keeps places clean ahead of need. Parts
+    /// may be named twice; none are where the order of eviction cannot tell ([`Evict::coldest`]).
+    pub fn name_cold(
+        &self,
+        share: Share,
+        reserve_bytes: u64,
+        parts: &mut Vec<Part>,
+        volumes: &mut Vec<Volume>,
+    ) {
+        let geometry = &self.geometry;
+        let groups = reserve_bytes.div_ceil(geometry.group_bytes()).min(geometry.groups().into());
+        let groups = groups.saturating_sub(self.space.openable(share).into()) as usize;
+        let per_group = geometry.group_slots() + 1;
+        self.order.coldest(groups_of(share), groups, |id| {
+            for slot in self.space.blocks_of(geometry, id.0 / per_group) {
+                self.name_dirty_block(slot, parts, volumes);
+            }
+        });
+        if self.two_levels {
+            let slots = groups * geometry.group_slots() as usize;
+            let mut left = slots as u64;
+            self.order.coldest(blocks_of(share), slots, |id| {
+                let slot = slot_of(geometry, id);
+                // As many blocks as fill the same bytes.
+                if left > 0 {
+                    self.name_dirty_block(slot, parts, volumes);
+                    left = left.saturating_sub(self.block_at(slot).pieces);
+                }
             });
         }
     }

@@ -123,8 +123,14 @@ impl Space {
 
     /// Whether a share may have another group and there is one.
     pub fn can_open(&self, share: Share) -> bool {
+        self.openable(share) > 0
+    }
+
+    /// How many more groups a share may have that are nobody's.
+    pub fn openable(&self, share: Share) -> u32 {
         let Held { groups, groups_max } = self.held[usize::from(share.0)];
-        groups < groups_max && (self.free.len > 0 || self.untouched < self.groups.len() as u32)
+        let free = self.free.len + (self.groups.len() as u32 - self.untouched);
+        free.min(groups_max.saturating_sub(groups))
     }
 
     /// Gives a free group to a share, open for blocks of this class. [`Self::can_open`] has been asked.

@@ -44,22 +44,26 @@ impl Costs {
         Prices { request_ns: self.core_latency_ns, kib_ns: u64::try_from(kib_ns).unwrap_or(u64::MAX >> 20) }
     }
 
-    /// How long a request takes: what it must write back first, then what it reads, then, for a write, what it writes. Filling
-    /// the cache after a read keeps nobody waiting. `written_back`: I/Os and bytes.
-    pub fn latency_ns(&self, request: &Request, plan: &Plan, written_back: (u64, u64)) -> u64 {
+    /// How long it takes to write bytes back: read from the cache, then written to the backing store.
+    pub fn write_back_ns(&self, bytes: u64) -> u64 {
+        step_ns(bytes, self.cache_latency_ns, self.cache_bandwidth)
+            + step_ns(bytes, self.core_latency_ns, self.core_bandwidth)
+    }
+
+    /// How long a request takes once its plan can be carried out: what it reads, then, for a write, what it writes. Filling the
+    /// cache after a read keeps nobody waiting.
+    pub fn latency_ns(&self, request: &Request, plan: &Plan) -> u64 {
         let core = |bytes| step_ns(bytes, self.core_latency_ns, self.core_bandwidth);
         let cache = |bytes| step_ns(bytes, self.cache_latency_ns, self.cache_bandwidth);
         let parts =
             |parts: &[tiermem_policy::extents::Part]| parts.iter().map(|part| part.bytes).sum::<u64>();
         let ranges =
             |ranges: &[std::ops::Range<u64>]| ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-        let (_, back_bytes) = written_back;
-        let first = cache(back_bytes) + core(back_bytes);
         let reads = core(ranges(&plan.fetch)).max(cache(parts(&plan.cached)));
         let writes = match request.write {
             None => 0,
             Some(_) => core(ranges(&plan.through)).max(cache(parts(&plan.fill))),
         };
-        first + reads + writes
+        reads + writes
     }
 }

@@ -39,6 +39,10 @@ pub struct Counts {
     pub missed_requests: u64,
     /// Their bytes.
     pub missed_request_bytes: u64,
+    /// Reads that got no place for what they missed.
+    pub bypassed_reads: u64,
+    /// Requests that waited until something else had been written back.
+    pub waited_requests: u64,
     /// Blocks allocated.
     pub allocated_blocks: u64,
     /// Their bytes.
@@ -70,6 +74,7 @@ impl Counts {
             self.missed_requests += 1;
             self.missed_request_bytes += request.bytes;
         }
+        self.bypassed_reads += u64::from(plan.bypassed);
         self.allocated_blocks += plan.allocated_blocks;
         self.allocated_bytes += plan.allocated_bytes;
         let parts = |parts: &[Part]| (parts.len() as u64, parts.iter().map(|part| part.bytes).sum::<u64>());
@@ -126,6 +131,8 @@ impl Counts {
             dirty_at_end_bytes: self.dirty_at_end_bytes + other.dirty_at_end_bytes,
             missed_requests: self.missed_requests + other.missed_requests,
             missed_request_bytes: self.missed_request_bytes + other.missed_request_bytes,
+            bypassed_reads: self.bypassed_reads + other.bypassed_reads,
+            waited_requests: self.waited_requests + other.waited_requests,
             allocated_blocks: self.allocated_blocks + other.allocated_blocks,
             allocated_bytes: self.allocated_bytes + other.allocated_bytes,
             read_latency_ns: self.read_latency_ns + other.read_latency_ns,

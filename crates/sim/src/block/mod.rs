@@ -2,8 +2,9 @@
 //! once and counted.
 //!
 //! Source: Yang 2023, section 2.3: whole traces through the prototype's own code, hit ratios and I/O volumes. What is dirty is
-//! written back when its block goes, and at the end.
+//! written back when its block goes, and at the end, or, if asked, in the background ([`cleaner`]).
 
+mod cleaner;
 mod costs;
 mod counts;
 mod many;
@@ -13,9 +14,13 @@ use std::collections::HashMap;
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::evict::named::WithPolicy;
 use tiermem_policy::evict::{Evict, Named};
+use tiermem_policy::extents::admission::AdmissionRules;
+use tiermem_policy::extents::cleaning::Cleaning;
 use tiermem_policy::extents::{
     Config, Extents, Fill, Geometry, GeometryError, Mode, Part, Plan, Request, Sizing, Verdict, Volume,
 };
+
+use cleaner::Cleaner;
 
 pub use costs::Costs;
 pub use counts::Counts;
@@ -37,6 +42,11 @@ pub struct Setup {
     pub sizing: Sizing,
     /// Where writes go.
     pub mode: Mode,
+    /// Which reads are turned away.
+    pub admission: AdmissionRules,
+    /// When dirty bytes are written back by the trace's time; `None`: when their block goes, while the request waits that
+    /// drives it out (the published prototype).
+    pub cleaning: Option<Cleaning>,
     /// Order of eviction.
     pub policy: Named,
     /// Size of the cache.
@@ -100,11 +110,16 @@ impl WithPolicy for Build<'_> {
     type Output = Box<dyn Cache>;
 
     fn with<E: Evict + Send + std::fmt::Debug + 'static>(self, order: E) -> Box<dyn Cache> {
-        let Setup { fill, sizing, mode, costs, .. } = *self.setup;
+        let Setup { fill, sizing, mode, admission, cleaning, costs, .. } = *self.setup;
         let config = Config { fill, sizing, shares: 1 };
+        let piece_bytes = self.geometry.piece_bytes();
+        let mut extents = Extents::new(self.geometry, config, order, Rng::seeded(self.seed));
+        extents.set_admission(admission);
         Box::new(Simulation {
-            piece_bytes: self.geometry.piece_bytes(),
-            extents: Extents::new(self.geometry, config, order, Rng::seeded(self.seed)),
+            piece_bytes,
+            extents,
+            cleaner: cleaning.map(|rules| Cleaner::new(rules, costs)),
+            fill,
             mode,
             costs,
             plan: Plan::default(),
@@ -117,7 +132,9 @@ impl WithPolicy for Build<'_> {
 
 struct Simulation<O> {
     extents: Extents<O>,
+    cleaner: Option<Cleaner>,
     piece_bytes: u64,
+    fill: Fill,
     mode: Mode,
     costs: Costs,
     plan: Plan,
@@ -133,6 +150,9 @@ impl<O: Evict + Send> Cache for Simulation<O> {
     }
 
     fn finish(&mut self) -> Vec<(u32, Counts)> {
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.finish(&mut self.extents);
+        }
         let mut dirty = Vec::new();
         let counts = &mut self.counts;
         self.extents.visit_dirty(|volume, part| {
@@ -178,13 +198,19 @@ impl<O: Evict> Simulation<O> {
         }
         let volume = self.volume(record.tenant)?;
         let request = Request { volume, offset: record.key, bytes, write, bypass: false };
-        let mut written_back = (0, 0);
-        while self.extents.plan(&request, &mut self.plan) == Verdict::Clean {
-            written_back = self.write_back(written_back);
-            self.plan.again = true;
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.run_until(record.time_ns, &mut self.extents, &mut self.counts);
         }
-        let latency_ns = self.costs.latency_ns(&request, &self.plan, written_back);
-        self.counts[usize::from(volume.0)].1.add(&request, &self.plan, latency_ns);
+        let waited_ns = self.plan(request, record.time_ns);
+        let latency_ns = waited_ns + self.costs.latency_ns(&request, &self.plan);
+        let counts = &mut self.counts[usize::from(volume.0)].1;
+        counts.add(&request, &self.plan, latency_ns);
+        counts.waited_requests += u64::from(waited_ns > 0);
+        if let Some(cleaner) = &mut self.cleaner
+            && write == Some(Mode::WriteBack)
+        {
+            cleaner.wrote(&request, &self.plan, &self.extents, self.fill, record.time_ns);
+        }
         self.extents.finish(&mut self.plan);
         if self.requests.is_multiple_of(METADATA_EVERY) {
             self.note_metadata();
@@ -192,14 +218,29 @@ impl<O: Evict> Simulation<O> {
         Ok(())
     }
 
-    /// Writes back what the plan names; I/Os and bytes, with those of before.
-    fn write_back(&mut self, (ios, bytes): (u64, u64)) -> (u64, u64) {
-        let Plan { clean, clean_volumes, .. } = &self.plan;
-        for (part, volume) in clean.iter().zip(clean_volumes) {
-            self.counts[usize::from(volume.0)].1.write_back(std::slice::from_ref(part));
+    /// Plans a request; for how long it waits before, in nanoseconds.
+    fn plan(&mut self, mut request: Request, now_ns: u64) -> u64 {
+        let Simulation { extents, plan, cleaner, counts, costs, .. } = self;
+        let (mut waited_ns, mut bytes) = (0, 0);
+        while extents.plan(&request, plan) == Verdict::Clean {
+            plan.again = true;
+            match cleaner {
+                None => {
+                    for (part, volume) in plan.clean.iter().zip(&plan.clean_volumes) {
+                        counts[usize::from(volume.0)].1.write_back(std::slice::from_ref(part));
+                    }
+                    extents.cleaned(&plan.clean);
+                    bytes += plan.clean.iter().map(|part: &Part| part.bytes).sum::<u64>();
+                    waited_ns = costs.write_back_ns(bytes);
+                }
+                Some(cleaner) if request.write.is_none() => {
+                    cleaner.prefer(plan, extents, counts);
+                    request.bypass = true;
+                }
+                Some(cleaner) => waited_ns = cleaner.wait(now_ns, plan, extents, counts),
+            }
         }
-        self.extents.cleaned(clean);
-        (ios + clean.len() as u64, bytes + clean.iter().map(|part: &Part| part.bytes).sum::<u64>())
+        waited_ns
     }
 
     /// Every volume is told what all of them take together.
