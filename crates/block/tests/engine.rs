@@ -55,6 +55,7 @@ proptest! {
         world.settle();
         // Nothing outlives this cache, so a flush has brought all to the stores.
         world.check_stores();
+        world.check_cache(false);
     }
 
     /// The process dies, or the machine, again and again: what was promised is there, and nothing is anything else than what was written.
@@ -77,6 +78,7 @@ proptest! {
         world.settle();
         world.engine.close();
         world.check_stores();
+        world.check_cache(true);
     }
 
     /// Whenever one looks at the stores, they are between two flushes.
@@ -96,5 +98,6 @@ proptest! {
         }
         world.settle();
         world.check_order();
+        world.check_cache(false);
     }
 }

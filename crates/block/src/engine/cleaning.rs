@@ -157,7 +157,8 @@ impl Engine {
         for part in held {
             let shared = common(&part.range, run);
             if !shared.is_empty() {
-                let (from, to) = ((shared.start - part.range.start) as usize, (shared.start - run.start) as usize);
+                let (from, to) =
+                    ((shared.start - part.range.start) as usize, (shared.start - run.start) as usize);
                 let len = (shared.end - shared.start) as usize;
                 buffer[to..to + len].copy_from_slice(&part.buffer[from..from + len]);
             }

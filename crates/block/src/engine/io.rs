@@ -37,13 +37,12 @@ impl Engine {
 
     /// Reads what `held` says from where it says.
     pub(super) fn submit_held(&mut self, id: u32, op: &mut Op, held: u32) {
-        let Held { range, source, buffer, is_good, .. } = &mut op.held[held as usize];
+        let Held { range, source, buffer, .. } = &mut op.held[held as usize];
         let size_bytes = self.volumes[op.volume].backing.size_bytes();
         if *source == Source::Backing && range.start >= size_bytes {
             // What lies behind the end of a volume reads as zeroes.
             buffer.fill(0);
-            *is_good = true;
-            return;
+            return self.gathered_one(op, held);
         }
         let buffer = std::mem::take(buffer);
         let token = self.ios.insert(Io::Gather { op: id, held }) as u64;
@@ -91,11 +90,18 @@ impl Engine {
 
     /// Writes dirty units back.
     pub(super) fn submit_write_back(&mut self, volume: usize, units: Range<u64>, buffer: AlignedBuffer) {
+        let size_bytes = self.volumes[volume].backing.size_bytes();
+        if units.start * UNIT_BYTES >= size_bytes {
+            // Of the last block, what lies behind the volume's end.
+            self.pool.give_back(buffer);
+            let session = self.volumes[volume].session;
+            return self.written_back(volume, units, Ok(()), session);
+        }
         let io = Io::WriteBack { volume: volume as u16, from_unit: units.start, end_unit: units.end };
         let token = self.ios.insert(io) as u64;
         let volume = &mut self.volumes[volume];
         let start = units.start * UNIT_BYTES;
-        let bytes = (units.end * UNIT_BYTES).min(volume.backing.size_bytes()).saturating_sub(start);
+        let bytes = (units.end * UNIT_BYTES).min(size_bytes) - start;
         volume.counts.core_writes += 1;
         volume.counts.core_written_bytes += bytes;
         volume.backing.submit(backing::Request::write(token, start, bytes, buffer));
@@ -189,7 +195,15 @@ impl Engine {
                 self.misfits(op.volume, &part.range, at, &part.buffer, &mut misfits);
                 self.gathered_one(&mut op, held);
                 for range in misfits {
-                    let why = || (Errno::Io, format!("the cache's device gives other bytes than were stored, at {}", range.start));
+                    let why = || {
+                        (
+                            Errno::Io,
+                            format!(
+                                "the cache's device gives other bytes than were stored, at {}",
+                                range.start
+                            ),
+                        )
+                    };
                     self.cache_failed(id, &mut op, held, range.clone(), why());
                 }
             }
@@ -230,12 +244,19 @@ impl Engine {
     }
 
     /// Reads what replaces a part of what was read before.
-    pub(super) fn submit_patch(&mut self, id: u32, op: &mut Op, held: u32, range: Range<u64>, source: Source) {
+    pub(super) fn submit_patch(
+        &mut self,
+        id: u32,
+        op: &mut Op,
+        held: u32,
+        range: Range<u64>,
+        source: Source,
+    ) {
         let patches = op.held[held as usize].patches.unwrap_or(held);
-        self.submit_gather(id, op, range, source);
-        if let Some(patch) = op.held.last_mut() {
-            patch.patches = Some(patches);
-        }
+        let held = op.held.len() as u32;
+        let buffer = self.pool.lend((range.end - range.start) as usize);
+        op.held.push(Held { range, source, buffer, is_good: false, patches: Some(patches) });
+        self.submit_held(id, op, held);
     }
 
     /// One of the operation's requests that store is done.

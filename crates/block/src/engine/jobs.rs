@@ -6,7 +6,7 @@ use tiermem_policy::extents::UNIT_BYTES;
 use tiermem_tier::block::AlignedBuffer;
 
 use super::ledger::Wait;
-use super::op::{Failure, Job, Kind, OP_BYTES_MAX, Op, Stage};
+use super::op::{Failure, Job, Kind, Op, Stage, op_bytes_max};
 use super::{Engine, Ready};
 use crate::disks::{Answer, Asker, Job as Asked, Outcome, Piece, Task};
 use crate::nbd::{Context, Extent};
@@ -34,8 +34,9 @@ impl Engine {
             return self.done.push(Outcome { asker, result: Ok(Answer::Done) });
         }
         let is_read = kind == Kind::Read;
+        let op_bytes = op_bytes_max(self.extents.geometry());
         // Cut at multiples, so that a long job touches no block twice more than it must.
-        let pieces = (offset + bytes).div_ceil(OP_BYTES_MAX) - offset / OP_BYTES_MAX;
+        let pieces = (offset + bytes).div_ceil(op_bytes) - offset / op_bytes;
         let job = Job {
             asker,
             volume: disk,
@@ -53,7 +54,7 @@ impl Engine {
         }
         let mut at = offset;
         for index in 0..pieces as u32 {
-            let end = ((at / OP_BYTES_MAX + 1) * OP_BYTES_MAX).min(offset + bytes);
+            let end = ((at / op_bytes + 1) * op_bytes).min(offset + bytes);
             let op = Op {
                 job: Some(id),
                 index,

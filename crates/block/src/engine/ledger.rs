@@ -42,7 +42,14 @@ pub(super) fn units_at(part: &Part) -> Range<u64> {
 impl Ledger {
     pub(super) fn new(journal: Journal) -> Self {
         let last_unmap = Lsn(0);
-        Ledger { journal, open: OpenBlocks::default(), last_unmap, risky: 0, waiting: Vec::new(), cleaned: Vec::new() }
+        Ledger {
+            journal,
+            open: OpenBlocks::default(),
+            last_unmap,
+            risky: 0,
+            waiting: Vec::new(),
+            cleaned: Vec::new(),
+        }
     }
 
     /// Whether the log has got as far as that.
@@ -332,7 +339,14 @@ impl Engine {
     }
 
     /// The runs of a volume's units, read from byte `at` of the cache on, that are not what was stored there.
-    pub(super) fn misfits(&self, volume: usize, range: &Range<u64>, at: u64, bytes: &[u8], out: &mut Vec<Range<u64>>) {
+    pub(super) fn misfits(
+        &self,
+        volume: usize,
+        range: &Range<u64>,
+        at: u64,
+        bytes: &[u8],
+        out: &mut Vec<Range<u64>>,
+    ) {
         let Some(ledger) = &self.ledger else { return };
         let number = self.volumes[volume].number.0;
         for (place, unit) in bytes.chunks_exact(UNIT_BYTES as usize).enumerate() {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tiermem_policy::extents::{Plan, UNIT_BYTES};
+use tiermem_policy::extents::{Geometry, Plan, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::claims::ClaimId;
@@ -11,7 +11,15 @@ use crate::disks::{Asker, Piece};
 use crate::nbd::Errno;
 
 /// No operation is about more bytes; a longer job is several, which NBD allows.
-pub(super) const OP_BYTES_MAX: u64 = 1 << 20;
+const OP_BYTES_MAX: u64 = 1 << 20;
+/// Nor about more than this part of the cache: an operation holds on to all groups that it has blocks in, and must find room beside them.
+const OP_SHARE: u64 = 16;
+
+/// The bytes of an operation at most, a power of two.
+pub(super) fn op_bytes_max(geometry: &Geometry) -> u64 {
+    let share = (geometry.capacity_bytes() / OP_SHARE).max(geometry.piece_bytes());
+    OP_BYTES_MAX.min(1 << share.ilog2())
+}
 
 /// An error, as the client and people are told.
 pub(super) type Failure = (Errno, String);

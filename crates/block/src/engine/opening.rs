@@ -11,11 +11,11 @@ use tiermem_policy::evict::lru::{Bump, Lru};
 use tiermem_policy::extents::{Config, Extents, Geometry, Share, UNIT_BYTES, Volume};
 use tiermem_tier::block::BlockIo;
 
+use super::Engine;
 use super::config::{EngineConfig, EngineError, VolumeConfig};
 use super::ledger::{Ledger, units_at};
 use super::ticker::Ticker;
 use super::volume::VolumeState;
-use super::Engine;
 use crate::backing::{Backing, Identity};
 use crate::disks::BufferPool;
 use crate::journal::{self, BlockState, Journal, JournalError, Record, Recovered, VolumeInfo};
@@ -60,7 +60,12 @@ impl Engine {
         Ok((engine, recovered))
     }
 
-    fn with(cache: Box<dyn BlockIo>, geometry: Geometry, config: EngineConfig, journal: Option<Journal>) -> Self {
+    fn with(
+        cache: Box<dyn BlockIo>,
+        geometry: Geometry,
+        config: EngineConfig,
+        journal: Option<Journal>,
+    ) -> Self {
         let shares = config.shares.max(1);
         let order = Lru::new(vec![1.0; Extents::<Lru>::domains(shares)], Bump::Always);
         let extents_config = Config { fill: config.fill, sizing: config.sizing, shares };
@@ -176,7 +181,12 @@ impl Engine {
     }
 
     /// Compares a volume's image with the one that the cache knows, and notes that it will be written.
-    fn meet(&mut self, config: &VolumeConfig, number: Volume, backing: &mut dyn Backing) -> Result<(), EngineError> {
+    fn meet(
+        &mut self,
+        config: &VolumeConfig,
+        number: Volume,
+        backing: &mut dyn Backing,
+    ) -> Result<(), EngineError> {
         let Some(ledger) = &mut self.ledger else { return Ok(()) };
         let known = ledger.journal.volumes().find(|info| info.number == number.0).cloned();
         let is_read_only = config.read_only || backing.is_read_only();
@@ -191,7 +201,8 @@ impl Engine {
             }
         }
         let Some(ledger) = &mut self.ledger else { return Ok(()) };
-        let settled = || journal::VolumeState::Settled { which: now.which.clone(), version: now.version.clone() };
+        let settled =
+            || journal::VolumeState::Settled { which: now.which.clone(), version: now.version.clone() };
         let state = if is_read_only { settled() } else { journal::VolumeState::Writing };
         let info = VolumeInfo {
             number: number.0,
@@ -221,7 +232,10 @@ impl Engine {
             let (name, before, now) = (config.name.clone(), words(before), words(now));
             return Err(EngineError::Stranger { name, dirty_bytes, before, now });
         }
-        tracing::warn!(export = config.name, "the image was changed by somebody else: nothing of it stays cached");
+        tracing::warn!(
+            export = config.name,
+            "the image was changed by somebody else: nothing of it stays cached"
+        );
         let piece_bytes = self.extents.geometry().piece_bytes();
         let mut blocks = Vec::new();
         self.extents.visit_blocks(|owner, _, block| {

@@ -132,7 +132,14 @@ impl Engine {
 
     /// The cache's device did not give these bytes of what is held, or not those that were stored. What is clean is read from the store
     /// instead.
-    pub(super) fn cache_failed(&mut self, id: u32, op: &mut Op, held: u32, range: Range<u64>, failure: Failure) {
+    pub(super) fn cache_failed(
+        &mut self,
+        id: u32,
+        op: &mut Op,
+        held: u32,
+        range: Range<u64>,
+        failure: Failure,
+    ) {
         self.volumes[op.volume].counts.cache_failures += 1;
         let Held { range: whole, source, .. } = &op.held[held as usize];
         let Source::Cache(at) = *source else { return };
@@ -146,8 +153,12 @@ impl Engine {
             }
             return;
         }
-        tracing::warn!(
-            volume = self.exports[op.volume].name, offset = range.start, error = failure.1, "read from the store instead"
+        // After a crash it is no fault: another block's data may have come to its place, and the log did not get to say so.
+        tracing::debug!(
+            volume = self.exports[op.volume].name,
+            offset = range.start,
+            error = failure.1,
+            "read from the store instead"
         );
         op.held[held as usize].is_good = true;
         if !op.kind.is_write() {

@@ -1,7 +1,7 @@
 //! A volume: its store, and what is going on with it.
 
-use tiermem_policy::extents::{Mode, Volume};
 use tiermem_policy::extents::epochs::Epochs;
+use tiermem_policy::extents::{Mode, Volume};
 
 use super::claims::Claims;
 use super::config::VolumeConfig;

@@ -146,7 +146,11 @@ mod tests {
         assert!(unsealed.has_before(4, Lsn(4)) && !unsealed.has_before(4, Lsn(3)));
         unsealed.end_generation();
         unsealed.add(4, Lsn(8));
-        assert!(unsealed.has_before(4, Lsn(8)) && !unsealed.has_before(4, Lsn(7)) && unsealed.has_before(3, Lsn(4)));
+        assert!(
+            unsealed.has_before(4, Lsn(8))
+                && !unsealed.has_before(4, Lsn(7))
+                && unsealed.has_before(3, Lsn(4))
+        );
         unsealed.end_generation();
         unsealed.add(9, Lsn(9));
         unsealed.end_generation();

@@ -116,7 +116,8 @@ fn open(config: &BlockConfig) -> Result<Engine, Failure> {
         CachePlace::Path(path) => {
             let device = block::open(&path, cache.capacity.0, Backend::default()).map_err(Failure::failed)?;
             let how = device.describe();
-            let (engine, found) = Engine::open(device, engine_config, cache.reset).map_err(Failure::failed)?;
+            let (engine, found) =
+                Engine::open(device, engine_config, cache.reset).map_err(Failure::failed)?;
             tracing::info!(
                 place = cache.path, how, capacity = %cache.capacity, blocks = found.blocks, kept_units = found.kept_units,
                 dropped_units = found.dropped_units, taken_units = found.taken_units, lost_units = found.poisoned_units,

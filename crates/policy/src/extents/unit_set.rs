@@ -34,7 +34,10 @@ fn frames_of(range: &Range<u64>) -> Range<u64> {
 
 /// The runs of a range that are in none of these sets, ascending.
 pub fn absent<'a>(range: Range<u64>, sets: &'a [&'a UnitSet]) -> impl Iterator<Item = Range<u64>> + 'a {
-    runs(parts(range).map(|(frame, mask)| (frame, sets.iter().fold(mask, |mask, set| mask & !set.mask(frame)))))
+    runs(
+        parts(range)
+            .map(|(frame, mask)| (frame, sets.iter().fold(mask, |mask, set| mask & !set.mask(frame)))),
+    )
 }
 
 /// The runs of units in frames and their masks, as long as possible.
