@@ -5,7 +5,7 @@ use std::ops::Range;
 use tiermem_policy::extents::{Event, Mode, Part, UNIT_BYTES};
 
 use super::Engine;
-use super::op::{Op, Stage};
+use super::op::{Op, Stage, common};
 use super::open_blocks::OpenBlocks;
 use crate::journal::{Journal, Lsn, Record, UnitState, checksum};
 
@@ -199,8 +199,8 @@ impl Engine {
         op.sums.extend(units.map(|(at, unit)| checksum(number, offset + at as u64 * UNIT_BYTES, unit)));
     }
 
-    /// The operation's plan is stored.
-    pub(super) fn note_units(&mut self, op: &Op, dirty: bool) {
+    /// The operation's plan is stored: what it made dirty, and what was fetched beside that.
+    pub(super) fn note_units(&mut self, op: &Op) {
         let mut sums = &op.sums[..];
         for part in &op.plan.fill {
             let units = units_at(part);
@@ -212,7 +212,10 @@ impl Engine {
             if let Some(ledger) = &mut self.ledger {
                 let (own, rest) = sums.split_at(((units.end - units.start) as usize).min(sums.len()));
                 sums = rest;
-                ledger.journal.append(Record::Units { first: units.start, dirty, sums: own });
+                for_each_run(part, &op.plan.dirtied, |from, to, dirty| {
+                    let sums = &own[from as usize..to as usize];
+                    ledger.journal.append(Record::Units { first: units.start + from, dirty, sums });
+                });
                 ledger.journal.note_data(part.bytes);
             }
         }
@@ -359,6 +362,27 @@ impl Engine {
             }
         }
     }
+}
+
+/// The runs of a part's units that lie in some of these ranges of the volume, ascending, and those that do not: from where to where in the
+/// part, and which they are.
+fn for_each_run(part: &Part, ranges: &[Range<u64>], mut each: impl FnMut(u64, u64, bool)) {
+    let whole = part.offset..part.offset + part.bytes;
+    let mut at = whole.start;
+    let mut run = |from: u64, to: u64, is_in: bool| {
+        if from < to {
+            each((from - whole.start) / UNIT_BYTES, (to - whole.start) / UNIT_BYTES, is_in);
+        }
+    };
+    for range in ranges {
+        let shared = common(range, &whole);
+        if !shared.is_empty() {
+            run(at, shared.start, false);
+            run(shared.start, shared.end, true);
+            at = shared.end;
+        }
+    }
+    run(at, whole.end, false);
 }
 
 /// What is left of a part without another.

@@ -125,7 +125,7 @@ impl Engine {
             self.extents.invalidate(&op.plan.fill);
             self.volumes[op.volume].counts.cache_failures += 1;
         } else {
-            self.note_units(&op, false);
+            self.note_units(&op);
         }
         self.end(id, op);
     }

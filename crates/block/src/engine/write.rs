@@ -114,7 +114,7 @@ impl Engine {
         }
         let is_dirty = !op.plan.dirtied.is_empty();
         if op.failure.is_none() {
-            self.note_units(&op, is_dirty);
+            self.note_units(&op);
         } else if is_dirty {
             self.undo(&op);
             self.poison(&op);
