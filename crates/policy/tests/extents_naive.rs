@@ -20,7 +20,7 @@ struct Group {
 /// Intervals by their ends, or blocks by address and size.
 type Pairs = Vec<(u64, u64)>;
 
-/// Yang 2023, sections 2.2.2 to 2.2.4, for one volume.
+/// Yang 2024, sections 2.2.2 to 2.2.4, for one volume.
 struct Naive {
     /// B_1 to B_n, ascending.
     sizes: Vec<u64>,

@@ -1,6 +1,6 @@
 //! The block cache's decisions: which extents of which volume are cached, in blocks of which size, and who goes.
 //!
-//! Source: Yang 2023, chapter 2 (AdaCache): blocks of several sizes, chosen by what a request misses (Algorithms 1 and 2), in groups
+//! Source: Yang 2024, chapter 2 (AdaCache): blocks of several sizes, chosen by what a request misses (Algorithms 1 and 2), in groups
 //! of one size each, evicted by a list of blocks and a list of groups. Its rivals, blocks of one size with or without bits for
 //! their parts, are the same code with one size. Three things are added: bits for parts of a block in every size
 //! ([`Fill::Units`]), reading around what was missed ([`sizing`]), and shares of the cache for groups of volumes.
@@ -288,7 +288,7 @@ impl<O: Evict> Extents<O> {
         }
     }
 
-    /// Places a block of a class at a piece of a volume, and makes room for it if need be (Yang 2023, sections 2.2.3, 2.2.4).
+    /// Places a block of a class at a piece of a volume, and makes room for it if need be (Yang 2024, sections 2.2.3, 2.2.4).
     fn allocate(&mut self, volume: Volume, piece: u64, class: usize, write: bool) -> Result<Block, NoRoom> {
         let share = self.share_of(volume);
         let slot = match self.space.open_group(share, class) {

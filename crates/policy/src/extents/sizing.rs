@@ -17,7 +17,7 @@ pub struct Around {
 /// The rule by which a missing range of pieces becomes blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizing {
-    /// What the request misses and no more, in the largest blocks that fit it (Yang 2023, Algorithm 2).
+    /// What the request misses and no more, in the largest blocks that fit it (Yang 2024, Algorithm 2).
     Request,
     /// The same for what was widened.
     Around(Around),
@@ -60,7 +60,7 @@ impl Around {
 /// Divides a missing range of pieces into aligned blocks, always the largest that begins here and fits: so few blocks as can
 /// be, and none that covers anything outside.
 ///
-/// Yang 2023, Algorithm 2, with the search begun again at the largest size after each block.
+/// Yang 2024, Algorithm 2, with the search begun again at the largest size after each block.
 pub fn divide(geometry: &Geometry, missing: Range<u64>, mut each: impl FnMut(u64, usize)) {
     let mut at = missing.start;
     while at < missing.end {

@@ -1,6 +1,6 @@
 //! The cache's space: groups, which class each serves, and the places in them that are free.
 //!
-//! Source: Yang 2023, section 2.2.3. A group holds blocks of one size, side by side; the *open* group of a size is where
+//! Source: Yang 2024, section 2.2.3. A group holds blocks of one size, side by side; the *open* group of a size is where
 //! its next block goes. A place in the midst of a group becomes free when its block is dropped (a discarded range, a
 //! volume that is removed); such a group is open again, so there may be several. A group without blocks belongs to nobody.
 

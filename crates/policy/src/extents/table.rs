@@ -3,7 +3,7 @@
 //! All blocks of a frame have hashes that differ only in their last known bits, and those are where in the frame the block
 //! begins. The index is sorted by hash, so one run of its entries is the frame in the order of addresses, and since blocks do
 //! not overlap only the last that begins at or before an address can hold it. A look-up so costs one probe for a whole
-//! frame, where a table for each block size (Yang 2023, Algorithm 1) is probed once for each piece and size.
+//! frame, where a table for each block size (Yang 2024, Algorithm 1) is probed once for each piece and size.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! The block cache without its bytes: the plans of [`tiermem_policy::extents`] for every request of a trace, carried out at
 //! once and counted.
 //!
-//! Source: Yang 2023, section 2.3: whole traces through the prototype's own code, hit ratios and I/O volumes. What is dirty is
+//! Source: Yang 2024, section 2.3: whole traces through the prototype's own code, hit ratios and I/O volumes. What is dirty is
 //! written back when its block goes, and at the end, or, if asked, in the background ([`cleaner`]).
 
 mod cleaner;
