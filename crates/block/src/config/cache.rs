@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use tiermem_base::{Bytes, Nanos};
 use tiermem_policy::extents::Geometry;
+use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaning::Cleaning;
 
 use super::ConfigError;
@@ -42,6 +43,10 @@ pub struct CacheSection {
     pub dirty_age: Option<Nanos>,
     /// Once so much of the cache is dirty, it is written back. Default 75.
     pub dirty_percent: Option<u8>,
+    /// Reads that go on for so long in one stream get no place for what they miss. Default none.
+    pub sequential_cutoff: Option<Bytes>,
+    /// How often something must be missed before it gets a place. Default 1.
+    pub promote_after: Option<u8>,
     /// Whatever the device holds is overwritten.
     #[serde(default)]
     pub reset: bool,
@@ -90,6 +95,8 @@ impl FromStr for CacheSection {
             sizing: SizingName::default(),
             dirty_age: None,
             dirty_percent: None,
+            sequential_cutoff: None,
+            promote_after: None,
             reset: false,
         })
     }
@@ -110,6 +117,13 @@ impl CacheSection {
         match Geometry::new(&sizes, self.group.map(|group| group.0), self.capacity.0) {
             Ok(_) => Ok(()),
             Err(error) => value("cache", error.to_string()),
+        }
+    }
+
+    pub(super) fn admission(&self) -> AdmissionRules {
+        AdmissionRules {
+            sequential_cutoff_bytes: self.sequential_cutoff.map(|size| size.0),
+            promote_after: self.promote_after.unwrap_or(1),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tiermem_policy::extents::cleaning::{Dirty, Due};
-use tiermem_policy::extents::{Part, UNIT_BYTES};
+use tiermem_policy::extents::{Part, Share, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::Engine;
@@ -12,6 +12,11 @@ use crate::backing::BackingError;
 
 /// Bytes of one volume that are copied or written back at a time.
 const LEAVING_BYTES_MAX: u64 = 8 << 20;
+/// The blocks that go next are kept clean: this part of the cache, so many bytes at most.
+const RESERVE_SHARE: u64 = 16;
+const RESERVE_BYTES_MAX: u64 = 64 << 20;
+/// How often one looks at them.
+const COLD_EVERY_NS: u64 = 20_000_000;
 /// How much of the cache may be dirty before writers wait.
 const DIRTY_PERCENT_MAX: u64 = 90;
 /// Bytes taken from the order of write-back at a time.
@@ -37,6 +42,10 @@ impl Engine {
             self.hurried = false;
         }
         let mut ranges = Vec::new();
+        if self.now_ns >= self.look_at_cold_ns {
+            self.look_at_cold_ns = self.now_ns + COLD_EVERY_NS;
+            self.clean_cold();
+        }
         for at in 0..self.volumes.len() {
             loop {
                 let due_bytes = self.due_bytes(at);
@@ -55,15 +64,46 @@ impl Engine {
                     }
                     break;
                 }
-                for units in ranges.drain(..) {
-                    let bytes = (units.end - units.start) * UNIT_BYTES;
-                    self.volumes[at].leaving_bytes += bytes;
-                    let offset = units.start * UNIT_BYTES;
-                    let op = Op { volume: at, kind: Kind::Copy, offset, bytes, ..self.spare_op() };
-                    self.start(op);
-                }
+                self.send_back(at, &mut ranges);
                 self.run_ready();
             }
+        }
+    }
+
+    /// Copies these units, to write them back.
+    fn send_back(&mut self, at: usize, ranges: &mut Vec<Range<u64>>) {
+        for units in ranges.drain(..) {
+            let bytes = (units.end - units.start) * UNIT_BYTES;
+            self.volumes[at].leaving_bytes += bytes;
+            let offset = units.start * UNIT_BYTES;
+            let op = Op { volume: at, kind: Kind::Copy, offset, bytes, ..self.spare_op() };
+            self.start(op);
+        }
+    }
+
+    /// Writes back ahead of need what is dirty among the blocks that go next, as far as the order of write-back allows; otherwise what must
+    /// go before it.
+    fn clean_cold(&mut self) {
+        if self.extents.dirty_bytes() == 0 {
+            return;
+        }
+        let reserve_bytes = (self.extents.geometry().capacity_bytes() / RESERVE_SHARE).min(RESERVE_BYTES_MAX);
+        let (mut parts, mut owners) = (Vec::new(), Vec::new());
+        for share in 0..self.shares {
+            self.extents.name_cold(Share(share), reserve_bytes, &mut parts, &mut owners);
+        }
+        let mut ranges = Vec::new();
+        for (part, owner) in parts.iter().zip(&owners) {
+            let Some(at) = self.volumes.iter().position(|volume| volume.number == *owner) else { continue };
+            let volume = &mut self.volumes[at];
+            if volume.retry_at_ns > self.now_ns || volume.leaving_bytes >= LEAVING_BYTES_MAX {
+                continue;
+            }
+            let units = units_of(&(part.offset..part.offset + part.bytes));
+            if volume.epochs.next_of(units, &mut ranges) == 0 && volume.epochs.epochs() > 1 {
+                volume.due_bytes = volume.due_bytes.max(BATCH_BYTES);
+            }
+            self.send_back(at, &mut ranges);
         }
     }
 

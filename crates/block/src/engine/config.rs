@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaning::Cleaning;
 use tiermem_policy::extents::{Fill, Geometry, GeometryError, Mode, Sizing};
 
@@ -74,6 +75,8 @@ pub struct EngineConfig {
     pub sizing: Sizing,
     /// Owners of space with limits of their own. Default 1.
     pub shares: u16,
+    /// Which reads get no place for what they miss. Default none.
+    pub admission: AdmissionRules,
     /// When dirty bytes are written back.
     pub cleaning: Cleaning,
     /// Bytes of the log on the cache's device; as its size suggests unless given.
@@ -93,6 +96,7 @@ impl Default for EngineConfig {
             fill: Fill::Units,
             sizing: Sizing::Observed(Default::default()),
             shares: 1,
+            admission: AdmissionRules::default(),
             cleaning: Cleaning::default(),
             log_bytes: None,
             seed: 0,

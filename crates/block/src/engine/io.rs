@@ -88,6 +88,13 @@ impl Engine {
         volume.backing.submit(backing::Request::write(token, range.start, bytes, buffer));
     }
 
+    /// Passes a trim on to the store.
+    pub(super) fn submit_trim(&mut self, id: u32, op: &mut Op) {
+        let token = self.ios.insert(Io::Through { op: id }) as u64;
+        op.ios += 1;
+        self.volumes[op.volume].backing.submit(backing::Request::trim(token, op.offset, op.bytes));
+    }
+
     /// Writes dirty units back.
     pub(super) fn submit_write_back(&mut self, volume: usize, units: Range<u64>, buffer: AlignedBuffer) {
         let size_bytes = self.volumes[volume].backing.size_bytes();

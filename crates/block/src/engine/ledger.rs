@@ -53,7 +53,7 @@ impl Ledger {
     }
 
     /// Whether the log has got as far as that.
-    fn has(&self, wait: Wait) -> bool {
+    pub(super) fn has(&self, wait: Wait) -> bool {
         self.journal.synced() >= wait.synced && self.journal.sealed() >= wait.sealed
     }
 }
@@ -153,7 +153,7 @@ impl Engine {
         ledger.waiting = waiting;
         for id in woken {
             if let Some(op) = self.ops[id as usize].take() {
-                self.gather(id, op);
+                self.resume(id, op);
             }
         }
         self.settle_cleaned();

@@ -17,6 +17,7 @@ mod open_blocks;
 mod opening;
 mod read;
 mod ticker;
+mod trim;
 mod volume;
 mod write;
 
@@ -61,6 +62,9 @@ pub struct Engine {
     hurried: bool,
     /// All is to be written back.
     is_closing: bool,
+    /// When to look next at the blocks that go next.
+    look_at_cold_ns: u64,
+    shares: u16,
     /// Units of the cache that were dirty and are lost.
     poisoned: HashSet<u64>,
     /// The log of what is cached; a cache without one does not outlive the process.

@@ -71,12 +71,15 @@ impl Engine {
         let extents_config = Config { fill: config.fill, sizing: config.sizing, shares };
         let mut extents = Extents::new(geometry, extents_config, order, Rng::seeded(config.seed));
         extents.record_events(journal.is_some());
+        extents.set_admission(config.admission);
         Engine {
             extents,
             fill: config.fill,
             cleaning: config.cleaning,
             hurried: false,
             is_closing: false,
+            look_at_cold_ns: 0,
+            shares,
             poisoned: HashSet::new(),
             data_at: journal.as_ref().map_or(0, |journal| journal.layout().data_at),
             ledger: journal.map(Ledger::new),

@@ -46,6 +46,14 @@ impl Engine {
         }
     }
 
+    /// The log has what the operation waited for.
+    pub(super) fn resume(&mut self, id: u32, op: Box<Op>) {
+        match op.kind {
+            Kind::Trim => self.trim_store(id, op),
+            _ => self.gather(id, op),
+        }
+    }
+
     /// Reads all that the operation's plan names.
     pub(super) fn gather(&mut self, id: u32, mut op: Box<Op>) {
         op.stage = Stage::Gathering;
@@ -183,24 +191,5 @@ impl Engine {
         let mut any = false;
         self.extents.visit(self.volumes[op.volume].number, range.clone(), |_, is_dirty| any |= is_dirty);
         any
-    }
-
-    /// Drops what is clean of the whole units of a range. What is dirty stays: trimmed bytes may read as anything, and the store is to
-    /// get all that came before a flush.
-    pub(super) fn trim(&mut self, id: u32, mut op: Box<Op>) {
-        let (start, end) =
-            (op.offset.next_multiple_of(UNIT_BYTES), (op.offset + op.bytes) / UNIT_BYTES * UNIT_BYTES);
-        let mut clean = Vec::new();
-        if start < end {
-            self.extents.visit(self.volumes[op.volume].number, start..end, |part, is_dirty| {
-                if !is_dirty {
-                    clean.push(part);
-                }
-            });
-        }
-        self.extents.invalidate(&clean);
-        self.note_dropped(&clean);
-        self.reply(&mut op, Vec::new());
-        self.end(id, op);
     }
 }

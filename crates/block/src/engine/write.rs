@@ -109,8 +109,10 @@ impl Engine {
     /// All is stored, or some of it failed.
     pub(super) fn stored(&mut self, id: u32) {
         let Some(mut op) = self.ops[id as usize].take() else { return };
-        if !op.kind.is_write() {
-            return self.filled(id, op);
+        match op.kind {
+            Kind::Write | Kind::Zero => {}
+            Kind::Trim => return self.trimmed(id, op),
+            _ => return self.filled(id, op),
         }
         let is_dirty = !op.plan.dirtied.is_empty();
         if op.failure.is_none() {

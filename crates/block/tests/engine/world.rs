@@ -66,30 +66,44 @@ struct Stamp {
     history: Vec<Entry>,
     /// The last write that is durable.
     durable: usize,
+    /// A trim came before this write: until it anything may be there that ever was, or zeroes.
+    trimmed: usize,
+    /// The last request that may see that.
+    loose_until: u64,
 }
 
 impl Stamp {
     fn new(value: u64) -> Self {
-        Stamp { history: vec![Entry::old(value)], durable: 0 }
+        Stamp { history: vec![Entry::old(value)], durable: 0, trimmed: 0, loose_until: 0 }
     }
 
     /// Whether a read that was sent as number `began` may give a value.
     fn may_read(&self, value: u64, began: u64) -> bool {
         let last = self.history.iter().rposition(|entry| entry.done < began).unwrap_or(0);
-        self.history[last..].iter().any(|entry| entry.value == value)
+        let last = if began <= self.loose_until { 0 } else { last };
+        last == 0 && self.loose_until >= began && value == 0
+            || self.history[last..].iter().any(|entry| entry.value == value)
     }
 
     /// What may be there after a crash.
     fn may_survive(&self, value: u64) -> bool {
-        self.history[self.durable..].iter().any(|entry| entry.value == value)
+        let is_loose = self.durable < self.trimmed;
+        let first = if is_loose { 0 } else { self.durable };
+        is_loose && value == 0 || self.history[first..].iter().any(|entry| entry.value == value)
     }
 
     /// A crash has left this value. It stays as long as nobody writes or crashes; what a store had not flushed may still be lost.
     fn survive(&mut self, value: u64) {
-        self.history.drain(..self.durable);
+        if self.durable >= self.trimmed {
+            self.history.drain(..self.durable);
+            (self.trimmed, self.loose_until) = (0, 0);
+        } else {
+            self.loose_until = u64::MAX;
+        }
         self.history.retain(|entry| entry.value != value);
         self.history.push(Entry::old(value));
         self.history.iter_mut().for_each(|entry| *entry = Entry::old(entry.value));
+        self.trimmed = if self.loose_until > 0 { self.history.len() } else { 0 };
         self.durable = 0;
     }
 
@@ -236,16 +250,17 @@ impl World {
             }
             16 => self.send(volume, Kind::Zero, range, false),
             17 => self.send(volume, Kind::Prefetch, range, false),
-            18 => self.send(volume, Kind::Describe, range, false),
+            18 if self.rng.below(2) == 0 => self.send(volume, Kind::Describe, range, false),
+            18 => self.send(volume, Kind::Trim, range, false),
             _ => self.send(volume, Kind::Flush, 0..0, false),
         }
     }
 
     pub fn send(&mut self, volume: usize, kind: Kind, range: Range<u64>, durable: bool) {
-        let writes = matches!(kind, Kind::Write | Kind::Zero);
+        let writes = matches!(kind, Kind::Write | Kind::Zero | Kind::Trim);
         let clashes = |flight: &Flight| {
             flight.volume == volume
-                && matches!(flight.kind, Kind::Write | Kind::Zero)
+                && matches!(flight.kind, Kind::Write | Kind::Zero | Kind::Trim)
                 && flight.range.start < range.end
                 && range.start < flight.range.end
         };
@@ -255,7 +270,12 @@ impl World {
         self.next += 1;
         let cookie = self.next;
         let value = if kind == Kind::Write { cookie } else { 0 };
-        if writes {
+        if kind == Kind::Trim {
+            for at in stamps_of(&range) {
+                let stamp = &mut self.models[volume].stamps[at];
+                (stamp.trimmed, stamp.loose_until) = (stamp.history.len(), u64::MAX);
+            }
+        } else if writes {
             let epoch_sent = self.models[volume].epoch;
             for at in stamps_of(&range) {
                 let entry = Entry { value, epoch_sent, epoch_done: u64::MAX, done: u64::MAX };
@@ -274,6 +294,7 @@ impl World {
                 Task::Write(buffer)
             }
             Kind::Zero => Task::Zero,
+            Kind::Trim => Task::Trim,
             Kind::Prefetch => Task::Prefetch,
             Kind::Describe => Task::Describe,
             Kind::Flush => Task::Flush,
@@ -355,6 +376,7 @@ impl World {
                     let place = stamp.history.iter().rposition(|entry| entry.value == value).unwrap();
                     stamp.history[place].done = self.next;
                     stamp.history[place].epoch_done = model.epoch;
+                    stamp.loose_until = stamp.loose_until.min(self.next);
                     if durable {
                         stamp.durable = stamp.durable.max(place);
                     }
@@ -368,7 +390,7 @@ impl World {
                 }
                 model.epoch += 1;
             }
-            (Kind::Prefetch, Answer::Done) => {}
+            (Kind::Prefetch | Kind::Trim, Answer::Done) => {}
             (_, answer) => panic!("{kind:?} is answered by {answer:?}"),
         }
     }
@@ -487,6 +509,7 @@ pub enum Kind {
     Read,
     Write,
     Zero,
+    Trim,
     Prefetch,
     Describe,
     Flush,
