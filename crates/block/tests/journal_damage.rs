@@ -199,6 +199,9 @@ fn batches_are_written_when_somebody_waits_or_some_time_has_passed() {
     pump(&mut journal, &mut device, due, 3);
     assert_eq!((journal.synced(), journal.sealed()), (lsn, start));
     let lsn = journal.append(Record::Units { first: 0, dirty: true, sums: &[7] });
+    assert!(journal.is_unsealed(0..1) && !journal.is_unsealed(1..2));
+    assert!(journal.may_overwrite(0..1), "it was promised to nobody");
+    journal.promise(lsn);
     assert!(!journal.may_overwrite(0..1) && journal.may_overwrite(1..2));
     // The last seal comes by itself, and then there is nothing more to do.
     pump(&mut journal, &mut device, due, 1);
