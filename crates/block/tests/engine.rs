@@ -22,8 +22,8 @@ fn setups() -> impl Strategy<Value = Setup> {
     ];
     let mode =
         prop_oneof![3 => Just(Mode::WriteBack), 1 => Just(Mode::WriteThrough), 1 => Just(Mode::WriteAround)];
-    (sizes, sizings, prop::bool::ANY, prop::collection::vec(mode, 1..3), 6u64..40, 0u64..3).prop_map(
-        |(sizes_bytes, sizing, whole, modes, groups, tail)| Setup {
+    (sizes, sizings, prop::bool::ANY, prop::collection::vec(mode, 1..3), 6u64..40, 0u64..3, 0u64..3).prop_map(
+        |(sizes_bytes, sizing, whole, modes, groups, tail, memory)| Setup {
             cache_bytes: groups * 256 * KIB,
             sizes_bytes,
             volume_bytes: (4 << 20) + tail * 512,
@@ -31,6 +31,7 @@ fn setups() -> impl Strategy<Value = Setup> {
             sizing,
             modes,
             durable: false,
+            memory_bytes: memory * 256 * KIB,
         },
     )
 }

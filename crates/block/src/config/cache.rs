@@ -11,6 +11,10 @@ use tiermem_policy::extents::cleaning::Cleaning;
 
 use super::ConfigError;
 
+/// Unless the operator says otherwise, DRAM for copies is this part of the cache, and so many bytes at most.
+const MEMORY_SHARE: u64 = 16;
+const MEMORY_BYTES_MAX: u64 = 256 << 20;
+
 /// Where cached bytes lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CachePlace {
@@ -43,6 +47,8 @@ pub struct CacheSection {
     pub dirty_age: Option<Nanos>,
     /// Once so much of the cache is dirty, it is written back. Default 75.
     pub dirty_percent: Option<u8>,
+    /// DRAM for copies of what is read again and again. Default a sixteenth of the capacity, 256 MiB at most.
+    pub memory: Option<Bytes>,
     /// Reads that go on for so long in one stream get no place for what they miss. Default none.
     pub sequential_cutoff: Option<Bytes>,
     /// How often something must be missed before it gets a place. Default 1.
@@ -95,6 +101,7 @@ impl FromStr for CacheSection {
             sizing: SizingName::default(),
             dirty_age: None,
             dirty_percent: None,
+            memory: None,
             sequential_cutoff: None,
             promote_after: None,
             reset: false,
@@ -118,6 +125,12 @@ impl CacheSection {
             Ok(_) => Ok(()),
             Err(error) => value("cache", error.to_string()),
         }
+    }
+
+    /// DRAM for copies; none where all is in DRAM.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let default = Bytes((self.capacity.0 / MEMORY_SHARE).min(MEMORY_BYTES_MAX));
+        if self.place() == CachePlace::Dram { 0 } else { self.memory.unwrap_or(default).0 }
     }
 
     pub(super) fn admission(&self) -> AdmissionRules {

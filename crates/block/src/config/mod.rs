@@ -194,6 +194,7 @@ impl BlockConfig {
             },
             // Those without a limit share the first.
             shares: 1 + self.exports.iter().filter(|export| export.quota.is_some()).count() as u16,
+            memory_bytes: cache.memory_bytes(),
             admission: cache.admission(),
             cleaning: cache.cleaning(),
             seed,

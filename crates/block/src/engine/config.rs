@@ -75,6 +75,8 @@ pub struct EngineConfig {
     pub sizing: Sizing,
     /// Owners of space with limits of their own. Default 1.
     pub shares: u16,
+    /// DRAM for copies of what is read again and again. Default none.
+    pub memory_bytes: u64,
     /// Which reads get no place for what they miss. Default none.
     pub admission: AdmissionRules,
     /// When dirty bytes are written back.
@@ -96,6 +98,7 @@ impl Default for EngineConfig {
             fill: Fill::Units,
             sizing: Sizing::Observed(Default::default()),
             shares: 1,
+            memory_bytes: 0,
             admission: AdmissionRules::default(),
             cleaning: Cleaning::default(),
             log_bytes: None,

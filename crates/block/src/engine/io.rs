@@ -5,7 +5,7 @@ use std::ops::Range;
 use tiermem_policy::extents::UNIT_BYTES;
 use tiermem_tier::block::{self as device, AlignedBuffer};
 
-use super::op::{Failure, Held, Op, Source, Stage};
+use super::op::{Failure, Held, Kind, Op, Source, Stage};
 use super::{Engine, Ready};
 use crate::backing::{self, BackingError};
 use crate::journal::Journal;
@@ -42,6 +42,11 @@ impl Engine {
         if *source == Source::Backing && range.start >= size_bytes {
             // What lies behind the end of a volume reads as zeroes.
             buffer.fill(0);
+            return self.gathered_one(op, held);
+        }
+        if let Source::Cache(at) = *source
+            && self.memory.read(units_from(at, range), buffer)
+        {
             return self.gathered_one(op, held);
         }
         let buffer = std::mem::take(buffer);
@@ -160,7 +165,7 @@ impl Engine {
         match io {
             Io::Gather { op, held } => self.gather_done(op, held, completion.buffer, result),
             Io::Store { op, fill } => {
-                self.pool_or_note(op, fill, completion.buffer, result);
+                self.stored_part(op, fill, completion.buffer, result);
             }
             Io::Through { .. } | Io::WriteBack { .. } | Io::Flush { .. } => {}
         }
@@ -200,6 +205,9 @@ impl Engine {
             (Ok(()), Source::Cache(at)) => {
                 let mut misfits = Vec::new();
                 self.misfits(op.volume, &part.range, at, &part.buffer, &mut misfits);
+                if misfits.is_empty() && op.kind != Kind::Copy {
+                    self.memory.insert(units_from(at, &part.range), &part.buffer);
+                }
                 self.gathered_one(&mut op, held);
                 for range in misfits {
                     let why = || {
@@ -277,6 +285,11 @@ impl Engine {
             self.ready.push_back(Ready::Stored(id));
         }
     }
+}
+
+/// The units of the cache that hold a range of a volume, from byte `at` of the cache on.
+fn units_from(at: u64, range: &Range<u64>) -> Range<u64> {
+    at / UNIT_BYTES..(at + range.end - range.start) / UNIT_BYTES
 }
 
 /// What a client is told of a store's error.

@@ -12,6 +12,7 @@ mod flush;
 mod io;
 mod jobs;
 mod ledger;
+mod memory;
 mod op;
 mod open_blocks;
 mod opening;
@@ -38,6 +39,7 @@ pub use config::{EngineConfig, EngineError, VolumeConfig};
 pub use counts::Counts;
 use io::Io;
 use ledger::Ledger;
+use memory::Memory;
 use op::{Job, Op};
 use ticker::Ticker;
 use volume::VolumeState;
@@ -71,6 +73,7 @@ pub struct Engine {
     ledger: Option<Ledger>,
     events: Vec<Event>,
     cache: Box<dyn BlockIo>,
+    memory: Memory,
     /// Where on the cache's device its space begins.
     data_at: u64,
     /// Requests to the cache's device that are yet to be submitted.
@@ -110,6 +113,11 @@ impl Engine {
     /// write back.
     pub fn is_idle(&self) -> bool {
         self.jobs.is_empty() && self.ops.is_empty() && self.ios.is_empty()
+    }
+
+    /// Bytes of DRAM that hold copies of cached bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.held_bytes()
     }
 
     /// Bytes that the backing stores do not have.

@@ -14,6 +14,7 @@ use tiermem_tier::block::BlockIo;
 use super::Engine;
 use super::config::{EngineConfig, EngineError, VolumeConfig};
 use super::ledger::{Ledger, units_at};
+use super::memory::Memory;
 use super::ticker::Ticker;
 use super::volume::VolumeState;
 use crate::backing::{Backing, Identity};
@@ -85,6 +86,7 @@ impl Engine {
             ledger: journal.map(Ledger::new),
             events: Vec::new(),
             cache,
+            memory: Memory::new(config.memory_bytes),
             outgoing: Vec::new(),
             volumes: Vec::new(),
             exports: Vec::new(),

@@ -4,6 +4,7 @@ use tiermem_policy::extents::{Fill, Mode, Request, UNIT_BYTES, Verdict};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::Engine;
+use super::ledger::units_at;
 use super::op::{Failure, Held, Kind, Op, Stage, common, units_of};
 use crate::nbd::Errno;
 
@@ -177,13 +178,20 @@ impl Engine {
     }
 
     /// A request that stores is done; its buffer is free.
-    pub(super) fn pool_or_note(
+    pub(super) fn stored_part(
         &mut self,
         id: u32,
-        _fill: u32,
+        fill: u32,
         buffer: AlignedBuffer,
         result: Result<(), Failure>,
     ) {
+        if let Some(op) = &self.ops[id as usize] {
+            let units = units_at(&op.plan.fill[fill as usize]);
+            match result {
+                Ok(()) => self.memory.update(units, &buffer),
+                Err(_) => self.memory.forget(units),
+            }
+        }
         self.pool.give_back(buffer);
         self.stored_one(id, result.err());
     }

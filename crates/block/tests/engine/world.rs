@@ -29,6 +29,8 @@ pub struct Setup {
     pub modes: Vec<Mode>,
     /// Whether the cache outlives the process.
     pub durable: bool,
+    /// DRAM for copies.
+    pub memory_bytes: u64,
 }
 
 struct Flight {
@@ -484,6 +486,7 @@ fn start(
         fill: setup.fill,
         sizing: setup.sizing,
         log_bytes: Some(512 * KIB),
+        memory_bytes: setup.memory_bytes,
         clock: Arc::new(move || time.load(Ordering::Relaxed)),
         ..EngineConfig::default()
     };

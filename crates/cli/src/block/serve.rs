@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use tiermem_base::Bytes;
 use tiermem_block::config::{BlockConfig, CachePlace, CacheSection, ConfigError, ExportMode, ExportSection};
 use tiermem_block::engine::Engine;
 use tiermem_block::nbd::Address;
@@ -39,6 +40,9 @@ pub struct Options {
     /// Where writes go, for all exports: write-back, write-through, write-around or read-only [default: write-back].
     #[arg(long, value_name = "MODE")]
     mode: Option<ExportMode>,
+    /// DRAM for copies of what is read again and again [default: a sixteenth of the cache, 256MiB at most].
+    #[arg(long, value_name = "SIZE")]
+    cache_memory: Option<Bytes>,
     /// The address of the live page and /metrics.
     #[arg(long, value_name = "ADDRESS")]
     http: Option<SocketAddr>,
@@ -86,6 +90,7 @@ fn configure(options: Options) -> Result<BlockConfig, ConfigError> {
     config.http = options.http.or(config.http);
     if let Some(cache) = &mut config.cache {
         cache.reset |= options.reset;
+        cache.memory = options.cache_memory.or(cache.memory);
     }
     config.validate()?;
     Ok(config)
