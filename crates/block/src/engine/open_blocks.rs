@@ -66,6 +66,20 @@ impl OpenBlocks {
         }
     }
 
+    /// Closes all that nobody writes to: for the end of a server.
+    pub(super) fn close_all(&mut self, journal: &mut Journal) {
+        let blocks = &mut self.blocks;
+        self.order.retain(|slot| match blocks.get(slot) {
+            Some(open) if open.writers > 0 => true,
+            Some(_) => {
+                blocks.remove(slot);
+                journal.append(Record::Close { slot: *slot });
+                false
+            }
+            None => false,
+        });
+    }
+
     /// The block is not cached any more.
     pub(super) fn forget(&mut self, slot: u32) {
         self.blocks.remove(&slot);

@@ -289,7 +289,14 @@ impl Engine {
     pub fn close(&mut self) {
         self.is_closing = true;
         self.hurried = true;
-        self.drive(CLOSE_MAX, |engine| engine.volumes.iter().all(|volume| volume.epochs.is_empty()));
+        // What the stores have is clean once the log says so.
+        self.drive(CLOSE_MAX, |engine| {
+            let is_noted = engine
+                .ledger
+                .as_ref()
+                .is_none_or(|ledger| ledger.cleaned.is_empty() || ledger.journal.failed().is_some());
+            is_noted && engine.volumes.iter().all(|volume| volume.epochs.is_empty())
+        });
         let dirty_bytes = self.extents.dirty_bytes();
         if dirty_bytes > 0 {
             let kept = self.ledger.is_some();
@@ -309,6 +316,8 @@ impl Engine {
             };
             ledger.journal.append(Record::Volume(&info));
         }
+        // Of what is left open the next start would keep nothing that is clean.
+        ledger.open.close_all(&mut ledger.journal);
         let lsn = ledger.journal.appended();
         ledger.journal.want_sealed(lsn);
         ledger.journal.want_checkpoint();

@@ -37,7 +37,7 @@ pub enum JournalError {
     #[error("the device holds no block cache; format it first")]
     NotFormatted,
     /// The device holds something else.
-    #[error("the device holds {what}; give another device, or force formatting if all of that may be lost")]
+    #[error("the device holds {what}; give another device, or use --reset if all of that may be lost")]
     Occupied {
         /// What it holds.
         what: String,
@@ -45,7 +45,7 @@ pub enum JournalError {
     /// Another version of the format.
     #[error(
         "the cache was written in version {found} of the format, and this program knows version {FORMAT_VERSION}: write \
-         its dirty data back with the program that wrote it, then force formatting"
+         its dirty data back with the program that wrote it, then use --reset"
     )]
     Version {
         /// The version on the device.
@@ -54,7 +54,7 @@ pub enum JournalError {
     /// The cache was formatted with other sizes.
     #[error(
         "the cache was formatted with {what} of {found}, and {asked} is asked for: ask for what it has, or write its \
-         dirty data back and force formatting"
+         dirty data back and use --reset"
     )]
     OtherLayout {
         /// Which size.
@@ -67,7 +67,7 @@ pub enum JournalError {
     /// The device is shorter than when it was formatted.
     #[error(
         "the cache device has {device_bytes} bytes, and the cache on it needs {wanted_bytes}: give the device its length \
-         back; if the rest is lost, force formatting, which loses what was not written back"
+         back; if the rest is lost, use --reset, which loses what was not written back"
     )]
     Shrunk {
         /// Its bytes.
@@ -77,7 +77,7 @@ pub enum JournalError {
     },
     /// The metadata are not what was written.
     #[error(
-        "the cache's metadata are damaged: {what}. Restore a copy of the device if there is one; else force formatting: the \
+        "the cache's metadata are damaged: {what}. Restore a copy of the device if there is one; else use --reset: the \
          volumes are then as their backing stores have them, without the writes that only the cache held"
     )]
     Damaged {

@@ -1,5 +1,9 @@
 //! Makes a cache on a device that is empty, or whose contents may be lost.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
 use tiermem_tier::block::{AlignedBuffer, BlockIo, Request};
 
 use super::batch::{self, Header};
@@ -13,6 +17,8 @@ use super::{JournalError, Layout, LayoutConfig};
 const FRONT_BYTES: u64 = 1 << 20;
 /// And so much at its end, where others have theirs.
 const END_BYTES: u64 = 128 << 10;
+/// What those are called who have something else there.
+const STRANGER: &str = "something that is no block cache";
 
 /// Makes an empty cache on a device. `force` does so whatever lies there; all of it is lost.
 ///
@@ -47,6 +53,26 @@ pub fn format(device: &mut dyn BlockIo, config: &LayoutConfig, force: bool) -> R
     Ok(layout)
 }
 
+/// Refuses a file that holds something else, before anything is done to it: [`format()`] does so too, but by then whoever opened the
+/// file may have given it another length. What cannot be read is left to the one who opens it.
+///
+/// # Errors
+/// [`JournalError::Occupied`].
+pub fn refuse_stranger(path: &Path) -> Result<(), JournalError> {
+    let mut front = Vec::new();
+    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    if is_file && let Ok(file) = File::open(path) {
+        let _ = file.take(FRONT_BYTES).read_to_end(&mut front);
+    }
+    let is_empty = front.iter().all(|byte| *byte == 0);
+    front.resize(front.len().max(2 * PAGE_BYTES), 0);
+    let copies = [0, 1].map(|copy| Superblock::read(&front[copy * PAGE_BYTES..(copy + 1) * PAGE_BYTES]));
+    if !is_empty && copies.iter().all(|found| matches!(found, Found::Nothing | Found::Stranger)) {
+        return Err(JournalError::Occupied { what: STRANGER.to_owned() });
+    }
+    Ok(())
+}
+
 fn refuse_what_is_there(device: &mut dyn BlockIo) -> Result<(), JournalError> {
     let reading = JournalError::device("read");
     let device_bytes = device.capacity_bytes();
@@ -62,7 +88,7 @@ fn refuse_what_is_there(device: &mut dyn BlockIo) -> Result<(), JournalError> {
     let end_bytes = END_BYTES.min(device_bytes);
     let end = io::read(device, device_bytes - end_bytes, end_bytes as usize).map_err(&reading)?;
     if front.iter().chain(end.iter()).any(|byte| *byte != 0) {
-        return occupied("something that is no block cache");
+        return occupied(STRANGER);
     }
     Ok(())
 }

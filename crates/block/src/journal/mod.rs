@@ -48,7 +48,7 @@ mod volumes;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 pub use error::JournalError;
-pub use format::format;
+pub use format::{format, refuse_stranger};
 pub use layout::{LOG_BYTES_MAX, LOG_BYTES_MIN, Layout, LayoutConfig};
 pub use live::Journal;
 pub use record::{PIECES_MAX, Reader, Record, TEXT_BYTES_MAX, VOLUMES_MAX, VolumeInfo, VolumeState};

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use tiermem_base::Bytes;
 use tiermem_block::config::{BlockConfig, CachePlace, CacheSection, ConfigError, ExportMode, ExportSection};
-use tiermem_block::engine::Engine;
+use tiermem_block::engine::{Engine, EngineError};
+use tiermem_block::journal::refuse_stranger;
 use tiermem_block::nbd::Address;
 use tiermem_block::server::{Listeners, Server};
 use tiermem_tier::block::{self, Backend, MemoryDisk};
@@ -119,10 +120,14 @@ fn open(config: &BlockConfig) -> Result<Engine, Failure> {
             Engine::new(Box::new(device), engine_config).map_err(Failure::failed)?
         }
         CachePlace::Path(path) => {
+            let refused =
+                |error: EngineError| Failure::failed(anyhow::anyhow!("the cache {}: {error}", cache.path));
+            if !cache.reset {
+                refuse_stranger(&path).map_err(|error| refused(error.into()))?;
+            }
             let device = block::open(&path, cache.capacity.0, Backend::default()).map_err(Failure::failed)?;
             let how = device.describe();
-            let (engine, found) =
-                Engine::open(device, engine_config, cache.reset).map_err(Failure::failed)?;
+            let (engine, found) = Engine::open(device, engine_config, cache.reset).map_err(refused)?;
             tracing::info!(
                 place = cache.path, how, capacity = %cache.capacity, blocks = found.blocks, kept_units = found.kept_units,
                 dropped_units = found.dropped_units, taken_units = found.taken_units, lost_units = found.poisoned_units,

@@ -1,0 +1,41 @@
+"""What the tests of `tiermem block serve` share. They assert what clients see, never how long it takes."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+# These assert as tests do, and are imported by them.
+pytest.register_assert_rewrite("volume_server", "ordered_writes", "nbd_client")
+
+from volume_server import Nbdkit, VolumeServer
+
+
+@pytest.fixture
+def serve_volumes(tmp_path: pathlib.Path) -> Iterator[Callable[..., VolumeServer]]:
+    """Starts block servers as a test wants them."""
+    servers: list[VolumeServer] = []
+
+    def start(*arguments: object, **options: object) -> VolumeServer:
+        servers.append(VolumeServer(tmp_path / f"server{len(servers)}", *arguments, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def nbdkit(tmp_path: pathlib.Path) -> Iterator[Callable[..., Nbdkit]]:
+    """Starts stores that are NBD servers of another make. Those who use them are stopped first."""
+    stores: list[Nbdkit] = []
+
+    def start(*arguments: str) -> Nbdkit:
+        stores.append(Nbdkit(tmp_path / f"nbdkit{len(stores)}", *arguments))
+        return stores[-1]
+
+    yield start
+    for store in stores:
+        store.close()
