@@ -7,6 +7,7 @@
 mod claims;
 mod cleaning;
 mod config;
+mod control;
 mod counts;
 mod flush;
 mod io;
@@ -16,6 +17,7 @@ mod op;
 mod open_blocks;
 mod opening;
 mod read;
+mod status;
 mod ticker;
 mod volume;
 mod write;
@@ -34,10 +36,12 @@ use crate::disks::{BufferPool, Disks, Job as Asked, Outcome, Waker};
 use crate::nbd::Export;
 
 pub use config::{EngineConfig, EngineError, VolumeConfig};
+pub use control::{ControlError, Drops, WriteBack};
 pub use counts::Counts;
 use io::Io;
 use ledger::Ledger;
 use op::{Job, Op};
+pub use status::{BlockSize, CacheStatus, ExportStatus, LogStatus, Status};
 use ticker::Ticker;
 use volume::VolumeState;
 
@@ -72,6 +76,8 @@ pub struct Engine {
     /// Requests to the cache's device that are yet to be submitted.
     outgoing: Vec<device::Request>,
     volumes: Vec<VolumeState>,
+    /// How many owners of space there may be.
+    shares: u16,
     exports: Vec<Export>,
     jobs: Slab<Job>,
     /// `None` while one is worked on.

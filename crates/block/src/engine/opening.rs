@@ -84,6 +84,7 @@ impl Engine {
             cache,
             outgoing: Vec::new(),
             volumes: Vec::new(),
+            shares,
             exports: Vec::new(),
             jobs: Slab::new(),
             ops: Slab::new(),
@@ -142,9 +143,6 @@ impl Engine {
             return Err(EngineError::VolumeSize { name: config.name, size_bytes, limit });
         }
         self.extents.assign(number, Share(config.share));
-        if let Some(quota_bytes) = config.quota_bytes {
-            self.extents.set_limit(Share(config.share), quota_bytes);
-        }
         self.meet(&config, number, &mut *backing)?;
         let mut volume = VolumeState::new(number, &config, backing);
         // What was dirty when the last process ended is one epoch: nobody knows any more what came before which flush.
@@ -163,6 +161,9 @@ impl Engine {
             volume.backing.notify(Arc::clone(waker));
         }
         self.volumes.push(volume);
+        if config.quota_bytes.is_some() {
+            self.limit(at, config.quota_bytes);
+        }
         Ok(at)
     }
 
