@@ -102,3 +102,37 @@ proptest! {
         world.check_cache(false);
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    /// Modes and quotas change, and things are written back and forgotten, while clients go on.
+    #[test]
+    fn clients_do_not_see_what_an_operator_does(
+        setup in setups(), seed in any::<u64>(), requests in 50usize..300, depth in 1usize..40, durable in any::<bool>(),
+    ) {
+        let setup = Setup { durable, cache_bytes: setup.cache_bytes + 2 * (1 << 20), ..setup };
+        let mut world = World::new(&setup, seed);
+        for request in 0..requests {
+            world.send_random();
+            if request % 5 == 0 {
+                world.steer_random();
+            }
+            while world.in_flight() >= depth {
+                world.look();
+            }
+            world.tick();
+        }
+        world.settle();
+        for volume in 0..setup.modes.len() {
+            world.write_back(volume);
+            world.send(volume, Kind::Read, 0..setup.volume_bytes, false);
+        }
+        world.settle();
+        world.check_stores();
+        world.check_cache(false);
+        if durable {
+            world.crash(false);
+        }
+    }
+}

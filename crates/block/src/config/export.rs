@@ -1,8 +1,9 @@
 //! An export's section.
 
+use std::fmt;
 use std::str::FromStr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tiermem_base::Bytes;
 use tiermem_policy::extents::Mode;
 
@@ -12,7 +13,7 @@ use crate::engine::VolumeConfig;
 use crate::nbd::wire::STRING_BYTES_MAX;
 
 /// Where an export's writes go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExportMode {
     /// Into the cache, and to the store later.
@@ -33,6 +34,13 @@ impl ExportMode {
         ("write-around", ExportMode::WriteAround),
         ("read-only", ExportMode::ReadOnly),
     ];
+}
+
+impl fmt::Display for ExportMode {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES.into_iter().find(|(_, mode)| mode == self).map(|(name, _)| name);
+        out.write_str(name.unwrap_or_default())
+    }
 }
 
 impl FromStr for ExportMode {

@@ -192,8 +192,8 @@ impl BlockConfig {
                 SizingName::Request => Sizing::Request,
                 SizingName::Observed => Sizing::Observed(Default::default()),
             },
-            // Those without a limit share the first.
-            shares: 1 + self.exports.iter().filter(|export| export.quota.is_some()).count() as u16,
+            // Those without a limit share the first; any may be given one while it is served.
+            shares: 1 + self.exports.len() as u16,
             memory_bytes: cache.memory_bytes(),
             admission: cache.admission(),
             cleaning: cache.cleaning(),
@@ -232,7 +232,7 @@ mod tests {
         config.validate().unwrap();
         assert_eq!(config.listen().len(), 2);
         let engine = config.engine_config(0).unwrap();
-        assert_eq!((engine.sizes_bytes, engine.fill, engine.shares), (vec![65536, 1 << 20], Fill::Whole, 2));
+        assert_eq!((engine.sizes_bytes, engine.fill, engine.shares), (vec![65536, 1 << 20], Fill::Whole, 3));
         assert_eq!(engine.cleaning.age_ns, 5_000_000_000);
         assert_eq!(config.exports[1].mode, ExportMode::WriteThrough);
     }

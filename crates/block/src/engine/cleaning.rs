@@ -116,7 +116,7 @@ impl Engine {
                 bytes: self.extents.dirty_bytes(),
                 first_ns: volume.epochs.first_dirty_ns(),
                 room_bytes: self.extents.geometry().capacity_bytes(),
-                is_waited_for: self.hurried || volume.waiters.iter().any(|waiter| waiter.epoch.is_some()),
+                is_waited_for: self.hurried || volume.is_waited_for(),
             };
             self.volumes[at].due_bytes = match self.cleaning.due(self.now_ns, &dirty) {
                 Due::Nothing => 0,

@@ -1,19 +1,45 @@
 //! What the cache has done for a volume.
 
-use tiermem_policy::extents::{Plan, Request};
+use serde::{Deserialize, Serialize};
+use tiermem_policy::extents::Plan;
 
-/// Requests, hits, and what was moved where. Bytes are those of whole units that devices move.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+use super::op::Kind;
+
+/// Requests, hits, and what was moved where, since the start.
+///
+/// Requests are those of clients, counted when they are answered; a long one that the engine cuts is one. Bytes that devices move are those
+/// of whole units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Reads, in operations of at most 1 MiB.
+    /// Reads.
     pub reads: u64,
-    /// Writes.
-    pub writes: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
     /// Reads whose bytes were all in the cache.
     pub read_hits: u64,
+    /// Writes, those of zeroes included.
+    pub writes: u64,
+    /// Their bytes.
+    pub written_bytes: u64,
     /// Writes whose blocks were all in the cache.
     pub write_hits: u64,
-    /// Requests to the backing store.
+    /// Trims.
+    pub trims: u64,
+    /// Prefetches.
+    pub prefetches: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Questions about what is where.
+    pub describes: u64,
+    /// Reads and writes that missed something.
+    pub missed_requests: u64,
+    /// Their bytes.
+    pub missed_request_bytes: u64,
+    /// Blocks allocated.
+    pub allocated_blocks: u64,
+    /// Their bytes.
+    pub allocated_bytes: u64,
+    /// Reads of the backing store.
     pub core_reads: u64,
     /// Bytes read from the backing store.
     pub core_read_bytes: u64,
@@ -29,37 +55,43 @@ pub struct Counts {
     pub cache_writes: u64,
     /// Bytes written to the cache's device.
     pub cache_written_bytes: u64,
-    /// Requests that missed something.
-    pub missed_requests: u64,
-    /// Their bytes.
-    pub missed_request_bytes: u64,
-    /// Blocks allocated.
-    pub allocated_blocks: u64,
-    /// Their bytes.
-    pub allocated_bytes: u64,
-    /// Requests that waited for something to be written back.
+    /// How often an operation began to wait for something to be written back.
     pub parked: u64,
     /// Reads and writes of the cache's device that failed or gave other bytes than were stored.
     pub cache_failures: u64,
-    /// Units that can be read no more until they are written anew: dirty, and lost by the cache's device.
+    /// Units that could be read no more until they were written anew: dirty, and lost by the cache's device.
     pub poisoned_units: u64,
     /// Writes and flushes of write-back that the store failed.
     pub write_back_failures: u64,
 }
 
 impl Counts {
-    pub(super) fn note_plan(&mut self, request: &Request, plan: &Plan) {
-        if request.write.is_some() {
-            self.writes += 1;
-            self.write_hits += u64::from(plan.hit);
-        } else {
-            self.reads += 1;
-            self.read_hits += u64::from(plan.hit);
+    /// A client's request of this kind is answered.
+    pub(super) fn note_request(&mut self, kind: Kind, bytes: u64, missed: bool) {
+        match kind {
+            Kind::Read => {
+                self.reads += 1;
+                self.read_bytes += bytes;
+                self.read_hits += u64::from(!missed);
+            }
+            Kind::Write | Kind::Zero => {
+                self.writes += 1;
+                self.written_bytes += bytes;
+                self.write_hits += u64::from(!missed);
+            }
+            Kind::Trim => self.trims += 1,
+            Kind::Prefetch => self.prefetches += 1,
+            // The cleaner's own; no client asks for it.
+            Kind::Copy => {}
         }
-        if !plan.hit {
+        if missed && (kind == Kind::Read || kind.is_write()) {
             self.missed_requests += 1;
-            self.missed_request_bytes += request.bytes;
+            self.missed_request_bytes += bytes;
         }
+    }
+
+    /// An operation is planned.
+    pub(super) fn note_plan(&mut self, plan: &Plan) {
         self.allocated_blocks += plan.allocated_blocks;
         self.allocated_bytes += plan.allocated_bytes;
     }

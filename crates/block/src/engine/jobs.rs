@@ -24,8 +24,12 @@ impl Engine {
             Task::Zero => (Kind::Zero, AlignedBuffer::empty()),
             Task::Trim => (Kind::Trim, AlignedBuffer::empty()),
             Task::Prefetch => (Kind::Prefetch, AlignedBuffer::empty()),
-            Task::Flush => return self.begin_flush(asker, disk),
+            Task::Flush => {
+                self.volumes[disk].counts.flushes += 1;
+                return self.begin_flush(asker, disk);
+            }
             Task::Describe => {
+                self.volumes[disk].counts.describes += 1;
                 let answer = self.describe(disk, offset..offset + bytes);
                 return self.done.push(Outcome { asker, result: Ok(answer) });
             }
@@ -40,7 +44,9 @@ impl Engine {
         let job = Job {
             asker,
             volume: disk,
-            is_read,
+            kind,
+            bytes,
+            missed: false,
             durable: durable && !is_read,
             buffer,
             offset,
@@ -167,6 +173,9 @@ impl Engine {
     pub(super) fn park(&mut self, id: u32, mut op: Box<Op>, is_crowded: bool) {
         self.release_claims(&mut op);
         op.stage = Stage::Parked;
+        if !is_crowded {
+            self.volumes[op.volume].counts.parked += 1;
+        }
         self.ops[id as usize] = Some(op);
         if is_crowded { self.crowded.push_back(id) } else { self.parked.push_back(id) }
     }
@@ -194,16 +203,27 @@ impl Engine {
         }
     }
 
+    /// What an operation's plan brings, for whoever counts.
+    pub(super) fn note_plan(&mut self, op: &Op) {
+        self.volumes[op.volume].counts.note_plan(&op.plan);
+        if let Some(id) = op.job
+            && !op.plan.hit
+        {
+            self.jobs[id as usize].missed = true;
+        }
+    }
+
     /// All operations of a job have replied.
     fn conclude(&mut self, id: u32) {
         let job = &mut self.jobs[id as usize];
+        self.volumes[job.volume].counts.note_request(job.kind, job.bytes, job.missed);
         if job.durable && job.failure.is_none() {
             let (asker, volume) = (job.asker, job.volume);
             let job = self.jobs.remove(id as usize);
             self.pool.give_back(job.buffer);
             return self.begin_flush(asker, volume);
         }
-        let Job { asker, is_read, buffer, mut pieces, failure, .. } = self.jobs.remove(id as usize);
+        let Job { asker, kind, buffer, mut pieces, failure, .. } = self.jobs.remove(id as usize);
         self.pool.give_back(buffer);
         let result = match failure {
             Some(failure) => {
@@ -212,7 +232,7 @@ impl Engine {
                 }
                 Err(failure)
             }
-            None if !is_read => Ok(Answer::Done),
+            None if kind != Kind::Read => Ok(Answer::Done),
             None if pieces.len() == 1 => Ok(Answer::Data(pieces.swap_remove(0))),
             None => Ok(Answer::Data(pieces.into_iter().flatten().collect())),
         };

@@ -205,8 +205,12 @@ impl Engine {
         for part in &op.plan.fill {
             let units = units_at(part);
             if !self.poisoned.is_empty() {
-                for unit in units.clone() {
-                    self.poisoned.remove(&unit);
+                for (place, unit) in units.clone().enumerate() {
+                    // Nobody else would say that it is clean: it never was on its way to the store.
+                    if self.poisoned.remove(&unit) && op.plan.dirtied.is_empty() {
+                        let offset = part.offset + place as u64 * UNIT_BYTES;
+                        self.extents.cleaned(&[Part { offset, at: unit * UNIT_BYTES, bytes: UNIT_BYTES }]);
+                    }
                 }
             }
             if let Some(ledger) = &mut self.ledger {

@@ -7,6 +7,7 @@
 mod claims;
 mod cleaning;
 mod config;
+mod control;
 mod counts;
 mod flush;
 mod io;
@@ -17,6 +18,7 @@ mod op;
 mod open_blocks;
 mod opening;
 mod read;
+mod status;
 mod ticker;
 mod trim;
 mod volume;
@@ -36,11 +38,13 @@ use crate::disks::{BufferPool, Disks, Job as Asked, Outcome, Waker};
 use crate::nbd::Export;
 
 pub use config::{EngineConfig, EngineError, VolumeConfig};
+pub use control::{ControlError, Drops, WriteBack};
 pub use counts::Counts;
 use io::Io;
 use ledger::Ledger;
 use memory::Memory;
 use op::{Job, Op};
+pub use status::{BlockSize, CacheStatus, ExportStatus, LogStatus, Status};
 use ticker::Ticker;
 use volume::VolumeState;
 
@@ -66,7 +70,6 @@ pub struct Engine {
     is_closing: bool,
     /// When to look next at the blocks that go next.
     look_at_cold_ns: u64,
-    shares: u16,
     /// Units of the cache that were dirty and are lost.
     poisoned: HashSet<u64>,
     /// The log of what is cached; a cache without one does not outlive the process.
@@ -79,6 +82,8 @@ pub struct Engine {
     /// Requests to the cache's device that are yet to be submitted.
     outgoing: Vec<device::Request>,
     volumes: Vec<VolumeState>,
+    /// How many owners of space there may be.
+    shares: u16,
     exports: Vec<Export>,
     jobs: Slab<Job>,
     /// `None` while one is worked on.

@@ -29,8 +29,10 @@ pub(super) type Failure = (Errno, String);
 pub(super) struct Job {
     pub asker: Asker,
     pub volume: usize,
-    /// A read is answered with bytes.
-    pub is_read: bool,
+    pub kind: Kind,
+    pub bytes: u64,
+    /// Something of it was not in the cache.
+    pub missed: bool,
     /// Its effect must be durable before the outcome.
     pub durable: bool,
     /// What a write brings; it begins with the unit in which `offset` lies.

@@ -80,7 +80,6 @@ impl Engine {
             hurried: false,
             is_closing: false,
             look_at_cold_ns: 0,
-            shares,
             poisoned: HashSet::new(),
             data_at: journal.as_ref().map_or(0, |journal| journal.layout().data_at),
             ledger: journal.map(Ledger::new),
@@ -89,6 +88,7 @@ impl Engine {
             memory: Memory::new(config.memory_bytes),
             outgoing: Vec::new(),
             volumes: Vec::new(),
+            shares,
             exports: Vec::new(),
             jobs: Slab::new(),
             ops: Slab::new(),
@@ -147,9 +147,6 @@ impl Engine {
             return Err(EngineError::VolumeSize { name: config.name, size_bytes, limit });
         }
         self.extents.assign(number, Share(config.share));
-        if let Some(quota_bytes) = config.quota_bytes {
-            self.extents.set_limit(Share(config.share), quota_bytes);
-        }
         self.meet(&config, number, &mut *backing)?;
         let mut volume = VolumeState::new(number, &config, backing);
         // What was dirty when the last process ended is one epoch: nobody knows any more what came before which flush.
@@ -168,6 +165,9 @@ impl Engine {
             volume.backing.notify(Arc::clone(waker));
         }
         self.volumes.push(volume);
+        if config.quota_bytes.is_some() {
+            self.limit(at, config.quota_bytes);
+        }
         Ok(at)
     }
 

@@ -29,7 +29,7 @@ impl Engine {
             request.bypass = true;
         }
         self.note_map();
-        self.volumes[op.volume].counts.note_plan(&request, &op.plan);
+        self.note_plan(&op);
         if self.claim_fills(&mut op) {
             self.proceed(id, op);
         } else {

@@ -1,7 +1,7 @@
 //! A volume: its store, and what is going on with it.
 
 use tiermem_policy::extents::epochs::Epochs;
-use tiermem_policy::extents::{Mode, Volume};
+use tiermem_policy::extents::{Mode, Share, Volume};
 
 use super::claims::Claims;
 use super::config::VolumeConfig;
@@ -44,6 +44,9 @@ pub(super) struct VolumeState {
     pub number: Volume,
     pub backing: Box<dyn Backing>,
     pub mode: Mode,
+    /// Whose space it takes, and how much of it that may be.
+    pub share: Share,
+    pub quota_bytes: Option<u64>,
     pub epochs: Epochs,
     pub claims: Claims,
     pub counts: Counts,
@@ -55,6 +58,8 @@ pub(super) struct VolumeState {
     pub direct_flushing: Option<u64>,
     pub flushes: Flushes,
     pub waiters: Vec<Waiter>,
+    /// Somebody outside wants all epochs up to this one in the store.
+    pub wanted: Option<u64>,
     /// What is left to be written back of what was due.
     pub due_bytes: u64,
     /// Bytes that are being copied or written back.
@@ -65,12 +70,23 @@ pub(super) struct VolumeState {
 }
 
 impl VolumeState {
+    /// Whether what is dirty should go to the store without delay.
+    pub(super) fn is_waited_for(&self) -> bool {
+        // In the other modes writes wait until nothing is dirty.
+        self.mode != Mode::WriteBack
+            || self.waiters.iter().any(|waiter| waiter.epoch.is_some())
+            || self.wanted.is_some_and(|epoch| !self.epochs.is_flushed(epoch))
+    }
+
     pub(super) fn new(number: Volume, config: &VolumeConfig, backing: Box<dyn Backing>) -> Self {
         let session = backing.session();
         VolumeState {
             number,
             backing,
             mode: config.mode,
+            share: Share(config.share),
+            quota_bytes: config.quota_bytes,
+            wanted: None,
             epochs: Epochs::new(EPOCHS_MAX, FLUSH_EVERY_BYTES),
             claims: Claims::default(),
             counts: Counts::default(),

@@ -19,7 +19,7 @@ impl Engine {
         if !self.has_log_room() {
             return self.park(id, op, true);
         }
-        let mode = self.volumes[op.volume].mode;
+        let mode = self.mode_for(&op);
         if !self.may_write(&op, mode) {
             self.hurry();
             return self.park(id, op, false);
@@ -45,9 +45,9 @@ impl Engine {
                 return self.park(id, op, true);
             }
         }
+        self.note_plan(&op);
         let now_ns = self.now_ns;
         let volume = &mut self.volumes[op.volume];
-        volume.counts.note_plan(&request, &op.plan);
         // From now on, not from when they are stored: whoever writes back waits for this operation's claim first.
         let epoch = volume.epochs.current();
         for range in &op.plan.dirtied {
@@ -58,6 +58,20 @@ impl Engine {
         } else {
             self.ops[id as usize] = Some(op);
         }
+    }
+
+    /// Where the operation's bytes go. What the cache's device has lost is mended by writing it anew, which a write past the cache
+    /// would not do: it goes into both.
+    fn mode_for(&mut self, op: &Op) -> Mode {
+        let volume = &self.volumes[op.volume];
+        if volume.mode != Mode::WriteAround || self.poisoned.is_empty() {
+            return volume.mode;
+        }
+        let (poisoned, mut any) = (&self.poisoned, false);
+        self.extents.visit(volume.number, op.aligned(), |part, _| {
+            any |= units_at(&part).any(|unit| poisoned.contains(&unit));
+        });
+        if any { Mode::WriteThrough } else { Mode::WriteAround }
     }
 
     /// Whether the order of write-back lets the operation change what it is about now.

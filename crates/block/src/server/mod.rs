@@ -16,6 +16,7 @@ mod negotiation;
 mod outbox;
 mod run;
 mod seats;
+mod side;
 mod stats;
 mod stream;
 mod tls;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 pub use listener::{ListenError, Listeners};
 pub use run::Server;
+pub use side::{Errand, ErrandError, Errands, Progress};
 pub use stats::{ConnectionStats, ServerStats, Traffic, TrafficTotals};
 pub use tls::{TlsConfig, TlsError};
 

@@ -18,11 +18,14 @@ use super::connection::Connection;
 use super::listener::{Entrance, Listeners, Peer};
 use super::negotiation::{NegotiationEnd, negotiate};
 use super::seats::Core;
+use super::side::{Errands, Side};
 use super::stats::{ConnectionStats, ServerStats, Traffic};
 use super::stream::{Plain, Stream};
 use super::tls::{Policy, TlsError};
 use crate::disks::Disks;
 
+/// Files that the process may have open beside connections.
+const FILES_RESERVED: u64 = 256;
 /// How long accepting rests when the system has no more files or memory to give.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
@@ -31,6 +34,8 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 pub struct Server<D> {
     disks: D,
     shared: Rc<Shared>,
+    side: Side<D>,
+    errands: Errands<D>,
 }
 
 /// What every connection looks at.
@@ -62,12 +67,25 @@ impl<D: Disks + 'static> Server<D> {
     /// When certificate or key cannot be used.
     pub fn new(disks: D, config: ServerConfig) -> Result<Self, TlsError> {
         let policy = Policy::load(config.tls.as_ref())?;
-        Ok(Server { disks, shared: Rc::new(Shared { config, policy, stats: Arc::default() }) })
+        let (side, errands) = Side::new();
+        let shared = Rc::new(Shared { config, policy, stats: Arc::default() });
+        Ok(Server { disks, shared, side, errands })
     }
 
     /// What it counts.
     pub fn stats(&self) -> Arc<ServerStats> {
         Arc::clone(&self.shared.stats)
+    }
+
+    /// Where other threads hand in what is to be done with the disks while it serves.
+    pub fn errands(&self) -> Errands<D> {
+        self.errands.clone()
+    }
+
+    /// Has `publish` look at the disks and at what was counted: when serving begins, and then as often as said. It must not take
+    /// long, for requests wait meanwhile.
+    pub fn publish(&mut self, every: Duration, publish: impl FnMut(&D, &ServerStats) + 'static) {
+        self.side.publish(every, Box::new(publish));
     }
 
     /// Serves until `shutdown` is ready, in an event loop of its own on this thread; gives the disks back.
@@ -87,13 +105,22 @@ impl<D: Disks + 'static> Server<D> {
     /// # Errors
     /// When the sockets cannot be waited at.
     pub async fn serve(mut self, listeners: Listeners, shutdown: impl Future<Output = ()>) -> io::Result<D> {
+        // A connection each, and what the process has open besides.
+        let files = self.shared.config.connections_max as u64 + FILES_RESERVED;
+        if let Err(error) = tiermem_sys::limits::raise_open_files(files) {
+            tracing::warn!(%error, "fewer connections than configured");
+        }
         let entrance = listeners.start()?;
         let outcomes = Arc::new(Notify::new());
         let wake = Arc::clone(&outcomes);
         self.disks.notify(Arc::new(move || wake.notify_one()));
         let core = Rc::new(RefCell::new(Core::new(self.disks)));
         let idle = Rc::new(Notify::new());
-        let collector = spawn_local(collect(Rc::clone(&core), outcomes, Rc::clone(&idle)));
+        let progressed = Rc::new(Notify::new());
+        let told = [Rc::clone(&idle), Rc::clone(&progressed)];
+        let mut helpers = self.side.start(&core, &self.shared.stats, progressed);
+        helpers.push(spawn_local(collect(Rc::clone(&core), outcomes, told)));
+        drop(self.errands);
         let (stop, stopping) = watch::channel(false);
         let hall = Hall { core: Rc::clone(&core), shared: Rc::clone(&self.shared), stopping };
         let mut connections = JoinSet::new();
@@ -113,21 +140,28 @@ impl<D: Disks + 'static> Server<D> {
             tracing::warn!(jobs, connections = connections.len(), "cut off after the grace time");
         }
         connections.shutdown().await;
-        collector.abort();
-        // It says that it was aborted.
-        let _ = collector.await;
+        for helper in helpers {
+            helper.abort();
+            // It says that it was aborted.
+            let _ = helper.await;
+        }
         drop(hall);
         let core = Rc::try_unwrap(core).map_err(|_| io::Error::other("a connection outlives its server"))?;
         Ok(core.into_inner().disks)
     }
 }
 
-/// Brings outcomes to those who asked whenever there may be some.
-async fn collect<D: Disks>(core: Rc<RefCell<Core<D>>>, outcomes: Arc<Notify>, idle: Rc<Notify>) {
+/// Brings outcomes to those who asked whenever there may be some, and tells that the disks have got on.
+async fn collect<D: Disks>(
+    core: Rc<RefCell<Core<D>>>,
+    outcomes: Arc<Notify>,
+    [idle, progressed]: [Rc<Notify>; 2],
+) {
     loop {
         outcomes.notified().await;
         let mut core = core.borrow_mut();
         core.collect(None);
+        progressed.notify_one();
         if core.is_stopping() && core.under_way() == 0 {
             idle.notify_one();
         }

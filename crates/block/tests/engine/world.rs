@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use tiermem_base::Rng;
 use tiermem_block::backing::MemoryStore;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Piece, Task, UNIT_BYTES};
-use tiermem_block::engine::{Engine, EngineConfig, VolumeConfig};
+use tiermem_block::engine::{Drops, Engine, EngineConfig, VolumeConfig};
 use tiermem_policy::extents::{Fill, Mode, Sizing};
 use tiermem_tier::block::MemoryDisk;
 
@@ -258,6 +258,26 @@ impl World {
         }
     }
 
+    /// Does what an operator may do, at random.
+    pub fn steer_random(&mut self) {
+        let volume = self.rng.below(self.models.len() as u64) as usize;
+        match self.rng.below(6) {
+            0..=2 => {
+                let modes = [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround];
+                self.engine.set_mode(volume, modes[self.rng.below(3) as usize]).unwrap();
+            }
+            3 => {
+                let quota = (self.rng.below(2) == 0).then(|| self.rng.below(self.setup.cache_bytes / 2));
+                self.engine.set_quota(volume, quota).unwrap();
+            }
+            4 => drop(self.engine.begin_write_back(volume)),
+            _ => {
+                let mut drops = Drops::default();
+                self.engine.drop_clean(volume, &mut drops);
+            }
+        }
+    }
+
     pub fn send(&mut self, volume: usize, kind: Kind, range: Range<u64>, durable: bool) {
         let writes = matches!(kind, Kind::Write | Kind::Zero | Kind::Trim);
         let clashes = |flight: &Flight| {
@@ -336,6 +356,20 @@ impl World {
             self.look();
         }
         panic!("{} requests are never answered", self.flights.len());
+    }
+
+    /// Until the store has all of a volume.
+    pub fn write_back(&mut self, volume: usize) {
+        let asked = self.engine.begin_write_back(volume);
+        for _ in 0..200_000 {
+            if let Some(result) = self.engine.written_back_by(&asked) {
+                result.unwrap();
+                return;
+            }
+            self.clock.fetch_add(10_000_000, Ordering::Relaxed);
+            self.look();
+        }
+        panic!("volume {volume} is never written back");
     }
 
     fn check(&mut self, outcome: Outcome) {
@@ -487,6 +521,7 @@ fn start(
         sizing: setup.sizing,
         log_bytes: Some(512 * KIB),
         memory_bytes: setup.memory_bytes,
+        shares: 1 + stores.len() as u16,
         clock: Arc::new(move || time.load(Ordering::Relaxed)),
         ..EngineConfig::default()
     };

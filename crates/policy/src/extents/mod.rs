@@ -23,6 +23,7 @@ mod bits;
 pub mod cleaning;
 pub mod epochs;
 mod events;
+mod forget;
 mod geometry;
 pub mod observed;
 mod plan;

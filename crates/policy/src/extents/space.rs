@@ -107,7 +107,13 @@ impl Space {
 
     /// The slots at which blocks begin, ascending.
     pub fn begins(&self) -> impl Iterator<Item = u32> + '_ {
-        self.begins.runs(0..self.begins.bits(), true).flatten().map(|slot| slot as u32)
+        self.begins_from(0)
+    }
+
+    /// Those from this slot on.
+    pub fn begins_from(&self, slot: u32) -> impl Iterator<Item = u32> + '_ {
+        let bits = self.begins.bits();
+        self.begins.runs(u64::from(slot).min(bits)..bits, true).flatten().map(|slot| slot as u32)
     }
 
     fn open_list(&mut self, share: Share, class: usize) -> (&mut List, &mut Column<Links>) {

@@ -1,0 +1,180 @@
+//! What an operator may change while the cache serves: modes, quotas; and have done: writing back, forgetting.
+
+use tiermem_base::Bytes;
+use tiermem_policy::extents::{Mode, Share};
+
+use super::Engine;
+use super::op::op_bytes_max;
+
+/// Blocks that one call of [`Engine::drop_clean`] looks at.
+const DROP_BLOCKS: usize = 1024;
+/// A share may have room for so many of the largest operations at least, as each holds on to what it works on.
+const QUOTA_OPS_MIN: u64 = 4;
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// Nobody writes to it.
+    #[error("{name} is read-only, so no mode says where its writes go")]
+    ReadOnly {
+        /// The export.
+        name: String,
+    },
+    /// More than there is.
+    #[error("a quota of {quota} is more than the cache has ({capacity}): give less, or none")]
+    Quota {
+        /// As asked.
+        quota: Bytes,
+        /// What there is.
+        capacity: Bytes,
+    },
+    /// The cache was opened for fewer quotas.
+    #[error(
+        "the cache was started for fewer quotas: give this export one in the configuration, and start it again"
+    )]
+    Shares,
+    /// The store failed.
+    #[error(
+        "the store of {name} failed while {bytes} were left to be written back, which goes on by itself: see the log for why"
+    )]
+    Store {
+        /// The export.
+        name: String,
+        /// What the store lacked then.
+        bytes: Bytes,
+    },
+}
+
+/// Writing back that somebody waits for: [`Engine::begin_write_back`].
+#[derive(Clone, Debug)]
+pub struct WriteBack {
+    volume: usize,
+    /// All epochs up to this one must be in the store.
+    epoch: Option<u64>,
+    /// This flush of the store must have ended.
+    flush: Option<u64>,
+    /// The store's failures when it began.
+    failures: u64,
+    bytes: u64,
+}
+
+/// How far forgetting has come: [`Engine::drop_clean`].
+#[derive(Clone, Debug, Default)]
+pub struct Drops {
+    from_slot: u32,
+    bytes: u64,
+}
+
+impl Drops {
+    /// Bytes of the volume that the cache has forgotten so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Engine {
+    /// The place of the export of that name.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.exports.iter().position(|export| export.name == name)
+    }
+
+    /// Lets writes of a volume that begin from now on go somewhere else. Those that go to the store wait until it has all that is dirty,
+    /// which is written back at once.
+    ///
+    /// # Errors
+    /// When it takes no writes.
+    pub fn set_mode(&mut self, volume: usize, mode: Mode) -> Result<(), ControlError> {
+        let export = &self.exports[volume];
+        if export.read_only {
+            return Err(ControlError::ReadOnly { name: export.name.clone() });
+        }
+        tracing::info!(export = export.name, from = ?self.volumes[volume].mode, to = ?mode, "the mode changes");
+        self.volumes[volume].mode = mode;
+        // Who waited for the other mode's time to end may not need to any more.
+        self.unpark();
+        Ok(())
+    }
+
+    /// Lets a volume have so much of the cache at most, or as much as it gets; room for a few requests it always may have. Where it took
+    /// its space from others' before, what it holds stays theirs until it is evicted; what it has beyond a smaller quota goes as
+    /// soon as anybody needs room.
+    ///
+    /// # Errors
+    /// When the cache has less, or was opened for fewer [shares](super::EngineConfig::shares).
+    pub fn set_quota(&mut self, volume: usize, quota_bytes: Option<u64>) -> Result<(), ControlError> {
+        let capacity = self.extents.geometry().capacity_bytes();
+        if let Some(quota) = quota_bytes.filter(|quota| *quota > capacity) {
+            return Err(ControlError::Quota { quota: Bytes(quota), capacity: Bytes(capacity) });
+        }
+        let own = self.volumes[volume].share;
+        let others = |share: Share| {
+            let mut volumes = self.volumes.iter().enumerate();
+            volumes.any(|(at, other)| at != volume && other.share == share)
+        };
+        // Those without a quota share the first.
+        let share = if own.0 != 0 && !others(own) {
+            own
+        } else if quota_bytes.is_none() {
+            return Ok(());
+        } else {
+            let free = (1..self.shares).map(Share).find(|share| !others(*share));
+            free.ok_or(ControlError::Shares)?
+        };
+        self.extents.assign(self.volumes[volume].number, share);
+        self.volumes[volume].share = share;
+        self.limit(volume, quota_bytes);
+        tracing::info!(export = self.exports[volume].name, quota_bytes, "the quota changes");
+        Ok(())
+    }
+
+    /// Sets what the volume's share may have.
+    pub(super) fn limit(&mut self, volume: usize, quota_bytes: Option<u64>) {
+        let least = QUOTA_OPS_MIN * op_bytes_max(self.extents.geometry());
+        let volume = &mut self.volumes[volume];
+        volume.quota_bytes = quota_bytes;
+        self.extents.set_limit(volume.share, quota_bytes.map_or(u64::MAX, |quota| quota.max(least)));
+    }
+
+    /// Begins to write back all that is dirty of a volume, and to flush its store; ask [`Self::written_back_by`] how it goes.
+    pub fn begin_write_back(&mut self, volume: usize) -> WriteBack {
+        let state = &mut self.volumes[volume];
+        let bytes = state.epochs.dirty_bytes() + state.epochs.leaving_bytes();
+        state.epochs.boundary();
+        let epoch = (!state.epochs.is_empty()).then(|| state.epochs.current() - 1);
+        state.wanted = state.wanted.max(epoch);
+        let flush = (state.direct_writes.is_some() || state.flushes.begun > state.flushes.ended)
+            .then_some(state.flushes.begun + 1);
+        state.flushes.wanted = state.flushes.wanted.max(flush.unwrap_or(0));
+        let failures = state.counts.write_back_failures;
+        self.flush_store(volume, false);
+        WriteBack { volume, epoch, flush, failures, bytes }
+    }
+
+    /// How many bytes were written back, once all that was dirty when it began is in the store; none as long as it is not.
+    ///
+    /// # Errors
+    /// When the store has failed meanwhile.
+    pub fn written_back_by(&self, asked: &WriteBack) -> Option<Result<u64, ControlError>> {
+        let volume = &self.volumes[asked.volume];
+        let is_done = asked.epoch.is_none_or(|epoch| volume.epochs.is_flushed(epoch))
+            && asked.flush.is_none_or(|flush| volume.flushes.ended >= flush);
+        if volume.counts.write_back_failures > asked.failures {
+            let bytes = Bytes(volume.epochs.dirty_bytes() + volume.epochs.leaving_bytes());
+            return Some(Err(ControlError::Store { name: self.exports[asked.volume].name.clone(), bytes }));
+        }
+        is_done.then_some(Ok(asked.bytes))
+    }
+
+    /// Forgets blocks of a volume that the store has too, a portion of them at a time, so that nobody waits for long; whether that is all.
+    /// Blocks that are dirty, or in use at the moment, stay. While the log is full nothing is forgotten: ask again later.
+    pub fn drop_clean(&mut self, volume: usize, drops: &mut Drops) -> bool {
+        if !self.has_log_room() {
+            return self.log_failure().is_some();
+        }
+        let number = self.volumes[volume].number;
+        let next = self.extents.forget_clean(number, drops.from_slot, DROP_BLOCKS, &mut drops.bytes);
+        self.note_map();
+        drops.from_slot = next.unwrap_or(u32::MAX);
+        next.is_none()
+    }
+}

@@ -1,0 +1,189 @@
+//! What the cache is and does at a moment, for whoever shows it.
+
+use serde::{Deserialize, Serialize};
+use tiermem_policy::extents::Mode;
+
+use super::{Counts, Engine};
+use crate::config::ExportMode;
+
+/// All figures at one moment. Making it costs some microseconds for each export, whatever the cache holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The cache.
+    pub cache: CacheStatus,
+    /// The exports, in the server's order.
+    pub exports: Vec<ExportStatus>,
+}
+
+/// The cache, and what all exports have of it together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CacheStatus {
+    /// Bytes that blocks may fill.
+    pub capacity_bytes: u64,
+    /// Bytes of the blocks that there are.
+    pub held_bytes: u64,
+    /// How many blocks there are of each size, ascending.
+    pub blocks: Vec<BlockSize>,
+    /// Bytes that a store is not known to have for good.
+    pub dirty_bytes: u64,
+    /// Memory that the map, the order of eviction and the log's table take.
+    pub metadata_bytes: u64,
+    /// Bytes of memory for each GiB of blocks that there are; 0 while there are none.
+    pub metadata_bytes_per_gib: f64,
+    /// Requests' parts that wait for something to be written back, now.
+    pub parked: u64,
+    /// The log; none where nothing outlives the process.
+    pub log: Option<LogStatus>,
+}
+
+/// Blocks of a size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockSize {
+    /// The size.
+    pub block_bytes: u64,
+    /// How many there are.
+    pub blocks: u64,
+}
+
+/// The log of what is cached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogStatus {
+    /// Its size.
+    pub capacity_bytes: u64,
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// Bytes written since the start.
+    pub written_bytes: u64,
+    /// Batches of records written since the start.
+    pub batches: u64,
+    /// Times that the cache's device was asked to make all durable, since the start.
+    pub syncs: u64,
+    /// Seals since the start.
+    pub seals: u64,
+    /// Checkpoints since the start.
+    pub checkpoints: u64,
+    /// Why nothing can be written to it any more.
+    pub failure: Option<String>,
+}
+
+/// An export.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ExportStatus {
+    /// Its name.
+    pub name: String,
+    /// Where its writes go.
+    pub mode: ExportMode,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Where it lives.
+    pub store: String,
+    /// What was done since the start.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// The share of reads that were hits; none before the first.
+    pub read_hit_ratio: Option<f64>,
+    /// The share of writes that were.
+    pub write_hit_ratio: Option<f64>,
+    /// Mean bytes of requests that missed something.
+    pub missed_request_mean_bytes: Option<f64>,
+    /// Mean bytes of the blocks that were allocated.
+    pub allocated_block_mean_bytes: Option<f64>,
+    /// Bytes that were not written to the store yet.
+    pub dirty_bytes: u64,
+    /// For how long the oldest of these have been dirty, seconds; none where nothing is, or all is on its way.
+    pub dirty_age_s: Option<f64>,
+    /// Groups of writes between two flushes that wait to go to the store one after the other.
+    pub epochs: u64,
+    /// Flushes that the order of write-back has not heeded.
+    pub epoch_merges: u64,
+    /// What it may have of the cache.
+    pub quota_bytes: Option<u64>,
+    /// The number of the owner of its space: exports without a quota share number 0.
+    pub share: u16,
+    /// Bytes of the cache that this owner holds.
+    pub share_held_bytes: u64,
+    /// Requests' parts that wait for something to be written back, now.
+    pub parked_now: u64,
+    /// Clients that are there now.
+    pub clients: u64,
+    /// Requests that were refused or failed, since the start.
+    pub errors: u64,
+}
+
+/// A quotient, where there is something to divide by.
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+impl Engine {
+    /// What the cache is and does. Clients and their errors are the server's to tell, and 0 here.
+    pub fn status(&self) -> Status {
+        let now_ns = (self.clock)();
+        let exports = (0..self.volumes.len()).map(|at| self.export_status(at, now_ns)).collect();
+        Status { cache: self.cache_status(), exports }
+    }
+
+    fn cache_status(&self) -> CacheStatus {
+        let geometry = self.extents.geometry();
+        let blocks: Vec<_> = (self.extents.blocks().iter().enumerate())
+            .map(|(class, blocks)| BlockSize { block_bytes: geometry.class_bytes(class), blocks: *blocks })
+            .collect();
+        let held_bytes = blocks.iter().map(|size| size.block_bytes * size.blocks).sum();
+        let stats = self.log_stats();
+        let (growing, fixed) = self.extents.metadata_bytes();
+        let metadata_bytes = growing + fixed + stats.map_or(0, |stats| stats.memory_bytes);
+        CacheStatus {
+            capacity_bytes: geometry.capacity_bytes(),
+            held_bytes,
+            blocks,
+            dirty_bytes: self.extents.dirty_bytes(),
+            metadata_bytes,
+            metadata_bytes_per_gib: ratio(metadata_bytes, held_bytes)
+                .map_or(0.0, |ratio| ratio * (1u64 << 30) as f64),
+            parked: self.parked.len() as u64,
+            log: stats.map(|stats| LogStatus {
+                capacity_bytes: stats.log_bytes,
+                used_bytes: stats.log_used_bytes,
+                written_bytes: stats.log_written_bytes,
+                batches: stats.batches,
+                syncs: stats.syncs,
+                seals: stats.seals,
+                checkpoints: stats.checkpoints,
+                failure: self.log_failure().map(str::to_owned),
+            }),
+        }
+    }
+
+    fn export_status(&self, at: usize, now_ns: u64) -> ExportStatus {
+        let (volume, export) = (&self.volumes[at], &self.exports[at]);
+        let counts = volume.counts;
+        let is_here = |id: &&u32| self.ops[**id as usize].as_ref().is_some_and(|op| op.volume == at);
+        let age_ns = volume.epochs.first_dirty_ns().map(|since_ns| now_ns.saturating_sub(since_ns));
+        ExportStatus {
+            name: export.name.clone(),
+            mode: match volume.mode {
+                _ if export.read_only => ExportMode::ReadOnly,
+                Mode::WriteBack => ExportMode::WriteBack,
+                Mode::WriteThrough => ExportMode::WriteThrough,
+                Mode::WriteAround => ExportMode::WriteAround,
+            },
+            size_bytes: export.size_bytes,
+            store: volume.backing.describe(),
+            read_hit_ratio: ratio(counts.read_hits, counts.reads),
+            write_hit_ratio: ratio(counts.write_hits, counts.writes),
+            missed_request_mean_bytes: ratio(counts.missed_request_bytes, counts.missed_requests),
+            allocated_block_mean_bytes: ratio(counts.allocated_bytes, counts.allocated_blocks),
+            counts,
+            dirty_bytes: volume.epochs.dirty_bytes() + volume.epochs.leaving_bytes(),
+            dirty_age_s: age_ns.map(|ns| ns as f64 / 1e9),
+            epochs: if volume.epochs.is_empty() { 0 } else { volume.epochs.epochs() as u64 },
+            epoch_merges: volume.epochs.merges(),
+            quota_bytes: volume.quota_bytes,
+            share: volume.share.0,
+            share_held_bytes: self.extents.held_bytes(volume.share),
+            parked_now: self.parked.iter().filter(is_here).count() as u64,
+            clients: 0,
+            errors: 0,
+        }
+    }
+}
