@@ -1,4 +1,5 @@
 //! The engine in a world of devices and stores that take their time.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 #[path = "engine/lazy.rs"]
 mod lazy;

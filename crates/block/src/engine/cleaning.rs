@@ -76,7 +76,8 @@ impl Engine {
             let bytes = (units.end - units.start) * UNIT_BYTES;
             self.volumes[at].leaving_bytes += bytes;
             let offset = units.start * UNIT_BYTES;
-            let op = Op { volume: at, kind: Kind::Copy, offset, bytes, ..self.spare_op() };
+            let mut op = self.spare_op();
+            (op.volume, op.kind, op.offset, op.bytes) = (at, Kind::Copy, offset, bytes);
             self.start(op);
         }
     }
@@ -158,7 +159,7 @@ impl Engine {
         for part in &held {
             let mut start = part.range.start;
             let lost = op.lost.iter().filter(|lost| part.range.contains(&lost.start)).cloned();
-            for lost in lost.chain([part.range.end..part.range.end]) {
+            for lost in lost.chain(std::iter::once(part.range.end..part.range.end)) {
                 match runs.last_mut() {
                     Some(last) if last.end == start && start < lost.start => last.end = lost.start,
                     _ if start < lost.start => runs.push(start..lost.start),

@@ -61,30 +61,22 @@ impl Engine {
         let mut at = offset;
         for index in 0..pieces as u32 {
             let end = ((at / op_bytes + 1) * op_bytes).min(offset + bytes);
-            let op = Op {
-                job: Some(id),
-                index,
-                volume: disk,
-                kind,
-                offset: at,
-                bytes: end - at,
-                ..self.spare_op()
-            };
+            let mut op = self.spare_op();
+            (op.job, op.index, op.volume, op.kind) = (Some(id), index, disk, kind);
+            (op.offset, op.bytes) = (at, end - at);
             self.start(op);
             at = end;
         }
     }
 
     /// An operation with nothing in it.
-    pub(super) fn spare_op(&mut self) -> Op {
-        self.spare.pop().map(|op| *op).unwrap_or_default()
+    pub(super) fn spare_op(&mut self) -> Box<Op> {
+        self.spare.pop().unwrap_or_default()
     }
 
     /// Begins an operation: it claims its range.
-    pub(super) fn start(&mut self, op: Op) {
-        let entry = self.ops.vacant_entry();
-        let id = entry.key() as u32;
-        entry.insert(Some(Box::new(op)));
+    pub(super) fn start(&mut self, op: Box<Op>) {
+        let id = self.ops.insert(Some(op)) as u32;
         self.claim(id);
     }
 

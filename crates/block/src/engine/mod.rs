@@ -90,6 +90,7 @@ pub struct Engine {
     ops: Slab<Option<Box<Op>>>,
     ios: Slab<Io>,
     /// Operations to be used again, with what their vectors hold.
+    #[expect(clippy::vec_box, reason = "they move between here and `ops`, and no bytes with them")]
     spare: Vec<Box<Op>>,
     ready: VecDeque<Ready>,
     /// Operations that wait for blocks to be written back.
