@@ -65,7 +65,7 @@ fn a_flipped_bit_is_told_or_does_not_matter() {
                     same += 1;
                 }
                 Err(error) => {
-                    assert!(error.to_string().contains("force"), "what to do: {error}");
+                    assert!(error.to_string().contains("--reset"), "what to do: {error}");
                     told += 1;
                 }
             }
