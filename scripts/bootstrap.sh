@@ -3,7 +3,7 @@
 #
 #   scripts/bootstrap.sh run     to build and use tiermem: a C compiler, cargo, redis-cli
 #   scripts/bootstrap.sh test    to test it also: rustfmt and clippy, Redis's tools, Python with pytest and redis-py,
-#                                twemproxy; Maven where there is a JDK
+#                                twemproxy, fio, qemu-utils, libnbd's tools, nbdkit; Maven where there is a JDK
 #
 # Packages are installed with apt where there is apt; elsewhere the script says what is needed and stops. With
 # CI=1 it also installs Chromium, which is large: without it the tests of the live page are skipped.
@@ -116,12 +116,17 @@ want_browser() {
     if [ -n "${CI:-}" ] && can_install && ! have chromium; then need chromium; fi
 }
 
-# The tests of what stands around the store are skipped without these.
+# The tests of what stands around the store and the block cache are skipped without these.
 want_companions() {
     can_install || return 0
     have nutcracker || need nutcracker
     have openssl || need openssl
     have valgrind || need valgrind
+    # Clients and stores of the block cache.
+    have fio || need fio
+    { have nbdcopy && have nbdinfo; } || need libnbd-bin
+    { have qemu-img && have qemu-io; } || need qemu-utils
+    have nbdkit || need nbdkit
     if have javac && ! have mvn; then need maven; fi
 }
 

@@ -14,22 +14,8 @@ from volume_server import Nbdkit, VolumeServer
 
 
 @pytest.fixture
-def serve_volumes(tmp_path: pathlib.Path) -> Iterator[Callable[..., VolumeServer]]:
-    """Starts block servers as a test wants them."""
-    servers: list[VolumeServer] = []
-
-    def start(*arguments: object, **options: object) -> VolumeServer:
-        servers.append(VolumeServer(tmp_path / f"server{len(servers)}", *arguments, **options))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
-
-
-@pytest.fixture
 def nbdkit(tmp_path: pathlib.Path) -> Iterator[Callable[..., Nbdkit]]:
-    """Starts stores that are NBD servers of another make. Those who use them are stopped first."""
+    """Starts stores that are NBD servers of another make."""
     stores: list[Nbdkit] = []
 
     def start(*arguments: str) -> Nbdkit:
@@ -39,3 +25,18 @@ def nbdkit(tmp_path: pathlib.Path) -> Iterator[Callable[..., Nbdkit]]:
     yield start
     for store in stores:
         store.close()
+
+
+@pytest.fixture
+def serve_volumes(tmp_path: pathlib.Path, nbdkit: object) -> Iterator[Callable[..., VolumeServer]]:
+    """Starts block servers as a test wants them. They end before their stores do, or they would wait for these."""
+    del nbdkit
+    servers: list[VolumeServer] = []
+
+    def start(*arguments: object, **options: object) -> VolumeServer:
+        servers.append(VolumeServer(tmp_path / f"server{len(servers)}", *arguments, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()

@@ -5,26 +5,15 @@ from __future__ import annotations
 import filecmp
 import os
 import pathlib
-import subprocess
 from collections.abc import Callable
 
 import pytest
 
 from nbd_client import NbdClient
-from store import PATIENCE_S
-from volume_server import KIB, MIB, VolumeServer, image, run, serve_arguments
+from volume_server import KIB, MIB, VolumeServer, image, refused, run
 
 Serve = Callable[..., VolumeServer]
 VOLUME_BYTES = 16 * MIB
-
-
-def refused(tmp_path: pathlib.Path, exports: dict[str, object], cache: str, *flags: str) -> str:
-    """What a server says that does not start."""
-    command = serve_arguments(tmp_path / "nowhere", cache, exports, None, flags)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert done.returncode == 1, done
-    assert "panicked" not in done.stderr and done.stdout == "", done
-    return done.stderr
 
 
 def test_a_stop_brings_everything_to_the_image(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:

@@ -63,6 +63,15 @@ def serve_arguments(
     return words + (["--mode", mode] if mode else []) + list(flags)
 
 
+def refused(tmp_path: pathlib.Path, exports: dict[str, object], cache: str, *flags: str) -> str:
+    """What a server says that does not start."""
+    command = serve_arguments(tmp_path / "nowhere", cache, exports, None, flags)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 1, done
+    assert "panicked" not in done.stderr and done.stdout == "", done
+    return done.stderr
+
+
 class VolumeServer:
     """One server process. What it was started with stays, so that it can be started again."""
 

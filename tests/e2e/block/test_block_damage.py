@@ -1,0 +1,124 @@
+"""Bits of the cache's file flip while the server is stopped: nobody ever reads wrong bytes."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+
+from nbd_client import READ, NbdClient
+from volume_server import KIB, MIB, VolumeServer, image, refused, run
+
+Serve = Callable[..., VolumeServer]
+VOLUME_BYTES = 16 * MIB
+EIO = 5
+PAGE_BYTES = 4 * KIB
+
+
+def flip(path: pathlib.Path, at: int) -> None:
+    """Flips a bit of a byte."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 0x10]))
+
+
+def places(path: pathlib.Path, needle: bytes) -> list[int]:
+    """Where in a file these bytes are."""
+    data, found, at = path.read_bytes(), [], -1
+    while (at := data.find(needle, at + 1)) >= 0:
+        found.append(at)
+    return found
+
+
+def test_clean_units_that_are_damaged_are_fetched_again(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:
+    disk = image(tmp_path / "disk.img", VOLUME_BYTES, seed=1)
+    server = serve_volumes({"disk": disk})
+    run("nbdcopy", server.uri(), "null:")
+    assert server.stop() == 0
+    whole = disk.read_bytes()
+    for unit in (0, 100, 101, 2000):
+        (at,) = places(server.cache_path, whole[unit * PAGE_BYTES :][:PAGE_BYTES])
+        flip(server.cache_path, at + 1234)
+    server.start()
+    assert server.cached_bytes()[0] == VOLUME_BYTES
+    client = NbdClient(server.socket, "disk")
+    for _ in range(2):
+        assert b"".join(client.read(at, MIB) for at in range(0, VOLUME_BYTES, MIB)) == whole
+    client.close()
+
+
+def test_dirty_units_that_are_damaged_are_errors(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:
+    """For just these bytes, and until they are written anew: the store has something older, which nobody must take for the last word."""
+    disk = image(tmp_path / "disk.img", VOLUME_BYTES, seed=2)
+    server = serve_volumes({"disk": disk})
+    client = NbdClient(server.socket, "disk")
+    data = b"".join(b"%016d" % word for word in range(256 * KIB // 16))
+    client.write(MIB, data)
+    client.write(MIB + 512 * KIB, data, fua=True)
+    # Records of a life are sealed when it ends well, and when the next one begins.
+    server.kill()
+    client.close()
+    server.start()
+    server.kill()
+    unit = data[5 * PAGE_BYTES : 6 * PAGE_BYTES]
+    one, two = places(server.cache_path, unit)
+    flip(server.cache_path, one + 100)
+    server.start()
+    client = NbdClient(server.socket, "disk")
+    bad = [start for start in (MIB, MIB + 512 * KIB) if client.ask(READ, start + 5 * PAGE_BYTES, PAGE_BYTES).error == EIO]
+    assert len(bad) == 1, f"{one} was damaged, {two} was not; errors at {bad}"
+    for start in (MIB, MIB + 512 * KIB):
+        for at in range(0, 256 * KIB, PAGE_BYTES):
+            answer = client.ask(READ, start + at, PAGE_BYTES)
+            is_bad = start in bad and at == 5 * PAGE_BYTES
+            assert answer.error == (EIO if is_bad else 0), (start, at)
+            assert is_bad or answer.data == data[at : at + PAGE_BYTES], (start, at)
+    # A request that touches it fails as a whole, before and after a restart.
+    assert client.ask(READ, bad[0], 256 * KIB).error == EIO
+    client.close()
+    server.restart()
+    client = NbdClient(server.socket, "disk")
+    assert client.ask(READ, bad[0] + 5 * PAGE_BYTES, PAGE_BYTES).error == EIO
+    client.write(bad[0] + 5 * PAGE_BYTES, unit)
+    assert client.read(bad[0], 256 * KIB) == data
+    client.close()
+    assert server.stop() == 0, server.log()
+    assert disk.read_bytes()[bad[0] :][: 256 * KIB] == data
+
+
+def test_damaged_metadata_are_refused_with_advice(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:
+    """Each byte of the front is flipped in turn, in both copies at once: superblocks, and the log behind its beginning."""
+    disk = image(tmp_path / "disk.img", VOLUME_BYTES, seed=3)
+    server = serve_volumes({"disk": disk})
+    client = NbdClient(server.socket, "disk")
+    client.write(0, b"h" * MIB, fua=True)
+    server.kill()
+    client.close()
+    cache = f"{server.cache_path}:32MiB"
+    for at in (0, 5, 13, 30, 45, 70, 90, 3000):
+        flip(server.cache_path, at)
+        flip(server.cache_path, at + PAGE_BYTES)
+        said = refused(tmp_path, {"disk": disk}, cache)
+        assert str(server.cache_path) in said and "--reset" in said, (at, said)
+        flip(server.cache_path, at)
+        flip(server.cache_path, at + PAGE_BYTES)
+    # One copy is enough.
+    flip(server.cache_path, 70)
+    server.start()
+    client = NbdClient(server.socket, "disk")
+    assert client.read(0, MIB) == b"h" * MIB
+    client.close()
+
+
+def test_a_shortened_cache_is_refused(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:
+    disk = image(tmp_path / "disk.img", VOLUME_BYTES, seed=4)
+    server = serve_volumes({"disk": disk})
+    client = NbdClient(server.socket, "disk")
+    client.write(0, b"i" * MIB, fua=True)
+    server.kill()
+    client.close()
+    with server.cache_path.open("r+b") as file:
+        file.truncate(16 * MIB)
+    said = refused(tmp_path, {"disk": disk}, f"{server.cache_path}:16MiB")
+    assert "give the device its length back" in said and "--reset" in said, said
