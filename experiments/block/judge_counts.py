@@ -16,7 +16,7 @@ def hit_ratios(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
     for unit, of in units_of(rows, claim).items():
         for contender in (SEED, OURS):
             if row := of.get(contender):
-                read, write = row["read_hit_ratio"], row["write_hit_ratio"]
+                read, write = row.get("read_hit_ratio"), row.get("write_hit_ratio")
                 said = " ".join(f"{100 * ratio:.0f}%" if ratio is not None else "-" for ratio in (read, write))
                 lines.append(Line(f"{unit}, {ROLES[contender]}: reads, writes", claim["paper"], said))
     return lines

@@ -28,8 +28,9 @@ def figures(seen: Row, exports: list[Row]) -> Row:
     row = {name: seen[name] for name in SEEN} | {name: sum(export[name] for export in exports) for name in COUNTS}
     # What the store still lacks has to go there too; sooner or later, as chance has it.
     row["core_written_bytes"] += sum(export["dirty_bytes"] for export in exports)
-    row["read_hit_ratio"] = sum(export["read_hits"] for export in exports) / max(sum(export["reads"] for export in exports), 1)
-    row["write_hit_ratio"] = sum(export["write_hits"] for export in exports) / max(sum(export["writes"] for export in exports), 1)
+    for op in ("read", "write"):
+        requests = sum(export[f"{op}s"] for export in exports)
+        row[f"{op}_hit_ratio"] = row[f"{op}_hits"] / requests if requests else None
     row["mean_missed_request_bytes"] = row["missed_request_bytes"] / max(row["missed_requests"], 1)
     row["mean_block_bytes"] = row["allocated_bytes"] / max(row["allocated_blocks"], 1)
     requests = sum(export["reads"] + export["writes"] for export in exports)
@@ -83,6 +84,6 @@ def measure(
                 named = {"workload": workload.name, "family": workload.family, "contender": contender.name, "round": turn}
                 found = one(machine, contender, live, workload, fits[key], folder / "server")
                 rows += [{**named, **row} for row in found]
-                read, write = found[0]["read_mean_us"], found[0]["write_mean_us"]
+                read, write = (found[0][name] or 0 for name in ("read_mean_us", "write_mean_us"))
                 tell(f"round {turn} {workload.name:14} {contender.name:10} reads {read:8.1f} us, writes {write:8.1f} us")
     return rows

@@ -9,11 +9,11 @@ their requests is counted (2.9). What is run is in workloads.toml, what the seed
     experiments/block/run.py --trace-dir ORIGINALS --out results
     experiments/block/run.py --redraw
 
---traces is the folder that has the files named in workloads.toml; those that are missing are named and left out. --trace-dir is one
-that has the seed's own volumes as they are published (Alibaba, MSR Cambridge, Systor '17), somewhere in it; they are run instead: the
-first 10 million requests of each, all volumes of a kind at once, three rounds. That takes days and as much disk as they write;
---requests takes fewer. --short runs slices that are kept for tests, once, in a minute or two: it shows that all runs, and its figures
-mean little. --only measures what some figures need; the page has whatever rows are there.
+--traces is the folder that has the files named in workloads.toml; those that are missing are named and left out. --trace-dir is
+one that has the seed's own volumes as they are published (Alibaba, MSR Cambridge, Systor '17), somewhere in it; they are run instead:
+the first 10 million requests of each, all volumes of a kind at once, three rounds. That takes days and as much disk as they write;
+--requests takes fewer. --short runs slices that are kept for tests, once, in a minute or two: it shows that all runs, and its
+figures mean little. --only measures what some figures need; the page has whatever rows are there.
 
 Writes rows (JSON), figures (SVG) and a page of comparisons (results.md), and names the claims that do not hold and have no sentence
 on it. It needs Python 3.11, tiermem, taskset for the cores, valgrind for Figure 2.9.
