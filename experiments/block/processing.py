@@ -1,4 +1,4 @@
-"""What the cache spends on a request before devices are asked: look-up, choice of sizes, allocation, eviction; in instructions.
+"""What the cache spends on a request beside the devices' work: look-up, choice of sizes, allocation, eviction; in instructions.
 
 The simulator runs the same plans as the live engine, and callgrind counts what happens inside it. Reading the trace is outside.
 Counts come again to the instruction, whatever else the machine does.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from setting import Contender, Workload
+from traces import rows_of
 
 # Requests are counted between a shorter run and a longer one, so that beginning and end fall out.
 SHORTER, LONGER = 5000, 20000
@@ -26,31 +27,34 @@ ABOUT = (
 )
 
 
-def instructions(tiermem: Path, contender: Contender, trace: Path, capacity_bytes: int, requests: int) -> int:
-    """Instructions inside the simulation of so many requests."""
+def instructions(tiermem: Path, contender: Contender, trace: Path, capacity_bytes: int, requests: int) -> tuple[int, int]:
+    """Instructions inside the simulation of so many requests, if the trace has them, and how many it had."""
     with tempfile.TemporaryDirectory() as folder:
         words = ["valgrind", "--tool=callgrind", f"--toggle-collect={INSIDE}", f"--callgrind-out-file={folder}/out"]
         words += [str(tiermem), "sim", "block", str(trace), "--cache", f"{capacity_bytes}B", "--blocks", ",".join(contender.blocks)]
-        words += ["--fill", contender.fill, "--sizing", contender.sizing, "--requests", str(requests), "--threads", "1"]
+        words += ["--fill", contender.fill, "--sizing", contender.sizing, "--requests", str(requests), "--threads", "1", "--format", "csv"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = re.search(r"Collected : (\d+)", done.stderr)
     if done.returncode or not found:
         raise SystemExit(f"{' '.join(words)}: {done.stderr.strip()}")
-    return int(found[1])
+    (row,) = rows_of(done.stdout)
+    return int(found[1]), row["reads"] + row["writes"]
 
 
-def measure(tiermem: Path, compared: list[Contender], workloads: list[tuple[Workload, int]]) -> dict[str, Any]:
-    """A row for each contender and workload, and how they were got."""
+def measure(tiermem: Path, compared: list[Contender], workloads: list[tuple[Workload, int]], short: bool) -> dict[str, Any]:
+    """A row for each contender and workload, and how they were got; when it is short, of the first workload of each family."""
     if not shutil.which("valgrind"):
         print("Figure 2.9 is left out: there is no valgrind here", flush=True)
         return {"about": [], "rows": []}
+    if short:
+        workloads = list({it.family: (it, capacity) for it, capacity in reversed(workloads)}.values())
     rows = []
     for workload, capacity_bytes in workloads:
         for contender in compared:
-            longer = min(LONGER, workload.requests or LONGER)
-            shorter = min(SHORTER, longer // 4)
-            counts = [instructions(tiermem, contender, workload.path, capacity_bytes, requests) for requests in (shorter, longer)]
+            most = workload.requests or LONGER
+            count, longer = instructions(tiermem, contender, workload.path, capacity_bytes, most)
+            before, shorter = instructions(tiermem, contender, workload.path, capacity_bytes, min(SHORTER, longer // 4))
             row = {"workload": workload.name, "family": workload.family, "contender": contender.name}
-            rows.append({**row, "processing": (counts[1] - counts[0]) / (longer - shorter), "processing_in": "instructions"})
+            rows.append({**row, "processing": (count - before) / (longer - shorter), "processing_in": "instructions"})
         print(f"processing {workload.name}", flush=True)
     return {"about": [ABOUT], "rows": rows}

@@ -57,7 +57,7 @@ def one(machine: Machine, contender: Contender, live: Live, workload: Workload, 
         "blocks_end": blocks[-1],
     }
     found = [{"volume": "all", **figures(seen, last["exports"]), **shared}]
-    for name, own, export in zip(workload.volumes, seen["exports"], last["exports"], strict=False):
+    for name, own, export in zip(workload.volumes, seen["exports"], last["exports"], strict=bool(workload.volumes)):
         found.append({"volume": name, **figures(own, [export]), **shared})
     return found
 

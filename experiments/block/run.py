@@ -10,8 +10,8 @@ their requests is counted (2.9). What is run is in workloads.toml, what the seed
     experiments/block/run.py --redraw
 
 --traces is the folder that has the files named in workloads.toml; those that are missing are named and left out. --trace-dir is
-one that has the seed's own volumes as they are published (Alibaba, MSR Cambridge, Systor '17), somewhere in it; they are run instead:
-the first 10 million requests of each, all volumes of a kind at once, three rounds. That takes days and as much disk as they write;
+one that has the seed's own volumes as they are published (Alibaba, MSR Cambridge, Systor '17), somewhere in it; they are run
+instead: the first 10 million requests of each, all volumes of a kind at once, three rounds. That takes days and as much disk as they write;
 --requests takes fewer. --short runs slices that are kept for tests, once, in a minute or two: it shows that all runs, and its
 figures mean little. --only measures what some figures need; the page has whatever rows are there.
 
@@ -104,7 +104,7 @@ def measure(args: argparse.Namespace, name: str, run: traces.Tiermem, workloads:
             print(f"simulated {it.name}", flush=True)
         return {"about": about.simulated(args.short), "rows": rows}
     if name == "processing":
-        return processing.measure(args.tiermem, compared, [(it, traces.capacity(run, it, it.requests)) for it in workloads])
+        return processing.measure(args.tiermem, compared, [(it, traces.capacity(run, it, it.requests)) for it in workloads], args.short)
     setting = live()
     setting = replace(setting, rounds=args.rounds or (1 if args.short else setting.rounds))
     ready = [traces.packed(run, it, it.window, folder) if it.window else it for it in workloads]
