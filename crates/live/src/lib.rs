@@ -15,4 +15,4 @@ pub mod page;
 mod server;
 
 pub use history::Sample;
-pub use server::{HttpError, HttpServer, View, json};
+pub use server::{HttpError, HttpPort, HttpServer, View, json};

@@ -84,28 +84,19 @@ impl<V: View> Clone for Shared<V> {
     }
 }
 
-impl HttpServer {
-    /// Listens on `address` (port 0 takes any free one) and serves the newest of `views` from a thread of its
-    /// own. It answers at once, but is not [ready](Self::set_ready) yet.
-    ///
-    /// # Errors
-    /// When it cannot listen there, or the system has no thread to give.
-    pub fn start<V: View>(
-        address: SocketAddr,
-        views: watch::Receiver<Arc<V>>,
-    ) -> Result<HttpServer, HttpError> {
-        Self::start_with(address, views, |_| Router::new())
-    }
+/// An address that is taken and not served yet: who has it need not fear that anything else refuses the port later.
+#[derive(Debug)]
+pub struct HttpPort {
+    listener: TcpListener,
+    address: SocketAddr,
+}
 
-    /// The same, with routes of the server's own, made once the address is known.
+impl HttpPort {
+    /// Listens on `address`; port 0 takes any free one. Clients wait until it is [served](Self::serve).
     ///
     /// # Errors
-    /// As [`Self::start`].
-    pub fn start_with<V: View>(
-        address: SocketAddr,
-        views: watch::Receiver<Arc<V>>,
-        routes: impl FnOnce(SocketAddr) -> Router,
-    ) -> Result<HttpServer, HttpError> {
+    /// When it cannot listen there.
+    pub fn bind(address: SocketAddr) -> Result<Self, HttpError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::AddrInUse => HttpError::AddressInUse(address),
             _ => HttpError::Listen { address, source },
@@ -113,21 +104,51 @@ impl HttpServer {
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        Ok(HttpPort { listener, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves the newest of `views`, and `routes` of the server's own, from a thread of its own. It answers at once, but is not
+    /// [ready](HttpServer::set_ready) yet.
+    ///
+    /// # Errors
+    /// When the system has no thread or event loop to give.
+    pub fn serve<V: View>(
+        self,
+        views: watch::Receiver<Arc<V>>,
+        routes: Router,
+    ) -> Result<HttpServer, HttpError> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(HttpError::Start)?;
         let listener = {
             let _entered = runtime.enter();
-            tokio::net::TcpListener::from_std(listener).map_err(HttpError::Start)?
+            tokio::net::TcpListener::from_std(self.listener).map_err(HttpError::Start)?
         };
         let ready = Arc::new(AtomicBool::new(false));
         let shared = Shared { views, ready: ready.clone(), history: Arc::default() };
-        let routes = routes(address);
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("http".to_owned())
             .spawn(move || runtime.block_on(serve(listener, shared, routes, stopped)))
             .map_err(HttpError::Start)?;
-        Ok(HttpServer { address, ready, stop: Some(stop), thread: Some(thread) })
+        Ok(HttpServer { address: self.address, ready, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl HttpServer {
+    /// Listens on `address` and serves the newest of `views`: [`HttpPort`]'s two steps in one.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn start<V: View>(
+        address: SocketAddr,
+        views: watch::Receiver<Arc<V>>,
+    ) -> Result<HttpServer, HttpError> {
+        HttpPort::bind(address)?.serve(views, Router::new())
     }
 
     /// Where it listens.
