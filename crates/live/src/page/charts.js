@@ -1,7 +1,7 @@
 // The plots, drawn by uPlot. Each has a legend in the page itself, which shows the newest values or, under the
 // cursor, those of that moment.
 
-import { bound, count, micros, percent, tick } from "/page/figures.js";
+import { bound, micros, tick } from "/page/figures.js";
 
 /** Seconds that the plots over time show. */
 export const WINDOW_S = 600;
@@ -22,7 +22,8 @@ function legend(id, series) {
   return (texts) => texts.forEach((text, n) => { if (values[n].textContent !== text) values[n].textContent = text; });
 }
 
-function axis(options) {
+/** An axis in the page's colours. */
+export function axis(options) {
   return {
     stroke: css("--soft"), font: "12px system-ui, sans-serif", size: 26,
     grid: { stroke: css("--grid"), width: 1 }, ticks: { show: false }, ...options,
@@ -30,10 +31,10 @@ function axis(options) {
 }
 
 /** The value axis on the left, for counts from 0 up. */
-const countAxis = () => axis({ size: 48, values: (plot, splits) => splits.map((v) => v === null ? "" : tick(v)) });
+export const countAxis = () => axis({ size: 48, values: (plot, splits) => splits.map((v) => v === null ? "" : tick(v)) });
 
 /** From 0 to a little over the largest value, and never empty. */
-const fromZero = (plot, min, max) => [0, Math.max(max * 1.08, 10)];
+export const fromZero = (plot, min, max) => [0, Math.max(max * 1.08, 10)];
 
 /**
  * A plot that is built anew when the colour scheme changes and keeps its box's size.
@@ -55,7 +56,7 @@ function chart(id, build, data) {
 }
 
 /** A plot over time. `series` name the columns of `data()` after the first, the time. */
-function overTime(id, series, axes, scales, data) {
+export function overTime(id, series, axes, scales, data) {
   const show = legend(`${id}-legend`, series);
   const texts = (row) => series.map((s, n) => {
     const value = row < 0 ? null : data()[n + 1][row];
@@ -81,28 +82,6 @@ function overTime(id, series, axes, scales, data) {
   });
   const made = chart(id, build, data);
   return { update: () => { made.update(); if ((made.plot().cursor.left ?? -1) < 0) newest(); } };
-}
-
-/** Requests per second with the share of hits, over time. */
-export function throughput(data) {
-  return overTime("throughput", [
-    { label: "requests/s", color: "--throughput", scale: "rate", filled: true, text: count },
-    { label: "fast-tier hit share", color: "--fast", scale: "share", width: 2, text: percent },
-    { label: "hit ratio", color: "--third", scale: "share", width: 2, text: percent },
-  ], () => [
-    { ...countAxis(), scale: "rate" },
-    axis({ scale: "share", side: 1, size: 44, grid: { show: false }, splits: [0, .25, .5, .75, 1],
-      values: (plot, splits) => splits.map((v) => `${Math.round(v * 100)}%`) }),
-  ], { rate: { range: fromZero }, share: { range: [0, 1.02] } }, data);
-}
-
-/** Promotions, demotions and evictions per second, over time. */
-export function moves(data) {
-  return overTime("moves", [
-    { label: "promoted/s", color: "--fast", scale: "rate", text: count },
-    { label: "demoted/s", color: "--slow", scale: "rate", text: count },
-    { label: "evicted/s", color: "--fourth", scale: "rate", text: count },
-  ], () => [{ ...countAxis(), scale: "rate" }], { rate: { range: fromZero } }, data);
 }
 
 /**
