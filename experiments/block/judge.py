@@ -19,6 +19,7 @@ SEED, SEED_UNITS, OURS = "seed", "seed units", "ours"
 ROLES = {SEED: "the seed's rule, whole fills", SEED_UNITS: "the seed's rule, sub-block", OURS: "ours"}
 SIZES = ["32K", "64K", "128K", "256K"]
 WORDS = {"read_mean_us": "reads", "write_mean_us": "writes", "read_latency_us": "reads", "write_latency_us": "writes"}
+UNITS = {"processing": "instructions", "processing_mean_ns": "ns", "processing_p50_ns": "ns"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def summary(rows: list[Row]) -> list[Row]:
             values = [row[name] for row in group]
             if name != "round" and all(isinstance(value, int | float) for value in values):
                 one[name] = statistics.median(values)
-                if name.endswith("_us"):
+                if name.endswith(("_us", "_ns")):
                     one |= {f"{name}_low": min(values), f"{name}_high": max(values)}
         one["core_bytes"] = one["core_read_bytes"] + one["core_written_bytes"]
         one["cache_bytes"] = one["cache_read_bytes"] + one["cache_written_bytes"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from judge import LITTLE_POINTS, OURS, ROLES, SEED, WORDS, Line, Row, best, check, fixed, known, little, lower, units_of
+from judge import LITTLE_POINTS, OURS, ROLES, SEED, UNITS, WORDS, Line, Row, best, check, fixed, known, little, lower, units_of
 
 
 def largest(units: dict[str, dict[str, Row]], contender: str, rival: str, metric: str) -> tuple[float, str] | None:
@@ -126,7 +126,7 @@ def processing(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
         if found:
             percent, unit, more = min(found) if claim["paper"] < 0 else max(found)
             words = f"{ROLES[contender]}, against {rival}"
-            here = f"{percent:+.0f}% ({unit}, {more:+.0f} {claim['in']})"
+            here = f"{percent:+.0f}% ({unit}, {more:+,.0f} {UNITS[claim['metric']]})"
             # More than the seed's extra is too much; less than its saving is too little. Either way below is better.
             lines.append(Line(words, f"{claim['paper']:+g}%", here, percent <= claim["paper"] + LITTLE_POINTS))
     return lines
@@ -140,5 +140,7 @@ def at_most(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
         for contender in claim["contenders"]:
             if (value := known(of, contender, claim["metric"])) is not None:
                 holds = value <= claim["paper"]
-                lines.append(Line(f"{unit}, {contender}", f"at most {claim['paper']:g}", f"{value:.0f} {claim['in']}", holds))
+                lines.append(
+                    Line(f"{unit}, {contender}", f"at most {claim['paper']:,}", f"{value:,.0f} {UNITS[claim['metric']]}", holds)
+                )
     return lines

@@ -21,7 +21,7 @@ SHORTER, LONGER = 5000, 20000
 # Everything that is called from here: plan, counting, finish.
 INSIDE = "*Simulation*Cache*run*"
 ABOUT = (
-    "**Processing** is counted: instructions for each request inside the simulator, which runs the plans of the live engine "
+    "**Instructions** are counted for each request inside the simulator, which runs the plans of the live engine "
     f"without devices, between request {SHORTER:,} and {LONGER:,} of a trace, or the last three quarters of a shorter one "
     f"(callgrind, `--toggle-collect='{INSIDE}'`)."
 )
@@ -32,7 +32,18 @@ def instructions(tiermem: Path, contender: Contender, trace: Path, capacity_byte
     with tempfile.TemporaryDirectory() as folder:
         words = ["valgrind", "--tool=callgrind", f"--toggle-collect={INSIDE}", f"--callgrind-out-file={folder}/out"]
         words += [str(tiermem), "sim", "block", str(trace), "--cache", f"{capacity_bytes}B", "--blocks", ",".join(contender.blocks)]
-        words += ["--fill", contender.fill, "--sizing", contender.sizing, "--requests", str(requests), "--threads", "1", "--format", "csv"]
+        words += [
+            "--fill",
+            contender.fill,
+            "--sizing",
+            contender.sizing,
+            "--requests",
+            str(requests),
+            "--threads",
+            "1",
+            "--format",
+            "csv",
+        ]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = re.search(r"Collected : (\d+)", done.stderr)
     if done.returncode or not found:
@@ -44,7 +55,7 @@ def instructions(tiermem: Path, contender: Contender, trace: Path, capacity_byte
 def measure(tiermem: Path, compared: list[Contender], workloads: list[tuple[Workload, int]], short: bool) -> dict[str, Any]:
     """A row for each contender and workload, and how they were got; when it is short, of the first workload of each family."""
     if not shutil.which("valgrind"):
-        print("Figure 2.9 is left out: there is no valgrind here", flush=True)
+        print("Instructions are left out: there is no valgrind here", flush=True)
         return {"about": [], "rows": []}
     if short:
         workloads = list({it.family: (it, capacity) for it, capacity in reversed(workloads)}.values())
@@ -55,6 +66,6 @@ def measure(tiermem: Path, compared: list[Contender], workloads: list[tuple[Work
             count, longer = instructions(tiermem, contender, workload.path, capacity_bytes, most)
             before, shorter = instructions(tiermem, contender, workload.path, capacity_bytes, min(SHORTER, longer // 4))
             row = {"workload": workload.name, "family": workload.family, "contender": contender.name}
-            rows.append({**row, "processing": (count - before) / (longer - shorter), "processing_in": "instructions"})
+            rows.append({**row, "processing": (count - before) / (longer - shorter)})
         print(f"processing {workload.name}", flush=True)
     return {"about": [ABOUT], "rows": rows}

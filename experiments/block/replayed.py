@@ -33,11 +33,12 @@ def figures(seen: Row, exports: list[Row]) -> Row:
         row[f"{op}_hit_ratio"] = row[f"{op}_hits"] / requests if requests else None
     row["mean_missed_request_bytes"] = row["missed_request_bytes"] / max(row["missed_requests"], 1)
     row["mean_block_bytes"] = row["allocated_bytes"] / max(row["allocated_blocks"], 1)
-    requests = sum(export["reads"] + export["writes"] for export in exports)
+    # Of several exports the mean, weighted by their requests, stands for the median.
+    requests = [export["reads"] + export["writes"] for export in exports]
     for name in ("processing_mean_ns", "processing_p50_ns"):
-        if all(export.get(name) is not None for export in exports):
-            weighted = [export[name] * (export["reads"] + export["writes"]) for export in exports]
-            row[name] = sum(weighted) / max(requests, 1)
+        row[name] = sum((export[name] or 0) * count for export, count in zip(exports, requests, strict=True)) / max(
+            sum(requests), 1
+        )
     return row
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The block cache beside what Yang 2024 finds of AdaCache: its Figures 2.3 and 2.7 to 2.13, with all three contenders.
 
-Traces are replayed to live servers (Figures 2.7, 2.8, 2.10, 2.12, 2.13), simulated as a whole (2.11), and what it takes to process
-their requests is counted (2.9). What is run is in workloads.toml, what the seed says in published.toml.
+Traces are replayed to live servers (Figures 2.7 to 2.10, 2.12, 2.13), simulated as a whole (2.11), and the instructions of their
+requests are counted. What is run is in workloads.toml, what the seed says in published.toml.
 
     experiments/block/run.py --traces DIR
     experiments/block/run.py --short --out results
@@ -11,12 +11,12 @@ their requests is counted (2.9). What is run is in workloads.toml, what the seed
 
 --traces is the folder that has the files named in workloads.toml; those that are missing are named and left out. --trace-dir is
 one that has the seed's own volumes as they are published (Alibaba, MSR Cambridge, Systor '17), somewhere in it; they are run
-instead: the first 10 million requests of each, all volumes of a kind at once, three rounds. That takes days and as much disk as they write;
---requests takes fewer. --short runs slices that are kept for tests, once, in a minute or two: it shows that all runs, and its
-figures mean little. --only measures what some figures need; the page has whatever rows are there.
+instead: the first 10 million requests of each, all volumes of a kind at once, three rounds. That takes days, and as much disk as
+they write; --requests takes fewer. --short runs slices that are kept for tests, once, in a minute or two: it shows that all runs,
+and its figures mean little. --only measures what some figures need; the page has whatever rows are there.
 
 Writes rows (JSON), figures (SVG) and a page of comparisons (results.md), and names the claims that do not hold and have no sentence
-on it. It needs Python 3.11, tiermem, taskset for the cores, valgrind for Figure 2.9.
+on it. It needs Python 3.11, tiermem, taskset for the cores, valgrind for instructions.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def measure(args: argparse.Namespace, name: str, run: traces.Tiermem, workloads:
             print(f"simulated {it.name}", flush=True)
         return {"about": about.simulated(args.short), "rows": rows}
     if name == "processing":
-        return processing.measure(args.tiermem, compared, [(it, traces.capacity(run, it, it.requests)) for it in workloads], args.short)
+        return processing.measure(
+            args.tiermem, compared, [(it, traces.capacity(run, it, it.requests)) for it in workloads], args.short
+        )
     setting = live()
     setting = replace(setting, rounds=args.rounds or (1 if args.short else setting.rounds))
     ready = [traces.packed(run, it, it.window, folder) if it.window else it for it in workloads]

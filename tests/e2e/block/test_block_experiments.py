@@ -20,7 +20,7 @@ from store import binary
 pytest.importorskip("tomllib", reason="the experiments need Python 3.11")
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-FIGURES = ["fig2.3", "fig2.7", "fig2.8", "fig2.10", "fig2.11", "fig2.12", "fig2.13", "latencies"]
+FIGURES = ["fig2.3", "fig2.7", "fig2.8", "fig2.9", "fig2.10", "fig2.11", "fig2.12", "fig2.13", "latencies"]
 CONTENDERS = 11
 # Beyond 1 TiB, as some of Alibaba's disks are.
 FAR = (1 << 40) + (1 << 20)

@@ -37,7 +37,7 @@ def of(contender: str, workload: str = "a", family: str = "cloud", volume: str =
 
 def verdicts(claim: str, rows: list[Row], **instead: Any) -> list[judge.Line]:
     """The lines of a claim, each of which says something."""
-    described = {"in": "instructions", **claim_of(claim), **instead}
+    described = {**claim_of(claim), **instead}
     lines = judge.CHECKS[described["check"]](judge.summary(rows) if "at_most" not in rows[0] else rows, described)
     assert all(line.of and line.ours and "nan" not in line.ours for line in lines)
     if any(line.holds is not None for line in lines):
@@ -135,8 +135,13 @@ def test_which_size_is_best() -> None:
     ("000-06, 000-29", "systor", 129.0, True), ("000-06, 000-29", "systor", 131.0, False),
 ])  # fmt: skip
 def test_processing(claim: str, family: str, seed: float, holds: bool) -> None:
-    rows = [of("32K whole", family=family, processing=100.0), of("seed", family=family, processing=seed)]
+    rows = [of("32K whole", family=family, processing_mean_ns=100.0), of("seed", family=family, processing_mean_ns=seed)]
     assert judged(claim, rows) == [holds]
+
+
+def test_a_microsecond() -> None:
+    assert judged("processing", [of("ours", processing_p50_ns=1000.0)]) == [True]
+    assert judged("processing", [of("ours", processing_p50_ns=1001.0)]) == [False]
 
 
 def test_fewer_hits() -> None:
