@@ -35,6 +35,11 @@ Where it is empty, numbers stand beside each other.
 """
 
 
+OBSERVING = """\
+What observes runs each request of a sample through a miniature of the cache for each rule. Of caches up to 64 MiB the sample is all
+there is; of larger ones it shrinks as they grow."""
+
+
 def number(value: Any, digits: int = 0, scale: float = 1.0) -> str:
     """A figure that may be missing."""
     return "-" if value is None else f"{value / scale:,.{digits}f}"
@@ -93,6 +98,19 @@ def table(figure: dict[str, Any], rows: list[Row]) -> list[str]:
         if any(cells):
             lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
+
+
+def by_capacity(rows: list[Row]) -> list[str]:
+    """What observing costs in caches of several sizes."""
+    if not rows:
+        return []
+    sizes = sorted({row["capacity_mib"] for row in rows})
+    head = f"| instructions, {rows[0]['workload']}, from an empty cache | {' | '.join(f'{size} MiB' for size in sizes)} |"
+    lines = [OBSERVING, "", head, "| --- " * (1 + len(sizes)) + "|"]
+    for name in dict.fromkeys(row["contender"] for row in rows):
+        own = {row["capacity_mib"]: number(row["processing"]) for row in rows if row["contender"] == name}
+        lines.append(f"| {name} | {' | '.join(own[size] for size in sizes)} |")
+    return [*lines, ""]
 
 
 def row_of(line: Line) -> str:
@@ -163,6 +181,8 @@ def page(tables: Tables, out: Path) -> tuple[str, list[str]]:
             "",
         ]
         lines += [*table(figure, own), ""]
+        if figure["name"] == "instructions":
+            lines += by_capacity(tables["processing"]["by_capacity"])
         for claim, found in claims:
             if claim["figure"] == figure["name"]:
                 lines += comparison(claim, found)

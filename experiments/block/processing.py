@@ -18,6 +18,8 @@ from traces import rows_of
 
 # Requests are counted between a shorter run and a longer one, so that beginning and end fall out.
 SHORTER, LONGER = 5000, 20000
+# Caches of which the observer sees ever smaller samples.
+CAPACITIES_MIB = [64, 256, 1024, 4096]
 # Everything that is called from here: plan, counting, finish.
 INSIDE = "*Simulation*Cache*run*"
 ABOUT = (
@@ -56,7 +58,7 @@ def measure(tiermem: Path, compared: list[Contender], workloads: list[tuple[Work
     """A row for each contender and workload, and how they were got; when it is short, of the first workload of each family."""
     if not shutil.which("valgrind"):
         print("Instructions are left out: there is no valgrind here", flush=True)
-        return {"about": [], "rows": []}
+        return {"about": [], "rows": [], "by_capacity": []}
     if short:
         workloads = list({it.family: (it, capacity) for it, capacity in reversed(workloads)}.values())
     rows = []
@@ -68,4 +70,16 @@ def measure(tiermem: Path, compared: list[Contender], workloads: list[tuple[Work
             row = {"workload": workload.name, "family": workload.family, "contender": contender.name}
             rows.append({**row, "processing": (count - before) / (longer - shorter)})
         print(f"processing {workload.name}", flush=True)
-    return {"about": [ABOUT], "rows": rows}
+    return {"about": [ABOUT], "rows": rows, "by_capacity": [] if short else by_capacity(tiermem, compared, workloads[0][0])}
+
+
+def by_capacity(tiermem: Path, compared: list[Contender], workload: Workload) -> list[dict[str, Any]]:
+    """Instructions for each request of one workload with caches of several sizes, by the seed's rule and by ours."""
+    rows = []
+    for capacity in CAPACITIES_MIB:
+        for contender in compared:
+            if contender.name in ("seed units", "ours"):
+                count, requests = instructions(tiermem, contender, workload.path, capacity << 20, LONGER)
+                named = {"workload": workload.name, "contender": contender.name, "capacity_mib": capacity}
+                rows.append({**named, "processing": count / requests})
+    return rows

@@ -52,6 +52,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="of the live replay [default: 3]")
     parser.add_argument("--server-core", type=int, default=0)
     parser.add_argument("--client-core", type=int, default=1)
+    parser.add_argument("--nice", type=int, default=0, help="of servers and clients; below 0 where others use the machine as well")
     parser.add_argument(
         "--scratch", type=Path, help="where images and caches lie while it runs [default: the system's place for such]"
     )
@@ -111,7 +112,7 @@ def measure(args: argparse.Namespace, name: str, run: traces.Tiermem, workloads:
     setting = replace(setting, rounds=args.rounds or (1 if args.short else setting.rounds))
     ready = [traces.packed(run, it, it.window, folder) if it.window else it for it in workloads]
     capacities = [traces.capacity(run, it, it.replay) for it in ready]
-    machine = Machine(args.tiermem, args.server_core, args.client_core)
+    machine = Machine(args.tiermem, args.server_core, args.client_core, args.nice)
 
     def tell(line: str) -> None:
         print(line, flush=True)
@@ -123,7 +124,8 @@ def measure(args: argparse.Namespace, name: str, run: traces.Tiermem, workloads:
 def keep(path: Path, found: dict[str, Any]) -> None:
     """A table as JSON, a line for each row."""
     rows = ",\n".join(json.dumps(row) for row in found["rows"])
-    path.write_text(f'{{"about": {json.dumps(found["about"])},\n"rows": [\n{rows}\n]}}\n')
+    others = "".join(f'"{name}": {json.dumps(value)},\n' for name, value in found.items() if name != "rows")
+    path.write_text(f'{{{others}"rows": [\n{rows}\n]}}\n')
 
 
 def main() -> None:

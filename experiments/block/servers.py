@@ -34,10 +34,12 @@ class Machine:
     tiermem: Path
     server_core: int
     client_core: int
+    # Below 0, both go before whatever else the machine does, which needs the right to.
+    nice: int
 
     def on(self, core: int) -> list[str]:
         """The words before a command that runs on a core."""
-        return ["taskset", "-c", str(core)] if shutil.which("taskset") else []
+        return ["nice", "-n", str(self.nice), *(["taskset", "-c", str(core)] if shutil.which("taskset") else [])]
 
 
 class Server:
