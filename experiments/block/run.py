@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +94,12 @@ def workloads_of(args: argparse.Namespace, run: traces.Tiermem, folder: Path) ->
     return found
 
 
+def file_system(folder: Path) -> str:
+    """Which kind a folder is on."""
+    done = subprocess.run(["stat", "--file-system", "--format=%T", str(folder)], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "a file system of unknown kind"
+
+
 def measure(args: argparse.Namespace, name: str, run: traces.Tiermem, workloads: list[Workload], folder: Path) -> dict[str, Any]:
     """The rows of a table, and how they were got."""
     compared = contenders()
@@ -118,7 +125,7 @@ def measure(args: argparse.Namespace, name: str, run: traces.Tiermem, workloads:
         print(line, flush=True)
 
     rows = replayed.measure(machine, setting, compared, list(zip(ready, capacities, strict=True)), folder, tell)
-    return {"about": about.live(setting, ready, capacities), "rows": rows}
+    return {"about": about.live(setting, file_system(folder), ready, capacities), "rows": rows}
 
 
 def keep(path: Path, found: dict[str, Any]) -> None:

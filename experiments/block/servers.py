@@ -166,8 +166,9 @@ class Looks:
 
 def replay(machine: Machine, server: Server, live: Live, workload: Workload) -> dict[str, Any]:
     """Sends the trace, and gives what the client saw."""
+    workers = live.workers * max(len(workload.volumes), 1)
     words = [*machine.on(machine.client_core), str(machine.tiermem), "block", "replay", str(workload.path)]
-    words += ["--to", server.uri(bool(workload.volumes)), "--workers", str(live.workers), "--verify", "--seed", "1"]
+    words += ["--to", server.uri(bool(workload.volumes)), "--workers", str(workers), "--verify", "--seed", "1"]
     words += ["--requests", str(workload.replay)] if workload.replay else []
     done = subprocess.run([*words, "--format", "json"], capture_output=True, text=True, check=False)
     if done.returncode:

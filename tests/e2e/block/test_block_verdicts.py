@@ -175,11 +175,16 @@ def test_blocks_follow_requests() -> None:
 
 
 def test_metadata_of_a_block() -> None:
-    row = of("ours", metadata_end_bytes=5000, metadata_empty_bytes=1000, blocks_end=100, capacity_bytes=1 << 20)
-    assert judged("metadata", [row]) == [True]
-    assert judged("metadata", [{**row, "blocks_end": 99}]) == [False]
-    # Volumes share one cache, and it is told once.
-    assert judged("metadata", [row, {**row, "volume": "vd2"}]) == [True]
+    def cache(contender: str, blocks: int, end: int) -> Row:
+        return of(contender, metadata_end_bytes=end, metadata_empty_bytes=1024, blocks_end=blocks, capacity_bytes=1 << 20)
+
+    few, own = cache("256K whole", 200, 10_000), cache("ours", 200, 2048)
+    found = verdicts("metadata", [few, cache("32K whole", 1200, 50_000), own])
+    assert [line.holds for line in found] == [True, None] and found[0].ours == "40.0 B"
+    assert found[1].ours == "1 KiB empty, 2 KiB at the end, 1.0 MiB with 200 blocks"
+    assert judged("metadata", [few, cache("32K whole", 1200, 50_100), own])[0] is False
+    # Too few to tell; and volumes share one cache, which is told once.
+    assert judged("metadata", [few, cache("32K whole", 1199, 99_000), own, {**own, "volume": "vd2"}]) == [None]
 
 
 def test_sizes_of_requests() -> None:
