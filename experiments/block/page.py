@@ -76,7 +76,7 @@ CELLS: dict[str, tuple[str, Cell]] = {
         lambda row: f"{number(row['metadata_mean_bytes'], 0, KIB)}; {number(row['blocks_end'])}",
     ),
     "fig2.13": ("KiB asked, given", pair("mean_missed_request_bytes", "mean_block_bytes", 1, KIB)),
-    "fig2.9": ("ns, mean / median", pair("processing_mean_ns", "processing_p50_ns")),
+    "fig2.9": ("us, mean / median", pair("processing_mean_ns", "processing_p50_ns", 1, 1000)),
     "instructions": ("instructions", lambda row: number(row["processing"])),
 }
 
