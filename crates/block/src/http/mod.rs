@@ -24,7 +24,13 @@ const PUBLISH_PERIOD: Duration = Duration::from_secs(1);
 
 impl tiermem_live::View for View {
     type Counters = Counters;
-    const PAGE: &'static [File] = &[];
+    const PAGE: &'static [File] = &[
+        File::html(include_str!("page/index.html")),
+        File::css("/page/block.css", include_str!("page/block.css")),
+        File::js("/page/live.js", include_str!("page/live.js")),
+        File::js("/page/plots.js", include_str!("page/plots.js")),
+        File::js("/page/exports.js", include_str!("page/exports.js")),
+    ];
 
     fn uptime_s(&self) -> f64 {
         self.uptime_s

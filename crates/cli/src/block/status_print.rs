@@ -139,11 +139,14 @@ pub fn table(now: &View, before: Option<&View>) -> String {
     // Writing to a string cannot fail.
     let _ = summary(&mut text, now);
     let seconds = before.map_or(now.uptime_s, |before| now.uptime_s - before.uptime_s);
-    let when =
-        if before.is_some() { format!("in the last {seconds:.1} s") } else { "since the start".to_owned() };
-    for (heading, columns) in
-        [("held", &STATE[..]), (&when, &TRAFFIC[..]), (&when, &VOLUMES[..]), ("since the start", &TIMES[..])]
-    {
+    let when = before.map_or("since the start".to_owned(), |_| format!("in the last {seconds:.1} s"));
+    let sections = [
+        ("held".to_owned(), &STATE[..]),
+        (format!("requests {when}"), &TRAFFIC[..]),
+        (format!("moved {when}"), &VOLUMES[..]),
+        ("times since the start".to_owned(), &TIMES[..]),
+    ];
+    for (heading, columns) in sections {
         let _ = writeln!(text, "\n{heading}");
         let older =
             |export: &ExportView| before?.exports.iter().find(|old| old.status.name == export.status.name);
