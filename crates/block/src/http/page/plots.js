@@ -6,7 +6,7 @@ import { bytes, count, percent } from "/page/figures.js";
 const POWERS = Array.from({ length: 51 }, (_, power) => 2 ** power);
 
 /** A size on an axis, where round numbers need no digits after the point: 64 KiB, 1.5 GiB. */
-const round = (size) => bytes(size).replace(/\.?0+(?= )/, "");
+const round = (size) => bytes(size).replace(/(\.\d*?)0+(?= )/, "$1").replace(/\.(?= )/, "");
 
 /** The value axis on the left for bytes, or bytes a second. */
 const bytesAxis = (unit = "") => axis({
@@ -68,5 +68,5 @@ export function metadata(data) {
   const range = (plot, min, max) => min > 0 ? [min / 2, max * 2] : [2 ** 10, 2 ** 30];
   return overTime("metadata", [
     { label: "per cached GiB", color: "--third", scale: "bytes", width: 2, text: size },
-  ], () => [{ ...bytesAxis(), incrs: undefined }], { bytes: { distr: 3, log: 2, range } }, data);
+  ], () => [{ ...bytesAxis(), splits: (plot, at, min, max) => POWERS.filter((power) => power >= min && power <= max) }], { bytes: { distr: 3, log: 2, range } }, data);
 }
