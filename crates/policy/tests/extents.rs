@@ -242,6 +242,24 @@ fn a_request_that_ends_at_a_border_allocates_nothing_behind_it() {
 }
 
 #[test]
+fn what_of_a_write_is_larger_than_the_cache_goes_past_it() {
+    for policy in Named::ALL {
+        let request = Step::Request {
+            volume: 0,
+            offset: 0,
+            bytes: 160 * KIB,
+            write: Some(Mode::WriteBack),
+            bypass: false,
+        };
+        let geometry = Geometry::new(&[4 * KIB, 16 * KIB], None, 128 * KIB).unwrap();
+        let lives = [std::slice::from_ref(&request)];
+        let admission = AdmissionRules::default();
+        let config = config(Fill::Units);
+        policy.build(2, 0, Run { policy, geometry, config, lives: &lives, limit: None, admission, before: None });
+    }
+}
+
+#[test]
 fn whole_fills_read_before_they_write_and_units_do_not() {
     for (fill, fetched) in [(Fill::Whole, 64 * KIB), (Fill::Units, 0)] {
         let mut world = World::new(&[64 * KIB], 8 << 20, config(fill));

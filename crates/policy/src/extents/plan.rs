@@ -50,8 +50,9 @@ pub enum Verdict {
     /// is pinned meanwhile. Who will not wait plans again at once with [`Request::bypass`] set as well: what got no place until now
     /// gets none.
     Clean,
-    /// Write-back, and no place could be had: all that could go is in use by plans in flight. Plan again with [`Plan::again`] set when one
-    /// of them is finished. It never happens where only one plan is in flight.
+    /// Write-back, and no place could be had: all that could go is in use by plans in flight, others than this one. Plan again with
+    /// [`Plan::again`] set when one of them is finished. Where none other is in flight the request is larger than what there is, and the
+    /// rest of it goes past the cache.
     Busy,
 }
 
@@ -214,6 +215,12 @@ impl<O: Evict> Extents<O> {
         plan.pins.push(block.slot);
     }
 
+    /// Whether plans in flight other than this one hold on to blocks.
+    fn are_others_pinned(&self, plan: &Plan) -> bool {
+        // A block is pinned under its own number and under its group's.
+        self.pinned.values().map(|count| *count as usize).sum::<usize>() > 2 * plan.pins.len()
+    }
+
     fn is_hit(&self, request: &Request, pieces: &Range<u64>, found: &[Block]) -> bool {
         let mut at = pieces.start;
         for block in found {
@@ -315,7 +322,7 @@ impl<O: Evict> Extents<O> {
                     verdict = Verdict::Clean;
                     break;
                 }
-                Err(NoRoom::Busy) if request.write == Some(Mode::WriteBack) => {
+                Err(NoRoom::Busy) if request.write == Some(Mode::WriteBack) && self.are_others_pinned(plan) => {
                     verdict = Verdict::Busy;
                     break;
                 }
