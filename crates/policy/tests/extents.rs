@@ -255,7 +255,11 @@ fn what_of_a_write_is_larger_than_the_cache_goes_past_it() {
         let lives = [std::slice::from_ref(&request)];
         let admission = AdmissionRules::default();
         let config = config(Fill::Units);
-        policy.build(2, 0, Run { policy, geometry, config, lives: &lives, limit: None, admission, before: None });
+        policy.build(
+            2,
+            0,
+            Run { policy, geometry, config, lives: &lives, limit: None, admission, before: None },
+        );
     }
 }
 

@@ -322,7 +322,9 @@ impl<O: Evict> Extents<O> {
                     verdict = Verdict::Clean;
                     break;
                 }
-                Err(NoRoom::Busy) if request.write == Some(Mode::WriteBack) && self.are_others_pinned(plan) => {
+                Err(NoRoom::Busy)
+                    if request.write == Some(Mode::WriteBack) && self.are_others_pinned(plan) =>
+                {
                     verdict = Verdict::Busy;
                     break;
                 }
