@@ -48,10 +48,10 @@ impl<V: View> Clone for History<V> {
 }
 
 impl<V: View> History<V> {
-    /// Adds what was seen at `unix_s`, unless it is the view that was added last.
+    /// Adds what was seen at `unix_s`, unless it is the view that was added last, or the one that stands there before any is published.
     pub fn push(&mut self, view: &Arc<V>, unix_s: f64) {
         let uptime_s = view.uptime_s();
-        if self.samples.back().is_some_and(|last| last.uptime_s == uptime_s) {
+        if uptime_s == 0.0 || self.samples.back().is_some_and(|last| last.uptime_s == uptime_s) {
             return;
         }
         push_bounded(&mut self.samples, Sample { unix_s, uptime_s, counters: view.counters() }, SAMPLES_MAX);
@@ -106,15 +106,16 @@ mod tests {
     fn it_keeps_the_newest_and_nothing_twice() {
         let mut history = History::default();
         let view = |uptime_s| Arc::new(Clock { uptime_s });
+        history.push(&view(0.0), 0.0);
         for second in 0..2 * SAMPLES_MAX {
-            history.push(&view((second / 2) as f64), second as f64);
+            history.push(&view((second / 2 + 1) as f64), second as f64);
         }
         assert_eq!(history.samples().len(), SAMPLES_MAX);
-        history.push(&view(600.0), 0.0);
+        history.push(&view(601.0), 0.0);
         let uptimes = |sample: Option<&Sample<()>>| sample.map(|sample| sample.uptime_s);
-        assert_eq!(uptimes(history.samples().front()), Some(1.0));
-        assert_eq!(uptimes(history.samples().back()), Some(600.0));
+        assert_eq!(uptimes(history.samples().front()), Some(2.0));
+        assert_eq!(uptimes(history.samples().back()), Some(601.0));
         let views: Vec<_> = history.views().map(|view| view.uptime_s).collect();
-        assert_eq!(views, [540.0, 550.0, 560.0, 570.0, 580.0, 590.0, 600.0]);
+        assert_eq!(views, [541.0, 551.0, 561.0, 571.0, 581.0, 591.0, 601.0]);
     }
 }

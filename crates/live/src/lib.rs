@@ -6,13 +6,18 @@
 //! slow down a request.
 //!
 //! [`metrics`] writes Prometheus's text, and [`page`] has what pages share: plots, figures, colours, and how they follow a server.
+//! Where a server takes commands, [`control`] says from whom, [`Lines`] answer what takes a while, and [`client`] gives them.
 #![forbid(unsafe_code)]
 
+pub mod client;
+pub mod control;
 mod history;
+mod lines;
 mod listener;
 pub mod metrics;
 pub mod page;
 mod server;
 
 pub use history::Sample;
+pub use lines::{Gone, Lines};
 pub use server::{HttpError, HttpPort, HttpServer, View, json};

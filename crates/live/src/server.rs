@@ -35,7 +35,8 @@ pub trait View: Serialize + Send + Sync + 'static {
     /// The page, and what it loads beside [what all pages share](page).
     const PAGE: &'static [File];
 
-    /// Seconds since the server started, by which rates are worked out: it must come from the same moment as the figures.
+    /// Seconds since the server started, by which rates are worked out: it must come from the same moment as the figures. 0 as long as
+    /// there is nothing to see.
     fn uptime_s(&self) -> f64;
     /// What the plots need.
     fn counters(&self) -> Self::Counters;

@@ -242,6 +242,51 @@ fn a_request_that_ends_at_a_border_allocates_nothing_behind_it() {
 }
 
 #[test]
+fn a_request_that_had_to_wait_gets_what_it_would_have_had() {
+    // The cache is full, of clean blocks or of dirty ones, which must be written back one after the other.
+    let plan_over = |dirty: bool| {
+        let sizing = Sizing::Around(Around { read: Some(3), write: None });
+        let config = Config { sizing, ..config(Fill::Units) };
+        let mut world = World::new(&[32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB], 2 << 20, config);
+        for at in 0..64 {
+            world.request(write(at * 32 * KIB, 32 * KIB));
+            if !dirty {
+                world.flush(Volume(0), SPAN);
+            }
+        }
+        world.request(write(2080 * KIB, 32 * KIB));
+        world.flush(Volume(0), if dirty { 0 } else { 4 << 20 });
+        world.request(read(2176 * KIB, 4 * KIB));
+        (world.plan.fetch.clone(), world.plan.allocated_bytes, world.cache.blocks().to_vec())
+    };
+    let (fetch, bytes, blocks) = plan_over(false);
+    assert_eq!((fetch.clone(), bytes), (vec![2112 * KIB..2304 * KIB], 192 * KIB));
+    assert_eq!(plan_over(true), (fetch, bytes, blocks));
+}
+
+#[test]
+fn what_of_a_write_is_larger_than_the_cache_goes_past_it() {
+    for policy in Named::ALL {
+        let request = Step::Request {
+            volume: 0,
+            offset: 0,
+            bytes: 160 * KIB,
+            write: Some(Mode::WriteBack),
+            bypass: false,
+        };
+        let geometry = Geometry::new(&[4 * KIB, 16 * KIB], None, 128 * KIB).unwrap();
+        let lives = [std::slice::from_ref(&request)];
+        let admission = AdmissionRules::default();
+        let config = config(Fill::Units);
+        policy.build(
+            2,
+            0,
+            Run { policy, geometry, config, lives: &lives, limit: None, admission, before: None },
+        );
+    }
+}
+
+#[test]
 fn whole_fills_read_before_they_write_and_units_do_not() {
     for (fill, fetched) in [(Fill::Whole, 64 * KIB), (Fill::Units, 0)] {
         let mut world = World::new(&[64 * KIB], 8 << 20, config(fill));

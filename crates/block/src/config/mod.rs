@@ -76,6 +76,9 @@ pub struct BlockConfig {
     pub listen: Vec<Address>,
     /// The address of the live page and `/metrics`. Default `127.0.0.1:7381`.
     pub http: Option<HttpAddress>,
+    /// Whether commands are taken there. Unless given, where the address is this machine's own (127.0.0.1 and its like): whoever reaches
+    /// the port may give them.
+    pub http_control: Option<bool>,
     /// The cache.
     pub cache: Option<CacheSection>,
     /// Volumes.

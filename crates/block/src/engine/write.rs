@@ -45,6 +45,10 @@ impl Engine {
                 return self.park(id, op, true);
             }
         }
+        debug_assert!(
+            mode != Mode::WriteBack || op.plan.through.is_empty(),
+            "an operation is small beside the cache, so none of it goes past it"
+        );
         self.note_plan(&op);
         let now_ns = self.now_ns;
         let volume = &mut self.volumes[op.volume];

@@ -251,7 +251,8 @@ mod tests {
     fn view() -> View {
         let histogram =
             |count| Histogram { buckets: vec![Bucket { upper_us: 1.024, count: 2 }], count, sum_us: 5.0 };
-        let times = vec![OpHistogram { op: "read".into(), service: histogram(3), processing: histogram(3) }];
+        let histograms =
+            vec![OpHistogram { op: "read".into(), service: histogram(3), processing: histogram(3) }];
         let export = |name: &str, quota_bytes| ExportView {
             status: ExportStatus {
                 name: name.into(),

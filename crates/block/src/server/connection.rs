@@ -43,6 +43,8 @@ pub(super) enum End {
     Refused,
     #[error("the server is shutting down")]
     Stopping,
+    #[error("it neither sent nor took anything, and others need the memory that it held")]
+    Stalled,
     #[error(transparent)]
     Nonsense(#[from] RequestError),
     #[error(transparent)]
@@ -85,6 +87,8 @@ pub(super) struct Connection<D: Disks> {
     requests: Requests,
     replies: Replies,
     pending: Pending,
+    /// A request that was read and waits for memory.
+    next: Option<Request>,
     filling: Option<Filling>,
     outbox: Outbox,
     landed: Vec<Landed>,
@@ -115,6 +119,7 @@ impl<D: Disks> Connection<D> {
             requests: Requests::new(session.rules),
             replies: Replies::new(session.rules.structured),
             pending: Pending { bytes, from: 0 },
+            next: None,
             filling: None,
             outbox: Outbox::default(),
             landed: Vec::new(),
@@ -135,7 +140,25 @@ impl<D: Disks> Connection<D> {
             if core.is_stopping() {
                 self.ending.get_or_insert(End::Stopping);
             }
+            if core.is_shut_out(self.place.id) {
+                return Poll::Ready(End::Stalled);
+            }
+            if core.set_deaf(self.place.id, false) && self.stream.is_hung_up() {
+                return Poll::Ready(End::Closed);
+            }
         }
+        let polled = self.serve(cx);
+        self.tell_held(&mut self.place.core.borrow_mut());
+        polled
+    }
+
+    /// Tells how much memory is in use on behalf of this client that is in nobody's job.
+    fn tell_held(&self, core: &mut Core<D>) {
+        let filling = self.filling.as_ref().map_or(0, |filling| filling.buffer.len());
+        core.hold(self.place.id, (filling + self.outbox.bytes()) as u64);
+    }
+
+    fn serve(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         for _ in 0..ROUNDS_MAX {
             self.answer_mail();
             let sent = match self.send(cx) {
@@ -250,6 +273,7 @@ impl<D: Disks> Connection<D> {
         while !self.outbox.is_empty() {
             let sent = ready!(self.outbox.with_slices(|slices| self.stream.poll_write(cx, slices)))?;
             let mut core = self.place.core.borrow_mut();
+            core.moved(self.place.id);
             self.outbox.sent(sent, |buffer| core.disks.give_back(buffer));
         }
         self.stream.poll_flush(cx)
@@ -272,23 +296,17 @@ impl<D: Disks> Connection<D> {
                 return Poll::Ready(Ok(()));
             }
             filling.at += read;
+            self.place.core.borrow_mut().moved(self.place.id);
             self.requests.payload_taken(read);
             if filling.at == end {
                 self.parse(&mut &[][..]);
             }
             return Poll::Ready(Ok(()));
         }
-        if self.filling.is_none() {
-            let mut core = self.place.core.borrow_mut();
-            if core.is_saturated(self.session.export) {
-                core.await_disk(self.place.id);
-                return Poll::Pending;
-            }
-            if self.is_full(&mut core) {
-                return Poll::Pending;
-            }
+        if self.filling.is_none() && !self.may_go_on() {
+            return Poll::Pending;
         }
-        if !self.pending.bytes.is_empty() {
+        if !self.pending.bytes.is_empty() || self.next.is_some() {
             let Pending { bytes, from } = std::mem::take(&mut self.pending);
             let mut input = &bytes[from..];
             self.parse(&mut input);
@@ -305,6 +323,33 @@ impl<D: Disks> Connection<D> {
         }
         self.place.core.borrow_mut().return_scratch(scratch);
         read.map_ok(|_| ())
+    }
+
+    /// Whether another request may be looked at; otherwise what it waits for wakes it.
+    fn may_go_on(&mut self) -> bool {
+        let core = Rc::clone(&self.place.core);
+        let mut core = core.borrow_mut();
+        let id = self.place.id;
+        let may = if core.is_saturated(self.session.export) {
+            core.await_disk(id);
+            false
+        } else {
+            !self.is_full(&mut core) && self.next.is_none_or(|next| self.may_take(&mut core, &next))
+        };
+        if !may {
+            core.set_deaf(id, true);
+        }
+        may
+    }
+
+    /// Whether there is memory for what a request brings or asks for.
+    fn may_take(&self, core: &mut Core<D>, request: &Request) -> bool {
+        let bytes = match request.command {
+            Command::Read | Command::Write => u64::from(request.len_bytes),
+            _ => return true,
+        };
+        self.tell_held(core);
+        core.may_hold(self.place.id, bytes)
     }
 
     /// Takes in what was read.
@@ -365,6 +410,14 @@ impl<D: Disks> Connection<D> {
                     }
                 }
             }
+            if let Some(request) = self.next {
+                if !self.may_take(&mut core, &request) {
+                    break;
+                }
+                self.next = None;
+                self.take(&mut core, request);
+                continue;
+            }
             if input.is_empty() || core.is_saturated(export) || self.is_full(&mut core) {
                 break;
             }
@@ -389,17 +442,22 @@ impl<D: Disks> Connection<D> {
                 }
                 Ok(Some(Incoming::Request(request))) => {
                     self.count(|traffic| traffic.request(request.command));
-                    if request.command == Command::Write {
-                        let at = (request.offset % UNIT_BYTES) as usize;
-                        let buffer = core.disks.lend(at + request.len_bytes as usize);
-                        self.filling = Some(Filling { request, buffer, at });
-                    } else {
-                        self.dispatch(&mut core, request, AlignedBuffer::empty());
-                    }
+                    self.next = Some(request);
                 }
             }
         }
         core.collect(Some(self.place.id));
+    }
+
+    /// Hands on a request, or begins to take in what it writes.
+    fn take(&mut self, core: &mut Core<D>, request: Request) {
+        if request.command == Command::Write {
+            let at = (request.offset % UNIT_BYTES) as usize;
+            let buffer = core.disks.lend(at + request.len_bytes as usize);
+            self.filling = Some(Filling { request, buffer, at });
+        } else {
+            self.dispatch(core, request, AlignedBuffer::empty());
+        }
     }
 }
 

@@ -6,10 +6,13 @@
 //! - an idle connection owns no buffer; requests are read through one that the thread lends;
 //! - a connection has so many jobs and bytes under way, replies that it has not read included; above that nothing more is read of
 //!   it, so that a client that does not read its replies stalls itself and nobody else;
-//! - a disk has so many bytes under way, whoever asked; above that its connections are not read from.
+//! - a disk has so many bytes under way, whoever asked; above that its connections are not read from;
+//! - all clients together have so many bytes in payloads that are on their way and in replies that they do not read; above that large
+//!   requests wait, and who holds much and does not move is shut out.
 //!
 //! A connection that ends, however it ends, leaves only the jobs that are under way; their outcomes are thrown away.
 
+mod buffers;
 mod connection;
 mod listener;
 mod negotiation;
@@ -44,6 +47,11 @@ pub struct ServerConfig {
     pub jobs_max: usize,
     /// Bytes of one connection's jobs and of replies that it has not read; one request may go beyond it. Default 16 MiB.
     pub bytes_max: u64,
+    /// Bytes of all clients' payloads on their way and of replies that were not read, beside 64 KiB for each client; 64 MiB at least.
+    /// Default 256 MiB.
+    pub buffers_bytes_max: u64,
+    /// How long a client that holds much of that may stand still while others wait for it. Default 10 s.
+    pub stall_timeout: Duration,
     /// How long jobs may take to end when the server does. Default 10 s.
     pub grace: Duration,
     /// TLS, for clients that ask for it or for all. Default none.
@@ -58,6 +66,8 @@ impl Default for ServerConfig {
             connections_max: 4096,
             jobs_max: 256,
             bytes_max: 16 << 20,
+            buffers_bytes_max: 256 << 20,
+            stall_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(10),
             tls: None,
         }

@@ -11,9 +11,10 @@ use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinSet, spawn_local};
-use tokio::time::{sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::ServerConfig;
+use super::buffers::LOOKS;
 use super::connection::Connection;
 use super::listener::{Entrance, Listeners, Peer};
 use super::negotiation::{NegotiationEnd, negotiate};
@@ -114,12 +115,14 @@ impl<D: Disks + 'static> Server<D> {
         let outcomes = Arc::new(Notify::new());
         let wake = Arc::clone(&outcomes);
         self.disks.notify(Arc::new(move || wake.notify_one()));
-        let core = Rc::new(RefCell::new(Core::new(self.disks)));
+        let ServerConfig { buffers_bytes_max, stall_timeout, .. } = self.shared.config;
+        let core = Rc::new(RefCell::new(Core::new(self.disks, buffers_bytes_max)));
         let idle = Rc::new(Notify::new());
         let progressed = Rc::new(Notify::new());
         let told = [Rc::clone(&idle), Rc::clone(&progressed)];
         let mut helpers = self.side.start(&core, &self.shared.stats, progressed);
         helpers.push(spawn_local(collect(Rc::clone(&core), outcomes, told)));
+        helpers.push(spawn_local(look_around(Rc::clone(&core), stall_timeout)));
         drop(self.errands);
         let (stop, stopping) = watch::channel(false);
         let hall = Hall { core: Rc::clone(&core), shared: Rc::clone(&self.shared), stopping };
@@ -165,6 +168,16 @@ async fn collect<D: Disks>(
         if core.is_stopping() && core.under_way() == 0 {
             idle.notify_one();
         }
+    }
+}
+
+/// Looks after clients that stand still, so that it takes so long until one is shut out.
+async fn look_around<D: Disks>(core: Rc<RefCell<Core<D>>>, stall_timeout: Duration) {
+    let mut ticks = interval((stall_timeout / LOOKS as u32).max(Duration::from_millis(1)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        core.borrow_mut().look_around();
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use tiermem_tier::block::AlignedBuffer;
 
+use super::buffers::Buffers;
 use crate::disks::{Answer, Asker, Disks, Job, Outcome, Task, UNIT_BYTES};
 use crate::nbd::wire::CommandFlags;
 use crate::nbd::{Command, Errno, Request};
@@ -47,6 +48,8 @@ struct Seat {
     bytes: u64,
     /// Whether it waits for its disk to have less to do.
     waiting: bool,
+    /// Whether nothing is read of its socket, so that nobody would notice if it hung up.
+    is_deaf: bool,
 }
 
 /// What a disk has to do.
@@ -66,6 +69,7 @@ pub(super) struct Core<D> {
     loads: Vec<Load>,
     done: Vec<Outcome>,
     scratch: Vec<u8>,
+    buffers: Buffers,
     /// Counts seats and flights, so that their numbers come again only after 4 billion others.
     serial: u32,
     under_way: usize,
@@ -86,7 +90,8 @@ fn charge(request: &Request) -> u64 {
 }
 
 impl<D: Disks> Core<D> {
-    pub(super) fn new(disks: D) -> Self {
+    /// Nobody is there yet; all who come may have `buffers_bytes_max` in their hands, beside a little for each.
+    pub(super) fn new(disks: D, buffers_bytes_max: u64) -> Self {
         Core {
             disks,
             seats: Vec::new(),
@@ -94,6 +99,7 @@ impl<D: Disks> Core<D> {
             loads: Vec::new(),
             done: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
+            buffers: Buffers::new(buffers_bytes_max),
             serial: 0,
             under_way: 0,
             stopping: false,
@@ -132,7 +138,9 @@ impl<D: Disks> Core<D> {
             under_way: 0,
             bytes: 0,
             waiting: false,
+            is_deaf: false,
         });
+        self.buffers.enter(at);
         id
     }
 
@@ -144,7 +152,55 @@ impl<D: Disks> Core<D> {
         for landed in std::mem::take(&mut seat.mail) {
             self.throw_away(landed.result);
         }
+        self.buffers.leave(place(id));
+        self.wake_served();
         self.vacate(place(id));
+    }
+
+    fn wake_served(&mut self) {
+        while let Some(at) = self.buffers.next() {
+            self.wake(at);
+        }
+    }
+
+    fn wake(&self, at: usize) {
+        let waker = self.seats[at].as_ref().and_then(|seat| seat.waker.as_ref());
+        waker.into_iter().for_each(Waker::wake_by_ref);
+    }
+
+    /// A connection has so many bytes in its hands: of payloads that are on their way, and of replies that were not sent.
+    pub(super) fn hold(&mut self, id: u64, bytes: u64) {
+        self.buffers.set(place(id), bytes);
+        self.wake_served();
+    }
+
+    /// Whether a connection may take a request that needs so many bytes; otherwise it is woken when it can.
+    pub(super) fn may_hold(&mut self, id: u64, more: u64) -> bool {
+        self.buffers.may_hold(place(id), more)
+    }
+
+    /// A connection's socket has given or taken bytes.
+    pub(super) fn moved(&mut self, id: u64) {
+        self.buffers.moved(place(id));
+    }
+
+    /// Whether a connection must go, as it holds what others wait for.
+    pub(super) fn is_shut_out(&self, id: u64) -> bool {
+        self.buffers.is_shut_out(place(id))
+    }
+
+    /// A connection reads nothing, or does again; whether it did not.
+    pub(super) fn set_deaf(&mut self, id: u64, is_deaf: bool) -> bool {
+        std::mem::replace(&mut self.seat(id).is_deaf, is_deaf)
+    }
+
+    /// Looks after those who do not move, and has those look at their sockets who read nothing.
+    pub(super) fn look_around(&mut self) {
+        for at in self.buffers.look() {
+            self.wake(at);
+        }
+        let deaf = self.seats.iter().flatten().filter(|seat| seat.is_deaf);
+        deaf.filter_map(|seat| seat.waker.as_ref()).for_each(Waker::wake_by_ref);
     }
 
     /// Frees a seat that nobody has and to which nothing will come.
@@ -365,7 +421,7 @@ mod tests {
 
     #[test]
     fn outcomes_find_who_asked_though_cookies_repeat() {
-        let mut core = Core::new(Held::default());
+        let mut core = Core::new(Held::default(), 1 << 20);
         let (a, b) = (core.enter(0), core.enter(0));
         core.submit(a, read(1), AlignedBuffer::empty());
         core.submit(a, read(2), AlignedBuffer::empty());
@@ -383,7 +439,7 @@ mod tests {
 
     #[test]
     fn jobs_outlive_their_connection_and_leave_nothing() {
-        let mut core = Core::new(Held::default());
+        let mut core = Core::new(Held::default(), 1 << 20);
         let id = core.enter(0);
         core.submit(id, read(1), AlignedBuffer::empty());
         core.submit(id, read(2), AlignedBuffer::empty());
@@ -402,7 +458,7 @@ mod tests {
 
     #[test]
     fn an_outcome_that_comes_twice_is_nobodys() {
-        let mut core = Core::new(Held::default());
+        let mut core = Core::new(Held::default(), 1 << 20);
         let id = core.enter(0);
         core.submit(id, read(1), AlignedBuffer::empty());
         let asker = core.disks.finish(1);

@@ -1,10 +1,12 @@
 //! A client's socket: TCP or unix, plain or with TLS.
 
 use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -47,6 +49,15 @@ impl Plain {
     }
 }
 
+impl AsFd for Plain {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Plain::Tcp(stream) => stream.as_fd(),
+            Plain::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
 /// A socket, with or without TLS.
 #[derive(Debug)]
 pub(super) enum Stream {
@@ -78,6 +89,19 @@ impl Stream {
 
     pub(super) fn is_tls(&self) -> bool {
         matches!(self, Stream::Tls(_))
+    }
+
+    /// Whether the other side has gone for good, found without reading. One that has merely said all that it has to say has not.
+    pub(super) fn is_hung_up(&self) -> bool {
+        let socket = match self {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => stream.socket(),
+            Stream::Gone => return true,
+        };
+        // Nothing is asked for: errors and hang-ups are told all the same.
+        let mut asked = [PollFd::new(socket, PollFlags::empty())];
+        let found = poll(&mut asked, Some(&Timespec::default()));
+        found.is_ok_and(|count| count > 0)
     }
 
     /// Reads into `buffer`; nothing at the end. A plain socket is read by tokio's own call, which knows that a short read has

@@ -117,6 +117,11 @@ impl Write for Calls<'_> {
 }
 
 impl TlsStream {
+    /// What lies below.
+    pub(super) fn socket(&self) -> &Plain {
+        &self.socket
+    }
+
     /// A connection whose handshake begins with the first read.
     pub(super) fn new(socket: Plain, config: Arc<rustls::ServerConfig>) -> Result<Self, rustls::Error> {
         Ok(TlsStream { socket, tls: ServerConnection::new(config)? })

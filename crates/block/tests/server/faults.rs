@@ -184,6 +184,52 @@ fn a_disk_that_hangs_stops_its_own_clients_only() {
 }
 
 #[test]
+fn a_client_that_dies_while_its_disk_hangs_is_noticed() {
+    let config =
+        ServerConfig { jobs_max: 4, stall_timeout: Duration::from_millis(50), ..ServerConfig::default() };
+    let (house, gate) = gated(config);
+    let mut dying = Client::simple(&house.unix, "a");
+    for n in 0..20 {
+        dying.send(Command::Read, CommandFlags::none(), n * 100, &[], 100);
+    }
+    taken(&house, 4);
+    drop(dying);
+    house.until(|stats| stats.open() == 0);
+    gate.open();
+    assert_eq!(Client::simple(&house.unix, "a").read(0, 100), [0; 100]);
+}
+
+#[test]
+fn who_keeps_large_buffers_in_use_gives_way_to_those_who_wait() {
+    const HALF: usize = 4 << 20;
+    let config = ServerConfig {
+        buffers_bytes_max: 64 << 20,
+        stall_timeout: Duration::from_millis(50),
+        ..ServerConfig::default()
+    };
+    let house = House::of(config, memory);
+    // Those that send half a write each and stop there, and those that ask for what they do not read, keep all of it in use.
+    let mut stalled: Vec<Client> = (0..10).map(|_| Client::simple(&house.unix, "a")).collect();
+    for (client, at) in stalled.iter_mut().zip(0..) {
+        let request = match at {
+            0..5 => write_request(1, 0, &vec![1; HALF], 2 * HALF as u32),
+            _ => read_request(1, 0, 2 * HALF as u32),
+        };
+        client.wire.write_all(&request).unwrap();
+    }
+    house.until(|stats| stats.exports().first().is_some_and(|export| export.requests_total() == 10));
+    // Small requests get on all the time, large ones as soon as those have gone.
+    let mut witness = Client::new(&house.tcp, "b");
+    for n in 0..20u64 {
+        witness.write(n * 4096, &[7; 4096]);
+    }
+    witness.write(0, &vec![9; 2 * HALF]);
+    assert_eq!(witness.read(0, 2 * HALF as u32), vec![9; 2 * HALF]);
+    let mut after = Client::new(&house.unix, "a");
+    assert_eq!(after.read(0, 4096), [0; 4096], "a write that was never whole has done nothing");
+}
+
+#[test]
 fn a_thousand_connections_are_served_and_more_are_closed() {
     let config = ServerConfig { connections_max: 1000, ..ServerConfig::default() };
     let house = House::of(config, memory);

@@ -65,7 +65,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let port = bind_http(&config)?;
     let engine = open(&config)?;
     let mut server = Server::new(engine, config.server_config()).map_err(Failure::failed)?;
-    let http = port.map(|port| http::show(port, &mut server, env!("CARGO_PKG_VERSION")));
+    let http = port.map(|port| http::show(port, &mut server, config.http_control, env!("CARGO_PKG_VERSION")));
     let http = http.transpose().map_err(Failure::failed)?;
     let words = announcement(&config, listeners.addresses(), http.as_ref());
     let ready = |ready| http.iter().for_each(|http| http.set_ready(ready));

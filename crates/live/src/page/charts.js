@@ -84,12 +84,34 @@ export function overTime(id, series, axes, scales, data) {
   return { update: () => { made.update(); if ((made.plot().cursor.left ?? -1) < 0) newest(); } };
 }
 
+/** Bars of a histogram at least. */
+const BARS_MIN = 10;
+
 /**
- * The latency histogram. `data()` gives `{ bounds, shares, p50, p99, p999 }`: ascending upper bounds in µs, the
+ * The bars of a histogram since an older one of the same: `{ bounds, shares }`. Both are `{ buckets: [{ upper_us, count }], count }`, where
+ * counts are of all up to the bound; the older one may be undefined. The axis spans what held all but the slowest ten-thousandth of requests
+ * since the start, so that it stays where it is and one odd request does not squeeze the rest.
+ */
+export function bars({ buckets, count: total }, before) {
+  const within = (histogram, n) => histogram.buckets[n].count - (n > 0 ? histogram.buckets[n - 1].count : 0);
+  const fastest = buckets.findIndex((bucket) => bucket.count > total * 1e-4);
+  const slowest = buckets.findIndex((bucket) => bucket.count >= total * 0.9999);
+  const to = Math.min(buckets.length, Math.max(slowest + 2, fastest + BARS_MIN));
+  const from = Math.max(0, Math.min(fastest - 1, to - BARS_MIN));
+  const requests = total - (before?.count ?? 0);
+  const counts = buckets.map((_, n) => within({ buckets }, n) - (before ? within(before, n) : 0));
+  return {
+    bounds: buckets.slice(from, to).map((bucket) => bucket.upper_us),
+    shares: counts.slice(from, to).map((n) => requests > 0 ? n / requests : 0),
+  };
+}
+
+/**
+ * A latency histogram in the box `id`. `data()` gives `{ bounds, shares, p50, p99, p999 }`: ascending upper bounds in µs, the
  * share of requests in each bucket, and percentiles in µs.
  */
-export function latency(data) {
-  const show = legend("latency-legend", [
+export function latency(id, data) {
+  const show = legend(`${id}-legend`, [
     { label: "p50", color: "--third" }, { label: "p99", color: "--warn" }, { label: "p99.9", color: "--bad" },
   ]);
   /** Where a time stands on the axis: bucket n spans from n - 1/2 to n + 1/2. */
@@ -118,7 +140,7 @@ export function latency(data) {
     });
   };
   const columns = () => [data().bounds.map((_, n) => n), data().shares];
-  const made = chart("latency", (width, height) => ({
+  const made = chart(id, (width, height) => ({
     width, height,
     legend: { show: false },
     padding: [8, 24, 0, 0],

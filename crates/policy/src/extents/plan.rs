@@ -50,8 +50,9 @@ pub enum Verdict {
     /// is pinned meanwhile. Who will not wait plans again at once with [`Request::bypass`] set as well: what got no place until now
     /// gets none.
     Clean,
-    /// Write-back, and no place could be had: all that could go is in use by plans in flight. Plan again with [`Plan::again`] set when one
-    /// of them is finished. It never happens where only one plan is in flight.
+    /// Write-back, and no place could be had: all that could go is in use by plans in flight, others than this one. Plan again with
+    /// [`Plan::again`] set when one of them is finished. Where none other is in flight the request is larger than what there is, and the
+    /// rest of it goes past the cache.
     Busy,
 }
 
@@ -92,6 +93,8 @@ pub struct Plan {
     pub allocated_bytes: u64,
     /// The blocks that the plan speaks of.
     pins: Vec<u32>,
+    /// What was missing when the request was first looked at, in pieces: what it and its neighbourhood are to get, however often it is asked.
+    missing: Vec<Range<u64>>,
 }
 
 impl Plan {
@@ -123,6 +126,10 @@ fn push_part(parts: &mut Vec<Part>, part: Part) {
         }
         _ => parts.push(part),
     }
+}
+
+fn overlaps(block: &Block, pieces: &Range<u64>) -> bool {
+    block.piece < pieces.end && block.end() > pieces.start
 }
 
 /// A block of the request at hand, in units of the cache.
@@ -214,6 +221,12 @@ impl<O: Evict> Extents<O> {
         plan.pins.push(block.slot);
     }
 
+    /// Whether plans in flight other than this one hold on to blocks.
+    fn are_others_pinned(&self, plan: &Plan) -> bool {
+        // A block is pinned under its own number and under its group's.
+        self.pinned.values().map(|count| *count as usize).sum::<usize>() > 2 * plan.pins.len()
+    }
+
     fn is_hit(&self, request: &Request, pieces: &Range<u64>, found: &[Block]) -> bool {
         let mut at = pieces.start;
         for block in found {
@@ -280,21 +293,35 @@ impl<O: Evict> Extents<O> {
         plan: &mut Plan,
         first: bool,
     ) -> Verdict {
-        // What lies beside the request is none of its business.
-        let outside = |block: &Block| block.end() <= pieces.start || block.piece >= pieces.end;
-        let mut wanted = std::mem::take(&mut self.wanted);
-        wanted.clear();
-        if !request.bypass {
+        if first {
+            plan.missing.clear();
             let mut at = around.start;
-            let gaps = found.iter().map(|block| (block.piece, block.end())).chain([(around.end, around.end)]);
-            for (piece, end) in gaps {
+            let ends = found.iter().map(|block| (block.piece, block.end())).chain([(around.end, around.end)]);
+            for (piece, end) in ends {
                 if at < piece && at < pieces.end && piece > pieces.start {
-                    divide(&self.geometry, at..piece, |piece, class| wanted.push((piece, class)));
+                    plan.missing.push(at..piece);
                 }
                 at = at.max(end);
             }
         }
-        found.retain(|block| !outside(block));
+        let mut wanted = std::mem::take(&mut self.wanted);
+        wanted.clear();
+        if !request.bypass {
+            for missing in &plan.missing {
+                let mut at = missing.start;
+                // What it or others allocated there before it had to wait is not missing any more.
+                for block in found.iter().filter(|block| overlaps(block, missing)) {
+                    divide(&self.geometry, at..block.piece, |piece, class| wanted.push((piece, class)));
+                    at = block.end();
+                }
+                divide(&self.geometry, at..missing.end, |piece, class| wanted.push((piece, class)));
+            }
+        }
+        // What was there beside the request is none of its business.
+        let is_own = |block: &Block| {
+            overlaps(block, pieces) || plan.missing.iter().any(|missing| overlaps(block, missing))
+        };
+        found.retain(is_own);
         for block in found.iter() {
             self.hold(block, plan);
             if first {
@@ -315,7 +342,9 @@ impl<O: Evict> Extents<O> {
                     verdict = Verdict::Clean;
                     break;
                 }
-                Err(NoRoom::Busy) if request.write == Some(Mode::WriteBack) => {
+                Err(NoRoom::Busy)
+                    if request.write == Some(Mode::WriteBack) && self.are_others_pinned(plan) =>
+                {
                     verdict = Verdict::Busy;
                     break;
                 }

@@ -88,8 +88,12 @@ impl<O: Evict> World<O> {
     /// Plans and carries out one request, and checks what a read returns; whether it was a hit.
     pub fn request(&mut self, request: Request) -> bool {
         let mut plan = std::mem::take(&mut self.plan);
-        while self.cache.plan(&request, &mut plan) == Verdict::Clean {
-            assert!(!plan.clean.is_empty());
+        loop {
+            match self.cache.plan(&request, &mut plan) {
+                Verdict::Ready => break,
+                Verdict::Clean => assert!(!plan.clean.is_empty()),
+                Verdict::Busy => panic!("no other plan is in flight"),
+            }
             self.write_back(&plan.clean, &plan.clean_volumes);
             plan.again = true;
         }

@@ -222,6 +222,7 @@ impl<O: Evict> Simulation<O> {
     fn plan(&mut self, mut request: Request, now_ns: u64) -> u64 {
         let Simulation { extents, plan, cleaner, counts, costs, .. } = self;
         let (mut waited_ns, mut bytes) = (0, 0);
+        // It is never busy: no other plan is in flight.
         while extents.plan(&request, plan) == Verdict::Clean {
             plan.again = true;
             match cleaner {

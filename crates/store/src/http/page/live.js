@@ -7,8 +7,6 @@ import { bytes, count, micros, percent } from "/page/figures.js";
 import * as own from "/page/plots.js";
 import { showTenants } from "/page/tenants.js";
 
-/** Bars of the histogram at least. */
-const BARS_MIN = 10;
 const TIER_COLORS = ["--fast", "--slow", "--third", "--fourth"];
 
 const histogram = { bounds: [], shares: [], p50: 0, p99: 0, p999: 0 };
@@ -124,22 +122,10 @@ function showTiers(now, before) {
   });
 }
 
-/**
- * Bars over the last minute. The axis spans what held all but the slowest ten-thousandth of requests since the
- * start, so that it stays where it is and one odd request does not squeeze the rest.
- */
+/** Bars over the last minute, percentiles of the last second. */
 function showLatency(now, first) {
-  const { buckets, count: total, p50_us, p99_us, p999_us } = now.latency;
-  const within = (latency, n) => latency.buckets[n].count - (n > 0 ? latency.buckets[n - 1].count : 0);
-  const fastest = buckets.findIndex((bucket) => bucket.count > total * 1e-4);
-  const slowest = buckets.findIndex((bucket) => bucket.count >= total * 0.9999);
-  const to = Math.min(buckets.length, Math.max(slowest + 2, fastest + BARS_MIN));
-  const from = Math.max(0, Math.min(fastest - 1, to - BARS_MIN));
-  const requests = total - (first?.latency.count ?? 0);
-  const counts = buckets.map((_, n) => within(now.latency, n) - (first ? within(first.latency, n) : 0));
-  histogram.bounds = buckets.slice(from, to).map((bucket) => bucket.upper_us);
-  histogram.shares = counts.slice(from, to).map((n) => requests > 0 ? n / requests : 0);
-  Object.assign(histogram, { p50: p50_us, p99: p99_us, p999: p999_us });
+  const { p50_us, p99_us, p999_us } = now.latency;
+  Object.assign(histogram, charts.bars(now.latency, first?.latency), { p50: p50_us, p99: p99_us, p999: p999_us });
 }
 
 function show(now, before, first, rows) {
@@ -151,7 +137,7 @@ function show(now, before, first, rows) {
   plots ??= [
     own.throughput(() => [rows.time, rows.rate, rows.fast, rows.hit]),
     own.moves(() => [rows.time, rows.promoted, rows.demoted, rows.evicted]),
-    charts.latency(() => histogram),
+    charts.latency("latency", () => histogram),
   ];
   plots.forEach((plot) => plot.update());
 }

@@ -1,0 +1,213 @@
+//! The block cache's simulator against its live engine: one trace, the same hits, blocks and bytes.
+//!
+//! Requests come one after the other, and each is over before the next. What is dirty is written back at once in the engine, and when its block
+//! goes in the simulator: in both nothing is ever turned away for want of a clean place, so when it is written back decides nothing else.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
+
+use std::path::Path;
+
+use tiermem_base::{Access, Op};
+use tiermem_block::backing::MemoryStore;
+use tiermem_block::disks::{Asker, Disks, Job, Task};
+use tiermem_block::engine::{Counts, Engine, EngineConfig, VolumeConfig};
+use tiermem_policy::evict::Named;
+use tiermem_policy::extents::admission::AdmissionRules;
+use tiermem_policy::extents::cleaning::Cleaning;
+use tiermem_policy::extents::{Around, Fill, Mode, Sizing, UNIT_BYTES};
+use tiermem_sim::block::{Costs, Setup};
+use tiermem_tier::block::MemoryDisk;
+
+const VOLUME_BYTES: u64 = 256 << 20;
+const CACHE_BYTES: u64 = 24 << 20;
+/// The engine cuts requests at multiples of this, and each part is planned by itself.
+const CUT_BYTES: u64 = 1 << 20;
+/// The cache's device has its log beside its space; so much is enough for both.
+const DEVICE_BYTES: u64 = CACHE_BYTES + (96 << 20);
+
+/// A trace's reads and writes, laid into a volume, none of them across a cut.
+fn slice(name: &str) -> Vec<Access> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/trace/testdata").join(name);
+    let trace = tiermem_trace::open(path.to_str().unwrap()).unwrap();
+    let mut records = Vec::new();
+    for record in trace.map(Result::unwrap).filter(|record| record.size > 0) {
+        let (mut at, mut left) = (record.key % VOLUME_BYTES, u64::from(record.size));
+        while left > 0 {
+            let bytes = left.min(CUT_BYTES - at % CUT_BYTES);
+            records.push(Access { key: at, size: bytes as u32, tenant: 0, ..record });
+            (at, left) = ((at + bytes) % VOLUME_BYTES, left - bytes);
+        }
+    }
+    records
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    sizes: &'static [u64],
+    fill: Fill,
+    sizing: Sizing,
+    mode: Mode,
+    admission: AdmissionRules,
+    /// Whether the cache has a log.
+    durable: bool,
+}
+
+const KIB: u64 = 1 << 10;
+const CASE: Case = Case {
+    sizes: &[32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB],
+    fill: Fill::Units,
+    sizing: Sizing::Request,
+    mode: Mode::WriteBack,
+    admission: AdmissionRules { sequential_cutoff_bytes: None, promote_after: 0 },
+    durable: false,
+};
+
+/// What both worlds count alike.
+#[derive(Debug, PartialEq)]
+struct Told {
+    reads: u64,
+    writes: u64,
+    read_hits: u64,
+    write_hits: u64,
+    missed_request_bytes: u64,
+    allocated_blocks: u64,
+    allocated_bytes: u64,
+    core_read_bytes: u64,
+    /// Where nothing is written back later.
+    core_written_bytes: Option<u64>,
+}
+
+fn simulated(case: Case, capacity_bytes: u64, records: &[Access]) -> Told {
+    let setup = Setup {
+        sizes_bytes: case.sizes.to_vec(),
+        group_bytes: None,
+        fill: case.fill,
+        sizing: case.sizing,
+        mode: case.mode,
+        admission: case.admission,
+        cleaning: None,
+        policy: Named::Lru,
+        capacity_bytes,
+        costs: Costs::default(),
+    };
+    let mut cache = setup.build(0).unwrap();
+    cache.run(records).unwrap();
+    let counts = cache.finish()[0].1;
+    Told {
+        reads: counts.reads,
+        writes: counts.writes,
+        read_hits: counts.read_hits,
+        write_hits: counts.write_hits,
+        missed_request_bytes: counts.missed_request_bytes,
+        allocated_blocks: counts.allocated_blocks,
+        allocated_bytes: counts.allocated_bytes,
+        core_read_bytes: counts.core_read_bytes,
+        core_written_bytes: (case.mode != Mode::WriteBack).then_some(counts.core_written_bytes),
+    }
+}
+
+/// The engine's counts, and how large its cache is.
+fn live(case: Case, records: &[Access]) -> (Told, u64) {
+    let clock = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let ticks = std::sync::Arc::clone(&clock);
+    let config = EngineConfig {
+        sizes_bytes: case.sizes.to_vec(),
+        fill: case.fill,
+        sizing: case.sizing,
+        admission: case.admission,
+        cleaning: Cleaning { age_ns: 0, ..Cleaning::default() },
+        clock: std::sync::Arc::new(move || ticks.fetch_add(1_000_000, std::sync::atomic::Ordering::Relaxed)),
+        ..EngineConfig::default()
+    };
+    let mut engine = if case.durable {
+        Engine::open(Box::new(MemoryDisk::new(DEVICE_BYTES as usize).open()), config, true).unwrap().0
+    } else {
+        Engine::new(Box::new(MemoryDisk::new(CACHE_BYTES as usize).open()), config).unwrap()
+    };
+    let volume = VolumeConfig { mode: case.mode, ..VolumeConfig::new("disk") };
+    engine.add(volume, Box::new(MemoryStore::new(VOLUME_BYTES).open())).unwrap();
+    engine.begin_service().unwrap();
+    let mut done = Vec::new();
+    for (record, cookie) in records.iter().zip(0..) {
+        let task = match record.op {
+            Op::Write => {
+                let from = record.key % UNIT_BYTES;
+                Task::Write(engine.lend((from + u64::from(record.size)) as usize))
+            }
+            _ => Task::Read,
+        };
+        let asker = Asker { connection: 1, cookie };
+        let (offset, bytes) = (record.key, u64::from(record.size));
+        engine.submit(Job { asker, disk: 0, task, offset, bytes, durable: false });
+        for tries in 0.. {
+            engine.take(&mut done);
+            if !done.is_empty() && engine.is_idle() && engine.dirty_bytes() == 0 {
+                break;
+            }
+            assert!(tries < 10_000, "request {cookie} does not end");
+        }
+        done.drain(..).for_each(|outcome| assert!(outcome.result.is_ok()));
+    }
+    let Counts {
+        reads,
+        writes,
+        read_hits,
+        write_hits,
+        missed_request_bytes,
+        allocated_blocks,
+        allocated_bytes,
+        ..
+    } = *engine.counts(0);
+    let told = Told {
+        reads,
+        writes,
+        read_hits,
+        write_hits,
+        missed_request_bytes,
+        allocated_blocks,
+        allocated_bytes,
+        core_read_bytes: engine.counts(0).core_read_bytes,
+        core_written_bytes: (case.mode != Mode::WriteBack).then_some(engine.counts(0).core_written_bytes),
+    };
+    (told, engine.status().cache.capacity_bytes)
+}
+
+fn agree(case: Case, trace: &str) {
+    let records = slice(trace);
+    let (live, capacity_bytes) = live(case, &records);
+    assert!(live.allocated_bytes > capacity_bytes, "it is full, and blocks go: {live:?}");
+    assert_eq!(simulated(case, capacity_bytes, &records), live, "{case:?} on {trace}");
+}
+
+const TRACES: [&str; 2] = ["cloudPhysicsIO-20k.vscsi.zst", "msr-slice-rw20-10k.trace.zst"];
+
+#[test]
+fn the_published_rule_and_reading_around_agree() {
+    let around = Around { read: Some(3), write: Some(1) };
+    for trace in TRACES {
+        for sizing in [Sizing::Request, Sizing::Around(around)] {
+            for fill in [Fill::Units, Fill::Whole] {
+                agree(Case { sizing, fill, ..CASE }, trace);
+            }
+        }
+    }
+}
+
+#[test]
+fn observed_sizes_agree_with_a_log_and_without() {
+    for trace in TRACES {
+        for durable in [false, true] {
+            agree(Case { sizing: Sizing::Observed(Default::default()), durable, ..CASE }, trace);
+        }
+    }
+}
+
+#[test]
+fn fixed_sizes_modes_and_admission_agree() {
+    let admission = AdmissionRules { sequential_cutoff_bytes: Some(512 * KIB), promote_after: 2 };
+    for trace in TRACES {
+        agree(Case { sizes: &[64 * KIB], ..CASE }, trace);
+        agree(Case { mode: Mode::WriteThrough, ..CASE }, trace);
+        agree(Case { mode: Mode::WriteAround, ..CASE }, trace);
+        agree(Case { admission, ..CASE }, trace);
+    }
+}
