@@ -19,7 +19,6 @@ SEED, SEED_UNITS, OURS = "seed", "seed units", "ours"
 ROLES = {SEED: "the seed's rule, whole fills", SEED_UNITS: "the seed's rule, sub-block", OURS: "ours"}
 SIZES = ["32K", "64K", "128K", "256K"]
 WORDS = {"read_mean_us": "reads", "write_mean_us": "writes", "read_latency_us": "reads", "write_latency_us": "writes"}
-UNITS = {"processing": "instructions", "processing_mean_ns": "ns", "processing_p50_ns": "ns"}
 
 
 @dataclass(frozen=True)
@@ -110,6 +109,16 @@ def lower(ours: float, theirs: float) -> float:
 def little(metric: str) -> float:
     """By which part this figure may differ and be the same."""
     return LITTLE_RECKONED if metric.endswith("_latency_us") else LITTLE
+
+
+def in_words(percent: float, digits: int = 1) -> str:
+    """So many percent less, or more."""
+    return f"{abs(percent):.{digits}f}% {'less' if percent >= 0 else 'more'}"
+
+
+def told(value: float, metric: str, sign: str = "") -> str:
+    """A time in microseconds, or a number of instructions."""
+    return f"{value / 1000:{sign}.1f} us" if metric.endswith("_ns") else f"{value:{sign},.0f} instructions"
 
 
 def differs(lines: list[Line]) -> bool:

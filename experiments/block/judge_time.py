@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from judge import LITTLE_POINTS, OURS, ROLES, SEED, UNITS, WORDS, Line, Row, best, check, fixed, known, little, lower, units_of
+from judge import (
+    LITTLE_POINTS,
+    OURS,
+    ROLES,
+    SEED,
+    WORDS,
+    Line,
+    Row,
+    best,
+    check,
+    fixed,
+    in_words,
+    known,
+    little,
+    lower,
+    told,
+    units_of,
+)
 
 
 def largest(units: dict[str, dict[str, Row]], contender: str, rival: str, metric: str) -> tuple[float, str] | None:
@@ -35,7 +52,7 @@ def gains(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
                 if found is None:
                     continue
                 words = f"{ROLES[contender]}, against {size} {fill}"
-                here = f"{found[0]:.1f}% less ({found[1]})"
+                here = f"{in_words(found[0])} ({found[1]})"
                 # Sub-block validity is a rival that the seed does not have.
                 holds = found[0] >= of_seed - LITTLE_POINTS if fill == "whole" else None
                 lines.append(Line(words, f"{of_seed:g}% less" if fill == "whole" else "", here, holds))
@@ -126,7 +143,7 @@ def processing(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
         if found:
             percent, unit, more = min(found) if claim["paper"] < 0 else max(found)
             words = f"{ROLES[contender]}, against {rival}"
-            here = f"{percent:+.0f}% ({unit}, {more:+,.0f} {UNITS[claim['metric']]})"
+            here = f"{percent:+.0f}% ({unit}, {told(more, claim['metric'], '+')})"
             # More than the seed's extra is too much; less than its saving is too little. Either way below is better.
             lines.append(Line(words, f"{claim['paper']:+g}%", here, percent <= claim["paper"] + LITTLE_POINTS))
     return lines
@@ -139,8 +156,6 @@ def at_most(rows: list[Row], claim: dict[str, Any]) -> list[Line]:
     for unit, of in units_of(rows, claim, claim.get("shared", False)).items():
         for contender in claim["contenders"]:
             if (value := known(of, contender, claim["metric"])) is not None:
-                holds = value <= claim["paper"]
-                lines.append(
-                    Line(f"{unit}, {contender}", f"at most {claim['paper']:,}", f"{value:,.0f} {UNITS[claim['metric']]}", holds)
-                )
+                limit, here = (told(figure, claim["metric"]) for figure in (claim["paper"], value))
+                lines.append(Line(f"{unit}, {contender}", f"at most {limit}", here, value <= claim["paper"]))
     return lines
