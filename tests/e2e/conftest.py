@@ -16,7 +16,7 @@ from sharding import Sharded
 from store import PATIENCE_S, SHARDS, Store
 
 # It asserts as tests do, and is imported by them.
-pytest.register_assert_rewrite("recorder")
+pytest.register_assert_rewrite("browser", "recorder")
 
 # For what a store with several shards refuses or orders differently by design.
 one_shard = pytest.mark.skipif(SHARDS > 1, reason="holds for a store with one shard")

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import re
-import subprocess
 import urllib.error
-import urllib.parse
 import urllib.request
 
 import pytest
 import redis
 
+from browser import visit
 from conftest import tool
 from store import PATIENCE_S, Store, eventually
 
 METRIC = re.compile(r'^tiermem_\w+(\{(\w+="[^"]*",?)+\})? ([-+0-9.e]+|NaN|\+Inf)$')
-# No first-run pages, no updates, no telemetry: what is left on the network is the page's own doing.
-QUIET_CHROMIUM = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 
 
 def sample(store: Store, name: str) -> float:
@@ -71,42 +64,16 @@ def test_nothing_can_be_written(store: Store) -> None:
     assert caught.value.code == 405
 
 
-def requested_hosts(net_log: pathlib.Path) -> set[str]:
-    """The hosts of everything that a page asked for, according to Chromium's log of its network stack."""
-    log = json.loads(net_log.read_text())
-    types = {number: name for name, number in log["constants"]["logEventTypes"].items()}
-    hosts = set()
-    for event in log["events"]:
-        parameters = event.get("params") or {}
-        # What the browser asks for itself, such as the page that was named, has no page as its initiator.
-        initiator = parameters.get("initiator", "not an origin")
-        if types.get(event["type"]) == "URL_REQUEST_START_JOB" and initiator != "not an origin":
-            hosts.add(urllib.parse.urlsplit(parameters["url"]).netloc)
-    return hosts
-
-
 def test_the_live_page_in_a_browser(store: Store, tmp_path: pathlib.Path) -> None:
     browser = tool("chromium")
     with redis.Redis(port=store.port) as client:
         client.mset({f"k{n}": "x" * 1000 for n in range(300)})
         for n in range(400):
             client.get(f"k{n}")
-    net_log = tmp_path / "net.json"
-    done = subprocess.run(
-        [
-            browser, *QUIET_CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}", f"--log-net-log={net_log}",
-            "--enable-logging=stderr", "--virtual-time-budget=6000", "--dump-dom", store.page,
-        ],
-        capture_output=True, text=True, timeout=3 * PATIENCE_S, check=False,
-    )  # fmt: skip
-    page = done.stdout
-    assert 'data-state="live"' in page, done.stderr[-3000:]
+    page = visit(browser, store.page, tmp_path)
     assert 'data-ready="true"' in page
-    # Two tiers with what they hold, three plots drawn, and no error in the page's console.
+    # Two tiers with what they hold, and three plots drawn.
     tiers = page.partition('<tbody id="tiers"')[2].partition("</tbody>")[0]
     assert tiers.count("<tr") == 2 and ">dram<" in tiers and ">cxl<" in tiers and "emulated" in tiers
     assert re.search(r'id="keys">300<', page), page
     assert page.count("<canvas") == 3
-    console = [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
-    assert console == []
-    assert requested_hosts(net_log) == {urllib.parse.urlsplit(store.page).netloc}

@@ -6,6 +6,7 @@
 //! - [`engine`] is the cache itself.
 //! - [`config`] is what an operator writes.
 //! - [`backing`] is the seam to the stores where volumes live.
+//! - [`http`] is what an operator looks at.
 //! - [`replay`] drives any NBD server with a trace, measures it, and checks what it gives back.
 //! - [`journal`] keeps the metadata of a cache device: log, table, superblock, recovery.
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@ pub mod backing;
 pub mod config;
 pub mod disks;
 pub mod engine;
+pub mod http;
 pub mod journal;
 mod link;
 pub mod nbd;

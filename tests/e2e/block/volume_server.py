@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -10,12 +11,17 @@ import select
 import shutil
 import signal
 import subprocess
+import urllib.parse
+import urllib.request
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
-from store import PATIENCE_S, binary, eventually
+from store import PATIENCE_S, binary, eventually, tiermem
 
+# A live page of its own for each server, wherever there is a free port.
+ANY_PORT = "127.0.0.1:0"
 KIB = 1 << 10
 MIB = 1 << 20
 
@@ -57,7 +63,7 @@ def serve_arguments(
     listen: pathlib.Path, cache: str, exports: Mapping[str, object], mode: str | None, flags: tuple[str, ...]
 ) -> list[str]:
     """The command line of a server."""
-    words = [binary(), "block", "serve", "--listen", f"unix:{listen}", "--cache", cache]
+    words = [binary(), "block", "serve", "--listen", f"unix:{listen}", "--http", ANY_PORT, "--cache", cache]
     for name, backing in exports.items():
         words += ["--export", f"{name}={backing}"]
     return words + (["--mode", mode] if mode else []) + list(flags)
@@ -95,7 +101,7 @@ class VolumeServer:
             self.command = serve_arguments(self.socket, cache or f"{self.cache_path}:32MiB", exports, mode, flags)
         else:
             (directory / "config.toml").write_text(config)
-            self.command = [binary(), "block", "serve", "--listen", f"unix:{self.socket}"]
+            self.command = [binary(), "block", "serve", "--listen", f"unix:{self.socket}", "--http", ANY_PORT]
             self.command += ["--config", str(directory / "config.toml"), *flags]
         self.name = next(iter(exports), "disk")
         self.start()
@@ -107,7 +113,7 @@ class VolumeServer:
         self.said = ""
         try:
             assert self.process.stdout is not None
-            while "nbd+unix://" not in self.said:
+            while "live page: " not in self.said:
                 ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE_S)
                 text = os.read(self.process.stdout.fileno(), 4096).decode() if ready else ""
                 assert text, f"the server did not start: {self.log()}"
@@ -116,6 +122,26 @@ class VolumeServer:
             self.process.kill()
             self.process.wait()
             raise
+
+    @property
+    def page(self) -> str:
+        """The address of its live page."""
+        return self.said.split("live page: ")[1].splitlines()[0]
+
+    def get(self, path: str) -> str:
+        """What its HTTP port says."""
+        with urllib.request.urlopen(self.page + path.lstrip("/"), timeout=PATIENCE_S) as answer:
+            return answer.read().decode()
+
+    def export(self, name: str | None = None) -> dict[str, Any]:
+        """What it says of an export at this moment."""
+        exports = json.loads(self.get("/api/status"))["exports"]
+        return next(export for export in exports if export["name"] == (name or self.name))
+
+    def command_line(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs one of `tiermem block`'s commands against it."""
+        address = urllib.parse.urlsplit(self.page).netloc
+        return tiermem("block", command, *arguments, "--http", address)
 
     def uri(self, export: str | None = None) -> str:
         """How clients name an export."""

@@ -2,6 +2,7 @@
 
 mod cache;
 mod export;
+mod http;
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ use crate::server::{ServerConfig, TlsConfig};
 
 pub use cache::{CachePlace, CacheSection, FillName, SizingName};
 pub use export::{ExportMode, ExportSection};
+pub use http::HttpAddress;
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -72,8 +74,11 @@ pub enum ConfigError {
 pub struct BlockConfig {
     /// Where NBD clients connect: `unix:PATH` or `HOST:PORT`. Default `127.0.0.1:10809`.
     pub listen: Vec<Address>,
-    /// The address of the live page and `/metrics`. Default none.
-    pub http: Option<SocketAddr>,
+    /// The address of the live page and `/metrics`. Default `127.0.0.1:7381`.
+    pub http: Option<HttpAddress>,
+    /// Whether commands are taken there. Unless given, where the address is this machine's own (127.0.0.1 and its like): whoever reaches
+    /// the port may give them.
+    pub http_control: Option<bool>,
     /// The cache.
     pub cache: Option<CacheSection>,
     /// Volumes.
@@ -120,6 +125,11 @@ impl BlockConfig {
             [] => vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: crate::nbd::PORT }],
             listen => listen.to_vec(),
         }
+    }
+
+    /// The address of the live page; none for no page.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http.unwrap_or_default().0
     }
 
     /// The cache.

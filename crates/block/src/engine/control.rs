@@ -59,7 +59,7 @@ pub struct WriteBack {
 }
 
 /// How far forgetting has come: [`Engine::drop_clean`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
     from_slot: u32,
     bytes: u64,

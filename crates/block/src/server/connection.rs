@@ -5,13 +5,14 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use tiermem_tier::block::AlignedBuffer;
 
 use super::ServerConfig;
 use super::outbox::Outbox;
 use super::seats::{Core, Landed, SCRATCH_BYTES};
-use super::stats::{ConnectionStats, Traffic};
+use super::stats::{ConnectionStats, ExportStats, Traffic};
 use super::stream::Stream;
 use crate::disks::{Answer, Disks, UNIT_BYTES};
 use crate::nbd::{
@@ -98,7 +99,7 @@ pub(super) struct Connection<D: Disks> {
     jobs_max: usize,
     bytes_max: u64,
     own: Arc<ConnectionStats>,
-    export: Arc<Traffic>,
+    export: Arc<ExportStats>,
 }
 
 impl<D: Disks> Connection<D> {
@@ -109,7 +110,7 @@ impl<D: Disks> Connection<D> {
         stream: Stream,
         (session, bytes): (Session, Vec<u8>),
         config: &ServerConfig,
-        (own, export): (Arc<ConnectionStats>, Arc<Traffic>),
+        (own, export): (Arc<ConnectionStats>, Arc<ExportStats>),
     ) -> Self {
         Connection {
             place: Place { core, id },
@@ -181,23 +182,28 @@ impl<D: Disks> Connection<D> {
 
     fn count(&self, count: impl Fn(&Traffic)) {
         count(&self.own.traffic);
-        count(&self.export);
+        count(&self.export.traffic);
     }
 
     /// Puts replies to what is done in the outbox.
     fn answer_mail(&mut self) {
         let mut landed = std::mem::take(&mut self.landed);
         self.place.core.borrow_mut().take_mail(self.place.id, &mut landed);
-        landed.drain(..).for_each(|landed| self.answer(landed));
+        if !landed.is_empty() {
+            // One reading of the clock for all that came together.
+            let now = Instant::now();
+            landed.drain(..).for_each(|landed| self.answer(landed, now));
+        }
         self.landed = landed;
     }
 
-    fn answer(&mut self, Landed { request, result }: Landed) {
+    fn answer(&mut self, Landed { request, since, result }: Landed, now: Instant) {
         let cookie = request.cookie;
         let failure = match result {
             Err((errno, reason)) => (errno, reason),
             Ok(answer) => match self.give(&request, answer) {
                 Ok(()) => {
+                    self.export.times.answered(request.command, now.saturating_duration_since(since));
                     return self.count(|traffic| traffic.done(request.command, request.len_bytes.into()));
                 }
                 Err(reason) => {
@@ -361,6 +367,12 @@ impl<D: Disks> Connection<D> {
         }
     }
 
+    /// Hands a request on, and counts how long that takes.
+    fn dispatch(&self, core: &mut Core<D>, request: Request, buffer: AlignedBuffer) {
+        let since = core.submit(self.place.id, request, buffer);
+        self.export.times.processed(request.command, since.elapsed());
+    }
+
     fn refuse(&mut self, cookie: u64, fault: Fault) {
         tracing::debug!(connection = self.own.id, %fault, "a request is refused");
         self.count(Traffic::error);
@@ -391,7 +403,7 @@ impl<D: Disks> Connection<D> {
                 }
                 // The disk may have shrunk while the payload came, and jobs keep its rules.
                 match self.requests.rules().check(&request) {
-                    Ok(()) => core.submit(self.place.id, request, buffer),
+                    Ok(()) => self.dispatch(&mut core, request, buffer),
                     Err(fault) => {
                         core.disks.give_back(buffer);
                         self.refuse(request.cookie, fault);
@@ -444,7 +456,7 @@ impl<D: Disks> Connection<D> {
             let buffer = core.disks.lend(at + request.len_bytes as usize);
             self.filling = Some(Filling { request, buffer, at });
         } else {
-            core.submit(self.place.id, request, AlignedBuffer::empty());
+            self.dispatch(core, request, AlignedBuffer::empty());
         }
     }
 }

@@ -22,6 +22,7 @@ mod seats;
 mod side;
 mod stats;
 mod stream;
+mod times;
 mod tls;
 
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub use listener::{ListenError, Listeners};
 pub use run::Server;
 pub use side::{Errand, ErrandError, Errands, Progress};
 pub use stats::{ConnectionStats, ServerStats, Traffic, TrafficTotals};
+pub use times::{OpTimesTotals, TimedOp, TimesTotals};
 pub use tls::{TlsConfig, TlsError};
 
 /// What a server allows.

@@ -4,6 +4,7 @@
 //! connection that asked. Jobs are kept apart from connections, as they outlive them.
 
 use std::task::Waker;
+use std::time::Instant;
 
 use tiermem_tier::block::AlignedBuffer;
 
@@ -19,6 +20,8 @@ pub(super) const SCRATCH_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Landed {
     pub(super) request: Request,
+    /// When it was there as a whole.
+    pub(super) since: Instant,
     pub(super) result: Result<Answer, (Errno, String)>,
 }
 
@@ -26,6 +29,7 @@ pub(super) struct Landed {
 struct Flight {
     number: u64,
     request: Request,
+    since: Instant,
 }
 
 /// A connection in transmission, or the jobs that one has left behind.
@@ -221,8 +225,9 @@ impl<D: Disks> Core<D> {
         }
     }
 
-    /// Hands `request` to its disk, with what it writes if it does.
-    pub(super) fn submit(&mut self, id: u64, request: Request, buffer: AlignedBuffer) {
+    /// Hands `request` to its disk, with what it writes if it does; tells when it began to.
+    pub(super) fn submit(&mut self, id: u64, request: Request, buffer: AlignedBuffer) -> Instant {
+        let since = Instant::now();
         let number = self.number(0);
         let seat = self.seat(id);
         let at = seat.free.pop().map(|at| at as usize).unwrap_or_else(|| {
@@ -230,7 +235,7 @@ impl<D: Disks> Core<D> {
             seat.flights.len() - 1
         });
         let number = number | at as u64;
-        seat.flights[at] = Some(Flight { number, request });
+        seat.flights[at] = Some(Flight { number, request, since });
         let bytes = charge(&request);
         seat.under_way += 1;
         seat.bytes += bytes;
@@ -255,6 +260,7 @@ impl<D: Disks> Core<D> {
             bytes: u64::from(request.len_bytes),
             durable: request.flags.contains(CommandFlags::FUA),
         });
+        since
     }
 
     /// Puts what is done in the mail of those who asked, and wakes them, but for `awake`, who looks anyway.
@@ -275,7 +281,7 @@ impl<D: Disks> Core<D> {
             let slot = seat.flights.get_mut(place(cookie))?;
             Some((slot.take_if(|flight| flight.number == cookie)?, seat))
         });
-        let Some((Flight { number, request }, seat)) = flight else {
+        let Some((Flight { number, request, since }, seat)) = flight else {
             tracing::error!(connection, cookie, "an outcome of a job that nobody asked for");
             return self.throw_away(outcome.result);
         };
@@ -285,7 +291,7 @@ impl<D: Disks> Core<D> {
         seat.bytes -= bytes;
         let (taken, disk) = (seat.taken, seat.disk);
         if taken {
-            seat.mail.push(Landed { request, result: outcome.result });
+            seat.mail.push(Landed { request, since, result: outcome.result });
             if seat.mail.len() == 1 && awake != Some(connection) {
                 seat.waker.iter().for_each(Waker::wake_by_ref);
             }

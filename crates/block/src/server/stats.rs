@@ -3,18 +3,19 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::times::{OpTimes, OpTimesTotals};
 use crate::nbd::Command;
 
 /// Counted by one thread, read by any. Only one writes, so adding needs no locked instruction.
 #[derive(Debug, Default)]
-struct Counter(AtomicU64);
+pub(super) struct Counter(AtomicU64);
 
 impl Counter {
-    fn add(&self, more: u64) {
+    pub(super) fn add(&self, more: u64) {
         self.0.store(self.get().wrapping_add(more), Ordering::Relaxed);
     }
 
-    fn get(&self) -> u64 {
+    pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -92,6 +93,13 @@ pub struct ConnectionStats {
     pub traffic: Traffic,
 }
 
+/// What is counted of an export.
+#[derive(Debug, Default)]
+pub(super) struct ExportStats {
+    pub(super) traffic: Traffic,
+    pub(super) times: OpTimes,
+}
+
 /// What a server counts. The numbers may be read on any thread while it runs.
 #[derive(Debug, Default)]
 pub struct ServerStats {
@@ -99,7 +107,7 @@ pub struct ServerStats {
     refused: Counter,
     ended: Counter,
     connections: Mutex<Vec<Arc<ConnectionStats>>>,
-    exports: Mutex<Vec<Arc<Traffic>>>,
+    exports: Mutex<Vec<Arc<ExportStats>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -129,7 +137,13 @@ impl ServerStats {
 
     /// What was asked of each export since the start, by its place; those behind the end had no client yet.
     pub fn exports(&self) -> Vec<TrafficTotals> {
-        lock(&self.exports).iter().map(|traffic| traffic.totals()).collect()
+        lock(&self.exports).iter().map(|export| export.traffic.totals()).collect()
+    }
+
+    /// How long requests to an export took since the start.
+    pub fn times(&self, export: usize) -> OpTimesTotals {
+        let export = lock(&self.exports).get(export).map(Arc::clone);
+        export.map(|export| export.times.totals()).unwrap_or_default()
     }
 
     pub(super) fn accept(&self) {
@@ -144,7 +158,7 @@ impl ServerStats {
         self.ended.add(1);
     }
 
-    pub(super) fn enter(&self, connection: &Arc<ConnectionStats>) -> Arc<Traffic> {
+    pub(super) fn enter(&self, connection: &Arc<ConnectionStats>) -> Arc<ExportStats> {
         lock(&self.connections).push(Arc::clone(connection));
         let mut exports = lock(&self.exports);
         if exports.len() <= connection.export {

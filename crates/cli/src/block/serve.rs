@@ -1,19 +1,22 @@
 //! `tiermem block serve`: caches volumes in front of slow storage until it is told to stop.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 use tiermem_base::Bytes;
-use tiermem_block::config::{BlockConfig, CachePlace, CacheSection, ConfigError, ExportMode, ExportSection};
+use tiermem_block::config::{
+    BlockConfig, CachePlace, CacheSection, ConfigError, ExportMode, ExportSection, HttpAddress,
+};
 use tiermem_block::engine::{Engine, EngineError};
+use tiermem_block::http;
 use tiermem_block::journal::refuse_stranger;
 use tiermem_block::nbd::Address;
 use tiermem_block::server::{Listeners, Server};
+use tiermem_live::{HttpError, HttpPort, HttpServer};
 use tiermem_tier::block::{self, Backend, MemoryDisk};
 
 use crate::failure::Failure;
-use crate::serving::{Signals, say, seed, start_log};
+use crate::serving::{Signals, reachable, say, seed, start_log};
 
 const EXAMPLE: &str = "\
 Example:
@@ -44,9 +47,10 @@ pub struct Options {
     /// DRAM for copies of what is read again and again [default: a sixteenth of the cache, 256MiB at most].
     #[arg(long, value_name = "SIZE")]
     cache_memory: Option<Bytes>,
-    /// The address of the live page and /metrics.
-    #[arg(long, value_name = "ADDRESS")]
-    http: Option<SocketAddr>,
+    /// The address of the live page, /metrics, and what `tiermem block status` and its siblings ask; none for no such port
+    /// [default: 127.0.0.1:7381, or none where another program has that].
+    #[arg(long, value_name = "ADDRESS|none")]
+    http: Option<HttpAddress>,
     /// Overwrite whatever the cache's file or device holds.
     #[arg(long)]
     reset: bool,
@@ -58,18 +62,37 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let _ = start_log("info");
     // Whatever may refuse a start comes before what a start changes.
     let listeners = Listeners::bind(&config.listen()).map_err(Failure::failed)?;
+    let port = bind_http(&config)?;
     let engine = open(&config)?;
-    let server = Server::new(engine, config.server_config()).map_err(Failure::failed)?;
-    let words = announcement(&config, listeners.addresses());
-    let stop = async move {
+    let mut server = Server::new(engine, config.server_config()).map_err(Failure::failed)?;
+    let http = port.map(|port| http::show(port, &mut server, config.http_control, env!("CARGO_PKG_VERSION")));
+    let http = http.transpose().map_err(Failure::failed)?;
+    let words = announcement(&config, listeners.addresses(), http.as_ref());
+    let ready = |ready| http.iter().for_each(|http| http.set_ready(ready));
+    let stop = async {
         let signals = Signals::receive();
+        ready(true);
         say(&words);
         signals.stopped().await;
+        ready(false);
     };
     let mut engine = server.run(listeners, stop).map_err(Failure::failed)?;
     engine.close();
+    drop(http);
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Takes the HTTP address. The default one is not worth refusing a start for.
+fn bind_http(config: &BlockConfig) -> Result<Option<HttpPort>, Failure> {
+    let Some(address) = config.http_address() else { return Ok(None) };
+    match HttpPort::bind(address) {
+        Err(HttpError::AddressInUse(address)) if config.http.is_none() => {
+            tracing::warn!(%address, "no live page, as another program listens there: say where with --http");
+            Ok(None)
+        }
+        port => port.map(Some).map_err(Failure::failed),
+    }
 }
 
 /// Puts file and flags together and checks the result.
@@ -144,7 +167,7 @@ fn open(config: &BlockConfig) -> Result<Engine, Failure> {
 }
 
 /// Tells people how to reach the exports.
-fn announcement(config: &BlockConfig, addresses: &[Address]) -> String {
+fn announcement(config: &BlockConfig, addresses: &[Address], http: Option<&HttpServer>) -> String {
     let mut text = String::new();
     for export in &config.exports {
         for address in addresses {
@@ -154,5 +177,6 @@ fn announcement(config: &BlockConfig, addresses: &[Address]) -> String {
             };
         }
     }
+    text.extend(http.map(|http| format!("live page: http://{}/\n", reachable(http.address()))));
     text
 }

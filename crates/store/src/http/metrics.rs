@@ -1,45 +1,13 @@
-//! `/metrics`: the figures in Prometheus's text exposition format, version 0.0.4.
-//!
-//! Names carry their unit and are stable; times are in seconds, as Prometheus wants base units.
+//! `/metrics`: the figures by their stable names.
 
-use std::fmt::{Display, Write};
+use tiermem_live::metrics::{Exposition, escape};
 
 use super::view::View;
 use crate::engine::{DivisionStats, FlashFigures, TenantStats, TenantTierStats, TierStats};
 
-/// The content type of this format.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-struct Text(String);
-
-impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        self.line(format_args!("# HELP tiermem_{name} {help}\n# TYPE tiermem_{name} {kind}\n"));
-    }
-
-    fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
-        self.line(format_args!("tiermem_{name}{labels} {value}\n"));
-    }
-
-    /// A family with one sample. Names of counters end in `_total`, those of gauges never do.
-    fn single(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, if name.ends_with("_total") { "counter" } else { "gauge" }, help);
-        self.sample(name, "", value);
-    }
-
-    fn line(&mut self, text: std::fmt::Arguments<'_>) {
-        // Writing to a string cannot fail.
-        let _ = self.0.write_fmt(text);
-    }
-}
-
 /// All figures as text.
 pub fn render(view: &View, ready: bool) -> String {
-    let mut text = Text(String::with_capacity(8 << 10));
-    text.family("build_info", "gauge", "The program's version, as a label.");
-    text.sample("build_info", &format!("{{version=\"{}\"}}", escape(view.version)), 1);
-    text.single("ready", "Whether requests are served: 1 or 0.", u8::from(ready));
-    text.single("uptime_seconds", "Time since the server started.", view.uptime_s);
+    let mut text = Exposition::begin(view.version, view.uptime_s, ready);
     text.single("connections", "Connections open now.", view.connections);
     text.single("commands_total", "Requests answered.", view.commands_total);
     text.single("net_input_bytes_total", "Bytes read from clients.", view.net_input_bytes);
@@ -71,10 +39,10 @@ pub fn render(view: &View, ready: bool) -> String {
         flash(&mut text, figures);
     }
     latency(&mut text, view);
-    text.0
+    text.into_text()
 }
 
-fn flash(text: &mut Text, figures: &FlashFigures) {
+fn flash(text: &mut Exposition, figures: &FlashFigures) {
     let counters = [
         ("flash_admitted_total", "Items written to flash that came from memory.", figures.admitted),
         ("flash_admitted_bytes_total", "Bytes of those.", figures.admitted_bytes),
@@ -116,7 +84,7 @@ fn flash(text: &mut Text, figures: &FlashFigures) {
     }
 }
 
-fn tiers(text: &mut Text, tiers: &[TierStats]) {
+fn tiers(text: &mut Exposition, tiers: &[TierStats]) {
     type Field = (&'static str, &'static str, fn(&TierStats) -> u64);
     const FIELDS: [Field; 8] = [
         ("capacity_bytes", "Capacity of the tier, in tier 0 with the metadata.", |tier| tier.capacity_bytes),
@@ -136,7 +104,7 @@ fn tiers(text: &mut Text, tiers: &[TierStats]) {
         .collect();
     for (field, help, value) in FIELDS {
         let name = format!("tier_{field}");
-        text.family(&name, if name.ends_with("_total") { "counter" } else { "gauge" }, help);
+        text.plain_family(&name, help);
         for (tier, labels) in tiers.iter().zip(&labels) {
             text.sample(&name, labels, value(tier));
         }
@@ -147,7 +115,7 @@ fn tiers(text: &mut Text, tiers: &[TierStats]) {
     }
 }
 
-fn tenants(text: &mut Text, tenants: &[TenantStats], tiers: &[TierStats]) {
+fn tenants(text: &mut Exposition, tenants: &[TenantStats], tiers: &[TierStats]) {
     type Field<T> = (&'static str, &'static str, fn(&T) -> u64);
     const ASKED: [Field<TenantStats>; 3] = [
         ("gets_total", "Look-ups of the tenant.", |tenant| tenant.gets),
@@ -165,17 +133,16 @@ fn tenants(text: &mut Text, tenants: &[TenantStats], tiers: &[TierStats]) {
             |tier| tier.trespasses,
         ),
     ];
-    let kind = |name: &str| if name.ends_with("_total") { "counter" } else { "gauge" };
     for (field, help, value) in ASKED {
         let name = format!("tenant_{field}");
-        text.family(&name, kind(&name), help);
+        text.plain_family(&name, help);
         for tenant in tenants {
             text.sample(&name, &format!("{{tenant=\"{}\"}}", escape(&tenant.name)), value(tenant));
         }
     }
     for (field, help, value) in HELD {
         let name = format!("tenant_tier_{field}");
-        text.family(&name, kind(&name), help);
+        text.plain_family(&name, help);
         for tenant in tenants {
             for (held, tier) in tenant.tiers.iter().zip(tiers) {
                 let (tenant, tier) = (escape(&tenant.name), escape(&tier.name));
@@ -186,7 +153,7 @@ fn tenants(text: &mut Text, tenants: &[TenantStats], tiers: &[TierStats]) {
 }
 
 /// How memory was divided among tenants lately, and what is known of each.
-fn division(text: &mut Text, figures: &DivisionStats, tenants: &[TenantStats]) {
+fn division(text: &mut Exposition, figures: &DivisionStats, tenants: &[TenantStats]) {
     text.single("division_windows_total", "Windows after which a division was decided on.", figures.windows);
     let bytes = figures.metadata_bytes;
     text.single("division_metadata_bytes", "Bytes that curves and samples take, a part of tier 0.", bytes);
@@ -213,7 +180,7 @@ fn division(text: &mut Text, figures: &DivisionStats, tenants: &[TenantStats]) {
     }
 }
 
-fn latency(text: &mut Text, view: &View) {
+fn latency(text: &mut Exposition, view: &View) {
     let latency = &view.latency;
     text.family("request_duration_seconds", "histogram", "Service times of requests.");
     for bucket in &latency.buckets {
@@ -230,14 +197,9 @@ fn latency(text: &mut Text, view: &View) {
     }
 }
 
-/// A label's value: a tier's name is whatever the configuration says.
-fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use tiermem_live::metrics::check;
 
     use super::*;
     use crate::http::view::{Bucket, Latency};
@@ -265,41 +227,9 @@ mod tests {
         view
     }
 
-    /// Checks the format line by line and returns the samples: what stands before the value, and the value.
-    fn parse(text: &str) -> BTreeMap<String, f64> {
-        let (mut samples, mut typed, mut helped) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        for line in text.lines() {
-            if let Some(rest) = line.strip_prefix("# HELP ") {
-                let (name, help) = rest.split_once(' ').unwrap();
-                assert!(helped.insert(name.to_owned()) && !help.is_empty(), "{line}");
-                continue;
-            }
-            if let Some(rest) = line.strip_prefix("# TYPE ") {
-                let (name, kind) = rest.split_once(' ').unwrap();
-                assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
-                assert!(typed.insert(name.to_owned(), kind.to_owned()).is_none(), "{line}");
-                continue;
-            }
-            let (series, value) = line.rsplit_once(' ').unwrap();
-            let name = series.split('{').next().unwrap();
-            assert!(name.starts_with("tiermem_"), "{line}");
-            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{line}");
-            let family = ["_bucket", "_sum", "_count"]
-                .iter()
-                .filter_map(|end| name.strip_suffix(end))
-                .find(|family| typed.get(*family).is_some_and(|kind| kind == "histogram"))
-                .unwrap_or(name);
-            assert!(helped.contains(family), "{line} stands before its HELP");
-            assert_eq!(typed[family] == "counter", name.ends_with("_total"), "{line}");
-            assert!(series.len() == name.len() || series.ends_with("\"}"), "{line}");
-            assert!(samples.insert(series.to_owned(), value.parse().unwrap()).is_none(), "twice: {line}");
-        }
-        samples
-    }
-
     #[test]
     fn the_text_is_well_formed_and_says_what_the_view_says() {
-        let samples = parse(&render(&view(), true));
+        let samples = check(&render(&view(), true)).unwrap();
         assert_eq!(samples["tiermem_ready"], 1.0);
         assert_eq!(samples["tiermem_uptime_seconds"], 2.5);
         assert_eq!(samples["tiermem_build_info{version=\"1.2.3\"}"], 1.0);
@@ -312,6 +242,6 @@ mod tests {
 
     #[test]
     fn an_empty_view_is_well_formed_too() {
-        assert_eq!(parse(&render(&View::default(), false))["tiermem_ready"], 0.0);
+        assert_eq!(check(&render(&View::default(), false)).unwrap()["tiermem_ready"], 0.0);
     }
 }

@@ -79,3 +79,37 @@ impl View {
         }
     }
 }
+
+/// What the plots need of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Counters {
+    /// Requests answered.
+    pub commands: u64,
+    /// Look-ups.
+    pub gets: u64,
+    /// Look-ups that found their key.
+    pub hits: u64,
+    /// Those that found it in tier 0.
+    pub fast_hits: u64,
+    /// Items moved up, over all tiers.
+    pub promotions: u64,
+    /// Items moved down, over all tiers.
+    pub demotions: u64,
+    /// Items thrown out, over all tiers.
+    pub evictions: u64,
+}
+
+impl Counters {
+    pub(super) fn of(view: &View) -> Self {
+        let tiers = &view.engine.tiers;
+        Counters {
+            commands: view.commands_total,
+            gets: view.engine.gets,
+            hits: view.engine.hits,
+            fast_hits: tiers.first().map_or(0, |tier| tier.hits),
+            promotions: tiers.iter().map(|tier| tier.promotions).sum(),
+            demotions: tiers.iter().map(|tier| tier.demotions).sum(),
+            evictions: tiers.iter().map(|tier| tier.evictions).sum(),
+        }
+    }
+}

@@ -1,28 +1,13 @@
 // The tenants: what each has and asks for, its miss-ratio curve with where it is and where it would best be, and what came
 // of the last division.
 
+import { $, cells, element, shape } from "/page/dom.js";
 import { bytes, count, micros, percent } from "/page/figures.js";
 
 /** Tenants that are drawn, those with most memory first. */
 const SHOWN = 24;
 /** The curves' drawing area, in units of its own. */
 const [WIDTH, HEIGHT] = [240, 96];
-const SVG = "http://www.w3.org/2000/svg";
-
-const $ = (id) => document.getElementById(id);
-
-function element(tag, className, content) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (content !== undefined) made.textContent = content;
-  return made;
-}
-
-function shape(tag, attributes) {
-  const made = document.createElementNS(SVG, tag);
-  Object.entries(attributes).forEach(([name, value]) => made.setAttribute(name, value));
-  return made;
-}
 
 const sum = (list, field) => list.reduce((total, one) => total + (field ? one[field] : one), 0);
 
@@ -121,11 +106,7 @@ export function showTenants(now, before) {
     const row = element("tr");
     const name = element("td");
     name.append(element("span", "name", tenant.name));
-    row.append(name, ...rowOf(tenant, older.get(tenant.name), seconds, held(tenant)).map(([label, value]) => {
-      const cell = element("td", "", value);
-      cell.dataset.label = label;
-      return cell;
-    }));
+    row.append(name, ...cells(rowOf(tenant, older.get(tenant.name), seconds, held(tenant))));
     return row;
   }));
   // Curves change at the end of a window, and marks with what tenants have.

@@ -1,7 +1,7 @@
 // The plots, drawn by uPlot. Each has a legend in the page itself, which shows the newest values or, under the
 // cursor, those of that moment.
 
-import { bound, count, micros, percent, tick } from "/page/figures.js";
+import { bound, micros, tick } from "/page/figures.js";
 
 /** Seconds that the plots over time show. */
 export const WINDOW_S = 600;
@@ -22,7 +22,8 @@ function legend(id, series) {
   return (texts) => texts.forEach((text, n) => { if (values[n].textContent !== text) values[n].textContent = text; });
 }
 
-function axis(options) {
+/** An axis in the page's colours. */
+export function axis(options) {
   return {
     stroke: css("--soft"), font: "12px system-ui, sans-serif", size: 26,
     grid: { stroke: css("--grid"), width: 1 }, ticks: { show: false }, ...options,
@@ -30,10 +31,10 @@ function axis(options) {
 }
 
 /** The value axis on the left, for counts from 0 up. */
-const countAxis = () => axis({ size: 48, values: (plot, splits) => splits.map((v) => v === null ? "" : tick(v)) });
+export const countAxis = () => axis({ size: 48, values: (plot, splits) => splits.map((v) => v === null ? "" : tick(v)) });
 
 /** From 0 to a little over the largest value, and never empty. */
-const fromZero = (plot, min, max) => [0, Math.max(max * 1.08, 10)];
+export const fromZero = (plot, min, max) => [0, Math.max(max * 1.08, 10)];
 
 /**
  * A plot that is built anew when the colour scheme changes and keeps its box's size.
@@ -55,7 +56,7 @@ function chart(id, build, data) {
 }
 
 /** A plot over time. `series` name the columns of `data()` after the first, the time. */
-function overTime(id, series, axes, scales, data) {
+export function overTime(id, series, axes, scales, data) {
   const show = legend(`${id}-legend`, series);
   const texts = (row) => series.map((s, n) => {
     const value = row < 0 ? null : data()[n + 1][row];
@@ -83,34 +84,34 @@ function overTime(id, series, axes, scales, data) {
   return { update: () => { made.update(); if ((made.plot().cursor.left ?? -1) < 0) newest(); } };
 }
 
-/** Requests per second with the share of hits, over time. */
-export function throughput(data) {
-  return overTime("throughput", [
-    { label: "requests/s", color: "--throughput", scale: "rate", filled: true, text: count },
-    { label: "fast-tier hit share", color: "--fast", scale: "share", width: 2, text: percent },
-    { label: "hit ratio", color: "--third", scale: "share", width: 2, text: percent },
-  ], () => [
-    { ...countAxis(), scale: "rate" },
-    axis({ scale: "share", side: 1, size: 44, grid: { show: false }, splits: [0, .25, .5, .75, 1],
-      values: (plot, splits) => splits.map((v) => `${Math.round(v * 100)}%`) }),
-  ], { rate: { range: fromZero }, share: { range: [0, 1.02] } }, data);
-}
+/** Bars of a histogram at least. */
+const BARS_MIN = 10;
 
-/** Promotions, demotions and evictions per second, over time. */
-export function moves(data) {
-  return overTime("moves", [
-    { label: "promoted/s", color: "--fast", scale: "rate", text: count },
-    { label: "demoted/s", color: "--slow", scale: "rate", text: count },
-    { label: "evicted/s", color: "--fourth", scale: "rate", text: count },
-  ], () => [{ ...countAxis(), scale: "rate" }], { rate: { range: fromZero } }, data);
+/**
+ * The bars of a histogram since an older one of the same: `{ bounds, shares }`. Both are `{ buckets: [{ upper_us, count }], count }`, where
+ * counts are of all up to the bound; the older one may be undefined. The axis spans what held all but the slowest ten-thousandth of requests
+ * since the start, so that it stays where it is and one odd request does not squeeze the rest.
+ */
+export function bars({ buckets, count: total }, before) {
+  const within = (histogram, n) => histogram.buckets[n].count - (n > 0 ? histogram.buckets[n - 1].count : 0);
+  const fastest = buckets.findIndex((bucket) => bucket.count > total * 1e-4);
+  const slowest = buckets.findIndex((bucket) => bucket.count >= total * 0.9999);
+  const to = Math.min(buckets.length, Math.max(slowest + 2, fastest + BARS_MIN));
+  const from = Math.max(0, Math.min(fastest - 1, to - BARS_MIN));
+  const requests = total - (before?.count ?? 0);
+  const counts = buckets.map((_, n) => within({ buckets }, n) - (before ? within(before, n) : 0));
+  return {
+    bounds: buckets.slice(from, to).map((bucket) => bucket.upper_us),
+    shares: counts.slice(from, to).map((n) => requests > 0 ? n / requests : 0),
+  };
 }
 
 /**
- * The latency histogram. `data()` gives `{ bounds, shares, p50, p99, p999 }`: ascending upper bounds in µs, the
+ * A latency histogram in the box `id`. `data()` gives `{ bounds, shares, p50, p99, p999 }`: ascending upper bounds in µs, the
  * share of requests in each bucket, and percentiles in µs.
  */
-export function latency(data) {
-  const show = legend("latency-legend", [
+export function latency(id, data) {
+  const show = legend(`${id}-legend`, [
     { label: "p50", color: "--third" }, { label: "p99", color: "--warn" }, { label: "p99.9", color: "--bad" },
   ]);
   /** Where a time stands on the axis: bucket n spans from n - 1/2 to n + 1/2. */
@@ -139,7 +140,7 @@ export function latency(data) {
     });
   };
   const columns = () => [data().bounds.map((_, n) => n), data().shares];
-  const made = chart("latency", (width, height) => ({
+  const made = chart(id, (width, height) => ({
     width, height,
     legend: { show: false },
     padding: [8, 24, 0, 0],

@@ -1,4 +1,4 @@
-//! A listener that keeps the HTTP port from taking the file descriptors that the store's own clients need: it has
+//! A listener that keeps the HTTP port from taking the file descriptors that the server's own clients need: it has
 //! a bounded number of connections, and closes those that have been silent for long.
 
 use std::io;

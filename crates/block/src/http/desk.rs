@@ -1,0 +1,244 @@
+//! What is asked of the engine itself: its state at this moment, and what an operator wants changed or done.
+//!
+//! The event loop does it between two requests, as errands; whoever asked waits here.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tiermem_live::Lines;
+use tiermem_live::control::{Control, ControlRefusal};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::command::{SetCommand, Which, Working, begin_flushes, drop_clean, flush, set};
+use super::view::{Observer, View};
+use crate::engine::{ControlError, Engine};
+use crate::server::{ErrandError, Errands, Progress};
+
+/// The event loop is never this long without a moment for a question, unless the machine stands still.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is told that something still goes on.
+const TELL_PERIOD: Duration = Duration::from_secs(1);
+/// Commands are short.
+const COMMAND_BYTES_MAX: usize = 64 << 10;
+
+/// Passes questions and commands on to the event loop.
+#[derive(Clone, Debug)]
+pub(super) struct Desk {
+    errands: Errands<Engine>,
+    observer: Observer,
+    control: Control,
+}
+
+/// Why something was not answered or not done.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DeskError {
+    #[error(transparent)]
+    Errand(#[from] ErrandError),
+    #[error("the server is stopping")]
+    Stopping,
+    #[error("the server has not found the time for an answer in {} s: is its machine overloaded?", PATIENCE.as_secs())]
+    Late,
+    #[error(transparent)]
+    Refused(#[from] ControlRefusal),
+    #[error("whoever asked has gone")]
+    Gone,
+    #[error("this is no such command: {0}")]
+    Command(#[from] serde_json::Error),
+    #[error("there is no export {name:?}; there are: {}", there.join(", "))]
+    NoExport { name: String, there: Vec<String> },
+    #[error(
+        "an export becomes read-only when the server is started: --mode read-only, or mode = \"read-only\" for the export"
+    )]
+    ReadOnly,
+    #[error(transparent)]
+    Engine(#[from] ControlError),
+}
+
+impl IntoResponse for DeskError {
+    fn into_response(self) -> Response {
+        let status = match self {
+            DeskError::Refused(refusal) => return refusal.into_response(),
+            DeskError::Errand(_) | DeskError::Stopping | DeskError::Late | DeskError::Gone => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            DeskError::Command(_) => StatusCode::BAD_REQUEST,
+            DeskError::NoExport { .. } => StatusCode::NOT_FOUND,
+            DeskError::ReadOnly | DeskError::Engine(_) => StatusCode::CONFLICT,
+        };
+        (status, format!("{self}\n")).into_response()
+    }
+}
+
+/// A step of an errand: an answer, or how to go on.
+pub(super) type Step<T> = Result<T, Progress>;
+
+impl Desk {
+    pub(super) fn new(errands: Errands<Engine>, observer: Observer, control: Control) -> Self {
+        Desk { errands, observer, control }
+    }
+
+    pub(super) fn routes(self) -> Router {
+        Router::new()
+            .route("/api/status", get(status))
+            .route("/api/set", post(set_export))
+            .route("/api/flush", post(flush_exports))
+            .route("/api/drop", post(drop_exports))
+            .layer(DefaultBodyLimit::max(COMMAND_BYTES_MAX))
+            .with_state(self)
+    }
+
+    /// Has the event loop do something, step by step, until it has an answer or nobody waits for one.
+    fn ask<T: Send + 'static>(
+        &self,
+        mut step: impl FnMut(&mut Engine) -> Step<T> + Send + 'static,
+    ) -> Result<oneshot::Receiver<T>, DeskError> {
+        let (tell, told) = oneshot::channel();
+        let mut tell = Some(tell);
+        self.errands.send(Box::new(move |engine| {
+            if tell.as_ref().is_none_or(oneshot::Sender::is_closed) {
+                return Progress::Done;
+            }
+            match step(engine) {
+                Err(progress) => progress,
+                Ok(answer) => {
+                    // Whoever asked may have gone.
+                    let _ = tell.take().map(|tell| tell.send(answer));
+                    Progress::Done
+                }
+            }
+        }))?;
+        Ok(told)
+    }
+
+    /// The answer to what takes no time.
+    async fn soon<T: Send + 'static>(
+        &self,
+        step: impl FnMut(&mut Engine) -> Step<T> + Send + 'static,
+    ) -> Result<T, DeskError> {
+        match timeout(PATIENCE, self.ask(step)?).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(DeskError::Stopping),
+            Err(_) => Err(DeskError::Late),
+        }
+    }
+
+    /// What there is to see now.
+    async fn view(&self) -> Result<View, DeskError> {
+        let observer = self.observer.clone();
+        self.soon(move |engine| Ok(observer.view(engine))).await
+    }
+
+    /// A command, if whoever sent it may give one.
+    fn command<T: DeserializeOwned>(&self, headers: &HeaderMap, body: &[u8]) -> Result<T, DeskError> {
+        self.control.check(headers)?;
+        Ok(serde_json::from_slice(body)?)
+    }
+
+    /// Has what is wanted of each export done, one after the other, and sends a line for each; meanwhile, now and then, one that says how
+    /// far it is. One at a time, for the event loop takes only so many errands.
+    async fn report<T: Serialize + Send + Sync + 'static>(
+        self,
+        mut lines: Lines,
+        wanted: Vec<(String, impl FnMut(&mut Engine) -> Step<Result<T, DeskError>> + Send + 'static)>,
+    ) {
+        for (export, step) in wanted {
+            let sent = match self.wait(&mut lines, &export, step).await {
+                Ok(done) => lines.send(&done).await,
+                Err(error) => {
+                    let error = error.to_string();
+                    lines.send(&serde_json::json!({ "export": export, "error": error })).await
+                }
+            };
+            if sent.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What comes of a step that may take its time.
+    async fn wait<T: Send + 'static>(
+        &self,
+        lines: &mut Lines,
+        export: &str,
+        step: impl FnMut(&mut Engine) -> Step<Result<T, DeskError>> + Send + 'static,
+    ) -> Result<T, DeskError> {
+        let mut told = self.ask(step)?;
+        loop {
+            match timeout(TELL_PERIOD, &mut told).await {
+                Ok(answer) => return answer.unwrap_or(Err(DeskError::Stopping)),
+                Err(_) => {
+                    let view = self.view().await.unwrap_or_default();
+                    let found = view.exports.iter().find(|it| it.status.name == export);
+                    let dirty_bytes = found.map_or(0, |it| it.status.dirty_bytes);
+                    let working = Working { working_on: export, dirty_bytes };
+                    lines.send(&working).await.map_err(|_| DeskError::Gone)?;
+                }
+            }
+        }
+    }
+}
+
+/// `/api/status`: the figures as they are when they are asked for. Those of `/api/snapshot` may be a second old.
+async fn status(State(desk): State<Desk>) -> Response {
+    match desk.view().await {
+        Ok(view) => tiermem_live::json(&view),
+        Err(error) => error.into_response(),
+    }
+}
+
+/// `/api/set`: another mode, another quota.
+async fn set_export(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Response {
+    let done = async {
+        let command: SetCommand = desk.command(&headers, &body)?;
+        desk.soon(move |engine| Ok(set(engine, &command))).await?
+    };
+    match done.await {
+        Ok(state) => tiermem_live::json(&state),
+        Err(error) => error.into_response(),
+    }
+}
+
+/// `/api/flush`: has all that is dirty written back, of one export or of all.
+async fn flush_exports(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Response {
+    let begun = async {
+        let which: Which = desk.command(&headers, &body)?;
+        // All begin together, so that their stores work side by side.
+        desk.soon(move |engine| Ok(which.find(engine).map(|found| begin_flushes(engine, found)))).await?
+    };
+    match begun.await {
+        Ok(begun) => tell(desk, begun, flush),
+        Err(error) => error.into_response(),
+    }
+}
+
+/// `/api/drop`: forgets what the stores have too.
+async fn drop_exports(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Response {
+    let found = async {
+        let which: Which = desk.command(&headers, &body)?;
+        desk.soon(move |engine| Ok(which.find(engine))).await?
+    };
+    match found.await {
+        Ok(found) => tell(desk, found, drop_clean),
+        Err(error) => error.into_response(),
+    }
+}
+
+/// An answer of lines: what comes of the steps that `how` makes of exports.
+fn tell<A, T, S>(desk: Desk, wanted: Vec<(String, A)>, how: impl Fn(String, A) -> S) -> Response
+where
+    T: Serialize + Send + Sync + 'static,
+    S: FnMut(&mut Engine) -> Step<Result<T, DeskError>> + Send + 'static,
+{
+    let (lines, answer) = Lines::answer();
+    let steps = wanted.into_iter().map(|(export, about)| (export.clone(), how(export, about))).collect();
+    tokio::spawn(desk.report(lines, steps));
+    answer
+}

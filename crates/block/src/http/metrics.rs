@@ -1,0 +1,300 @@
+//! `/metrics`: the figures by their stable names.
+
+use tiermem_live::metrics::{Exposition, escape};
+
+use super::view::{ExportView, Histogram, OpHistogram, View};
+use crate::engine::{CacheStatus, Counts, LogStatus};
+
+/// All figures as text.
+pub fn render(view: &View, ready: bool) -> String {
+    let mut text = Exposition::begin(&view.version, view.uptime_s, ready);
+    text.single("connections", "Connections open now.", view.connections);
+    text.single("connections_accepted_total", "Connections let in.", view.connections_accepted);
+    text.single("connections_refused_total", "Connections that were too many.", view.connections_refused);
+    cache(&mut text, &view.cache);
+    if let Some(figures) = &view.cache.log {
+        log(&mut text, figures);
+    }
+    let labels: Vec<String> =
+        view.exports.iter().map(|export| format!("export=\"{}\"", escape(&export.status.name))).collect();
+    let exports: Vec<_> = view.exports.iter().zip(labels.iter().map(String::as_str)).collect();
+    states(&mut text, &exports);
+    counts(&mut text, &exports);
+    times(&mut text, &exports);
+    text.into_text()
+}
+
+/// An export and its label.
+type Labelled<'a> = (&'a ExportView, &'a str);
+
+fn cache(text: &mut Exposition, cache: &CacheStatus) {
+    text.single("block_cache_capacity_bytes", "Bytes that blocks may fill.", cache.capacity_bytes);
+    text.single("block_cache_held_bytes", "Bytes of the blocks that there are.", cache.held_bytes);
+    text.plain_family("block_cache_blocks", "Blocks of each size.");
+    for size in &cache.blocks {
+        text.sample("block_cache_blocks", &format!("{{block_bytes=\"{}\"}}", size.block_bytes), size.blocks);
+    }
+    text.single(
+        "block_cache_dirty_bytes",
+        "Bytes that a store is not known to have for good.",
+        cache.dirty_bytes,
+    );
+    text.single(
+        "block_cache_metadata_bytes",
+        "Memory of the map, the order of eviction and the log's table.",
+        cache.metadata_bytes,
+    );
+    text.single(
+        "block_cache_metadata_bytes_per_gib",
+        "Of these for each GiB of blocks; 0 while there are none.",
+        cache.metadata_bytes_per_gib,
+    );
+    text.single(
+        "block_cache_parked",
+        "Requests' parts that wait for something to be written back.",
+        cache.parked,
+    );
+}
+
+fn log(text: &mut Exposition, log: &LogStatus) {
+    for (name, help, value) in [
+        ("block_log_capacity_bytes", "Size of the log of what is cached.", log.capacity_bytes),
+        ("block_log_used_bytes", "Bytes of the log in use.", log.used_bytes),
+        ("block_log_written_bytes_total", "Bytes written to the log.", log.written_bytes),
+        ("block_log_batches_total", "Batches of records written.", log.batches),
+        ("block_log_syncs_total", "Times that the cache's device was asked to make all durable.", log.syncs),
+        ("block_log_seals_total", "Seals of the log.", log.seals),
+        ("block_log_checkpoints_total", "Checkpoints.", log.checkpoints),
+    ] {
+        text.single(name, help, value);
+    }
+    text.single(
+        "block_log_failed",
+        "Whether nothing can be written to the log: 1 or 0.",
+        u8::from(log.failure.is_some()),
+    );
+}
+
+/// What exports are now.
+fn states(text: &mut Exposition, exports: &[Labelled<'_>]) {
+    text.plain_family("block_export_info", "An export's mode and store, as labels.");
+    for (export, label) in exports {
+        let (mode, store) = (export.status.mode, escape(&export.status.store));
+        text.sample("block_export_info", &format!("{{{label},mode=\"{mode}\",store=\"{store}\"}}"), 1);
+    }
+    type Field = (&'static str, &'static str, fn(&ExportView) -> Option<f64>);
+    const FIELDS: [Field; 10] = [
+        ("block_size_bytes", "Size of the export.", |export| Some(export.status.size_bytes as f64)),
+        ("block_dirty_bytes", "Bytes that its store lacks.", |export| Some(export.status.dirty_bytes as f64)),
+        (
+            "block_dirty_age_seconds",
+            "For how long the oldest of these have been dirty; 0 where nothing is, or all is on its way.",
+            |export| Some(export.status.dirty_age_s.unwrap_or(0.0)),
+        ),
+        ("block_epochs", "Groups of writes between flushes that go to the store in order.", |export| {
+            Some(export.status.epochs as f64)
+        }),
+        ("block_epoch_merges_total", "Flushes that the order of write-back has not heeded.", |export| {
+            Some(export.status.epoch_merges as f64)
+        }),
+        ("block_quota_bytes", "What it may have of the cache, where that is limited.", |export| {
+            export.status.quota_bytes.map(|bytes| bytes as f64)
+        }),
+        (
+            "block_share_held_bytes",
+            "Bytes of the cache that it holds, or all without a quota together.",
+            |export| Some(export.status.share_held_bytes as f64),
+        ),
+        ("block_parked", "Its requests' parts that wait for something to be written back.", |export| {
+            Some(export.status.parked_now as f64)
+        }),
+        ("block_clients", "Its clients.", |export| Some(export.status.clients as f64)),
+        ("block_errors_total", "Requests that were refused or failed.", |export| {
+            Some(export.status.errors as f64)
+        }),
+    ];
+    for (name, help, value) in FIELDS {
+        text.plain_family(name, help);
+        for (export, label) in exports {
+            if let Some(value) = value(export) {
+                text.sample(name, &format!("{{{label}}}"), value);
+            }
+        }
+    }
+}
+
+/// What was done for exports.
+fn counts(text: &mut Exposition, exports: &[Labelled<'_>]) {
+    /// A family, and its samples: what each stands for, as labels, and its value.
+    type Split = (&'static str, &'static str, &'static [(&'static str, fn(&Counts) -> u64)]);
+    const SPLIT: [Split; 5] = [
+        (
+            "block_requests_total",
+            "Requests answered.",
+            &[
+                ("op=\"read\"", |counts| counts.reads),
+                ("op=\"write\"", |counts| counts.writes),
+                ("op=\"trim\"", |counts| counts.trims),
+                ("op=\"prefetch\"", |counts| counts.prefetches),
+                ("op=\"flush\"", |counts| counts.flushes),
+                ("op=\"describe\"", |counts| counts.describes),
+            ],
+        ),
+        (
+            "block_request_bytes_total",
+            "Bytes that requests read and wrote.",
+            &[("op=\"read\"", |counts| counts.read_bytes), ("op=\"write\"", |counts| counts.written_bytes)],
+        ),
+        (
+            "block_hits_total",
+            "Requests that found all they needed in the cache.",
+            &[("op=\"read\"", |counts| counts.read_hits), ("op=\"write\"", |counts| counts.write_hits)],
+        ),
+        (
+            "block_io_total",
+            "Reads and writes of the backing store (core) and of the cache's device (cache).",
+            &[
+                ("device=\"core\",op=\"read\"", |counts| counts.core_reads),
+                ("device=\"core\",op=\"write\"", |counts| counts.core_writes),
+                ("device=\"cache\",op=\"read\"", |counts| counts.cache_reads),
+                ("device=\"cache\",op=\"write\"", |counts| counts.cache_writes),
+            ],
+        ),
+        (
+            "block_io_bytes_total",
+            "Their bytes: the four volumes.",
+            &[
+                ("device=\"core\",op=\"read\"", |counts| counts.core_read_bytes),
+                ("device=\"core\",op=\"write\"", |counts| counts.core_written_bytes),
+                ("device=\"cache\",op=\"read\"", |counts| counts.cache_read_bytes),
+                ("device=\"cache\",op=\"write\"", |counts| counts.cache_written_bytes),
+            ],
+        ),
+    ];
+    type Field = (&'static str, &'static str, fn(&Counts) -> u64);
+    const PLAIN: [Field; 8] = [
+        ("block_missed_requests_total", "Reads and writes that missed something.", |counts| {
+            counts.missed_requests
+        }),
+        ("block_missed_request_bytes_total", "Their bytes.", |counts| counts.missed_request_bytes),
+        ("block_allocated_blocks_total", "Blocks allocated.", |counts| counts.allocated_blocks),
+        ("block_allocated_bytes_total", "Their bytes.", |counts| counts.allocated_bytes),
+        ("block_parked_total", "Waits for something to be written back.", |counts| counts.parked),
+        ("block_cache_failures_total", "Reads and writes of the cache's device that failed.", |counts| {
+            counts.cache_failures
+        }),
+        ("block_poisoned_units_total", "Dirty units that the cache's device lost.", |counts| {
+            counts.poisoned_units
+        }),
+        ("block_write_back_failures_total", "Writes and flushes of write-back that failed.", |counts| {
+            counts.write_back_failures
+        }),
+    ];
+    for (name, help, samples) in SPLIT {
+        text.plain_family(name, help);
+        for (export, label) in exports {
+            for (kind, value) in samples {
+                text.sample(name, &format!("{{{label},{kind}}}"), value(&export.status.counts));
+            }
+        }
+    }
+    for (name, help, value) in PLAIN {
+        text.plain_family(name, help);
+        for (export, label) in exports {
+            text.sample(name, &format!("{{{label}}}"), value(&export.status.counts));
+        }
+    }
+}
+
+/// How long requests take.
+fn times(text: &mut Exposition, exports: &[Labelled<'_>]) {
+    type Field = (&'static str, &'static str, fn(&OpHistogram) -> &Histogram);
+    const FIELDS: [Field; 2] = [
+        (
+            "block_request_duration_seconds",
+            "From when a request was there as a whole until its reply was ready.",
+            |op| &op.service,
+        ),
+        (
+            "block_processing_duration_seconds",
+            "Looking up, allocating and planning, until a request's parts were on their way.",
+            |op| &op.processing,
+        ),
+    ];
+    for (name, help, histogram) in FIELDS {
+        text.family(name, "histogram", help);
+        let [bucket, sum, count] = ["bucket", "sum", "count"].map(|end| format!("{name}_{end}"));
+        for (export, label) in exports {
+            for op in &export.times.histograms {
+                let labels = format!("{label},op=\"{}\"", op.op);
+                let histogram = histogram(op);
+                for step in &histogram.buckets {
+                    let upper_s = step.upper_us / 1e6;
+                    text.sample(&bucket, &format!("{{{labels},le=\"{upper_s}\"}}"), step.count);
+                }
+                text.sample(&bucket, &format!("{{{labels},le=\"+Inf\"}}"), histogram.count);
+                text.sample(&sum, &format!("{{{labels}}}"), histogram.sum_us / 1e6);
+                text.sample(&count, &format!("{{{labels}}}"), histogram.count);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tiermem_live::metrics::check;
+
+    use super::*;
+    use crate::engine::{BlockSize, ExportStatus};
+    use crate::http::view::{Bucket, Times};
+
+    fn view() -> View {
+        let histogram =
+            |count| Histogram { buckets: vec![Bucket { upper_us: 1.024, count: 2 }], count, sum_us: 5.0 };
+        let histograms =
+            vec![OpHistogram { op: "read".into(), service: histogram(3), processing: histogram(3) }];
+        let export = |name: &str, quota_bytes| ExportView {
+            status: ExportStatus {
+                name: name.into(),
+                quota_bytes,
+                counts: Counts { reads: 9, read_hits: 7, core_read_bytes: 4096, ..Counts::default() },
+                ..ExportStatus::default()
+            },
+            times: Times { histograms: histograms.clone(), ..Times::default() },
+        };
+        View {
+            exports: vec![export("disk", Some(5)), export("odd \"name", None)],
+            cache: CacheStatus {
+                blocks: vec![BlockSize { block_bytes: 32768, blocks: 4 }],
+                log: Some(LogStatus { failure: Some("gone".into()), ..LogStatus::default() }),
+                ..CacheStatus::default()
+            },
+            ..View::default()
+        }
+    }
+
+    #[test]
+    fn the_text_is_well_formed_and_says_what_the_view_says() {
+        let samples = check(&render(&view(), true)).unwrap();
+        assert_eq!(samples["tiermem_ready"], 1.0);
+        assert_eq!(samples["tiermem_block_cache_blocks{block_bytes=\"32768\"}"], 4.0);
+        assert_eq!(samples["tiermem_block_log_failed"], 1.0);
+        assert_eq!(samples["tiermem_block_hits_total{export=\"odd \\\"name\",op=\"read\"}"], 7.0);
+        let volume = "tiermem_block_io_bytes_total{export=\"disk\",device=\"core\",op=\"read\"}";
+        assert_eq!(samples[volume], 4096.0);
+        assert_eq!(samples["tiermem_block_quota_bytes{export=\"disk\"}"], 5.0);
+        let quotas = samples.keys().filter(|series| series.starts_with("tiermem_block_quota_bytes"));
+        assert_eq!(quotas.count(), 1, "an export without a quota has none");
+        let bucket = |le| {
+            format!(
+                "tiermem_block_request_duration_seconds_bucket{{export=\"disk\",op=\"read\",le=\"{le}\"}}"
+            )
+        };
+        assert_eq!((samples[&bucket("0.000001024")], samples[&bucket("+Inf")]), (2.0, 3.0));
+    }
+
+    #[test]
+    fn an_empty_view_is_well_formed_too() {
+        assert_eq!(check(&render(&View::default(), false)).unwrap()["tiermem_ready"], 0.0);
+    }
+}

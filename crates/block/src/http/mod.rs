@@ -1,0 +1,66 @@
+//! The HTTP port: what the block cache shows at [`tiermem_live`]'s, `/api/status`, which is as new as the question,
+//! and what steers it: `/api/set`, `/api/flush`, `/api/drop`.
+
+pub mod command;
+mod desk;
+mod metrics;
+pub mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tiermem_live::control::Control;
+use tiermem_live::page::File;
+use tiermem_live::{HttpError, HttpPort, HttpServer};
+use tokio::sync::watch;
+
+use crate::engine::Engine;
+use crate::server::Server;
+use desk::Desk;
+use view::{Counters, Observer, View};
+
+/// How often figures are published.
+const PUBLISH_PERIOD: Duration = Duration::from_secs(1);
+
+impl tiermem_live::View for View {
+    type Counters = Counters;
+    const PAGE: &'static [File] = &[
+        File::html(include_str!("page/index.html")),
+        File::css("/page/block.css", include_str!("page/block.css")),
+        File::js("/page/live.js", include_str!("page/live.js")),
+        File::js("/page/plots.js", include_str!("page/plots.js")),
+        File::js("/page/exports.js", include_str!("page/exports.js")),
+    ];
+
+    fn uptime_s(&self) -> f64 {
+        self.uptime_s
+    }
+
+    fn counters(&self) -> Counters {
+        View::counters(self)
+    }
+
+    fn metrics(&self, ready: bool) -> String {
+        metrics::render(self, ready)
+    }
+}
+
+/// Has the server publish its figures, and shows them at `port`. Commands are taken there as `control` says; where it says nothing, as
+/// long as the port is this machine's own. `version` is the program's.
+///
+/// # Errors
+/// When the system has no thread to give.
+pub fn show(
+    port: HttpPort,
+    server: &mut Server<Engine>,
+    control: Option<bool>,
+    version: &'static str,
+) -> Result<HttpServer, HttpError> {
+    let (publisher, views) = watch::channel(Arc::new(View::default()));
+    let observer = Observer::new(version, server.stats());
+    let desk = Desk::new(server.errands(), observer.clone(), Control::at(port.address(), control));
+    server.publish(PUBLISH_PERIOD, move |engine, _| {
+        publisher.send_replace(Arc::new(observer.view(engine)));
+    });
+    port.serve(views, desk.routes())
+}

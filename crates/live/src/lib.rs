@@ -1,0 +1,23 @@
+//! The HTTP port that each of the servers has: `/metrics` for Prometheus, `/ready` for whoever routes traffic, and a live page
+//! at `/` with its data at `/api/snapshot` and `/api/history`.
+//!
+//! A server says what there is to see ([`View`]) and publishes views as it goes; [`HttpServer`] shows the newest. It has a thread
+//! and an event loop of its own and sees the server only through a channel of finished views: nobody who asks for a page can
+//! slow down a request.
+//!
+//! [`metrics`] writes Prometheus's text, and [`page`] has what pages share: plots, figures, colours, and how they follow a server.
+//! Where a server takes commands, [`control`] says from whom, [`Lines`] answer what takes a while, and [`client`] gives them.
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod control;
+mod history;
+mod lines;
+mod listener;
+pub mod metrics;
+pub mod page;
+mod server;
+
+pub use history::Sample;
+pub use lines::{Gone, Lines};
+pub use server::{HttpError, HttpPort, HttpServer, View, json};

@@ -1,0 +1,149 @@
+//! Prometheus's text exposition format, version 0.0.4.
+//!
+//! Names carry their unit and are stable; times are in seconds, as Prometheus wants base units.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{Display, Write};
+
+/// The content type of this format.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// All names begin with this.
+const PREFIX: &str = "tiermem_";
+
+/// Text under construction.
+#[derive(Clone, Debug, Default)]
+pub struct Exposition(String);
+
+impl Exposition {
+    /// Begins with what every server tells of itself.
+    pub fn begin(version: &str, uptime_s: f64, ready: bool) -> Self {
+        let mut text = Exposition(String::with_capacity(8 << 10));
+        text.family("build_info", "gauge", "The program's version, as a label.");
+        text.sample("build_info", &format!("{{version=\"{}\"}}", escape(version)), 1);
+        text.single("ready", "Whether requests are served: 1 or 0.", u8::from(ready));
+        text.single("uptime_seconds", "Time since the server started.", uptime_s);
+        text
+    }
+
+    /// What the samples that follow are.
+    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
+        self.line(format_args!("# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}\n"));
+    }
+
+    /// A family of counters or gauges: names of counters end in `_total`, those of gauges never do.
+    pub fn plain_family(&mut self, name: &str, help: &str) {
+        self.family(name, if name.ends_with("_total") { "counter" } else { "gauge" }, help);
+    }
+
+    /// A sample. Labels stand in braces, their values [escaped](escape).
+    pub fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
+        self.line(format_args!("{PREFIX}{name}{labels} {value}\n"));
+    }
+
+    /// A counter or gauge alone in its family.
+    pub fn single(&mut self, name: &str, help: &str, value: impl Display) {
+        self.plain_family(name, help);
+        self.sample(name, "", value);
+    }
+
+    /// The text.
+    pub fn into_text(self) -> String {
+        self.0
+    }
+
+    fn line(&mut self, text: std::fmt::Arguments<'_>) {
+        // Writing to a string cannot fail.
+        let _ = self.0.write_fmt(text);
+    }
+}
+
+/// A label's value: a name is whatever the configuration says.
+pub fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Holds a text against the format and this project's names, line by line, and gives its samples: what stands before the value, and the
+/// value. Tests of whoever writes such texts use it.
+///
+/// # Errors
+/// The first line that is wrong, and why.
+pub fn check(text: &str) -> Result<BTreeMap<String, f64>, String> {
+    let (mut samples, mut kinds, mut helped) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+    for line in text.lines() {
+        let wrong = |why: &str| Err(format!("{why}: {line}"));
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            match rest.split_once(' ') {
+                Some((name, help)) if !help.is_empty() && helped.insert(name) => continue,
+                _ => return wrong("no help, or twice"),
+            }
+        }
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            match rest.split_once(' ') {
+                Some((name, kind @ ("counter" | "gauge" | "histogram")))
+                    if kinds.insert(name, kind).is_none() =>
+                {
+                    continue;
+                }
+                _ => return wrong("no type, or twice"),
+            }
+        }
+        let Some((series, value)) = line.rsplit_once(' ') else { return wrong("no sample") };
+        let name = series.split('{').next().unwrap_or_default();
+        if !name.starts_with(PREFIX) || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
+            return wrong("no name of ours");
+        }
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .filter_map(|end| name.strip_suffix(end))
+            .find(|family| kinds.get(family).is_some_and(|kind| *kind == "histogram"))
+            .unwrap_or(name);
+        let Some(kind) = kinds.get(family).filter(|_| helped.contains(family)) else {
+            return wrong("it stands before its HELP or TYPE");
+        };
+        if (*kind == "counter") != name.ends_with("_total") {
+            return wrong("a counter by another name, or the reverse");
+        }
+        if series.len() != name.len() && !series.ends_with("\"}") {
+            return wrong("labels without an end");
+        }
+        let Ok(value) = value.parse() else { return wrong("no number") };
+        if samples.insert(series.to_owned(), value).is_some() {
+            return wrong("twice");
+        }
+    }
+    Ok(samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_well_formed() {
+        let mut text = Exposition::begin("1.2.3", 2.5, true);
+        text.plain_family("hits_total", "Hits.");
+        text.sample("hits_total", &format!("{{name=\"{}\"}}", escape("odd \"\\\nname")), 7);
+        let samples = check(&text.into_text()).unwrap();
+        assert_eq!(samples["tiermem_ready"], 1.0);
+        assert_eq!(samples["tiermem_uptime_seconds"], 2.5);
+        assert_eq!(samples["tiermem_build_info{version=\"1.2.3\"}"], 1.0);
+        assert_eq!(samples["tiermem_hits_total{name=\"odd \\\"\\\\\\nname\"}"], 7.0);
+    }
+
+    #[test]
+    fn what_is_wrong_is_seen() {
+        let head = "# HELP tiermem_a_total A.\n# TYPE tiermem_a_total counter\n";
+        assert!(check(&format!("{head}tiermem_a_total 1\n")).is_ok());
+        for wrong in [
+            "tiermem_a_total 1\n".to_owned(),
+            format!("{head}{head}"),
+            format!("{head}tiermem_a_total one\n"),
+            format!("{head}tiermem_a_total{{x=\"y\" 1\n"),
+            format!("{head}tiermem_a_total 1\ntiermem_a_total 2\n"),
+            "# HELP tiermem_b B.\n# TYPE tiermem_b counter\ntiermem_b 1\n".to_owned(),
+            "# HELP b B.\n# TYPE b gauge\nb 1\n".to_owned(),
+        ] {
+            assert!(check(&wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The server: its thread, what it answers, how it ends.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Serialize;
+use tokio::sync::{oneshot, watch};
+
+use crate::history::{History, Sample};
+use crate::listener::Bounded;
+use crate::page::{self, File};
+
+/// How long requests under way may take when the server is stopped.
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
+/// Connections at a time, and how long one may be silent: pages ask every second, Prometheus every minute or so.
+const CONNECTIONS_MAX: usize = 64;
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+const SAMPLE_PERIOD: Duration = Duration::from_secs(1);
+
+/// All figures of a server at one moment. As JSON it is an object.
+pub trait View: Serialize + Send + Sync + 'static {
+    /// What plots over time need of it: an object too, whose members do not change while the server runs.
+    type Counters: Clone + Serialize + Send + 'static;
+    /// The page, and what it loads beside [what all pages share](page).
+    const PAGE: &'static [File];
+
+    /// Seconds since the server started, by which rates are worked out: it must come from the same moment as the figures. 0 as long as
+    /// there is nothing to see.
+    fn uptime_s(&self) -> f64;
+    /// What the plots need.
+    fn counters(&self) -> Self::Counters;
+    /// The figures as `/metrics` gives them ([`crate::metrics`]).
+    fn metrics(&self, ready: bool) -> String;
+}
+
+/// Why the HTTP port could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// Another program listens there.
+    #[error("the HTTP address {0} is in use: stop what listens there, or choose another one")]
+    AddressInUse(SocketAddr),
+    /// The address cannot be listened on.
+    #[error("cannot listen on the HTTP address {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The thread or its event loop could not be started.
+    #[error("cannot start the HTTP server: {0}")]
+    Start(io::Error),
+}
+
+/// A running HTTP server. It stops when dropped.
+#[derive(Debug)]
+pub struct HttpServer {
+    address: SocketAddr,
+    ready: Arc<AtomicBool>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared<V: View> {
+    views: watch::Receiver<Arc<V>>,
+    ready: Arc<AtomicBool>,
+    history: Arc<Mutex<History<V>>>,
+}
+
+impl<V: View> Clone for Shared<V> {
+    fn clone(&self) -> Self {
+        let (ready, history) = (Arc::clone(&self.ready), Arc::clone(&self.history));
+        Shared { views: self.views.clone(), ready, history }
+    }
+}
+
+/// An address that is taken and not served yet: who has it need not fear that anything else refuses the port later.
+#[derive(Debug)]
+pub struct HttpPort {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl HttpPort {
+    /// Listens on `address`; port 0 takes any free one. Clients wait until it is [served](Self::serve).
+    ///
+    /// # Errors
+    /// When it cannot listen there.
+    pub fn bind(address: SocketAddr) -> Result<Self, HttpError> {
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::AddrInUse => HttpError::AddressInUse(address),
+            _ => HttpError::Listen { address, source },
+        };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(HttpPort { listener, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves the newest of `views`, and `routes` of the server's own, from a thread of its own. It answers at once, but is not
+    /// [ready](HttpServer::set_ready) yet.
+    ///
+    /// # Errors
+    /// When the system has no thread or event loop to give.
+    pub fn serve<V: View>(
+        self,
+        views: watch::Receiver<Arc<V>>,
+        routes: Router,
+    ) -> Result<HttpServer, HttpError> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(HttpError::Start)?;
+        let listener = {
+            let _entered = runtime.enter();
+            tokio::net::TcpListener::from_std(self.listener).map_err(HttpError::Start)?
+        };
+        let ready = Arc::new(AtomicBool::new(false));
+        let shared = Shared { views, ready: ready.clone(), history: Arc::default() };
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("http".to_owned())
+            .spawn(move || runtime.block_on(serve(listener, shared, routes, stopped)))
+            .map_err(HttpError::Start)?;
+        Ok(HttpServer { address: self.address, ready, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl HttpServer {
+    /// Listens on `address` and serves the newest of `views`: [`HttpPort`]'s two steps in one.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn start<V: View>(
+        address: SocketAddr,
+        views: watch::Receiver<Arc<V>>,
+    ) -> Result<HttpServer, HttpError> {
+        HttpPort::bind(address)?.serve(views, Router::new())
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Tells whether the server proper serves requests now: what `/ready` answers with 200, and without with 503.
+    pub fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Relaxed);
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.ready.store(false, Relaxed);
+        // Dropping the sender tells the thread to end.
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic over there has been reported already and must not become a second one here.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve<V: View>(
+    listener: tokio::net::TcpListener,
+    shared: Shared<V>,
+    routes: Router,
+    stopped: oneshot::Receiver<()>,
+) {
+    let sampling = tokio::spawn(sample(shared.clone()));
+    let (stop_serving, serving_stopped) = oneshot::channel::<()>();
+    let router = Router::new()
+        .route("/metrics", get(metrics::<V>))
+        .route("/ready", get(ready::<V>))
+        .route("/api/snapshot", get(snapshot::<V>))
+        .route("/api/history", get(history::<V>))
+        .merge(page::routes(V::PAGE))
+        .with_state(shared)
+        .merge(routes);
+    let listener = Bounded::new(listener, CONNECTIONS_MAX, SILENCE_MAX);
+    let server = axum::serve(listener, router).with_graceful_shutdown(async {
+        let _ = serving_stopped.await;
+    });
+    let grace = async {
+        let _ = stopped.await;
+        drop(stop_serving);
+        tokio::time::sleep(SHUTDOWN_GRACE).await;
+    };
+    // Open connections, such as that of a page which asks every second, must not hold up the end.
+    tokio::select! {
+        result = server => if let Err(error) = result {
+            tracing::error!(%error, "the HTTP server ended");
+        },
+        () = grace => {}
+    }
+    sampling.abort();
+}
+
+/// The time now, in seconds since 1970.
+fn unix_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Keeps the history.
+async fn sample<V: View>(shared: Shared<V>) {
+    let mut ticks = tokio::time::interval(SAMPLE_PERIOD);
+    loop {
+        ticks.tick().await;
+        let view = shared.views.borrow().clone();
+        let mut history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
+        history.push(&view, unix_s());
+    }
+}
+
+async fn metrics<V: View>(State(shared): State<Shared<V>>) -> Response {
+    let view = shared.views.borrow().clone();
+    let text = view.metrics(shared.ready.load(Relaxed));
+    ([(CONTENT_TYPE, crate::metrics::CONTENT_TYPE)], text).into_response()
+}
+
+async fn ready<V: View>(State(shared): State<Shared<V>>) -> (StatusCode, &'static str) {
+    match shared.ready.load(Relaxed) {
+        true => (StatusCode::OK, "ready\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    }
+}
+
+/// `/api/snapshot`: the newest view.
+#[derive(Serialize)]
+struct Snapshot<'a, V> {
+    ready: bool,
+    /// The server's clock, in seconds since 1970: the page's may be wrong.
+    unix_s: f64,
+    #[serde(flatten)]
+    view: &'a V,
+}
+
+async fn snapshot<V: View>(State(shared): State<Shared<V>>) -> Response {
+    let view = shared.views.borrow().clone();
+    json(&Snapshot { ready: shared.ready.load(Relaxed), unix_s: unix_s(), view: &*view })
+}
+
+/// `/api/history`: samples and views of the last minutes, oldest first.
+async fn history<V: View>(State(shared): State<Shared<V>>) -> Response {
+    #[derive(Serialize)]
+    struct Past<'a, V, C> {
+        samples: &'a VecDeque<Sample<C>>,
+        views: Vec<&'a V>,
+    }
+    let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    json(&Past { samples: history.samples(), views: history.views().collect() })
+}
+
+/// An answer of JSON that nobody keeps.
+pub fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(body) => ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], body).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
