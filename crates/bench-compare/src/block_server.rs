@@ -1,6 +1,10 @@
-//! The NBD server over memory beside nbdkit's memory plugin: requests a second, p99, and the server's processor time per request.
+//! The NBD server beside nbdkit: requests a second, p99, and the server's processor time per request.
 //!
-//! Both hold the same bytes in memory, so what differs is what it costs to serve them. Both live through the whole run, each on the server's
+//! Over memory (nbdkit's memory plugin) both hold the same bytes in memory, so what differs is what it costs to serve them. As a cache
+//! (`tiermem block serve` and nbdkit's cache filter, each before a file) all requests are hits: the whole disk is written and read
+//! before the measurements, and fits into the cache and into memory, where nbdkit's has it in the page cache.
+//!
+//! Both live through the whole run, each on the server's
 //! core; fio drives them from another core over a unix socket, one right after the other, and who is first alternates. Where
 //! fio is the bottleneck, the processor time per request says more than the requests a second.
 
@@ -34,9 +38,27 @@ const FIELDS: &[&str] = &[
 /// What fio does, and how many requests it has under way.
 const TESTS: [(&str, u32); 4] = [("randread", 32), ("randwrite", 32), ("randread", 1), ("randwrite", 1)];
 
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    /// Servers over memory.
+    Memory,
+    /// Caches in front of files.
+    Cache,
+}
+
 /// What `block-server` takes.
 #[derive(Debug, Args)]
 pub struct Options {
+    /// What is compared.
+    #[arg(long, value_enum, default_value = "memory")]
+    kind: Kind,
+    /// The program whose `block serve` is measured [default: the one beside this program].
+    #[arg(long, value_name = "PATH")]
+    tiermem: Option<PathBuf>,
+    /// DRAM of tiermem's cache for copies, in MiB [default: that of the disk].
+    #[arg(long, value_name = "MIB")]
+    cache_memory_mib: Option<u32>,
     /// The example `nbd_memory` [default: the one in `examples` beside this program].
     #[arg(long, value_name = "PATH")]
     nbd_memory: Option<PathBuf>,
@@ -104,7 +126,9 @@ pub fn run(options: &Options) -> Result<()> {
     let rivals = [start_nbdkit(options, &folder.0)?, start_tiermem(options, &folder.0)?];
     let mut commands: Vec<String> = rivals.iter().map(|rival| rival.server.command().to_owned()).collect();
     for rival in &rivals {
-        fio(options, &folder.0, rival, &["--rw=write", "--bs=1m", "--iodepth=8"], &mut commands)?;
+        for rw in ["--rw=write", "--rw=read"] {
+            fio(options, &folder.0, rival, &[rw, "--bs=1m", "--iodepth=8"], &mut commands)?;
+        }
     }
     let progress = ProgressBar::new(TESTS.len() as u64 * u64::from(options.pairs + 1));
     progress.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} pairs, {eta} left")?);
@@ -129,8 +153,9 @@ pub fn run(options: &Options) -> Result<()> {
     progress.finish_and_clear();
     let rows = TESTS.iter().zip(&pairs).map(|((test, depth), pairs)| row(test, *depth, pairs)).collect();
     let record = Rows {
-        fields: &["pairs", "seconds", "block_bytes", "disk_mib"],
+        fields: &["kind", "pairs", "seconds", "block_bytes", "disk_mib"],
         rows: vec![vec![
+            Cell::Text(format!("{:?}", options.kind).to_lowercase()),
             Cell::Count(options.pairs.into()),
             Cell::Count(options.seconds.into()),
             Cell::Count(4096),
@@ -141,29 +166,63 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(print_record(options.format, &record, &lists)?)
 }
 
+/// A file as large as the disk, for one of the caches.
+fn backing_file(options: &Options, folder: &Path, name: &str) -> Result<String> {
+    let path = folder.join(name);
+    let file = std::fs::File::create_new(&path).with_context(|| format!("make {}", path.display()))?;
+    file.set_len(u64::from(options.mib) << 20).with_context(|| format!("make {}", path.display()))?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
 fn start_nbdkit(options: &Options, folder: &Path) -> Result<Rival> {
     let socket = folder.join("nbdkit");
     let path = socket.to_string_lossy().into_owned();
-    let size = format!("{}M", options.mib);
-    let arguments = ["--foreground", "--unix", &path, "memory", &size];
+    let mut arguments = vec!["--foreground".to_owned(), "--unix".to_owned(), path];
+    match options.kind {
+        Kind::Memory => arguments.extend(["memory".to_owned(), format!("{}M", options.mib)]),
+        Kind::Cache => {
+            let file = backing_file(options, folder, "nbdkit.img")?;
+            arguments.extend(["--filter=cache", "file", &file, "cache-on-read=true"].map(str::to_owned));
+        }
+    }
     let server = Server::start_at(&socket, options.server_core, &options.nbdkit, arguments)?;
     Ok(Rival { server, socket })
 }
 
-fn start_tiermem(options: &Options, folder: &Path) -> Result<Rival> {
-    let program = match &options.nbd_memory {
+/// The program that is given, or the one at `place` beside this one.
+fn program(given: Option<&PathBuf>, place: &str, how: &str) -> Result<PathBuf> {
+    let program = match given {
         Some(program) => program.clone(),
-        None => std::env::current_exe()?.with_file_name("examples").join("nbd_memory"),
+        None => std::env::current_exe()?.with_file_name(place),
     };
     if !program.is_file() {
-        bail!(
-            "{} is not there: build it with `cargo build --release -p tiermem-block --example nbd_memory`, or name it with --nbd-memory",
-            program.display()
-        );
+        bail!("{} is not there: build it with `{how}`, or name it", program.display());
     }
+    Ok(program)
+}
+
+fn start_tiermem(options: &Options, folder: &Path) -> Result<Rival> {
     let socket = folder.join("tiermem");
-    let (address, size) = (format!("unix:{}", socket.display()), format!("{}MiB", options.mib));
-    let server = Server::start_at(&socket, options.server_core, &program, [&address, &size])?;
+    let address = format!("unix:{}", socket.display());
+    let (program, arguments) = match options.kind {
+        Kind::Memory => {
+            let how = "cargo build --release -p tiermem-block --example nbd_memory";
+            let program = program(options.nbd_memory.as_ref(), "examples/nbd_memory", how)?;
+            (program, vec![address, format!("{}MiB", options.mib)])
+        }
+        Kind::Cache => {
+            let how = "cargo build --release -p tiermem-cli";
+            let program = program(options.tiermem.as_ref(), "tiermem", how)?;
+            let export = format!("disk={}", backing_file(options, folder, "tiermem.img")?);
+            // Room for the log and for groups that are not full.
+            let cache = format!("{}:{}MiB", folder.join("tiermem.cache").display(), 2 * options.mib);
+            let memory = format!("{}MiB", options.cache_memory_mib.unwrap_or(options.mib));
+            let words =
+                ["block", "serve", "--listen", &address, "--cache", &cache, "--cache-memory", &memory];
+            (program, words.into_iter().chain(["--export", &export]).map(str::to_owned).collect())
+        }
+    };
+    let server = Server::start_at(&socket, options.server_core, &program, arguments)?;
     Ok(Rival { server, socket })
 }
 

@@ -265,6 +265,28 @@ fn a_request_that_had_to_wait_gets_what_it_would_have_had() {
 }
 
 #[test]
+fn a_request_that_waited_finds_that_others_took_what_it_had() {
+    let mut world = World::new(&[32 * KIB], 256 * KIB, config(Fill::Units));
+    for at in 0..8 {
+        world.request(write(at * 32 * KIB, 32 * KIB));
+    }
+    // The first half is there; what would make room for the second is dirty.
+    let request = write(0, 64 * KIB);
+    world.cache.discard(Volume(0), 32 * KIB..64 * KIB);
+    world.request(write(1024 * KIB, 32 * KIB));
+    let mut plan = Plan::default();
+    assert_eq!(world.cache.plan(&request, &mut plan), Verdict::Clean);
+    world.flush(Volume(0), SPAN);
+    for at in 0..8 {
+        world.request(read((64 + at) * 32 * KIB, 32 * KIB));
+    }
+    plan.again = true;
+    assert_eq!(world.cache.plan(&request, &mut plan), Verdict::Ready);
+    assert!(plan.through.is_empty(), "all of it has a place: {plan:?}");
+    assert_eq!(plan.dirtied, std::slice::from_ref(&(0..64 * KIB)));
+}
+
+#[test]
 fn what_of_a_write_is_larger_than_the_cache_goes_past_it() {
     for policy in Named::ALL {
         let request = Step::Request {

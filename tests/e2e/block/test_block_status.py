@@ -181,6 +181,19 @@ def test_after_a_flush_the_image_is_complete(lazy: VolumeServer, tmp_path: pathl
     assert (done.returncode, done.stdout) == (0, "disk: 0B written back\n"), done
 
 
+def test_all_of_many_exports_are_flushed(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:
+    exports = {f"disk{at}": f"{image(tmp_path / f'{at}.img', MIB)},threads" for at in range(80)}
+    server = serve_volumes(exports, cache="dram:32MiB")
+    client = NbdClient(server.socket, "disk79")
+    client.write(0, b"a" * (64 * KIB))
+    done = server.command_line("flush")
+    assert done.returncode == 0, done
+    lines = done.stdout.splitlines()
+    assert len(lines) == 80 and lines[79].startswith("disk79: ") and lines[0] == "disk0: 0B written back"
+    assert server.export("disk79")["dirty_bytes"] == 0
+    client.close()
+
+
 def test_a_flush_that_the_store_fails_is_told(serve_volumes: Serve, nbdkit: Store, tmp_path: pathlib.Path) -> None:
     failing = tmp_path / "failing"
     failing.touch()

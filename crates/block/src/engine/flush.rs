@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::io::failure;
-use super::ledger::AFTER_RISKY;
+use super::op::Failure;
 use super::volume::Waiter;
 use crate::backing::BackingError;
 use crate::disks::{Answer, Asker};
@@ -12,7 +12,11 @@ impl Engine {
     /// A client wants all that it was told is done to be durable.
     pub(super) fn begin_flush(&mut self, asker: Asker, disk: usize) {
         let volume = &mut self.volumes[disk];
+        if let Some(failure) = volume.lost.take() {
+            return self.tell(asker, Err(failure));
+        }
         let mut log = None;
+        let mut owed = None;
         let mut epoch = None;
         if let Some(ledger) = &mut self.ledger {
             let journal = &mut ledger.journal;
@@ -22,9 +26,8 @@ impl Engine {
             }
             let lsn = journal.appended();
             journal.promise(lsn);
-            if ledger.risky > 0 {
-                log = Some(AFTER_RISKY);
-            } else if lsn > journal.synced() {
+            owed = ledger.owed.flush();
+            if owed.is_none() && lsn > journal.synced() {
                 log = Some(lsn);
                 journal.want_synced(lsn);
             }
@@ -36,14 +39,14 @@ impl Engine {
         // What went to the store directly since a flush of it began is covered by the next one only.
         let flush = (volume.direct_writes.is_some() || volume.flushes.begun > volume.flushes.ended)
             .then_some(volume.flushes.begun + 1);
-        if epoch.is_none() && flush.is_none() && log.is_none() {
+        if epoch.is_none() && flush.is_none() && log.is_none() && owed.is_none() {
             volume.epochs.boundary();
             return self.tell(asker, Ok(Answer::Done));
         }
         if let Some(flush) = flush {
             volume.flushes.wanted = volume.flushes.wanted.max(flush);
         }
-        volume.waiters.push(Waiter { asker, epoch, flush, log });
+        volume.waiters.push(Waiter { asker, epoch, flush, owed, log });
         self.flush_store(disk, false);
     }
 
@@ -91,6 +94,22 @@ impl Engine {
         self.flush_store(at, false);
     }
 
+    /// A write was lost whose client was told that it is done: the flushes that wait for it are told, or the next one.
+    pub(super) fn lost(&mut self, at: usize, failure: Failure) {
+        let volume = &mut self.volumes[at];
+        let (owing, others) =
+            std::mem::take(&mut volume.waiters).into_iter().partition(|it| it.owed.is_some());
+        volume.waiters = others;
+        let owing: Vec<Waiter> = owing;
+        if owing.is_empty() {
+            volume.lost = Some(failure);
+            return;
+        }
+        for waiter in owing {
+            self.tell(waiter.asker, Err(failure.clone()));
+        }
+    }
+
     /// Answers the flushes that have what they wait for, and those that waited for a flush that failed.
     pub(super) fn answer_waiters(&mut self, at: usize, failed: Option<(u64, (Errno, String))>) {
         let volume = &mut self.volumes[at];
@@ -108,7 +127,10 @@ impl Engine {
             waiter.epoch = waiter.epoch.filter(|epoch| !volume.epochs.is_flushed(*epoch));
             let synced = self.ledger.as_ref().map(|ledger| ledger.journal.synced());
             waiter.log = waiter.log.filter(|log| synced.is_none_or(|synced| *log > synced));
-            let waits = waiter.flush.is_some() || waiter.epoch.is_some() || waiter.log.is_some();
+            let waits = waiter.flush.is_some()
+                || waiter.epoch.is_some()
+                || waiter.owed.is_some()
+                || waiter.log.is_some();
             if !waits {
                 // What comes from now on may not reach the store before what was promised.
                 volume.epochs.boundary();

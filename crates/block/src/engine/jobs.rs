@@ -151,6 +151,7 @@ impl Engine {
         op.wait = Wait::default();
         self.ops.remove(id as usize);
         op.failure = None;
+        op.is_early = false;
         op.plan.again = false;
         op.bypass = false;
         op.ios = 0;

@@ -7,10 +7,11 @@ use tiermem_policy::extents::{Event, Mode, Part, UNIT_BYTES};
 use super::Engine;
 use super::op::{Op, Stage, common};
 use super::open_blocks::OpenBlocks;
+use super::owed::Owed;
 use crate::journal::{Journal, Lsn, Record, UnitState, checksum};
 
-/// What a flush waits for as long as it is not known up to which record.
-pub(super) const AFTER_RISKY: Lsn = Lsn(u64::MAX);
+/// Bytes of writes at most that are told to be done before they are stored.
+const EARLY_BYTES_MAX: u64 = 16 << 20;
 
 /// What an operation waits for before it may store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,9 +26,9 @@ pub(super) struct Ledger {
     pub open: OpenBlocks,
     /// The last record that a block is not cached any more.
     pub last_unmap: Lsn,
-    /// Operations that write over something that nobody was promised and that is not sealed: while there are any, a flush that comes must
-    /// wait for what they write.
-    pub risky: usize,
+    /// Operations that write over something that nobody was promised and that is not sealed, and those whose clients were told already that
+    /// they are done: a flush that comes must wait for what they write.
+    pub owed: Owed,
     /// Operations that wait for the log.
     pub waiting: Vec<u32>,
     /// Ranges of volumes that are in the store, until the log says so durably.
@@ -46,7 +47,7 @@ impl Ledger {
             journal,
             open: OpenBlocks::default(),
             last_unmap,
-            risky: 0,
+            owed: Owed::default(),
             waiting: Vec::new(),
             cleaned: Vec::new(),
         }
@@ -98,9 +99,8 @@ impl Engine {
             }
             if !ledger.journal.may_overwrite(units.clone()) {
                 wait.sealed = ledger.journal.appended();
-            } else if !op.is_risky && ledger.journal.is_unsealed(units.clone()) {
-                op.is_risky = true;
-                ledger.risky += 1;
+            } else if op.owed.is_none() && ledger.journal.is_unsealed(units.clone()) {
+                op.owed = Some(ledger.owed.enter(op.bytes));
             }
             let mut unit = units.start;
             while unit < units.end {
@@ -231,18 +231,29 @@ impl Engine {
             for slot in op.opened.drain(..) {
                 ledger.open.leave(slot, &mut ledger.journal);
             }
-            if std::mem::take(&mut op.is_risky) {
-                ledger.risky -= 1;
-                if ledger.risky == 0 {
-                    let lsn = ledger.journal.appended();
-                    let waiters = self.volumes.iter_mut().flat_map(|volume| &mut volume.waiters);
-                    for waiter in waiters.filter(|waiter| waiter.log == Some(AFTER_RISKY)) {
+            if let Some(generation) = op.owed.take()
+                && ledger.owed.leave(generation, op.bytes)
+            {
+                let lsn = ledger.journal.appended();
+                let waiters = self.volumes.iter_mut().flat_map(|volume| &mut volume.waiters);
+                for waiter in waiters {
+                    if waiter.owed.take_if(|owed| ledger.owed.is_over(*owed)).is_some() {
                         waiter.log = Some(lsn);
+                        ledger.journal.promise(lsn);
                         ledger.journal.want_synced(lsn);
                     }
                 }
             }
         }
+    }
+
+    /// Whether a client may be told that its write is done though it is not stored yet: nothing more is promised of it than before, for
+    /// what was not flushed may be lost with the process either way. Where there is no log, a cache in memory is written at once.
+    pub(super) fn may_be_early(&self, op: &Op) -> bool {
+        let is_plain = op.plan.through.is_empty() && !op.plan.dirtied.is_empty();
+        let is_durable = op.job.is_none_or(|job| self.jobs[job as usize].durable);
+        let has_room = |ledger: &Ledger| ledger.owed.bytes() + op.bytes <= EARLY_BYTES_MAX;
+        is_plain && !is_durable && self.ledger.as_ref().is_some_and(has_room)
     }
 
     /// These parts are not cached any more.

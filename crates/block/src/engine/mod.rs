@@ -17,6 +17,7 @@ mod memory;
 mod op;
 mod open_blocks;
 mod opening;
+mod owed;
 mod read;
 mod status;
 mod ticker;

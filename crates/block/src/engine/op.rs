@@ -7,6 +7,7 @@ use tiermem_tier::block::AlignedBuffer;
 
 use super::claims::ClaimId;
 use super::ledger::Wait;
+use super::owed::Generation;
 use crate::disks::{Asker, Piece};
 use crate::nbd::Errno;
 
@@ -123,8 +124,10 @@ pub(super) struct Op {
     pub lost: Vec<Range<u64>>,
     /// Blocks that it writes over, by their slots.
     pub opened: Vec<u32>,
-    /// It writes over something that is not sealed and that nobody was promised.
-    pub is_risky: bool,
+    /// A flush that comes must wait until it is over.
+    pub owed: Option<Generation>,
+    /// Its client was told that it is done.
+    pub is_early: bool,
     /// What the log must have before it stores.
     pub wait: Wait,
     /// The checksums of what it stores, unit by unit.
@@ -149,7 +152,8 @@ impl Default for Op {
             held: Vec::new(),
             lost: Vec::new(),
             opened: Vec::new(),
-            is_risky: false,
+            owed: None,
+            is_early: false,
             wait: Wait::default(),
             sums: Vec::new(),
             failure: None,

@@ -6,6 +6,8 @@ use tiermem_policy::extents::{Mode, Share, Volume};
 use super::claims::Claims;
 use super::config::VolumeConfig;
 use super::counts::Counts;
+use super::op::Failure;
+use super::owed::Generation;
 use crate::backing::Backing;
 use crate::disks::Asker;
 use crate::journal::Lsn;
@@ -34,6 +36,8 @@ pub(super) struct Waiter {
     pub epoch: Option<u64>,
     /// This flush of the store must have ended.
     pub flush: Option<u64>,
+    /// These writes must be over; only then is known up to where the log must be durable.
+    pub owed: Option<Generation>,
     /// The log must be durable up to here.
     pub log: Option<Lsn>,
 }
@@ -58,6 +62,8 @@ pub(super) struct VolumeState {
     pub direct_flushing: Option<u64>,
     pub flushes: Flushes,
     pub waiters: Vec<Waiter>,
+    /// Why a write was lost whose client was told that it is done: the next flush must say so.
+    pub lost: Option<Failure>,
     /// Somebody outside wants all epochs up to this one in the store.
     pub wanted: Option<u64>,
     /// What is left to be written back of what was due.
@@ -95,6 +101,7 @@ impl VolumeState {
             direct_flushing: None,
             flushes: Flushes::default(),
             waiters: Vec::new(),
+            lost: None,
             due_bytes: 0,
             leaving_bytes: 0,
             retry_at_ns: 0,

@@ -113,7 +113,21 @@ impl Engine {
             let buffer = self.take_own(&op, fill).unwrap_or_else(|| self.assemble(&op, fill));
             self.submit_store(id, &mut op, fill as u32, buffer);
         }
+        if self.may_be_early(&op) {
+            self.tell_early(&mut op);
+        }
         self.ops[id as usize] = Some(op);
+    }
+
+    /// Tells the client that its write is done before it is stored. Who reads it or writes over it waits until it is, for the operation keeps
+    /// its claim.
+    fn tell_early(&mut self, op: &mut Op) {
+        let Some(ledger) = &mut self.ledger else { return };
+        if op.owed.is_none() {
+            op.owed = Some(ledger.owed.enter(op.bytes));
+        }
+        op.is_early = true;
+        self.reply(op, Vec::new());
     }
 
     /// The operation has failed, and nothing was stored yet.
@@ -136,6 +150,12 @@ impl Engine {
         let is_dirty = !op.plan.dirtied.is_empty();
         if op.failure.is_none() {
             self.note_units(&op);
+        } else if op.is_early {
+            // The client takes it to be there: nothing older may be read in its place.
+            self.poison_parts(op.volume, &op.plan.fill);
+            if let Some(failure) = op.failure.take() {
+                self.lost(op.volume, failure);
+            }
         } else if is_dirty {
             self.undo(&op);
             self.poison(&op);

@@ -121,11 +121,14 @@ fn state(engine: &Engine, at: usize) -> ExportStatus {
 }
 
 impl Which {
-    /// The places and names of those that are meant.
-    pub(super) fn find(&self, engine: &Engine) -> Result<Vec<(usize, String)>, DeskError> {
+    /// The names and places of those that are meant.
+    pub(super) fn find(&self, engine: &Engine) -> Result<Vec<(String, usize)>, DeskError> {
         match &self.export {
-            Some(name) => Ok(vec![(find(engine, name)?, name.clone())]),
-            None => Ok(engine.exports().iter().map(|export| export.name.clone()).enumerate().collect()),
+            Some(name) => Ok(vec![(name.clone(), find(engine, name)?)]),
+            None => {
+                let names = engine.exports().iter().map(|export| export.name.clone());
+                Ok(names.zip(0..).collect())
+            }
         }
     }
 }
@@ -153,15 +156,18 @@ pub(super) fn set(engine: &mut Engine, command: &SetCommand) -> Result<SetDone, 
     Ok(SetDone { export: name, mode, quota_bytes, dirty_bytes, share_held_bytes })
 }
 
-/// Writes all back that is dirty when it begins.
+/// Begins to write back all that is dirty of some exports.
+pub(super) fn begin_flushes(engine: &mut Engine, found: Vec<(String, usize)>) -> Vec<(String, WriteBack)> {
+    found.into_iter().map(|(export, at)| (export, engine.begin_write_back(at))).collect()
+}
+
+/// Waits until what was begun is done.
 pub(super) fn flush(
-    at: usize,
     export: String,
+    begun: WriteBack,
 ) -> impl FnMut(&mut Engine) -> Step<Result<Flushed, DeskError>> {
-    let mut asked: Option<WriteBack> = None;
     move |engine| {
-        let asked = &*asked.get_or_insert_with(|| engine.begin_write_back(at));
-        let written = engine.written_back_by(asked).ok_or(Progress::Waits)?;
+        let written = engine.written_back_by(&begun).ok_or(Progress::Waits)?;
         let flushed = |written_back_bytes| Flushed { export: export.clone(), written_back_bytes };
         Ok(written.map(flushed).map_err(DeskError::from))
     }
@@ -169,8 +175,8 @@ pub(super) fn flush(
 
 /// Forgets what is clean.
 pub(super) fn drop_clean(
-    at: usize,
     export: String,
+    at: usize,
 ) -> impl FnMut(&mut Engine) -> Step<Result<Dropped, DeskError>> {
     let mut drops = Drops::default();
     move |engine| {

@@ -17,7 +17,7 @@ use tiermem_live::control::{Control, ControlRefusal};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::command::{Dropped, Flushed, SetCommand, Which, Working, drop_clean, flush, set};
+use super::command::{SetCommand, Which, Working, begin_flushes, drop_clean, flush, set};
 use super::view::{Observer, View};
 use crate::engine::{ControlError, Engine};
 use crate::server::{ErrandError, Errands, Progress};
@@ -48,6 +48,8 @@ pub(super) enum DeskError {
     Late,
     #[error(transparent)]
     Refused(#[from] ControlRefusal),
+    #[error("whoever asked has gone")]
+    Gone,
     #[error("this is no such command: {0}")]
     Command(#[from] serde_json::Error),
     #[error("there is no export {name:?}; there are: {}", there.join(", "))]
@@ -64,7 +66,9 @@ impl IntoResponse for DeskError {
     fn into_response(self) -> Response {
         let status = match self {
             DeskError::Refused(refusal) => return refusal.into_response(),
-            DeskError::Errand(_) | DeskError::Stopping | DeskError::Late => StatusCode::SERVICE_UNAVAILABLE,
+            DeskError::Errand(_) | DeskError::Stopping | DeskError::Late | DeskError::Gone => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             DeskError::Command(_) => StatusCode::BAD_REQUEST,
             DeskError::NoExport { .. } => StatusCode::NOT_FOUND,
             DeskError::ReadOnly | DeskError::Engine(_) => StatusCode::CONFLICT,
@@ -86,7 +90,7 @@ impl Desk {
             .route("/api/status", get(status))
             .route("/api/set", post(set_export))
             .route("/api/flush", post(flush_exports))
-            .route("/api/drop", post(drop_export))
+            .route("/api/drop", post(drop_exports))
             .layer(DefaultBodyLimit::max(COMMAND_BYTES_MAX))
             .with_state(self)
     }
@@ -138,34 +142,45 @@ impl Desk {
         Ok(serde_json::from_slice(body)?)
     }
 
-    /// Sends a line for each export as it is done, and meanwhile, now and then, one that says how far it is.
+    /// Has what is wanted of each export done, one after the other, and sends a line for each; meanwhile, now and then, one that says how
+    /// far it is. One at a time, for the event loop takes only so many errands.
     async fn report<T: Serialize + Send + Sync + 'static>(
         self,
         mut lines: Lines,
-        asked: Vec<(String, oneshot::Receiver<Result<T, DeskError>>)>,
+        wanted: Vec<(String, impl FnMut(&mut Engine) -> Step<Result<T, DeskError>> + Send + 'static)>,
     ) {
-        for (export, mut told) in asked {
-            let result = loop {
-                match timeout(TELL_PERIOD, &mut told).await {
-                    Ok(answer) => break answer.unwrap_or(Err(DeskError::Stopping)),
-                    Err(_) => {
-                        let view = self.view().await.unwrap_or_default();
-                        let found = view.exports.iter().find(|it| it.status.name == export);
-                        let dirty_bytes = found.map_or(0, |it| it.status.dirty_bytes);
-                        if lines.send(&Working { working_on: &export, dirty_bytes }).await.is_err() {
-                            return;
-                        }
-                    }
-                }
-            };
-            let sent = match result {
+        for (export, step) in wanted {
+            let sent = match self.wait(&mut lines, &export, step).await {
                 Ok(done) => lines.send(&done).await,
                 Err(error) => {
-                    lines.send(&serde_json::json!({ "export": export, "error": error.to_string() })).await
+                    let error = error.to_string();
+                    lines.send(&serde_json::json!({ "export": export, "error": error })).await
                 }
             };
             if sent.is_err() {
                 return;
+            }
+        }
+    }
+
+    /// What comes of a step that may take its time.
+    async fn wait<T: Send + 'static>(
+        &self,
+        lines: &mut Lines,
+        export: &str,
+        step: impl FnMut(&mut Engine) -> Step<Result<T, DeskError>> + Send + 'static,
+    ) -> Result<T, DeskError> {
+        let mut told = self.ask(step)?;
+        loop {
+            match timeout(TELL_PERIOD, &mut told).await {
+                Ok(answer) => return answer.unwrap_or(Err(DeskError::Stopping)),
+                Err(_) => {
+                    let view = self.view().await.unwrap_or_default();
+                    let found = view.exports.iter().find(|it| it.status.name == export);
+                    let dirty_bytes = found.map_or(0, |it| it.status.dirty_bytes);
+                    let working = Working { working_on: export, dirty_bytes };
+                    lines.send(&working).await.map_err(|_| DeskError::Gone)?;
+                }
             }
         }
     }
@@ -195,42 +210,35 @@ async fn set_export(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -
 async fn flush_exports(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Response {
     let begun = async {
         let which: Which = desk.command(&headers, &body)?;
-        let exports = desk.soon(move |engine| Ok(which.find(engine))).await??;
-        let ask = |(at, export): (usize, String)| {
-            let told = desk.ask::<Result<Flushed, DeskError>>(flush(at, export.clone()))?;
-            Ok((export, told))
-        };
-        exports.into_iter().map(ask).collect::<Result<Vec<_>, DeskError>>()
+        // All begin together, so that their stores work side by side.
+        desk.soon(move |engine| Ok(which.find(engine).map(|found| begin_flushes(engine, found)))).await?
     };
     match begun.await {
-        Ok(asked) => tell(desk, asked),
+        Ok(begun) => tell(desk, begun, flush),
         Err(error) => error.into_response(),
     }
 }
 
-/// `/api/drop`: forgets what the store of one export has too.
-async fn drop_export(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Response {
-    let begun = async {
+/// `/api/drop`: forgets what the stores have too.
+async fn drop_exports(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Response {
+    let found = async {
         let which: Which = desk.command(&headers, &body)?;
-        let exports = desk.soon(move |engine| Ok(which.find(engine))).await??;
-        let ask = |(at, export): (usize, String)| {
-            let told = desk.ask::<Result<Dropped, DeskError>>(drop_clean(at, export.clone()))?;
-            Ok((export, told))
-        };
-        exports.into_iter().map(ask).collect::<Result<Vec<_>, DeskError>>()
+        desk.soon(move |engine| Ok(which.find(engine))).await?
     };
-    match begun.await {
-        Ok(asked) => tell(desk, asked),
+    match found.await {
+        Ok(found) => tell(desk, found, drop_clean),
         Err(error) => error.into_response(),
     }
 }
 
-/// An answer of lines.
-fn tell<T: Serialize + Send + Sync + 'static>(
-    desk: Desk,
-    asked: Vec<(String, oneshot::Receiver<Result<T, DeskError>>)>,
-) -> Response {
+/// An answer of lines: what comes of the steps that `how` makes of exports.
+fn tell<A, T, S>(desk: Desk, wanted: Vec<(String, A)>, how: impl Fn(String, A) -> S) -> Response
+where
+    T: Serialize + Send + Sync + 'static,
+    S: FnMut(&mut Engine) -> Step<Result<T, DeskError>> + Send + 'static,
+{
     let (lines, answer) = Lines::answer();
-    tokio::spawn(desk.report(lines, asked));
+    let steps = wanted.into_iter().map(|(export, about)| (export.clone(), how(export, about))).collect();
+    tokio::spawn(desk.report(lines, steps));
     answer
 }

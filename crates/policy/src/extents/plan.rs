@@ -295,26 +295,28 @@ impl<O: Evict> Extents<O> {
     ) -> Verdict {
         if first {
             plan.missing.clear();
-            let mut at = around.start;
-            let ends = found.iter().map(|block| (block.piece, block.end())).chain([(around.end, around.end)]);
-            for (piece, end) in ends {
-                if at < piece && at < pieces.end && piece > pieces.start {
-                    plan.missing.push(at..piece);
-                }
-                at = at.max(end);
-            }
         }
         let mut wanted = std::mem::take(&mut self.wanted);
         wanted.clear();
-        if !request.bypass {
-            for missing in &plan.missing {
-                let mut at = missing.start;
-                // What it or others allocated there before it had to wait is not missing any more.
-                for block in found.iter().filter(|block| overlaps(block, missing)) {
-                    divide(&self.geometry, at..block.piece, |piece, class| wanted.push((piece, class)));
-                    at = block.end();
+        let mut at = around.start;
+        let ends = found.iter().map(|block| (block.piece, block.end())).chain([(around.end, around.end)]);
+        for (piece, end) in ends {
+            let gap = at..piece.max(at);
+            at = at.max(end);
+            let mut want = |gap| divide(&self.geometry, gap, |piece, class| wanted.push((piece, class)));
+            if gap.is_empty() || request.bypass {
+                continue;
+            }
+            if gap.start < pieces.end && gap.end > pieces.start {
+                want(gap.clone());
+                if first {
+                    plan.missing.push(gap);
                 }
-                divide(&self.geometry, at..missing.end, |piece, class| wanted.push((piece, class)));
+            } else if !first {
+                // Of what it was to get when it was first looked at, what it has not got yet.
+                for missing in &plan.missing {
+                    want(gap.start.max(missing.start)..gap.end.min(missing.end));
+                }
             }
         }
         // What was there beside the request is none of its business.

@@ -1,0 +1,208 @@
+//! Writes whose clients are told that they are done before the cache's device has them: reads see them, flushes wait for them, and what is
+//! lost of them is an error, never what was there before.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tiermem_block::backing::MemoryStore;
+use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task};
+use tiermem_block::engine::{Engine, EngineConfig, VolumeConfig};
+use tiermem_block::nbd::Errno;
+use tiermem_tier::block::{BlockError, BlockIo, Completion, MemoryDisk, Op, Request, Waker};
+
+/// The clients' writes have this length, and nothing else that the cache writes has.
+const BYTES: usize = 64 << 10;
+const OLD: u8 = 1;
+
+/// What becomes of the clients' writes.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Done,
+    Held,
+    Failed,
+}
+
+struct Device<B> {
+    inner: B,
+    fate: Arc<Mutex<Fate>>,
+    held: Vec<Request>,
+    failed: Vec<Completion>,
+}
+
+impl<B: BlockIo> BlockIo for Device<B> {
+    fn submit(&mut self, request: Request) {
+        let is_clients = request.op == Op::Write && request.buffer.len() == BYTES;
+        match *self.fate.lock().unwrap() {
+            Fate::Held if is_clients => self.held.push(request),
+            Fate::Failed if is_clients => {
+                let (op, offset, len_bytes) = (request.op, request.offset, BYTES as u64);
+                let result = Err(BlockError::Short { op, offset, len_bytes, done_bytes: 0 });
+                self.failed.push(Completion {
+                    token: request.token,
+                    op,
+                    offset,
+                    buffer: request.buffer,
+                    result,
+                });
+            }
+            _ => self.inner.submit(request),
+        }
+    }
+
+    fn completed(&mut self, out: &mut Vec<Completion>) {
+        if *self.fate.lock().unwrap() != Fate::Held {
+            std::mem::take(&mut self.held).into_iter().for_each(|request| self.submit(request));
+        }
+        out.append(&mut self.failed);
+        self.inner.completed(out);
+    }
+
+    fn wait(&mut self, out: &mut Vec<Completion>) {
+        self.completed(out);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight() + self.held.len() + self.failed.len()
+    }
+
+    fn notify(&mut self, waker: Waker) {
+        self.inner.notify(waker);
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
+        self.inner.read_at(offset, bytes)
+    }
+
+    fn sync(&mut self) -> Result<(), BlockError> {
+        self.inner.sync()
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        self.inner.capacity_bytes()
+    }
+}
+
+struct House {
+    engine: Engine,
+    fate: Arc<Mutex<Fate>>,
+    next: u64,
+    done: Vec<Outcome>,
+}
+
+impl House {
+    fn new() -> Self {
+        let fate = Arc::new(Mutex::new(Fate::Done));
+        let inner = MemoryDisk::new(64 << 20).open();
+        let device = Device { inner, fate: Arc::clone(&fate), held: Vec::new(), failed: Vec::new() };
+        let ticks = AtomicU64::new(0);
+        let clock = Arc::new(move || ticks.fetch_add(1_000_000, Ordering::Relaxed));
+        let (mut engine, _) =
+            Engine::open(Box::new(device), EngineConfig { clock, ..EngineConfig::default() }, true).unwrap();
+        engine.add(VolumeConfig::new("disk"), Box::new(MemoryStore::new(16 << 20).open())).unwrap();
+        engine.begin_service().unwrap();
+        let mut house = House { engine, fate, next: 0, done: Vec::new() };
+        let old = house.write(OLD, false);
+        house.outcome(old).unwrap();
+        let flush = house.send(Task::Flush, 0, false);
+        house.outcome(flush).unwrap();
+        house
+    }
+
+    fn send(&mut self, task: Task, bytes: u64, durable: bool) -> u64 {
+        self.next += 1;
+        let asker = Asker { connection: 1, cookie: self.next };
+        self.engine.submit(Job { asker, disk: 0, task, offset: 0, bytes, durable });
+        self.next
+    }
+
+    fn write(&mut self, value: u8, durable: bool) -> u64 {
+        let mut buffer = self.engine.lend(BYTES);
+        buffer[..BYTES].fill(value);
+        self.send(Task::Write(buffer), BYTES as u64, durable)
+    }
+
+    fn read(&mut self) -> u64 {
+        self.send(Task::Read, BYTES as u64, false)
+    }
+
+    /// What came of a request, once the engine has had time for it; none as long as nothing has.
+    fn look(&mut self, cookie: u64) -> Option<Result<Answer, Errno>> {
+        for _ in 0..3000 {
+            self.engine.take(&mut self.done);
+        }
+        let at = self.done.iter().position(|outcome| outcome.asker.cookie == cookie)?;
+        Some(self.done.swap_remove(at).result.map_err(|(errno, _)| errno))
+    }
+
+    fn outcome(&mut self, cookie: u64) -> Result<Answer, Errno> {
+        self.look(cookie).expect("it has ended")
+    }
+
+    fn value(&mut self, cookie: u64) -> Result<u8, Errno> {
+        let Answer::Data(pieces) = self.outcome(cookie)? else { panic!("there are data") };
+        let bytes: Vec<u8> = pieces
+            .iter()
+            .flat_map(|piece| &piece.buffer[piece.from..piece.from + piece.bytes])
+            .copied()
+            .collect();
+        assert!(bytes.len() == BYTES && bytes.iter().all(|byte| *byte == bytes[0]));
+        Ok(bytes[0])
+    }
+
+    fn set(&self, fate: Fate) {
+        *self.fate.lock().unwrap() = fate;
+    }
+}
+
+#[test]
+fn a_write_is_done_before_it_is_stored_and_a_flush_waits_for_it() {
+    let mut house = House::new();
+    house.set(Fate::Held);
+    let write = house.write(2, false);
+    house.outcome(write).unwrap();
+    let read = house.read();
+    let flush = house.send(Task::Flush, 0, false);
+    assert!(house.look(read).is_none() && house.look(flush).is_none());
+    house.set(Fate::Done);
+    assert_eq!(house.value(read), Ok(2));
+    house.outcome(flush).unwrap();
+}
+
+#[test]
+fn a_write_that_must_be_durable_waits() {
+    let mut house = House::new();
+    house.set(Fate::Held);
+    let write = house.write(2, true);
+    assert!(house.look(write).is_none());
+    house.set(Fate::Done);
+    house.outcome(write).unwrap();
+}
+
+#[test]
+fn what_is_lost_of_it_is_an_error_and_nothing_older_until_it_is_written_anew() {
+    for flushes_first in [false, true] {
+        let mut house = House::new();
+        house.set(Fate::Held);
+        let write = house.write(2, false);
+        house.outcome(write).unwrap();
+        // A flush that waits for it is told, or the next one that comes.
+        let early = flushes_first.then(|| house.send(Task::Flush, 0, false));
+        house.set(Fate::Failed);
+        let read = house.read();
+        assert_eq!(house.value(read), Err(Errno::Io));
+        let flush = early.unwrap_or_else(|| house.send(Task::Flush, 0, false));
+        assert_eq!(house.outcome(flush).err(), Some(Errno::Io));
+        house.set(Fate::Done);
+        let write = house.write(3, false);
+        house.outcome(write).unwrap();
+        let read = house.read();
+        assert_eq!(house.value(read), Ok(3));
+        let flush = house.send(Task::Flush, 0, false);
+        house.outcome(flush).unwrap();
+    }
+}
