@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,8 @@ def measure(
     workloads: list[tuple[Workload, int]],
     folder: Path,
     tell: Callable[[str], None],
-) -> list[Row]:
-    """All contenders on all workloads, each with a cache of so many bytes."""
+) -> Iterator[list[Row]]:
+    """All contenders on all workloads, each with a cache of so many bytes: all rows so far after each round."""
     rows: list[Row] = []
     fits: dict[tuple[str, str], int] = {}
     order = random.Random(1)
@@ -87,4 +87,4 @@ def measure(
                 rows += [{**named, **row} for row in found]
                 read, write = (found[0][name] or 0 for name in ("read_mean_us", "write_mean_us"))
                 tell(f"round {turn} {workload.name:14} {contender.name:10} reads {read:8.1f} us, writes {write:8.1f} us")
-    return rows
+        yield rows

@@ -25,6 +25,7 @@ import argparse
 import json
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from page import page
 from servers import Machine
 from setting import HERE, PUBLISHED, Workload, contenders, live, load
 
+Table = Iterator[dict[str, Any]]
 RESULTS = HERE.parents[1] / "docs" / "results" / "block"
 
 
@@ -100,21 +102,26 @@ def file_system(folder: Path) -> str:
     return done.stdout.strip() or "a file system of unknown kind"
 
 
-def measure(args: argparse.Namespace, name: str, run: traces.Tiermem, workloads: list[Workload], folder: Path) -> dict[str, Any]:
-    """The rows of a table, and how they were got."""
+def measure(args: argparse.Namespace, name: str, run: traces.Tiermem, workloads: list[Workload], folder: Path) -> Table:
+    """The rows of a table, and how they were got; what is replayed again and again is given after each round."""
     compared = contenders()
     if name == "sizes":
-        return {"about": [], "rows": [simulated.sizes(run, it, folder) for it in workloads]}
-    if name == "simulated":
+        yield {"about": [], "rows": [simulated.sizes(run, it, folder) for it in workloads]}
+    elif name == "simulated":
         rows = []
         for it in workloads:
             rows += simulated.simulate(run, compared, it, traces.capacity(run, it, it.requests))
             print(f"simulated {it.name}", flush=True)
-        return {"about": about.simulated(args.short), "rows": rows}
-    if name == "processing":
-        return processing.measure(
-            args.tiermem, compared, [(it, traces.capacity(run, it, it.requests)) for it in workloads], args.short
-        )
+        yield {"about": about.simulated(args.short), "rows": rows}
+    elif name == "processing":
+        sized = [(it, traces.capacity(run, it, it.requests)) for it in workloads]
+        yield processing.measure(args.tiermem, compared, sized, args.short)
+    else:
+        yield from replay(args, run, workloads, folder)
+
+
+def replay(args: argparse.Namespace, run: traces.Tiermem, workloads: list[Workload], folder: Path) -> Table:
+    """The rows of the live replay so far, after each round."""
     setting = live()
     setting = replace(setting, rounds=args.rounds or (1 if args.short else setting.rounds))
     ready = [traces.packed(run, it, it.window, folder) if it.window else it for it in workloads]
@@ -124,8 +131,9 @@ def measure(args: argparse.Namespace, name: str, run: traces.Tiermem, workloads:
     def tell(line: str) -> None:
         print(line, flush=True)
 
-    rows = replayed.measure(machine, setting, compared, list(zip(ready, capacities, strict=True)), folder, tell)
-    return {"about": about.live(setting, file_system(folder), ready, capacities), "rows": rows}
+    rounds = replayed.measure(machine, setting, contenders(), list(zip(ready, capacities, strict=True)), folder, tell)
+    for done, rows in enumerate(rounds, 1):
+        yield {"about": about.live(replace(setting, rounds=done), file_system(folder), ready, capacities), "rows": rows}
 
 
 def keep(path: Path, found: dict[str, Any]) -> None:
@@ -145,8 +153,8 @@ def main() -> None:
             folder = Path(scratch)
             workloads = workloads_of(args, run, folder)
             for name in args.tables:
-                found = measure(args, name, run, workloads, folder)
-                keep(args.out / f"{name}.json", found)
+                for found in measure(args, name, run, workloads, folder):
+                    keep(args.out / f"{name}.json", found)
     files = {name: args.out / f"{name}.json" for name in ("sizes", "simulated", "processing", "live")}
     tables = {name: json.loads(path.read_text()) for name, path in files.items() if path.exists()}
     text, said = page(tables, args.out)
