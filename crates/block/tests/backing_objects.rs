@@ -429,16 +429,22 @@ fn a_directory_has_one_writer_or_readers() {
     assert!(matches!(spec("").open(false), Err(OpenError::InUse { .. })));
     drop(readers);
     // Whoever heeds no lock is noticed when a chunk is got to be changed.
+    let chunk = place.join("chunks/000000000001");
+    let before = std::fs::read(&chunk).unwrap();
+    // What a put leaves that a death cuts short.
+    std::fs::write(place.join("chunks/000000000001#7"), "half").unwrap();
     let mut store = Waited::new(open("", false).unwrap());
     store.write(100_000, &[8]).unwrap();
-    let chunk = place.join("chunks/000000000001");
-    let bytes = std::fs::read(&chunk).unwrap();
     std::fs::remove_file(&chunk).unwrap();
-    std::fs::write(&chunk, bytes).unwrap();
+    std::fs::write(&chunk, before).unwrap();
+    assert_says(store.write(100_000, &[9]), "changed by somebody else");
+    assert_eq!(store.write(100_001, &[9]), Ok(()));
+    assert_eq!(store.read(100_000, 2).unwrap(), [7, 9]);
     let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
     let mut names: Vec<_> = std::fs::read_dir(&place).unwrap().map(name).collect();
     names.sort_unstable();
     assert_eq!(names, ["chunks", "tiermem-volume.json"]);
+    assert!(!place.join("chunks/000000000001#7").exists());
 }
 
 proptest! {

@@ -11,7 +11,7 @@ use super::layout::{Id, MANIFEST};
 use super::manifest::{MANIFEST_BYTES_MAX, Manifest};
 use crate::backing::BackingError;
 
-/// A manifest that was marked as being changed while we could not see how that ended is looked at so many times.
+/// Attempts to say in the manifest that the volume is being changed, where the store refuses that for no reason to be seen.
 const MARKS_MAX: usize = 3;
 
 /// What all may look at. Once lost, a volume stays lost until it is opened anew.
@@ -131,8 +131,15 @@ impl Fence {
                     (self.marked, self.looked) = (true, begun);
                     return Ok(());
                 }
-                // Another one, which this tells, or our own of before, and then it is tried again on that.
-                Err(Trouble::Condition) => self.look(Instant::now()).await?,
+                // Another one, which this tells, or our own, whose answer was lost.
+                Err(Trouble::Condition) => {
+                    let told = self.manifest.changes;
+                    self.look(Instant::now()).await?;
+                    if self.manifest.changes > told {
+                        self.marked = true;
+                        return Ok(());
+                    }
+                }
                 Err(trouble) => return Err(trouble.told()),
             }
         }

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// The manifest's name behind the prefix.
 pub(super) const MANIFEST: &str = "tiermem-volume.json";
 
+/// Where chunks are behind the prefix.
+pub(super) const CHUNKS: &str = "chunks";
+
 /// A chunk's object begins with so many bytes that are not the volume's.
 pub(super) const HEADER_BYTES: usize = 64;
 
@@ -192,7 +195,7 @@ impl Shape {
 
 /// A chunk's name behind the prefix.
 pub(super) fn chunk_name(chunk: u64) -> String {
-    format!("chunks/{chunk:012x}")
+    format!("{CHUNKS}/{chunk:012x}")
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use object_store::path::Path;
 use object_store::{BackoffConfig, ClientConfigKey, ObjectStore, RetryConfig};
 use rustix::fs::{FlockOperation, flock};
 
-use super::ObjectsBacking;
-use super::{ObjectsOptions, OpenError};
+use super::layout::CHUNKS;
+use super::{ObjectsBacking, ObjectsOptions, OpenError};
 
 /// A request's single attempt; what it may take in all is bounded besides.
 const ATTEMPT: &str = "100 seconds";
@@ -81,6 +81,10 @@ impl ObjectsPlace {
             }
             ObjectsPlace::Directory(path) => {
                 let lock = self.lock(path, &options)?;
+                if !options.read_only {
+                    sweep(path);
+                    sweep(&path.join(CHUNKS));
+                }
                 let store = LocalFileSystem::new_with_prefix(path).map_err(|error| OpenError::Objects {
                     place: self.to_string(),
                     why: error.to_string(),
@@ -113,6 +117,18 @@ impl ObjectsPlace {
             Ok(()) => Ok(directory),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse { path: path.to_owned(), wanted }),
             Err(error) => Err(failed(error.into())),
+        }
+    }
+}
+
+/// Removes what puts left that a death cut short: the client writes `NAME#NUMBER` first. What cannot be removed only takes room.
+fn sweep(directory: &FilePath) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.rsplit_once('#')).map(|(_, number)| number);
+        if number.is_some_and(|it| !it.is_empty() && it.bytes().all(|digit| digit.is_ascii_digit())) {
+            let _ = fs::remove_file(entry.path());
         }
     }
 }
