@@ -339,9 +339,9 @@ fn whole_chunks_are_not_got_and_zeroes_are_not_kept() {
     assert_eq!(shelf.chunk_puts(), 0);
     store.write(0, &vec![7; SIZE as usize]).unwrap();
     assert_eq!(shelf.object(&chunk_name(4)).unwrap().len(), HEADER_BYTES + 1000);
-    let gets = shelf.gets();
+    let gets = shelf.chunk_gets();
     store.write(0, &vec![8; SIZE as usize]).unwrap();
-    assert_eq!(shelf.gets(), gets, "what is stored there is known");
+    assert_eq!(shelf.chunk_gets(), gets, "what is stored there is known");
     // A part that is trimmed stays, the short chunk at the end counts as whole.
     assert_eq!(store.one(Request::trim(1, 100, 2 * CHUNK)).result, Ok(()));
     assert_eq!(store.read(100, 1).unwrap(), [8]);
@@ -351,11 +351,35 @@ fn whole_chunks_are_not_got_and_zeroes_are_not_kept() {
     assert_eq!(store.one(Request::trim(1, 4 * CHUNK, 1000)).result, Ok(()));
     assert_eq!(shelf.object(&chunk_name(4)).unwrap().len(), HEADER_BYTES);
     assert_eq!(store.read(4 * CHUNK, 1000).unwrap(), [0; 1000]);
+    // Chunks are given back in pieces as well, if nothing was written there meanwhile.
+    for (chunk, writes_amid) in [(2, false), (3, true)] {
+        let begin = chunk * CHUNK;
+        assert_eq!(store.one(Request::trim(1, begin + 1000, CHUNK - 1000)).result, Ok(()));
+        if writes_amid {
+            store.write(begin + 5000, &[9]).unwrap();
+        }
+        assert_eq!(store.one(Request::trim(1, begin, 2000)).result, Ok(()));
+        let bytes = if writes_amid { CHUNK as usize } else { 0 };
+        assert_eq!(shelf.object(&chunk_name(chunk)).unwrap().len(), HEADER_BYTES + bytes);
+    }
+    assert_eq!(store.read(3 * CHUNK + 5000, 1).unwrap(), [9]);
     // Zeroes at an end are left away.
     assert_eq!(store.one(Request::zero(1, 1000, CHUNK - 1000)).result, Ok(()));
     assert_eq!(shelf.object(&chunk_name(0)).unwrap().len(), HEADER_BYTES + 1000);
     assert_eq!(store.read(990, 20).unwrap(), [[8; 10], [0; 10]].concat());
     assert_eq!(store.read(CHUNK - 10, 10).unwrap(), [0; 10]);
+}
+
+#[test]
+fn a_chunk_may_become_longer_amid_a_read() {
+    let shelf = Shelf::new();
+    let mut store = open(&shelf);
+    store.write(0, &[7; CHUNK as usize]).unwrap();
+    let long = shelf.object(&chunk_name(0)).unwrap();
+    store.one(Request::zero(1, 0, CHUNK)).result.unwrap();
+    assert_eq!(store.read(5000, 3).unwrap(), [0; 3]);
+    shelf.place_after_failed_get(&chunk_name(0), &long);
+    assert_eq!(store.read(5000, 3).unwrap(), [7; 3]);
 }
 
 #[test]

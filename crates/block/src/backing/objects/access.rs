@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectStore, PutMode, PutOptions, UpdateVersion};
+use object_store::{GetOptions, GetResult, ObjectStore, PutMode, PutOptions, UpdateVersion};
 
 use crate::backing::BackingError;
 
@@ -68,6 +68,9 @@ pub(super) struct Objects {
 /// A connection so slow is still waited for.
 const SLOW_BYTES_PER_S: u64 = 1 << 20;
 
+/// So many times a get is repeated of an object that turns out to be longer than the get had it.
+const LONGER_MAX: usize = 3;
+
 impl Objects {
     pub fn path(&self, name: &str) -> Path {
         let name = Path::from(name);
@@ -99,24 +102,10 @@ impl Objects {
         bytes_max: u64,
     ) -> Result<Option<Got>, Trouble> {
         let got = self.within(bytes_max, "get", path, async {
-            let options = GetOptions { range: range.clone().map(Into::into), ..GetOptions::default() };
-            let result = match self.store.get_opts(path, options).await {
-                Ok(result) => result,
-                Err(object_store::Error::NotFound { .. }) => return Ok(None),
-                // That an object ends before the range begins is an error with no name of its own.
-                Err(error @ object_store::Error::Generic { .. }) => {
-                    let Some(range) = range.filter(|range| range.start > 0) else { return Err(error) };
-                    let options = GetOptions { head: true, ..GetOptions::default() };
-                    return match self.store.get_opts(path, options).await {
-                        Ok(found) if found.meta.size <= range.start => {
-                            Ok(Some(Got { bytes: Bytes::new(), version: version(&found) }))
-                        }
-                        Err(object_store::Error::NotFound { .. }) => Ok(None),
-                        _ => Err(error),
-                    };
-                }
-                Err(error) => return Err(error),
-            };
+            let Some(result) = self.get_range(path, range).await? else { return Ok(None) };
+            if result.range.is_empty() {
+                return Ok(Some(Got { bytes: Bytes::new(), version: version(&result) }));
+            }
             // Whoever put a huge object here shall not fill our memory.
             if result.range.end - result.range.start > bytes_max {
                 let source = format!("it has more than {bytes_max} bytes").into();
@@ -126,6 +115,33 @@ impl Objects {
             Ok(Some(Got { bytes: result.bytes().await?, version }))
         });
         got.await?.map_err(|error| failed("get", path, &error))
+    }
+
+    /// An object as the store gives it; of one that ends before the range begins, an empty range.
+    async fn get_range(
+        &self,
+        path: &Path,
+        range: Option<Range<u64>>,
+    ) -> object_store::Result<Option<GetResult>> {
+        let mut attempts = 0;
+        loop {
+            let options = GetOptions { range: range.clone().map(Into::into), ..GetOptions::default() };
+            // That it ends before is an error with no name of its own, so other errors come here too.
+            let (error, begin) = match (self.store.get_opts(path, options).await, &range) {
+                (Ok(result), _) => return Ok(Some(result)),
+                (Err(object_store::Error::NotFound { .. }), _) => return Ok(None),
+                (Err(error @ object_store::Error::Generic { .. }), Some(range)) => (error, range.start),
+                (Err(error), _) => return Err(error),
+            };
+            let options = GetOptions { head: true, ..GetOptions::default() };
+            match self.store.get_opts(path, options).await {
+                Ok(found) if found.meta.size <= begin => return Ok(Some(GetResult { range: 0..0, ..found })),
+                // A put may just have made it longer.
+                Ok(_) if attempts < LONGER_MAX => attempts += 1,
+                Err(object_store::Error::NotFound { .. }) => return Ok(None),
+                _ => return Err(error),
+            }
+        }
     }
 
     /// Whether an object is still the one it was.
@@ -186,7 +202,7 @@ impl Objects {
     }
 }
 
-fn version(result: &object_store::GetResult) -> UpdateVersion {
+fn version(result: &GetResult) -> UpdateVersion {
     UpdateVersion { e_tag: result.meta.e_tag.clone(), version: result.meta.version.clone() }
 }
 

@@ -130,6 +130,10 @@ pub(super) async fn find(objects: &Objects) -> Result<Option<(Manifest, UpdateVe
 pub(super) async fn create(objects: &Objects, shape: Shape) -> Result<(), String> {
     check_shape(shape)?;
     if let Some(name) = objects.any().await.map_err(|trouble| trouble.told().to_string())? {
+        // Another one may just have made it, and written to it.
+        if find(objects).await?.is_some() {
+            return Ok(());
+        }
         return Err(format!(
             "there is no volume, but something else ({name}): remove it, or name another place"
         ));

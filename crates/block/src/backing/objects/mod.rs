@@ -49,6 +49,7 @@ mod fence;
 mod layout;
 mod manifest;
 mod place;
+mod trims;
 mod turns;
 mod worker;
 

@@ -15,6 +15,7 @@ use super::access::Expected;
 use super::chunk::{Chunks, PutEnd, Stored};
 use super::fence::Standing;
 use super::layout::{HEADER_BYTES, Header, Part};
+use super::trims::Trims;
 use super::turns::{Change, Known, Turns, apply, cover};
 use super::{ObjectsOptions, identity_of, manifest};
 use crate::backing::{BackingError, Completion, Identity, Op, Request};
@@ -60,6 +61,7 @@ pub(super) struct Worker {
     gets: usize,
     turns: Turns,
     known: Known,
+    trims: Trims,
     /// By chunk: the changes of the put that is under way.
     batches: HashMap<u64, Vec<Change>>,
     puts: u64,
@@ -90,6 +92,7 @@ impl Worker {
             gets: 0,
             turns: Turns::new(turns_max as usize),
             known: Known::default(),
+            trims: Trims::default(),
             batches: HashMap::new(),
             puts: 0,
             tasks: JoinSet::new(),
@@ -149,17 +152,26 @@ impl Worker {
         }
         for part in self.chunks.shape.parts(offset, bytes) {
             let Part { chunk, from, to, at } = part;
-            // What is given back in part need not be.
-            if op == Op::Trim && to - from < self.chunks.shape.bytes_of(chunk) {
-                continue;
-            }
+            let change = match op {
+                Op::Read => {
+                    self.jobs[job].left += 1;
+                    self.reads.push_back((job, part));
+                    continue;
+                }
+                Op::Trim => {
+                    let chunk_bytes = self.chunks.shape.bytes_of(chunk);
+                    if !self.trims.add(part, chunk_bytes) {
+                        continue;
+                    }
+                    Change { job, from: 0, to: chunk_bytes, source: None }
+                }
+                _ => {
+                    self.trims.written(part);
+                    Change { job, from, to, source: (op == Op::Write).then_some(at) }
+                }
+            };
             self.jobs[job].left += 1;
-            if op == Op::Read {
-                self.reads.push_back((job, part));
-            } else {
-                let source = (op == Op::Write).then_some(at);
-                self.turns.push(chunk, Change { job, from, to, source });
-            }
+            self.turns.push(chunk, change);
         }
         self.part_is_done(job, Ok(()));
     }
