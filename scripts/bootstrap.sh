@@ -2,8 +2,8 @@
 # Installs what this machine lacks, and says nothing when it lacks nothing.
 #
 #   scripts/bootstrap.sh run     to build and use tiermem: a C compiler, cargo, redis-cli
-#   scripts/bootstrap.sh test    to test it also: rustfmt and clippy, Redis's tools, Python with pytest and redis-py,
-#                                twemproxy, fio, qemu-utils, libnbd's tools, nbdkit; Maven where there is a JDK
+#   scripts/bootstrap.sh test    to test it also: rustfmt and clippy, Redis's tools, Python with pytest, redis-py
+#                                and moto, twemproxy, fio, qemu-utils, libnbd's tools, nbdkit; Maven where there is a JDK
 #
 # Packages are installed with apt where there is apt; elsewhere the script says what is needed and stops. With
 # CI=1 it also installs Chromium, which is large: without it the tests of the live page are skipped.
@@ -147,14 +147,14 @@ want_python() {
     fi
 }
 
-# pytest and redis-py in the versions that the tests were written for, apart from whatever is installed here.
+# pytest, redis-py and a server of S3 in the versions that the tests were written for, apart from whatever is installed here.
 make_environment() {
     environment=$target/e2e-python
     wanted=tests/e2e/requirements.txt
-    if "$environment/bin/python" -c 'import pytest, redis' 2>/dev/null && cmp -s "$wanted" "$environment/made-from"; then
+    if "$environment/bin/python" -c 'import pytest, redis, moto, flask' 2>/dev/null && cmp -s "$wanted" "$environment/made-from"; then
         return
     fi
-    say "Installing pytest and redis-py into $environment"
+    say "Installing pytest, redis-py and moto into $environment"
     python=$(find_python)
     [ -n "$python" ] || fail "Python 3.9 or newer with its module venv is needed."
     rm -rf "$environment"

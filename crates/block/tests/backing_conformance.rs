@@ -2,6 +2,8 @@
 //! range that do not touch each other are in flight together; what is read must be what a `Vec<u8>` holds.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
+#[cfg(feature = "objects")]
+mod shelf;
 mod stores;
 mod toy;
 
@@ -130,10 +132,68 @@ fn nbdkit(size: u64, arguments: &[&str]) -> Option<Box<dyn Volume>> {
     }))
 }
 
+/// Objects in memory, or in a directory.
+#[cfg(feature = "objects")]
+mod objects {
+    use std::sync::Arc;
+
+    use tiermem_base::rng::Rng;
+    use tiermem_block::backing::{
+        Backing, BackingSpec, Faults, Faulty, ObjectsBacking, ObjectsOptions, OpenError,
+    };
+
+    use super::shelf::Shelf;
+    use super::stores::Volume;
+
+    pub fn memory(size: u64, chunk: u64, delays: Faults) -> Option<Box<dyn Volume>> {
+        if size == 0 {
+            return None;
+        }
+        let shelf = Shelf::new();
+        Some(Box::new(move |read_only| {
+            let (create_bytes, chunk_bytes) = (Some(size), Some(chunk));
+            let options =
+                ObjectsOptions { read_only, create_bytes, chunk_bytes, ..ObjectsOptions::default() };
+            // To read, there must be one.
+            let create = ObjectsOptions { read_only: false, ..options };
+            let open = |options| ObjectsBacking::open(Arc::new(shelf.clone()), "volume", "memory", options);
+            let store = open(options).or_else(|_| open(create)).unwrap();
+            Box::new(Faulty::new(store, delays.clone(), Rng::seeded(10))) as Box<dyn Backing>
+        }))
+    }
+
+    pub fn directory(size: u64) -> Option<Box<dyn Volume>> {
+        if size == 0 {
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        Some(Box::new(move |read_only| {
+            let text = format!("objects:{},size={size},chunk=64KiB", directory.path().display());
+            let spec: BackingSpec = text.parse().unwrap();
+            loop {
+                match spec.open(read_only) {
+                    // As with files.
+                    Err(OpenError::InUse { .. }) => std::thread::yield_now(),
+                    other => break other.unwrap(),
+                }
+            }
+        }))
+    }
+}
+
 const LATENCY: Duration = Duration::from_micros(20);
 
 fn kinds() -> Vec<(&'static str, Maker)> {
-    vec![
+    #[cfg(not(feature = "objects"))]
+    let objects: [(&str, Maker); 0] = [];
+    #[cfg(feature = "objects")]
+    let objects: [(&str, Maker); 4] = [
+        ("objects", |size| objects::memory(size, 64 << 10, Faults::default())),
+        ("objects, delayed", |size| objects::memory(size, 64 << 10, delays())),
+        ("objects in one chunk", |size| objects::memory(size, 1 << 20, Faults::default())),
+        ("objects in a directory", objects::directory),
+    ];
+    let others: Vec<(&'static str, Maker)> = vec![
         ("memory", |size| memory(size, |store| store)),
         ("throttled", |size| memory(size, |store| Box::new(Throttled::new(store, LATENCY, 4e9)))),
         ("delayed", |size| memory(size, |store| Box::new(Faulty::new(store, delays(), Rng::seeded(7))))),
@@ -171,7 +231,8 @@ fn kinds() -> Vec<(&'static str, Maker)> {
             // It refuses sizes that are no multiples, as it should.
             if size % 4096 > 0 { None } else { nbdkit(size, &[&[policy, "memory"][..], &least].concat()) }
         }),
-    ]
+    ];
+    others.into_iter().chain(objects).collect()
 }
 
 fn for_each_volume(mut check: impl FnMut(&str, u64, &dyn Volume)) {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 # These assert as tests do, and are imported by them.
-pytest.register_assert_rewrite("volume_server", "ordered_writes", "nbd_client")
+pytest.register_assert_rewrite("volume_server", "ordered_writes", "nbd_client", "object_places")
 
 from volume_server import Nbdkit, VolumeServer
 

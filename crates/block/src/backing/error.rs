@@ -16,7 +16,7 @@ pub enum OpenError {
     /// A directory.
     #[error(
         "{path} is a directory; name a file or a block device in it, or keep the volume as objects in it: \
-         object+file://{path}"
+         objects:{path},size=10GiB"
     )]
     Directory {
         /// The directory.
@@ -46,6 +46,14 @@ pub enum OpenError {
     Nbd {
         /// Where it is.
         uri: String,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// Objects.
+    #[error("cannot use {place} as a store: {why}")]
+    Objects {
+        /// Where they are.
+        place: String,
         /// Why, and what to do.
         why: String,
     },

@@ -9,6 +9,8 @@ mod faulty;
 mod file;
 mod memory;
 mod nbd;
+#[cfg(feature = "objects")]
+mod objects;
 mod open;
 mod throttled;
 
@@ -20,6 +22,8 @@ pub use faulty::{FaultControl, Faults, Faulty};
 pub use file::{FileBacking, FileOptions, FileUnits};
 pub use memory::{MemoryBacking, MemoryStore};
 pub use nbd::{NbdBacking, NbdOptions, NbdUnits};
+#[cfg(feature = "objects")]
+pub use objects::{ObjectsBacking, ObjectsOptions, ObjectsPlace};
 pub use open::{BackingSpec, SpecError};
 pub use throttled::Throttled;
 pub use tiermem_tier::block::AlignedBuffer;

@@ -7,12 +7,15 @@ use std::time::Duration;
 use tiermem_base::{Bytes, Nanos};
 
 use super::{Backend, Backing, FileBacking, FileOptions, NbdBacking, NbdOptions, OpenError, Throttled};
+#[cfg(feature = "objects")]
+use super::{ObjectsOptions, ObjectsPlace};
 use crate::nbd::{NbdUri, UriError};
 
 /// Where a volume lives, as text: a place, and options behind commas.
 ///
-/// The place is a path, or `nbd://HOST[:PORT]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`. The options are `read-only`; `threads`, for a file
-/// on a kernel whose io_uring is not to be used; and `delay=TIME`, `bandwidth=SIZE` (a second), which make it slower than it is.
+/// The place is a path, or `nbd://HOST[:PORT]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`, `s3://BUCKET/PREFIX`, `objects:DIRECTORY`. The
+/// options are `read-only`; `threads`, for a file on a kernel whose io_uring is not to be used; `size=SIZE` and `chunk=SIZE`, for objects
+/// that are to be made; and `delay=TIME`, `bandwidth=SIZE` (a second), which make it slower than it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackingSpec {
     place: Place,
@@ -20,12 +23,16 @@ pub struct BackingSpec {
     backend: Backend,
     delay: Duration,
     bytes_per_s: f64,
+    size: Option<Bytes>,
+    chunk: Option<Bytes>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Place {
     Path(PathBuf),
     Nbd(NbdUri),
+    #[cfg(feature = "objects")]
+    Objects(ObjectsPlace),
 }
 
 /// Why a text names no store.
@@ -33,12 +40,24 @@ enum Place {
 pub enum SpecError {
     /// Nothing stands in front of the options.
     #[error(
-        "name a file, a block device or an NBD export (nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH)"
+        "name a file, a block device, an NBD export (nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH) or objects \
+         (s3://BUCKET/PREFIX, objects:DIRECTORY)"
     )]
     NoPlace,
     /// An option that is not known.
-    #[error("`{0}` is no option of a store; there are read-only, threads, delay=TIME and bandwidth=SIZE")]
+    #[error(
+        "`{0}` is no option of a store; there are read-only, threads, size=SIZE, chunk=SIZE, delay=TIME and \
+         bandwidth=SIZE"
+    )]
     Option(String),
+    /// An option of objects for another place.
+    #[error(
+        "`{0}` is for objects that are to be made (s3://BUCKET/PREFIX, objects:DIRECTORY); a file is made beforehand"
+    )]
+    NoObjects(String),
+    /// A place of objects that is none.
+    #[error("{0}")]
+    Objects(String),
     /// An option with a value that it cannot have.
     #[error("`{0}` is no value of this option: {1}")]
     Value(String, String),
@@ -53,11 +72,20 @@ impl FromStr for BackingSpec {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let mut parts = text.split(',');
         let place = parts.next().filter(|place| !place.is_empty()).ok_or(SpecError::NoPlace)?;
-        let place =
-            if place.contains("://") { Place::Nbd(place.parse()?) } else { Place::Path(place.into()) };
-        let backend = Backend::default();
-        let (delay, bytes_per_s) = (Duration::ZERO, f64::INFINITY);
-        let mut spec = BackingSpec { place, read_only: false, backend, delay, bytes_per_s };
+        let place = match objects(place) {
+            Some(place) => place.map_err(SpecError::Objects)?,
+            None if place.contains("://") => Place::Nbd(place.parse()?),
+            None => Place::Path(place.into()),
+        };
+        let mut spec = BackingSpec {
+            place,
+            read_only: false,
+            backend: Backend::default(),
+            delay: Duration::ZERO,
+            bytes_per_s: f64::INFINITY,
+            size: None,
+            chunk: None,
+        };
         for option in parts {
             let value = |why: String| SpecError::Value(option.to_owned(), why);
             match option.split_once('=') {
@@ -66,6 +94,13 @@ impl FromStr for BackingSpec {
                 Some(("delay", time)) => {
                     let time: Nanos = time.parse().map_err(|error| value(format!("{error}")))?;
                     spec.delay = Duration::from_nanos(time.0);
+                }
+                Some((name @ ("size" | "chunk"), size)) => {
+                    let size: Bytes = size.parse().map_err(|error| value(format!("{error}")))?;
+                    if matches!(spec.place, Place::Path(_) | Place::Nbd(_)) {
+                        return Err(SpecError::NoObjects(option.to_owned()));
+                    }
+                    *(if name == "size" { &mut spec.size } else { &mut spec.chunk }) = Some(size);
                 }
                 Some(("bandwidth", size)) => {
                     let size: Bytes = size.parse().map_err(|error| value(format!("{error}")))?;
@@ -81,6 +116,19 @@ impl FromStr for BackingSpec {
     }
 }
 
+#[cfg(feature = "objects")]
+fn objects(place: &str) -> Option<Result<Place, String>> {
+    Some(ObjectsPlace::parse(place)?.map(Place::Objects))
+}
+
+#[cfg(not(feature = "objects"))]
+fn objects(place: &str) -> Option<Result<Place, String>> {
+    let is_one = place.starts_with("s3://") || place.starts_with("objects:");
+    is_one.then(|| {
+        Err(format!("{place}: this program was built without the feature `objects`; build it with it"))
+    })
+}
+
 impl BackingSpec {
     /// Opens it; to read only where that is asked here or by the text.
     ///
@@ -94,6 +142,13 @@ impl BackingSpec {
             }
             Place::Nbd(uri) => {
                 Box::new(NbdBacking::connect(uri, NbdOptions { read_only, ..NbdOptions::default() })?)
+            }
+            #[cfg(feature = "objects")]
+            Place::Objects(place) => {
+                let (create_bytes, chunk_bytes) = (self.size.map(|it| it.0), self.chunk.map(|it| it.0));
+                let options =
+                    ObjectsOptions { read_only, create_bytes, chunk_bytes, ..ObjectsOptions::default() };
+                Box::new(place.open(options)?)
             }
         };
         if self.delay.is_zero() && self.bytes_per_s.is_infinite() {
@@ -115,8 +170,36 @@ mod tests {
         assert_eq!((spec.delay, spec.bytes_per_s), (Duration::from_millis(1), 1048576.0));
         let spec: BackingSpec = "nbd+unix:///a?socket=/run/s,read-only".parse().unwrap();
         assert!(matches!(spec.place, Place::Nbd(_)) && spec.read_only);
-        for wrong in ["", ",read-only", "a,fast", "a,delay=soon", "a,bandwidth=0", "http://a"] {
+        for wrong in [
+            "",
+            ",read-only",
+            "a,fast",
+            "a,delay=soon",
+            "a,bandwidth=0",
+            "http://a",
+            "a,size=1GiB",
+            "nbd://a/b,chunk=1MiB",
+            "s3://,size=1GiB",
+            "objects:",
+        ] {
             assert!(wrong.parse::<BackingSpec>().is_err(), "{wrong}");
         }
+    }
+
+    #[cfg(feature = "objects")]
+    #[test]
+    fn objects_have_a_size_and_chunks() {
+        let spec: BackingSpec = "objects:volume,size=10GiB,chunk=1MiB,read-only".parse().unwrap();
+        assert_eq!(spec.place, Place::Objects(ObjectsPlace::Directory("volume".into())));
+        assert_eq!((spec.size, spec.chunk), (Some(Bytes(10 << 30)), Some(Bytes(1 << 20))));
+        let spec: BackingSpec = "s3://bucket/a/b".parse().unwrap();
+        assert!(matches!(spec.place, Place::Objects(ObjectsPlace::S3 { .. })) && spec.size.is_none());
+    }
+
+    #[cfg(not(feature = "objects"))]
+    #[test]
+    fn objects_need_their_feature() {
+        let error = "s3://bucket/a".parse::<BackingSpec>().unwrap_err().to_string();
+        assert!(error.contains("without the feature `objects`"), "{error}");
     }
 }

@@ -37,8 +37,9 @@ pub struct Options {
     /// Where cached bytes lie, and how many: a file or block device, or dram for what need not outlive the process.
     #[arg(long, value_name = "PATH:SIZE")]
     cache: Option<CacheSection>,
-    /// A volume to export and where it lives: a file, a block device, nbd://HOST/EXPORT or nbd+unix:///EXPORT?socket=PATH, with options
-    /// behind commas (read-only, delay=1ms, bandwidth=100MiB); may be repeated, and replaces the file's list.
+    /// A volume to export and where it lives: a file, a block device, nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH,
+    /// s3://BUCKET/PREFIX or objects:DIRECTORY, with options behind commas (read-only, size=10GiB to make a volume of objects,
+    /// delay=1ms, bandwidth=100MiB); may be repeated, and replaces the file's list.
     #[arg(long = "export", value_name = "NAME=BACKING")]
     exports: Vec<ExportSection>,
     /// Where writes go, for all exports: write-back, write-through, write-around or read-only [default: write-back].
