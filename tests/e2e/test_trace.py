@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import pathlib
+import subprocess
 
 import pytest
 
-from store import TESTDATA, tiermem
+from store import TESTDATA, binary, tiermem
 
 TWITTER = str(TESTDATA / "twitter_cluster52-20k.csv.zst")
 FIELDS = ["time_ns", "op", "key", "size", "tenant", "key_size", "ttl_s"]
@@ -307,6 +309,16 @@ def test_what_cannot_be_read_or_written_fails(tmp_path: pathlib.Path) -> None:
     assert "cannot write the trace" in refused(1, "gen", "scan:requests=1", "-o", tmp_path / "no" / "t.csv")
     tenants = "mix:" + "+".join(["scan"] * 300) + ",requests=20k"
     assert "--parts" in refused(1, "split", tenants, "--by-tenant", "-o", tmp_path / "t-{}.csv")
+
+
+@pytest.mark.parametrize("output", ["table", "csv", "json"])
+def test_whoever_reads_may_have_seen_enough(output: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [binary(), "trace", "stat", TWITTER, "--format", output]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("command", ["gen", "convert", "stat", "show", "head", "filter", "merge", "split"])

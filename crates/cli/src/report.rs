@@ -10,6 +10,7 @@ use tiermem_model::mrc::Kind;
 use tiermem_report::{Gatherer, Options as ReportOptions, Report, expected_requests, sample_rate_for};
 
 use crate::failure::Failure;
+use crate::output::print_text;
 use crate::source::{TraceArgs, advise_on_trace, positive_k, sample_rate, steps_bar};
 
 const HELP: &str = "\
@@ -114,8 +115,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         let _ = fs::remove_file(path);
     }
     written?;
-    println!("{}", path.display());
-    Ok(())
+    let printed = print_text(&format!("{}\n", path.display()));
+    printed.map_err(|error| Failure::writing("the page's name", error))
 }
 
 fn cannot_write(path: &Path, error: std::io::Error) -> Failure {

@@ -123,8 +123,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
         Format::Table => stat_table::print(&stat),
         Format::Csv => output::print_record(Format::Csv, &record(&stat), &lists(&stat)),
         Format::Json => {
-            println!("{}", serde_json::to_string(&stat).map_err(Failure::failed)?);
-            Ok(())
+            let text = serde_json::to_string(&stat).map_err(Failure::failed)?;
+            output::print_text(&format!("{text}\n"))
         }
     };
     printed.map_err(|error| Failure::writing("the statistics", error))

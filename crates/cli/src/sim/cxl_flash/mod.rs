@@ -131,8 +131,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         layers.set(key, value).map_err(wrong)?;
     }
     if options.print_config {
-        print!("{}", layers.to_toml());
-        return Ok(());
+        let printed = output::print_text(&layers.to_toml());
+        return printed.map_err(|error| Failure::writing("the configuration", error));
     }
     let axes: Vec<Axis> = options.sweep.iter().map(|(key, values)| Axis::new(key, values)).collect();
     let points = Point::grid(&layers, &axes).map_err(wrong)?;
