@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 
@@ -12,24 +11,12 @@ import redis
 
 import sharding
 from peer import Redis
+from programs import RedisCli, tool
 from sharding import Sharded
-from store import PATIENCE_S, SHARDS, Store
+from store import PATIENCE_S, Store
 
 # It asserts as tests do, and is imported by them.
 pytest.register_assert_rewrite("browser", "recorder")
-
-# For what a store with several shards refuses or orders differently by design.
-one_shard = pytest.mark.skipif(SHARDS > 1, reason="holds for a store with one shard")
-
-RedisCli = Callable[..., subprocess.CompletedProcess]
-
-
-def tool(name: str) -> str:
-    """The path of a program that may not be installed; the test is skipped without it."""
-    path = shutil.which(name)
-    if path is None:
-        pytest.skip(f"there is no {name} here")
-    return path
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from conftest import one_shard, tool
+from programs import tool
+from sharding import one_shard
 from store import MIB, PATIENCE_S, SHARDS, Store, eventually, tiermem
 from test_limits import DRAM, SLOW, TIERS, stays_within
 from wire import Wire

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from conftest import one_shard
+from sharding import one_shard
 from peer import Redis
 from store import Store
 from wire import Reply, Wire

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from browser import visit
-from conftest import tool
+from programs import tool
 from store import PATIENCE_S, Store, eventually
 
 METRIC = re.compile(r'^tiermem_\w+(\{(\w+="[^"]*",?)+\})? ([-+0-9.e]+|NaN|\+Inf)$')

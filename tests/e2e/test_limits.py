@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from conftest import tool
+from programs import tool
 from store import MIB, PATIENCE_S, ROOT, SHARDS, Store, eventually
 
 DRAM, SLOW = 96 * MIB, 160 * MIB

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from conftest import tool
+from programs import tool
 from peer import Redis
 from store import PATIENCE_S, Store, binary, eventually, tiermem
 

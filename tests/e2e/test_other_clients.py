@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from conftest import tool
+from programs import tool
 from store import PATIENCE_S, ROOT, Store
 
 HERE = pathlib.Path(__file__).parent

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from conftest import tool
+from programs import tool
 from store import PATIENCE_S, binary, eventually, tiermem
 
 PAGE = 4096

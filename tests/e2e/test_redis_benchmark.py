@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import redis
 
-from conftest import tool
+from programs import tool
 from store import PATIENCE_S, Store
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conftest import RedisCli
+from programs import RedisCli
 from store import Store
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from conftest import one_shard
+from sharding import one_shard
 from store import TESTDATA, Store, tiermem
 
 TWITTER = str(TESTDATA / "twitter_cluster52-20k.csv.zst")

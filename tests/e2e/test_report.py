@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import tool
+from programs import tool
 from store import PATIENCE_S, TESTDATA, tiermem
 
 TRACE = TESTDATA / "twitter_cluster52-20k.csv.zst"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from conftest import one_shard
+from sharding import one_shard
 from store import MIB, Store, tiermem
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from conftest import tool
+from programs import tool
 from store import PATIENCE_S, Store, eventually, tiermem
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from conftest import tool
+from programs import tool
 from store import PATIENCE_S, Store, eventually
 
 KEYS = 2000

@@ -6,13 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use liblzma::bufread::XzDecoder;
+use liblzma::stream::{CONCATENATED, Stream};
+
 use crate::{Place, TraceError};
 
 const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes read at once on opening: enough to tell a format from.
 const HEAD_BYTES: u64 = 64 << 10;
-/// What one xz block may ask for, in KiB: its level 9 takes 65 MiB, and a hostile header could ask for 4 GiB.
-const XZ_MEMORY_KIB_MAX: u32 = 512 << 10;
+/// What one xz block may ask for, in bytes: its level 9 takes 65 MiB, and a hostile header could ask for 4 GiB.
+const XZ_MEMORY_BYTES_MAX: u64 = 512 << 20;
 
 /// How a file is packed, told by what it starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +122,10 @@ fn unpacked(
         None => Box::new(whole),
         Some(Packing::Zstd) => buffered(zstd::stream::read::Decoder::with_buffer(whole)?),
         Some(Packing::Gzip) => buffered(flate2::bufread::MultiGzDecoder::new(whole)),
-        Some(Packing::Xz) => buffered(lzma_rust2::XzReader::new_mem_limit(whole, true, XZ_MEMORY_KIB_MAX)),
+        Some(Packing::Xz) => {
+            let stream = Stream::new_stream_decoder(XZ_MEMORY_BYTES_MAX, CONCATENATED)?;
+            buffered(XzDecoder::new_stream(whole, stream))
+        }
         Some(Packing::Bzip2) => buffered(bzip2::bufread::MultiBzDecoder::new(whole)),
     })
 }
