@@ -17,6 +17,7 @@ mod sim;
 mod size;
 mod source;
 mod store;
+mod text;
 mod trace;
 mod words;
 

@@ -116,13 +116,6 @@ fn quote_csv(text: &str) -> String {
     }
 }
 
-/// Prints text as it is. Whoever reads it may have gone, which `print!` would panic at.
-pub fn print_text(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
-}
-
 /// Prints rows that are the whole result; JSON is an array.
 pub fn print_rows(format: Format, rows: &Rows) -> io::Result<()> {
     let mut out = io::stdout().lock();

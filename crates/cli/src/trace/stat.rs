@@ -7,6 +7,7 @@ use super::{positive_count, stat_table};
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 use crate::source::{TraceArgs, sample_rate};
+use crate::text::print_text;
 
 const HELP: &str = "\
 Examples:
@@ -124,7 +125,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         Format::Csv => output::print_record(Format::Csv, &record(&stat), &lists(&stat)),
         Format::Json => {
             let text = serde_json::to_string(&stat).map_err(Failure::failed)?;
-            output::print_text(&format!("{text}\n"))
+            print_text(&format!("{text}\n"))
         }
     };
     printed.map_err(|error| Failure::writing("the statistics", error))

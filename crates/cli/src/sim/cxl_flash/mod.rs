@@ -15,6 +15,7 @@ use crate::columns;
 use crate::failure::Failure;
 use crate::output::{self, Format, Rows};
 use crate::source::TraceArgs;
+use crate::text::print_text;
 use fields::FIELDS;
 use sweep::{Axis, Point};
 
@@ -131,7 +132,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         layers.set(key, value).map_err(wrong)?;
     }
     if options.print_config {
-        let printed = output::print_text(&layers.to_toml());
+        let printed = print_text(&layers.to_toml());
         return printed.map_err(|error| Failure::writing("the configuration", error));
     }
     let axes: Vec<Axis> = options.sweep.iter().map(|(key, values)| Axis::new(key, values)).collect();

@@ -1,0 +1,10 @@
+//! Text on standard output that is no rows.
+
+use std::io::{self, Write};
+
+/// Prints text as it is. Whoever reads it may have gone, which `print!` would panic at.
+pub fn print_text(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
