@@ -146,6 +146,7 @@ fn live(case: Case, records: &[Access]) -> (Told, u64) {
             assert!(tries < 10_000, "request {cookie} does not end");
         }
         done.drain(..).for_each(|outcome| assert!(outcome.result.is_ok()));
+        engine.rest();
     }
     let Counts {
         reads,

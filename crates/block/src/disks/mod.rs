@@ -116,6 +116,8 @@ pub trait Disks {
     /// Sets whom to call when `take` may have something that was not there when it was last called, or when a disk's size has changed.
     /// What is there when `submit` returns needs no call, for who submits takes afterwards.
     fn notify(&mut self, waker: Waker);
+    /// Those who asked have been told what there is to tell: time for what no answer depends on. It must not take long.
+    fn rest(&mut self) {}
     /// Bytes of a disk's jobs that should be under way at most; the server reads no further requests of a connection meanwhile.
     fn bytes_in_flight_max(&self) -> u64 {
         64 << 20

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tiermem_policy::extents::cleaning::{Dirty, Due};
+use tiermem_policy::extents::cleaning::{Dirty, Due, reserve_bytes};
 use tiermem_policy::extents::{Part, Share, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
@@ -12,10 +12,7 @@ use crate::backing::BackingError;
 
 /// Bytes of one volume that are copied or written back at a time.
 const LEAVING_BYTES_MAX: u64 = 8 << 20;
-/// The blocks that go next are kept clean: this part of the cache, so many bytes at most.
-const RESERVE_SHARE: u64 = 16;
-const RESERVE_BYTES_MAX: u64 = 64 << 20;
-/// How often one looks at them.
+/// How often one looks at the blocks that go next.
 const COLD_EVERY_NS: u64 = 20_000_000;
 /// How much of the cache may be dirty before writers wait.
 const DIRTY_PERCENT_MAX: u64 = 90;
@@ -88,7 +85,7 @@ impl Engine {
         if self.extents.dirty_bytes() == 0 {
             return;
         }
-        let reserve_bytes = (self.extents.geometry().capacity_bytes() / RESERVE_SHARE).min(RESERVE_BYTES_MAX);
+        let reserve_bytes = reserve_bytes(self.extents.geometry().capacity_bytes());
         let (mut parts, mut owners) = (Vec::new(), Vec::new());
         for share in 0..self.shares {
             self.extents.name_cold(Share(share), reserve_bytes, &mut parts, &mut owners);

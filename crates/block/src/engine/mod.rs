@@ -49,6 +49,9 @@ pub use status::{BlockSize, CacheStatus, ExportStatus, LogStatus, Status};
 use ticker::Ticker;
 use volume::VolumeState;
 
+/// Requests that are observed one after the other, at most, before others have their turn.
+const OBSERVED_AT_ONCE: usize = 16;
+
 /// What may go on.
 #[derive(Clone, Copy, Debug)]
 enum Ready {
@@ -175,6 +178,10 @@ impl Disks for Engine {
     fn take(&mut self, done: &mut Vec<Outcome>) {
         self.pump();
         done.append(&mut self.done);
+    }
+
+    fn rest(&mut self) {
+        self.extents.observe(OBSERVED_AT_ONCE);
     }
 
     fn notify(&mut self, waker: Waker) {

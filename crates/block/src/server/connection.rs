@@ -148,7 +148,9 @@ impl<D: Disks> Connection<D> {
             }
         }
         let polled = self.serve(cx);
-        self.tell_held(&mut self.place.core.borrow_mut());
+        let mut core = self.place.core.borrow_mut();
+        self.tell_held(&mut core);
+        core.disks.rest();
         polled
     }
 

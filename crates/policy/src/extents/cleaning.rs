@@ -8,6 +8,20 @@ use super::geometry::UNIT_BYTES;
 /// The least that somebody who waits has written back: room for several requests at the price of one trip to the store.
 pub const WAITING_BYTES: u64 = 4 << 20;
 
+/// The blocks that go next are kept clean: this part of the cache, so many bytes at most, and so many at least where the cache is small,
+/// for places are taken while others are written back.
+const RESERVE_SHARE: u64 = 16;
+const RESERVE_BYTES_MAX: u64 = 64 << 20;
+const RESERVE_BYTES_MIN: u64 = 1 << 20;
+/// But never more than this part of the cache.
+const RESERVE_SHARE_MAX: u64 = 4;
+
+/// How much of a cache is to be clean or free at its cold end: what [`super::Extents::name_cold`] is asked for.
+pub fn reserve_bytes(capacity_bytes: u64) -> u64 {
+    let wanted = (capacity_bytes / RESERVE_SHARE).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
+    wanted.min(capacity_bytes / RESERVE_SHARE_MAX).max(1)
+}
+
 /// The limits within which dirty bytes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cleaning {
@@ -113,6 +127,15 @@ mod tests {
         assert_eq!(due(0, MIB, Some(0), true), write_back(MIB, true));
         assert_eq!(due(0, 60 * MIB, Some(0), true), write_back(10 * MIB, true));
         assert_eq!(due(0, 0, None, true), Due::Nothing, "all of it is on its way");
+    }
+
+    #[test]
+    fn the_reserve_is_a_part_of_the_cache() {
+        for (capacity_bytes, reserve) in
+            [(2 * MIB, MIB / 2), (8 * MIB, MIB), (64 * MIB, 4 * MIB), (4096 * MIB, 64 * MIB)]
+        {
+            assert_eq!(reserve_bytes(capacity_bytes), reserve);
+        }
     }
 
     #[test]

@@ -518,6 +518,13 @@ impl<O: Evict> Extents<O> {
         self.found = found;
     }
 
+    /// Observes so many of the requests, at most, that were planned and are not observed yet ([`observed`]): for when nobody waits.
+    pub fn observe(&mut self, most: usize) {
+        if let Some(observer) = &mut self.observer {
+            observer.catch_up(most);
+        }
+    }
+
     /// Dirty bytes.
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty_units * UNIT_BYTES

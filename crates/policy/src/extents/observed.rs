@@ -4,6 +4,10 @@
 //! runs through a cache made smaller by as much (Waldspurger 2017, section 3, "miniature simulation"). What each rule makes the
 //! backing store do is priced, volume by volume, and a volume follows the rule that was cheapest over the last while. The
 //! published rule, no more than the request needs, is one of them: it is followed wherever nothing beats it.
+//!
+//! No request waits for that: what is to be observed is noted, and observed when the driver has time for it.
+
+use std::collections::VecDeque;
 
 use crate::evict::Lru;
 use crate::evict::lru::Bump;
@@ -26,6 +30,8 @@ const PERIOD_FIRST: u32 = 64;
 const PERIOD_LAST: u32 = 4096;
 /// Another rule must be cheaper by so much, in 1/256.
 const MARGIN: u64 = 8;
+/// Requests that may be noted and not observed yet.
+const NOTED_MAX: usize = 64;
 
 /// What a volume has seen, or all of them together.
 #[derive(Clone, Debug)]
@@ -47,6 +53,8 @@ pub struct Observer {
     /// What a volume goes by that has seen too little itself.
     all: Seen,
     prices: Prices,
+    /// Parts of requests that are in the sample and wait, the oldest first.
+    noted: VecDeque<Request>,
     /// A region is in the sample when its hash lies below.
     threshold: u64,
     region_bytes: u64,
@@ -76,6 +84,7 @@ impl Observer {
             volumes: Vec::new(),
             all: Seen::new(rules.len()),
             prices,
+            noted: VecDeque::with_capacity(NOTED_MAX),
             // All of the address space where the share is 1: the conversion ends at the largest number.
             threshold: (share * u64::MAX as f64) as u64,
             region_bytes: REGION_BYTES.max(4 * largest),
@@ -91,21 +100,32 @@ impl Observer {
         self.rules[own.or(self.all.rule).unwrap_or(0)]
     }
 
-    /// Shows a request to the miniatures, as far as it is in the sample.
-    pub fn see(&mut self, request: &Request) {
+    /// Notes a request, as far as it is in the sample. Where too many wait the oldest of them is observed first.
+    pub fn note(&mut self, request: &Request) {
         let end = request.offset + request.bytes;
         let mut at = request.offset;
         while at < end {
             let region = at / self.region_bytes;
             let to = end.min((region + 1) * self.region_bytes);
             if sample_hash(u64::from(request.volume.0) << 48 ^ region) <= self.threshold {
-                self.see_part(&Request { offset: at, bytes: to - at, ..*request });
+                if self.noted.len() == NOTED_MAX {
+                    self.catch_up(1);
+                }
+                self.noted.push_back(Request { offset: at, bytes: to - at, ..*request });
             }
             at = to;
         }
     }
 
-    fn see_part(&mut self, part: &Request) {
+    /// Shows the miniatures so many of the requests that were noted, at most.
+    pub fn catch_up(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(part) = self.noted.pop_front() else { return };
+            self.see(&part);
+        }
+    }
+
+    fn see(&mut self, part: &Request) {
         let volume = usize::from(part.volume.0);
         while self.volumes.len() <= volume {
             self.volumes.push(Seen::new(self.rules.len()));
@@ -124,7 +144,8 @@ impl Observer {
     /// Bytes held.
     pub fn metadata_bytes(&self) -> u64 {
         let minis = self.minis.iter().map(Extents::metadata_bytes).map(|(growing, flat)| growing + flat);
-        minis.sum::<u64>() + (self.volumes.len() * self.rules.len() * 8) as u64
+        let noted = self.noted.capacity() * size_of::<Request>();
+        minis.sum::<u64>() + (self.volumes.len() * self.rules.len() * 8 + noted) as u64
     }
 }
 

@@ -171,7 +171,7 @@ impl<O: Evict> Extents<O> {
                 && !request.bypass
                 && request.write != Some(Mode::WriteAround)
             {
-                observer.see(request);
+                observer.note(request);
             }
             self.requests += 1;
             plan.allocated_blocks = 0;

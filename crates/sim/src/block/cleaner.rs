@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use tiermem_policy::evict::Evict;
-use tiermem_policy::extents::cleaning::{Cleaning, Dirty, Due};
+use tiermem_policy::extents::cleaning::{Cleaning, Dirty, Due, reserve_bytes};
 use tiermem_policy::extents::epochs::Epochs;
 use tiermem_policy::extents::{Extents, Fill, Part, Plan, Request, Share, UNIT_BYTES, Volume};
 
@@ -18,9 +18,7 @@ use super::{Costs, Counts};
 /// A batch at most.
 const BATCH_BYTES: u64 = 4 << 20;
 
-/// The share of the cache that is to be clean at the cold end.
-const RESERVE_SHARE: u64 = 16;
-/// Requests between two looks at it.
+/// Requests between two looks at the cold end.
 const LOOK_EVERY: u32 = 64;
 
 /// What is on its way to the backing store.
@@ -220,7 +218,7 @@ impl Cleaner {
         volumes.clear();
         parts.extend_from_slice(first);
         volumes.extend_from_slice(first_volumes);
-        let reserve_bytes = (extents.geometry().capacity_bytes() / RESERVE_SHARE).max(1);
+        let reserve_bytes = reserve_bytes(extents.geometry().capacity_bytes());
         extents.name_cold(Share(0), reserve_bytes, &mut parts, &mut volumes);
         let (mut runs, mut bytes) = (Vec::new(), 0);
         let volume = volumes.first().copied();

@@ -212,6 +212,7 @@ impl<O: Evict> Simulation<O> {
             cleaner.wrote(&request, &self.plan, &self.extents, self.fill, record.time_ns);
         }
         self.extents.finish(&mut self.plan);
+        self.extents.observe(usize::MAX);
         if self.requests.is_multiple_of(METADATA_EVERY) {
             self.note_metadata();
         }
