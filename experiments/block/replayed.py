@@ -14,7 +14,7 @@ Row = dict[str, Any]
 # Of the server's status, for each export.
 COUNTS = [
     "core_read_bytes", "core_written_bytes", "cache_read_bytes", "cache_written_bytes", "core_reads", "core_writes",
-    "missed_requests", "missed_request_bytes", "allocated_blocks", "allocated_bytes", "read_hits", "write_hits", "parked",
+    "missed_requests", "missed_request_bytes", "bypassed_reads", "allocated_blocks", "allocated_bytes", "read_hits", "write_hits", "parked",
 ]  # fmt: skip
 # Of the client.
 SEEN = [

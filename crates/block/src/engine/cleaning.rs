@@ -12,7 +12,7 @@ use crate::backing::BackingError;
 
 /// Bytes of one volume that are copied or written back at a time.
 const LEAVING_BYTES_MAX: u64 = 8 << 20;
-/// How often one looks at the blocks that go next.
+/// How often one looks at the blocks that go next, even if nothing is allocated: what could not go before may go now.
 const COLD_EVERY_NS: u64 = 20_000_000;
 /// How much of the cache may be dirty before writers wait.
 const DIRTY_PERCENT_MAX: u64 = 90;
@@ -39,7 +39,8 @@ impl Engine {
             self.hurried = false;
         }
         let mut ranges = Vec::new();
-        if self.now_ns >= self.look_at_cold_ns {
+        if self.cold_watch.is_due() || self.now_ns >= self.look_at_cold_ns {
+            self.cold_watch.looked();
             self.look_at_cold_ns = self.now_ns + COLD_EVERY_NS;
             self.clean_cold();
         }

@@ -35,6 +35,9 @@ pub struct Counts {
     pub missed_requests: u64,
     /// Their bytes.
     pub missed_request_bytes: u64,
+    /// Parts of reads that got no place for what they missed: by the rules of admission, or because all that would have had to go was
+    /// dirty.
+    pub bypassed_reads: u64,
     /// Blocks allocated.
     pub allocated_blocks: u64,
     /// Their bytes.
@@ -91,7 +94,8 @@ impl Counts {
     }
 
     /// An operation is planned.
-    pub(super) fn note_plan(&mut self, plan: &Plan) {
+    pub(super) fn note_plan(&mut self, kind: Kind, plan: &Plan) {
+        self.bypassed_reads += u64::from(kind == Kind::Read && plan.bypassed && !plan.hit);
         self.allocated_blocks += plan.allocated_blocks;
         self.allocated_bytes += plan.allocated_bytes;
     }

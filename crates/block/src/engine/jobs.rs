@@ -198,7 +198,8 @@ impl Engine {
 
     /// What an operation's plan brings, for whoever counts.
     pub(super) fn note_plan(&mut self, op: &Op) {
-        self.volumes[op.volume].counts.note_plan(&op.plan);
+        self.volumes[op.volume].counts.note_plan(op.kind, &op.plan);
+        self.cold_watch.allocated(op.plan.allocated_bytes);
         if let Some(id) = op.job
             && !op.plan.hit
         {

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use slab::Slab;
 use tiermem_policy::evict::lru::Lru;
-use tiermem_policy::extents::cleaning::Cleaning;
+use tiermem_policy::extents::cleaning::{Cleaning, ColdWatch};
 use tiermem_policy::extents::{Event, Extents, Fill};
 use tiermem_tier::block::{self as device, BlockIo};
 
@@ -72,7 +72,8 @@ pub struct Engine {
     hurried: bool,
     /// All is to be written back.
     is_closing: bool,
-    /// When to look next at the blocks that go next.
+    /// When to look at the blocks that go next, by what is allocated, and by the clock.
+    cold_watch: ColdWatch,
     look_at_cold_ns: u64,
     /// Units of the cache that were dirty and are lost.
     poisoned: HashSet<u64>,

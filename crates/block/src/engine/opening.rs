@@ -8,6 +8,7 @@ use std::collections::{HashSet, VecDeque};
 use slab::Slab;
 use tiermem_base::Rng;
 use tiermem_policy::evict::lru::{Bump, Lru};
+use tiermem_policy::extents::cleaning::ColdWatch;
 use tiermem_policy::extents::{Config, Extents, Geometry, Share, UNIT_BYTES, Volume};
 use tiermem_tier::block::BlockIo;
 
@@ -70,6 +71,7 @@ impl Engine {
         let shares = config.shares.max(1);
         let order = Lru::new(vec![1.0; Extents::<Lru>::domains(shares)], Bump::Always);
         let extents_config = Config { fill: config.fill, sizing: config.sizing, shares };
+        let cold_watch = ColdWatch::new(geometry.capacity_bytes());
         let mut extents = Extents::new(geometry, extents_config, order, Rng::seeded(config.seed));
         extents.record_events(journal.is_some());
         extents.set_admission(config.admission);
@@ -79,6 +81,7 @@ impl Engine {
             cleaning: config.cleaning,
             hurried: false,
             is_closing: false,
+            cold_watch,
             look_at_cold_ns: 0,
             poisoned: HashSet::new(),
             data_at: journal.as_ref().map_or(0, |journal| journal.layout().data_at),

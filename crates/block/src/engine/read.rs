@@ -25,7 +25,7 @@ impl Engine {
         while self.extents.plan(&request, &mut op.plan) != Verdict::Ready {
             // There is no place before something is written back, and a reader need not wait for that; the next one should find
             // some.
-            self.look_at_cold_ns = self.now_ns;
+            self.cold_watch.missed();
             op.plan.again = true;
             request.bypass = true;
         }

@@ -172,11 +172,14 @@ fn counts(text: &mut Exposition, exports: &[Labelled<'_>]) {
         ),
     ];
     type Field = (&'static str, &'static str, fn(&Counts) -> u64);
-    const PLAIN: [Field; 8] = [
+    const PLAIN: [Field; 9] = [
         ("block_missed_requests_total", "Reads and writes that missed something.", |counts| {
             counts.missed_requests
         }),
         ("block_missed_request_bytes_total", "Their bytes.", |counts| counts.missed_request_bytes),
+        ("block_bypassed_reads_total", "Parts of reads that got no place for what they missed.", |counts| {
+            counts.bypassed_reads
+        }),
         ("block_allocated_blocks_total", "Blocks allocated.", |counts| counts.allocated_blocks),
         ("block_allocated_bytes_total", "Their bytes.", |counts| counts.allocated_bytes),
         ("block_parked_total", "Waits for something to be written back.", |counts| counts.parked),

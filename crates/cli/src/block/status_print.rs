@@ -48,7 +48,7 @@ fn log(view: &View, figure: fn(&LogStatus) -> u64) -> Cell {
     maybe_count(view.cache.log.as_ref().map(figure))
 }
 
-const EXPORT: [Field<ExportView>; 55] = [
+const EXPORT: [Field<ExportView>; 56] = [
     ("export", |export| Cell::Text(export.status.name.clone())),
     ("mode", |export| Cell::Text(export.status.mode.to_string())),
     ("size_bytes", |export| Cell::Count(export.status.size_bytes)),
@@ -88,6 +88,7 @@ const EXPORT: [Field<ExportView>; 55] = [
     ("quota_bytes", |export| maybe_count(export.status.quota_bytes)),
     ("share", |export| Cell::Count(u64::from(export.status.share))),
     ("share_held_bytes", |export| Cell::Count(export.status.share_held_bytes)),
+    ("bypassed_reads", |export| Cell::Count(export.status.counts.bypassed_reads)),
     ("parked", |export| Cell::Count(export.status.counts.parked)),
     ("cache_failures", |export| Cell::Count(export.status.counts.cache_failures)),
     ("poisoned_units", |export| Cell::Count(export.status.counts.poisoned_units)),

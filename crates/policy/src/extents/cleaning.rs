@@ -15,11 +15,48 @@ const RESERVE_BYTES_MAX: u64 = 64 << 20;
 const RESERVE_BYTES_MIN: u64 = 1 << 20;
 /// But never more than this part of the cache.
 const RESERVE_SHARE_MAX: u64 = 4;
+/// How often one looks at them while as much is allocated.
+const LOOKS_PER_RESERVE: u64 = 8;
 
 /// How much of a cache is to be clean or free at its cold end: what [`super::Extents::name_cold`] is asked for.
 pub fn reserve_bytes(capacity_bytes: u64) -> u64 {
     let wanted = (capacity_bytes / RESERVE_SHARE).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
     wanted.min(capacity_bytes / RESERVE_SHARE_MAX).max(1)
+}
+
+/// When a cleaner looks at the blocks that go next: as soon as a part of what it keeps clean may have been used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColdWatch {
+    every_bytes: u64,
+    left_bytes: u64,
+}
+
+impl ColdWatch {
+    /// For a cache of this size.
+    pub fn new(capacity_bytes: u64) -> Self {
+        let every_bytes = (reserve_bytes(capacity_bytes) / LOOKS_PER_RESERVE).max(1);
+        ColdWatch { every_bytes, left_bytes: every_bytes }
+    }
+
+    /// So many bytes of the cache were given to new blocks.
+    pub fn allocated(&mut self, bytes: u64) {
+        self.left_bytes = self.left_bytes.saturating_sub(bytes);
+    }
+
+    /// A request found no clean place.
+    pub fn missed(&mut self) {
+        self.left_bytes = 0;
+    }
+
+    /// Whether it is time.
+    pub fn is_due(&self) -> bool {
+        self.left_bytes == 0
+    }
+
+    /// It was looked.
+    pub fn looked(&mut self) {
+        self.left_bytes = self.every_bytes;
+    }
 }
 
 /// The limits within which dirty bytes are kept.
@@ -136,6 +173,19 @@ mod tests {
         {
             assert_eq!(reserve_bytes(capacity_bytes), reserve);
         }
+    }
+
+    #[test]
+    fn one_looks_again_when_a_part_of_the_reserve_may_be_gone() {
+        let mut watch = ColdWatch::new(64 * MIB);
+        watch.allocated(MIB / 4);
+        assert!(!watch.is_due());
+        watch.allocated(MIB / 4);
+        assert!(watch.is_due());
+        watch.looked();
+        assert!(!watch.is_due());
+        watch.missed();
+        assert!(watch.is_due());
     }
 
     #[test]

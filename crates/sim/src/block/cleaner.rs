@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use tiermem_policy::evict::Evict;
-use tiermem_policy::extents::cleaning::{Cleaning, Dirty, Due, reserve_bytes};
+use tiermem_policy::extents::cleaning::{Cleaning, ColdWatch, Dirty, Due, reserve_bytes};
 use tiermem_policy::extents::epochs::Epochs;
 use tiermem_policy::extents::{Extents, Fill, Part, Plan, Request, Share, UNIT_BYTES, Volume};
 
@@ -17,9 +17,6 @@ use super::{Costs, Counts};
 
 /// A batch at most.
 const BATCH_BYTES: u64 = 4 << 20;
-
-/// Requests between two looks at the cold end.
-const LOOK_EVERY: u32 = 64;
 
 /// What is on its way to the backing store.
 struct Batch {
@@ -41,8 +38,8 @@ pub struct Cleaner {
     budget_bytes: u64,
     /// Up to when it has done its work, in the trace's time.
     clock_ns: u64,
-    /// Requests until the next look at the cold end.
-    look_in: u32,
+    /// When to look at the cold end.
+    cold_watch: ColdWatch,
     /// Parts that should go next, and whose they are; kept for its memory.
     named: (Vec<Part>, Vec<Volume>),
 }
@@ -52,7 +49,7 @@ fn bytes_of(units: &Range<u64>) -> Range<u64> {
 }
 
 impl Cleaner {
-    pub fn new(rules: Cleaning, costs: Costs) -> Self {
+    pub fn new(rules: Cleaning, capacity_bytes: u64, costs: Costs) -> Self {
         Cleaner {
             rules,
             costs,
@@ -60,7 +57,7 @@ impl Cleaner {
             batch: None,
             budget_bytes: 0,
             clock_ns: 0,
-            look_in: LOOK_EVERY,
+            cold_watch: ColdWatch::new(capacity_bytes),
             named: Default::default(),
         }
     }
@@ -71,6 +68,11 @@ impl Cleaner {
             self.volumes.push(Epochs::new(1, 0));
         }
         &mut self.volumes[usize::from(volume.0)]
+    }
+
+    /// Notes that a plan gave so many bytes of the cache to new blocks.
+    pub fn allocated(&mut self, bytes: u64) {
+        self.cold_watch.allocated(bytes);
     }
 
     /// Notes what a write in write-back mode has made dirty.
@@ -109,18 +111,17 @@ impl Cleaner {
         extents: &mut Extents<O>,
         counts: &mut [(u32, Counts)],
     ) {
-        self.look_in = self.look_in.saturating_sub(1);
         loop {
             match &self.batch {
                 Some(batch) if batch.done_ns > now_ns => return,
                 Some(_) => self.complete(extents),
                 None => (),
             }
-            if self.look_in == 0 {
+            if self.cold_watch.is_due() {
                 if self.send_cold(&[], &[], extents, counts) {
                     continue;
                 }
-                self.look_in = LOOK_EVERY;
+                self.cold_watch.looked();
             }
             let dirty = Dirty {
                 bytes: self.volumes.iter().map(Epochs::dirty_bytes).sum(),

@@ -112,13 +112,13 @@ impl WithPolicy for Build<'_> {
     fn with<E: Evict + Send + std::fmt::Debug + 'static>(self, order: E) -> Box<dyn Cache> {
         let Setup { fill, sizing, mode, admission, cleaning, costs, .. } = *self.setup;
         let config = Config { fill, sizing, shares: 1 };
-        let piece_bytes = self.geometry.piece_bytes();
+        let (piece_bytes, capacity_bytes) = (self.geometry.piece_bytes(), self.geometry.capacity_bytes());
         let mut extents = Extents::new(self.geometry, config, order, Rng::seeded(self.seed));
         extents.set_admission(admission);
         Box::new(Simulation {
             piece_bytes,
             extents,
-            cleaner: cleaning.map(|rules| Cleaner::new(rules, costs)),
+            cleaner: cleaning.map(|rules| Cleaner::new(rules, capacity_bytes, costs)),
             fill,
             mode,
             costs,
@@ -206,10 +206,11 @@ impl<O: Evict> Simulation<O> {
         let counts = &mut self.counts[usize::from(volume.0)].1;
         counts.add(&request, &self.plan, latency_ns);
         counts.waited_requests += u64::from(waited_ns > 0);
-        if let Some(cleaner) = &mut self.cleaner
-            && write == Some(Mode::WriteBack)
-        {
-            cleaner.wrote(&request, &self.plan, &self.extents, self.fill, record.time_ns);
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.allocated(self.plan.allocated_bytes);
+            if write == Some(Mode::WriteBack) {
+                cleaner.wrote(&request, &self.plan, &self.extents, self.fill, record.time_ns);
+            }
         }
         self.extents.finish(&mut self.plan);
         self.extents.observe(usize::MAX);
