@@ -155,6 +155,8 @@ impl WithPolicy for Run<'_> {
         for step in *steps {
             match *step {
                 Step::Request { volume, offset, bytes, write, bypass } => {
+                    // As chance has it, some reads wait.
+                    world.reads_wait = offset % (8 * KIB) < 4 * KIB;
                     world.request(Request { volume: Volume(volume), offset, bytes, write, bypass });
                 }
                 // What a client discards reads as anything: here as it was last written back, which is written first.
@@ -506,4 +508,37 @@ fn what_goes_next_is_named_before_anybody_asks() {
     }
     world.flush(Volume(0), 64 << 20);
     assert_eq!(cold(&world.cache), []);
+}
+
+#[test]
+fn who_spares_what_is_dirty_gets_the_place_of_something_clean() {
+    for sizes in [&[64 * KIB][..], &[32 * KIB, 64 * KIB]] {
+        let mut world = World::new(sizes, 4 * 64 * KIB, config(Fill::Units));
+        world.request(write(0, 64 * KIB));
+        world.request(write(64 * KIB, 64 * KIB));
+        world.request(read(128 * KIB, 64 * KIB));
+        world.request(write(192 * KIB, 64 * KIB));
+        let dirty_bytes = world.cache.dirty_bytes();
+        let mut plan = Plan::default();
+        let asked = read(1024 * KIB, 64 * KIB);
+        assert_eq!(world.cache.plan(&asked, &mut plan), Verdict::Clean, "the oldest is dirty");
+        (plan.again, plan.spares_dirty) = (true, true);
+        assert_eq!(world.cache.plan(&asked, &mut plan), Verdict::Ready);
+        assert!(!plan.fill.is_empty() && !plan.bypassed);
+        world.cache.finish(&mut plan);
+        assert_eq!(world.cache.dirty_bytes(), dirty_bytes);
+        let mut left = Vec::new();
+        world.cache.visit(Volume(0), 128 * KIB..192 * KIB, |part, _| left.push(part));
+        assert_eq!(left, [], "the clean one went");
+        // Where nothing is clean, that is said again.
+        world.request(write(1024 * KIB, 64 * KIB));
+        let asked = read(2048 * KIB, 64 * KIB);
+        assert_eq!(world.cache.plan(&asked, &mut plan), Verdict::Clean);
+        (plan.again, plan.spares_dirty) = (true, true);
+        assert_eq!(world.cache.plan(&asked, &mut plan), Verdict::Clean);
+        plan.again = true;
+        assert_eq!(world.cache.plan(&Request { bypass: true, ..asked }, &mut plan), Verdict::Ready);
+        assert!(plan.fill.is_empty() && plan.fetch.len() == 1);
+        world.cache.finish(&mut plan);
+    }
 }

@@ -23,11 +23,12 @@ impl Engine {
             bypass: op.bypass,
         };
         while self.extents.plan(&request, &mut op.plan) != Verdict::Ready {
-            // There is no place before something is written back, and a reader need not wait for that; the next one should find
-            // some.
+            // What goes next must be written back first, and a reader need not wait for that: something clean goes instead, or
+            // nothing.
             self.cold_watch.missed();
             op.plan.again = true;
-            request.bypass = true;
+            request.bypass = op.plan.spares_dirty;
+            op.plan.spares_dirty = true;
         }
         self.note_map();
         self.note_plan(&op);

@@ -33,6 +33,7 @@ mod space;
 mod table;
 mod unit_set;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
@@ -100,6 +101,9 @@ pub struct Config {
     pub shares: u16,
 }
 
+/// Blocks and groups that are looked at, one after the other, for one that is clean.
+const CLEAN_LOOKS: u32 = 256;
+
 /// Numbers of groups in the order of eviction: a group, and then its slots. So one policy orders both, and its state
 /// grows as the cache fills.
 fn group_id(geometry: &Geometry, group: u32) -> Id {
@@ -150,6 +154,8 @@ pub struct Extents<O> {
     events: Option<Vec<Event>>,
     /// The rule that the request at hand follows.
     rule: Around,
+    /// Whether it passes over what is dirty when it makes room.
+    spares_dirty: bool,
     /// Blocks of the request at hand, in the order of addresses.
     found: Vec<Block>,
     /// Blocks that this request allocates: where, and of which class.
@@ -197,6 +203,7 @@ impl<O: Evict> Extents<O> {
             admission: None,
             events: None,
             rule: Around::default(),
+            spares_dirty: false,
             table: Table::new(&geometry),
             space: Space::new(&geometry, shares),
             valid: RunBits::new(units),
@@ -340,9 +347,24 @@ impl<O: Evict> Extents<O> {
     fn replace(&mut self, share: Share, class: usize) -> Result<u32, NoRoom> {
         let loser = self.loser(share);
         let (geometry, space, pinned, now) = (&self.geometry, &self.space, &self.pinned, self.requests);
+        let (table, dirty) = (&self.table, &self.dirty);
+        // Whoever spares what is dirty looks at some, not at all there is.
+        let (spares, looks) = (self.spares_dirty, Cell::new(CLEAN_LOOKS));
+        let is_spared = |slots: Range<u64>| {
+            let per_piece = geometry.piece_units();
+            let looks_left = looks.get();
+            looks.set(looks_left.saturating_sub(1));
+            looks_left > 0 && dirty.any(slots.start * per_piece..slots.end * per_piece)
+        };
         let may_go = |id: Id| !pinned.contains_key(&id.0);
         if self.two_levels && loser == share {
-            let victim = self.order.victim(blocks_of(share), now, &mut self.rng, may_go);
+            let victim = self.order.victim(blocks_of(share), now, &mut self.rng, |id| {
+                let slots = || {
+                    let block = table.block(geometry, space, slot_of(geometry, id));
+                    u64::from(block.slot)..u64::from(block.slot) + block.pieces
+                };
+                may_go(id) && !(spares && is_spared(slots()))
+            });
             let fits = |slot: &u32| space.class(geometry.group_of(*slot)) == class;
             if let Some(slot) = victim.map(|id| slot_of(geometry, id)).filter(fits) {
                 if self.is_dirty(slot) {
@@ -353,7 +375,12 @@ impl<O: Evict> Extents<O> {
             }
         }
         let per_group = geometry.group_slots() + 1;
-        let victim = self.order.victim(groups_of(loser), now, &mut self.rng, may_go);
+        let victim = self.order.victim(groups_of(loser), now, &mut self.rng, |id| {
+            let first = u64::from(geometry.first_slot(id.0 / per_group));
+            may_go(id) && !(spares && is_spared(first..first + u64::from(geometry.group_slots())))
+        });
+        // Where nothing is clean what goes is dirty.
+        let victim = victim.or_else(|| self.order.victim(groups_of(loser), now, &mut self.rng, may_go));
         let group = victim.ok_or(NoRoom::Busy)?.0 / per_group;
         let first = geometry.first_slot(group);
         if self.dirty.any(self.units_between(first, first + geometry.group_slots())) {

@@ -47,8 +47,8 @@ pub enum Verdict {
     /// It can; say [`Extents::finish`] afterwards.
     Ready,
     /// First [`Plan::clean`] must be written back and be [`Extents::cleaned`]; then plan again with [`Plan::again`] set. Nothing
-    /// is pinned meanwhile. Who will not wait plans again at once with [`Request::bypass`] set as well: what got no place until now
-    /// gets none.
+    /// is pinned meanwhile. Who will not wait plans again at once with [`Plan::spares_dirty`] set as well, and at last with
+    /// [`Request::bypass`]: what got no place until now gets none.
     Clean,
     /// Write-back, and no place could be had: all that could go is in use by plans in flight, others than this one. Plan again with
     /// [`Plan::again`] set when one of them is finished. Where none other is in flight the request is larger than what there is, and the
@@ -64,6 +64,8 @@ pub enum Verdict {
 pub struct Plan {
     /// Set by the driver when it asks again for the same request.
     pub again: bool,
+    /// Set by the driver when it asks again: what is clean goes, though something dirty would go before it.
+    pub spares_dirty: bool,
     /// Everything was there: for a read all bytes, for a write the blocks that they go into.
     pub hit: bool,
     /// What was missing got no place, as the request wished or by [`super::admission`].
@@ -167,6 +169,7 @@ impl<O: Evict> Extents<O> {
             request.bypass || if first { self.turns_away(request, &pieces) } else { plan.bypassed };
         let request = &Request { bypass: plan.bypassed, ..*request };
         if first {
+            plan.spares_dirty = false;
             if let Some(observer) = &mut self.observer
                 && !request.bypass
                 && request.write != Some(Mode::WriteAround)
@@ -182,6 +185,7 @@ impl<O: Evict> Extents<O> {
             (_, Some(observer)) => observer.rule(request.volume),
             _ => Around::default(),
         };
+        self.spares_dirty = plan.spares_dirty;
         let rule = self.rule;
         let mut found = std::mem::take(&mut self.found);
         let around = match request.write {

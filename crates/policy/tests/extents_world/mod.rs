@@ -31,6 +31,8 @@ pub struct World<O> {
     truth: HashMap<(Volume, u64), Stamp>,
     pub volumes: Volumes,
     writes: Stamp,
+    /// Whether reads wait for what is dirty; as live, something clean goes instead.
+    pub reads_wait: bool,
     /// The last request's plan.
     pub plan: Plan,
 }
@@ -53,8 +55,8 @@ impl World<Lru> {
 impl<O> World<O> {
     /// The same devices under another cache, as after a restart.
     pub fn under<P>(self, cache: Extents<P>) -> World<P> {
-        let World { core, device, truth, volumes, writes, plan, .. } = self;
-        World { cache, core, device, truth, volumes, writes, plan }
+        let World { core, device, truth, volumes, writes, reads_wait, plan, .. } = self;
+        World { cache, core, device, truth, volumes, writes, reads_wait, plan }
     }
 }
 
@@ -62,7 +64,16 @@ impl<O: Evict> World<O> {
     pub fn with(cache: Extents<O>) -> Self {
         let device = vec![Stamp::MAX; (cache.geometry().capacity_bytes() / SECTOR) as usize];
         let (core, truth) = (HashMap::new(), HashMap::new());
-        World { cache, core, device, truth, volumes: Volumes::default(), writes: 0, plan: Plan::default() }
+        World {
+            cache,
+            core,
+            device,
+            truth,
+            volumes: Volumes::default(),
+            writes: 0,
+            reads_wait: true,
+            plan: Plan::default(),
+        }
     }
 
     fn write_back(&mut self, parts: &[Part], volumes: &[Volume]) {
@@ -93,6 +104,10 @@ impl<O: Evict> World<O> {
                 Verdict::Ready => break,
                 Verdict::Clean => assert!(!plan.clean.is_empty()),
                 Verdict::Busy => panic!("no other plan is in flight"),
+            }
+            if request.write.is_none() && !self.reads_wait && !plan.spares_dirty {
+                (plan.again, plan.spares_dirty) = (true, true);
+                continue;
             }
             self.write_back(&plan.clean, &plan.clean_volumes);
             plan.again = true;

@@ -3,8 +3,8 @@
 //!
 //! One batch is on its way at a time, and takes as long as the costs say, with a flush of the backing store at its end; only then is it
 //! clean. Traces tell nothing of flushes, so all writes of a volume are one epoch. What goes next is written back ahead of need where
-//! the order of eviction can tell it. A read that finds no clean place goes past the cache, and what it would have driven out
-//! is written back next; a write waits.
+//! the order of eviction can tell it. What a read would drive out that is dirty is written back next, and something clean goes in
+//! its place, or the read past the cache; a write waits.
 
 use std::ops::Range;
 

@@ -238,7 +238,8 @@ impl<O: Evict> Simulation<O> {
                 }
                 Some(cleaner) if request.write.is_none() => {
                     cleaner.prefer(plan, extents, counts);
-                    request.bypass = true;
+                    request.bypass = plan.spares_dirty;
+                    plan.spares_dirty = true;
                 }
                 Some(cleaner) => waited_ns = cleaner.wait(now_ns, plan, extents, counts),
             }
