@@ -18,7 +18,10 @@ SIMILAR = 0.1
 SEED, SEED_UNITS, OURS = "seed", "seed units", "ours"
 ROLES = {SEED: "the seed's rule, whole fills", SEED_UNITS: "the seed's rule, sub-block", OURS: "ours"}
 SIZES = ["32K", "64K", "128K", "256K"]
-WORDS = {"read_mean_us": "reads", "write_mean_us": "writes", "read_latency_us": "reads", "write_latency_us": "writes"}
+WORDS = {
+    **{"read_mean_us": "reads", "write_mean_us": "writes", "all_mean_us": "all requests"},
+    **{"read_latency_us": "reads", "write_latency_us": "writes", "all_latency_us": "all requests"},
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,16 @@ def check(function: Check) -> Check:
     return function
 
 
+def together(row: Row) -> Row:
+    """A row and, beside its reads' and its writes' latency, that of all its requests."""
+    name = "mean_us" if "read_mean_us" in row else "latency_us"
+    requests = row.get("reads", 0) + row.get("writes", 0)
+    if requests == 0 or f"read_{name}" not in row:
+        return row
+    waited = sum((row[f"{op}_{name}"] or 0) * row[f"{op}s"] for op in ("read", "write"))
+    return {**row, f"all_{name}": waited / requests}
+
+
 def summary(rows: list[Row]) -> list[Row]:
     """One row of several rounds: medians, and beside each latency its lowest and highest round.
 
@@ -48,7 +61,7 @@ def summary(rows: list[Row]) -> list[Row]:
     """
     apart = {row["workload"] for row in rows if row["volume"] != "all"}
     groups: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
+    for row in map(together, rows):
         groups.setdefault((row["workload"], row["volume"], row["contender"]), []).append(row)
     found = []
     for (workload, volume, contender), group in groups.items():

@@ -206,3 +206,21 @@ fn what_is_lost_of_it_is_an_error_and_nothing_older_until_it_is_written_anew() {
         house.outcome(flush).unwrap();
     }
 }
+
+#[test]
+fn a_durable_write_leaves_it_to_a_flush_to_tell_what_was_lost_before() {
+    let mut house = House::new();
+    house.set(Fate::Held);
+    let write = house.write(2, false);
+    house.outcome(write).unwrap();
+    house.set(Fate::Failed);
+    let read = house.read();
+    assert_eq!(house.value(read), Err(Errno::Io));
+    house.set(Fate::Done);
+    let write = house.write(3, true);
+    house.outcome(write).unwrap();
+    for told in [Some(Errno::Io), None] {
+        let flush = house.send(Task::Flush, 0, false);
+        assert_eq!(house.outcome(flush).err(), told);
+    }
+}

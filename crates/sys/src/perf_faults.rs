@@ -71,7 +71,7 @@ impl FaultWatch {
     }
 
     /// Tells the address of each fault since the last call, in the order of time for each processor, and returns how many
-    /// were lost because the ring was full.
+    /// were lost because the ring was full: the kernel tells that with the next fault on the processor where it was.
     pub fn drain(&mut self, mut each: impl FnMut(u64)) -> u64 {
         let pid = self.pid;
         // Processes that it forks are watched too, but have pages of their own.
@@ -250,6 +250,8 @@ mod tests {
     #[test]
     fn a_full_ring_says_how_many_were_lost() {
         let Some(mut watch) = watch_self() else { return };
+        // Each processor has a ring, and tells what it lost with the next fault there.
+        crate::affinity::pin_thread(rustix::thread::sched_getcpu()).unwrap();
         let mut mapping = Mapping::anonymous(1 << 20).unwrap();
         let mut faults = 0u64;
         // A page that is given back faults again.
@@ -260,10 +262,8 @@ mod tests {
         }
         let mut told = 0;
         let mut lost = watch.drain(|_| told += 1);
-        // The record of what was lost comes with the next one that has room.
         mapping.bytes_mut()[0] = 1;
         lost += watch.drain(|_| told += 1);
-        // Where faults come faster than the system lets them be sampled it leaves some out, and counts those nowhere.
-        assert!(lost > 0 && told > 0 && told + lost >= faults / 2, "{told} and {lost} of {faults}");
+        assert!(lost > 0 && told > 0 && told + lost >= faults, "{told} and {lost} of {faults}");
     }
 }

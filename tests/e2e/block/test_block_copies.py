@@ -30,6 +30,18 @@ def test_nbdcopy_brings_an_image_in_and_out(serve_volumes: Serve, tmp_path: path
     assert same(source, disk)
 
 
+def test_requests_as_long_as_any(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:
+    """32 MiB, the most that clients send: as much as the whole cache."""
+    source, disk = image(tmp_path / "source", 2 * VOLUME_BYTES, seed=5), image(tmp_path / "disk.img", 2 * VOLUME_BYTES)
+    server = serve_volumes({"disk": disk})
+    longest = f"--request-size={32 * MIB}"
+    run("nbdcopy", longest, "--flush", source, server.uri())
+    run("nbdcopy", longest, server.uri(), tmp_path / "copy")
+    assert same(source, tmp_path / "copy")
+    assert server.stop() == 0, server.log()
+    assert same(source, disk)
+
+
 def test_nbdcopy_between_two_exports(serve_volumes: Serve, tmp_path: pathlib.Path) -> None:
     """Both sides of the copy go through one cache that is smaller than either."""
     one, two = image(tmp_path / "one.img", VOLUME_BYTES, seed=2), image(tmp_path / "two.img", VOLUME_BYTES)

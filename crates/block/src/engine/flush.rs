@@ -9,10 +9,11 @@ use crate::disks::{Answer, Asker};
 use crate::nbd::Errno;
 
 impl Engine {
-    /// A client wants all that it was told is done to be durable.
-    pub(super) fn begin_flush(&mut self, asker: Asker, disk: usize) {
+    /// A client wants all that it was told is done to be durable; or what a write brought, which is over, where `is_write` says so.
+    pub(super) fn begin_flush(&mut self, asker: Asker, disk: usize, is_write: bool) {
         let volume = &mut self.volumes[disk];
-        if let Some(failure) = volume.lost.take() {
+        // What was lost of others is for flushes to tell: a write answers for its own bytes.
+        if let Some(failure) = volume.lost.take_if(|_| !is_write) {
             return self.tell(asker, Err(failure));
         }
         let mut log = None;
@@ -46,7 +47,7 @@ impl Engine {
         if let Some(flush) = flush {
             volume.flushes.wanted = volume.flushes.wanted.max(flush);
         }
-        volume.waiters.push(Waiter { asker, epoch, flush, owed, log });
+        volume.waiters.push(Waiter { asker, is_write, epoch, flush, owed, log });
         self.flush_store(disk, false);
     }
 
@@ -97,8 +98,8 @@ impl Engine {
     /// A write was lost whose client was told that it is done: the flushes that wait for it are told, or the next one.
     pub(super) fn lost(&mut self, at: usize, failure: Failure) {
         let volume = &mut self.volumes[at];
-        let (owing, others) =
-            std::mem::take(&mut volume.waiters).into_iter().partition(|it| it.owed.is_some());
+        let is_told = |it: &Waiter| it.owed.is_some() && !it.is_write;
+        let (owing, others) = std::mem::take(&mut volume.waiters).into_iter().partition(is_told);
         volume.waiters = others;
         let owing: Vec<Waiter> = owing;
         if owing.is_empty() {

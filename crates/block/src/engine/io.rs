@@ -223,6 +223,7 @@ impl Engine {
                 }
             }
             (Err(failure), Source::Backing) => {
+                self.complain(op.volume, op.held[held as usize].range.start, &failure);
                 op.failure.get_or_insert(failure);
             }
             (Err(failure), Source::Cache(at)) => self.read_singly(id, &mut op, held, at, failure),
@@ -231,6 +232,13 @@ impl Engine {
             self.ready.push_back(Ready::Gathered(id));
         }
         self.ops[id as usize] = Some(op);
+    }
+
+    /// Says, now and then, that a store fails what a client waits for.
+    pub(super) fn complain(&mut self, at: usize, offset: u64, failure: &Failure) {
+        if self.volumes[at].may_complain(self.now_ns) {
+            tracing::warn!(volume = self.exports[at].name, offset, error = failure.1, "a request fails");
+        }
     }
 
     /// These bytes are here. What replaces others goes to their place.

@@ -26,7 +26,7 @@ impl Engine {
             Task::Prefetch => (Kind::Prefetch, AlignedBuffer::empty()),
             Task::Flush => {
                 self.volumes[disk].counts.flushes += 1;
-                return self.begin_flush(asker, disk);
+                return self.begin_flush(asker, disk, false);
             }
             Task::Describe => {
                 self.volumes[disk].counts.describes += 1;
@@ -215,7 +215,7 @@ impl Engine {
             let (asker, volume) = (job.asker, job.volume);
             let job = self.jobs.remove(id as usize);
             self.pool.give_back(job.buffer);
-            return self.begin_flush(asker, volume);
+            return self.begin_flush(asker, volume, true);
         }
         let Job { asker, kind, buffer, mut pieces, failure, .. } = self.jobs.remove(id as usize);
         self.pool.give_back(buffer);

@@ -28,10 +28,12 @@ pub(super) struct Flushes {
     pub wanted: u64,
 }
 
-/// A client's flush, and what it waits for.
+/// A client's flush, or a write that must be durable, and what it waits for.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub asker: Asker,
+    /// It is about its own bytes alone.
+    pub is_write: bool,
     /// All epochs up to this one must be in the store.
     pub epoch: Option<u64>,
     /// This flush of the store must have ended.
@@ -73,9 +75,23 @@ pub(super) struct VolumeState {
     /// The store failed a write or flush of write-back: when to try again, and after how many failures in a row.
     pub retry_at_ns: u64,
     pub failures: u32,
+    /// Until when nothing more is said of requests that the store fails.
+    quiet_until_ns: u64,
 }
 
+/// How often something is said of requests that a store fails.
+const COMPLAIN_EVERY_NS: u64 = 1_000_000_000;
+
 impl VolumeState {
+    /// Whether it is time to say that the store fails requests.
+    pub(super) fn may_complain(&mut self, now_ns: u64) -> bool {
+        let may = now_ns >= self.quiet_until_ns;
+        if may {
+            self.quiet_until_ns = now_ns + COMPLAIN_EVERY_NS;
+        }
+        may
+    }
+
     /// Whether what is dirty should go to the store without delay.
     pub(super) fn is_waited_for(&self) -> bool {
         // In the other modes writes wait until nothing is dirty.
@@ -106,6 +122,7 @@ impl VolumeState {
             leaving_bytes: 0,
             retry_at_ns: 0,
             failures: 0,
+            quiet_until_ns: 0,
         }
     }
 }

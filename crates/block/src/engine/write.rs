@@ -239,6 +239,10 @@ impl Engine {
         if let Some(op) = &self.ops[id as usize] {
             let volume = &mut self.volumes[op.volume];
             volume.direct_writes = Some(volume.direct_writes.map_or(session, |oldest| oldest.min(session)));
+            if let Err(failure) = &result {
+                let (volume, offset) = (op.volume, op.offset);
+                self.complain(volume, offset, failure);
+            }
         }
         self.stored_one(id, result.err());
     }
