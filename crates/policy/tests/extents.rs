@@ -520,9 +520,9 @@ fn who_spares_what_is_dirty_gets_the_place_of_something_clean() {
         world.request(write(192 * KIB, 64 * KIB));
         let dirty_bytes = world.cache.dirty_bytes();
         let mut plan = Plan::default();
-        let asked = read(1024 * KIB, 64 * KIB);
+        let mut asked = read(1024 * KIB, 64 * KIB);
         assert_eq!(world.cache.plan(&asked, &mut plan), Verdict::Clean, "the oldest is dirty");
-        (plan.again, plan.spares_dirty) = (true, true);
+        plan.settle_for_less(&mut asked);
         assert_eq!(world.cache.plan(&asked, &mut plan), Verdict::Ready);
         assert!(!plan.fill.is_empty() && !plan.bypassed);
         world.cache.finish(&mut plan);
@@ -532,12 +532,12 @@ fn who_spares_what_is_dirty_gets_the_place_of_something_clean() {
         assert_eq!(left, [], "the clean one went");
         // Where nothing is clean, that is said again.
         world.request(write(1024 * KIB, 64 * KIB));
-        let asked = read(2048 * KIB, 64 * KIB);
-        assert_eq!(world.cache.plan(&asked, &mut plan), Verdict::Clean);
-        (plan.again, plan.spares_dirty) = (true, true);
-        assert_eq!(world.cache.plan(&asked, &mut plan), Verdict::Clean);
-        plan.again = true;
-        assert_eq!(world.cache.plan(&Request { bypass: true, ..asked }, &mut plan), Verdict::Ready);
+        let mut asked = read(2048 * KIB, 64 * KIB);
+        for _ in 0..2 {
+            assert_eq!(world.cache.plan(&asked, &mut plan), Verdict::Clean);
+            plan.settle_for_less(&mut asked);
+        }
+        assert_eq!(world.cache.plan(&asked, &mut plan), Verdict::Ready);
         assert!(plan.fill.is_empty() && plan.fetch.len() == 1);
         world.cache.finish(&mut plan);
     }

@@ -14,6 +14,8 @@ use crate::backing::BackingError;
 const LEAVING_BYTES_MAX: u64 = 8 << 20;
 /// How often one looks at the blocks that go next, even if nothing is allocated: what could not go before may go now.
 const COLD_EVERY_NS: u64 = 20_000_000;
+/// And how soon again at the earliest: looking costs what it may find, and where a store hangs nothing that is found can go.
+const COLD_PAUSE_NS: u64 = 500_000;
 /// How much of the cache may be dirty before writers wait.
 const DIRTY_PERCENT_MAX: u64 = 90;
 /// Bytes taken from the order of write-back at a time.
@@ -39,9 +41,10 @@ impl Engine {
             self.hurried = false;
         }
         let mut ranges = Vec::new();
-        if self.cold_watch.is_due() || self.now_ns >= self.look_at_cold_ns {
+        let pause_ns = if self.cold_watch.is_due() { COLD_PAUSE_NS } else { COLD_EVERY_NS };
+        if self.now_ns >= self.looked_at_cold_ns + pause_ns {
             self.cold_watch.looked();
-            self.look_at_cold_ns = self.now_ns + COLD_EVERY_NS;
+            self.looked_at_cold_ns = self.now_ns;
             self.clean_cold();
         }
         for at in 0..self.volumes.len() {

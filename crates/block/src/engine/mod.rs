@@ -72,9 +72,9 @@ pub struct Engine {
     hurried: bool,
     /// All is to be written back.
     is_closing: bool,
-    /// When to look at the blocks that go next, by what is allocated, and by the clock.
+    /// When to look again at the blocks that go next by what is allocated, and when that was done last.
     cold_watch: ColdWatch,
-    look_at_cold_ns: u64,
+    looked_at_cold_ns: u64,
     /// Units of the cache that were dirty and are lost.
     poisoned: HashSet<u64>,
     /// The log of what is cached; a cache without one does not outlive the process.

@@ -82,7 +82,7 @@ impl Engine {
             hurried: false,
             is_closing: false,
             cold_watch,
-            look_at_cold_ns: 0,
+            looked_at_cold_ns: 0,
             poisoned: HashSet::new(),
             data_at: journal.as_ref().map_or(0, |journal| journal.layout().data_at),
             ledger: journal.map(Ledger::new),

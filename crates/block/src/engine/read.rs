@@ -23,12 +23,9 @@ impl Engine {
             bypass: op.bypass,
         };
         while self.extents.plan(&request, &mut op.plan) != Verdict::Ready {
-            // What goes next must be written back first, and a reader need not wait for that: something clean goes instead, or
-            // nothing.
+            // What goes next must be written back first, and a reader need not wait for that.
             self.cold_watch.missed();
-            op.plan.again = true;
-            request.bypass = op.plan.spares_dirty;
-            op.plan.spares_dirty = true;
+            op.plan.settle_for_less(&mut request);
         }
         self.note_map();
         self.note_plan(&op);

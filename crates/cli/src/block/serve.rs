@@ -10,7 +10,7 @@ use tiermem_block::config::{
 use tiermem_block::engine::{Engine, EngineError};
 use tiermem_block::http;
 use tiermem_block::journal::refuse_stranger;
-use tiermem_block::nbd::Address;
+use tiermem_block::nbd::{Address, NbdUri};
 use tiermem_block::server::{Listeners, Server};
 use tiermem_live::{HttpError, HttpPort, HttpServer};
 use tiermem_tier::block::{self, Backend, MemoryDisk};
@@ -167,15 +167,21 @@ fn open(config: &BlockConfig) -> Result<Engine, Failure> {
     Ok(engine)
 }
 
-/// Tells people how to reach the exports.
+/// Tells people how to reach the exports: with TLS where it is spoken, and plainly where it need not be.
 fn announcement(config: &BlockConfig, addresses: &[Address], http: Option<&HttpServer>) -> String {
+    let ways: &[bool] = match &config.tls {
+        None => &[false],
+        Some(tls) if tls.required => &[true],
+        Some(_) => &[false, true],
+    };
     let mut text = String::new();
     for export in &config.exports {
         for address in addresses {
-            text += &match address {
-                Address::Unix(path) => format!("nbd+unix:///{}?socket={}\n", export.name, path.display()),
-                Address::Tcp { host, port } => format!("nbd://{host}:{port}/{}\n", export.name),
-            };
+            for &tls in ways {
+                let (address, export) = (address.clone(), export.name.clone());
+                let uri = NbdUri { tls, address, export, tls_hostname: None, tls_verify_peer: true };
+                text += &format!("{uri}\n");
+            }
         }
     }
     text.extend(http.map(|http| format!("live page: http://{}/\n", reachable(http.address()))));

@@ -47,8 +47,7 @@ pub enum Verdict {
     /// It can; say [`Extents::finish`] afterwards.
     Ready,
     /// First [`Plan::clean`] must be written back and be [`Extents::cleaned`]; then plan again with [`Plan::again`] set. Nothing
-    /// is pinned meanwhile. Who will not wait plans again at once with [`Plan::spares_dirty`] set as well, and at last with
-    /// [`Request::bypass`]: what got no place until now gets none.
+    /// is pinned meanwhile. Who will not wait says [`Plan::settle_for_less`] and plans again at once.
     Clean,
     /// Write-back, and no place could be had: all that could go is in use by plans in flight, others than this one. Plan again with
     /// [`Plan::again`] set when one of them is finished. Where none other is in flight the request is larger than what there is, and the
@@ -64,8 +63,6 @@ pub enum Verdict {
 pub struct Plan {
     /// Set by the driver when it asks again for the same request.
     pub again: bool,
-    /// Set by the driver when it asks again: what is clean goes, though something dirty would go before it.
-    pub spares_dirty: bool,
     /// Everything was there: for a read all bytes, for a write the blocks that they go into.
     pub hit: bool,
     /// What was missing got no place, as the request wished or by [`super::admission`].
@@ -93,6 +90,8 @@ pub struct Plan {
     pub allocated_blocks: u64,
     /// Their bytes.
     pub allocated_bytes: u64,
+    /// What is clean goes, though something dirty would go before it.
+    spares_dirty: bool,
     /// The blocks that the plan speaks of.
     pins: Vec<u32>,
     /// What was missing when the request was first looked at, in pieces: what it and its neighbourhood are to get, however often it is asked.
@@ -100,6 +99,14 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Has the request planned again without waiting for what is dirty: something clean goes in its place. Where that was tried and
+    /// nothing is clean, what has got no place until now gets none.
+    pub fn settle_for_less(&mut self, request: &mut Request) {
+        self.again = true;
+        request.bypass = self.spares_dirty;
+        self.spares_dirty = true;
+    }
+
     fn clear_steps(&mut self) {
         self.cached.clear();
         self.fetch.clear();

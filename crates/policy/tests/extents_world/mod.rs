@@ -31,7 +31,7 @@ pub struct World<O> {
     truth: HashMap<(Volume, u64), Stamp>,
     pub volumes: Volumes,
     writes: Stamp,
-    /// Whether reads wait for what is dirty; as live, something clean goes instead.
+    /// Whether reads wait for what is dirty, as they do not live.
     pub reads_wait: bool,
     /// The last request's plan.
     pub plan: Plan,
@@ -97,7 +97,7 @@ impl<O: Evict> World<O> {
     }
 
     /// Plans and carries out one request, and checks what a read returns; whether it was a hit.
-    pub fn request(&mut self, request: Request) -> bool {
+    pub fn request(&mut self, mut request: Request) -> bool {
         let mut plan = std::mem::take(&mut self.plan);
         loop {
             match self.cache.plan(&request, &mut plan) {
@@ -105,8 +105,8 @@ impl<O: Evict> World<O> {
                 Verdict::Clean => assert!(!plan.clean.is_empty()),
                 Verdict::Busy => panic!("no other plan is in flight"),
             }
-            if request.write.is_none() && !self.reads_wait && !plan.spares_dirty {
-                (plan.again, plan.spares_dirty) = (true, true);
+            if request.write.is_none() && !self.reads_wait {
+                plan.settle_for_less(&mut request);
                 continue;
             }
             self.write_back(&plan.clean, &plan.clean_volumes);

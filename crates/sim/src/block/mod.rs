@@ -226,7 +226,6 @@ impl<O: Evict> Simulation<O> {
         let (mut waited_ns, mut bytes) = (0, 0);
         // It is never busy: no other plan is in flight.
         while extents.plan(&request, plan) == Verdict::Clean {
-            plan.again = true;
             match cleaner {
                 None => {
                     for (part, volume) in plan.clean.iter().zip(&plan.clean_volumes) {
@@ -238,11 +237,11 @@ impl<O: Evict> Simulation<O> {
                 }
                 Some(cleaner) if request.write.is_none() => {
                     cleaner.prefer(plan, extents, counts);
-                    request.bypass = plan.spares_dirty;
-                    plan.spares_dirty = true;
+                    plan.settle_for_less(&mut request);
                 }
                 Some(cleaner) => waited_ns = cleaner.wait(now_ns, plan, extents, counts),
             }
+            plan.again = true;
         }
         waited_ns
     }
