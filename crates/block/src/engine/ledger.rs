@@ -97,9 +97,12 @@ impl Engine {
             if units.clone().all(|unit| !ledger.journal.is_recorded(unit)) {
                 continue;
             }
-            if !ledger.journal.may_overwrite(units.clone()) {
+            let is_unsealed = ledger.journal.is_unsealed(units.clone());
+            // A flush that came before this operation does not wait for it, and may promise what this would tear.
+            let may_be_promised = is_unsealed && ledger.owed.is_awaited();
+            if may_be_promised || !ledger.journal.may_overwrite(units.clone()) {
                 wait.sealed = ledger.journal.appended();
-            } else if op.owed.is_none() && ledger.journal.is_unsealed(units.clone()) {
+            } else if op.owed.is_none() && is_unsealed {
                 op.owed = Some(ledger.owed.enter(op.bytes));
             }
             let mut unit = units.start;

@@ -57,6 +57,11 @@ impl Owed {
         (self.counts.len() > 1).then(|| Generation(self.first + self.counts.len() as u64 - 2))
     }
 
+    /// Whether flushes wait. What is in the log when their generations are over will be promised then.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.counts.len() > 1
+    }
+
     /// Whether a generation and all before it are over.
     pub(super) fn is_over(&self, generation: Generation) -> bool {
         self.first > generation.0
@@ -77,7 +82,9 @@ mod tests {
         let mut owed = Owed::default();
         assert_eq!(owed.flush(), None);
         let (a, b) = (owed.enter(10), owed.enter(20));
+        assert!(!owed.is_awaited());
         let first = owed.flush().unwrap();
+        assert!(owed.is_awaited());
         assert_eq!(owed.flush(), Some(first), "nothing has come since");
         let c = owed.enter(5);
         let second = owed.flush().unwrap();
@@ -86,6 +93,7 @@ mod tests {
         assert!(!owed.is_over(first));
         assert!(owed.leave(b, 20));
         assert!(owed.is_over(first) && owed.is_over(second));
+        assert!(!owed.is_awaited());
         assert_eq!((owed.flush(), owed.bytes()), (None, 0));
     }
 }
