@@ -162,3 +162,29 @@ fn a_write_behind_a_flush_that_waits_tears_nothing_of_it() {
     }
     world.crash(false);
 }
+
+#[test]
+fn a_mapping_that_is_gone_does_not_come_back_behind_the_store() {
+    let setup = Setup {
+        sizes_bytes: vec![32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB],
+        cache_bytes: 2621440 + (2 << 20),
+        volume_bytes: 4194304,
+        fill: Fill::Units,
+        sizing: Sizing::Around(Around { read: Some(0), write: Some(0) }),
+        modes: vec![Mode::WriteThrough],
+        durable: true,
+        memory_bytes: 524288,
+    };
+    let mut world = World::new(&setup, 490366675885308571);
+    for _ in 0..223 {
+        world.send_random();
+        while world.in_flight() >= 15 {
+            world.look();
+        }
+        world.tick();
+    }
+    world.crash(true);
+    world.settle();
+    world.engine.close();
+    world.check_stores();
+}

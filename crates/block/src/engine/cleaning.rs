@@ -7,6 +7,7 @@ use tiermem_policy::extents::{Part, Share, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::Engine;
+use super::ledger::Wait;
 use super::op::{Held, Kind, Op, Source, Stage, common, units_of};
 use crate::backing::BackingError;
 
@@ -128,8 +129,19 @@ impl Engine {
         self.volumes[at].due_bytes.min(dirty_bytes)
     }
 
-    /// Nobody changes the range now: read it.
+    /// Nobody changes the range now: read it, once nothing older of it can come back in the cache when the store has it.
     pub(super) fn copy(&mut self, id: u32, mut op: Box<Op>) {
+        if let Some(ledger) = &mut self.ledger {
+            let number = self.volumes[op.volume].number.0;
+            op.wait = Wait { synced: ledger.unmapped.last_of(number, &op.units()), ..Wait::default() };
+            if !ledger.has(op.wait) {
+                ledger.journal.want_synced(op.wait.synced);
+                op.stage = Stage::Opening;
+                ledger.waiting.push(id);
+                self.ops[id as usize] = Some(op);
+                return;
+            }
+        }
         op.stage = Stage::Gathering;
         let mut parts = Vec::new();
         self.extents.visit(self.volumes[op.volume].number, op.aligned(), |part, is_dirty| {
@@ -144,6 +156,15 @@ impl Engine {
             self.ready.push_back(super::Ready::Gathered(id));
         }
         self.ops[id as usize] = Some(op);
+    }
+
+    /// The range cannot be written back, for the log is broken: it stays dirty.
+    pub(super) fn keep_dirty(&mut self, id: u32, op: Box<Op>, why: &str) {
+        let volume = &mut self.volumes[op.volume];
+        volume.leaving_bytes -= op.bytes;
+        volume.epochs.failed(op.units());
+        self.write_back_failed(op.volume, &BackingError::Failed(why.to_owned()));
+        self.end(id, op);
     }
 
     /// The range is in memory: send it.

@@ -5,9 +5,10 @@ use std::ops::Range;
 use tiermem_policy::extents::{Event, Mode, Part, UNIT_BYTES};
 
 use super::Engine;
-use super::op::{Op, Stage, common};
+use super::op::{Kind, Op, Stage, common, units_of};
 use super::open_blocks::OpenBlocks;
 use super::owed::Owed;
+use super::unmapped::Unmapped;
 use crate::journal::{Journal, Lsn, Record, UnitState, checksum};
 
 /// Bytes of writes at most that are told to be done before they are stored.
@@ -24,8 +25,8 @@ pub(super) struct Wait {
 pub(super) struct Ledger {
     pub journal: Journal,
     pub open: OpenBlocks,
-    /// The last record that a block is not cached any more.
-    pub last_unmap: Lsn,
+    /// Where mappings may come back that are gone.
+    pub unmapped: Unmapped,
     /// Operations that write over something that nobody was promised and that is not sealed, and those whose clients were told already that
     /// they are done: a flush that comes must wait for what they write.
     pub owed: Owed,
@@ -42,11 +43,12 @@ pub(super) fn units_at(part: &Part) -> Range<u64> {
 
 impl Ledger {
     pub(super) fn new(journal: Journal) -> Self {
-        let last_unmap = Lsn(0);
+        let geometry = &journal.layout().geometry;
+        let unmapped = Unmapped::new(geometry.group_bytes() / UNIT_BYTES);
         Ledger {
             journal,
             open: OpenBlocks::default(),
-            last_unmap,
+            unmapped,
             owed: Owed::default(),
             waiting: Vec::new(),
             cleaned: Vec::new(),
@@ -72,7 +74,14 @@ impl Engine {
                 }
                 Event::Unmapped { slot, class } => {
                     ledger.open.forget(slot);
-                    ledger.last_unmap = ledger.journal.append(Record::Unmap { slot, class: class as u8 });
+                    let address = ledger.journal.address(slot);
+                    let lsn = ledger.journal.append(Record::Unmap { slot, class: class as u8 });
+                    if let Some((volume, piece)) = address {
+                        let geometry = self.extents.geometry();
+                        let per_piece = geometry.piece_units();
+                        let units = piece * per_piece..(piece + geometry.class_pieces(class)) * per_piece;
+                        ledger.unmapped.note(volume, &units, lsn, ledger.journal.synced());
+                    }
                 }
             }
         }
@@ -120,10 +129,11 @@ impl Engine {
             for part in &op.plan.dropped {
                 wait.synced = wait.synced.max(ledger.journal.append(Record::Drop(units_at(part))));
             }
-            // What leaves no record of its own must not be undone by a mapping that comes back.
-            if !op.plan.through.is_empty() {
-                wait.synced = wait.synced.max(ledger.last_unmap);
-            }
+        }
+        // What goes to the store must not be undone by a mapping that comes back.
+        if !op.plan.through.is_empty() {
+            let number = self.volumes[op.volume].number.0;
+            wait.synced = wait.synced.max(ledger.unmapped.last_of(number, &op.units()));
         }
         if ledger.has(wait) {
             return false;
@@ -178,6 +188,10 @@ impl Engine {
         let why = ledger.journal.failed().unwrap_or_default().to_owned();
         for id in std::mem::take(&mut ledger.waiting) {
             if let Some(mut op) = self.ops[id as usize].take() {
+                if op.kind == Kind::Copy {
+                    self.keep_dirty(id, op, &why);
+                    continue;
+                }
                 op.failure = Some((crate::nbd::Errno::Io, why.clone()));
                 self.undo(&op);
                 self.reply(&mut op, Vec::new());
@@ -259,11 +273,14 @@ impl Engine {
         is_plain && !is_durable && self.ledger.as_ref().is_some_and(has_room)
     }
 
-    /// These parts are not cached any more.
-    pub(super) fn note_dropped(&mut self, parts: &[Part]) {
+    /// These parts of a volume are not cached any more.
+    pub(super) fn note_dropped(&mut self, volume: usize, parts: &[Part]) {
         if let Some(ledger) = &mut self.ledger {
+            let number = self.volumes[volume].number.0;
             for part in parts {
-                ledger.journal.append(Record::Drop(units_at(part)));
+                let lsn = ledger.journal.append(Record::Drop(units_at(part)));
+                let units = units_of(&(part.offset..part.offset + part.bytes));
+                ledger.unmapped.note(number, &units, lsn, ledger.journal.synced());
             }
         }
     }
@@ -332,7 +349,7 @@ impl Engine {
             parts = parts.into_iter().flat_map(|part| without(part, fresh)).collect();
         }
         self.poison_parts(op.volume, &parts);
-        self.note_dropped(&op.plan.fresh);
+        self.note_dropped(op.volume, &op.plan.fresh);
     }
 
     /// These units read as an error from now on.

@@ -22,6 +22,7 @@ mod read;
 mod status;
 mod ticker;
 mod trim;
+mod unmapped;
 mod volume;
 mod write;
 

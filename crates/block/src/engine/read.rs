@@ -49,6 +49,7 @@ impl Engine {
     pub(super) fn resume(&mut self, id: u32, op: Box<Op>) {
         match op.kind {
             Kind::Trim => self.trim_store(id, op),
+            Kind::Copy => self.copy(id, op),
             _ => self.gather(id, op),
         }
     }
@@ -172,7 +173,7 @@ impl Engine {
             // A write is about to store these units anew.
             let part = Part { offset: range.start, at, bytes: range.end - range.start };
             self.extents.invalidate(&[part]);
-            self.note_dropped(&[part]);
+            self.note_dropped(op.volume, &[part]);
         }
         self.submit_patch(id, op, held, range, Source::Backing);
     }

@@ -23,7 +23,7 @@ impl Engine {
             });
         }
         self.extents.invalidate(&clean);
-        self.note_dropped(&clean);
+        self.note_dropped(op.volume, &clean);
         if start >= end || !self.volumes[op.volume].epochs.is_empty() {
             self.reply(&mut op, Vec::new());
             return self.end(id, op);

@@ -162,7 +162,7 @@ impl Engine {
         } else {
             // The store has what it has; what the cache has may be older or newer.
             self.extents.invalidate(&op.plan.fill);
-            self.note_dropped(&op.plan.fill);
+            self.note_dropped(op.volume, &op.plan.fill);
         }
         self.reply(&mut op, Vec::new());
         self.end(id, op);

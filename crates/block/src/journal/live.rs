@@ -277,6 +277,11 @@ impl Journal {
         self.table.slot(slot).is_some_and(|entry| entry.open)
     }
 
+    /// Of which volume the block at a slot is, and its first piece there.
+    pub fn address(&self, slot: u32) -> Option<(u16, u64)> {
+        self.table.slot(slot).map(|entry| (entry.volume, entry.piece))
+    }
+
     /// Visits all blocks in the order of their slots.
     pub fn each_block(&self, mut each: impl FnMut(&BlockState)) {
         self.table.each_block(|block, _| each(block));
