@@ -188,3 +188,29 @@ fn a_mapping_that_is_gone_does_not_come_back_behind_the_store() {
     world.engine.close();
     world.check_stores();
 }
+
+/// What a process wrote back and did not flush is read by the next one, whose flushes are for it as well.
+#[test]
+fn a_flush_is_for_what_the_process_before_has_written() {
+    let setup = Setup {
+        sizes_bytes: vec![64 * KIB],
+        cache_bytes: 2_883_584 + (2 << 20),
+        volume_bytes: 4 << 20,
+        fill: Fill::Units,
+        sizing: Sizing::Around(Around { read: Some(0), write: Some(0) }),
+        modes: vec![Mode::WriteBack, Mode::WriteBack],
+        durable: true,
+        memory_bytes: 256 * KIB,
+    };
+    let mut world = World::new(&setup, 15_684_517_623_538_134_860);
+    for (requests, power) in [(51, false), (75, true), (22, true)] {
+        for _ in 0..requests {
+            world.send_random();
+            while world.in_flight() >= 17 {
+                world.look();
+            }
+            world.tick();
+        }
+        world.crash(power);
+    }
+}

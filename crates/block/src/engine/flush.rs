@@ -68,7 +68,12 @@ impl Engine {
     pub(super) fn store_flushed(&mut self, at: usize, result: Result<(), BackingError>, session: u64) {
         let volume = &mut self.volumes[at];
         volume.flushes.ended = volume.flushes.begun;
-        let lost = volume.direct_flushing.take().is_some_and(|written| written != session);
+        let written = volume.direct_flushing.take();
+        let lost = written.is_some_and(|written| written != session);
+        if result.is_err() {
+            // The next flush is for that as well.
+            volume.direct_writes = volume.direct_writes.into_iter().chain(written).min();
+        }
         let result = if lost && result.is_ok() {
             Err(BackingError::Failed(
                 "the connection broke, and what was written before may be lost".to_owned(),

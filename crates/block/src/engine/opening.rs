@@ -163,6 +163,10 @@ impl Engine {
             }
         });
         volume.epochs.boundary();
+        if !volume.backing.is_read_only() {
+            // What the process before has written and not flushed is read now: a flush is for that, too.
+            volume.direct_writes = Some(volume.session);
+        }
         self.exports.push(config.export(size_bytes, volume.backing.is_read_only()));
         if let Some(waker) = &self.waker {
             volume.backing.notify(Arc::clone(waker));
@@ -279,6 +283,12 @@ impl Engine {
         }
         let lsn = ledger.journal.appended();
         ledger.journal.want_synced(lsn);
+        for at in 0..self.volumes.len() {
+            if self.volumes[at].direct_writes.is_some() {
+                self.volumes[at].flushes.wanted += 1;
+                self.flush_store(at, false);
+            }
+        }
         self.drive(CLOSE_MAX, |engine| {
             engine.ledger.as_ref().is_none_or(|ledger| ledger.journal.synced() >= lsn)
         });
@@ -307,7 +317,8 @@ impl Engine {
         }
         let Some(ledger) = &mut self.ledger else { return };
         for (volume, export) in self.volumes.iter_mut().zip(&self.exports) {
-            if !volume.epochs.is_empty() || volume.direct_writes.is_some() {
+            let is_flushed = volume.direct_writes.is_none() && volume.direct_flushing.is_none();
+            if !volume.epochs.is_empty() || !is_flushed {
                 continue;
             }
             let Identity { which, version } = volume.backing.identity();
