@@ -45,12 +45,12 @@ fn what_was_in_flight_is_sent_again_and_what_was_not_flushed_is_told() {
     let done = store.one(Request::write(7, 8192, 512, buffer(&[2; 512])));
     assert_eq!((done.result, done.session, store.store.session()), (Ok(()), 0, 0));
 
-    // Done and not answered; also a write long enough not to be copied, and a read that ends in the midst of its data.
+    // Done and not answered; also a write long enough not to be copied, and first a read, which ends in the midst of its data.
     toy.silent(true);
     let before = toy.wait_for_requests(0);
-    store.store.submit(Request::write(1, 16384, 512, buffer(&[3; 512])));
+    store.store.submit(Request::read(1, 0, 5000, AlignedBuffer::zeroed(5000)));
     store.store.submit(Request::write(2, 65536, 100_000, buffer(&[4; 100_000])));
-    store.store.submit(Request::read(3, 0, 5000, AlignedBuffer::zeroed(5000)));
+    store.store.submit(Request::write(3, 16384, 512, buffer(&[3; 512])));
     store.store.submit(Request::flush(4));
     store.store.submit(Request::zero(5, 300_000, 70_000));
     toy.wait_for_requests(before + 1);
@@ -66,7 +66,7 @@ fn what_was_in_flight_is_sent_again_and_what_was_not_flushed_is_told() {
     done.sort_by_key(|it| it.token);
     assert!(done.iter().map(|it| it.token).eq(1..=5));
     assert!(done.iter().all(|it| it.result == Ok(()) && it.session == 1), "{done:?}");
-    assert_eq!(done[2].buffer[..5000], [1; 5000]);
+    assert_eq!(done[0].buffer[..5000], [1; 5000]);
     assert_eq!(store.read(16384, 512).unwrap(), [3; 512]);
     assert_eq!(store.read(65536, 100_000).unwrap(), [4; 100_000]);
     assert_eq!(toy.connections(), 2);

@@ -50,7 +50,7 @@ struct Shared {
     export: Mutex<Export>,
     streams: Mutex<Vec<UnixStream>>,
     stopping: AtomicBool,
-    /// Requests are done and not answered.
+    /// Requests are done and not answered, except that a server which is stopped says half of the first answer.
     silent: AtomicBool,
     /// Requests that were done.
     requests: AtomicUsize,
@@ -246,17 +246,20 @@ fn connection(mut stream: UnixStream, store: &MemoryStore, shared: &Shared) -> i
         }
         bytes = input.to_vec();
         // Replies come in another order than requests.
-        let mut out = Vec::new();
+        let (mut out, mut last) = (Vec::new(), 0);
         for (request, payload) in batch.iter().rev() {
+            last = out.len();
             serve(&mut store, &session, request, payload, &mut out);
             shared.requests.fetch_add(1, Ordering::SeqCst);
         }
+        let silent = shared.silent.load(Ordering::SeqCst);
         while shared.silent.load(Ordering::SeqCst) && !shared.stopping.load(Ordering::SeqCst) {
             thread::sleep(MOMENT);
         }
         if shared.stopping.load(Ordering::SeqCst) {
-            // In the midst of a reply.
-            let _ = stream.write_all(&out[..out.len() / 2]);
+            // In the midst of a reply. One that kept its answers has given none in full: it begins with what was asked first.
+            let said = if silent { &out[last..] } else { &out[..] };
+            let _ = stream.write_all(&said[..said.len() / 2]);
             return Ok(());
         }
         stream.write_all(&out)?;
