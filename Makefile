@@ -12,12 +12,15 @@ PYTEST_ARGS ?=
 BENCH_TRACE ?= zipf:alpha=0.99,objects=1M,requests=6M,size=300
 BENCH_ARGS ?= --preload
 FUZZ_SECONDS ?= 60
+# How many worlds `make hunt` makes for each property, and how often it kills.
+WORLDS ?= 2000
+KILL_ROUNDS ?= 100
 # What is driven once more against a store of two shards.
 SHARDED_TESTS := test_acl.py test_clients.py test_config.py test_dialogues.py test_flash.py test_hashes.py test_info.py test_limits.py \
   test_redis_benchmark.py test_redis_cli.py test_redis_py.py test_tenants.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint unit e2e python bench docs fuzz-smoke
+.PHONY: help run build test lint unit e2e python hunt bench docs fuzz-smoke
 .NOTPARALLEL:
 
 help: ## this list
@@ -56,6 +59,13 @@ e2e: ## the tests that drive the built program with real clients (flags: PYTEST_
 python: ## the Python package: built, linted, type-checked, tested (flags: PYTEST_ARGS="...")
 	@scripts/bootstrap.sh test
 	@scripts/test_python.sh $(PYTEST_ARGS)
+
+hunt: ## what `make test` is too short to meet: the block cache in thousands of worlds, and killed often (WORLDS, KILL_ROUNDS)
+	@scripts/bootstrap.sh test
+	TIERMEM_WORLDS=$(WORLDS) cargo test --locked -p tiermem-block --test engine
+	cargo build --locked -p tiermem-cli -p tiermem-workloads
+	TIERMEM=$(TARGET)/debug/tiermem TIERMEM_KILL_ROUNDS=$(KILL_ROUNDS) $(TARGET)/e2e-python/bin/python -m pytest tests/e2e \
+	  -k test_block_kill $(PYTEST_ARGS)
 
 bench: ## tiermem beside all-DRAM, naive promotion and all-CXL, in process (BENCH_TRACE, BENCH_ARGS)
 	@scripts/bootstrap.sh run

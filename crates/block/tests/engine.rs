@@ -10,6 +10,13 @@ use proptest::prelude::*;
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
 use world::{KIB, Kind, Setup, World};
 
+/// Each property is tried in 60 worlds, or in as many as `TIERMEM_WORLDS` says. What is left to find is rarer than one in a thousand.
+fn worlds() -> ProptestConfig {
+    let cases = std::env::var("TIERMEM_WORLDS")
+        .map_or(60, |count| count.parse().expect("TIERMEM_WORLDS is a number"));
+    ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() }
+}
+
 fn setups() -> impl Strategy<Value = Setup> {
     let sizes = prop_oneof![
         Just(vec![32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB]),
@@ -38,7 +45,7 @@ fn setups() -> impl Strategy<Value = Setup> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(worlds())]
 
     #[test]
     fn clients_read_what_was_written(setup in setups(), seed in any::<u64>(), requests in 50usize..400, depth in 1usize..40) {
@@ -105,7 +112,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(worlds())]
 
     /// Modes and quotas change, and things are written back and forgotten, while clients go on.
     #[test]
