@@ -59,6 +59,9 @@ pub struct Options {
     /// DRAM of tiermem's cache for copies, in MiB [default: that of the disk].
     #[arg(long, value_name = "MIB")]
     cache_memory_mib: Option<u32>,
+    /// DRAM of tiermem's cache for checksums and places, in MiB [default: enough for all].
+    #[arg(long, value_name = "MIB")]
+    cache_table_memory_mib: Option<u32>,
     /// The example `nbd_memory` [default: the one in `examples` beside this program].
     #[arg(long, value_name = "PATH")]
     nbd_memory: Option<PathBuf>,
@@ -219,7 +222,9 @@ fn start_tiermem(options: &Options, folder: &Path) -> Result<Rival> {
             let memory = format!("{}MiB", options.cache_memory_mib.unwrap_or(options.mib));
             let words =
                 ["block", "serve", "--listen", &address, "--cache", &cache, "--cache-memory", &memory];
-            (program, words.into_iter().chain(["--export", &export]).map(str::to_owned).collect())
+            let table = options.cache_table_memory_mib.map(|mib| format!("--cache-table-memory={mib}MiB"));
+            let words = words.into_iter().chain(["--export", &export]).map(str::to_owned);
+            (program, words.chain(table).collect())
         }
     };
     let server = Server::start_at(&socket, options.server_core, &program, arguments)?;

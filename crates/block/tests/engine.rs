@@ -30,8 +30,10 @@ fn setups() -> impl Strategy<Value = Setup> {
     ];
     let mode =
         prop_oneof![3 => Just(Mode::WriteBack), 1 => Just(Mode::WriteThrough), 1 => Just(Mode::WriteAround)];
-    (sizes, sizings, prop::bool::ANY, prop::collection::vec(mode, 1..3), 6u64..40, 0u64..3, 0u64..3).prop_map(
-        |(sizes_bytes, sizing, whole, modes, groups, tail, memory)| Setup {
+    let table = prop_oneof![Just(None), (2u64..5).prop_map(|pages| Some(pages * 4 * KIB))];
+    let memory = (0u64..3, table);
+    (sizes, sizings, prop::bool::ANY, prop::collection::vec(mode, 1..3), 6u64..40, 0u64..3, memory).prop_map(
+        |(sizes_bytes, sizing, whole, modes, groups, tail, (memory, table_bytes))| Setup {
             cache_bytes: groups * 256 * KIB,
             sizes_bytes,
             volume_bytes: (4 << 20) + tail * 512,
@@ -40,6 +42,7 @@ fn setups() -> impl Strategy<Value = Setup> {
             modes,
             durable: false,
             memory_bytes: memory * 256 * KIB,
+            table_bytes,
         },
     )
 }
@@ -158,6 +161,7 @@ fn a_write_behind_a_flush_that_waits_tears_nothing_of_it() {
         modes: vec![Mode::WriteBack, Mode::WriteBack],
         durable: true,
         memory_bytes: 256 * KIB,
+        table_bytes: None,
     };
     let mut world = World::new(&setup, 13_863_184_618_553_584_957);
     for _ in 0..238 {
@@ -181,6 +185,7 @@ fn a_mapping_that_is_gone_does_not_come_back_behind_the_store() {
         modes: vec![Mode::WriteThrough],
         durable: true,
         memory_bytes: 524288,
+        table_bytes: None,
     };
     let mut world = World::new(&setup, 490366675885308571);
     for _ in 0..223 {
@@ -208,6 +213,7 @@ fn a_flush_is_for_what_the_process_before_has_written() {
         modes: vec![Mode::WriteBack, Mode::WriteBack],
         durable: true,
         memory_bytes: 256 * KIB,
+        table_bytes: None,
     };
     let mut world = World::new(&setup, 15_684_517_623_538_134_860);
     for (requests, power) in [(51, false), (75, true), (22, true)] {

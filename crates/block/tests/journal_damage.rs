@@ -20,7 +20,7 @@ fn config() -> LayoutConfig {
 
 /// A cache that has lived and was stopped in order, and where its data begin.
 fn image(seed: u64) -> (Vec<u8>, u64) {
-    let mut world = World::new(config(), DISK_BYTES, 150, seed);
+    let mut world = World::new(config(), None, DISK_BYTES, 150, seed);
     world.live(2000);
     world.settle();
     (world.disk.with_bytes(|bytes| bytes.to_vec()), world.journal.layout().data_at)
@@ -34,17 +34,25 @@ fn disk_of(bytes: &[u8]) -> MemoryDisk {
 
 type State = (Vec<BlockState>, Vec<Option<u32>>, Vec<VolumeInfo>);
 
-fn state(journal: &Journal) -> State {
+fn state(journal: &mut Journal, device: &mut dyn BlockIo) -> State {
     let mut blocks = Vec::new();
-    journal.each_block(|block| blocks.push(block.clone()));
-    let units = (0..journal.layout().units()).map(|unit| journal.sum(unit)).collect();
-    (blocks, units, journal.volumes().cloned().collect())
+    journal.each_block(device, |block| blocks.push(block.clone())).unwrap();
+    let units = 0..journal.layout().units();
+    let sum = |unit: u64| {
+        while !journal.has_sums(unit..unit + 1) {
+            pump(journal, device, 0, 1);
+        }
+        journal.sum(unit)
+    };
+    let sums = units.map(sum).collect();
+    (blocks, sums, journal.volumes().cloned().collect())
 }
 
 fn open(bytes: &[u8]) -> Result<State, JournalError> {
     let disk = disk_of(bytes);
-    let (journal, _) = journal::open(&mut disk.open(), &config())?;
-    Ok(state(&journal))
+    let mut device = disk.open();
+    let (mut journal, _) = journal::open(&mut device, &config(), None)?;
+    Ok(state(&mut journal, &mut device))
 }
 
 #[test]
@@ -115,7 +123,7 @@ proptest! {
 #[test]
 fn nothing_is_formatted_over_what_is_not_known() {
     let disk = MemoryDisk::new(DISK_BYTES);
-    assert_eq!(journal::open(&mut disk.open(), &config()).unwrap_err(), JournalError::NotFormatted);
+    assert_eq!(journal::open(&mut disk.open(), &config(), None).unwrap_err(), JournalError::NotFormatted);
     for at in [0, 1024, 65536, DISK_BYTES - 512] {
         disk.with_bytes(|bytes| {
             bytes.fill(0);
@@ -125,26 +133,26 @@ fn nothing_is_formatted_over_what_is_not_known() {
         assert!(matches!(refused, JournalError::Occupied { .. }), "{at}: {refused}");
     }
     disk.with_bytes(|bytes| bytes[0] = 7);
-    let refused = journal::open(&mut disk.open(), &config()).unwrap_err();
+    let refused = journal::open(&mut disk.open(), &config(), None).unwrap_err();
     assert!(matches!(refused, JournalError::Occupied { .. }), "{refused}");
     journal::format(&mut disk.open(), &config(), true).unwrap();
-    journal::open(&mut disk.open(), &config()).unwrap();
+    journal::open(&mut disk.open(), &config(), None).unwrap();
     let refused = journal::format(&mut disk.open(), &config(), false).unwrap_err();
     assert!(matches!(refused, JournalError::Occupied { .. }), "{refused}");
     // Another version, and other sizes.
     let other = LayoutConfig { block_bytes: vec![4096, 16384], ..config() };
-    let refused = journal::open(&mut disk.open(), &other).unwrap_err();
+    let refused = journal::open(&mut disk.open(), &other, None).unwrap_err();
     assert!(matches!(refused, JournalError::OtherLayout { what: "block sizes", .. }), "{refused}");
     let other = LayoutConfig { log_bytes: Some(512 << 10), ..config() };
-    let refused = journal::open(&mut disk.open(), &other).unwrap_err();
+    let refused = journal::open(&mut disk.open(), &other, None).unwrap_err();
     assert!(matches!(refused, JournalError::OtherLayout { what: "a log", .. }), "{refused}");
     let unasked = LayoutConfig { log_bytes: None, ..config() };
-    journal::open(&mut disk.open(), &unasked).unwrap();
+    journal::open(&mut disk.open(), &unasked, None).unwrap();
     let short = disk.with_bytes(|bytes| bytes[..bytes.len() - 16384].to_vec());
-    let refused = journal::open(&mut disk_of(&short).open(), &config()).unwrap_err();
+    let refused = journal::open(&mut disk_of(&short).open(), &config(), None).unwrap_err();
     assert!(matches!(refused, JournalError::Shrunk { .. }), "{refused}");
     disk.with_bytes(|bytes| (bytes[8], bytes[4096 + 8]) = (9, 9));
-    let refused = journal::open(&mut disk.open(), &config()).unwrap_err();
+    let refused = journal::open(&mut disk.open(), &config(), None).unwrap_err();
     assert_eq!(refused, JournalError::Version { found: 9 });
 }
 
@@ -158,11 +166,11 @@ fn formatting_that_was_cut_off_can_be_done_again() {
         };
         let mut device = tiermem_tier::block::Faulty::new(disk.open(), faults, Rng::seeded(0));
         let failed = journal::format(&mut device, &config(), false).is_err();
-        if failed && let Err(error) = journal::open(&mut disk.open(), &config()) {
+        if failed && let Err(error) = journal::open(&mut disk.open(), &config(), None) {
             assert_eq!(error, JournalError::NotFormatted);
             journal::format(&mut disk.open(), &config(), false).unwrap();
         }
-        journal::open(&mut disk.open(), &config()).unwrap();
+        journal::open(&mut disk.open(), &config(), None).unwrap();
     }
 }
 
@@ -185,7 +193,7 @@ fn batches_are_written_when_somebody_waits_or_some_time_has_passed() {
     let disk = MemoryDisk::new(DISK_BYTES);
     let mut device = disk.open();
     journal::format(&mut device, &config(), false).unwrap();
-    let (mut journal, _) = journal::open(&mut device, &config()).unwrap();
+    let (mut journal, _) = journal::open(&mut device, &config(), None).unwrap();
     let start = journal.appended();
     assert!(pump(&mut journal, &mut device, 1, 3));
     assert_eq!(journal.deadline_ns(), None);
@@ -221,7 +229,7 @@ fn a_log_that_cannot_be_written_fails_for_good() {
     for after in 0..2 {
         let disk = MemoryDisk::new(DISK_BYTES);
         journal::format(&mut disk.open(), &config(), false).unwrap();
-        let (mut journal, _) = journal::open(&mut disk.open(), &config()).unwrap();
+        let (mut journal, _) = journal::open(&mut disk.open(), &config(), None).unwrap();
         let start = journal.appended();
         let faults = tiermem_tier::block::Faults {
             error_after: Some(after),
@@ -257,11 +265,11 @@ fn a_record_that_cannot_be_fails_and_does_not_panic() {
     let disk = MemoryDisk::new(DISK_BYTES);
     journal::format(&mut disk.open(), &config(), false).unwrap();
     for record in illegal {
-        let (mut journal, _) = journal::open(&mut disk.open(), &config()).unwrap();
+        let (mut journal, _) = journal::open(&mut disk.open(), &config(), None).unwrap();
         journal.append(record.clone());
         assert!(journal.failed().is_some(), "{record:?}");
     }
-    let (mut journal, _) = journal::open(&mut disk.open(), &config()).unwrap();
+    let (mut journal, _) = journal::open(&mut disk.open(), &config(), None).unwrap();
     let mut volume =
         VolumeInfo { number: 1, name: "n".repeat(4097), size_bytes: 1, state: VolumeState::Writing };
     assert!(!journal.fits(&volume));
@@ -285,11 +293,21 @@ fn a_record_that_cannot_be_fails_and_does_not_panic() {
 /// Small records fill the log many times over; checkpoints always make room, without anybody's help.
 #[test]
 fn the_log_never_fills_up() {
+    fill_the_log(None);
+}
+
+/// Nor does it where few of the pages that lack something are in memory.
+#[test]
+fn the_log_never_fills_up_with_little_memory() {
+    fill_the_log(Some(16 * 4096));
+}
+
+fn fill_the_log(table_bytes: Option<u64>) {
     let disk = MemoryDisk::new(256 << 20);
     let config = LayoutConfig { block_bytes: vec![4096], ..config() };
     let mut device = disk.open();
     journal::format(&mut device, &config, false).unwrap();
-    let (mut journal, _) = journal::open(&mut device, &config).unwrap();
+    let (mut journal, _) = journal::open(&mut device, &config, table_bytes).unwrap();
     let mut rng = Rng::seeded(3);
     let slots = u64::from(journal.layout().geometry.slots());
     let volume = VolumeInfo { number: 1, name: "one".into(), size_bytes: 1, state: VolumeState::Writing };
@@ -320,8 +338,8 @@ fn the_log_never_fills_up() {
     assert!(stats.checkpoints > 3 && stats.log_written_bytes > 2 * stats.log_bytes, "{stats:?}");
     journal.want_sealed(journal.appended());
     pump(&mut journal, &mut device, 1, 200);
-    let before = state(&journal);
+    let before = state(&mut journal, &mut device);
     drop(journal);
-    let (journal, _) = journal::open(&mut device, &config).unwrap();
-    assert_eq!(state(&journal), before);
+    let (mut journal, _) = journal::open(&mut device, &config, table_bytes).unwrap();
+    assert_eq!(state(&mut journal, &mut device), before);
 }

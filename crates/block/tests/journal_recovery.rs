@@ -46,7 +46,7 @@ fn every_case() -> MemoryDisk {
     let disk = MemoryDisk::new(4 << 20);
     let mut device = disk.open();
     journal::format(&mut device, &config(), false).unwrap();
-    let (mut journal, _) = journal::open(&mut device, &config()).unwrap();
+    let (mut journal, _) = journal::open(&mut device, &config(), None).unwrap();
     for slot in [0, 2, 4, 6, 8, 10] {
         journal.append(Record::Map { slot, class: 1, volume: 0, piece: slot.into() });
     }
@@ -87,7 +87,7 @@ fn expected() -> Vec<(UnitState, Option<u32>)> {
 
 #[test]
 fn each_case_ends_as_it_should() {
-    let (journal, recovered) = journal::open(&mut every_case().open(), &config()).unwrap();
+    let (journal, recovered) = journal::open(&mut every_case().open(), &config(), None).unwrap();
     assert_eq!(states(&journal), expected());
     assert!((0..12).all(|slot| !journal.is_open(slot)) && journal.is_recorded(4) && !journal.is_recorded(5));
     assert_eq!((recovered.blocks, recovered.kept_units), (6, 0));
@@ -105,16 +105,16 @@ fn a_recovery_that_is_cut_off_is_done_again() {
                 for spared in [spared].into_iter().chain(again.then_some(spared / 2)) {
                     let faults = Faults { error_after: Some(spared), ..Faults::default() };
                     let mut device = Faulty::new(disk.open(), faults, Rng::seeded(0));
-                    failed += u32::from(journal::open(&mut device, &config()).is_err());
+                    failed += u32::from(journal::open(&mut device, &config(), None).is_err());
                     if power {
                         disk.lose_some_unsynced(&mut Rng::seeded(spared));
                     }
                 }
-                let (journal, _) = journal::open(&mut disk.open(), &config()).unwrap();
+                let (journal, _) = journal::open(&mut disk.open(), &config(), None).unwrap();
                 assert_eq!(states(&journal), expected(), "power {power}, after {spared}, again {again}");
                 // What was brought in order stays so.
                 disk.lose_unsynced();
-                let (journal, _) = journal::open(&mut disk.open(), &config()).unwrap();
+                let (journal, _) = journal::open(&mut disk.open(), &config(), None).unwrap();
                 assert_eq!(states(&journal), expected());
             }
         }
@@ -126,7 +126,7 @@ fn a_recovery_that_is_cut_off_is_done_again() {
 fn recovery_in_a_loop_does_not_fill_the_log() {
     let disk = every_case();
     for _ in 0..300 {
-        let (journal, _) = journal::open(&mut disk.open(), &config()).unwrap();
+        let (journal, _) = journal::open(&mut disk.open(), &config(), None).unwrap();
         assert_eq!(states(&journal), expected());
         assert!(journal.stats().log_used_bytes < 64 << 10, "{:?}", journal.stats());
     }
@@ -138,7 +138,7 @@ fn a_volume_is_known_whenever_it_is_changed() {
         let disk = MemoryDisk::new(4 << 20);
         let mut device = disk.open();
         journal::format(&mut device, &config(), false).unwrap();
-        let (mut journal, _) = journal::open(&mut device, &config()).unwrap();
+        let (mut journal, _) = journal::open(&mut device, &config(), None).unwrap();
         let mut info =
             VolumeInfo { number: 3, name: "three".into(), size_bytes: 1, state: VolumeState::Writing };
         journal.append(Record::Volume(&info));
@@ -155,13 +155,13 @@ fn a_volume_is_known_whenever_it_is_changed() {
         }
         assert!(journal.is_checkpointed() && lsn > Lsn(0));
         disk.lose_unsynced();
-        let (mut journal, recovered) = journal::open(&mut disk.open(), &config()).unwrap();
+        let (mut journal, recovered) = journal::open(&mut disk.open(), &config(), None).unwrap();
         assert_eq!(recovered.volumes.len(), 1, "changed at step {at}");
         info.state = VolumeState::Removed;
         journal.append(Record::Volume(&info));
         assert_eq!(journal.volumes().count(), 0);
         sealed(&mut journal, &mut device);
-        let (_, recovered) = journal::open(&mut disk.open(), &config()).unwrap();
+        let (_, recovered) = journal::open(&mut disk.open(), &config(), None).unwrap();
         assert_eq!(recovered.volumes, []);
     }
 }

@@ -14,6 +14,8 @@ use super::ConfigError;
 /// Unless the operator says otherwise, DRAM for copies is this part of the cache, and so many bytes at most.
 const MEMORY_SHARE: u64 = 16;
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
+/// With less for the log's table hardly anything would be there when it is needed.
+const TABLE_MEMORY_BYTES_MIN: u64 = 1 << 20;
 
 /// Where cached bytes lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,9 @@ pub struct CacheSection {
     pub dirty_percent: Option<u8>,
     /// DRAM for copies of what is read again and again. Default a sixteenth of the capacity, 256 MiB at most.
     pub memory: Option<Bytes>,
+    /// DRAM for checksums and places of what is cached, which take 1.4 GiB for each TiB. Where it is less, those that are not in DRAM are
+    /// read from the device when they are needed. Default all of them.
+    pub table_memory: Option<Bytes>,
     /// Reads that go on for so long in one stream get no place for what they miss. Default none.
     pub sequential_cutoff: Option<Bytes>,
     /// How often something must be missed before it gets a place. Default 1.
@@ -102,6 +107,7 @@ impl FromStr for CacheSection {
             dirty_age: None,
             dirty_percent: None,
             memory: None,
+            table_memory: None,
             sequential_cutoff: None,
             promote_after: None,
             reset: false,
@@ -119,6 +125,13 @@ impl CacheSection {
         let value = |key, problem: String| Err(ConfigError::Value { key, problem });
         if let Some(percent @ (0 | 91..)) = self.dirty_percent {
             return value("dirty_percent", format!("{percent} is not between 1 and 90"));
+        }
+        if let Some(bytes) = self.table_memory.filter(|bytes| bytes.0 < TABLE_MEMORY_BYTES_MIN) {
+            let least = Bytes(TABLE_MEMORY_BYTES_MIN);
+            return value(
+                "table_memory",
+                format!("{bytes} is less than {least}; leave it out to have all in memory"),
+            );
         }
         let sizes: Vec<u64> = self.blocks.iter().map(|size| size.0).collect();
         match Geometry::new(&sizes, self.group.map(|group| group.0), self.capacity.0) {

@@ -205,6 +205,7 @@ impl BlockConfig {
             // Those without a limit share the first; any may be given one while it is served.
             shares: 1 + self.exports.len() as u16,
             memory_bytes: cache.memory_bytes(),
+            table_bytes: cache.table_memory.map(|bytes| bytes.0),
             admission: cache.admission(),
             cleaning: cache.cleaning(),
             seed,

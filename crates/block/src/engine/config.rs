@@ -83,6 +83,9 @@ pub struct EngineConfig {
     pub cleaning: Cleaning,
     /// Bytes of the log on the cache's device; as its size suggests unless given.
     pub log_bytes: Option<u64>,
+    /// DRAM for the log's table: checksums and places of what is cached. Where that is less than all of it, the rest is read when it is
+    /// needed. All unless given.
+    pub table_bytes: Option<u64>,
     /// For policies that draw.
     pub seed: u64,
     /// Nanoseconds since some moment; never goes back.
@@ -102,6 +105,7 @@ impl Default for EngineConfig {
             admission: AdmissionRules::default(),
             cleaning: Cleaning::default(),
             log_bytes: None,
+            table_bytes: None,
             seed: 0,
             clock: Arc::new(move || start.elapsed().as_nanos() as u64),
         }

@@ -56,9 +56,12 @@ impl Engine {
         let counts = &mut self.volumes[op.volume].counts;
         match *source {
             Source::Cache(at) => {
+                let units = units_from(at, range);
                 counts.cache_reads += 1;
                 counts.cache_read_bytes += bytes;
                 self.outgoing.push(device::Request::read(token, self.data_at + at, buffer));
+                // What they are compared with may have to be read as well.
+                self.has_sums(units);
             }
             Source::Backing => {
                 counts.core_reads += 1;
@@ -195,8 +198,24 @@ impl Engine {
     }
 
     /// A part of what an operation needs is here, or cannot be had.
-    fn gather_done(&mut self, id: u32, held: u32, buffer: AlignedBuffer, result: Result<(), Failure>) {
+    pub(super) fn gather_done(
+        &mut self,
+        id: u32,
+        held: u32,
+        buffer: AlignedBuffer,
+        result: Result<(), Failure>,
+    ) {
         let Some(mut op) = self.ops[id as usize].take() else { return };
+        let part = &op.held[held as usize];
+        if let (Ok(()), Source::Cache(at)) = (&result, part.source)
+            && !self.has_sums(units_from(at, &part.range))
+        {
+            if let Some(ledger) = &mut self.ledger {
+                ledger.unproven.push((id, held, buffer));
+            }
+            self.ops[id as usize] = Some(op);
+            return;
+        }
         op.ios -= 1;
         let part = &mut op.held[held as usize];
         part.buffer = buffer;

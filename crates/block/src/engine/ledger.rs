@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use tiermem_policy::extents::{Event, Mode, Part, UNIT_BYTES};
+use tiermem_tier::block::AlignedBuffer;
 
 use super::Engine;
 use super::op::{Kind, Op, Stage, common, units_of};
@@ -32,6 +33,8 @@ pub(super) struct Ledger {
     pub owed: Owed,
     /// Operations that wait for the log.
     pub waiting: Vec<u32>,
+    /// Parts of operations that were read, whose checksums are not in memory yet.
+    pub unproven: Vec<(u32, u32, AlignedBuffer)>,
     /// Ranges of volumes that are in the store, until the log says so durably.
     pub cleaned: Vec<(Lsn, usize, Vec<Range<u64>>)>,
 }
@@ -51,6 +54,7 @@ impl Ledger {
             unmapped,
             owed: Owed::default(),
             waiting: Vec::new(),
+            unproven: Vec::new(),
             cleaned: Vec::new(),
         }
     }
@@ -72,16 +76,13 @@ impl Engine {
                     let class = class as u8;
                     ledger.journal.append(Record::Map { slot, class, volume: volume.0, piece });
                 }
-                Event::Unmapped { slot, class } => {
+                Event::Unmapped { slot, class, volume, piece } => {
                     ledger.open.forget(slot);
-                    let address = ledger.journal.address(slot);
                     let lsn = ledger.journal.append(Record::Unmap { slot, class: class as u8 });
-                    if let Some((volume, piece)) = address {
-                        let geometry = self.extents.geometry();
-                        let per_piece = geometry.piece_units();
-                        let units = piece * per_piece..(piece + geometry.class_pieces(class)) * per_piece;
-                        ledger.unmapped.note(volume, &units, lsn, ledger.journal.synced());
-                    }
+                    let geometry = self.extents.geometry();
+                    let per_piece = geometry.piece_units();
+                    let units = piece * per_piece..(piece + geometry.class_pieces(class)) * per_piece;
+                    ledger.unmapped.note(volume.0, &units, lsn, ledger.journal.synced());
                 }
             }
         }
@@ -374,6 +375,22 @@ impl Engine {
     pub(super) fn is_recorded_dirty(&self, unit: u64) -> Option<bool> {
         let ledger = self.ledger.as_ref()?;
         Some(matches!(ledger.journal.state(unit), UnitState::Dirty | UnitState::Poisoned))
+    }
+
+    /// Whether the log knows the checksums of these units now; it reads those that it does not.
+    pub(super) fn has_sums(&mut self, units: Range<u64>) -> bool {
+        self.ledger.as_mut().is_none_or(|ledger| ledger.journal.has_sums(units))
+    }
+
+    /// More checksums may be there: what was read is compared with them.
+    pub(super) fn prove(&mut self) {
+        let Some(ledger) = &mut self.ledger else { return };
+        if ledger.unproven.is_empty() {
+            return;
+        }
+        for (op, held, buffer) in std::mem::take(&mut ledger.unproven) {
+            self.gather_done(op, held, buffer, Ok(()));
+        }
     }
 
     /// The runs of a volume's units, read from byte `at` of the cache on, that are not what was stored there.

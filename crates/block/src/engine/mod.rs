@@ -149,6 +149,7 @@ impl Engine {
             self.submit_outgoing();
             let any = self.collect();
             self.log_progressed();
+            self.prove();
             if !any && self.ready.is_empty() {
                 break;
             }

@@ -49,10 +49,10 @@ impl Engine {
         if reset {
             journal::format(&mut cache, &layout, true)?;
         }
-        let (journal, recovered) = match journal::open(&mut cache, &layout) {
+        let (journal, recovered) = match journal::open(&mut cache, &layout, config.table_bytes) {
             Err(JournalError::NotFormatted) => {
                 journal::format(&mut cache, &layout, false)?;
-                journal::open(&mut cache, &layout)?
+                journal::open(&mut cache, &layout, config.table_bytes)?
             }
             opened => opened?,
         };
@@ -117,7 +117,7 @@ impl Engine {
         let Some(ledger) = &self.ledger else { return Ok(()) };
         let (extents, poisoned) = (&mut self.extents, &mut self.poisoned);
         let mut result = Ok(());
-        ledger.journal.each_block(|block| {
+        ledger.journal.each_block(&mut self.cache, |block| {
             let BlockState { slot, class, volume, piece, valid, dirty, poisoned: lost } = block;
             // What is lost reads as an error, and must not be fetched: the store has something older.
             let mut all: Vec<_> = valid.iter().chain(lost).cloned().collect();
@@ -132,7 +132,7 @@ impl Engine {
             {
                 result = Err(EngineError::Damaged(error.to_string()));
             }
-        });
+        })?;
         result
     }
 

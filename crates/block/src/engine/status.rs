@@ -62,6 +62,8 @@ pub struct LogStatus {
     pub seals: u64,
     /// Checkpoints since the start.
     pub checkpoints: u64,
+    /// Pages of its table that were read again since the start, for want of memory for all of them.
+    pub table_reads: u64,
     /// Why nothing can be written to it any more.
     pub failure: Option<String>,
 }
@@ -149,6 +151,7 @@ impl Engine {
                 syncs: stats.syncs,
                 seals: stats.seals,
                 checkpoints: stats.checkpoints,
+                table_reads: stats.pages_read,
                 failure: self.log_failure().map(str::to_owned),
             }),
         }

@@ -65,6 +65,7 @@ fn log(text: &mut Exposition, log: &LogStatus) {
         ("block_log_syncs_total", "Times that the cache's device was asked to make all durable.", log.syncs),
         ("block_log_seals_total", "Seals of the log.", log.seals),
         ("block_log_checkpoints_total", "Checkpoints.", log.checkpoints),
+        ("block_log_table_reads_total", "Pages of the log's table read again.", log.table_reads),
     ] {
         text.single(name, help, value);
     }

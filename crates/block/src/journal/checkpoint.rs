@@ -6,7 +6,8 @@
 //! before is free. The announcement tells recovery that a place may be torn; any other image that is not sound is damage.
 //!
 //! **Room.** Each page that is not clean costs one announcement and a share of the round's batches. That much is always set aside
-//! ([`Journal::has_room`]), so a full log can be emptied without anything new being let in.
+//! ([`Journal::has_room`]), so a full log can be emptied without anything new being let in. Where the table is larger than the memory
+//! for it, pages that are not clean are no more than half of what that holds: they cannot go.
 
 use std::collections::VecDeque;
 
@@ -48,7 +49,8 @@ impl Journal {
     /// Whether the engine may begin new work. Where it is false it finishes what it has begun, which may append records of up to 1/32
     /// of the log, and asks again after more completions.
     pub fn has_room(&self) -> bool {
-        self.needed_bytes() < self.layout.log_bytes / 16 * 13
+        let pages = self.table.dirty_pages() + self.round_pages;
+        self.needed_bytes() < self.layout.log_bytes / 16 * 13 && pages <= self.table.dirty_pages_max()
     }
 
     /// Bytes of the log that are used or set aside for emptying it.
@@ -60,7 +62,11 @@ impl Journal {
 
     fn is_round_due(&self) -> bool {
         let used = self.ring.used_bytes() + self.table.dirty_pages() as u64 * PAGE_COST_BYTES;
-        self.checkpoint_wanted || used > self.layout.log_bytes / 4
+        let is_due = self.checkpoint_wanted
+            || used > self.layout.log_bytes / 4
+            || self.table.dirty_pages() > self.table.dirty_pages_max() / 2;
+        // The page that waits longest may have to be read first.
+        is_due && self.table.next_dirty().is_none_or(|page| self.table.is_here(page))
     }
 
     /// Asks for a round, whether it is due or not.
@@ -138,6 +144,7 @@ impl Journal {
         let includes = self.appended;
         let mut images = VecDeque::new();
         while images.len() < ROUND_PAGES
+            && self.table.next_dirty().is_some_and(|page| self.table.is_here(page))
             && let Some((page, since)) = self.table.take_dirty()
         {
             let mut image = AlignedBuffer::zeroed(PAGE_BYTES);
@@ -167,6 +174,7 @@ impl Journal {
         match &mut self.round {
             Round::Written { in_flight, .. } if token & PAGE_TOKEN == PAGE_TOKEN => {
                 *in_flight -= 1;
+                self.table.written((token & !PAGE_TOKEN) as u32);
                 self.stats.pages_written += 1;
             }
             Round::Superblock { tail } if token == SUPERBLOCK_TOKEN => {

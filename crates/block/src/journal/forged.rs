@@ -25,7 +25,7 @@ fn image() -> Vec<u8> {
     let disk = MemoryDisk::new(2 << 20);
     let mut device = disk.open();
     format(&mut device, &config(), false).unwrap();
-    let (mut journal, _) = open(&mut device, &config()).unwrap();
+    let (mut journal, _) = open(&mut device, &config(), None).unwrap();
     for slot in (0..40).step_by(2) {
         journal.append(Record::Map { slot, class: 1, volume: 0, piece: slot.into() });
         journal.append(Record::Units { first: slot.into(), dirty: slot % 4 == 0, sums: &[1, 2] });
@@ -103,16 +103,16 @@ proptest! {
         let disk = MemoryDisk::new(bytes.len());
         disk.with_bytes(|it| it.copy_from_slice(&bytes));
         let mut device = disk.open();
-        if let Ok((mut journal, _)) = open(&mut device, &config()) {
+        if let Ok((mut journal, _)) = open(&mut device, &config(), None) {
             let mut blocks = Vec::new();
-            journal.each_block(|block| blocks.push((block.slot, block.class)));
+            journal.each_block(&mut device, |block| blocks.push((block.slot, block.class))).unwrap();
             for (slot, class) in blocks {
                 let lsn = journal.append(Record::Unmap { slot, class });
                 prop_assert!(lsn > Lsn(0));
             }
             journal.want_checkpoint();
             let _ = sealed(&mut device, &mut journal);
-            prop_assert!(open(&mut device, &config()).is_ok() || journal.failed().is_some());
+            prop_assert!(open(&mut device, &config(), None).is_ok() || journal.failed().is_some());
         }
     }
 }

@@ -3,17 +3,19 @@
 use std::ops::Range;
 
 use tiermem_policy::extents::UNIT_BYTES;
-use tiermem_tier::block::{Completion, Request};
+use tiermem_tier::block::{AlignedBuffer, BlockIo, Completion, Op, Request};
 
 use super::batch::Header;
 use super::checkpoint::Round;
+use super::page::PAGE_BYTES;
 use super::record::{Record, SUMS_MAX, VolumeInfo};
+use super::recover::Images;
 use super::ring::Ring;
 use super::superblock::Superblock;
 use super::table::{BlockState, Table, UnitState};
 use super::unsealed::Unsealed;
 use super::volumes::Volumes;
-use super::{LOG_TOKEN, Layout, Lsn, SYNC_TOKEN, Stats, TOKEN_BIT};
+use super::{JournalError, LOG_TOKEN, Layout, Lsn, PAGE_READ_TOKEN, SYNC_TOKEN, Stats, TOKEN_BIT};
 
 /// A batch is written when it has so many bytes of records, whether somebody waits or not.
 const BATCH_BYTES: usize = 64 << 10;
@@ -23,6 +25,9 @@ const BATCH_AGE_NS: u64 = 5_000_000;
 const SEAL_AGE_NS: u64 = 1_000_000_000;
 /// Or after so many bytes of data.
 const SEAL_DATA_BYTES: u64 = 256 << 20;
+
+/// Pages that are read at a time.
+const READS_MAX: usize = 64;
 
 /// A sync in flight, and what it makes durable.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +61,8 @@ pub struct Journal {
     pub(super) sequence_synced: u64,
     batch: Option<Header>,
     sync: Option<Sync>,
+    /// Pages that are being read.
+    reads: usize,
     /// Syncs submitted and done: one at a time, so in order.
     pub(super) syncs_begun: u64,
     pub(super) syncs_done: u64,
@@ -105,6 +112,7 @@ impl Journal {
             sequence_synced: sequence,
             batch: None,
             sync: None,
+            reads: 0,
             syncs_begun: 0,
             syncs_done: 0,
             want_written: Lsn(0),
@@ -172,7 +180,7 @@ impl Journal {
             return;
         }
         for unit in units {
-            if self.table.unit(unit).0 != UnitState::Dirty || self.unsealed.has(unit) {
+            if self.table.state(unit) != UnitState::Dirty || self.unsealed.has(unit) {
                 self.unsealed.add(unit, Lsn(self.appended.0 + 1));
             }
         }
@@ -239,14 +247,14 @@ impl Journal {
     /// flush may have been acknowledged in between. A unit that stays dirty waits only once.
     pub fn may_overwrite(&self, mut units: Range<u64>) -> bool {
         units.all(|unit| {
-            !self.unsealed.has_before(unit, self.promised) || self.table.unit(unit).0 != UnitState::Dirty
+            !self.unsealed.has_before(unit, self.promised) || self.table.state(unit) != UnitState::Dirty
         })
     }
 
     /// Whether any of these units became dirty and that is not sealed. To overwrite one that was not promised to anybody is no loss, but
     /// whoever promises it meanwhile must wait for the record of the write that overwrites it.
     pub fn is_unsealed(&self, mut units: Range<u64>) -> bool {
-        units.any(|unit| self.unsealed.has(unit) && self.table.unit(unit).0 == UnitState::Dirty)
+        units.any(|unit| self.unsealed.has(unit) && self.table.state(unit) == UnitState::Dirty)
     }
 
     /// Somebody is about to be told that everything up to a record is durable.
@@ -254,17 +262,20 @@ impl Journal {
         self.promised = self.promised.max(lsn.min(self.appended));
     }
 
-    /// The checksum of a valid unit.
+    /// Whether the checksums of these units are in memory. What is not will be read: ask again after more completions, before the next
+    /// [`Self::poll`]. A log that [`Self::failed`] reads nothing, and has what it will ever have.
+    pub fn has_sums(&mut self, units: Range<u64>) -> bool {
+        self.table.has_sums(units) || self.failed.is_some()
+    }
+
+    /// The checksum of a valid unit; `None` as well where the journal does not [have](Self::has_sums) it.
     pub fn sum(&self, unit: u64) -> Option<u32> {
-        match self.table.unit(unit) {
-            (UnitState::Clean | UnitState::Dirty, sum) => Some(sum),
-            _ => None,
-        }
+        self.table.sum(unit)
     }
 
     /// The state of a unit.
     pub fn state(&self, unit: u64) -> UnitState {
-        self.table.unit(unit).0
+        self.table.state(unit)
     }
 
     /// Whether there was any record of a unit since its block was mapped: then its block must be open before it is overwritten.
@@ -272,19 +283,26 @@ impl Journal {
         self.table.is_recorded(unit)
     }
 
-    /// Whether the block at a slot is open.
+    /// Whether the block at a slot is open; never so where its page is not in memory.
     pub fn is_open(&self, slot: u32) -> bool {
         self.table.slot(slot).is_some_and(|entry| entry.open)
     }
 
-    /// Of which volume the block at a slot is, and its first piece there.
-    pub fn address(&self, slot: u32) -> Option<(u16, u64)> {
-        self.table.slot(slot).map(|entry| (entry.volume, entry.piece))
-    }
-
-    /// Visits all blocks in the order of their slots.
-    pub fn each_block(&self, mut each: impl FnMut(&BlockState)) {
-        self.table.each_block(|block, _| each(block));
+    /// Visits all blocks in the order of their slots. To be called before anything is appended; what is not in memory is read.
+    ///
+    /// # Errors
+    /// When the device fails or is damaged.
+    pub fn each_block(
+        &self,
+        device: &mut dyn BlockIo,
+        mut each: impl FnMut(&BlockState),
+    ) -> Result<(), JournalError> {
+        let mut images = Images::new(device, &self.layout, &self.superblock.uuid);
+        let image = |page: u32, image: &mut [u8]| images.read(&self.table, page, image);
+        self.table.each_block(image, |block, _| {
+            each(block);
+            Ok(())
+        })
     }
 
     /// The volumes, by number.
@@ -329,10 +347,26 @@ impl Journal {
         if self.failed.is_some() {
             return;
         }
+        self.table.make_room();
         self.advance_checkpoint(out);
         self.look_at_clock(now_ns);
         self.submit_batch(now_ns, out);
         self.submit_sync(out);
+        self.submit_reads(out);
+    }
+
+    /// Reads pages that somebody needs.
+    fn submit_reads(&mut self, out: &mut Vec<Request>) {
+        while self.reads < READS_MAX
+            && let Some(page) = self.table.next_wanted()
+        {
+            if self.table.is_here(page) {
+                continue;
+            }
+            self.reads += 1;
+            let (token, at) = (PAGE_READ_TOKEN | u64::from(page), self.table.image_at(page));
+            out.push(Request::read(token, at, AlignedBuffer::zeroed(PAGE_BYTES)));
+        }
     }
 
     fn look_at_clock(&mut self, now_ns: u64) {
@@ -366,7 +400,8 @@ impl Journal {
         else {
             // A checkpoint on its way will make room, unless it needs a batch itself.
             let is_stuck = match self.round {
-                Round::Idle => true,
+                // Unless the page that waits longest must be read first.
+                Round::Idle => self.table.next_dirty().is_none_or(|page| self.table.is_here(page)),
                 Round::Sealed { upto, .. } => self.seal_built < upto,
                 _ => false,
             };
@@ -412,9 +447,13 @@ impl Journal {
 
     /// Takes the completion of one of the journal's requests.
     pub fn complete(&mut self, completion: Completion) {
-        let Completion { token, op, result, .. } = completion;
+        let Completion { token, op, result, buffer, .. } = completion;
         if let Err(error) = result {
-            let what = if token == SYNC_TOKEN { "made durable" } else { "written" };
+            let what = match (token, op) {
+                (SYNC_TOKEN, _) => "made durable",
+                (_, Op::Read) => "read",
+                _ => "written",
+            };
             self.fail(format!("the cache's metadata cannot be {what}: {error}"));
             self.batch = self.batch.filter(|_| token != LOG_TOKEN);
             self.sync = self.sync.filter(|_| token != SYNC_TOKEN);
@@ -436,9 +475,16 @@ impl Journal {
                     self.sync_done(sync);
                 }
             }
+            _ if op == Op::Read => {
+                self.reads -= 1;
+                self.stats.pages_read += 1;
+                let page = (token & !PAGE_READ_TOKEN) as u32;
+                if let Err(illegal) = self.table.arrived(page, &buffer, &self.superblock.uuid) {
+                    self.fail(format!("the cache's metadata are damaged: {}", illegal.0));
+                }
+            }
             _ => self.checkpoint_written(token),
         }
-        debug_assert!(op != tiermem_tier::block::Op::Read, "the journal at work reads nothing");
     }
 
     fn sync_done(&mut self, sync: Sync) {

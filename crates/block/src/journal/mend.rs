@@ -12,9 +12,8 @@ use tiermem_tier::block::{AlignedBuffer, BlockIo, Request};
 use super::io;
 use super::page::PAGE_BYTES;
 use super::record::Record;
-use super::recover::drive;
+use super::recover::{drive, fetch, fetch_for};
 use super::suspects::Verdicts;
-use super::table::Illegal;
 use super::{Journal, JournalError, Lsn};
 
 /// Images in flight.
@@ -35,7 +34,7 @@ pub fn mend(
             Some(lsn) => lsn,
             None => announce(device, journal)?,
         };
-        write_down(journal, verdicts, lsn).map_err(|illegal| JournalError::damaged(illegal.0))?;
+        write_down(device, journal, verdicts, lsn)?;
         write_pages(device, journal, lsn)?;
     }
     for slot in &verdicts.open {
@@ -57,32 +56,48 @@ fn announce(device: &mut dyn BlockIo, journal: &mut Journal) -> Result<Lsn, Jour
     Ok(lsn)
 }
 
-fn write_down(journal: &mut Journal, verdicts: &Verdicts, lsn: Lsn) -> Result<(), Illegal> {
-    let table = &mut journal.table;
+fn write_down(
+    device: &mut dyn BlockIo,
+    journal: &mut Journal,
+    verdicts: &Verdicts,
+    lsn: Lsn,
+) -> Result<(), JournalError> {
+    let Journal { table, superblock, .. } = journal;
+    let mut apply = |record: &Record<'_>| {
+        fetch_for(device, table, &superblock.uuid, lsn, record)?;
+        table.apply(lsn, record, true).map_err(|illegal| JournalError::damaged(illegal.0))
+    };
     for run in &verdicts.dropped {
-        table.apply(lsn, &Record::Drop(run.clone()), true)?;
+        apply(&Record::Drop(run.clone()))?;
     }
     for run in &verdicts.poisoned {
-        table.apply(lsn, &Record::Poison(run.clone()), true)?;
+        apply(&Record::Poison(run.clone()))?;
     }
     for (unit, sum) in &verdicts.taken {
-        table.apply(lsn, &Record::Units { first: *unit, dirty: true, sums: &[*sum] }, true)?;
+        apply(&Record::Units { first: *unit, dirty: true, sums: &[*sum] })?;
     }
     Ok(())
 }
 
 fn write_pages(device: &mut dyn BlockIo, journal: &mut Journal, lsn: Lsn) -> Result<(), JournalError> {
-    while journal.table.dirty_pages() > 0 {
-        let mut requests = Vec::new();
+    let Journal { table, layout, superblock, stats, .. } = journal;
+    while table.dirty_pages() > 0 {
+        let (mut requests, mut pages) = (Vec::new(), Vec::new());
         while requests.len() < WRITES
-            && let Some((page, _)) = journal.table.take_dirty()
+            && let Some(page) = table.next_dirty()
         {
+            // What was dropped of it did not need its bytes.
+            fetch(device, table, &superblock.uuid, page)?;
+            table.take_dirty();
             let mut image = AlignedBuffer::zeroed(PAGE_BYTES);
-            let version = journal.table.capture(page, &journal.superblock.uuid, lsn, &mut image);
-            requests.push(Request::write(u64::from(page), journal.layout.page_at(page, version), image));
+            let version = table.capture(page, &superblock.uuid, lsn, &mut image);
+            requests.push(Request::write(u64::from(page), layout.page_at(page, version), image));
+            pages.push(page);
         }
-        journal.stats.pages_written += requests.len() as u64;
+        stats.pages_written += requests.len() as u64;
         io::write(device, requests)?;
+        pages.into_iter().for_each(|page| table.written(page));
+        table.make_room();
     }
     io::sync(device)
 }

@@ -6,6 +6,7 @@
 //!
 //! - [`Layout`] divides the device: superblock, log, table, data.
 //! - [`Record`]s change the table ([`table`]), in the course of work and in recovery by the same function; batches of them make the log.
+//!   The table need not be in memory as a whole: what a unit is always is, its checksum when it [`Journal::has_sums`].
 //! - Checkpoints write pages of the table, so that the log's space is used again.
 //! - Recovery reads table and log, and looks at the data that power loss may have spoiled.
 //!
@@ -30,6 +31,7 @@ mod error;
 #[cfg(test)]
 mod forged;
 mod format;
+mod frames;
 mod io;
 mod layout;
 mod live;
@@ -39,6 +41,7 @@ mod record;
 mod recover;
 mod ring;
 mod scan;
+mod states;
 mod superblock;
 mod suspects;
 pub mod table;
@@ -58,7 +61,9 @@ pub use table::{BlockState, UnitState};
 
 /// The tokens of the journal's requests have this bit.
 pub const TOKEN_BIT: u64 = 1 << 63;
+/// Writes of pages have the page's number behind this, and reads of them behind the other.
 const PAGE_TOKEN: u64 = TOKEN_BIT | 1 << 62;
+const PAGE_READ_TOKEN: u64 = TOKEN_BIT | 1 << 61;
 const LOG_TOKEN: u64 = TOKEN_BIT | 1;
 const SYNC_TOKEN: u64 = TOKEN_BIT | 2;
 const SUPERBLOCK_TOKEN: u64 = TOKEN_BIT | 3;
@@ -82,6 +87,8 @@ pub struct Stats {
     pub checkpoints: u64,
     /// Images of pages written.
     pub pages_written: u64,
+    /// Images of pages read again, for want of memory for all.
+    pub pages_read: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
     /// Those in use.

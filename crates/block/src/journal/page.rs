@@ -1,4 +1,4 @@
-//! A page of the table: the state of some units and of the slots that begin among them, in memory as on the device.
+//! A page of the table as it lies on the device: the state of some units and of the slots that begin among them.
 
 use super::bytes::{crc, put, u32_at, u64_at};
 
@@ -28,8 +28,13 @@ impl PageShape {
         (1..=331).map(shape).take_while(|shape| shape.end() <= PAGE_BYTES).last().unwrap_or(shape(1))
     }
 
+    /// Words of 64 bits that have a bit for each unit.
+    pub fn words(self) -> usize {
+        self.units.div_ceil(64) as usize
+    }
+
     fn bits_bytes(self) -> usize {
-        self.units.div_ceil(64) as usize * 8
+        self.words() * 8
     }
 
     fn valid_at(self) -> usize {
@@ -54,29 +59,21 @@ impl PageShape {
         u32_at(page, HEADER_BYTES + unit as usize * 4)
     }
 
+    /// Sets it.
     #[inline]
-    fn bit(self, page: &[u8], at: usize, unit: u32) -> bool {
-        page[at + unit as usize / 8] >> (unit % 8) & 1 != 0
-    }
-
-    #[inline]
-    fn set_bit(self, page: &mut [u8], at: usize, unit: u32, to: bool) {
-        let byte = &mut page[at + unit as usize / 8];
-        *byte = *byte & !(1 << (unit % 8)) | u8::from(to) << (unit % 8);
-    }
-
-    /// Whether a unit is valid, and whether it is dirty.
-    #[inline]
-    pub fn state(self, page: &[u8], unit: u32) -> (bool, bool) {
-        (self.bit(page, self.valid_at(), unit), self.bit(page, self.dirty_at(), unit))
-    }
-
-    /// Sets both and the checksum.
-    #[inline]
-    pub fn set(self, page: &mut [u8], unit: u32, (valid, dirty): (bool, bool), sum: u32) {
+    pub fn set_sum(self, page: &mut [u8], unit: u32, sum: u32) {
         put(page, HEADER_BYTES + unit as usize * 4, &sum.to_le_bytes());
-        self.set_bit(page, self.valid_at(), unit, valid);
-        self.set_bit(page, self.dirty_at(), unit, dirty);
+    }
+
+    /// A word of the bits that say which units are valid, and of those that say which are dirty.
+    pub fn bits(self, page: &[u8], word: usize) -> (u64, u64) {
+        (u64_at(page, self.valid_at() + word * 8), u64_at(page, self.dirty_at() + word * 8))
+    }
+
+    /// Sets them.
+    pub fn set_bits(self, page: &mut [u8], word: usize, (valid, dirty): (u64, u64)) {
+        put(page, self.valid_at() + word * 8, &valid.to_le_bytes());
+        put(page, self.dirty_at() + word * 8, &dirty.to_le_bytes());
     }
 
     /// The block that begins at a slot.
@@ -129,7 +126,6 @@ pub fn lsn(page: &[u8]) -> u64 {
 }
 
 /// Sets it.
-#[inline]
 pub fn set_lsn(page: &mut [u8], lsn: u64) {
     put(page, 16, &lsn.to_le_bytes());
 }
@@ -170,12 +166,14 @@ mod tests {
             let mut page = vec![0; PAGE_BYTES];
             let entry = SlotEntry { class: 10, volume: 0xfff, piece: (1 << 36) - 1, open: true };
             let last = (shape.units - 1, shape.slots - 1);
-            shape.set(&mut page, last.0, (true, true), u32::MAX);
+            let word = shape.words() - 1;
+            shape.set_sum(&mut page, last.0, u32::MAX);
+            shape.set_bits(&mut page, word, (1, u64::MAX));
             shape.set_slot(&mut page, last.1, Some(entry));
-            assert_eq!(shape.state(&page, last.0), (true, true));
-            assert_eq!(shape.slot(&page, last.1), Some(entry));
-            assert_eq!((shape.sum(&page, last.0), shape.state(&page, 0)), (u32::MAX, (false, false)));
-            shape.set(&mut page, last.0, (false, false), 0);
+            assert_eq!(shape.bits(&page, word), (1, u64::MAX));
+            assert_eq!((shape.slot(&page, last.1), shape.sum(&page, last.0)), (Some(entry), u32::MAX));
+            shape.set_bits(&mut page, word, (0, 0));
+            shape.set_sum(&mut page, last.0, 0);
             shape.set_slot(&mut page, last.1, None);
             assert!(page.iter().all(|byte| *byte == 0));
         }

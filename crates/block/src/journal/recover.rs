@@ -10,9 +10,12 @@ use super::ring::Ring;
 use super::scan::Scan;
 use super::superblock::Superblock;
 use super::suspects::{Suspects, Verdicts};
-use super::table::Table;
+use super::table::{Placement, Table};
 use super::volumes::Volumes;
 use super::{Journal, JournalError, Layout, LayoutConfig, Lsn, VolumeInfo};
+
+/// Pages in memory at least: while one waits for its image to be written another can be looked at.
+const PAGES_MIN: usize = 2;
 
 /// What recovery found. The blocks are in the journal: [`Journal::each_block`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,12 +38,17 @@ pub struct Recovered {
     pub superblock_repaired: bool,
 }
 
-/// Opens the cache on a device and brings it in order; all of it is durable when this returns. Nothing may be in flight.
+/// Opens the cache on a device and brings it in order; all of it is durable when this returns. Nothing may be in flight. Of the table
+/// so many bytes are kept in memory, or all; what a unit is, an eleventh of that, is kept beside it.
 ///
 /// # Errors
 /// No cache, another one than asked for, damage, a device that fails. Each says what can be done; nothing was written to the
 /// device unless it failed in the midst of recovery, which can be tried again.
-pub fn open(device: &mut dyn BlockIo, config: &LayoutConfig) -> Result<(Journal, Recovered), JournalError> {
+pub fn open(
+    device: &mut dyn BlockIo,
+    config: &LayoutConfig,
+    table_bytes: Option<u64>,
+) -> Result<(Journal, Recovered), JournalError> {
     let device_bytes = device.capacity_bytes();
     let mut front = [0; 2 * PAGE_BYTES];
     if device_bytes < front.len() as u64 {
@@ -50,15 +58,17 @@ pub fn open(device: &mut dyn BlockIo, config: &LayoutConfig) -> Result<(Journal,
     let (superblock, is_alone) = Superblock::choose(&front[..PAGE_BYTES], &front[PAGE_BYTES..])?;
     let layout = superblock.layout(device_bytes, config)?;
     let mut scan = Scan::new(device, &layout, &superblock)?;
-    let mut table = Table::new(&layout);
+    let pages_max = table_bytes.map_or(usize::MAX, |bytes| (bytes / PAGE_BYTES as u64) as usize);
+    let mut table = Table::new(&layout, pages_max.max(PAGES_MIN));
     load_pages(device, &mut table, &layout, &superblock, &scan)?;
 
     let mut volumes = Volumes::default();
     let mut suspects = Suspects::new(&layout, &table, scan.sealed);
     let mut records = 0;
     for live in scan.batches.clone() {
-        scan.records(device, live, |lsn, record| {
+        scan.records(device, live, |device, lsn, record| {
             suspects.note(&table, lsn, record);
+            fetch_for(device, &mut table, &superblock.uuid, lsn, record)?;
             table.apply(lsn, record, false).map_err(|illegal| {
                 JournalError::damaged(format!("record {} of the log cannot be: {}", lsn.0, illegal.0))
             })?;
@@ -69,14 +79,22 @@ pub fn open(device: &mut dyn BlockIo, config: &LayoutConfig) -> Result<(Journal,
             Ok(())
         })?;
     }
-    table.check().map_err(|illegal| JournalError::damaged(illegal.0))?;
     volumes.synced(Lsn(u64::MAX));
 
-    let verdicts = suspects.judge(device, &table)?;
+    let (mut blocks, mut placement) = (0, Placement::default());
+    let mut images = Images::new(device, &layout, &superblock.uuid);
+    let image = |page: u32, image: &mut [u8]| images.read(&table, page, image);
+    table.each_block(image, |block, is_open| {
+        placement.check(&layout, block).map_err(|illegal| JournalError::damaged(illegal.0))?;
+        blocks += 1;
+        suspects.meet(block, is_open);
+        Ok(())
+    })?;
+    let verdicts = suspects.judge(device, &mut table, &superblock.uuid)?;
     let Verdicts { kept_units, ref dropped, ref taken, ref poisoned, .. } = verdicts;
-    let mut recovered = Recovered {
+    let recovered = Recovered {
         volumes: volumes.list().cloned().collect(),
-        blocks: 0,
+        blocks,
         records,
         kept_units,
         dropped_units: dropped.iter().map(|run| run.end - run.start).sum(),
@@ -84,7 +102,6 @@ pub fn open(device: &mut dyn BlockIo, config: &LayoutConfig) -> Result<(Journal,
         poisoned_units: poisoned.iter().map(|run| run.end - run.start).sum(),
         superblock_repaired: is_alone,
     };
-    table.each_block(|_, _| recovered.blocks += 1);
 
     let (last, sealed, unfinished) = (scan.last_lsn(), scan.sealed, scan.mend);
     let batches = scan.batches;
@@ -142,6 +159,56 @@ fn load_pages(
         table.load(number, image);
     }
     Ok(())
+}
+
+/// Images of pages that are not in memory, read one after the other.
+pub(super) struct Images<'a> {
+    device: &'a mut dyn BlockIo,
+    window: Window,
+    table_at: u64,
+    uuid: [u8; 16],
+}
+
+impl<'a> Images<'a> {
+    pub(super) fn new(device: &'a mut dyn BlockIo, layout: &Layout, uuid: &[u8; 16]) -> Self {
+        let window = Window::new(layout.table_at, layout.data_at);
+        Images { device, window, table_at: layout.table_at, uuid: *uuid }
+    }
+
+    /// Reads the image that a page has on the device.
+    pub(super) fn read(&mut self, table: &Table, page: u32, image: &mut [u8]) -> Result<(), JournalError> {
+        let bytes = self.window.get(self.device, table.image_at(page) - self.table_at, PAGE_BYTES);
+        image.copy_from_slice(bytes.map_err(JournalError::device("read the table of"))?);
+        table.recognise(page, image, &self.uuid).map_err(|illegal| JournalError::damaged(illegal.0))
+    }
+}
+
+/// Has a page in memory.
+pub(super) fn fetch(
+    device: &mut dyn BlockIo,
+    table: &mut Table,
+    uuid: &[u8; 16],
+    page: u32,
+) -> Result<(), JournalError> {
+    if table.is_here(page) {
+        return Ok(());
+    }
+    let image = io::read(device, table.image_at(page), PAGE_BYTES);
+    let image = image.map_err(JournalError::device("read the table of"))?;
+    table.arrived(page, &image, uuid).map_err(|illegal| JournalError::damaged(illegal.0))
+}
+
+/// Has all pages in memory that a record writes into.
+pub(super) fn fetch_for(
+    device: &mut dyn BlockIo,
+    table: &mut Table,
+    uuid: &[u8; 16],
+    lsn: Lsn,
+    record: &Record<'_>,
+) -> Result<(), JournalError> {
+    table.make_room();
+    let missing: Vec<u32> = table.missing_for(lsn, record).collect();
+    missing.into_iter().try_for_each(|page| fetch(device, table, uuid, page))
 }
 
 /// Has all that a closure waits for done, with nothing else in flight.

@@ -111,7 +111,7 @@ impl<'a> Scan<'a> {
             self.mend = None;
         }
         let (mut announced, mut mend) = (std::mem::take(&mut self.announced), self.mend);
-        self.records(device, live, |lsn, record| {
+        self.records(device, live, |_, lsn, record| {
             match *record {
                 Record::Page { page, version, since } => {
                     announced.insert(page, (version, since));
@@ -130,7 +130,7 @@ impl<'a> Scan<'a> {
         &mut self,
         device: &mut dyn BlockIo,
         live: Live,
-        mut each: impl FnMut(Lsn, &Record<'_>) -> Result<(), JournalError>,
+        mut each: impl FnMut(&mut dyn BlockIo, Lsn, &Record<'_>) -> Result<(), JournalError>,
     ) -> Result<(), JournalError> {
         let (at, header) = (live.at % self.layout.log_bytes, live.header);
         let bytes = self.window.get(device, at, header.batch_bytes() as usize);
@@ -144,7 +144,7 @@ impl<'a> Scan<'a> {
             ))
         };
         for lsn in header.first_lsn..=header.last_lsn() {
-            each(Lsn(lsn), &reader.read().ok_or_else(odd)?)?;
+            each(device, Lsn(lsn), &reader.read().ok_or_else(odd)?)?;
         }
         if reader.left() == 0 { Ok(()) } else { Err(odd()) }
     }

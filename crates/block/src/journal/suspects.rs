@@ -13,9 +13,9 @@ use tiermem_policy::extents::UNIT_BYTES;
 use tiermem_tier::block::{AlignedBuffer, BlockIo, Completion, Request};
 
 use super::io;
-use super::page;
 use super::record::Record;
-use super::table::{Table, UnitState, push};
+use super::recover::fetch;
+use super::table::{BlockState, Table, UnitState, push};
 use super::{JournalError, Layout, Lsn, checksum};
 
 /// Bytes of a read, and reads in flight.
@@ -37,6 +37,18 @@ pub struct Suspects {
     units: BTreeMap<u64, Fallback>,
     /// Pages whose images a recovery that was not completed had written: their units were looked at then.
     ahead: Vec<bool>,
+    /// Blocks with units to look at.
+    blocks: Vec<Block>,
+}
+
+/// A block with units to look at.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    slot: u32,
+    class: u8,
+    is_open: bool,
+    volume: u16,
+    piece: u64,
 }
 
 /// What is to be done.
@@ -60,14 +72,16 @@ struct Suspect {
     unit: u64,
     volume: u16,
     offset: u64,
+    /// The checksum of what was written there.
+    sum: Option<u32>,
     is_open: bool,
 }
 
 impl Suspects {
     /// For a table as its images are.
     pub fn new(layout: &Layout, table: &Table, sealed: Lsn) -> Self {
-        let ahead = (0..layout.pages).map(|page| page::lsn(table.page(page)) > sealed.0).collect();
-        Suspects { layout: layout.clone(), sealed, units: BTreeMap::new(), ahead }
+        let ahead = (0..layout.pages).map(|page| table.lsn(page) > sealed).collect();
+        Suspects { layout: layout.clone(), sealed, units: BTreeMap::new(), ahead, blocks: Vec::new() }
     }
 
     /// Takes note of a record that is about to be applied.
@@ -82,7 +96,7 @@ impl Suspects {
                     if self.ahead[table.page_of(unit) as usize] {
                         continue;
                     }
-                    let sealed = match table.unit(unit).0 {
+                    let sealed = match table.state(unit) {
                         _ if !dirty => Fallback::Drop,
                         // Without a record behind the seal it is as it was then.
                         UnitState::Dirty => Fallback::Take,
@@ -112,31 +126,46 @@ impl Suspects {
         }
     }
 
+    /// Takes note of a block, as it is after all records.
+    pub fn meet(&mut self, block: &BlockState, is_open: bool) {
+        let units = self.layout.block_units(block.slot, usize::from(block.class));
+        if is_open || self.units.range(units).next().is_some() {
+            let &BlockState { slot, class, volume, piece, .. } = block;
+            self.blocks.push(Block { slot, class, is_open, volume, piece });
+        }
+    }
+
     /// Reads the data of all that are valid, and judges them.
-    pub fn judge(&self, device: &mut dyn BlockIo, table: &Table) -> Result<Verdicts, JournalError> {
+    pub fn judge(
+        &self,
+        device: &mut dyn BlockIo,
+        table: &mut Table,
+        uuid: &[u8; 16],
+    ) -> Result<Verdicts, JournalError> {
         let mut verdicts = Verdicts::default();
         let mut batch = Vec::new();
-        let mut failed = None;
-        table.each_block(|block, is_open| {
-            if is_open {
+        for block in &self.blocks {
+            if block.is_open {
                 verdicts.open.push(block.slot);
             }
             let all = self.layout.block_units(block.slot, usize::from(block.class));
             let piece_bytes = self.layout.geometry.piece_bytes();
-            for unit in block.valid.iter().cloned().flatten() {
-                if is_open || self.units.contains_key(&unit) {
+            for unit in all.clone() {
+                let is_valid = matches!(table.state(unit), UnitState::Clean | UnitState::Dirty);
+                if is_valid && (block.is_open || self.units.contains_key(&unit)) {
+                    table.make_room();
+                    fetch(device, table, uuid, table.page_of(unit))?;
+                    let sum = table.sum(unit);
                     let offset = block.piece * piece_bytes + (unit - all.start) * UNIT_BYTES;
-                    batch.push(Suspect { unit, volume: block.volume, offset, is_open });
+                    batch.push(Suspect { unit, volume: block.volume, offset, sum, is_open: block.is_open });
                 }
             }
-            if batch.len() as u64 >= READS as u64 * READ_UNITS && failed.is_none() {
-                failed = self.judge_some(device, table, &mut batch, &mut verdicts).err();
+            if batch.len() as u64 >= READS as u64 * READ_UNITS {
+                self.judge_some(device, table, &mut batch, &mut verdicts);
             }
-        });
-        match failed {
-            Some(error) => Err(error),
-            None => self.judge_some(device, table, &mut batch, &mut verdicts).map(|()| verdicts),
         }
+        self.judge_some(device, table, &mut batch, &mut verdicts);
+        Ok(verdicts)
     }
 
     fn judge_some(
@@ -145,7 +174,7 @@ impl Suspects {
         table: &Table,
         suspects: &mut Vec<Suspect>,
         verdicts: &mut Verdicts,
-    ) -> Result<(), JournalError> {
+    ) {
         // A block may be larger than what is read at once.
         for suspects in suspects.chunks(READS * READ_UNITS as usize) {
             let requests = suspects
@@ -162,7 +191,6 @@ impl Suspects {
             }
         }
         suspects.clear();
-        Ok(())
     }
 
     fn read(&self, unit: u64, units: usize) -> Request {
@@ -182,8 +210,7 @@ impl Suspects {
     }
 
     fn judge_one(&self, table: &Table, it: &Suspect, found: Option<u32>, verdicts: &mut Verdicts) {
-        let (state, sum) = table.unit(it.unit);
-        let is_clean = state == UnitState::Clean;
+        let is_clean = table.state(it.unit) == UnitState::Clean;
         // The backing store may have been written past a clean unit of an open block, so that it does not even matter whether it fits.
         if is_clean && it.is_open {
             return push(&mut verdicts.dropped, it.unit);
@@ -195,7 +222,7 @@ impl Suspects {
             None => Fallback::Take,
         };
         match (found, fallback) {
-            (Some(found), _) if found == sum => verdicts.kept_units += 1,
+            (Some(found), _) if Some(found) == it.sum => verdicts.kept_units += 1,
             _ if is_clean => push(&mut verdicts.dropped, it.unit),
             (Some(_), Fallback::Drop) => push(&mut verdicts.dropped, it.unit),
             (Some(found), Fallback::Take) => verdicts.taken.push((it.unit, found)),

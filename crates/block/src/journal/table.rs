@@ -2,33 +2,25 @@
 //!
 //! Every page knows the LSN up to which it includes records, and passes over those that it includes already. So a record whose
 //! units lie in several pages is applied to each for itself, whichever images of them a crash has left.
+//!
+//! What units are ([`States`]) is always in memory. Checksums and slots, most of a page, are there for the pages that were used
+//! lately ([`Frames`]), which may be all. What a record says of a page that is not there waits until it is read. A page stays as
+//! long as its image on the device lacks something.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use super::page::{self, PAGE_BYTES, SlotEntry};
+use super::frames::{Frames, NO_FRAME};
+use super::page::{self, PAGE_BYTES, PageShape, SlotEntry};
 use super::record::{PIECES_MAX, Record, VOLUMES_MAX};
+use super::states::{Change, States};
 use super::{Layout, Lsn};
 
-/// Stands as the checksum of a unit that was recorded since its block was mapped, and is not valid.
-const GONE: u32 = 1;
+pub use super::states::UnitState;
 
 /// A record that does not fit the table: what is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Illegal(pub &'static str);
-
-/// What the table says of a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnitState {
-    /// The cache does not have it.
-    Invalid,
-    /// The backing store has the same.
-    Clean,
-    /// Only the cache has it.
-    Dirty,
-    /// It is lost.
-    Poisoned,
-}
 
 /// A block of the cache and the state of its units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,41 +41,97 @@ pub struct BlockState {
     pub poisoned: Vec<Range<u64>>,
 }
 
-/// The pages. All are in memory.
+/// What is known of a page without its bytes.
+#[derive(Clone, Copy, Debug)]
+struct PageInfo {
+    /// Up to where it includes records.
+    lsn: Lsn,
+    /// The first record that its image on the device does not include; 0: there is none.
+    since: Lsn,
+    /// Low part of the version of that image.
+    version: u32,
+    frame: u32,
+    /// It is to be read.
+    is_wanted: bool,
+    /// Its next image is being written.
+    is_leaving: bool,
+}
+
+/// What a record says of a page's bytes.
+#[derive(Clone, Copy, Debug)]
+enum Entry {
+    Sum { unit: u32, sum: u32 },
+    Slot { slot: u32, entry: Option<SlotEntry> },
+    Open { slot: u32, open: bool },
+}
+
+impl Entry {
+    fn write(self, shape: PageShape, page: &mut [u8]) -> Result<(), Illegal> {
+        match self {
+            Entry::Sum { unit, sum } => shape.set_sum(page, unit, sum),
+            Entry::Slot { slot, entry } => shape.set_slot(page, slot, entry),
+            Entry::Open { slot, open } => {
+                let there =
+                    shape.slot(page, slot).ok_or(Illegal("it opens or closes a block that is not there"))?;
+                shape.set_slot(page, slot, Some(SlotEntry { open, ..there }));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The pages.
 #[derive(Debug)]
 pub struct Table {
     layout: Layout,
-    pages: Vec<u8>,
-    /// For each page the LSN of the first record that its image on the device does not include; 0: there is none.
-    since: Vec<u64>,
-    /// Pages with such records, in the order of these.
+    states: States,
+    pages: Vec<PageInfo>,
+    frames: Frames,
+    /// What pages that are not in memory lack, in order.
+    late: HashMap<u32, Vec<Entry>>,
+    /// Pages to be read.
+    wanted: VecDeque<u32>,
+    /// Pages whose images lack records, in the order of the first of these.
     dirty: VecDeque<u32>,
 }
 
+/// The parts of a range of units by pages: the page, its units, and which of the range comes first.
+fn spans(units: Range<u64>, per_page: u32) -> impl Iterator<Item = (u32, Range<u32>, usize)> {
+    let mut at = units.start;
+    std::iter::from_fn(move || {
+        let left = units.end.saturating_sub(at);
+        let first = (at % u64::from(per_page)) as u32;
+        let count = u64::from(per_page - first).min(left) as u32;
+        let span = ((at / u64::from(per_page)) as u32, first..first + count, (at - units.start) as usize);
+        at += u64::from(count);
+        (left > 0).then_some(span)
+    })
+}
+
 impl Table {
-    /// Pages of zeros.
-    pub fn new(layout: &Layout) -> Self {
-        let pages = layout.pages as usize;
-        let bytes = vec![0; pages * PAGE_BYTES];
-        Table { layout: layout.clone(), pages: bytes, since: vec![0; pages], dirty: VecDeque::new() }
+    /// Without any image yet; so many pages are to be in memory at most, beside those whose images lack something.
+    pub fn new(layout: &Layout, pages_max: usize) -> Self {
+        let (lsn, frame) = (Lsn(0), NO_FRAME);
+        let nothing = PageInfo { lsn, since: lsn, version: 0, frame, is_wanted: false, is_leaving: false };
+        Table {
+            layout: layout.clone(),
+            states: States::new(layout.shape, layout.pages),
+            pages: vec![nothing; layout.pages as usize],
+            frames: Frames::new(pages_max),
+            late: HashMap::new(),
+            wanted: VecDeque::new(),
+            dirty: VecDeque::new(),
+        }
     }
 
-    /// A page as it is.
-    #[inline]
-    pub fn page(&self, page: u32) -> &[u8] {
-        let at = page as usize * PAGE_BYTES;
-        &self.pages[at..at + PAGE_BYTES]
-    }
-
-    #[inline]
-    fn page_mut(&mut self, page: u32) -> &mut [u8] {
-        let at = page as usize * PAGE_BYTES;
-        &mut self.pages[at..at + PAGE_BYTES]
-    }
-
-    /// Takes an image from the device.
+    /// Takes a page's image from the device, at start.
     pub fn load(&mut self, page: u32, image: &[u8]) {
-        self.page_mut(page).copy_from_slice(image);
+        let info = &mut self.pages[page as usize];
+        (info.lsn, info.version) = (Lsn(page::lsn(image)), page::version(image) as u32);
+        self.states.load(page, image);
+        if self.frames.has_room() {
+            info.frame = self.frames.insert(page, image);
+        }
     }
 
     /// The page of a unit, and its number there.
@@ -101,92 +149,208 @@ impl Table {
         (page, unit / piece_units as u32)
     }
 
-    /// The block that begins at a slot.
-    #[inline]
+    /// The block that begins at a slot; `None` also where the page is not in memory.
     pub fn slot(&self, slot: u32) -> Option<SlotEntry> {
         let (page, at) = self.slot_place(slot);
-        self.layout.shape.slot(self.page(page), at)
+        let frame = self.pages[page as usize].frame;
+        if frame == NO_FRAME { None } else { self.layout.shape.slot(self.frames.get(frame), at) }
     }
 
-    /// A unit's state and checksum.
+    /// A unit's state.
     #[inline]
-    pub fn unit(&self, unit: u64) -> (UnitState, u32) {
+    pub fn state(&self, unit: u64) -> UnitState {
         let (page, at) = self.unit_place(unit);
-        let (page, shape) = (self.page(page), self.layout.shape);
-        let state = match shape.state(page, at) {
-            (false, false) => UnitState::Invalid,
-            (true, false) => UnitState::Clean,
-            (true, true) => UnitState::Dirty,
-            (false, true) => UnitState::Poisoned,
-        };
-        (state, shape.sum(page, at))
+        self.states.get(page, at)
+    }
+
+    /// The checksum of a valid unit; `None` also where the page is not in memory.
+    #[inline]
+    pub fn sum(&self, unit: u64) -> Option<u32> {
+        let (page, at) = self.unit_place(unit);
+        let frame = self.pages[page as usize].frame;
+        let is_valid = matches!(self.states.get(page, at), UnitState::Clean | UnitState::Dirty);
+        (is_valid && frame != NO_FRAME).then(|| self.layout.shape.sum(self.frames.get(frame), at))
     }
 
     /// Whether there was any record of a unit since its block was mapped.
     #[inline]
     pub fn is_recorded(&self, unit: u64) -> bool {
-        self.unit(unit) != (UnitState::Invalid, 0)
+        let (page, at) = self.unit_place(unit);
+        self.states.is_recorded(page, at)
     }
 
-    /// The page that the image of a unit's state is in.
+    /// The page that a unit's checksum is in.
     pub fn page_of(&self, unit: u64) -> u32 {
         self.unit_place(unit).0
     }
 
-    /// A page that a record is to change, unless it includes it already; `again` also when it is the last that it includes.
-    #[inline]
-    fn touch(&mut self, page: u32, lsn: Lsn, again: bool) -> Option<&mut [u8]> {
-        let last = page::lsn(self.page(page));
-        if last > lsn.0 || (last == lsn.0 && !again) {
-            return None;
-        }
-        if self.since[page as usize] == 0 {
-            self.since[page as usize] = lsn.0;
-            self.dirty.push_back(page);
-        }
-        let page = self.page_mut(page);
-        page::set_lsn(page, lsn.0);
-        Some(page)
+    /// Up to where a page includes records.
+    pub fn lsn(&self, page: u32) -> Lsn {
+        self.pages[page as usize].lsn
     }
 
-    /// Visits the pages of a range of units: the page, the units there, and which of the range comes first.
-    fn each_page(
+    /// Where on the device a page's image lies.
+    pub fn image_at(&self, page: u32) -> u64 {
+        self.layout.page_at(page, u64::from(self.pages[page as usize].version))
+    }
+
+    /// # Errors
+    /// When an image is not what was written last of this page.
+    pub fn recognise(&self, page: u32, image: &[u8], uuid: &[u8; 16]) -> Result<(), Illegal> {
+        let version = self.pages[page as usize].version;
+        let is_sound = page::is_sound(image, uuid, page, u64::from(version % 2));
+        if is_sound && page::version(image) as u32 == version {
+            return Ok(());
+        }
+        Err(Illegal("a page of the table is not as it was written"))
+    }
+
+    /// Whether a page is in memory.
+    #[inline]
+    pub fn is_here(&self, page: u32) -> bool {
+        self.pages[page as usize].frame != NO_FRAME
+    }
+
+    /// Whether the checksums of these units are in memory. Those that are not will be read.
+    #[inline]
+    pub fn has_sums(&mut self, units: Range<u64>) -> bool {
+        let mut all = true;
+        for (page, _, _) in spans(units, self.layout.shape.units) {
+            match self.pages[page as usize].frame {
+                NO_FRAME => {
+                    all = false;
+                    self.want(page);
+                }
+                frame => self.frames.used(frame),
+            }
+        }
+        all
+    }
+
+    fn want(&mut self, page: u32) {
+        let info = &mut self.pages[page as usize];
+        if !info.is_wanted {
+            info.is_wanted = true;
+            self.wanted.push_back(page);
+        }
+    }
+
+    /// The next page that is to be read.
+    pub fn next_wanted(&mut self) -> Option<u32> {
+        self.wanted.pop_front()
+    }
+
+    /// A page was read: takes it into memory, and all that it lacks.
+    ///
+    /// # Errors
+    /// When it is not what was written last; when what it lacks cannot be.
+    pub fn arrived(&mut self, page: u32, image: &[u8], uuid: &[u8; 16]) -> Result<(), Illegal> {
+        self.recognise(page, image, uuid)?;
+        let info = &mut self.pages[page as usize];
+        info.is_wanted = false;
+        if info.frame != NO_FRAME {
+            return Ok(());
+        }
+        info.frame = self.frames.insert(page, image);
+        let bytes = self.frames.get_mut(info.frame);
+        let late = self.late.remove(&page).unwrap_or_default();
+        late.into_iter().try_for_each(|entry| entry.write(self.layout.shape, bytes))
+    }
+
+    /// Lets pages go where there are too many, whose images lack nothing.
+    #[inline]
+    pub fn make_room(&mut self) {
+        let pages = &mut self.pages;
+        let may_go = |pages: &[PageInfo], page: u32| {
+            let info = &pages[page as usize];
+            info.since == Lsn(0) && !info.is_leaving
+        };
+        while let Some(page) = self.frames.evict(|page| may_go(pages, page)) {
+            pages[page as usize].frame = NO_FRAME;
+        }
+    }
+
+    /// Whether a record changes a page: not where it includes it already. With `again` also when it is the last that it includes.
+    #[inline]
+    fn touch(&mut self, page: u32, lsn: Lsn, again: bool) -> bool {
+        let info = &mut self.pages[page as usize];
+        if info.lsn > lsn || (info.lsn == lsn && !again) {
+            return false;
+        }
+        if info.since == Lsn(0) {
+            info.since = lsn;
+            self.dirty.push_back(page);
+        }
+        info.lsn = lsn;
+        // Its image will be written, and that takes all of it.
+        if info.frame == NO_FRAME {
+            self.want(page);
+        }
+        true
+    }
+
+    fn change_units(
         &mut self,
         units: Range<u64>,
         lsn: Lsn,
         again: bool,
-        mut each: impl FnMut(&mut [u8], Range<u32>, usize),
+        change: Change,
     ) -> Result<(), Illegal> {
-        if units.start > units.end || units.end > self.layout.units() {
-            return Err(Illegal("it speaks of units that are not there"));
-        }
-        let per_page = self.layout.shape.units;
-        let mut at = units.start;
-        while at < units.end {
-            let (page, first) = self.unit_place(at);
-            let count = u64::from(per_page - first).min(units.end - at) as u32;
-            if let Some(page) = self.touch(page, lsn, again) {
-                each(page, first..first + count, (at - units.start) as usize);
+        self.check_units(&units)?;
+        for (page, range, _) in spans(units, self.layout.shape.units) {
+            if self.touch(page, lsn, again) {
+                self.states.change(page, range, change);
             }
-            at += u64::from(count);
         }
         Ok(())
     }
 
-    fn set_units(
+    fn check_units(&self, units: &Range<u64>) -> Result<(), Illegal> {
+        if units.start > units.end || units.end > self.layout.units() {
+            return Err(Illegal("it speaks of units that are not there"));
+        }
+        Ok(())
+    }
+
+    /// Writes what a record says into a page, or keeps it for when it is there.
+    fn enter(&mut self, page: u32, entry: Entry) -> Result<(), Illegal> {
+        match self.pages[page as usize].frame {
+            NO_FRAME => self.late.entry(page).or_default().push(entry),
+            frame => entry.write(self.layout.shape, self.frames.get_mut(frame))?,
+        }
+        Ok(())
+    }
+
+    /// Units were written, and have these checksums now.
+    fn write_units(
         &mut self,
-        units: Range<u64>,
+        first: u64,
+        dirty: bool,
+        sums: &[u32],
         lsn: Lsn,
         again: bool,
-        new: impl Fn((bool, bool), u32) -> ((bool, bool), u32),
     ) -> Result<(), Illegal> {
+        let end = first.checked_add(sums.len() as u64).ok_or(Illegal("its units have no end"))?;
+        self.check_units(&(first..end))?;
         let shape = self.layout.shape;
-        self.each_page(units, lsn, again, |page, range, _| {
-            for unit in range {
-                let (state, sum) = new(shape.state(page, unit), shape.sum(page, unit));
-                shape.set(page, unit, state, sum);
+        for (page, units, offset) in spans(first..end, shape.units) {
+            if !self.touch(page, lsn, again) {
+                continue;
             }
-        })
+            self.states.change(page, units.clone(), Change::Written { dirty });
+            let sums = units.zip(&sums[offset..]);
+            match self.pages[page as usize].frame {
+                NO_FRAME => {
+                    let entries = sums.map(|(unit, sum)| Entry::Sum { unit, sum: *sum });
+                    self.late.entry(page).or_default().extend(entries);
+                }
+                frame => {
+                    let page = self.frames.get_mut(frame);
+                    sums.for_each(|(unit, sum)| shape.set_sum(page, unit, *sum));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The units of a block, if there can be one of this class at this slot.
@@ -203,21 +367,24 @@ impl Table {
         Ok(self.layout.block_units(slot, usize::from(class)))
     }
 
-    fn set_slot(
+    /// A block begins at a slot, or does not any more; its units are invalid and unrecorded.
+    fn set_block(
         &mut self,
         slot: u32,
+        class: u8,
+        entry: Option<SlotEntry>,
         lsn: Lsn,
         again: bool,
-        new: impl FnOnce(Option<SlotEntry>) -> Result<Option<SlotEntry>, Illegal>,
     ) -> Result<(), Illegal> {
-        if slot >= self.layout.geometry.slots() {
-            return Err(Illegal("it speaks of a slot that is not there"));
-        }
-        let shape = self.layout.shape;
-        let (page, at) = self.slot_place(slot);
-        if let Some(page) = self.touch(page, lsn, again) {
-            let entry = new(shape.slot(page, at))?;
-            shape.set_slot(page, at, entry);
+        let units = self.block_units(slot, class)?;
+        let (home, at) = self.slot_place(slot);
+        for (page, range, _) in spans(units, self.layout.shape.units) {
+            if self.touch(page, lsn, again) {
+                self.states.change(page, range, Change::Begin);
+                if page == home {
+                    self.enter(page, Entry::Slot { slot: at, entry })?;
+                }
+            }
         }
         Ok(())
     }
@@ -229,44 +396,30 @@ impl Table {
     pub fn apply(&mut self, lsn: Lsn, record: &Record<'_>, again: bool) -> Result<(), Illegal> {
         match record {
             &Record::Map { slot, class, volume, piece } => {
-                let units = self.block_units(slot, class)?;
+                self.block_units(slot, class)?;
                 let pieces = self.layout.geometry.class_pieces(usize::from(class));
                 if volume >= VOLUMES_MAX || piece >= PIECES_MAX || !piece.is_multiple_of(pieces) {
                     return Err(Illegal("it speaks of an address where no block of its size can begin"));
                 }
-                // Slot first: its page is among those of the units, and would seem to include the record already.
-                self.set_slot(slot, lsn, again, |_| {
-                    Ok(Some(SlotEntry { class, volume, piece, open: false }))
-                })?;
-                self.set_block(slot, units, lsn, again)
+                let entry = SlotEntry { class, volume, piece, open: false };
+                self.set_block(slot, class, Some(entry), lsn, again)
             }
-            &Record::Unmap { slot, class } => {
-                let units = self.block_units(slot, class)?;
-                self.set_slot(slot, lsn, again, |_| Ok(None))?;
-                self.set_block(slot, units, lsn, again)
-            }
-            &Record::Units { first, dirty, sums } => {
-                let shape = self.layout.shape;
-                let end = first.checked_add(sums.len() as u64).ok_or(Illegal("its units have no end"))?;
-                self.each_page(first..end, lsn, again, |page, range, offset| {
-                    for (unit, sum) in range.zip(&sums[offset..]) {
-                        shape.set(page, unit, (true, dirty), *sum);
-                    }
-                })
-            }
+            &Record::Unmap { slot, class } => self.set_block(slot, class, None, lsn, again),
+            &Record::Units { first, dirty, sums } => self.write_units(first, dirty, sums, lsn, again),
             &Record::Open { slot } | &Record::Close { slot } => {
-                let open = matches!(record, Record::Open { .. });
-                let no_block = Illegal("it opens or closes a block that is not there");
-                self.set_slot(slot, lsn, again, |entry| {
-                    Ok(Some(SlotEntry { open, ..entry.ok_or(no_block)? }))
-                })
+                if slot >= self.layout.geometry.slots() {
+                    return Err(Illegal("it speaks of a slot that is not there"));
+                }
+                let (page, at) = self.slot_place(slot);
+                if self.touch(page, lsn, again) {
+                    let open = matches!(record, Record::Open { .. });
+                    self.enter(page, Entry::Open { slot: at, open })?;
+                }
+                Ok(())
             }
-            Record::Clean(units) => self
-                .set_units(units.clone(), lsn, again, |(valid, dirty), sum| ((valid, dirty && !valid), sum)),
-            Record::Drop(units) => self.set_units(units.clone(), lsn, again, |(valid, dirty), sum| {
-                ((false, false), if valid || dirty { GONE } else { sum })
-            }),
-            Record::Poison(units) => self.set_units(units.clone(), lsn, again, |_, _| ((false, true), GONE)),
+            Record::Clean(units) => self.change_units(units.clone(), lsn, again, Change::Clean),
+            Record::Drop(units) => self.change_units(units.clone(), lsn, again, Change::Drop),
+            Record::Poison(units) => self.change_units(units.clone(), lsn, again, Change::Poison),
             Record::Page { page, .. } if *page >= self.layout.pages => {
                 Err(Illegal("it speaks of a page that is not there"))
             }
@@ -274,21 +427,28 @@ impl Table {
         }
     }
 
-    /// Makes all units of a block invalid and unrecorded. The slot's page was touched just before by the same record.
-    fn set_block(&mut self, slot: u32, units: Range<u64>, lsn: Lsn, again: bool) -> Result<(), Illegal> {
-        let (home, _) = self.slot_place(slot);
-        let per_page = u64::from(self.layout.shape.units);
-        let end_here = units.end.min((u64::from(home) + 1) * per_page);
-        // Only if that page took the record: one that is ahead of it keeps what it has.
-        if page::lsn(self.page(home)) == lsn.0 {
-            self.set_units(units.start..end_here, lsn, true, |_, _| ((false, false), 0))?;
-        }
-        self.set_units(end_here..units.end, lsn, again, |_, _| ((false, false), 0))
+    /// The pages that a record writes into and does not find in memory.
+    pub fn missing_for(&self, lsn: Lsn, record: &Record<'_>) -> impl Iterator<Item = u32> {
+        let units = match record {
+            Record::Units { first, sums, .. } => *first..first.saturating_add(sums.len() as u64),
+            Record::Map { slot, .. }
+            | Record::Unmap { slot, .. }
+            | Record::Open { slot }
+            | Record::Close { slot } => {
+                let first = u64::from(*slot) * self.layout.geometry.piece_units();
+                first..first + 1
+            }
+            _ => 0..0,
+        };
+        let end = units.end.min(self.layout.units());
+        spans(units.start.min(end)..end, self.layout.shape.units)
+            .map(|(page, _, _)| page)
+            .filter(move |page| !self.is_here(*page) && self.lsn(*page) <= lsn)
     }
 
     /// The LSN of the first record that the image of some page does not include.
     pub fn oldest(&self) -> Option<Lsn> {
-        self.dirty.front().map(|page| Lsn(self.since[*page as usize]))
+        self.dirty.front().map(|page| self.pages[*page as usize].since)
     }
 
     /// Pages whose images do not include all records.
@@ -296,15 +456,29 @@ impl Table {
         self.dirty.len()
     }
 
-    /// Takes the page that waits longest for its image to be written: the page, and the first record that its image lacks.
-    pub fn take_dirty(&mut self) -> Option<(u32, Lsn)> {
-        let page = self.dirty.pop_front()?;
-        Some((page, Lsn(std::mem::take(&mut self.since[page as usize]))))
+    /// How many of them there should be at most: they stay in memory.
+    pub fn dirty_pages_max(&self) -> usize {
+        if self.frames.pages_max() >= self.pages.len() { usize::MAX } else { self.frames.pages_max() / 2 }
     }
 
-    /// Copies the image of a page with the next version, including all records up to `lsn`, into a page of memory.
+    /// The page that waits longest for its image to be written.
+    pub fn next_dirty(&self) -> Option<u32> {
+        self.dirty.front().copied()
+    }
+
+    /// Takes that page: the page, and the first record that its image lacks.
+    pub fn take_dirty(&mut self) -> Option<(u32, Lsn)> {
+        let page = self.dirty.pop_front()?;
+        Some((page, std::mem::take(&mut self.pages[page as usize].since)))
+    }
+
+    /// Copies the image of a page that is in memory with the next version, including all records up to `lsn`, into a page of memory.
+    /// It stays until that is [`Self::written`].
     pub fn capture(&mut self, number: u32, uuid: &[u8; 16], lsn: Lsn, image: &mut [u8]) -> u64 {
-        let page = self.page_mut(number);
+        let info = &mut self.pages[number as usize];
+        (info.lsn, info.is_leaving) = (lsn, true);
+        let page = self.frames.get_mut(info.frame);
+        self.states.store(number, page);
         page::set_lsn(page, lsn.0);
         let version = page::version(page) + 1;
         page::seal(page, uuid, number, version);
@@ -312,52 +486,102 @@ impl Table {
         version
     }
 
-    /// Visits the blocks in the order of slots.
-    pub fn each_block(&self, mut each: impl FnMut(&BlockState, bool)) {
-        let mut block = BlockState::default();
-        for slot in 0..self.layout.geometry.slots() {
-            let Some(SlotEntry { class, volume, piece, open }) = self.slot(slot) else { continue };
-            (block.slot, block.class, block.volume, block.piece) = (slot, class, volume, piece);
-            block.valid.clear();
-            block.dirty.clear();
-            block.poisoned.clear();
-            for unit in self.layout.block_units(slot, usize::from(class)) {
-                let (state, _) = self.unit(unit);
-                if matches!(state, UnitState::Clean | UnitState::Dirty) {
-                    push(&mut block.valid, unit);
-                }
-                match state {
-                    UnitState::Dirty => push(&mut block.dirty, unit),
-                    UnitState::Poisoned => push(&mut block.poisoned, unit),
-                    UnitState::Invalid | UnitState::Clean => (),
-                }
-            }
-            each(&block, open);
-        }
+    /// That image is on the device.
+    pub fn written(&mut self, page: u32) {
+        let info = &mut self.pages[page as usize];
+        info.is_leaving = false;
+        info.version = info.version.wrapping_add(1);
     }
 
-    /// Whether blocks are where they can be: none over another, one size in a group.
-    pub fn check(&self) -> Result<(), Illegal> {
-        let (mut end, mut last) = (0, None);
-        for slot in 0..self.layout.geometry.slots() {
-            let Some(entry) = self.slot(slot) else { continue };
-            let units = self.block_units(slot, entry.class)?;
-            if units.start < end {
-                return Err(Illegal("two blocks lie over each other"));
+    /// Visits the blocks in the order of slots, and tells whether each is open. Pages that are not in memory are asked of `image`, in
+    /// order; nothing must have been applied to them since they were read.
+    pub fn each_block<E>(
+        &self,
+        mut image: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
+        mut each: impl FnMut(&BlockState, bool) -> Result<(), E>,
+    ) -> Result<(), E> {
+        debug_assert!(self.late.is_empty(), "pages that are not in memory are as their images are");
+        let (shape, piece_units) = (self.layout.shape, self.layout.geometry.piece_units());
+        let mut read = vec![0; PAGE_BYTES];
+        let mut block = BlockState::default();
+        for number in 0..self.layout.pages {
+            let page = match self.pages[number as usize].frame {
+                NO_FRAME => {
+                    image(number, &mut read)?;
+                    &read[..]
+                }
+                frame => self.frames.get(frame),
+            };
+            let units = u64::from(number) * u64::from(shape.units);
+            let first = units.div_ceil(piece_units);
+            let end = (units + u64::from(shape.units)).div_ceil(piece_units);
+            for slot in first as u32..end.min(u64::from(self.layout.geometry.slots())) as u32 {
+                let Some(entry) = shape.slot(page, self.slot_place(slot).1) else { continue };
+                self.describe(slot, entry, &mut block);
+                each(&block, entry.open)?;
             }
-            end = units.end;
-            let group = self.layout.geometry.group_of(slot);
-            if last.is_some_and(|(of, class)| of == group && class != entry.class) {
-                return Err(Illegal("a group has blocks of two sizes"));
-            }
-            last = Some((group, entry.class));
         }
         Ok(())
     }
 
+    fn describe(&self, slot: u32, entry: SlotEntry, block: &mut BlockState) {
+        let SlotEntry { class, volume, piece, .. } = entry;
+        (block.slot, block.class, block.volume, block.piece) = (slot, class, volume, piece);
+        block.valid.clear();
+        block.dirty.clear();
+        block.poisoned.clear();
+        // Of a block that cannot be there is nothing to tell: whoever asked checks it.
+        for unit in self.block_units(slot, class).unwrap_or(0..0) {
+            let state = self.state(unit);
+            if matches!(state, UnitState::Clean | UnitState::Dirty) {
+                push(&mut block.valid, unit);
+            }
+            match state {
+                UnitState::Dirty => push(&mut block.dirty, unit),
+                UnitState::Poisoned => push(&mut block.poisoned, unit),
+                UnitState::Invalid | UnitState::Clean => (),
+            }
+        }
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        (self.pages.len() + self.since.len() * 8 + self.dirty.capacity() * 4) as u64
+        let late: usize = self.late.values().map(|late| late.capacity() * size_of::<Entry>()).sum();
+        let lists = (self.wanted.capacity() + self.dirty.capacity()) * size_of::<u32>();
+        let pages = self.pages.len() * size_of::<PageInfo>();
+        self.states.bytes() + self.frames.bytes() + (pages + late + lists) as u64
+    }
+}
+
+/// Whether blocks are where they can be: none over another, one size in a group. Told of all blocks in the order of slots.
+#[derive(Debug, Default)]
+pub struct Placement {
+    end: u64,
+    /// The group of the last, and its blocks' size.
+    last: Option<(u32, u8)>,
+}
+
+impl Placement {
+    /// # Errors
+    /// When the block cannot be where it is.
+    pub fn check(&mut self, layout: &Layout, block: &BlockState) -> Result<(), Illegal> {
+        let geometry = &layout.geometry;
+        let class = usize::from(block.class);
+        if class >= geometry.classes() || !u64::from(block.slot).is_multiple_of(geometry.class_pieces(class))
+        {
+            return Err(Illegal("a block lies where none of its size can"));
+        }
+        let units = layout.block_units(block.slot, class);
+        if units.start < self.end {
+            return Err(Illegal("two blocks lie over each other"));
+        }
+        self.end = units.end;
+        let group = geometry.group_of(block.slot);
+        if self.last.is_some_and(|(of, class)| of == group && class != block.class) {
+            return Err(Illegal("a group has blocks of two sizes"));
+        }
+        self.last = Some((group, block.class));
+        Ok(())
     }
 }
 

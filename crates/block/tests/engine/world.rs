@@ -31,6 +31,8 @@ pub struct Setup {
     pub durable: bool,
     /// DRAM for copies.
     pub memory_bytes: u64,
+    /// DRAM for the log's table; enough for all of it unless given.
+    pub table_bytes: Option<u64>,
 }
 
 struct Flight {
@@ -521,6 +523,7 @@ fn start(
         sizing: setup.sizing,
         log_bytes: Some(512 * KIB),
         memory_bytes: setup.memory_bytes,
+        table_bytes: setup.table_bytes,
         shares: 1 + stores.len() as u16,
         clock: Arc::new(move || time.load(Ordering::Relaxed)),
         ..EngineConfig::default()

@@ -48,6 +48,9 @@ pub struct Options {
     /// DRAM for copies of what is read again and again [default: a sixteenth of the cache, 256MiB at most].
     #[arg(long, value_name = "SIZE")]
     cache_memory: Option<Bytes>,
+    /// DRAM for checksums and places of what is cached; those that have no room are read when needed [default: enough for all].
+    #[arg(long, value_name = "SIZE")]
+    cache_table_memory: Option<Bytes>,
     /// The address of the live page, /metrics, and what `tiermem block status` and its siblings ask; none for no such port
     /// [default: 127.0.0.1:7381, or none where another program has that].
     #[arg(long, value_name = "ADDRESS|none")]
@@ -116,6 +119,7 @@ fn configure(options: Options) -> Result<BlockConfig, ConfigError> {
     if let Some(cache) = &mut config.cache {
         cache.reset |= options.reset;
         cache.memory = options.cache_memory.or(cache.memory);
+        cache.table_memory = options.cache_table_memory.or(cache.table_memory);
     }
     config.validate()?;
     Ok(config)

@@ -20,7 +20,7 @@ fn maybe(number: Option<f64>, decimals: usize) -> Cell {
 /// A field's name, and what stands there.
 type Field<T> = (&'static str, fn(&T) -> Cell);
 
-const SERVER: [Field<View>; 19] = [
+const SERVER: [Field<View>; 20] = [
     ("version", |view| Cell::Text(view.version.clone())),
     ("uptime_s", |view| Cell::Number(view.uptime_s, 3)),
     ("connections", |view| Cell::Count(view.connections)),
@@ -39,6 +39,7 @@ const SERVER: [Field<View>; 19] = [
     ("log_syncs", |view| log(view, |log| log.syncs)),
     ("log_seals", |view| log(view, |log| log.seals)),
     ("log_checkpoints", |view| log(view, |log| log.checkpoints)),
+    ("log_table_reads", |view| log(view, |log| log.table_reads)),
     ("log_failure", |view| {
         Cell::Text(view.cache.log.as_ref().and_then(|log| log.failure.clone()).unwrap_or_default())
     }),

@@ -24,6 +24,10 @@ pub enum Event {
         slot: u32,
         /// Its size's number.
         class: usize,
+        /// Whose it was.
+        volume: Volume,
+        /// Its first piece in the volume.
+        piece: u64,
     },
 }
 
@@ -94,6 +98,10 @@ mod tests {
         Event::Mapped { slot, class, volume: Volume(3), piece }
     }
 
+    fn unmapped(slot: u32, class: usize, piece: u64) -> Event {
+        Event::Unmapped { slot, class, volume: Volume(3), piece }
+    }
+
     #[test]
     fn allocation_replacement_eviction_and_discard_are_told_in_order() {
         let mut cache = cache();
@@ -102,14 +110,14 @@ mod tests {
         assert_eq!(read(&mut cache, 256 * KIB, 64 * KIB), [mapped(4, 1, 8)]);
         // The small block is the oldest, and its group goes for a large one.
         let events = read(&mut cache, 512 * KIB, 64 * KIB);
-        assert_eq!(events, [Event::Unmapped { slot: 0, class: 0 }, mapped(0, 1, 16)]);
+        assert_eq!(events, [unmapped(0, 0, 1), mapped(0, 1, 16)]);
         // The tail has the size that is wanted: its place is taken.
         let events = read(&mut cache, 640 * KIB, 64 * KIB);
-        assert_eq!(events, [Event::Unmapped { slot: 2, class: 1 }, mapped(2, 1, 20)]);
+        assert_eq!(events, [unmapped(2, 1, 2), mapped(2, 1, 20)]);
         cache.discard(Volume(3), 640 * KIB..704 * KIB);
         let mut events = Vec::new();
         cache.take_events(&mut events);
-        assert_eq!(events, [Event::Unmapped { slot: 2, class: 1 }]);
+        assert_eq!(events, [unmapped(2, 1, 20)]);
         cache.record_events(false);
         assert_eq!(read(&mut cache, 0, 4 * KIB), []);
     }

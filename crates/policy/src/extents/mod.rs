@@ -437,6 +437,7 @@ impl<O: Evict> Extents<O> {
 
     /// Takes a block out of the map; its place stays taken.
     fn forget(&mut self, slot: u32, why: Departure) {
+        let (volume, piece) = self.table.address(slot);
         let units = self.units_of(&self.block_at(slot));
         self.dirty_units -= self.dirty.count(units.clone());
         self.valid.clear(units.clone());
@@ -444,7 +445,7 @@ impl<O: Evict> Extents<O> {
         let group = self.geometry.group_of(slot);
         self.table.remove(&self.geometry, self.space.class(group), slot);
         let class = self.space.class(group);
-        self.note(Event::Unmapped { slot, class });
+        self.note(Event::Unmapped { slot, class, volume, piece });
         if self.two_levels {
             let share = self.space.share(group);
             self.order.remove(block_id(&self.geometry, slot), blocks_of(share), why);

@@ -1,0 +1,123 @@
+//! Pages of the table that are in memory: all of them, or those that were used lately.
+
+use super::page::PAGE_BYTES;
+
+/// Stands for no frame.
+pub const NO_FRAME: u32 = u32::MAX;
+const NO_PAGE: u32 = u32::MAX;
+
+/// A place for a page.
+#[derive(Debug)]
+struct Frame {
+    bytes: Box<[u8]>,
+    page: u32,
+    /// It was used since the hand came by.
+    is_used: bool,
+}
+
+/// Places for pages. Which page goes when there are too many is told by a clock: the hand passes over those that were used since it
+/// came by last.
+#[derive(Debug)]
+pub struct Frames {
+    frames: Vec<Frame>,
+    free: Vec<u32>,
+    hand: usize,
+    pages_max: usize,
+}
+
+impl Frames {
+    /// For so many pages, and more only while these are all in use.
+    pub fn new(pages_max: usize) -> Self {
+        Frames { frames: Vec::new(), free: Vec::new(), hand: 0, pages_max }
+    }
+
+    /// So many pages there should be at most.
+    pub fn pages_max(&self) -> usize {
+        self.pages_max
+    }
+
+    fn pages(&self) -> usize {
+        self.frames.len() - self.free.len()
+    }
+
+    /// Whether another page may come without one that goes.
+    pub fn has_room(&self) -> bool {
+        self.pages() < self.pages_max
+    }
+
+    /// The bytes of a page.
+    #[inline]
+    pub fn get(&self, frame: u32) -> &[u8] {
+        &self.frames[frame as usize].bytes
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, frame: u32) -> &mut [u8] {
+        let frame = &mut self.frames[frame as usize];
+        frame.is_used = true;
+        &mut frame.bytes
+    }
+
+    /// The page in it was of use.
+    #[inline]
+    pub fn used(&mut self, frame: u32) {
+        self.frames[frame as usize].is_used = true;
+    }
+
+    /// Takes a page in; its frame.
+    pub fn insert(&mut self, page: u32, image: &[u8]) -> u32 {
+        let at = self.free.pop().unwrap_or_else(|| {
+            let bytes = vec![0; PAGE_BYTES].into_boxed_slice();
+            self.frames.push(Frame { bytes, page: NO_PAGE, is_used: false });
+            self.frames.len() as u32 - 1
+        });
+        let frame = &mut self.frames[at as usize];
+        frame.bytes.copy_from_slice(image);
+        (frame.page, frame.is_used) = (page, true);
+        at
+    }
+
+    /// Lets a page go where there are too many, one that may; which it was.
+    pub fn evict(&mut self, may_go: impl Fn(u32) -> bool) -> Option<u32> {
+        if self.pages() <= self.pages_max {
+            return None;
+        }
+        // Twice around, and all that may go were passed over once.
+        for _ in 0..2 * self.frames.len() {
+            let at = self.hand;
+            self.hand = (self.hand + 1) % self.frames.len();
+            let frame = &mut self.frames[at];
+            if frame.page == NO_PAGE || std::mem::take(&mut frame.is_used) || !may_go(frame.page) {
+                continue;
+            }
+            self.free.push(at as u32);
+            return Some(std::mem::replace(&mut frame.page, NO_PAGE));
+        }
+        None
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        (self.frames.len() * (PAGE_BYTES + size_of::<Frame>())) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_stays_and_what_may_not_go_does_not() {
+        let mut frames = Frames::new(2);
+        let places: Vec<u32> = (0..3).map(|page| frames.insert(page, &[page as u8; PAGE_BYTES])).collect();
+        assert!(!frames.has_room());
+        assert_eq!(frames.evict(|_| false), None);
+        // The hand has been around: only what is used from now on counts.
+        frames.used(places[0]);
+        assert_eq!(frames.evict(|page| page != 1), Some(2));
+        assert_eq!(frames.evict(|_| true), None, "there are not too many any more");
+        assert_eq!((frames.get(places[0])[7], frames.get(places[1])[7]), (0, 1));
+        assert_eq!(frames.insert(9, &[9; PAGE_BYTES]), places[2]);
+    }
+}
