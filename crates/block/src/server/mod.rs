@@ -24,6 +24,7 @@ mod stats;
 mod stream;
 mod times;
 mod tls;
+mod vigil;
 
 use std::time::Duration;
 

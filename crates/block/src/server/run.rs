@@ -23,6 +23,7 @@ use super::side::{Errands, Side};
 use super::stats::{ConnectionStats, ServerStats, Traffic};
 use super::stream::{Plain, Stream};
 use super::tls::{Policy, TlsError};
+use super::vigil::Vigil;
 use crate::disks::Disks;
 
 /// Files that the process may have open beside connections.
@@ -51,13 +52,19 @@ struct Shared {
 struct Hall<D> {
     core: Rc<RefCell<Core<D>>>,
     shared: Rc<Shared>,
+    vigil: Rc<Vigil>,
     /// Turns true when the server is to end.
     stopping: watch::Receiver<bool>,
 }
 
 impl<D> Clone for Hall<D> {
     fn clone(&self) -> Self {
-        Hall { core: Rc::clone(&self.core), shared: Rc::clone(&self.shared), stopping: self.stopping.clone() }
+        Hall {
+            core: Rc::clone(&self.core),
+            shared: Rc::clone(&self.shared),
+            vigil: Rc::clone(&self.vigil),
+            stopping: self.stopping.clone(),
+        }
     }
 }
 
@@ -121,11 +128,13 @@ impl<D: Disks + 'static> Server<D> {
         let progressed = Rc::new(Notify::new());
         let told = [Rc::clone(&idle), Rc::clone(&progressed)];
         let mut helpers = self.side.start(&core, &self.shared.stats, progressed);
-        helpers.push(spawn_local(collect(Rc::clone(&core), outcomes, told)));
+        let vigil = Rc::new(Vigil::default());
+        helpers.push(spawn_local(collect(Rc::clone(&core), outcomes, told, Rc::clone(&vigil))));
+        helpers.push(spawn_local(Rc::clone(&vigil).keep()));
         helpers.push(spawn_local(look_around(Rc::clone(&core), stall_timeout)));
         drop(self.errands);
         let (stop, stopping) = watch::channel(false);
-        let hall = Hall { core: Rc::clone(&core), shared: Rc::clone(&self.shared), stopping };
+        let hall = Hall { core: Rc::clone(&core), shared: Rc::clone(&self.shared), vigil, stopping };
         let mut connections = JoinSet::new();
         hall.let_in(entrance, &mut connections, shutdown).await;
 
@@ -159,9 +168,11 @@ async fn collect<D: Disks>(
     core: Rc<RefCell<Core<D>>>,
     outcomes: Arc<Notify>,
     [idle, progressed]: [Rc<Notify>; 2],
+    vigil: Rc<Vigil>,
 ) {
     loop {
         outcomes.notified().await;
+        vigil.turn();
         let mut core = core.borrow_mut();
         core.collect(None);
         progressed.notify_one();
@@ -259,7 +270,12 @@ impl<D: Disks + 'static> Hall<D> {
         let agreed = (session, bytes);
         let core = Rc::clone(&self.core);
         let mut connection = Connection::new(core, id, stream, agreed, &self.shared.config, counted);
-        let end = poll_fn(|cx| connection.poll(cx)).await;
+        let vigil = &self.vigil;
+        let served = poll_fn(|cx| {
+            vigil.turn();
+            connection.poll(cx)
+        });
+        let end = served.await;
         let total = own.traffic.totals();
         tracing::info!(
             %peer, connection = id, export = name, %end, requests = total.requests_total(),
