@@ -41,6 +41,10 @@ impl Engine {
         if self.parked.is_empty() && !self.is_closing {
             self.hurried = false;
         }
+        if !self.has_log_room() {
+            // What is clean must be said in the log.
+            return;
+        }
         let mut ranges = Vec::new();
         let pause_ns = if self.cold_watch.is_due() { COLD_PAUSE_NS } else { COLD_EVERY_NS };
         if self.now_ns >= self.looked_at_cold_ns + pause_ns {
@@ -158,7 +162,7 @@ impl Engine {
         self.ops[id as usize] = Some(op);
     }
 
-    /// The range cannot be written back, for the log is broken: it stays dirty.
+    /// The range cannot be written back, for the log is broken or what lies there cannot be proven: it stays dirty.
     pub(super) fn keep_dirty(&mut self, id: u32, op: Box<Op>, why: &str) {
         let volume = &mut self.volumes[op.volume];
         volume.leaving_bytes -= op.bytes;
@@ -169,6 +173,9 @@ impl Engine {
 
     /// The range is in memory: send it.
     pub(super) fn copied(&mut self, id: u32, mut op: Box<Op>) {
+        if let Some((_, why)) = op.failure.take() {
+            return self.keep_dirty(id, op, &why);
+        }
         let mut held = std::mem::take(&mut op.held);
         held.retain(|held| !held.range.is_empty());
         held.sort_unstable_by_key(|held| held.range.start);

@@ -168,7 +168,7 @@ impl Engine {
     /// Forgets blocks of a volume that the store has too, a portion of them at a time, so that nobody waits for long; whether that is all.
     /// Blocks that are dirty, or in use at the moment, stay. While the log is full nothing is forgotten: ask again later.
     pub fn drop_clean(&mut self, volume: usize, drops: &mut Drops) -> bool {
-        if !self.has_log_room() {
+        if self.log_failure().is_some() || !self.has_log_room() {
             return self.log_failure().is_some();
         }
         let number = self.volumes[volume].number;

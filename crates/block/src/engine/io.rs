@@ -11,6 +11,9 @@ use crate::backing::{self, BackingError};
 use crate::journal::Journal;
 use crate::nbd::Errno;
 
+/// What is said of bytes that may be right, and that nobody can prove.
+const UNKNOWN: &str = "the checksums of these bytes of the cache cannot be read";
+
 /// For whom a request is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Io {
@@ -222,6 +225,11 @@ impl Engine {
         match (result, part.source) {
             (Ok(()), Source::Backing) => self.gathered_one(&mut op, held),
             (Ok(()), Source::Cache(at)) => {
+                let units = units_from(at, &part.range);
+                let is_known = !self.has_lost_sums(units);
+                if !is_known && op.kind == Kind::Copy {
+                    op.failure.get_or_insert((Errno::Io, UNKNOWN.to_owned()));
+                }
                 let mut misfits = Vec::new();
                 self.misfits(op.volume, &part.range, at, &part.buffer, &mut misfits);
                 if misfits.is_empty() && op.kind != Kind::Copy {
@@ -229,16 +237,14 @@ impl Engine {
                 }
                 self.gathered_one(&mut op, held);
                 for range in misfits {
-                    let why = || {
-                        (
-                            Errno::Io,
-                            format!(
-                                "the cache's device gives other bytes than were stored, at {}",
-                                range.start
-                            ),
-                        )
+                    let why = match is_known {
+                        true => format!(
+                            "the cache's device gives other bytes than were stored, at {}",
+                            range.start
+                        ),
+                        false => UNKNOWN.to_owned(),
                     };
-                    self.cache_failed(id, &mut op, held, range.clone(), why());
+                    self.cache_failed(id, &mut op, held, range.clone(), (Errno::Io, why));
                 }
             }
             (Err(failure), Source::Backing) => {

@@ -88,9 +88,10 @@ impl Engine {
         }
     }
 
-    /// Whether the log takes more work now.
+    /// Whether the log takes more work now, or never again.
     pub(super) fn has_log_room(&self) -> bool {
-        self.ledger.as_ref().is_none_or(|ledger| ledger.journal.has_room())
+        let has_room = |journal: &Journal| journal.has_room() || journal.failed().is_some();
+        self.ledger.as_ref().is_none_or(|ledger| has_room(&ledger.journal))
     }
 
     /// Why nothing can be kept any more.
@@ -199,6 +200,11 @@ impl Engine {
                 self.end(id, op);
             }
         }
+        // What they wait for never comes.
+        for id in std::mem::take(&mut self.crowded) {
+            self.claim(id);
+        }
+        self.unpark();
         for at in 0..self.volumes.len() {
             for waiter in std::mem::take(&mut self.volumes[at].waiters) {
                 self.tell(waiter.asker, Err((crate::nbd::Errno::Io, why.clone())));
@@ -380,6 +386,11 @@ impl Engine {
     /// Whether the log knows the checksums of these units now; it reads those that it does not.
     pub(super) fn has_sums(&mut self, units: Range<u64>) -> bool {
         self.ledger.as_mut().is_none_or(|ledger| ledger.journal.has_sums(units))
+    }
+
+    /// Whether nobody can tell what lies in these units, since their checksums are lost.
+    pub(super) fn has_lost_sums(&self, units: Range<u64>) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| ledger.journal.has_lost_sums(units))
     }
 
     /// More checksums may be there: what was read is compared with them.

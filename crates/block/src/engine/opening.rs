@@ -151,7 +151,8 @@ impl Engine {
         }
         self.extents.assign(number, Share(config.share));
         self.meet(&config, number, &mut *backing)?;
-        let mut volume = VolumeState::new(number, &config, backing);
+        let units_at_once = self.ledger.as_ref().map_or(u64::MAX, |ledger| ledger.journal.units_at_once());
+        let mut volume = VolumeState::new(number, &config, backing, units_at_once);
         // What was dirty when the last process ended is one epoch: nobody knows any more what came before which flush.
         let poisoned = &self.poisoned;
         self.extents.visit_dirty(|owner, part| {

@@ -1,7 +1,7 @@
 //! A volume: its store, and what is going on with it.
 
 use tiermem_policy::extents::epochs::Epochs;
-use tiermem_policy::extents::{Mode, Share, Volume};
+use tiermem_policy::extents::{Mode, Share, UNIT_BYTES, Volume};
 
 use super::claims::Claims;
 use super::config::VolumeConfig;
@@ -16,6 +16,8 @@ use crate::journal::Lsn;
 const EPOCHS_MAX: usize = 16;
 /// What is written back between two flushes of the store at most, so that its blocks become clean now and then.
 const FLUSH_EVERY_BYTES: u64 = 64 << 20;
+/// However little memory the log has for its table.
+const FLUSH_EVERY_BYTES_MIN: u64 = 1 << 20;
 
 /// Flushes of a store: one at a time, so that who comes while one runs waits for the next.
 #[derive(Debug, Default)]
@@ -100,8 +102,15 @@ impl VolumeState {
             || self.wanted.is_some_and(|epoch| !self.epochs.is_flushed(epoch))
     }
 
-    pub(super) fn new(number: Volume, config: &VolumeConfig, backing: Box<dyn Backing>) -> Self {
+    /// With a log that can take note of so many clean units at once.
+    pub(super) fn new(
+        number: Volume,
+        config: &VolumeConfig,
+        backing: Box<dyn Backing>,
+        units_at_once: u64,
+    ) -> Self {
         let session = backing.session();
+        let flush_every_bytes = units_at_once.saturating_mul(UNIT_BYTES).max(FLUSH_EVERY_BYTES_MIN);
         VolumeState {
             number,
             backing,
@@ -109,7 +118,7 @@ impl VolumeState {
             share: Share(config.share),
             quota_bytes: config.quota_bytes,
             wanted: None,
-            epochs: Epochs::new(EPOCHS_MAX, FLUSH_EVERY_BYTES),
+            epochs: Epochs::new(EPOCHS_MAX, flush_every_bytes.min(FLUSH_EVERY_BYTES)),
             claims: Claims::default(),
             counts: Counts::default(),
             session,

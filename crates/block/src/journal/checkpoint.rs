@@ -116,6 +116,10 @@ impl Journal {
                     self.round_pages = 0;
                     let tail = self.wanted_tail();
                     if tail == self.superblock.tail {
+                        // Nothing is freed, and nobody calls again for pages that are left.
+                        if self.table.dirty_pages() > 0 {
+                            continue;
+                        }
                         return;
                     }
                     self.superblock.epoch += 1;

@@ -1,7 +1,5 @@
 //! Pages of the table that are in memory: all of them, or those that were used lately.
 
-use super::page::PAGE_BYTES;
-
 /// Stands for no frame.
 pub const NO_FRAME: u32 = u32::MAX;
 const NO_PAGE: u32 = u32::MAX;
@@ -23,12 +21,14 @@ pub struct Frames {
     free: Vec<u32>,
     hand: usize,
     pages_max: usize,
+    /// None could go when one was last to: so many pages may come before one looks again.
+    patience: usize,
 }
 
 impl Frames {
     /// For so many pages, and more only while these are all in use.
     pub fn new(pages_max: usize) -> Self {
-        Frames { frames: Vec::new(), free: Vec::new(), hand: 0, pages_max }
+        Frames { frames: Vec::new(), free: Vec::new(), hand: 0, pages_max, patience: 0 }
     }
 
     /// So many pages there should be at most.
@@ -67,20 +67,30 @@ impl Frames {
 
     /// Takes a page in; its frame.
     pub fn insert(&mut self, page: u32, image: &[u8]) -> u32 {
+        self.patience = self.patience.saturating_sub(1);
         let at = self.free.pop().unwrap_or_else(|| {
-            let bytes = vec![0; PAGE_BYTES].into_boxed_slice();
-            self.frames.push(Frame { bytes, page: NO_PAGE, is_used: false });
+            self.frames.push(Frame { bytes: Box::default(), page: NO_PAGE, is_used: false });
             self.frames.len() as u32 - 1
         });
         let frame = &mut self.frames[at as usize];
-        frame.bytes.copy_from_slice(image);
+        if frame.bytes.is_empty() {
+            frame.bytes = image.into();
+        } else {
+            frame.bytes.copy_from_slice(image);
+        }
         (frame.page, frame.is_used) = (page, true);
         at
     }
 
+    /// Some page may go now that could not before.
+    #[inline]
+    pub fn look_again(&mut self) {
+        self.patience = 0;
+    }
+
     /// Lets a page go where there are too many, one that may; which it was.
     pub fn evict(&mut self, may_go: impl Fn(u32) -> bool) -> Option<u32> {
-        if self.pages() <= self.pages_max {
+        if self.pages() <= self.pages_max || self.patience > 0 {
             return None;
         }
         // Twice around, and all that may go were passed over once.
@@ -91,21 +101,29 @@ impl Frames {
             if frame.page == NO_PAGE || std::mem::take(&mut frame.is_used) || !may_go(frame.page) {
                 continue;
             }
+            if at >= self.pages_max {
+                // It was one too many.
+                frame.bytes = Box::default();
+            }
             self.free.push(at as u32);
             return Some(std::mem::replace(&mut frame.page, NO_PAGE));
         }
+        // To look costs as much as there are pages; shared out among these it costs each of them a little.
+        self.patience = 1 + self.pages() / 8;
         None
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        (self.frames.len() * (PAGE_BYTES + size_of::<Frame>())) as u64
+        let bytes: usize = self.frames.iter().map(|frame| frame.bytes.len()).sum();
+        (bytes + self.frames.capacity() * size_of::<Frame>()) as u64
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::page::PAGE_BYTES;
 
     #[test]
     fn what_was_used_stays_and_what_may_not_go_does_not() {
@@ -113,6 +131,8 @@ mod tests {
         let places: Vec<u32> = (0..3).map(|page| frames.insert(page, &[page as u8; PAGE_BYTES])).collect();
         assert!(!frames.has_room());
         assert_eq!(frames.evict(|_| false), None);
+        assert_eq!(frames.evict(|_| true), None, "it is not looked at again for nothing");
+        frames.look_again();
         // The hand has been around: only what is used from now on counts.
         frames.used(places[0]);
         assert_eq!(frames.evict(|page| page != 1), Some(2));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tiermem_policy::extents::UNIT_BYTES;
-use tiermem_tier::block::{AlignedBuffer, BlockIo, Completion, Op, Request};
+use tiermem_tier::block::{AlignedBuffer, BlockError, BlockIo, Completion, Op, Request};
 
 use super::batch::Header;
 use super::checkpoint::Round;
@@ -262,10 +262,20 @@ impl Journal {
         self.promised = self.promised.max(lsn.min(self.appended));
     }
 
-    /// Whether the checksums of these units are in memory. What is not will be read: ask again after more completions, before the next
-    /// [`Self::poll`]. A log that [`Self::failed`] reads nothing, and has what it will ever have.
+    /// Whether the checksums of these units are in memory, or [lost](Self::has_lost_sums). What is neither will be read, also when the log
+    /// has [`Self::failed`]: ask again after more completions, before the next [`Self::poll`].
     pub fn has_sums(&mut self, units: Range<u64>) -> bool {
-        self.table.has_sums(units) || self.failed.is_some()
+        self.table.has_sums(units)
+    }
+
+    /// Whether checksums of these units cannot be had, so that nobody can tell what lies there.
+    pub fn has_lost_sums(&self, units: Range<u64>) -> bool {
+        self.table.has_lost_sums(units)
+    }
+
+    /// How many units, wherever they lie, may be changed before a checkpoint should have gone by.
+    pub fn units_at_once(&self) -> u64 {
+        self.table.dirty_pages_max() as u64
     }
 
     /// The checksum of a valid unit; `None` as well where the journal does not [have](Self::has_sums) it.
@@ -344,10 +354,10 @@ impl Journal {
 
     /// Appends the requests that are due. Call it after completions, after appending, and at [`Self::deadline_ns`].
     pub fn poll(&mut self, now_ns: u64, out: &mut Vec<Request>) {
-        if self.failed.is_some() {
-            return;
-        }
         self.table.make_room();
+        if self.failed.is_some() {
+            return self.submit_reads(out);
+        }
         self.advance_checkpoint(out);
         self.look_at_clock(now_ns);
         self.submit_batch(now_ns, out);
@@ -448,12 +458,11 @@ impl Journal {
     /// Takes the completion of one of the journal's requests.
     pub fn complete(&mut self, completion: Completion) {
         let Completion { token, op, result, buffer, .. } = completion;
+        if op == Op::Read {
+            return self.page_read((token & !PAGE_READ_TOKEN) as u32, &buffer, result);
+        }
         if let Err(error) = result {
-            let what = match (token, op) {
-                (SYNC_TOKEN, _) => "made durable",
-                (_, Op::Read) => "read",
-                _ => "written",
-            };
+            let what = if token == SYNC_TOKEN { "made durable" } else { "written" };
             self.fail(format!("the cache's metadata cannot be {what}: {error}"));
             self.batch = self.batch.filter(|_| token != LOG_TOKEN);
             self.sync = self.sync.filter(|_| token != SYNC_TOKEN);
@@ -475,15 +484,24 @@ impl Journal {
                     self.sync_done(sync);
                 }
             }
-            _ if op == Op::Read => {
-                self.reads -= 1;
-                self.stats.pages_read += 1;
-                let page = (token & !PAGE_READ_TOKEN) as u32;
-                if let Err(illegal) = self.table.arrived(page, &buffer, &self.superblock.uuid) {
-                    self.fail(format!("the cache's metadata are damaged: {}", illegal.0));
-                }
-            }
             _ => self.checkpoint_written(token),
+        }
+    }
+
+    /// A page of the table was read, or not: then no image of it can be written any more.
+    fn page_read(&mut self, page: u32, image: &[u8], result: Result<(), BlockError>) {
+        self.reads -= 1;
+        self.stats.pages_read += 1;
+        let taken = match result {
+            Ok(()) => {
+                let taken = self.table.arrived(page, image, &self.superblock.uuid);
+                taken.map_err(|illegal| format!("the cache's metadata are damaged: {}", illegal.0))
+            }
+            Err(error) => Err(format!("the cache's metadata cannot be read: {error}")),
+        };
+        if let Err(why) = taken {
+            self.table.lose(page);
+            self.fail(why);
         }
     }
 

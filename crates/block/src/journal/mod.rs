@@ -37,6 +37,7 @@ mod layout;
 mod live;
 mod mend;
 mod page;
+mod placement;
 mod record;
 mod recover;
 mod ring;

@@ -5,12 +5,13 @@ use tiermem_tier::block::BlockIo;
 use super::io::{self, Window};
 use super::mend;
 use super::page::{self, PAGE_BYTES};
+use super::placement::Placement;
 use super::record::Record;
 use super::ring::Ring;
 use super::scan::Scan;
 use super::superblock::Superblock;
 use super::suspects::{Suspects, Verdicts};
-use super::table::{Placement, Table};
+use super::table::Table;
 use super::volumes::Volumes;
 use super::{Journal, JournalError, Layout, LayoutConfig, Lsn, VolumeInfo};
 
@@ -39,7 +40,8 @@ pub struct Recovered {
 }
 
 /// Opens the cache on a device and brings it in order; all of it is durable when this returns. Nothing may be in flight. Of the table
-/// so many bytes are kept in memory, or all; what a unit is, an eleventh of that, is kept beside it.
+/// so many bytes are kept in memory, or all. Beside it there always is what each unit is (288 bytes for a page of the usual shape), and until
+/// this returns what the log has changed.
 ///
 /// # Errors
 /// No cache, another one than asked for, damage, a device that fails. Each says what can be done; nothing was written to the

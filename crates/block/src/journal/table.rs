@@ -53,6 +53,8 @@ struct PageInfo {
     frame: u32,
     /// It is to be read.
     is_wanted: bool,
+    /// Its image could not be read, or is not what was written.
+    is_lost: bool,
     /// Its next image is being written.
     is_leaving: bool,
 }
@@ -112,7 +114,15 @@ impl Table {
     /// Without any image yet; so many pages are to be in memory at most, beside those whose images lack something.
     pub fn new(layout: &Layout, pages_max: usize) -> Self {
         let (lsn, frame) = (Lsn(0), NO_FRAME);
-        let nothing = PageInfo { lsn, since: lsn, version: 0, frame, is_wanted: false, is_leaving: false };
+        let nothing = PageInfo {
+            lsn,
+            since: lsn,
+            version: 0,
+            frame,
+            is_wanted: false,
+            is_lost: false,
+            is_leaving: false,
+        };
         Table {
             layout: layout.clone(),
             states: States::new(layout.shape, layout.pages),
@@ -211,20 +221,32 @@ impl Table {
         self.pages[page as usize].frame != NO_FRAME
     }
 
-    /// Whether the checksums of these units are in memory. Those that are not will be read.
+    /// Whether the checksums of these units are in memory, or lost. Those that are neither will be read.
     #[inline]
     pub fn has_sums(&mut self, units: Range<u64>) -> bool {
         let mut all = true;
         for (page, _, _) in spans(units, self.layout.shape.units) {
-            match self.pages[page as usize].frame {
-                NO_FRAME => {
+            let info = self.pages[page as usize];
+            match info.frame {
+                NO_FRAME if !info.is_lost => {
                     all = false;
                     self.want(page);
                 }
+                NO_FRAME => (),
                 frame => self.frames.used(frame),
             }
         }
         all
+    }
+
+    /// Whether checksums of these units are lost.
+    pub fn has_lost_sums(&self, units: Range<u64>) -> bool {
+        spans(units, self.layout.shape.units).any(|(page, _, _)| self.pages[page as usize].is_lost)
+    }
+
+    /// A page could not be read.
+    pub fn lose(&mut self, page: u32) {
+        self.pages[page as usize].is_lost = true;
     }
 
     fn want(&mut self, page: u32) {
@@ -245,12 +267,13 @@ impl Table {
     /// # Errors
     /// When it is not what was written last; when what it lacks cannot be.
     pub fn arrived(&mut self, page: u32, image: &[u8], uuid: &[u8; 16]) -> Result<(), Illegal> {
-        self.recognise(page, image, uuid)?;
         let info = &mut self.pages[page as usize];
         info.is_wanted = false;
         if info.frame != NO_FRAME {
             return Ok(());
         }
+        self.recognise(page, image, uuid)?;
+        let info = &mut self.pages[page as usize];
         info.frame = self.frames.insert(page, image);
         let bytes = self.frames.get_mut(info.frame);
         let late = self.late.remove(&page).unwrap_or_default();
@@ -491,6 +514,7 @@ impl Table {
         let info = &mut self.pages[page as usize];
         info.is_leaving = false;
         info.version = info.version.wrapping_add(1);
+        self.frames.look_again();
     }
 
     /// Visits the blocks in the order of slots, and tells whether each is open. Pages that are not in memory are asked of `image`, in
@@ -550,38 +574,6 @@ impl Table {
         let lists = (self.wanted.capacity() + self.dirty.capacity()) * size_of::<u32>();
         let pages = self.pages.len() * size_of::<PageInfo>();
         self.states.bytes() + self.frames.bytes() + (pages + late + lists) as u64
-    }
-}
-
-/// Whether blocks are where they can be: none over another, one size in a group. Told of all blocks in the order of slots.
-#[derive(Debug, Default)]
-pub struct Placement {
-    end: u64,
-    /// The group of the last, and its blocks' size.
-    last: Option<(u32, u8)>,
-}
-
-impl Placement {
-    /// # Errors
-    /// When the block cannot be where it is.
-    pub fn check(&mut self, layout: &Layout, block: &BlockState) -> Result<(), Illegal> {
-        let geometry = &layout.geometry;
-        let class = usize::from(block.class);
-        if class >= geometry.classes() || !u64::from(block.slot).is_multiple_of(geometry.class_pieces(class))
-        {
-            return Err(Illegal("a block lies where none of its size can"));
-        }
-        let units = layout.block_units(block.slot, class);
-        if units.start < self.end {
-            return Err(Illegal("two blocks lie over each other"));
-        }
-        self.end = units.end;
-        let group = geometry.group_of(block.slot);
-        if self.last.is_some_and(|(of, class)| of == group && class != block.class) {
-            return Err(Illegal("a group has blocks of two sizes"));
-        }
-        self.last = Some((group, block.class));
-        Ok(())
     }
 }
 
