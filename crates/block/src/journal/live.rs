@@ -94,7 +94,7 @@ impl Journal {
         (appended, sealed, sequence): (Lsn, Lsn, u64),
     ) -> Self {
         Journal {
-            unsealed: Unsealed::new(layout.units()),
+            unsealed: Unsealed::default(),
             session: super::random(),
             layout,
             table,

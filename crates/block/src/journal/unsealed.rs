@@ -1,11 +1,11 @@
 //! Units that became dirty and whose dirtiness is not sealed: should power be lost while one of them is overwritten, recovery could
 //! not tell a mix of its own sectors from what another block left there.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::FixedState;
 
 use super::Lsn;
-
-const PER_BYTE: u64 = 4;
 
 /// Runs of units: the first, how many.
 type Runs = Vec<(u64, u32)>;
@@ -20,11 +20,11 @@ struct Generation {
     runs: Runs,
 }
 
-/// A mark of two bits for each unit: 0 or the number of the generation in which it became dirty. A generation ends as a whole when
-/// the log is sealed up to its last record.
+/// For each of them the number of the generation in which it became dirty. A generation ends as a whole when the log is sealed up to its
+/// last record. There are as many as become dirty between two seals, however large the cache is.
 #[derive(Debug)]
 pub struct Unsealed {
-    marks: Vec<u8>,
+    marks: HashMap<u64, u8, FixedState>,
     /// Oldest first.
     ending: VecDeque<Generation>,
     current: u8,
@@ -35,12 +35,11 @@ pub struct Unsealed {
     spare: Vec<Runs>,
 }
 
-impl Unsealed {
-    /// No unit of so many.
-    pub fn new(units: u64) -> Self {
-        let marks = vec![0; units.div_ceil(PER_BYTE) as usize];
+impl Default for Unsealed {
+    /// No unit.
+    fn default() -> Self {
         Unsealed {
-            marks,
+            marks: HashMap::default(),
             ending: VecDeque::new(),
             current: 1,
             first: Lsn(0),
@@ -49,29 +48,21 @@ impl Unsealed {
             spare: Vec::new(),
         }
     }
+}
 
+impl Unsealed {
     /// Whether a unit is marked.
     #[inline]
     pub fn has(&self, unit: u64) -> bool {
-        self.mark(unit) != 0
+        self.marks.contains_key(&unit)
     }
 
     /// Whether a unit is marked, and its generation has records up to this one.
     #[inline]
     pub fn has_before(&self, unit: u64, upto: Lsn) -> bool {
-        let mark = self.mark(unit);
-        let ending = self.ending.iter().find(|generation| generation.number == mark);
-        mark != 0 && ending.map_or(self.first, |generation| generation.first) <= upto
-    }
-
-    fn mark(&self, unit: u64) -> u8 {
-        self.marks[(unit / PER_BYTE) as usize] >> (unit % PER_BYTE * 2) & 3
-    }
-
-    fn set(&mut self, unit: u64, to: u8) {
-        let shift = unit % PER_BYTE * 2;
-        let byte = &mut self.marks[(unit / PER_BYTE) as usize];
-        *byte = *byte & !(3 << shift) | to << shift;
+        let Some(mark) = self.marks.get(&unit) else { return false };
+        let ending = self.ending.iter().find(|generation| generation.number == *mark);
+        ending.map_or(self.first, |generation| generation.first) <= upto
     }
 
     /// Marks a unit that a record makes dirty.
@@ -81,10 +72,9 @@ impl Unsealed {
             self.first = lsn;
         }
         self.last = lsn;
-        if self.mark(unit) == self.current {
+        if self.marks.insert(unit, self.current) == Some(self.current) {
             return;
         }
-        self.set(unit, self.current);
         match self.runs.last_mut() {
             Some((first, count)) if *first + u64::from(*count) == unit => *count += 1,
             _ => self.runs.push((unit, 1)),
@@ -121,8 +111,8 @@ impl Unsealed {
         for (first, count) in runs.drain(..) {
             for unit in first..first + u64::from(count) {
                 // Marked again since, it belongs to a later one.
-                if self.mark(unit) == number {
-                    self.set(unit, 0);
+                if self.marks.get(&unit) == Some(&number) {
+                    self.marks.remove(&unit);
                 }
             }
         }
@@ -130,7 +120,7 @@ impl Unsealed {
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        self.marks.len() as u64
+        (self.marks.capacity() * size_of::<(u64, u8)>()) as u64
     }
 }
 
@@ -140,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_mark_goes_with_the_seal_of_its_last_record() {
-        let mut unsealed = Unsealed::new(10);
+        let mut unsealed = Unsealed::default();
         unsealed.add(3, Lsn(4));
         unsealed.add(4, Lsn(5));
         assert!(unsealed.has_before(4, Lsn(4)) && !unsealed.has_before(4, Lsn(3)));
