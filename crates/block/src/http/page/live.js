@@ -34,7 +34,7 @@ function sample(view) {
 function showAlerts(now, before) {
   const told = [];
   const failure = now.cache.log?.failure;
-  if (failure) told.push(`The log cannot be written: ${failure}. Nothing that is written from now on outlives the process.`);
+  if (failure) told.push(`The log cannot be written: ${failure}. Writes and flushes fail from now on; what the stores have is still read.`);
   now.exports.forEach((it, n) => {
     const lately = before ? it.write_back_failures - before.exports[n].write_back_failures : 0;
     if (lately > 0) told.push(`${it.name}: its store has failed ${count(lately)} writes or flushes in the last 10 s.`);
