@@ -2,110 +2,45 @@
 //! lost of them is an error, never what was there before.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
+#[path = "engine/fated.rs"]
+mod fated;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use tiermem_block::backing::MemoryStore;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task};
 use tiermem_block::engine::{Engine, EngineConfig, VolumeConfig};
 use tiermem_block::nbd::Errno;
-use tiermem_tier::block::{BlockError, BlockIo, Completion, MemoryDisk, Op, Request, Waker};
+use tiermem_tier::block::{MemoryDisk, Op, Request};
+
+use fated::{Fate, Fated, Fates};
 
 /// The clients' writes have this length, and nothing else that the cache writes has.
 const BYTES: usize = 64 << 10;
 const OLD: u8 = 1;
 
-/// What becomes of the clients' writes.
-#[derive(Clone, Copy, PartialEq)]
-enum Fate {
-    Done,
-    Held,
-    Failed,
-}
-
-struct Device<B> {
-    inner: B,
-    fate: Arc<Mutex<Fate>>,
-    held: Vec<Request>,
-    failed: Vec<Completion>,
-}
-
-impl<B: BlockIo> BlockIo for Device<B> {
-    fn submit(&mut self, request: Request) {
-        let is_clients = request.op == Op::Write && request.buffer.len() == BYTES;
-        match *self.fate.lock().unwrap() {
-            Fate::Held if is_clients => self.held.push(request),
-            Fate::Failed if is_clients => {
-                let (op, offset, len_bytes) = (request.op, request.offset, BYTES as u64);
-                let result = Err(BlockError::Short { op, offset, len_bytes, done_bytes: 0 });
-                self.failed.push(Completion {
-                    token: request.token,
-                    op,
-                    offset,
-                    buffer: request.buffer,
-                    result,
-                });
-            }
-            _ => self.inner.submit(request),
-        }
-    }
-
-    fn completed(&mut self, out: &mut Vec<Completion>) {
-        if *self.fate.lock().unwrap() != Fate::Held {
-            std::mem::take(&mut self.held).into_iter().for_each(|request| self.submit(request));
-        }
-        out.append(&mut self.failed);
-        self.inner.completed(out);
-    }
-
-    fn wait(&mut self, out: &mut Vec<Completion>) {
-        self.completed(out);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight() + self.held.len() + self.failed.len()
-    }
-
-    fn notify(&mut self, waker: Waker) {
-        self.inner.notify(waker);
-    }
-
-    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
-        self.inner.write_at(offset, bytes)
-    }
-
-    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
-        self.inner.read_at(offset, bytes)
-    }
-
-    fn sync(&mut self) -> Result<(), BlockError> {
-        self.inner.sync()
-    }
-
-    fn capacity_bytes(&self) -> u64 {
-        self.inner.capacity_bytes()
-    }
+fn is_clients(request: &Request) -> bool {
+    request.op == Op::Write && request.buffer.len() == BYTES
 }
 
 struct House {
     engine: Engine,
-    fate: Arc<Mutex<Fate>>,
+    fates: Fates,
     next: u64,
     done: Vec<Outcome>,
 }
 
 impl House {
     fn new() -> Self {
-        let fate = Arc::new(Mutex::new(Fate::Done));
-        let inner = MemoryDisk::new(64 << 20).open();
-        let device = Device { inner, fate: Arc::clone(&fate), held: Vec::new(), failed: Vec::new() };
+        let (device, fates) = Fated::new(MemoryDisk::new(64 << 20).open());
         let ticks = AtomicU64::new(0);
         let clock = Arc::new(move || ticks.fetch_add(1_000_000, Ordering::Relaxed));
         let (mut engine, _) =
             Engine::open(Box::new(device), EngineConfig { clock, ..EngineConfig::default() }, true).unwrap();
         engine.add(VolumeConfig::new("disk"), Box::new(MemoryStore::new(16 << 20).open())).unwrap();
         engine.begin_service().unwrap();
-        let mut house = House { engine, fate, next: 0, done: Vec::new() };
+        let mut house = House { engine, fates, next: 0, done: Vec::new() };
         let old = house.write(OLD, false);
         house.outcome(old).unwrap();
         let flush = house.send(Task::Flush, 0, false);
@@ -155,7 +90,7 @@ impl House {
     }
 
     fn set(&self, fate: Fate) {
-        *self.fate.lock().unwrap() = fate;
+        self.fates.set(fate, is_clients);
     }
 }
 

@@ -1,15 +1,20 @@
 //! A cache with less memory than the log's table has bytes.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+#[path = "engine/fated.rs"]
+mod fated;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tiermem_block::backing::{self, AlignedBuffer, Backing, MemoryStore};
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task};
 use tiermem_block::engine::{Drops, Engine, EngineConfig, VolumeConfig};
 use tiermem_block::journal::{Layout, LayoutConfig, Stats};
 use tiermem_block::nbd::Errno;
-use tiermem_tier::block::{BlockError, BlockIo, Completion, Immediate, MemoryDisk, Op, Request, Waker};
+use tiermem_tier::block::{MemoryDisk, Op};
+
+use fated::{Fate, Fated, Fates};
 
 const MIB: u64 = 1 << 20;
 const CACHE_BYTES: u64 = 64 * MIB;
@@ -19,73 +24,9 @@ const PARTS: u64 = VOLUME_BYTES / PART as u64;
 /// Two pages; a cache of 64 MiB has 21.
 const LITTLE: Option<u64> = Some(8192);
 
-/// A device that can be made to hold its requests back, and to take no writes.
-#[derive(Clone, Default)]
-struct Switches {
-    holds: Arc<AtomicBool>,
-    takes_no_writes: Arc<AtomicBool>,
-    held: Arc<Mutex<Vec<Request>>>,
-    /// What is held now is done when the engine looks.
-    releases: Arc<AtomicBool>,
-}
-
-struct Device {
-    inner: Immediate,
-    switches: Switches,
-    failed: Vec<Completion>,
-}
-
-impl BlockIo for Device {
-    fn submit(&mut self, request: Request) {
-        if self.switches.holds.load(Ordering::Relaxed) {
-            return self.switches.held.lock().unwrap().push(request);
-        }
-        if request.op == Op::Read || !self.switches.takes_no_writes.load(Ordering::Relaxed) {
-            return self.inner.submit(request);
-        }
-        let Request { token, op, offset, buffer } = request;
-        let result = Err(BlockError::device(op, offset, buffer.len()));
-        self.failed.push(Completion { token, op, offset, buffer, result });
-    }
-
-    fn completed(&mut self, out: &mut Vec<Completion>) {
-        if self.switches.releases.swap(false, Ordering::Relaxed) {
-            self.inner.submit_all(&mut self.switches.held.lock().unwrap());
-        }
-        self.inner.completed(out);
-        out.append(&mut self.failed);
-    }
-
-    fn wait(&mut self, out: &mut Vec<Completion>) {
-        self.completed(out);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.inner.in_flight() + self.failed.len() + self.switches.held.lock().unwrap().len()
-    }
-
-    fn notify(&mut self, _: Waker) {}
-
-    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
-        self.inner.write_at(offset, bytes)
-    }
-
-    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
-        self.inner.read_at(offset, bytes)
-    }
-
-    fn sync(&mut self) -> Result<(), BlockError> {
-        self.inner.sync()
-    }
-
-    fn capacity_bytes(&self) -> u64 {
-        self.inner.capacity_bytes()
-    }
-}
-
 struct House {
     engine: Engine,
-    switches: Switches,
+    fates: Fates,
     next: u64,
 }
 
@@ -101,12 +42,11 @@ impl House {
         let clock = Arc::new(move || ticks.fetch_add(1_000_000, Ordering::Relaxed));
         let mut config = EngineConfig { clock, table_bytes, ..EngineConfig::default() };
         config.sizes_bytes = block_bytes.map_or(config.sizes_bytes, |bytes| vec![bytes]);
-        let switches = Switches::default();
-        let device = Device { inner: disk.open(), switches: switches.clone(), failed: Vec::new() };
+        let (device, fates) = Fated::new(disk.open());
         let (mut engine, _) = Engine::open(Box::new(device), config, false).unwrap();
         engine.add(VolumeConfig::new("disk"), Box::new(store.open())).unwrap();
         engine.begin_service().unwrap();
-        House { engine, switches, next: 0 }
+        House { engine, fates, next: 0 }
     }
 
     fn send(&mut self, task: Task, offset: u64, bytes: usize) {
@@ -242,7 +182,7 @@ fn dirty_bytes_leave_a_device_that_takes_no_writes() {
     for table_bytes in [None, LITTLE] {
         let (mut house, _disk, store) = house(table_bytes);
         house.fill();
-        house.switches.takes_no_writes.store(true, Ordering::Relaxed);
+        house.fates.set(Fate::Failed, |request| request.op != Op::Read);
         house.write(0, PART, value(0)).ok();
         while house.engine.status().cache.log.unwrap().failure.is_none() {
             house.engine.take(&mut Vec::new());
@@ -278,16 +218,15 @@ fn checkpoints_follow_each_other_until_there_is_room() {
     while house.stats().log_used_bytes > MIB || !house.engine.is_idle() {
         house.engine.take(&mut Vec::new());
     }
-    house.switches.holds.store(true, Ordering::Relaxed);
+    house.fates.set(Fate::Held, |_| true);
     assert!(house.engine.drop_clean(0, &mut Drops::default()) || house.stats().dirty_pages > 1000);
     let mut done = Vec::new();
     house.engine.take(&mut done);
     house.send(Task::Read, 1050 * block_bytes, 4096);
     house.engine.take(&mut done);
     while done.is_empty() {
-        let is_idle = house.switches.held.lock().unwrap().is_empty();
-        assert!(!is_idle, "nothing is under way, and the read waits: {:?}", house.stats());
-        house.switches.releases.store(true, Ordering::Relaxed);
+        let is_anything = house.fates.release();
+        assert!(is_anything, "nothing is under way, and the read waits: {:?}", house.stats());
         house.engine.take(&mut done);
     }
 }

@@ -7,9 +7,9 @@ use tiermem_tier::block::{AlignedBuffer, BlockError, BlockIo, Completion, Op, Re
 
 use super::batch::Header;
 use super::checkpoint::Round;
+use super::fetch::Images;
 use super::page::PAGE_BYTES;
 use super::record::{Record, SUMS_MAX, VolumeInfo};
-use super::recover::Images;
 use super::ring::Ring;
 use super::superblock::Superblock;
 use super::table::{BlockState, Table, UnitState};

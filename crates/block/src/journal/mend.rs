@@ -9,10 +9,10 @@
 
 use tiermem_tier::block::{AlignedBuffer, BlockIo, Request};
 
+use super::fetch::{fetch, fetch_for};
 use super::io;
 use super::page::PAGE_BYTES;
 use super::record::Record;
-use super::recover::{drive, fetch, fetch_for};
 use super::suspects::Verdicts;
 use super::{Journal, JournalError, Lsn};
 
@@ -100,4 +100,28 @@ fn write_pages(device: &mut dyn BlockIo, journal: &mut Journal, lsn: Lsn) -> Res
         table.make_room();
     }
     io::sync(device)
+}
+
+/// Has all that a closure waits for done, with nothing else in flight.
+pub(super) fn drive(
+    device: &mut dyn BlockIo,
+    journal: &mut Journal,
+    is_done: impl Fn(&Journal) -> bool,
+) -> Result<(), JournalError> {
+    loop {
+        let mut requests = Vec::new();
+        journal.poll(0, &mut requests);
+        if let Some(why) = journal.failed() {
+            return Err(JournalError::Log { why: why.to_owned() });
+        }
+        if is_done(journal) && requests.is_empty() {
+            return Ok(());
+        }
+        if requests.is_empty() {
+            return Err(JournalError::Log { why: "the log waits for nothing".to_owned() });
+        }
+        for done in io::all(device, requests) {
+            journal.complete(done);
+        }
+    }
 }

@@ -28,6 +28,7 @@ mod batch;
 mod bytes;
 mod checkpoint;
 mod error;
+mod fetch;
 #[cfg(test)]
 mod forged;
 mod format;

@@ -2,7 +2,8 @@
 
 use tiermem_tier::block::BlockIo;
 
-use super::io::{self, Window};
+use super::fetch::{Images, fetch_for};
+use super::io::Window;
 use super::mend;
 use super::page::{self, PAGE_BYTES};
 use super::placement::Placement;
@@ -161,78 +162,4 @@ fn load_pages(
         table.load(number, image);
     }
     Ok(())
-}
-
-/// Images of pages that are not in memory, read one after the other.
-pub(super) struct Images<'a> {
-    device: &'a mut dyn BlockIo,
-    window: Window,
-    table_at: u64,
-    uuid: [u8; 16],
-}
-
-impl<'a> Images<'a> {
-    pub(super) fn new(device: &'a mut dyn BlockIo, layout: &Layout, uuid: &[u8; 16]) -> Self {
-        let window = Window::new(layout.table_at, layout.data_at);
-        Images { device, window, table_at: layout.table_at, uuid: *uuid }
-    }
-
-    /// Reads the image that a page has on the device.
-    pub(super) fn read(&mut self, table: &Table, page: u32, image: &mut [u8]) -> Result<(), JournalError> {
-        let bytes = self.window.get(self.device, table.image_at(page) - self.table_at, PAGE_BYTES);
-        image.copy_from_slice(bytes.map_err(JournalError::device("read the table of"))?);
-        table.recognise(page, image, &self.uuid).map_err(|illegal| JournalError::damaged(illegal.0))
-    }
-}
-
-/// Has a page in memory.
-pub(super) fn fetch(
-    device: &mut dyn BlockIo,
-    table: &mut Table,
-    uuid: &[u8; 16],
-    page: u32,
-) -> Result<(), JournalError> {
-    if table.is_here(page) {
-        return Ok(());
-    }
-    let image = io::read(device, table.image_at(page), PAGE_BYTES);
-    let image = image.map_err(JournalError::device("read the table of"))?;
-    table.arrived(page, &image, uuid).map_err(|illegal| JournalError::damaged(illegal.0))
-}
-
-/// Has all pages in memory that a record writes into.
-pub(super) fn fetch_for(
-    device: &mut dyn BlockIo,
-    table: &mut Table,
-    uuid: &[u8; 16],
-    lsn: Lsn,
-    record: &Record<'_>,
-) -> Result<(), JournalError> {
-    table.make_room();
-    let missing: Vec<u32> = table.missing_for(lsn, record).collect();
-    missing.into_iter().try_for_each(|page| fetch(device, table, uuid, page))
-}
-
-/// Has all that a closure waits for done, with nothing else in flight.
-pub(super) fn drive(
-    device: &mut dyn BlockIo,
-    journal: &mut Journal,
-    is_done: impl Fn(&Journal) -> bool,
-) -> Result<(), JournalError> {
-    loop {
-        let mut requests = Vec::new();
-        journal.poll(0, &mut requests);
-        if let Some(why) = journal.failed() {
-            return Err(JournalError::Log { why: why.to_owned() });
-        }
-        if is_done(journal) && requests.is_empty() {
-            return Ok(());
-        }
-        if requests.is_empty() {
-            return Err(JournalError::Log { why: "the log waits for nothing".to_owned() });
-        }
-        for done in io::all(device, requests) {
-            journal.complete(done);
-        }
-    }
 }

@@ -12,9 +12,9 @@ use std::ops::Range;
 use tiermem_policy::extents::UNIT_BYTES;
 use tiermem_tier::block::{AlignedBuffer, BlockIo, Completion, Request};
 
+use super::fetch::fetch;
 use super::io;
 use super::record::Record;
-use super::recover::fetch;
 use super::table::{BlockState, Table, UnitState, push};
 use super::{JournalError, Layout, Lsn, checksum};
 
