@@ -51,7 +51,7 @@ pub struct CacheSection {
     pub dirty_percent: Option<u8>,
     /// DRAM for copies of what is read again and again. Default a sixteenth of the capacity, 256 MiB at most.
     pub memory: Option<Bytes>,
-    /// DRAM for checksums and places of what is cached, which take 1.4 GiB for each TiB. Where it is less, those that are not in DRAM are
+    /// DRAM for checksums and places of what is cached, which take 1.3 GiB for each TiB. Where it is less, those that are not in DRAM are
     /// read from the device when they are needed. Default all of them.
     pub table_memory: Option<Bytes>,
     /// Reads that go on for so long in one stream get no place for what they miss. Default none.

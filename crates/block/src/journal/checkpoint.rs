@@ -65,8 +65,7 @@ impl Journal {
         let is_due = self.checkpoint_wanted
             || used > self.layout.log_bytes / 4
             || self.table.dirty_pages() > self.table.dirty_pages_max() / 2;
-        // The page that waits longest may have to be read first.
-        is_due && self.table.next_dirty().is_none_or(|page| self.table.is_here(page))
+        is_due && !self.table.waits_for_dirty()
     }
 
     /// Asks for a round, whether it is due or not.
@@ -148,7 +147,7 @@ impl Journal {
         let includes = self.appended;
         let mut images = VecDeque::new();
         while images.len() < ROUND_PAGES
-            && self.table.next_dirty().is_some_and(|page| self.table.is_here(page))
+            && !self.table.waits_for_dirty()
             && let Some((page, since)) = self.table.take_dirty()
         {
             let mut image = AlignedBuffer::zeroed(PAGE_BYTES);

@@ -1,25 +1,31 @@
 //! Pages of the table that are in memory: all of them, or those that were used lately.
 
+use tiermem_base::Rng;
+use tiermem_policy::Id;
+use tiermem_policy::evict::clock::Clock;
+use tiermem_policy::evict::{Departure, Domain, Evict, Item, Origin, Touch};
+
 /// Stands for no frame.
 pub const NO_FRAME: u32 = u32::MAX;
 const NO_PAGE: u32 = u32::MAX;
+const ALL: Domain = Domain(0);
 
 /// A place for a page.
 #[derive(Debug)]
 struct Frame {
     bytes: Box<[u8]>,
     page: u32,
-    /// It was used since the hand came by.
-    is_used: bool,
 }
 
-/// Places for pages. Which page goes when there are too many is told by a clock: the hand passes over those that were used since it
-/// came by last.
+/// Places for pages. Which page goes when there are too many is told by a clock, which passes over those that were used since it came by
+/// last: a use costs it one bit, and most are those of a table that is in memory as a whole.
 #[derive(Debug)]
 pub struct Frames {
     frames: Vec<Frame>,
     free: Vec<u32>,
-    hand: usize,
+    order: Clock,
+    /// The clock draws nothing.
+    rng: Rng,
     pages_max: usize,
     /// None could go when one was last to: so many pages may come before one looks again.
     patience: usize,
@@ -28,7 +34,8 @@ pub struct Frames {
 impl Frames {
     /// For so many pages, and more only while these are all in use.
     pub fn new(pages_max: usize) -> Self {
-        Frames { frames: Vec::new(), free: Vec::new(), hand: 0, pages_max, patience: 0 }
+        let (order, rng) = (Clock::new(1, 1), Rng::seeded(0));
+        Frames { frames: Vec::new(), free: Vec::new(), order, rng, pages_max, patience: 0 }
     }
 
     /// So many pages there should be at most.
@@ -54,22 +61,21 @@ impl Frames {
     /// The same, to be changed.
     #[inline]
     pub fn get_mut(&mut self, frame: u32) -> &mut [u8] {
-        let frame = &mut self.frames[frame as usize];
-        frame.is_used = true;
-        &mut frame.bytes
+        self.used(frame);
+        &mut self.frames[frame as usize].bytes
     }
 
     /// The page in it was of use.
     #[inline]
     pub fn used(&mut self, frame: u32) {
-        self.frames[frame as usize].is_used = true;
+        self.order.hit(Id(frame), Touch { now: 0, write: false }, || ALL);
     }
 
     /// Takes a page in; its frame.
     pub fn insert(&mut self, page: u32, image: &[u8]) -> u32 {
         self.patience = self.patience.saturating_sub(1);
         let at = self.free.pop().unwrap_or_else(|| {
-            self.frames.push(Frame { bytes: Box::default(), page: NO_PAGE, is_used: false });
+            self.frames.push(Frame { bytes: Box::default(), page: NO_PAGE });
             self.frames.len() as u32 - 1
         });
         let frame = &mut self.frames[at as usize];
@@ -78,7 +84,9 @@ impl Frames {
         } else {
             frame.bytes.copy_from_slice(image);
         }
-        (frame.page, frame.is_used) = (page, true);
+        frame.page = page;
+        let item = Item { key: page.into(), size: 1, dirty: false, now: 0 };
+        self.order.insert(Id(at), ALL, Origin::Admitted(item));
         at
     }
 
@@ -93,30 +101,27 @@ impl Frames {
         if self.pages() <= self.pages_max || self.patience > 0 {
             return None;
         }
-        // Twice around, and all that may go were passed over once.
-        for _ in 0..2 * self.frames.len() {
-            let at = self.hand;
-            self.hand = (self.hand + 1) % self.frames.len();
-            let frame = &mut self.frames[at];
-            if frame.page == NO_PAGE || std::mem::take(&mut frame.is_used) || !may_go(frame.page) {
-                continue;
-            }
-            if at >= self.pages_max {
-                // It was one too many.
-                frame.bytes = Box::default();
-            }
-            self.free.push(at as u32);
-            return Some(std::mem::replace(&mut frame.page, NO_PAGE));
+        let frames = &mut self.frames;
+        let victim = self.order.victim(ALL, 0, &mut self.rng, |Id(at)| may_go(frames[at as usize].page));
+        let Some(Id(at)) = victim else {
+            // To look costs as much as there are pages; shared out among these it costs each of them a little.
+            self.patience = 1 + self.pages() / 8;
+            return None;
+        };
+        self.order.remove(Id(at), ALL, Departure::Evicted);
+        self.free.push(at);
+        let frame = &mut self.frames[at as usize];
+        if at as usize >= self.pages_max {
+            // It was one too many.
+            frame.bytes = Box::default();
         }
-        // To look costs as much as there are pages; shared out among these it costs each of them a little.
-        self.patience = 1 + self.pages() / 8;
-        None
+        Some(std::mem::replace(&mut frame.page, NO_PAGE))
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         let bytes: usize = self.frames.iter().map(|frame| frame.bytes.len()).sum();
-        (bytes + self.frames.capacity() * size_of::<Frame>()) as u64
+        (bytes + self.frames.capacity() * size_of::<Frame>()) as u64 + self.order.metadata_bytes()
     }
 }
 
@@ -133,7 +138,6 @@ mod tests {
         assert_eq!(frames.evict(|_| false), None);
         assert_eq!(frames.evict(|_| true), None, "it is not looked at again for nothing");
         frames.look_again();
-        // The hand has been around: only what is used from now on counts.
         frames.used(places[0]);
         assert_eq!(frames.evict(|page| page != 1), Some(2));
         assert_eq!(frames.evict(|_| true), None, "there are not too many any more");

@@ -410,8 +410,7 @@ impl Journal {
         else {
             // A checkpoint on its way will make room, unless it needs a batch itself.
             let is_stuck = match self.round {
-                // Unless the page that waits longest must be read first.
-                Round::Idle => self.table.next_dirty().is_none_or(|page| self.table.is_here(page)),
+                Round::Idle => !self.table.waits_for_dirty(),
                 Round::Sealed { upto, .. } => self.seal_built < upto,
                 _ => false,
             };

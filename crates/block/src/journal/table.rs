@@ -489,6 +489,11 @@ impl Table {
         self.dirty.front().copied()
     }
 
+    /// Whether that page has to be read first.
+    pub fn waits_for_dirty(&self) -> bool {
+        self.next_dirty().is_some_and(|page| !self.is_here(page))
+    }
+
     /// Takes that page: the page, and the first record that its image lacks.
     pub fn take_dirty(&mut self) -> Option<(u32, Lsn)> {
         let page = self.dirty.pop_front()?;
