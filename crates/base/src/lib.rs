@@ -7,12 +7,14 @@
 pub mod access;
 pub mod curve;
 pub mod hash;
+pub mod heat;
 pub mod intern;
 pub mod recency;
 pub mod rng;
 pub mod units;
 
 pub use access::{Access, Op};
+pub use heat::Heat;
 pub use intern::Interner;
 pub use rng::Rng;
 pub use units::{Bytes, Nanos};

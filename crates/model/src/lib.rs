@@ -8,3 +8,4 @@ pub mod advisor;
 pub mod cost;
 pub mod mrc;
 pub mod partition;
+pub mod placement;

@@ -14,6 +14,8 @@ pub mod pairs;
 #[cfg(feature = "parquet")]
 mod parquet_form;
 pub mod reader;
+#[cfg(feature = "parquet")]
+pub mod recording;
 mod spec;
 pub mod stat;
 mod trace;

@@ -5,7 +5,7 @@
 
 mod csv;
 mod oracle_general;
-mod output;
+pub(crate) mod output;
 #[cfg(feature = "parquet")]
 mod parquet;
 

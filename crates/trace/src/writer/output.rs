@@ -13,7 +13,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 const ZSTD_LEVEL: i32 = 3;
 
 /// A file that appears when it is complete.
-pub(super) struct Output {
+pub(crate) struct Output {
     path: PathBuf,
     encoder: Encoder,
     /// The file under its temporary name; `None` for pipes and devices.
@@ -115,7 +115,7 @@ pub(super) fn named_beside(path: &Path) -> io::Result<NamedTempFile> {
 }
 
 /// What a failed write of the trace at `path` is.
-pub(super) fn write_error(path: &Path) -> impl Fn(io::Error) -> TraceError {
+pub(crate) fn write_error(path: &Path) -> impl Fn(io::Error) -> TraceError {
     let path = path.to_owned();
     move |source| TraceError::Write { path: path.clone(), source }
 }

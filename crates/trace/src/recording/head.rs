@@ -1,0 +1,136 @@
+//! What a recording says about itself: the program, its regions, slices, sources and cost.
+
+use serde::{Deserialize, Serialize};
+
+/// Metadata of a recording, stored as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// The form's version: [`Head::VERSION`].
+    pub version: u32,
+    /// The program and its arguments; empty if it was running already and they could not be read.
+    pub command: Vec<String>,
+    /// The program's file.
+    pub executable: Executable,
+    /// The finest granule that samples have, in bytes.
+    pub granule_bytes: u64,
+    /// The slices in the order of time; they do not overlap.
+    pub slices: Vec<Slice>,
+    /// What accesses were seen with.
+    pub sources: Vec<Source>,
+    /// The regions that samples lie in, and those that were mapped and never accessed.
+    pub regions: Vec<Region>,
+    /// What recording cost.
+    pub cost: Cost,
+    /// What a reader should know: what could not be followed, what was lost.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+impl Head {
+    /// The version of the form that this code writes.
+    pub const VERSION: u32 = 1;
+}
+
+/// A program's file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Executable {
+    /// Where it was.
+    pub path: String,
+    /// The build-id that its linker gave it, in hexadecimal.
+    pub build_id: Option<String>,
+}
+
+/// A stretch of time, in nanoseconds from the recording's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slice {
+    /// Its start.
+    pub start_ns: u64,
+    /// Its end.
+    pub end_ns: u64,
+}
+
+/// What a source counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Loads and stores.
+    #[default]
+    Accesses,
+    /// Samples of loads and stores: one in so many.
+    Samples,
+    /// Pages touched, as often as they were looked at; between looks, estimated from how many pages of a granule were
+    /// touched how soon.
+    PageTouches,
+    /// Pages written.
+    PageWrites,
+    /// Page faults.
+    Faults,
+}
+
+/// What accesses were seen with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Its name on the command line: refs, writes, faults, damon, perf-mem, lackey.
+    pub name: String,
+    /// What it counts.
+    pub unit: Unit,
+    /// Whether it tells loads from stores. One that sees writes alone says so by samples that all are stores.
+    pub tells_stores: bool,
+    /// Whether it tells where an access was answered.
+    pub tells_level: bool,
+}
+
+/// What a region is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RegionKind {
+    /// Bytes of a file.
+    File,
+    /// Memory of the program's own, from `mmap` or an allocator.
+    #[default]
+    Anonymous,
+    /// What `brk` gives.
+    Heap,
+    /// The first thread's stack.
+    Stack,
+    /// What the kernel maps into every program (vdso, vvar), and what is neither of the others.
+    Special,
+}
+
+/// A stretch of a program's addresses that is one thing to the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Region {
+    /// What people call it: `model.gguf`, `libc.so.6 text`, `heap`, `anon 3`. Unique within a recording.
+    pub name: String,
+    /// What it is.
+    pub kind: RegionKind,
+    /// The mapped file.
+    pub path: Option<String>,
+    /// The file's build-id, if it is a program or a library that has one.
+    pub build_id: Option<String>,
+    /// Where in the file the region starts.
+    pub file_offset: u64,
+    /// As in `/proc/PID/maps`: `rw-p`.
+    pub permissions: String,
+    /// Its address in the recorded run; another run has it elsewhere.
+    pub start: u64,
+    /// Its size, at its largest.
+    pub bytes: u64,
+    /// The slice in which it was first seen.
+    pub first_slice: u32,
+    /// The last slice in which it was there.
+    pub last_slice: u32,
+}
+
+/// What recording cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// From start to end, in seconds.
+    pub wall_s: f64,
+    /// Processor time of the recorder, in seconds.
+    pub recorder_cpu_s: f64,
+    /// Processor time of the program and what it waited for, in seconds.
+    pub program_cpu_s: f64,
+    /// Processor time that the program's own process spent for the recorder (the agent within it), in seconds.
+    pub agent_cpu_s: f64,
+}

@@ -1,0 +1,92 @@
+//! Recordings: what a program did with its memory, region by region and slice by slice of time (Fisher 2025, chapter 3).
+//!
+//! A recording is a trace in the Parquet form ([`mod@file`]) whose key is the address, whose tenant is the region, and whose
+//! metadata names the regions, so that every tool for traces reads it and what it says holds for the next run too: there a
+//! region lies elsewhere, but its offsets mean the same.
+
+mod file;
+mod head;
+mod select;
+
+pub use file::{read, write};
+pub use head::{Cost, Executable, Head, Region, RegionKind, Slice, Source, Unit};
+pub use select::{LevelChoice, RegionHeat, Selection, parse_level};
+
+use tiermem_base::Op;
+
+/// Where an access was answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// The source cannot tell.
+    #[default]
+    Unknown = 0,
+    /// By a cache of the processor.
+    Cache = 1,
+    /// By the memory of the processor's own node.
+    Local = 2,
+    /// By another node's memory, or by CXL memory.
+    Remote = 3,
+}
+
+impl Level {
+    /// All of them, at the index of their code.
+    pub const ALL: [Level; 4] = [Level::Unknown, Level::Cache, Level::Local, Level::Remote];
+}
+
+/// Who accessed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Mode {
+    /// The source cannot tell.
+    #[default]
+    Unknown = 0,
+    /// The program.
+    User = 1,
+    /// The kernel.
+    Kernel = 2,
+}
+
+impl Mode {
+    /// All of them, at the index of their code.
+    pub const ALL: [Mode; 3] = [Mode::Unknown, Mode::User, Mode::Kernel];
+}
+
+/// The node where a sample's memory lies, if it is not known.
+pub const NODE_UNKNOWN: u8 = u8::MAX;
+
+/// Accesses of one stretch of one region within one slice, seen by one source.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Index in [`Head::slices`].
+    pub slice: u32,
+    /// Index in [`Head::regions`].
+    pub region: u32,
+    /// Bytes from the region's start.
+    pub offset: u64,
+    /// Bytes of the stretch.
+    pub bytes: u32,
+    /// How many accesses it stands for, in the source's [`Unit`].
+    pub weight: f32,
+    /// Mean latency in processor cycles; 0 where it is not known.
+    pub latency_cycles: f32,
+    /// Index in [`Head::sources`].
+    pub source: u8,
+    /// Load or store; a load where the source does not tell them apart ([`Source::tells_stores`]).
+    pub op: Op,
+    /// Where it was answered.
+    pub level: Level,
+    /// Who accessed.
+    pub mode: Mode,
+    /// The node where the memory lies, [`NODE_UNKNOWN`] if not known.
+    pub node: u8,
+}
+
+/// A recording in memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recording {
+    /// What was recorded, when, and where in memory.
+    pub head: Head,
+    /// The accesses, in the order of slices.
+    pub samples: Vec<Sample>,
+}
