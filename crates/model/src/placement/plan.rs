@@ -49,7 +49,7 @@ pub struct MadeFrom {
 }
 
 /// What a plan takes the tiers to be.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Assumed {
     /// Latency of fast memory.
     pub fast_latency_ns: f64,

@@ -50,19 +50,8 @@ const SCHEMA: &str = "message tiermem_recording {
     REQUIRED INT32 mode (INTEGER(8,false));
     REQUIRED INT32 node (INTEGER(8,false));
 }";
-const COLUMNS: [&str; 11] = [
-    "time_ns",
-    "op",
-    "key",
-    "size",
-    "tenant",
-    "weight",
-    "latency_cycles",
-    "source",
-    "level",
-    "mode",
-    "node",
-];
+const COLUMNS: [&str; 11] =
+    ["time_ns", "op", "key", "size", "tenant", "weight", "latency_cycles", "source", "level", "mode", "node"];
 
 /// Writes a recording; the file appears when it is complete.
 ///

@@ -27,7 +27,9 @@ pub fn parse_level(text: &str) -> Result<LevelChoice, String> {
         "local" => Ok(LevelChoice::Only(Level::Local)),
         "remote" => Ok(LevelChoice::Only(Level::Remote)),
         "cached" => Ok(LevelChoice::Only(Level::Cache)),
-        _ => Err(format!("there is no access type `{text}`; the types are all, memory, local, remote, cached")),
+        _ => {
+            Err(format!("there is no access type `{text}`; the types are all, memory, local, remote, cached"))
+        }
     }
 }
 
