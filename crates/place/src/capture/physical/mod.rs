@@ -12,7 +12,6 @@
 //! - [`clock`] says when an access would have happened without Valgrind.
 
 pub mod clock;
-mod error;
 pub mod frames;
 mod queue;
 mod tracee;
@@ -29,8 +28,8 @@ use tiermem_trace::reader::FETCHES;
 use tiermem_trace::writer::Writer;
 
 pub use self::clock::Timing;
-pub use self::error::CaptureError;
-pub use self::tracee::Stop;
+
+use crate::capture::{CaptureError, Stop};
 
 use self::clock::Progress;
 use self::frames::{Found, FrameCounts, Frames, PageTable};
