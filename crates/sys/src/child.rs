@@ -26,6 +26,19 @@ pub fn end_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(ask) };
 }
 
+/// Keeps a process that is going to be started, and all that it starts, from having huge pages.
+pub fn without_huge_pages(command: &mut Command) {
+    let ask = || {
+        // SAFETY: the call changes an attribute of the calling process and takes numbers alone.
+        match unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1_u64, 0_u64, 0_u64, 0_u64) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: between fork and exec the closure makes one system call, which takes no locks and allocates nothing.
+    unsafe { command.pre_exec(ask) };
+}
+
 /// Ends (SIGKILL) the group of processes that `leader` leads, if it still is there. The caller has started the leader as the
 /// first of a group of its own and has not yet waited for its end, so that the number cannot mean anybody else.
 pub fn end_group(leader: u32) {

@@ -34,6 +34,11 @@ pub fn thread_spent() -> Spent {
     spent(libc::RUSAGE_THREAD)
 }
 
+/// What processes have spent that this one started and whose end it has taken in, and those that they started.
+pub fn children_spent() -> Spent {
+    spent(libc::RUSAGE_CHILDREN)
+}
+
 /// Times that this thread has waited for the kernel to give it memory, or to show it some that was there.
 pub fn thread_faults() -> u64 {
     usage(libc::RUSAGE_THREAD).ru_minflt.max(0) as u64

@@ -14,6 +14,7 @@ pub mod numa;
 pub mod page_scan;
 pub mod pagemap;
 pub mod perf_faults;
+pub mod pidfd;
 pub mod populate;
 pub mod prefetch;
 pub mod smaps;
