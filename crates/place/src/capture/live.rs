@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tiermem_sys::agent::{self, Agent, Listener};
 use tiermem_sys::cpu_time;
@@ -22,7 +22,7 @@ use super::sampling::damon::Damon;
 use super::sampling::faults::Faults;
 use super::sampling::refs::Refs;
 use super::sampling::writes::Writes;
-use super::sampling::{Seen, Shape, Source};
+use super::sampling::{Granules, Seen, Shape, Source};
 use super::{CaptureError, Stop, build_id};
 
 /// How long a program may take until the agent in it has begun; one that is linked statically never has one.
@@ -224,6 +224,7 @@ struct Recorder<'a> {
     options: &'a Options,
     pid: u32,
     begun: Instant,
+    began_unix_ns: u64,
     cpu_before: Duration,
     agent: Option<Agent>,
     agent_cpu: Duration,
@@ -250,6 +251,7 @@ impl<'a> Recorder<'a> {
             options,
             pid,
             begun: Instant::now(),
+            began_unix_ns: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
             cpu_before: cpu_time::thread_cpu_time(),
             agent: None,
             agent_cpu: Duration::ZERO,
@@ -328,7 +330,13 @@ impl<'a> Recorder<'a> {
         if !self.look_at_mappings(slice)? {
             return Ok(false);
         }
-        let shape = Shape { mappings: &self.lines, granule_bytes: &granule_of(self.options, &self.lines) };
+        let granule_bytes = granule_of(self.options, &self.lines);
+        let regions = &self.regions;
+        let granules = |address| {
+            let origin = regions.find(address).map_or(address, |region| regions.origin(region));
+            Granules { bytes: granule_bytes(address), origin }
+        };
+        let shape = Shape { mappings: &self.lines, granules: &granules };
         for (source, kind) in self.sources.iter_mut().zip(&self.options.sources) {
             let failed = |source| CaptureError::Source { name: kind.name(), pid: self.pid, source };
             source.begin(&shape, self.agent.as_mut()).map_err(failed)?;
@@ -489,6 +497,7 @@ impl<'a> Recorder<'a> {
             version: Head::VERSION,
             command,
             executable: self.executable,
+            began_unix_ns: self.began_unix_ns,
             granule_bytes: self.options.granule_bytes,
             slices: self.slices,
             sources: self.infos,

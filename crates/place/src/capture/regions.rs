@@ -23,6 +23,8 @@ pub(super) struct Regions {
 struct Known {
     what: What,
     file_offset: u64,
+    /// Where its granules are counted from: where it started when it was first seen, or when it had become a larger one.
+    origin: u64,
     start: u64,
     end: u64,
     first_slice: u32,
@@ -77,7 +79,16 @@ impl Regions {
             }
             let (first_slice, last_slice, within) = (slice, slice, None);
             let (start, end, file_offset) = (line.start, line.end, line.offset);
-            runs.push(Known { what, file_offset, start, end, first_slice, last_slice, within });
+            runs.push(Known {
+                what,
+                file_offset,
+                origin: start,
+                start,
+                end,
+                first_slice,
+                last_slice,
+                within,
+            });
         }
         let before = std::mem::take(&mut self.current);
         let mut from = 0;
@@ -119,6 +130,11 @@ impl Regions {
     fn grow(&mut self, id: u32, run: &Known, slice: u32) {
         let known = &mut self.known[id as usize];
         if run.start < known.start {
+            // Memory is given out downward, so a large allocation may make one of a small one above it: what is large has its
+            // own start as the origin.
+            if known.start - run.start > known.end - known.start {
+                known.origin = run.start;
+            }
             (known.start, known.file_offset) = (run.start, run.file_offset);
         }
         known.end = known.end.max(run.end);
@@ -147,6 +163,11 @@ impl Regions {
             }
             parts.push((id, start.max(known.start), end.min(known.end)));
         }
+    }
+
+    /// Where a region's granules are counted from; it may have grown downward since.
+    pub fn origin(&self, id: u32) -> u64 {
+        self.known[id as usize].origin
     }
 
     /// Whether its mappings are memory of the program's own or of a file's, which sources can look at.

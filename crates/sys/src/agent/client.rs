@@ -107,9 +107,15 @@ impl Agent {
     }
 
     /// Makes every granule of a range a mapping of its own, so that what the kernel tells of mappings it tells of
-    /// granules. Granules lie at multiples of their size. Returns how many were set apart, half of all.
-    pub fn split(&mut self, address: u64, bytes: u64, granule_bytes: u64) -> Result<u64, AgentError> {
-        self.call(Call::Split, address, bytes, granule_bytes, 0)
+    /// granules. Granules are counted from `origin`. Returns how many were set apart, half of all.
+    pub fn split(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        granule_bytes: u64,
+        origin: u64,
+    ) -> Result<u64, AgentError> {
+        self.call(Call::Split, address, bytes, granule_bytes, origin)
     }
 
     /// Lets the kernel make one mapping of them again.
@@ -183,21 +189,25 @@ mod tests {
         mapping.bytes_mut().fill(7);
         let (start, bytes) = (mapping.bytes().as_ptr().addr() as u64, mapping.bytes().len() as u64);
         let mut agent = own();
-        let apart = agent.split(start, bytes, 1 << 20).unwrap();
-        assert!((7..=8).contains(&apart), "{apart}");
-        assert!(mappings_within(start, start + bytes) >= 15);
-        assert_eq!(agent.split(start, bytes, 1 << 20).unwrap(), apart);
+        let apart = agent.split(start, bytes, 1 << 20, start).unwrap();
+        assert_eq!(apart, 8);
+        assert_eq!(mappings_within(start, start + bytes), 16);
+        // Again, and parts of it, and from an origin behind it: the same granules.
+        assert_eq!(agent.split(start, bytes, 1 << 20, start).unwrap(), apart);
+        assert_eq!(agent.split(start + (5 << 19), 1 << 20, 1 << 20, start).unwrap(), 1);
+        assert_eq!(agent.split(start, bytes, 1 << 20, start + (64 << 20)).unwrap(), apart);
+        assert_eq!(mappings_within(start, start + bytes), 16);
         agent.join(start, bytes).unwrap();
         assert!(mappings_within(start, start + bytes) <= 3);
         assert!(mapping.bytes().iter().all(|byte| *byte == 7));
-        assert_eq!(agent.spent().requests, 3);
+        assert_eq!(agent.spent().requests, 5);
     }
 
     #[test]
     fn wrong_requests_are_refused_and_do_no_harm() {
         let mut agent = own();
-        assert!(matches!(agent.split(0, 1 << 20, 100), Err(AgentError::Refused(_))));
-        assert!(matches!(agent.split(u64::MAX - 10, 1 << 20, 4096), Err(AgentError::Refused(_))));
+        assert!(matches!(agent.split(0, 1 << 20, 100, 0), Err(AgentError::Refused(_))));
+        assert!(matches!(agent.split(u64::MAX - 10, 1 << 20, 4096, 0), Err(AgentError::Refused(_))));
         assert!(matches!(agent.bind(4096, 4096, Policy::Bind, 1 << 63), Err(AgentError::Refused(_))));
         assert!(matches!(agent.call(Call::Advise, 0, 4096, 4, 0), Err(AgentError::Refused(_))));
         assert!(agent.join(0, 4096).is_err());

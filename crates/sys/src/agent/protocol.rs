@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum Call {
-    /// Makes mappings of their own of granules of a range: `detail` bytes each.
+    /// Makes mappings of their own of granules of a range: `detail` bytes each, counted from the address `nodes`.
     Split = 1,
     /// Undoes it.
     Join = 2,

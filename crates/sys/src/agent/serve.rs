@@ -75,7 +75,7 @@ fn invalid() -> io::Error {
 fn make(request: &Request, watch: &mut WriteWatch) -> io::Result<u64> {
     let call = Call::from_code(request.call).ok_or_else(invalid)?;
     match call {
-        Call::Split => split(request.address, request.bytes, request.detail),
+        Call::Split => split(request.address, request.bytes, request.detail, request.nodes),
         Call::Join => advise(request.address, request.bytes, libc::MADV_DODUMP).map(|()| 0),
         Call::WatchWrites => watch.add(request.address, request.bytes).map(|()| 0),
         Call::Advise => {
@@ -91,23 +91,23 @@ fn make(request: &Request, watch: &mut WriteWatch) -> io::Result<u64> {
 
 /// Leaves every second granule out of core dumps: a mapping has one set of such flags, so the kernel makes one of each
 /// granule. Returns how many granules were set apart; a hole in the range is none and no error.
-fn split(address: u64, bytes: u64, granule_bytes: u64) -> io::Result<u64> {
+fn split(address: u64, bytes: u64, granule_bytes: u64, origin: u64) -> io::Result<u64> {
     let end = address.checked_add(bytes).ok_or_else(invalid)?;
-    if granule_bytes < 4096 || !granule_bytes.is_multiple_of(4096) {
+    if granule_bytes < 4096 || !granule_bytes.is_multiple_of(4096) || !origin.is_multiple_of(4096) {
         return Err(invalid());
     }
     let mut apart = 0;
-    // Which granules are the odd ones depends on the address alone, so that splitting twice changes nothing.
-    let first = address.div_ceil(granule_bytes);
-    for granule in first.. {
-        let start = granule * granule_bytes;
-        if start >= end {
-            break;
-        }
-        if granule.is_multiple_of(2) {
-            continue;
-        }
-        match advise(start, granule_bytes.min(end - start), libc::MADV_DONTDUMP) {
+    // Which granules are the odd ones depends on the address and the origin alone, so that splitting twice, or a part,
+    // changes nothing. The origin may lie behind the range, which has grown downward since.
+    let pair = granule_bytes.checked_mul(2).ok_or_else(invalid)?;
+    let from_odd = i128::from(address) - i128::from(origin) - i128::from(granule_bytes);
+    let behind = from_odd.rem_euclid(i128::from(pair)) as u64;
+    let first = if behind < granule_bytes { address } else { address.saturating_add(pair - behind) };
+    let mut next = first.saturating_sub(if behind < granule_bytes { behind } else { 0 });
+    while next < end {
+        let (start, until) = (next.max(address), next.saturating_add(granule_bytes).min(end));
+        next = next.saturating_add(pair);
+        match advise(start, until - start, libc::MADV_DONTDUMP) {
             Ok(()) => apart += 1,
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
             Err(error) => return Err(error),

@@ -33,8 +33,25 @@ pub(super) struct Seen {
 pub(super) struct Shape<'a> {
     /// The mappings that samples are wanted of, in the order of addresses.
     pub mappings: &'a [MapLine],
-    /// The granule in which they are wanted, for an address.
-    pub granule_bytes: &'a dyn Fn(u64) -> u64,
+    /// The granules in which they are wanted, for the first address of a mapping.
+    pub granules: &'a dyn Fn(u64) -> Granules,
+}
+
+/// How a stretch of memory is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Granules {
+    /// Bytes of a granule.
+    pub bytes: u64,
+    /// Where one of them starts.
+    pub origin: u64,
+}
+
+impl Granules {
+    /// The start of the granule in which an address lies.
+    pub fn start_of(self, address: u64) -> u64 {
+        let behind = i128::from(address) - i128::from(self.origin);
+        address.saturating_sub(behind.rem_euclid(i128::from(self.bytes)) as u64)
+    }
 }
 
 /// A source.

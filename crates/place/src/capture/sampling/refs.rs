@@ -14,7 +14,7 @@ use tiermem_trace::recording;
 
 use super::rate::Window;
 use super::windows::Windows;
-use super::{Seen, Shape, Source};
+use super::{Granules, Seen, Shape, Source};
 
 const PAGE_BYTES: u64 = 4096;
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
@@ -28,10 +28,12 @@ pub(in crate::capture) struct Refs {
     usages: Vec<Usage>,
     /// When the kernel began to clear, and was done.
     cleared: Option<(Instant, Instant)>,
+    /// The windows of this slice so far, in seconds.
+    observed_s: f64,
     /// Ranges that are wanted, in the order of addresses.
     wanted: Vec<(u64, u64)>,
-    /// Ranges that are split, in the order of addresses, with their granule.
-    split: Vec<(u64, u64, u64)>,
+    /// Ranges that are split, in the order of addresses, with their granules.
+    split: Vec<(u64, u64, Granules)>,
     granules: u64,
     has_agent: bool,
     whole: u64,
@@ -47,6 +49,7 @@ impl Refs {
             windows: Windows::default(),
             usages: Vec::new(),
             cleared: None,
+            observed_s: 0.0,
             wanted: Vec::new(),
             split: Vec::new(),
             granules: 0,
@@ -59,12 +62,15 @@ impl Refs {
 
     fn split(&mut self, shape: &Shape<'_>, agent: &mut Agent) {
         for mapping in shape.mappings {
-            let granule_bytes = (shape.granule_bytes)(mapping.start);
+            let granules = (shape.granules)(mapping.start);
+            let granule_bytes = granules.bytes;
             let bytes = mapping.end - mapping.start;
             let at = self.split.partition_point(|(_, end, _)| *end <= mapping.start);
-            let known = self.split.get(at).is_some_and(|(start, end, granule)| {
-                *start <= mapping.start && *end >= mapping.end && *granule == granule_bytes
-            });
+            let known = self.split.get(at).filter(|(start, ..)| *start < mapping.end);
+            // What was split from another origin is made one again first.
+            let is_other = known.is_some_and(|(.., before)| *before != granules);
+            let known = known
+                .is_some_and(|(start, end, _)| !is_other && *start <= mapping.start && *end >= mapping.end);
             if known || bytes <= granule_bytes {
                 continue;
             }
@@ -72,13 +78,17 @@ impl Refs {
                 self.whole += 1;
                 continue;
             }
-            match agent.split(mapping.start, bytes, granule_bytes) {
+            if is_other {
+                // Only what has gone since cannot be joined.
+                let _ = agent.join(mapping.start, bytes);
+            }
+            match agent.split(mapping.start, bytes, granule_bytes, granules.origin) {
                 Ok(apart) => {
                     self.granules += 2 * apart;
                     // What was known of a smaller range there is in the larger one now.
                     self.split.retain(|(start, end, _)| *end <= mapping.start || *start >= mapping.end);
                     let at = self.split.partition_point(|(_, end, _)| *end <= mapping.start);
-                    self.split.insert(at, (mapping.start, mapping.end, granule_bytes));
+                    self.split.insert(at, (mapping.start, mapping.end, granules));
                 }
                 Err(AgentError::Refused(error)) => self.refused = Some(error.to_string()),
                 Err(AgentError::Lost(_)) => return,
@@ -117,6 +127,8 @@ impl Source for Refs {
 
     fn close_window(&mut self) -> io::Result<()> {
         let Some((from, to)) = self.cleared.take() else { return Ok(()) };
+        // A granule that comes to be in memory late in a slice was not touched before.
+        self.observed_s += to.elapsed().as_secs_f64();
         let mut usages = std::mem::take(&mut self.usages);
         usages.clear();
         let read = self.smaps.read(|usage| usages.push(usage));
@@ -149,8 +161,9 @@ impl Source for Refs {
     }
 
     fn collect(&mut self, slice: Duration, each: &mut dyn FnMut(Seen)) -> io::Result<()> {
-        self.windows
-            .take(slice, 0.0, |address, bytes, weight| each(Seen { address, bytes, weight, op: Op::Load }));
+        let observed_s = std::mem::take(&mut self.observed_s);
+        let load = |address, bytes, weight| each(Seen { address, bytes, weight, op: Op::Load });
+        self.windows.take(slice, observed_s, load);
         Ok(())
     }
 

@@ -8,6 +8,10 @@ use super::rate::{Window, touches_per_s};
 /// Windows that are kept of a granule; a recorder opens fewer in a slice.
 const WINDOWS_MAX: usize = 8;
 
+/// A granule that was added for such a part of the time was looked at in every window: windows of one granule are a little
+/// shorter than those of another.
+const PRESENT: f64 = 0.9;
+
 /// The granules of a program, by their first address.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
@@ -45,7 +49,7 @@ impl Windows {
     pub fn take(&mut self, slice: Duration, observed_s: f64, mut each: impl FnMut(u64, u64, f64)) {
         for (address, mut granule) in std::mem::take(&mut self.granules) {
             let added_s: f64 = granule.windows[..granule.count].iter().map(|window| window.seconds).sum();
-            if added_s < observed_s && granule.count < WINDOWS_MAX {
+            if added_s < observed_s * PRESENT && granule.count < WINDOWS_MAX {
                 let rest = Window { seconds: observed_s - added_s, touched: 0, pages: granule.pages };
                 granule.windows[granule.count] = rest;
                 granule.count += 1;

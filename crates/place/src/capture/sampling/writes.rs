@@ -14,15 +14,15 @@ use tiermem_trace::recording;
 
 use super::rate::Window;
 use super::windows::Windows;
-use super::{Seen, Shape, Source};
+use super::{Granules, Seen, Shape, Source};
 
 const PAGE_BYTES: u64 = 4096;
 
 pub(in crate::capture) struct Writes {
     scan: PageScan,
     windows: Windows,
-    /// Ranges that are watched, in the order of addresses, with their granule.
-    watched: Vec<(u64, u64, u64)>,
+    /// Ranges that are watched, in the order of addresses, with their granules.
+    watched: Vec<(u64, u64, Granules)>,
     opened: Option<Instant>,
     /// The windows of this slice so far, in seconds.
     observed_s: f64,
@@ -45,10 +45,10 @@ impl Writes {
         })
     }
 
-    fn scan_all(&mut self, mut each: impl FnMut(u64, u64, Written)) {
+    fn scan_all(&mut self, mut each: impl FnMut(Granules, Written)) {
         // A mapping may have gone since the slice began, which its range is refused for; the others are told all the same.
-        for &(start, end, granule_bytes) in &self.watched {
-            let scanned = self.scan.written(start, end, |written| each(start, granule_bytes, written));
+        for &(start, end, granules) in &self.watched {
+            let scanned = self.scan.written(start, end, |written| each(granules, written));
             if let Err(error) = scanned {
                 self.refused = Some(error.to_string());
             }
@@ -83,7 +83,7 @@ impl Source for Writes {
                     Err(AgentError::Lost(_)) => return Ok(()),
                 }
             }
-            self.watched.push((mapping.start, mapping.end, (shape.granule_bytes)(mapping.start)));
+            self.watched.push((mapping.start, mapping.end, (shape.granules)(mapping.start)));
         }
         Ok(())
     }
@@ -91,17 +91,16 @@ impl Source for Writes {
     fn open_window(&mut self) -> io::Result<()> {
         // What was written before does not count.
         self.opened = Some(Instant::now());
-        self.scan_all(|_, _, _| {});
+        self.scan_all(|_, _| {});
         Ok(())
     }
 
     fn close_window(&mut self) -> io::Result<()> {
         let Some(opened) = self.opened.take() else { return Ok(()) };
         let mut touched: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
-        self.scan_all(|_, granule_bytes, written| {
+        self.scan_all(|granules, written| {
             for page in (written.start..written.end).step_by(PAGE_BYTES as usize) {
-                let granule =
-                    touched.entry(page / granule_bytes * granule_bytes).or_insert((granule_bytes, 0));
+                let granule = touched.entry(granules.start_of(page)).or_insert((granules.bytes, 0));
                 granule.1 += 1;
             }
         });
