@@ -9,6 +9,7 @@ import re
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterable
 
 # Where the guest's loader finds the libraries that programs bring along.
@@ -190,9 +191,10 @@ def is_elf(path: pathlib.Path) -> bool:
 def _contents(path: pathlib.Path) -> bytes:
     """The file, without what only debuggers need: that would fill the guest's memory."""
     if is_elf(path) and shutil.which("strip"):
-        stripped = subprocess.run(["strip", "--strip-debug", "-o", "/dev/stdout", str(path)], capture_output=True, check=False)
-        if stripped.returncode == 0 and stripped.stdout:
-            return stripped.stdout
+        with tempfile.NamedTemporaryFile() as stripped:
+            done = subprocess.run(["strip", "--strip-debug", "-o", stripped.name, str(path)], capture_output=True, check=False)
+            if done.returncode == 0:
+                return pathlib.Path(stripped.name).read_bytes()
     return path.read_bytes()
 
 

@@ -109,7 +109,7 @@ class Machine:
         options = ["-kernel", str(kernel), "-initrd", str(place / "initrd")]
         options += ["-append", "console=ttyS0 quiet panic=-1 nokaslr numa_balancing=disable"]
         options += ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", f"file:{place}/console"]
-        options += ["-device", "virtio-serial-pci"]
+        options += ["-device", "virtio-serial-pci,bus=pcie.0"]
         for port in ("output", "left", "ended"):
             options += ["-chardev", f"file,id={port},path={place}/{port}"]
             options += ["-device", f"virtserialport,chardev={port},name={port}"]
@@ -146,7 +146,7 @@ HMAT_FIGURES = tuple(
     for figure in (f"access-latency,latency={latency_ns}", f"access-bandwidth,bandwidth={mb_per_s}M")
 )
 SHAPES = {
-    "two-nodes": Shape("pc", "max", (*TWO_NODES, "-numa node,nodeid=1,memdev=ram1", "-numa dist,src=0,dst=1,val=20")),
+    "two-nodes": Shape("q35", "max", (*TWO_NODES, "-numa node,nodeid=1,memdev=ram1", "-numa dist,src=0,dst=1,val=20")),
     "two-nodes-hmat": Shape(
         "q35,hmat=on", "max", (*TWO_NODES, "-numa node,nodeid=1,memdev=ram1,initiator=0", *HMAT_FIGURES)
     ),
