@@ -24,7 +24,6 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 mkdir -p /dev/shm /dev/pts
-mount -t tmpfs tmpfs /dev/shm
 mount -t devpts devpts /dev/pts
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t debugfs debugfs /sys/kernel/debug
@@ -60,6 +59,8 @@ await() {{
 output=$(port output) left=$(port left) ended=$(port ended)
 [ -e "$output" ] && [ -e "$left" ] && [ -e "$ended" ] || fail "the ports to the outside are missing"
 {prepare}
+# Its size follows from all memory that there is by now.
+mount -t tmpfs tmpfs /dev/shm
 # A port can be opened once at a time, and programs open their output again as /dev/stdout: so they write into a pipe.
 mkfifo /run/output
 cat </run/output >"$output" &
