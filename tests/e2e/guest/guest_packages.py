@@ -83,9 +83,9 @@ class _Fetch:
         self.options = []
         for option in (
             f"Dir::Etc::SourceList={folder}/debian.sources",
-            "Dir::Etc::SourceParts=-",
-            "Dir::Etc::Preferences=-",
-            "Dir::Etc::PreferencesParts=-",
+            "Dir::Etc::SourceParts=/dev/null",
+            "Dir::Etc::Preferences=/dev/null",
+            "Dir::Etc::PreferencesParts=/dev/null",
             f"Dir::State={folder}",
             f"Dir::State::Lists={folder}/lists",
             f"Dir::State::Status={folder}/status",
@@ -94,6 +94,8 @@ class _Fetch:
             "APT::Sandbox::User=root",
             "Acquire::Languages=none",
             "Acquire::Retries=3",
+            # Else a mirror that cannot be reached is only warned of.
+            "APT::Update::Error-Mode=any",
         ):
             self.options += ["-o", option]
 
