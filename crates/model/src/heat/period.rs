@@ -244,7 +244,7 @@ mod tests {
 
         #[test]
         fn periods_are_exact_with_as_much_noise_as_signal(
-            seed in any::<u64>(), period in 8..120_usize, repeats in 12..40_usize, shape in 0..4_usize,
+            seed in any::<u64>(), period in 8..120_usize, repeats in 20..50_usize, shape in 0..4_usize,
         ) {
             let shapes: [&dyn Fn(usize) -> f64; 4] = [
                 // One hot granule, two of different heat, a wave, a ramp.
