@@ -10,9 +10,7 @@ fn slices(heats: &[&Heat]) -> usize {
 /// Bytes of the granules that each slice touches.
 pub fn per_slice(heats: &[&Heat]) -> Vec<u64> {
     let touched = |heat: &&Heat, slice: usize| match slice < heat.slices() {
-        true => {
-            heat.row(slice).iter().filter(|value| **value > 0.0).count() as u64 * heat.granule_bytes()
-        }
+        true => heat.row(slice).iter().filter(|value| **value > 0.0).count() as u64 * heat.granule_bytes(),
         false => 0,
     };
     (0..slices(heats)).map(|slice| heats.iter().map(|heat| touched(heat, slice)).sum()).collect()

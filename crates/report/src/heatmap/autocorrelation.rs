@@ -75,12 +75,17 @@ pub fn autocorrelation(look: &Look, field: &Field) -> Scene {
     let shown = peaks.iter().filter(|peak| (peak.lag as f64) <= last);
     for (number, peak) in shown.enumerate() {
         let at = plot.place(peak.lag as f64, peak.height);
-        let text = if number == 0 { name(peak, granule_bytes) } else { bytes(peak.lag as f64 * granule_bytes as f64) };
+        let text = if number == 0 {
+            name(peak, granule_bytes)
+        } else {
+            bytes(peak.lag as f64 * granule_bytes as f64)
+        };
         let long = text.chars().count() as f64 * Size::Small.letter();
         // Beside the right edge a name ends where it would begin.
         let left = (at.0 + 8.0).min(plot.area[0] + plot.area[2] - long - 6.0);
         let y = at.1 - 10.0;
-        let free = |(from, to, line): &(f64, f64, f64)| left > *to || left + long < *from || (y - line).abs() > 14.0;
+        let free =
+            |(from, to, line): &(f64, f64, f64)| left > *to || left + long < *from || (y - line).abs() > 14.0;
         if taken.len() < NAMED && taken.iter().all(free) {
             scene.items.push(Item::Dots { points: vec![at], width: 7.0, colour: look.theme.second });
             let size = if number == 0 { Size::Medium } else { Size::Small };

@@ -231,8 +231,7 @@ mod tests {
                 .iter()
                 .map(|region| Window::whole(&recording, region.region, Some(granule_bytes)))
                 .collect();
-            let fields =
-                gather(&recording, &Selection::default(), &windows, &slices, &Part::ALL).unwrap();
+            let fields = gather(&recording, &Selection::default(), &windows, &slices, &Part::ALL).unwrap();
             for (field, expected) in fields.iter().zip(&expected) {
                 let heat = field.heat(Part::Accesses);
                 assert_eq!(heat.granules(), expected.heat.granules());
@@ -249,8 +248,7 @@ mod tests {
     fn a_window_keeps_the_numbers_of_granules() {
         let recording = recording();
         let window = Window { region: 0, offset: 10_000, bytes: 20_000, granule_bytes: 4096 };
-        let fields =
-            gather(&recording, &Selection::default(), &[window], &[1], &[Part::Accesses]).unwrap();
+        let fields = gather(&recording, &Selection::default(), &[window], &[1], &[Part::Accesses]).unwrap();
         assert_eq!((fields[0].first_granule, fields[0].granules()), (2, 6));
         assert_eq!(fields[0].offset(1), 3 * 4096);
     }
@@ -259,7 +257,8 @@ mod tests {
     fn what_would_not_fit_is_refused_with_what_would() {
         let recording = recording();
         let window = Window { region: 0, offset: 0, bytes: 1 << 40, granule_bytes: 1 };
-        let error = gather(&recording, &Selection::default(), &[window], &[0], &[Part::Accesses]).unwrap_err();
+        let error =
+            gather(&recording, &Selection::default(), &[window], &[0], &[Part::Accesses]).unwrap_err();
         assert!(error.granule_bytes >= 4096);
         let coarser = Window { granule_bytes: error.granule_bytes, ..window };
         assert!(gather(&recording, &Selection::default(), &[coarser], &[0], &[Part::Accesses]).is_ok());

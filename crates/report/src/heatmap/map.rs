@@ -102,7 +102,16 @@ pub fn period_of(field: &Field) -> Option<usize> {
 pub fn map(look: &Look, field: &Field) -> Scene {
     let values = field.values(look.show, 0..field.slices.len());
     let columns = look.columns.of(values.len());
-    let fit = Fit::of(values.len(), columns, PIXELS_MAX, if columns * columns >= values.len() && columns * (columns - 1) < values.len().max(1) { PIXELS_MAX } else { HEIGHT_MAX });
+    let fit = Fit::of(
+        values.len(),
+        columns,
+        PIXELS_MAX,
+        if columns * columns >= values.len() && columns * (columns - 1) < values.len().max(1) {
+            PIXELS_MAX
+        } else {
+            HEIGHT_MAX
+        },
+    );
     let colours = Colours::of(look, look.measure(), values.iter());
     let (width, height) = fit.points();
     let row_bytes = (fit.columns as u64).saturating_mul(field.window.granule_bytes);
@@ -181,10 +190,7 @@ pub fn map_of_slices(look: &Look, field: &Field) -> Scene {
         let times = look.recording.head.slices.get(slice).copied().unwrap_or_default();
         let values = field.values(look.show, row..row + 1);
         Panel {
-            titles: [
-                format!("slice {slice}"),
-                format!("{} to {}", time(times.start_ns), time(times.end_ns)),
-            ],
+            titles: [format!("slice {slice}"), format!("{} to {}", time(times.start_ns), time(times.end_ns))],
             fit: Fit::of(values.len(), columns, width, height),
             values,
         }
@@ -231,7 +237,11 @@ pub fn map_of_regions(look: &Look, fields: &[Field]) -> Scene {
         format!(
             "On one scale of colours; {}{}.",
             look.never(),
-            if shared { "; where granules outnumber pixels a cell shows the highest of its granules" } else { "" }
+            if shared {
+                "; where granules outnumber pixels a cell shows the highest of its granules"
+            } else {
+                ""
+            }
         ),
     ];
     let title = format!("{}: {}", several(fields.len(), "region", "regions"), look.measure());

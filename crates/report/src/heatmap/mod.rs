@@ -24,7 +24,7 @@ pub use autocorrelation::autocorrelation;
 pub use colour::Theme;
 pub use field::{Field, Part, TooFine, Window, finest_granule, gather};
 pub use map::{map, map_of_regions, map_of_slices, period_of};
-pub use page::{PageRegion, page};
+pub use page::{PageRegion, kind_name, page};
 pub use path::path;
 pub use png::png;
 pub use scatter::scatter;

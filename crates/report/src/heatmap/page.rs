@@ -26,7 +26,7 @@ pub struct PageRegion {
 }
 
 /// The name of a kind.
-pub(super) fn kind_name(kind: RegionKind) -> &'static str {
+pub fn kind_name(kind: RegionKind) -> &'static str {
     match kind {
         RegionKind::File => "file",
         RegionKind::Anonymous => "anonymous",
@@ -72,8 +72,8 @@ pub fn page(look: &Look, name: &str, regions: &[PageRegion], left_out: usize) ->
         env!("CARGO_PKG_VERSION"),
         escape(name)
     );
-    // Within a script element only this could end it.
-    let data = data(look, regions, &heats).to_string().replace("</", "<\\/");
+    // Within a script element nothing else could end it, or open another.
+    let data = data(look, regions, &heats).to_string().replace('<', "\\u003c");
     let _ = write!(
         out,
         "<div id=\"tip\" role=\"status\" hidden></div><script type=\"application/json\" id=\"data\">{data}</script>\
@@ -145,9 +145,9 @@ fn table(out: &mut String, look: &Look, regions: &[PageRegion], sum: f64, left_o
 }
 
 fn touched_bytes(field: &Field) -> u64 {
-    let touched = field.heat_of(Part::Accesses).map_or(0, |heat| {
-        heat.totals().iter().filter(|total| **total > 0.0).count() as u64
-    });
+    let touched = field
+        .heat_of(Part::Accesses)
+        .map_or(0, |heat| heat.totals().iter().filter(|total| **total > 0.0).count() as u64);
     // The last granule may hang over the region's end.
     touched.saturating_mul(field.window.granule_bytes).min(field.window.bytes)
 }
@@ -160,14 +160,19 @@ fn data(look: &Look, regions: &[PageRegion], heats: &[&Heat]) -> Value {
         .iter()
         .map(|slice| {
             let times = look.recording.head.slices.get(*slice).copied().unwrap_or_default();
-            json!([slice, times.start_ns as f64 / 1e9, times.end_ns as f64 / 1e9,
-                format!("{} to {}", time(times.start_ns), time(times.end_ns))])
+            json!([
+                slice,
+                times.start_ns as f64 / 1e9,
+                times.end_ns as f64 / 1e9,
+                format!("{} to {}", time(times.start_ns), time(times.end_ns))
+            ])
         })
         .collect();
     let tells_level = regions.iter().any(|region| {
         let sum = |part| region.field.heat_of(part).map_or(0.0, Heat::sum);
         sum(Part::Remote) + sum(Part::Local) > 0.0
     });
+    let shares = [0.5, 0.9, 0.99].map(|share| json!([share, working_set::bytes_for_share(heats, share)]));
     json!({
         "noun": noun(look.recording, look.selection.source),
         "what": look.what(),
@@ -182,7 +187,7 @@ fn data(look: &Look, regions: &[PageRegion], heats: &[&Heat]) -> Value {
         "workingSet": {
             "each": working_set::per_slice(heats),
             "curve": working_set::curve(heats),
-            "shares": [0.5, 0.9, 0.99].map(|share| json!([share, working_set::bytes_for_share(heats, share)])),
+            "shares": shares,
         },
         "regions": regions.iter().map(|region| region_data(look, &region.field, tells_level)).collect::<Vec<_>>(),
     })
@@ -201,9 +206,8 @@ fn region_data(look: &Look, field: &Field, tells_level: bool) -> Value {
         .take(8)
         .map(|peak| json!([peak.lag, rounded(peak.height), autocorrelation::name(peak, granule_bytes)]))
         .collect();
-    let spot = |spot: Option<hotspot::Spot>| {
-        spot.map(|spot| [rounded(spot.granule), rounded(spot.spread_granules)])
-    };
+    let spot =
+        |spot: Option<hotspot::Spot>| spot.map(|spot| [rounded(spot.granule), rounded(spot.spread_granules)]);
     let region = look.recording.head.regions.get(field.window.region);
     let totals: serde_json::Map<String, Value> = [
         ("accesses", Part::Accesses),
@@ -217,8 +221,8 @@ fn region_data(look: &Look, field: &Field, tells_level: bool) -> Value {
     .filter(|(_, which)| *which == Part::Accesses || part(*which).sum() > 0.0)
     .map(|(name, which)| (name.to_owned(), json!(packed::floats(part(which).totals().into_iter()))))
     .collect();
-    let remote = tells_level
-        .then(|| packed::shares(part(Part::Remote), &[part(Part::Local), part(Part::Cached)]));
+    let remote =
+        tells_level.then(|| packed::shares(part(Part::Remote), &[part(Part::Local), part(Part::Cached)]));
     json!({
         "name": look.region_name(field),
         "kind": region.map(|region| kind_name(region.kind)),

@@ -27,8 +27,7 @@ pub fn path(look: &Look, field: &Field) -> Scene {
         }
     }
     let size = (together.0 * together.1) as f32;
-    let values: Vec<f32> =
-        sums.iter().map(|sum| if *sum > 0.0 { sum / size } else { f32::NAN }).collect();
+    let values: Vec<f32> = sums.iter().map(|sum| if *sum > 0.0 { sum / size } else { f32::NAN }).collect();
     let colours = Colours::of(look, format!("{} and slice", look.measure()), values.iter());
     let (width, height) =
         ((columns * (WIDTH / columns)) as f64 / 2.0, (rows * (HEIGHT / rows).max(1)) as f64 / 2.0);
@@ -59,7 +58,12 @@ pub fn path(look: &Look, field: &Field) -> Scene {
     } else {
         Axis::up_to("slices", Quantity::Count, (columns * together.0) as f64)
     };
-    let y = Axis { title: "offset in the region, from top to bottom".to_owned(), quantity: Quantity::Bytes, spread: Spread::Linear, range: (start, end) };
+    let y = Axis {
+        title: "offset in the region, from top to bottom".to_owned(),
+        quantity: Quantity::Bytes,
+        spread: Spread::Linear,
+        range: (start, end),
+    };
     let area = [92.0, top + 22.0, width, height];
     let cells = values.iter().map(|value| colours.at(*value)).collect();
     scene.items.push(Item::Cells { area, columns, cells });
@@ -73,8 +77,7 @@ pub fn path(look: &Look, field: &Field) -> Scene {
             .enumerate()
             .map(|(slice, spot)| match spot {
                 Some(spot) => {
-                    let granule = (spot.granule + shift * spot.spread_granules)
-                        .clamp(0.0, granules as f64);
+                    let granule = (spot.granule + shift * spot.spread_granules).clamp(0.0, granules as f64);
                     let x = area[0] + width * (slice as f64 + 0.5) / (columns * together.0) as f64;
                     (x, area[1] + height * granule / (rows * together.1) as f64)
                 }

@@ -47,7 +47,8 @@ fn encode(width: usize, pixels: &[Rgb]) -> Vec<u8> {
     // 144 dots to the inch: a point of the picture is a point of paper.
     encoder.set_pixel_dims(Some(png::PixelDimensions { xppu: 5669, yppu: 5669, unit: png::Unit::Meter }));
     // Writing to memory fails only for pictures without pixels, and there are none of these.
-    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(pixels.as_flattened()));
+    let written =
+        encoder.write_header().and_then(|mut writer| writer.write_image_data(pixels.as_flattened()));
     debug_assert!(written.is_ok(), "{written:?}");
     file
 }
@@ -109,12 +110,12 @@ impl Canvas {
     fn cells(&mut self, area: [f64; 4], columns: usize, cells: &[Rgb]) {
         let rows = cells.len() / columns;
         let [left, top, right, bottom] = pixel_area(area);
-        let edge = |from: i64, to: i64, at: usize, count: usize| from + (to - from) * at as i64 / count as i64;
+        let edge =
+            |from: i64, to: i64, at: usize, count: usize| from + (to - from) * at as i64 / count as i64;
         for row in 0..rows {
             let (y, y_end) = (edge(top, bottom, row, rows), edge(top, bottom, row + 1, rows));
             for column in 0..columns {
-                let (x, x_end) =
-                    (edge(left, right, column, columns), edge(left, right, column + 1, columns));
+                let (x, x_end) = (edge(left, right, column, columns), edge(left, right, column + 1, columns));
                 self.fill([x, y, x_end, y_end], cells[row * columns + column]);
             }
         }
@@ -122,8 +123,7 @@ impl Canvas {
 
     /// A straight line: each pixel by its distance from it.
     fn segment(&mut self, from: (f64, f64), to: (f64, f64), width: f64, colour: Rgb) {
-        let ((x0, y0), (x1, y1)) =
-            ((from.0 * PIXELS, from.1 * PIXELS), (to.0 * PIXELS, to.1 * PIXELS));
+        let ((x0, y0), (x1, y1)) = ((from.0 * PIXELS, from.1 * PIXELS), (to.0 * PIXELS, to.1 * PIXELS));
         if ![x0, y0, x1, y1].iter().all(|value| value.is_finite()) {
             return;
         }
@@ -185,8 +185,7 @@ impl Canvas {
                 '’' => '\'',
                 other => other,
             };
-            let glyph =
-                get_raster(letter, weight, height).or_else(|| get_raster(UNKNOWN, weight, height));
+            let glyph = get_raster(letter, weight, height).or_else(|| get_raster(UNKNOWN, weight, height));
             let Some(glyph) = glyph else { continue };
             for (y, row) in glyph.rows().enumerate() {
                 for (x, ink) in row.iter().enumerate().filter(|(_, ink)| **ink > 0) {

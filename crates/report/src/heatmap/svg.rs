@@ -74,10 +74,8 @@ fn draw(out: &mut String, item: &Item) {
             length(*width)
         ),
         Item::Dots { points, width, colour } => {
-            let dots: String = points
-                .iter()
-                .map(|(x, y)| format!("M{} {}h0", length(*x), length(*y)))
-                .collect();
+            let dots: String =
+                points.iter().map(|(x, y)| format!("M{} {}h0", length(*x), length(*y))).collect();
             write!(
                 out,
                 "<path d=\"{dots}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" stroke-linecap=\"round\" stroke-opacity=\"0.6\"/>",

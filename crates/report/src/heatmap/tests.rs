@@ -7,7 +7,13 @@ use super::*;
 
 /// Two regions and eight slices; the first region is accessed every fourth granule, by a hotspot that moves.
 pub fn recording() -> Recording {
-    let region = |name: &str, start, bytes, kind| Region { name: name.to_owned(), start, bytes, kind, ..Region::default() };
+    let region = |name: &str, start, bytes, kind| Region {
+        name: name.to_owned(),
+        start,
+        bytes,
+        kind,
+        ..Region::default()
+    };
     let second = 1_000_000_000;
     let head = Head {
         version: Head::VERSION,
@@ -95,7 +101,10 @@ fn every_view_says_what_it_shows_and_stays_within_the_picture() {
                         }
                         _ => continue,
                     };
-                    assert!((0.0..=scene.width).contains(&x) && (0.0..=scene.height).contains(&y), "{item:?}");
+                    assert!(
+                        (0.0..=scene.width).contains(&x) && (0.0..=scene.height).contains(&y),
+                        "{item:?}"
+                    );
                 }
                 let drawn = svg(&scene);
                 assert!(!drawn.contains("NaN") && !drawn.contains("inf\"") && !drawn.contains("<weights>"));
@@ -123,7 +132,8 @@ fn shares_are_of_accesses_of_which_the_level_is_known() {
 
 #[test]
 fn recordings_without_anything_are_drawn_too() {
-    let recording = Recording { head: Head { regions: vec![Region::default()], ..Head::default() }, samples: vec![] };
+    let recording =
+        Recording { head: Head { regions: vec![Region::default()], ..Head::default() }, samples: vec![] };
     let window = Window::whole(&recording, 0, None);
     let fields = gather(&recording, &Selection::default(), &[window], &[], &Part::ALL).unwrap();
     let look = look(&recording);
@@ -146,8 +156,7 @@ fn recordings_without_anything_are_drawn_too() {
 #[test]
 fn the_page_needs_nothing_else_and_names_cannot_break_out() {
     let recording = recording();
-    let regions: Vec<PageRegion> =
-        fields(&recording).into_iter().map(|field| PageRegion { field }).collect();
+    let regions: Vec<PageRegion> = fields(&recording).into_iter().map(|field| PageRegion { field }).collect();
     let html = page(&look(&recording), "a</script><b>.parquet", &regions, 3);
     for outside in ["http://", "https://", "url(", "@import", " src=", "</script><b>", "<weights>"] {
         assert!(!html.contains(outside), "{outside}");

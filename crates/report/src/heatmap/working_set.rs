@@ -77,7 +77,9 @@ pub fn working_set(look: &Look, fields: &[Field]) -> Scene {
         scene.items.push(Item::Fill { area, colour: look.theme.first });
     }
     let mut points = vec![(left, bottom)];
-    points.extend(curve.iter().enumerate().map(|(at, bytes)| (place(at, true), plot.place(from, *bytes as f64).1)));
+    points.extend(
+        curve.iter().enumerate().map(|(at, bytes)| (place(at, true), plot.place(from, *bytes as f64).1)),
+    );
     scene.items.push(Item::Line { points: points.clone(), width: 2.5, colour: look.theme.second });
     let beside = left + width + 10.0;
     let curve_y = points.last().map_or(bottom, |point| point.1);
