@@ -51,7 +51,13 @@ pub fn autocorrelation(look: &Look, field: &Field) -> Scene {
     let Likeness { curve, peaks } = Likeness::of(field);
     let granule_bytes = field.window.granule_bytes;
     let finding = match peaks.first() {
-        Some(peak) => format!("{}: autocorrelation {:.2}.", name(peak, granule_bytes), peak.height),
+        Some(peak) => {
+            format!(
+                "Strongest: {}, with an autocorrelation of {:.2}.",
+                name(peak, granule_bytes),
+                peak.height
+            )
+        }
         None => "No period stands out.".to_owned(),
     };
     let title = look.title(field, &format!("autocorrelation of {}", look.measure()));
@@ -61,7 +67,8 @@ pub fn autocorrelation(look: &Look, field: &Field) -> Scene {
         title: "autocorrelation".to_owned(),
         quantity: Quantity::Count,
         spread: Spread::Linear,
-        range: ((lowest * 5.0).floor() / 5.0, 1.0),
+        // Room for the names of high peaks.
+        range: ((lowest * 5.0).floor() / 5.0, 1.15),
     };
     let last = curve.len().saturating_sub(1).max(1) as f64;
     let x = Axis::up_to("lag in granules", Quantity::Count, last);

@@ -63,6 +63,12 @@ impl Fit {
         (count > 1).then(|| format!("each cell shows the highest of {count} granules"))
     }
 
+    /// What is said where the last row is not full.
+    fn end_remark(&self, granules: usize) -> Option<String> {
+        let is_full = granules.is_multiple_of(self.columns) || granules < self.columns;
+        (!is_full).then(|| "the last row ends where the region does".to_owned())
+    }
+
     /// The cells of some values, the highest of those that share one.
     fn values(&self, values: &[f32]) -> Vec<f32> {
         let (cells, lines) = self.cells();
@@ -120,7 +126,7 @@ pub fn map(look: &Look, field: &Field) -> Scene {
         several(fit.columns, "granule", "granules"),
         bytes(row_bytes as f64),
         look.never(),
-        fit.remark().map_or(String::new(), |remark| format!(", {remark}"))
+        fit.remark().or(fit.end_remark(values.len())).map_or(String::new(), |remark| format!(", {remark}"))
     );
     let sum = format!("{} in all", super::words::count(field.sum.round()));
     let remarks = [format!("{}; {sum}", look.remark(field)), reading];
@@ -255,7 +261,12 @@ fn per_row(count: usize) -> usize {
         5..=6 => 3,
         7..=8 => 4,
         9..=10 => 5,
-        count => ((count as f64 * 1.5).sqrt().ceil() as usize).min(10),
+        count => {
+            // About three to two, with as few places empty as can be.
+            let wanted = (count as f64 * 1.5).sqrt();
+            let range = (wanted * 0.8).floor() as usize..=(wanted * 1.5).ceil() as usize;
+            range.clone().min_by_key(|columns| count.next_multiple_of(*columns) - count).unwrap_or(6).min(10)
+        }
     }
 }
 

@@ -332,7 +332,7 @@
     const area = plotArea(390);
     const curve = region.autocorrelation;
     const last = Math.max(1, curve.length - 1);
-    const y = axis(Math.floor(Math.min(0, ...curve) * 5) / 5, 1, false, (value) => trimmed(value));
+    const y = axis(Math.floor(Math.min(0, ...curve) * 5) / 5, 1.15, false, (value) => trimmed(value));
     const x = axis(0, last, false, count);
     frame(x, y, area, ["lag in granules", "autocorrelation"]);
     const place = (lag, value) => [area[0] + area[2] * x.place(lag), area[1] + area[3] * (1 - y.place(value))];
@@ -384,7 +384,9 @@
     ];
     const colours = palette();
     for (const [shift, wide] of [[-1, 0.75], [1, 0.75], [0, 2.5]]) {
-      line(region.path_.map((spot, at) => spot && place(at, spot[0] + shift * spot[1])), colours.over, wide);
+      // Where it starts again at the region's other end there is no way between.
+      const isJump = (at) => at > 0 && region.path_[at - 1] && Math.abs(region.path_[at - 1][0] - region.path_[at][0]) > region.granules / 2;
+      line(region.path_.flatMap((spot, at) => (spot ? [...(isJump(at) ? [null] : []), place(at, spot[0] + shift * spot[1])] : [null])), colours.over, wide);
     }
     bar(scale, measure("|and slice") + logMark(scale), area[0] + room + 20, area[1], 340);
     layout = [{ kind: "path", area, across: columns * acrossBy, down: rows * downBy }];

@@ -33,7 +33,8 @@ pub fn path(look: &Look, field: &Field) -> Scene {
         ((columns * (WIDTH / columns)) as f64 / 2.0, (rows * (HEIGHT / rows).max(1)) as f64 / 2.0);
     let mean = match together.0 * together.1 {
         1 => String::new(),
-        count => format!("; a cell is the mean of {count}"),
+        count if together.0 == 1 => format!("; a cell is the mean of {count} granules"),
+        count => format!("; a cell is the mean of {count} granules and slices"),
     };
     let remarks = [
         look.remark(field),
@@ -71,17 +72,28 @@ pub fn path(look: &Look, field: &Field) -> Scene {
     let plot = Plot { area, x, y };
     plot.axes_downward(&mut scene, &look.theme);
     let spots = hotspot::path(heat);
+    // Where it starts again at the region's other end there is no way between.
+    let is_jump = |slice: usize| {
+        let before = slice.checked_sub(1).and_then(|before| spots[before]);
+        let middles = before.zip(spots[slice]).map(|(one, other)| (one.granule - other.granule).abs());
+        middles.is_some_and(|way| way > granules as f64 / 2.0)
+    };
     let line = |shift: f64| -> Vec<(f64, f64)> {
         spots
             .iter()
             .enumerate()
-            .map(|(slice, spot)| match spot {
-                Some(spot) => {
-                    let granule = (spot.granule + shift * spot.spread_granules).clamp(0.0, granules as f64);
-                    let x = area[0] + width * (slice as f64 + 0.5) / (columns * together.0) as f64;
-                    (x, area[1] + height * granule / (rows * together.1) as f64)
-                }
-                None => (f64::NAN, f64::NAN),
+            .flat_map(|(slice, spot)| {
+                let gap = (f64::NAN, f64::NAN);
+                let place = match spot {
+                    Some(spot) => {
+                        let granule =
+                            (spot.granule + shift * spot.spread_granules).clamp(0.0, granules as f64);
+                        let x = area[0] + width * (slice as f64 + 0.5) / (columns * together.0) as f64;
+                        (x, area[1] + height * granule / (rows * together.1) as f64)
+                    }
+                    None => gap,
+                };
+                if is_jump(slice) { vec![gap, place] } else { vec![place] }
             })
             .collect()
     };

@@ -37,8 +37,8 @@ impl Size {
     /// The width of a letter in points, at most.
     pub fn letter(self) -> f64 {
         match self {
-            Size::Small | Size::Medium => 7.0,
-            Size::Large => 9.0,
+            Size::Small | Size::Medium => 6.4,
+            Size::Large => 8.4,
         }
     }
 
