@@ -235,6 +235,9 @@
       if (!(highest[cell] >= value)) highest[cell] = Number.isNaN(value) ? highest[cell] : value;
     });
     let [wide, high] = [Math.floor((width * ratio) / cells) / ratio, Math.floor((height * ratio) / lines) / ratio];
+    // Whole pixels, unless that would waste a fifth of the room.
+    if (wide * cells < 0.8 * width) wide = width / cells;
+    if (high * lines < 0.8 * height) high = height / lines;
     if (Math.abs(columns - rows) <= 1) wide = high = Math.min(wide, high);
     wide = Math.min(wide, 4 * high, 60);
     high = Math.min(high, 12 * wide, 60);
@@ -270,13 +273,15 @@
       rule(left - 5, at, left, at, colours.line);
       write(bytes(value), left - 8, at + 4, colours.soft, "right");
     }
+    // Where the map is low, what stands below it goes below the bar as well.
+    const below = left + fit.width < 300 ? 206 : 0;
     const across = axis(0, rowBytes, false, bytes, "bytes");
     for (const value of across.ticks(fit.width / 110)) {
       const at = left + fit.width * across.place(value);
       rule(at, top + fit.height, at, top + fit.height + 5, colours.line);
       write(bytes(value), at, top + fit.height + 18, colours.soft, "center");
     }
-    write(`offset within the row of ${count(columns)} granules = ${bytes(rowBytes)}`, left, top + fit.height + 36, colours.text);
+    write(`offset within the row of ${count(columns)} granules = ${bytes(rowBytes)}`, left, top + Math.max(fit.height, below) + 36, colours.text);
     bar(scale, measure() + logMark(scale), left + fit.width + 24, top, Math.min(420, Math.max(fit.height, 216)));
     layout = [{ kind: "map", left, top, fit, slice: state.slice, from: state.from }];
   };
@@ -624,9 +629,10 @@
     set({ slice: -1 });
     $("name").scrollIntoView({ behavior: "smooth", block: "start" });
   });
+  await open(0);
+  // Only what is there can be drawn anew.
   addEventListener("resize", draw);
   dark.addEventListener("change", draw);
-  await open(0);
   set({ slice: -1 });
   document.body.dataset.ready = "yes";
 })();

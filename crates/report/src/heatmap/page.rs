@@ -126,13 +126,13 @@ fn table(out: &mut String, look: &Look, regions: &[PageRegion], sum: f64, left_o
         let _ = write!(
             out,
             "<tr><th><button type=\"button\" data-region=\"{number}\">{}</button></th><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td><i class=\"share\" style=\"width:{:.1}%\"></i>{}</td></tr>",
+             <td><i class=\"share\" style=\"--share:{:.1}%\"></i>{}</td></tr>",
             escape(&look.region_name(field)),
             kind_name(region.kind),
             bytes(field.window.bytes as f64),
             bytes(touched_bytes(field) as f64),
             count(field.sum.round()),
-            share * 40.0,
+            share * 100.0,
             Quantity::Share.text(share)
         );
     }

@@ -25,11 +25,11 @@ fn length(value: f64) -> String {
 pub fn svg(scene: &Scene) -> String {
     let mut out = String::new();
     let (width, height) = (length(scene.width), length(scene.height));
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          role=\"img\" font-family=\"Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif\"><title>{}</title>\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>\n",
+         <rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>",
         escape(&scene.title),
         hex(scene.page)
     );

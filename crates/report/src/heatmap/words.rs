@@ -45,7 +45,7 @@ impl Look<'_> {
     pub(super) fn measure(&self) -> String {
         match self.show {
             Show::Accesses => format!("{} per granule", self.noun()),
-            Show::ShareRemote => "share remote".to_owned(),
+            Show::ShareRemote => format!("remote share of {} per granule", self.noun()),
         }
     }
 

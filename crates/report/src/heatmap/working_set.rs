@@ -59,7 +59,8 @@ pub fn working_set(look: &Look, fields: &[Field]) -> Scene {
         },
         false => Axis::up_to("slices", Quantity::Count, count as f64),
     };
-    let y = Axis::from_zero("bytes of granules accessed", Quantity::Bytes, largest);
+    // Room above a curve that has reached its end.
+    let y = Axis::from_zero("bytes of granules accessed", Quantity::Bytes, largest * 1.04);
     let plot = Plot { area: [92.0, top + 22.0, WIDTH - 92.0 - MARGIN - 150.0, 400.0], x, y };
     plot.axes(&mut scene, &look.theme, true);
     let [left, area_top, width, height] = plot.area;
