@@ -161,7 +161,9 @@ def test_the_page_in_a_browser(recording: pathlib.Path, tmp_path: pathlib.Path, 
         button.click();
         const box = picture.getBoundingClientRect();
         picture.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + 0.3 * box.width, clientY: box.top + 100 }));
-        const pixels = picture.getContext("2d").getImageData(0, 0, picture.width, picture.height).data;
+        const copy = new OffscreenCanvas(picture.width, picture.height).getContext("2d", { willReadFrequently: true });
+        copy.drawImage(picture, 0, 0);
+        const pixels = copy.getImageData(0, 0, picture.width, picture.height).data;
         const colours = new Set();
         for (let at = 0; at < pixels.length; at += 4) colours.add(pixels[at] * 65536 + pixels[at + 1] * 256 + pixels[at + 2]);
         seen.push(`${button.dataset.view}:${colours.size > 10 && !tip.hidden}`);
@@ -182,7 +184,7 @@ def test_the_page_in_a_browser(recording: pathlib.Path, tmp_path: pathlib.Path, 
         [
             tool("chromium"), *QUIET_CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr",
             f"--window-size={width},2000", f"--blink-settings=preferredColorScheme={int(scheme == 'light')}",
-            "--timeout=6000", "--dump-dom", page.as_uri(),
+            "--virtual-time-budget=9000", "--dump-dom", page.as_uri(),
         ],
         capture_output=True, text=True, timeout=3 * PATIENCE_S, check=False,
     )  # fmt: skip

@@ -14,6 +14,8 @@ use crate::quantity::Quantity;
 const LAGS_MIN: usize = 256;
 /// Lags that are shown at most.
 const LAGS_MAX: usize = 4096;
+/// The width of a letter of their names, in points.
+const LETTER: f64 = 5.7;
 /// Peaks that have their names in the picture.
 const NAMED: usize = 5;
 
@@ -87,7 +89,7 @@ pub fn autocorrelation(look: &Look, field: &Field) -> Scene {
         } else {
             bytes(peak.lag as f64 * granule_bytes as f64)
         };
-        let long = text.chars().count() as f64 * Size::Small.letter();
+        let long = text.chars().count() as f64 * LETTER;
         // Beside the right edge a name ends where it would begin.
         let left = (at.0 + 8.0).min(plot.area[0] + plot.area[2] - long - 6.0);
         let y = at.1 - 10.0;

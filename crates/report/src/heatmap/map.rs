@@ -265,7 +265,11 @@ fn per_row(count: usize) -> usize {
             // About three to two, with as few places empty as can be.
             let wanted = (count as f64 * 1.5).sqrt();
             let range = (wanted * 0.8).floor() as usize..=(wanted * 1.5).ceil() as usize;
-            range.clone().min_by_key(|columns| count.next_multiple_of(*columns) - count).unwrap_or(6).min(10)
+            let cost = |columns: &usize| {
+                let is_far = (*columns as f64 - wanted).abs() * 10.0;
+                (count.next_multiple_of(*columns) - count, is_far as usize)
+            };
+            range.min_by_key(cost).unwrap_or(6).min(10)
         }
     }
 }

@@ -251,7 +251,7 @@
     const all = values(state.slice);
     const columns = columnsOf(all.length);
     const width = canvas.clientWidth;
-    const room = Math.max(160, width - (width < 640 ? 64 : 84) - 136);
+    const room = Math.max(160, width - (width < 640 ? 64 : 84) - 148);
     ratio = devicePixelRatio || 1;
     const fit = grid(all, columns, room, Math.min(760, Math.max(300, room)));
     // While slices play, one scale of colours holds for all of them.
