@@ -5,7 +5,7 @@ use tiermem_model::heat::period;
 use super::layout::{BAR_ROOM, Colours, LINE, MARGIN, begin};
 use super::scene::{Anchor, Item, Scene, Size};
 use super::words::{bytes, several, time};
-use super::{Field, Look, Part};
+use super::{Columns, Field, Look, Part};
 use crate::chart::Axis;
 use crate::quantity::Quantity;
 
@@ -108,16 +108,9 @@ pub fn period_of(field: &Field) -> Option<usize> {
 pub fn map(look: &Look, field: &Field) -> Scene {
     let values = field.values(look.show, 0..field.slices.len());
     let columns = look.columns.of(values.len());
-    let fit = Fit::of(
-        values.len(),
-        columns,
-        PIXELS_MAX,
-        if columns * columns >= values.len() && columns * (columns - 1) < values.len().max(1) {
-            PIXELS_MAX
-        } else {
-            HEIGHT_MAX
-        },
-    );
+    // A square is as high as it is wide; other shapes fit on a page.
+    let is_square = columns == Columns::Square.of(values.len());
+    let fit = Fit::of(values.len(), columns, PIXELS_MAX, if is_square { PIXELS_MAX } else { HEIGHT_MAX });
     let colours = Colours::of(look, look.measure(), values.iter());
     let (width, height) = fit.points();
     let row_bytes = (fit.columns as u64).saturating_mul(field.window.granule_bytes);
