@@ -4,6 +4,7 @@ mod build_id;
 mod error;
 pub mod live;
 pub mod maps;
+pub(crate) mod observer;
 pub mod physical;
 mod program;
 mod regions;

@@ -13,7 +13,7 @@ use super::maps::MapLine;
 
 /// The regions that a program has or had.
 #[derive(Debug, Default)]
-pub(super) struct Regions {
+pub(crate) struct Regions {
     known: Vec<Known>,
     /// Those that are there, in the order of addresses.
     current: Vec<u32>,
