@@ -14,6 +14,7 @@ mod plan;
 mod probe;
 mod record;
 mod report;
+mod run;
 mod serving;
 mod sim;
 mod size;
@@ -79,6 +80,8 @@ enum Command {
     Heatmap(Box<heatmap::Options>),
     /// Which parts of a recorded program's memory belong in fast memory, and when.
     Plan(plan::Options),
+    /// Runs a program whose memory is placed.
+    Run(Box<run::Options>),
     /// Measures how closely an emulated tier keeps to its curve on this machine.
     Probe(probe::Options),
 }
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Command::Record(options) => record::run(*options),
         Command::Heatmap(options) => heatmap::run(&options),
         Command::Plan(options) => plan::run(&options),
+        Command::Run(options) => run::run(*options),
         Command::Probe(options) => probe::run(options),
     };
     match result {
