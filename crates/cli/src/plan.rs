@@ -195,11 +195,9 @@ fn print_table(plan: &Plan) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let mut line = |name: &str, value: String, remark: String| words::line(&mut out, name, value, remark);
     let percent = |share: f64| format!("{:.1}%", share * 100.0);
-    line(
-        "fast memory",
-        Bytes(plan.fast_bytes).to_string(),
-        format!("granules of {}", Bytes(plan.granule_bytes)),
-    )?;
+    let small = Bytes(plan.small_bytes);
+    let remark = format!("in granules of {}; {small} more lie in smaller regions", Bytes(plan.granule_bytes));
+    line("fast memory", Bytes(plan.fast_bytes).to_string(), remark)?;
     let stretches =
         |parts: usize| if parts == 1 { "in one stretch".to_owned() } else { format!("in {parts} stretches") };
     for (name, bytes, parts) in by_region(plan, &plan.always) {

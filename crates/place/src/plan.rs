@@ -13,6 +13,9 @@ pub struct Recorded {
     pub heats: Vec<Heat>,
     /// Start and end of each slice, in nanoseconds.
     pub slices: Vec<(u64, u64)>,
+    /// Bytes of regions that were accessed and are smaller than a granule: libraries, stacks. They are left where the kernel puts
+    /// them, in fast memory, which they take from the rest.
+    pub small_bytes: u64,
 }
 
 impl Recorded {
@@ -28,20 +31,26 @@ impl Recorded {
         if all.saturating_mul(recording.head.slices.len() as u64) > 1 << 30 {
             return Err(format!("{all} granules in each slice are too many; take a coarser granule"));
         }
-        let (mut regions, mut heats) = (Vec::new(), Vec::new());
+        let (mut regions, mut heats, mut small_bytes) = (Vec::new(), Vec::new(), 0);
         for found in recording.heat(selection, granule_bytes) {
             let region = &recording.head.regions[found.region];
-            // What the kernel maps into every program is not the program's to place.
-            if region.kind != RegionKind::Special {
-                regions.push(planned(region));
-                heats.push(found.heat);
+            match region.kind {
+                // What the kernel maps into every program is not the program's to place.
+                RegionKind::Special => {}
+                _ if region.bytes < granule_bytes => small_bytes += region.bytes,
+                _ => {
+                    regions.push(planned(region));
+                    heats.push(found.heat);
+                }
             }
         }
         if heats.is_empty() {
-            return Err("the recording has no such accesses".to_owned());
+            return Err(
+                "the recording has no such accesses, or none in a region as large as a granule".to_owned()
+            );
         }
         let slices = recording.head.slices.iter().map(|slice| (slice.start_ns, slice.end_ns)).collect();
-        Ok(Recorded { regions, heats, slices })
+        Ok(Recorded { regions, heats, slices, small_bytes })
     }
 
     /// The heats as a program takes them.
@@ -60,8 +69,8 @@ impl Recorded {
         fast_bytes: u64,
         assumed: &Assumed,
     ) -> Result<Plan, String> {
-        let plan =
-            placement::analyse(self.regions.clone(), &self.heats(), &self.slices, fast_bytes, assumed)?;
+        let left = fast_bytes.saturating_sub(self.small_bytes);
+        let plan = placement::analyse(self.regions.clone(), &self.heats(), &self.slices, left, assumed)?;
         let executable = &recording.head.executable;
         let made_from = MadeFrom {
             recording: file.to_owned(),
@@ -69,7 +78,7 @@ impl Recorded {
             executable: executable.path.clone(),
             build_id: executable.build_id.clone(),
         };
-        Ok(Plan { made_from, ..plan })
+        Ok(Plan { made_from, small_bytes: self.small_bytes, ..plan })
     }
 }
 

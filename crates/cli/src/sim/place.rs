@@ -81,8 +81,11 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let heats = recorded.heats();
     let program =
         Program::new(&heats, &recorded.slices).map_err(|reason| Failure::failed(anyhow!(reason)))?;
-    let fast_bytes =
-        options.fast.map(|fast| fast.0).or(plan.as_ref().map(|plan| plan.fast_bytes)).unwrap_or(0);
+    // What is smaller than a granule lies in fast memory, beside what is divided.
+    let fast_bytes = match (options.fast, &plan) {
+        (Some(fast), _) => fast.0.saturating_sub(recorded.small_bytes),
+        (None, plan) => plan.as_ref().map_or(0, |plan| plan.fast_bytes),
+    };
     let memory = memory(&program, fast_bytes, &options.how.assumed());
     let schedule =
         schedule.map(|(schedule, firsts, places)| renumbered(&schedule, &firsts, &places, &program));
