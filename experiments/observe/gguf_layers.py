@@ -4,8 +4,8 @@
     gguf_layers.py model.gguf
     gguf_layers.py model.gguf --summary
 
-A model in a GGUF file is mapped as it is, so that these offsets, added to where the mapping begins, are the addresses that the
-weights are loaded from. Prints JSON. `stride_bytes` is from the first tensor of a layer to the first of the next one; it is null
+A model in a GGUF file is mapped as it is, so that these offsets, added to where the mapping of the file's beginning is or
+would be, are the addresses that the weights are loaded from. Prints JSON. `stride_bytes` is from the first tensor of a layer to the first of the next one; it is null
 where layers differ, as they do if some are of other types than the rest: `strides_bytes` has all of them.
 
 The format is described in ggml/docs/gguf.md of llama.cpp; versions 2 and 3 are read.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import math
 import re
@@ -166,7 +167,7 @@ def layers(path: Path) -> dict[str, Any]:
         if tensor["layer"] is not None:
             first.setdefault(tensor["layer"], tensor["offset"])
     starts = [offset for _, offset in sorted(first.items())]
-    strides = [after - before for before, after in zip(starts, starts[1:], strict=False)]
+    strides = [after - before for before, after in itertools.pairwise(starts)]
     return {
         "architecture": metadata.get("general.architecture"),
         "bytes": path.stat().st_size,

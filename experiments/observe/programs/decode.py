@@ -69,12 +69,18 @@ def likeliest(context: Any, vocabulary: int) -> int:
     return max(range(vocabulary), key=lambda token: scores[token])
 
 
-def mapping(path: Path) -> list[int] | None:
-    """The addresses that the file is mapped at: first and end."""
+def mapping(path: Path) -> dict[str, int] | None:
+    """Where the file is mapped: the first address, the end, and the offset in the file of what lies at the first.
+
+    llama.cpp gives back the pages before the first weights, which it has no more need of.
+    """
     name = str(path.resolve())
     lines = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines()]
-    parts = [[int(part, 16) for part in line[0].split("-")] for line in lines if len(line) == 6 and line[5] == name]
-    return [parts[0][0], parts[-1][1]] if parts else None
+    parts = [line for line in lines if len(line) == 6 and line[5] == name]
+    if not parts:
+        return None
+    first, end = parts[0][0].split("-")[0], parts[-1][0].split("-")[1]
+    return {"first": int(first, 16), "end": int(end, 16), "file_offset": int(parts[0][2], 16)}
 
 
 def ready(phase: str, args: argparse.Namespace) -> float:

@@ -16,9 +16,10 @@ import json
 import os
 import time
 
+# It is read when NumPy is.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402: it reads how many threads once
+import numpy as np  # noqa: E402
 
 
 def main() -> None:
