@@ -4,9 +4,10 @@
     gguf_layers.py model.gguf
     gguf_layers.py model.gguf --summary
 
-A model in a GGUF file is mapped as it is, so that these offsets, added to where the mapping of the file's beginning is or
-would be, are the addresses that the weights are loaded from. Prints JSON. `stride_bytes` is from the first tensor of a layer to the first of the next one; it is null
-where layers differ, as they do if some are of other types than the rest: `strides_bytes` has all of them.
+A model in a GGUF file is mapped as it is, so that these offsets, added to where the mapping of the file's beginning is or would
+be, are the addresses that the weights are loaded from. Prints JSON. `stride_bytes` is from the first tensor of a layer to the
+first of the next one; it is null where layers differ, as they do if some are of other types than the rest: `strides_bytes` has
+all of them.
 
 The format is described in ggml/docs/gguf.md of llama.cpp; versions 2 and 3 are read.
 """

@@ -19,7 +19,7 @@ import time
 # It is read when NumPy is.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
+import numpy as np
 
 
 def main() -> None:
