@@ -4,6 +4,7 @@ mod build_id;
 mod error;
 pub mod live;
 pub mod maps;
+pub mod perf_mem;
 pub mod physical;
 mod program;
 mod regions;

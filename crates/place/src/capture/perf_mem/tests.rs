@@ -1,0 +1,1 @@
+//! Texts of perf whose samples are known.
