@@ -54,7 +54,7 @@ impl Stop {
 
 /// A program that was started here. Dropped, it is ended.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(crate) struct Program {
     child: Child,
     stop: Stop,
 }
