@@ -93,7 +93,8 @@ impl Space {
         for start in overlapped {
             let Some(old) = self.0.remove(&start) else { continue };
             if old.end > line.end {
-                let offset = old.offset.wrapping_add(if old.path.is_some() { line.end - old.start } else { 0 });
+                let offset =
+                    old.offset.wrapping_add(if old.path.is_some() { line.end - old.start } else { 0 });
                 self.0.insert(line.end, MapLine { start: line.end, offset, ..old.clone() });
             }
             if old.start < line.start {
@@ -161,8 +162,7 @@ pub(super) fn build(
             }
         }
     }
-    let (mut list, places) =
-        regions.finish_with(|path| path.and_then(|path| build_ids.get(path)).cloned());
+    let (mut list, places) = regions.finish_with(|path| path.and_then(|path| build_ids.get(path)).cloned());
     let last_slice = rows.last().map_or(0, slice_of);
     list.iter_mut().for_each(|region| region.last_slice = last_slice);
     let clusters = Clusters::of(rows, &found, &list, unit_bytes);
@@ -203,7 +203,11 @@ pub(super) fn build(
                 offset,
                 bytes: granule_bytes.min(list[region as usize].bytes - offset) as u32,
                 weight: tally.count as f32,
-                latency_cycles: if tally.timed == 0 { 0.0 } else { (tally.cycles as f64 / tally.timed as f64) as f32 },
+                latency_cycles: if tally.timed == 0 {
+                    0.0
+                } else {
+                    (tally.cycles as f64 / tally.timed as f64) as f32
+                },
                 source: 0,
                 op: what.op,
                 level: what.level,
@@ -262,7 +266,8 @@ impl Clusters {
 
     fn regions(&self, known: &[Region]) -> Vec<Region> {
         let taken: HashSet<&str> = known.iter().map(|region| region.name.as_str()).collect();
-        let mut names = (1_u64..).map(|number| format!("region {number}")).filter(|name| !taken.contains(name.as_str()));
+        let mut names =
+            (1_u64..).map(|number| format!("region {number}")).filter(|name| !taken.contains(name.as_str()));
         let region = |(start, end): &(u64, u64)| Region {
             name: names.next().unwrap_or_default(),
             kind: if start >> 63 == 1 { RegionKind::Special } else { RegionKind::Anonymous },
@@ -281,7 +286,13 @@ mod tests {
     use super::*;
 
     fn line(start: u64, end: u64, path: &str) -> MapLine {
-        MapLine { start, end, permissions: "rw-p".to_owned(), path: Some(path.to_owned()), ..MapLine::default() }
+        MapLine {
+            start,
+            end,
+            permissions: "rw-p".to_owned(),
+            path: Some(path.to_owned()),
+            ..MapLine::default()
+        }
     }
 
     #[test]

@@ -91,7 +91,8 @@ pub fn import(paths: &[PathBuf], options: &ImportOptions) -> Result<Recording, C
     for path in paths {
         std::fs::metadata(path).map_err(|source| read_error(path, source))?;
     }
-    let open = |path: &PathBuf| Ok((path.clone(), File::open(path).map_err(|source| read_error(path, source))?));
+    let open =
+        |path: &PathBuf| Ok((path.clone(), File::open(path).map_err(|source| read_error(path, source))?));
     import_chunks(paths.iter().map(open), options, CHUNK_BYTES)
 }
 
@@ -355,7 +356,9 @@ impl<'a> Importer<'a> {
         let (Some(worker), None) = (self.workers.first(), self.times) else { return };
         let lines = chunks.iter().flat_map(|chunk| chunk.split(|byte| *byte == b'\n'));
         let mut samples = lines.filter_map(|line| match worker.parser.line(line) {
-            Ok(Line::Sample(sample)) if self.options.pid.is_none_or(|pid| sample.pid == Some(pid)) => Some(sample),
+            Ok(Line::Sample(sample)) if self.options.pid.is_none_or(|pid| sample.pid == Some(pid)) => {
+                Some(sample)
+            }
             _ => None,
         });
         self.times = samples.next().map(|sample| sample.time_ns.map_or(Times::None, Times::From));
@@ -478,7 +481,10 @@ impl<'a> Importer<'a> {
         note(left_out.no_address, "samples had no address and are left out");
         note(self.events.left_out, "mappings were too many to be remembered");
         if processes.len() > 1 {
-            note(processes.len() as u64, "processes were sampled and are taken together; --pid takes one of them");
+            note(
+                processes.len() as u64,
+                "processes were sampled and are taken together; --pid takes one of them",
+            );
         }
         notes
     }
@@ -497,7 +503,8 @@ fn work<T>(
     }
     std::thread::scope(|scope| {
         let pairs = workers.iter_mut().zip(chunks);
-        let running: Vec<_> = pairs.map(|(worker, chunk)| scope.spawn(move || worker.part(chunk, task))).collect();
+        let running: Vec<_> =
+            pairs.map(|(worker, chunk)| scope.spawn(move || worker.part(chunk, task))).collect();
         let done = meanwhile();
         let parts = running.into_iter().map(|thread| match thread.join() {
             Ok(part) => part,

@@ -96,7 +96,10 @@ fn of_level_text(text: &[u8]) -> Level {
         let place = place.trim_ascii();
         let is_remote = place.starts_with(b"Remote") && !has(place, b"core, same node");
         let is_ram = has(place, b"RAM");
-        let is_cache = [&b"L1"[..], b"L2", b"L3", b"L4", b"LFB", b"MAB", b"ache"].iter().any(|it| has(place, it));
+        let is_cache = !has(place, b"Uncached")
+            && [&b"L1"[..], b"L2", b"L3", b"L4", b"LFB", b"MAB", b"Cache", b"cache"]
+                .iter()
+                .any(|name| has(place, name));
         if has(place, b"CXL") || has(place, b"PMEM") || (is_remote && is_ram) {
             places[0] = true;
         } else if is_ram {
@@ -142,7 +145,12 @@ mod tests {
         (0x12_0000_0042, "LOAD|LVL CXL hit|SNP None", Some(Op::Load), Level::Remote),
         (0x1c_0000_0042, "LOAD|LVL PMEM hit|SNP None", Some(Op::Load), Level::Remote),
         (0x836_0000_0042, "LOAD|LVL Remote core, same node Any cache hit|SNP", Some(Op::Load), Level::Cache),
-        (0x1036_0000_0042, "LOAD|LVL Remote node, same socket Any cache hit|SNP", Some(Op::Load), Level::Remote),
+        (
+            0x1036_0000_0042,
+            "LOAD|LVL Remote node, same socket Any cache hit|SNP",
+            Some(Op::Load),
+            Level::Remote,
+        ),
         (0x2_0042, "LOAD|LVL I/O hit|SNP None", Some(Op::Load), Level::Unknown),
         (0x6_0000_0882, "LOAD|LVL L3 or L3 miss|SNP None", Some(Op::Load), Level::Unknown),
     ];
