@@ -19,7 +19,7 @@ const BASE: u64 = 0x7f12_0000_0000;
 const BYTES: u64 = 16 << 30;
 /// Bits, and the text that perf makes of them.
 const SOURCES: [(u64, &str); 4] = [
-    (0x68_1001_42, "|OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A"),
+    (0x6810_0142, "|OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A"),
     (0x1a_6810_1042, "|OP LOAD|LVL Local RAM or RAM hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A"),
     (
         0x3a_6810_2042,

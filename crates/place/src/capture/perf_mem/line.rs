@@ -35,6 +35,8 @@ pub(super) struct Sample {
     pub mode: Mode,
     /// Latency in cycles, 0 if it is not known.
     pub weight: u64,
+    /// Whether it comes from text that never tells mappings.
+    pub is_dump: bool,
 }
 
 /// Memory that a process mapped.
@@ -156,7 +158,7 @@ fn sample(
     let Source { op, level } = source;
     let op = op.or_else(|| op_of_event(event));
     let mode = mode_of_event(event).or_else(|| ip.map(mode_of_ip)).unwrap_or_default();
-    Sample { pid, time_ns, address, op, level, mode, weight }
+    Sample { pid, time_ns, address, op, level, mode, weight, is_dump: false }
 }
 
 /// The time, the event's name and the process, from the last word that ends in a colon and what stands before it. Names of
@@ -268,7 +270,8 @@ fn dump(text: &[u8]) -> Option<Result<Sample, &'static str>> {
         let weight = decimal(next).ok_or("there is no weight")?;
         let bits = fields.next().and_then(prefixed).ok_or("there is no data source")?;
         let pid = decimal(pid).and_then(|pid| u32::try_from(pid).ok());
-        Ok(sample(source::of_bits(bits), b"", pid, None, address, weight, Some(ip)))
+        let source = source::of_bits(bits);
+        Ok(Sample { is_dump: true, ..sample(source, b"", pid, None, address, weight, Some(ip)) })
     })())
 }
 

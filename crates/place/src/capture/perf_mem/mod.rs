@@ -177,15 +177,18 @@ struct Worker {
 
 impl Worker {
     fn new(options: &ImportOptions) -> Self {
-        let unit_bytes = options.granule_bytes.min(4096);
-        let entries = ENTRIES_MAX / options.threads.max(1);
         Worker {
-            table: Table::new(unit_bytes, options.granule_bytes, entries),
+            table: new_table(options.granule_bytes.min(4096), options),
             parser: Parser::new(),
             processes: HashMap::default(),
             last: (None, 0),
             left_out: LeftOut::default(),
         }
+    }
+
+    /// Begins to count, in stretches of so many bytes.
+    fn count_in(&mut self, unit_bytes: u64, options: &ImportOptions) {
+        self.table = new_table(unit_bytes, options);
     }
 
     /// Reads whole lines.
@@ -262,6 +265,10 @@ impl Worker {
     }
 }
 
+fn new_table(unit_bytes: u64, options: &ImportOptions) -> Table {
+    Table::new(unit_bytes, options.granule_bytes, ENTRIES_MAX / options.threads.max(1))
+}
+
 /// The slice of a time, counted from that of the first sample.
 #[inline]
 fn slice_of(time_ns: Option<u64>, task: Task<'_>, is_mapping: bool) -> Result<i32, &'static str> {
@@ -290,6 +297,8 @@ struct Importer<'a> {
     maps: Option<Vec<maps::MapLine>>,
     workers: Vec<Worker>,
     times: Option<Times>,
+    /// What addresses are counted in as long as there is room.
+    unit_wanted: u64,
     files: i32,
     events: Events,
     bad: u64,
@@ -317,6 +326,7 @@ impl<'a> Importer<'a> {
             maps,
             workers,
             times: None,
+            unit_wanted: granule.min(4096),
             files: 0,
             events: Events::default(),
             bad: 0,
@@ -361,7 +371,14 @@ impl<'a> Importer<'a> {
             }
             _ => None,
         });
-        self.times = samples.next().map(|sample| sample.time_ns.map_or(Times::None, Times::From));
+        let Some(first) = samples.next() else { return };
+        self.times = Some(first.time_ns.map_or(Times::None, Times::From));
+        if first.is_dump && self.maps.is_none() {
+            // No borders of regions are to be found, so there is nothing finer than the granule.
+            let granule_bytes = self.options.granule_bytes;
+            self.unit_wanted = 1 << granule_bytes.trailing_zeros();
+            self.workers.iter_mut().for_each(|worker| worker.count_in(self.unit_wanted, self.options));
+        }
     }
 
     fn take(&mut self, path: &Path, part: Part, lines: &mut u64) -> Result<(), CaptureError> {
@@ -410,8 +427,7 @@ impl<'a> Importer<'a> {
                 "the samples span {slices} slices, more than {SLICES_MAX}; a longer --slice helps"
             )));
         }
-        let unit_wanted = self.options.granule_bytes.min(4096);
-        if unit_bytes > unit_wanted {
+        if unit_bytes > self.unit_wanted {
             notes.push(format!(
                 "there were so many granules that borders of regions are known to {unit_bytes} bytes only"
             ));

@@ -134,7 +134,7 @@ mod tests {
 
     /// What perf 6.1 makes of these bits, and what it means.
     const KNOWN: [(u64, &str, Option<Op>, Level); 14] = [
-        (0x68_1001_42, "LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No", Some(Op::Load), Level::Cache),
+        (0x6810_0142, "LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No", Some(Op::Load), Level::Cache),
         (0x2_6810_0144, "STORE|LVL L1 hit|SNP None", Some(Op::Store), Level::Cache),
         (0x2_6810_0184, "STORE|LVL L1 miss|SNP None", Some(Op::Store), Level::Unknown),
         (0x1a_6810_1042, "LOAD|LVL Local RAM or RAM hit|SNP None", Some(Op::Load), Level::Local),

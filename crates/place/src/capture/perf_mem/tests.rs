@@ -278,7 +278,7 @@ struct Made {
 
 /// Bits, their text, and what they mean.
 const KINDS: [(u64, &str, Op, Level); 4] = [
-    (0x68_1001_42, "LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A", Op::Load, Level::Cache),
+    (0x6810_0142, "LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A", Op::Load, Level::Cache),
     (0x1a_6810_1042, "LOAD|LVL Local RAM or RAM hit|SNP None|BLK  N/A", Op::Load, Level::Local),
     (0x10_8042, "LOAD|LVL Remote Cache (1 hop) hit|SNP None", Op::Load, Level::Remote),
     (0x2_6810_0184, "STORE|LVL L1 miss|SNP None|TLB N/A|LCK N/A", Op::Store, Level::Unknown),
@@ -364,7 +364,8 @@ proptest! {
         }
         let options = ImportOptions { slice_ns: SLICE_NS, granule_bytes, threads, ..ImportOptions::default() };
         let recording = import_chunks(inputs.into_iter(), &options, chunk_bytes).unwrap();
-        let mut folded: BTreeMap<(i64, usize, u64, Op, Level, Mode), (f32, u64, u64)> = BTreeMap::new();
+        type Folded = BTreeMap<(i64, usize, u64, Op, Level, Mode), (f32, u64, u64)>;
+        let mut folded = Folded::new();
         for ((slice, address, op, level, mode), counts) in wanted {
             let regions = &recording.head.regions;
             let region = regions.iter().position(|it| (it.start..it.start + it.bytes).contains(&address)).unwrap();
