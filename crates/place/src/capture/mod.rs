@@ -5,6 +5,7 @@ mod error;
 pub mod live;
 pub mod maps;
 pub(crate) mod observer;
+pub mod perf_mem;
 pub mod physical;
 mod program;
 mod regions;
