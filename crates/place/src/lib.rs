@@ -4,3 +4,4 @@
 pub mod capture;
 pub mod migrate;
 pub mod plan;
+pub mod run;

@@ -7,7 +7,7 @@ pub mod maps;
 pub(crate) mod observer;
 pub mod perf_mem;
 pub mod physical;
-mod program;
+pub(crate) mod program;
 mod regions;
 mod sampling;
 

@@ -122,7 +122,7 @@ impl Drop for Program {
 }
 
 /// The file of a command and its arguments.
-pub(super) fn resolve(command: &[OsString]) -> Result<(PathBuf, &[OsString]), CaptureError> {
+pub(crate) fn resolve(command: &[OsString]) -> Result<(PathBuf, &[OsString]), CaptureError> {
     let (name, arguments) = command.split_first().ok_or(CaptureError::NoCommand)?;
     Ok((find_program(Path::new(name))?, arguments))
 }
