@@ -9,13 +9,10 @@
 //!   `/proc/PID/pagemap` has their frames;
 //! - software events of `perf` tell each page fault as it happens, so that [`frames`] knows when a page has to be looked
 //!   up anew;
-//! - [`clock`] says when an access would have happened without Valgrind.
+//! - [`Timing`] says when an access would have happened without Valgrind.
 
-pub mod clock;
-mod error;
 pub mod frames;
 mod queue;
-mod tracee;
 
 use std::ffi::OsString;
 use std::process::ExitStatus;
@@ -28,14 +25,14 @@ use tiermem_trace::filter::hierarchy::{Hierarchy, Kind, LINE_BYTES, Level, Memor
 use tiermem_trace::reader::FETCHES;
 use tiermem_trace::writer::Writer;
 
-pub use self::clock::Timing;
-pub use self::error::CaptureError;
-pub use self::tracee::Stop;
+pub use super::clock::Timing;
+pub use super::error::CaptureError;
+pub use super::tracee::Stop;
 
-use self::clock::Progress;
+use super::clock::Progress;
 use self::frames::{Found, FrameCounts, Frames, PageTable};
 use self::queue::Queue;
-use self::tracee::Tracee;
+use super::tracee::{self, Tracee};
 
 /// Accesses that are looked at between two looks at the page faults.
 const BATCH: usize = 4096;

@@ -1,0 +1,1 @@
+//! Texts of perf with known counts.
