@@ -2,3 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod migrate;
+pub mod plan;

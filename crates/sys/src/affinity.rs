@@ -1,6 +1,8 @@
 //! On which processor core a thread runs, and when.
 
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::OnceLock;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -20,6 +22,30 @@ pub fn pin_thread(core: usize) -> io::Result<()> {
     ALLOWED.get_or_init(|| before);
     cores.set(core);
     Ok(sched_setaffinity(None, &cores)?)
+}
+
+/// The cores that the calling thread may use.
+pub fn thread_cores() -> io::Result<Vec<u32>> {
+    let cores = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&core| cores.is_set(core)).map(|core| core as u32).collect())
+}
+
+/// Keeps a program that is going to be started, and all that it starts, on these cores. Cores that the process may not use
+/// are left out.
+///
+/// # Errors
+/// Invalid input if there are none, or if no core can have such a number.
+pub fn pin_child(command: &mut Command, cores: &[u32]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    if cores.is_empty() || cores.iter().any(|&core| core as usize >= CpuSet::MAX_CPU) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    cores.iter().for_each(|&core| set.set(core as usize));
+    let ask = move || Ok(sched_setaffinity(None, &set)?);
+    // SAFETY: between fork and exec the closure makes one system call, which takes no locks and allocates nothing; an error
+    // of the system is a number.
+    unsafe { command.pre_exec(ask) };
+    Ok(())
 }
 
 /// Makes the calling thread one that works for others when nobody else has anything to do. It leaves the core to which the
@@ -63,6 +89,18 @@ mod tests {
         });
         assert_eq!(pinned.join().unwrap(), 1);
         assert!(pin_thread(100_000).is_err());
+    }
+
+    #[test]
+    fn a_child_stays_where_it_is_pinned() {
+        let all = thread_cores().unwrap();
+        let core = *all.last().unwrap();
+        let mut command = Command::new("grep");
+        pin_child(command.args(["Cpus_allowed_list", "/proc/self/status"]), &[core]).unwrap();
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert_eq!(text.split_whitespace().last(), Some(core.to_string().as_str()), "{text}");
+        assert_eq!(thread_cores().unwrap(), all);
+        assert!(pin_child(&mut command, &[]).is_err() && pin_child(&mut command, &[100_000]).is_err());
     }
 
     #[test]

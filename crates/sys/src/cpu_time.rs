@@ -34,6 +34,11 @@ pub fn thread_spent() -> Spent {
     spent(libc::RUSAGE_THREAD)
 }
 
+/// What processes have spent that this one started and whose end it has taken in, and those that they started.
+pub fn children_spent() -> Spent {
+    spent(libc::RUSAGE_CHILDREN)
+}
+
 /// Times that this thread has waited for the kernel to give it memory, or to show it some that was there.
 pub fn thread_faults() -> u64 {
     usage(libc::RUSAGE_THREAD).ru_minflt.max(0) as u64
@@ -49,7 +54,11 @@ fn usage(who: libc::c_int) -> libc::rusage {
 }
 
 fn spent(who: libc::c_int) -> Spent {
-    let usage = usage(who);
+    spent_of(&usage(who))
+}
+
+/// Of what the kernel has counted.
+pub(crate) fn spent_of(usage: &libc::rusage) -> Spent {
     let duration = |time: libc::timeval| {
         Duration::new(time.tv_sec.max(0) as u64, time.tv_usec.clamp(0, 999_999) as u32 * 1000)
     };

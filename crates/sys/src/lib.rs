@@ -1,6 +1,7 @@
 //! The only room with raw system calls, and the readings of `/proc` and cgroups that belong to them.
 
 pub mod affinity;
+pub mod agent;
 pub mod aligned;
 pub mod boot;
 pub mod child;
@@ -10,9 +11,12 @@ pub mod limits;
 pub mod mapping;
 pub mod memory;
 pub mod numa;
+pub mod page_scan;
 pub mod pagemap;
 pub mod perf_faults;
+pub mod pidfd;
 pub mod populate;
 pub mod prefetch;
+pub mod smaps;
 pub mod uring;
 pub mod wait;

@@ -51,4 +51,45 @@ pub enum CaptureError {
     /// The program's end could not be waited for.
     #[error("cannot wait for the end of the program: {0}")]
     Wait(io::Error),
+    /// The socket for the agent could not be opened.
+    #[error("cannot open a socket for the agent in the program: {0}")]
+    Agent(io::Error),
+    /// The program could not be started.
+    #[error("cannot start the program: {0}")]
+    Program(io::Error),
+    /// There is no such process.
+    #[error("there is no process {0}")]
+    NoProcess(u32),
+    /// The process belongs to somebody else.
+    #[error("process {pid} cannot be looked at: {source}")]
+    NotOurs {
+        /// The process.
+        pid: u32,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What the kernel tells of mappings is not what it should be.
+    #[error("{path}: {reason}")]
+    Maps {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A source cannot work here.
+    #[error("the source {name} cannot look at process {pid}: {source}")]
+    Source {
+        /// The source.
+        name: &'static str,
+        /// The process.
+        pid: u32,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The program ended before anything was seen.
+    #[error("the program ended after {milliseconds} ms, before anything was seen of it")]
+    NothingSeen {
+        /// How long it was there.
+        milliseconds: u128,
+    },
 }

@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tiermem_base::{Access, Op};
 use tiermem_trace::filter::hierarchy::{self, Hierarchy, LINE_BYTES, Memory, Shapes};
@@ -15,11 +15,11 @@ use tiermem_trace::reader::FETCHES;
 use tiermem_trace::recording::{Cost, Executable, Head, Level, Mode, Recording, Slice, Source, Unit};
 
 use super::clock::{Progress, Timing};
-use super::error::CaptureError;
 use super::layout::Layout;
 use super::maps;
 use super::table::{Kind, Table};
-use super::tracee::{self, Stop, Tracee};
+use super::tracee::{self, Tracee};
+use super::{CaptureError, Stop};
 
 /// Accesses that are read between two looks at anything else.
 const BATCH: usize = 4096;
@@ -284,6 +284,7 @@ impl Counter {
         let name = options.command.first().cloned().unwrap_or_default();
         let head = Head {
             version: Head::VERSION,
+            began_unix_ns: (SystemTime::now() - wall).duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
             command: words.collect(),
             executable: Executable { path: name.to_string_lossy().into_owned(), build_id: None },
             granule_bytes,

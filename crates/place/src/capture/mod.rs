@@ -1,15 +1,36 @@
 //! Watching a program that knows nothing of it.
 
+mod build_id;
 mod clock;
 mod error;
 pub mod lackey;
 mod layout;
+pub mod live;
 pub mod maps;
+pub(crate) mod observer;
 pub mod perf_mem;
 pub mod physical;
+mod program;
+mod regions;
+mod sampling;
 mod table;
 mod tracee;
 
-pub use self::clock::Timing;
-pub use self::error::CaptureError;
-pub use self::tracee::Stop;
+pub use clock::Timing;
+pub use error::CaptureError;
+pub use program::Stop;
+
+use std::ffi::OsString;
+
+use tiermem_trace::recording::Executable;
+
+/// The file of a command, with its build-id.
+///
+/// # Errors
+/// If there is no such program.
+pub fn executable_of(command: &[OsString]) -> Result<Executable, CaptureError> {
+    let (file, _) = program::resolve(command)?;
+    let path = std::fs::canonicalize(&file).unwrap_or(file).to_string_lossy().into_owned();
+    let build_id = build_id::of_path(Some(&path));
+    Ok(Executable { path, build_id })
+}

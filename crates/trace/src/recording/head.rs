@@ -11,6 +11,9 @@ pub struct Head {
     pub command: Vec<String>,
     /// The program's file.
     pub executable: Executable,
+    /// When the recording began, in nanoseconds since 1970, to hold it against what others saw; 0 if not known.
+    #[serde(default)]
+    pub began_unix_ns: u64,
     /// The finest granule that samples have, in bytes.
     pub granule_bytes: u64,
     /// The slices in the order of time; they do not overlap.

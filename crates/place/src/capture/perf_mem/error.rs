@@ -4,7 +4,6 @@ use std::io;
 use std::path::PathBuf;
 
 use super::line::Reason;
-use crate::capture::maps::MapsError;
 
 /// What prints a recording in the form that is read here.
 pub const PRINT_COMMAND: &str =
@@ -58,12 +57,12 @@ pub enum PerfMemError {
         text: String,
     },
     /// The copy of `/proc/PID/maps` is none.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {reason}", path.display())]
     Maps {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: MapsError,
+        reason: String,
     },
     /// There are no samples with an address of those that were asked for.
     #[error("there is no sample with an address in it: {0}")]

@@ -32,7 +32,7 @@ use self::form::{HEAD_BYTES, Head};
 pub use self::error::{PRINT_COMMAND, PerfMemError};
 pub use self::record::{RecordOptions, Target, record};
 
-use super::tracee::Stop;
+use super::Stop;
 
 /// Bytes of a part that one thread reads at a time.
 const PART_BYTES: u64 = 32 << 20;

@@ -17,7 +17,7 @@ use tiermem_trace::recording::Recording;
 
 use super::error::PerfMemError;
 use super::{ImportOptions, Input, import_inputs};
-use crate::capture::tracee::Stop;
+use crate::capture::Stop;
 
 /// How often is looked whether perf has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -20,7 +20,7 @@ const SLICES_MAX: i64 = 1 << 20;
 pub(super) fn read_maps(path: &Path) -> Result<Vec<MapLine>, PerfMemError> {
     let text = std::fs::read(path).map_err(|source| PerfMemError::Open { path: path.to_owned(), source })?;
     maps::parse(&String::from_utf8_lossy(&text))
-        .map_err(|source| PerfMemError::Maps { path: path.to_owned(), source })
+        .map_err(|reason| PerfMemError::Maps { path: path.to_owned(), reason })
 }
 
 /// Puts the recording together. `bad` lines were passed over.
@@ -83,6 +83,8 @@ pub(super) fn finish(
     };
     let head = Head {
         version: Head::VERSION,
+        // perf's times are from the machine's start, which no text tells.
+        began_unix_ns: 0,
         command: options.command.clone(),
         executable: executable(&placed.regions),
         granule_bytes,

@@ -25,14 +25,14 @@ use tiermem_trace::filter::hierarchy::{Hierarchy, Kind, LINE_BYTES, Level, Memor
 use tiermem_trace::reader::FETCHES;
 use tiermem_trace::writer::Writer;
 
-pub use super::clock::Timing;
-pub use super::error::CaptureError;
-pub use super::tracee::Stop;
+pub use crate::capture::Timing;
 
-use super::clock::Progress;
+use crate::capture::clock::Progress;
+use crate::capture::tracee::{self, Tracee};
+use crate::capture::{CaptureError, Stop};
+
 use self::frames::{Found, FrameCounts, Frames, PageTable};
 use self::queue::Queue;
-use super::tracee::{self, Tracee};
 
 /// Accesses that are looked at between two looks at the page faults.
 const BATCH: usize = 4096;

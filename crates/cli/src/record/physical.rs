@@ -1,14 +1,16 @@
-//! `tiermem record`: a trace of what a program does with its memory.
+//! `tiermem record --physical`: a trace of what passes between a program's caches and its memory.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::{Bytes, Nanos};
-use tiermem_place::capture::physical::{self, CaptureError, Ending, Stop, Summary, Timing};
+use tiermem_place::capture::Stop;
+use tiermem_place::capture::physical::{self, Ending, Summary, Timing};
+
 use tiermem_trace::Format as TraceFormat;
 use tiermem_trace::filter::hierarchy::{Shape, Shapes};
 use tiermem_trace::writer::{self, WriteOptions};
@@ -19,34 +21,6 @@ use crate::output::{self, Cell, Format, Rows};
 use crate::source::CountingBar;
 use crate::trace::{count, positive_count};
 use crate::words;
-
-const HELP: &str = "\
-Examples:
-  tiermem record --physical -o sort.parquet -- sort /etc/services
-  tiermem record --physical --transactions 1M --llc 8MiB,16 -o pagerank.parquet -- ./pagerank --scale 20
-  tiermem trace stat sort.parquet --addresses physical
-
-The program runs under Valgrind (Lackey), some hundred times slower than by itself. Its accesses go through modelled caches
-(LRU, inclusive, write-back, lines of 64 bytes); the trace has what passes between the last one and memory: lines read (load) and
-lines written back (store), with virtual addresses and physical frames. Times are a model: instructions / (GHz x IPC), and the
-wait for the level that has the line. docs/record.md says how it works and where it errs.
-
-Needs valgrind, and root (or CAP_SYS_ADMIN and CAP_PERFMON) for physical addresses. The program's output goes to standard
-error. Ctrl-C ends the program and keeps what has been recorded.
-
-Fields of the summary:
-  transactions, loads, stores   in the trace
-  unresolved                    transactions left out, since the frame of their page never became known
-  pages                         pages of 4 KiB that transactions went to
-  pages_at_once, pages_late, pages_unresolved
-                                their frame was known when first needed; became known later; never did
-  remapped                      how often a page was found in another frame than before
-  faults, faults_lost           page faults that were watched, and those that came too fast; empty if they cannot be watched
-  instructions, accesses        of the program, skipped ones included: instructions; loads and stores
-  seconds                       what the recording took
-  modelled_seconds              what the program would have taken by the model
-  slow_down                     seconds over modelled_seconds
-  ended                         transactions (there were enough), stopped, valgrind (it could not go on), or how the program ended";
 
 const FIELDS: &[&str] = &[
     "transactions",
@@ -71,16 +45,10 @@ const FIELDS: &[&str] = &[
 /// The signal of an instruction that the processor, or Valgrind, does not know.
 const SIGILL: i32 = 4;
 
-/// What `tiermem record` takes.
+/// What is special to this kind of recording.
 #[derive(Debug, Args)]
-#[command(after_help = HELP)]
-pub struct Options {
-    /// Trace what passes between the caches and memory, with physical addresses; the one kind of recording there is.
-    #[arg(long, required = true)]
-    physical: bool,
-    /// The trace to write, in the Parquet form.
-    #[arg(short, long, value_name = "OUT.parquet")]
-    output: PathBuf,
+#[command(next_help_heading = "With --physical")]
+pub struct PhysicalArgs {
     /// End the program after so many transactions between the last cache and memory.
     #[arg(long, value_name = "N", default_value = "20M", value_parser = positive_count)]
     transactions: u64,
@@ -90,20 +58,14 @@ pub struct Options {
     /// Leave instruction fetches out of the caches: data alone.
     #[arg(long)]
     data_only: bool,
-    /// How to print the summary.
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
     #[command(flatten)]
     caches: CacheArgs,
     #[command(flatten)]
     timing: TimingArgs,
-    /// The program and its arguments.
-    #[arg(value_name = "CMD", required = true, last = true)]
-    command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Caches, each as its size and its ways")]
+#[command(next_help_heading = "Caches with --physical, each as its size and its ways")]
 struct CacheArgs {
     /// First level, instructions.
     #[arg(long, value_name = "SIZE,WAYS", default_value_t = Shapes::default().l1i)]
@@ -120,7 +82,7 @@ struct CacheArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Time")]
+#[command(next_help_heading = "Time with --physical")]
 struct TimingArgs {
     /// Cycles in a nanosecond.
     #[arg(long, value_name = "GHZ", default_value_t = Timing::default().ghz, value_parser = positive)]
@@ -150,27 +112,32 @@ fn duration(text: &str) -> Result<f64, String> {
 }
 
 /// Records and prints the summary.
-pub fn run(options: Options) -> Result<(), Failure> {
-    let words: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
+pub fn run(
+    options: PhysicalArgs,
+    command: Vec<OsString>,
+    output: &Path,
+    format: Format,
+) -> Result<(), Failure> {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let write = WriteOptions { format: Some(TraceFormat::PARQUET), source: words.join(" "), frames: true };
     let CacheArgs { l1i, l1d, l2, llc } = options.caches;
     let TimingArgs { ghz, ipc, l2_ns, llc_ns, memory_ns } = options.timing;
     let what = physical::Options {
-        command: options.command,
+        command,
         caches: Shapes { l1i, l1d, l2, llc },
         timing: Timing { ghz, ipc, l2_ns, llc_ns, memory_ns },
         transactions: options.transactions,
         skip_instructions: options.skip_instructions,
         fetches: !options.data_only,
     };
-    let mut writer = writer::create(&options.output, &write).map_err(Failure::failed)?;
+    let mut writer = writer::create(output, &write).map_err(Failure::failed)?;
     let stop = Stop::default();
     let stopped = stop.clone();
     interrupt::then(move || stopped.stop());
     let bar = CountingBar::new(Some(options.transactions));
     let recorded = physical::record(&what, &mut *writer, &stop, |transactions| bar.set(transactions));
     bar.finish(0);
-    let summary = recorded.map_err(advise)?;
+    let summary = recorded.map_err(super::advise)?;
     writer.finish().map_err(Failure::failed)?;
     if let Err(reason) = &summary.faults {
         eprintln!(
@@ -178,28 +145,12 @@ pub fn run(options: Options) -> Result<(), Failure> {
              run as root, or lower kernel.perf_event_paranoid"
         );
     }
-    let printed = match options.format {
+    let printed = match format {
         Format::Table => print_table(&summary),
         format => output::print_rows(format, &rows(&summary)),
     };
     printed.map_err(|error| Failure::writing("the summary", error))?;
     died(&summary.ending)
-}
-
-/// What went wrong, and how to mend it.
-fn advise(error: CaptureError) -> Failure {
-    let advice = match &error {
-        CaptureError::NoCommand | CaptureError::Command { .. } | CaptureError::Caches(_) => {
-            return Failure::usage(error);
-        }
-        CaptureError::NoValgrind => "; install it (apt-get install valgrind)",
-        CaptureError::NothingTraced(_) => "; what it said stands above",
-        CaptureError::PageMap { .. } | CaptureError::Hidden => {
-            "; run as root, or with CAP_SYS_ADMIN and CAP_PERFMON"
-        }
-        _ => "",
-    };
-    Failure::failed(anyhow!("{error}{advice}"))
 }
 
 /// A program that was killed was not recorded as it would have run; what there is of it has been kept.

@@ -1,0 +1,222 @@
+//! Recording a program while it runs: options, and what is told of it in the end.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use tiermem_base::{Bytes, Nanos};
+use tiermem_place::capture::Stop;
+use tiermem_place::capture::live::{self, Closer, Ending, SourceKind, Target};
+use tiermem_trace::recording::{self, Recording};
+
+use crate::failure::Failure;
+use crate::interrupt;
+use crate::output::{self, Cell, Format, Rows};
+use crate::source::CountingBar;
+use crate::words;
+
+/// Where the library with the agent is, if not beside the program.
+const PRELOAD_VARIABLE: &str = "TIERMEM_PRELOAD";
+const PRELOAD_LIBRARY: &str = "libtiermem_preload.so";
+
+const FIELDS: &[&str] = &[
+    "slices",
+    "seconds",
+    "regions",
+    "regions_touched",
+    "mapped_bytes",
+    "touched_bytes",
+    "samples",
+    "recorder_cpu_s",
+    "agent_cpu_s",
+    "program_cpu_s",
+    "ended",
+];
+
+/// How to look at the program.
+#[derive(Debug, Args)]
+pub struct LiveArgs {
+    /// What to look with; may be given several times. The first is what other commands take by default.
+    #[arg(long, value_name = "SOURCE", default_value = "refs", value_parser = source)]
+    source: Vec<SourceKind>,
+    /// Look at a process that runs already.
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// How long a slice of time is.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = slice)]
+    slice: Duration,
+    /// How much memory is looked at as one, a multiple of 4 KiB.
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = granule)]
+    granule: u64,
+    /// A finer granule for one part: the end of a mapped file's path, `heap`, `stack`, or `anon` for the largest mapping of no
+    /// file.
+    #[arg(long, value_name = "NAME=SIZE", value_parser = closer)]
+    closer: Option<Closer>,
+    /// Keep the program from having huge pages, which are touched as one.
+    #[arg(long)]
+    small_pages: bool,
+    /// Stop after so long; the program is ended then, unless it ran already.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+}
+
+fn source(text: &str) -> Result<SourceKind, String> {
+    SourceKind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+        format!(
+            "there is no source `{text}`; the sources are {}",
+            SourceKind::ALL.map(SourceKind::name).join(", ")
+        )
+    })
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let nanos: Nanos = text.parse().map_err(|error: tiermem_base::units::UnitError| error.to_string())?;
+    Ok(Duration::from_nanos(nanos.0))
+}
+
+/// Reads the length of a slice.
+pub fn slice(text: &str) -> Result<Duration, String> {
+    let slice = duration(text)?;
+    if slice < Duration::from_millis(1) { Err("a slice is 1ms long at least".to_owned()) } else { Ok(slice) }
+}
+
+fn granule(text: &str) -> Result<u64, String> {
+    let Bytes(bytes) = text.parse().map_err(|error: tiermem_base::units::UnitError| error.to_string())?;
+    let is_one = bytes > 0 && bytes.is_multiple_of(4096) && bytes <= 1 << 30;
+    is_one.then_some(bytes).ok_or_else(|| "a granule is a multiple of 4KiB, at most 1GiB".to_owned())
+}
+
+fn closer(text: &str) -> Result<Closer, String> {
+    let (name, size) = text.rsplit_once('=').ok_or("this is NAME=SIZE, such as model.gguf=64KiB")?;
+    Ok(Closer { name: name.to_owned(), granule_bytes: granule(size)? })
+}
+
+/// The library with the agent, beside this program's file.
+pub fn preload() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os(PRELOAD_VARIABLE) {
+        return Some(PathBuf::from(path));
+    }
+    let folder = std::env::current_exe().ok()?.parent()?.to_owned();
+    [folder.join(PRELOAD_LIBRARY), folder.join("../lib/tiermem").join(PRELOAD_LIBRARY)]
+        .into_iter()
+        .find(|path| path.is_file())
+}
+
+/// Records and prints the summary.
+pub fn run(args: LiveArgs, command: Vec<OsString>, output: &Path, format: Format) -> Result<(), Failure> {
+    let preload = preload();
+    if preload.is_none() && args.pid.is_none() {
+        eprintln!(
+            "tiermem: {PRELOAD_LIBRARY} is not beside this program, so mappings are looked at as wholes; build it (cargo build \
+             -p tiermem-preload) or say where it is with {PRELOAD_VARIABLE}"
+        );
+    }
+    let options = live::Options {
+        target: args.pid.map_or(Target::Command(command), Target::Process),
+        sources: args.source,
+        slice: args.slice,
+        granule_bytes: args.granule,
+        closer: args.closer,
+        small_pages: args.small_pages,
+        preload,
+        duration: args.duration,
+    };
+    let stop = Stop::default();
+    let stopped = stop.clone();
+    interrupt::then(move || stopped.stop());
+    let slices = args.duration.map(|duration| (duration.as_nanos() / args.slice.as_nanos()) as u64);
+    let bar = CountingBar::new(slices);
+    let recorded = live::record(&options, &stop, |slices| bar.set(slices as u64));
+    bar.finish(0);
+    let (recording, ending) = recorded.map_err(super::advise)?;
+    recording::write(output, &recording).map_err(Failure::failed)?;
+    for note in &recording.head.notes {
+        eprintln!("tiermem: {note}");
+    }
+    let printed = match format {
+        Format::Table => print_table(&recording, &ending),
+        format => output::print_rows(format, &rows(&recording, &ending)),
+    };
+    printed.map_err(|error| Failure::writing("the summary", error))?;
+    match ending {
+        Ending::Exited(status) if status.signal().is_some() => {
+            Err(Failure::failed(anyhow!("the program was ended ({status}); the recording ends there")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How a recording ended, in a word.
+pub fn ended(ending: &Ending) -> String {
+    match ending {
+        Ending::Exited(status) => status.to_string(),
+        Ending::Gone => "gone".to_owned(),
+        Ending::Stopped => "stopped".to_owned(),
+    }
+}
+
+/// Regions that were accessed, and the bytes of the granules in which they were.
+fn touched(recording: &Recording) -> (usize, u64) {
+    let granules: BTreeSet<(u32, u64, u32)> =
+        recording.samples.iter().map(|sample| (sample.region, sample.offset, sample.bytes)).collect();
+    let regions: BTreeSet<u32> = granules.iter().map(|(region, ..)| *region).collect();
+    // Stretches of one region may overlap where two sources told of them.
+    let (mut bytes, mut last) = (0, (u32::MAX, 0));
+    for (region, offset, length) in granules {
+        let end = offset + u64::from(length);
+        let from = if last.0 == region { offset.max(last.1) } else { offset };
+        bytes += end.saturating_sub(from);
+        last = (region, if last.0 == region { end.max(last.1) } else { end });
+    }
+    (regions.len(), bytes)
+}
+
+fn rows(recording: &Recording, ending: &Ending) -> Rows {
+    let head = &recording.head;
+    let (regions, bytes) = touched(recording);
+    let row = vec![
+        Cell::Count(head.slices.len() as u64),
+        Cell::Number(head.cost.wall_s, 3),
+        Cell::Count(head.regions.len() as u64),
+        Cell::Count(regions as u64),
+        Cell::Count(head.regions.iter().map(|region| region.bytes).sum()),
+        Cell::Count(bytes),
+        Cell::Count(recording.samples.len() as u64),
+        Cell::Number(head.cost.recorder_cpu_s, 3),
+        Cell::Number(head.cost.agent_cpu_s, 3),
+        Cell::Number(head.cost.program_cpu_s, 3),
+        Cell::Text(ended(ending)),
+    ];
+    Rows { fields: FIELDS, rows: vec![row] }
+}
+
+fn print_table(recording: &Recording, ending: &Ending) -> io::Result<()> {
+    let head = &recording.head;
+    let (regions, bytes) = touched(recording);
+    let mapped: u64 = head.regions.iter().map(|region| region.bytes).sum();
+    let mut out = io::stdout().lock();
+    let mut line = |name: &str, value: String, remark: String| words::line(&mut out, name, value, remark);
+    let cost = &head.cost;
+    let samples = format!("{} samples", recording.samples.len());
+    line("slices", head.slices.len().to_string(), format!("in {:.1} s; {samples}", cost.wall_s))?;
+    line(
+        "regions",
+        head.regions.len().to_string(),
+        format!("{} of them, {regions} accessed", Bytes(mapped)),
+    )?;
+    let granule = Bytes(head.granule_bytes);
+    line("accessed", Bytes(bytes).to_string(), format!("in granules of {granule}, or whole mappings"))?;
+    let share = |seconds: f64| format!("{:.1}% of one processor", 100.0 * seconds / cost.wall_s.max(1e-9));
+    line("recorder", format!("{:.2} s", cost.recorder_cpu_s), share(cost.recorder_cpu_s))?;
+    line("agent", format!("{:.3} s", cost.agent_cpu_s), "within the program".to_owned())?;
+    if cost.program_cpu_s > 0.0 {
+        line("program", format!("{:.2} s", cost.program_cpu_s), "of processor time".to_owned())?;
+    }
+    line("ended by", ended(ending), String::new())?;
+    out.flush()
+}

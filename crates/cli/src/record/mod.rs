@@ -1,0 +1,119 @@
+//! `tiermem record`: what a program does with its memory.
+
+mod live;
+mod physical;
+
+pub use live::{ended, preload, slice};
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+use tiermem_place::capture::CaptureError;
+
+use crate::failure::Failure;
+use crate::output::Format;
+
+const HELP: &str = "\
+Examples:
+  tiermem record -o app.rec -- ./app --its-own flags           # pages referenced, 4 MiB granules, 1 s slices
+  tiermem record --slice 100ms --granule 1MiB -o app.rec -- ./app
+  tiermem record --closer model.gguf=64KiB -o app.rec -- ./app # one mapped file more closely than the rest
+  tiermem record --source refs --source writes -o app.rec -- ./app
+  tiermem record --pid 1234 --duration 30s -o app.rec          # what runs already, its mappings as wholes
+  tiermem record --physical --transactions 1M --llc 8MiB,16 -o pagerank.parquet -- ./pagerank --scale 20
+
+A recording has the program's regions (mapped files, heap, stack, memory of no file) and how often each granule of them was
+accessed in each slice of time; `tiermem heatmap` draws it, `tiermem plan` makes a placement of it. docs/observe.md says what each
+source sees and what it costs. The program's output goes to standard error; Ctrl-C ends the program and keeps the recording.
+
+Sources:
+  refs     pages referenced, by the processor's own bits: granules through an agent that is loaded with the program
+  writes   pages written: needs the agent
+  faults   page faults: where pages are first touched
+  damon    the kernel's monitor, where the kernel has it and nobody else uses it
+
+With --physical the program runs under Valgrind (Lackey), some hundred times slower, and OUT is a trace of what passes between
+modelled caches and memory, with physical addresses: docs/record.md. Needs valgrind, and root (or CAP_SYS_ADMIN and
+CAP_PERFMON).
+
+Fields of the summary:
+  slices, seconds               how many, and what the recording took
+  regions, regions_touched      regions of the program, and those of them that were accessed
+  mapped_bytes, touched_bytes   bytes of the regions; bytes of the granules that were accessed
+  samples                       rows of the recording
+  recorder_cpu_s                processor time of this command
+  agent_cpu_s                   processor time of the agent, which the program pays
+  program_cpu_s                 processor time of the program, 0 if it ran already
+  ended                         stopped, gone, or how the program ended
+Fields of the summary with --physical:
+  transactions, loads, stores   in the trace
+  unresolved                    transactions left out, since the frame of their page never became known
+  pages                         pages of 4 KiB that transactions went to
+  pages_at_once, pages_late, pages_unresolved
+                                their frame was known when first needed; became known later; never did
+  remapped                      how often a page was found in another frame than before
+  faults, faults_lost           page faults that were watched, and those that came too fast; empty if they cannot be watched
+  instructions, accesses        of the program, skipped ones included: instructions; loads and stores
+  seconds                       what the recording took
+  modelled_seconds              what the program would have taken by the model
+  slow_down                     seconds over modelled_seconds
+  ended                         transactions (there were enough), stopped, valgrind (it could not go on), or how the program ended";
+
+/// What `tiermem record` takes.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Options {
+    /// The recording to write; with --physical a trace in the Parquet form.
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// How to print the summary.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    #[command(flatten)]
+    live: live::LiveArgs,
+    /// Trace what passes between modelled caches and memory, with physical addresses.
+    #[arg(long, conflicts_with_all = ["source", "pid", "slice", "granule", "closer", "small_pages", "duration"])]
+    physical: bool,
+    #[command(flatten)]
+    with_physical: physical::PhysicalArgs,
+    /// The program and its arguments.
+    #[arg(value_name = "CMD", required_unless_present = "pid", conflicts_with = "pid", last = true)]
+    command: Vec<OsString>,
+}
+
+/// Records and prints the summary.
+pub fn run(options: Options) -> Result<(), Failure> {
+    let Options { output, format, live, physical, with_physical, command } = options;
+    if physical {
+        physical::run(with_physical, command, &output, format)
+    } else {
+        live::run(live, command, &output, format)
+    }
+}
+
+/// What went wrong, and how to mend it.
+pub fn advise(error: CaptureError) -> Failure {
+    let advice = match &error {
+        CaptureError::NoCommand | CaptureError::Command { .. } | CaptureError::Caches(_) => {
+            return Failure::usage(error);
+        }
+        CaptureError::NoValgrind => "; install it (apt-get install valgrind)",
+        CaptureError::NothingTraced(_) => "; what it said stands above",
+        CaptureError::PageMap { .. } | CaptureError::Hidden => {
+            "; run as root, or with CAP_SYS_ADMIN and CAP_PERFMON"
+        }
+        CaptureError::NotOurs { .. } => "; run as its owner or as root",
+        CaptureError::Source { name: "damon", .. } => "; another --source may do: refs works on every kernel",
+        CaptureError::Source { name: "faults", .. } => {
+            "; run as root, or lower kernel.perf_event_paranoid to 1"
+        }
+        CaptureError::Source { .. } => "; run as the program's owner or as root",
+        CaptureError::NothingSeen { .. } => {
+            "; if it maps memory at all, a shorter --slice (10ms) or --source faults sees more of it"
+        }
+        _ => "",
+    };
+    Failure::failed(anyhow!("{error}{advice}"))
+}

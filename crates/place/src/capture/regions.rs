@@ -1,0 +1,340 @@
+//! The regions of a program while it runs: which of its mappings are one thing to it, and what became of them.
+//!
+//! The kernel's mappings are finer than what a program thinks in: the recorder splits them into granules, protections
+//! differ, allocators grow. So mappings that lie one behind the other and are of one kind are one region, and a region that
+//! was there before and overlaps is the same one, grown or shrunk.
+
+use std::collections::HashMap;
+
+use tiermem_model::placement::PlannedRegion;
+use tiermem_trace::recording::{Region, RegionKind};
+
+use super::build_id;
+use super::maps::MapLine;
+
+/// The regions that a program has or had.
+#[derive(Debug, Default)]
+pub(crate) struct Regions {
+    known: Vec<Known>,
+    /// Those that are there, in the order of addresses.
+    current: Vec<u32>,
+    /// Build-ids of their files, as far as somebody wanted to know them.
+    build_ids: HashMap<u32, Option<String>>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    what: What,
+    file_offset: u64,
+    /// Where its granules are counted from: where it started when it was first seen, or when it had become a larger one.
+    origin: u64,
+    start: u64,
+    end: u64,
+    first_slice: u32,
+    last_slice: u32,
+    /// The region that it became a part of.
+    within: Option<u32>,
+}
+
+/// What tells regions apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct What {
+    kind: RegionKind,
+    path: Option<String>,
+    inode: u64,
+    permissions: String,
+}
+
+fn kind(line: &MapLine) -> RegionKind {
+    match line.path.as_deref() {
+        None | Some("") => RegionKind::Anonymous,
+        Some("[heap]") => RegionKind::Heap,
+        Some("[stack]") => RegionKind::Stack,
+        Some(path) if path.starts_with("[anon") => RegionKind::Anonymous,
+        Some(path) if path.starts_with('[') => RegionKind::Special,
+        Some(_) => RegionKind::File,
+    }
+}
+
+/// Whether anything can be accessed there.
+fn is_accessible(line: &MapLine) -> bool {
+    line.permissions.starts_with('r') || line.permissions.contains(['w', 'x'])
+}
+
+impl Regions {
+    /// Takes in the mappings that the program has now, in the order of addresses.
+    pub fn update(&mut self, lines: &[MapLine], slice: u32) {
+        let mut runs: Vec<Known> = Vec::new();
+        for line in lines.iter().filter(|line| is_accessible(line)) {
+            let what = What {
+                kind: kind(line),
+                path: line.path.clone(),
+                inode: line.inode,
+                permissions: line.permissions.clone(),
+            };
+            if let Some(last) = runs.last_mut() {
+                let goes_on = what.kind != RegionKind::File
+                    || last.file_offset + (last.end - last.start) == line.offset;
+                if last.end == line.start && last.what == what && goes_on {
+                    last.end = line.end;
+                    continue;
+                }
+            }
+            let (first_slice, last_slice, within) = (slice, slice, None);
+            let (start, end, file_offset) = (line.start, line.end, line.offset);
+            runs.push(Known {
+                what,
+                file_offset,
+                origin: start,
+                start,
+                end,
+                first_slice,
+                last_slice,
+                within,
+            });
+        }
+        let before = std::mem::take(&mut self.current);
+        let mut from = 0;
+        for run in runs {
+            // Both are in the order of addresses, so those that end before this run are of no use to later ones.
+            while before.get(from).is_some_and(|id| self.known[*id as usize].end <= run.start) {
+                from += 1;
+            }
+            let overlapping =
+                before[from..].iter().copied().take_while(|id| self.known[*id as usize].start < run.end);
+            let same: Vec<u32> = overlapping.filter(|id| self.is_same(*id, &run)).collect();
+            let id = match same.split_first() {
+                None => {
+                    self.known.push(run);
+                    self.known.len() as u32 - 1
+                }
+                Some((&first, others)) => {
+                    self.grow(first, &run, slice);
+                    for &other in others {
+                        let (start, end) = (self.known[other as usize].start, self.known[other as usize].end);
+                        self.known[other as usize].within = Some(first);
+                        let into = &mut self.known[first as usize];
+                        (into.start, into.end) = (into.start.min(start), into.end.max(end));
+                    }
+                    first
+                }
+            };
+            self.current.push(id);
+        }
+    }
+
+    fn is_same(&self, id: u32, run: &Known) -> bool {
+        let known = &self.known[id as usize];
+        let lines_up = known.what.kind != RegionKind::File
+            || known.file_offset.wrapping_sub(known.start) == run.file_offset.wrapping_sub(run.start);
+        known.within.is_none() && known.what == run.what && lines_up
+    }
+
+    fn grow(&mut self, id: u32, run: &Known, slice: u32) {
+        let known = &mut self.known[id as usize];
+        if run.start < known.start {
+            // Memory is given out downward, so a large allocation may make one of a small one above it: what is large has its
+            // own start as the origin.
+            if known.start - run.start > known.end - known.start {
+                known.origin = run.start;
+            }
+            (known.start, known.file_offset) = (run.start, run.file_offset);
+        }
+        known.end = known.end.max(run.end);
+        known.last_slice = slice;
+    }
+
+    /// Forgets what is there: the program has begun another one, in an address space of its own.
+    pub fn begin_anew(&mut self) {
+        self.current.clear();
+    }
+
+    /// The region of an address, as of the last update.
+    pub fn find(&self, address: u64) -> Option<u32> {
+        let at = self.current.partition_point(|id| self.known[*id as usize].start <= address);
+        let id = *self.current.get(at.checked_sub(1)?)?;
+        (address < self.known[id as usize].end).then_some(id)
+    }
+
+    /// Adds the parts of a stretch of addresses that lie in regions, each with its region, start and end.
+    pub fn overlapping(&self, start: u64, end: u64, parts: &mut Vec<(u32, u64, u64)>) {
+        let first = self.current.partition_point(|id| self.known[*id as usize].end <= start);
+        for &id in &self.current[first..] {
+            let known = &self.known[id as usize];
+            if known.start >= end {
+                break;
+            }
+            parts.push((id, start.max(known.start), end.min(known.end)));
+        }
+    }
+
+    /// The regions that are there: number, start, and what a plan knows of them.
+    pub fn planned(&mut self) -> Vec<(u32, u64, PlannedRegion)> {
+        let Regions { known, current, build_ids } = self;
+        let of = |id: &u32| {
+            let known = &known[*id as usize];
+            let path = known.what.path.clone().filter(|path| path.starts_with('/'));
+            let build_id = build_ids.entry(*id).or_insert_with(|| build_id::of_path(path.as_deref())).clone();
+            let region = Region {
+                kind: known.what.kind,
+                path,
+                build_id,
+                file_offset: known.file_offset,
+                permissions: known.what.permissions.clone(),
+                bytes: known.end - known.start,
+                ..Region::default()
+            };
+            (*id, known.start, crate::plan::planned(&region))
+        };
+        current.iter().map(of).collect()
+    }
+
+    /// Where a region's granules are counted from; it may have grown downward since.
+    pub fn origin(&self, id: u32) -> u64 {
+        self.known[id as usize].origin
+    }
+
+    /// Whether its mappings are memory of the program's own or of a file's, which sources can look at.
+    pub fn is_memory(&self, id: u32) -> bool {
+        self.known[id as usize].what.kind != RegionKind::Special
+    }
+
+    /// The regions for a recording, and for each one that was found the place of its region there.
+    pub fn finish(self) -> (Vec<Region>, Vec<u32>) {
+        let mut order: Vec<u32> =
+            (0..self.known.len() as u32).filter(|id| self.known[*id as usize].within.is_none()).collect();
+        order.sort_by_key(|id| (self.known[*id as usize].start, *id));
+        let mut places = vec![0; self.known.len()];
+        for (place, id) in order.iter().enumerate() {
+            places[*id as usize] = place as u32;
+        }
+        for id in 0..self.known.len() {
+            let mut root = id;
+            while let Some(within) = self.known[root].within {
+                root = within as usize;
+            }
+            places[id] = places[root];
+        }
+        let mut names = Names::default();
+        let mut regions: Vec<Region> = Vec::with_capacity(order.len());
+        for id in order {
+            let known = &self.known[id as usize];
+            let before = regions.last().filter(|before| before.start + before.bytes == known.start);
+            let name = names.name(&known.what, before);
+            regions.push(Region {
+                name,
+                kind: known.what.kind,
+                path: known.what.path.clone().filter(|path| path.starts_with('/')),
+                build_id: build_id::of_path(known.what.path.as_deref()),
+                file_offset: known.file_offset,
+                permissions: known.what.permissions.clone(),
+                start: known.start,
+                bytes: known.end - known.start,
+                first_slice: known.first_slice,
+                last_slice: known.last_slice,
+            });
+        }
+        (regions, places)
+    }
+}
+
+/// Names that nobody else has.
+#[derive(Default)]
+struct Names {
+    given: HashMap<String, u32>,
+    anonymous: u32,
+}
+
+impl Names {
+    fn name(&mut self, what: &What, before: Option<&Region>) -> String {
+        let file = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+        let name = match (what.kind, what.path.as_deref()) {
+            (RegionKind::File, Some(path)) => {
+                let part = match what.permissions.as_bytes() {
+                    [_, _, b'x', ..] => " text",
+                    [_, b'w', ..] => " data",
+                    _ => "",
+                };
+                format!("{}{part}", file(path))
+            }
+            (RegionKind::Anonymous, _) => {
+                match before.and_then(|region| Some((region.path.as_deref()?, region))) {
+                    // What a program's or a library's file does not hold of its data lies behind it.
+                    Some((path, region)) if region.permissions.contains('w') => format!("{} bss", file(path)),
+                    _ => {
+                        self.anonymous += 1;
+                        format!("anon {}", self.anonymous)
+                    }
+                }
+            }
+            (_, Some(path)) => path.trim_matches(['[', ']']).to_owned(),
+            (_, None) => "unnamed".to_owned(),
+        };
+        let count = self.given.entry(name.clone()).or_default();
+        *count += 1;
+        if *count == 1 { name } else { format!("{name} #{count}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::maps;
+    use super::*;
+
+    fn regions(updates: &[&str]) -> Regions {
+        let mut regions = Regions::default();
+        for (slice, text) in updates.iter().enumerate() {
+            regions.update(&maps::parse(text).unwrap(), slice as u32);
+        }
+        regions
+    }
+
+    #[test]
+    fn granules_are_one_region_and_what_cannot_be_accessed_is_none() {
+        let text = "10000-20000 rw-p 00000000 00:00 0 \n20000-30000 rw-p 00000000 00:00 0 \n\
+                    30000-40000 ---p 00000000 00:00 0 \n40000-50000 rw-p 00000000 00:00 0 [heap]\n";
+        let regions = regions(&[text]);
+        assert_eq!(regions.find(0x1ffff), regions.find(0x20000));
+        assert_eq!((regions.find(0x30000), regions.find(0x9000)), (None, None));
+        let (regions, _) = regions.finish();
+        let shape: Vec<_> = regions.iter().map(|it| (it.name.as_str(), it.start, it.bytes)).collect();
+        assert_eq!(shape, [("anon 1", 0x10000, 0x20000), ("heap", 0x40000, 0x10000)]);
+    }
+
+    #[test]
+    fn a_region_that_grows_either_way_stays_itself_and_two_that_meet_become_one() {
+        let regions = regions(&[
+            "20000-30000 rw-p 0 00:00 0 \n50000-60000 rw-p 0 00:00 0 \n",
+            "10000-30000 rw-p 0 00:00 0 \n50000-68000 rw-p 0 00:00 0 \n",
+            "10000-68000 rw-p 0 00:00 0 \n",
+        ]);
+        let (regions, places) = regions.finish();
+        assert_eq!(regions.len(), 1);
+        assert_eq!((regions[0].start, regions[0].bytes), (0x10000, 0x58000));
+        assert_eq!((regions[0].first_slice, regions[0].last_slice), (0, 2));
+        assert_eq!(places, [0, 0]);
+    }
+
+    #[test]
+    fn what_lies_where_another_was_is_another() {
+        let regions = regions(&[
+            "10000-20000 r--s 00000000 08:01 7 /tmp/a file\n",
+            "10000-20000 r--s 00000000 08:01 8 /tmp/b\n",
+        ]);
+        assert_eq!(regions.find(0x10000), Some(1));
+        let (regions, _) = regions.finish();
+        assert_eq!(regions.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["a file", "b"]);
+    }
+
+    #[test]
+    fn parts_of_a_file_have_their_names() {
+        let regions = regions(&[
+            "1000-2000 r--p 00000000 08:01 7 /lib/libx.so\n2000-3000 r-xp 00001000 08:01 7 /lib/libx.so\n\
+             3000-4000 r--p 00002000 08:01 7 /lib/libx.so\n4000-5000 rw-p 00003000 08:01 7 /lib/libx.so\n\
+             5000-6000 rw-p 00000000 00:00 0 \n7000-8000 r--p 00000000 00:00 0 [vvar]\n",
+        ]);
+        let (regions, _) = regions.finish();
+        let names: Vec<_> = regions.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["libx.so", "libx.so text", "libx.so #2", "libx.so data", "libx.so bss", "vvar"]);
+    }
+}

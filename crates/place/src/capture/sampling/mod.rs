@@ -1,0 +1,92 @@
+//! Sources that look at a running program again and again: what each of them is told, and what it tells.
+
+pub(super) mod damon;
+pub(super) mod faults;
+mod rate;
+pub(super) mod refs;
+mod windows;
+pub(super) mod writes;
+
+use std::io;
+use std::time::Duration;
+
+use tiermem_base::Op;
+use tiermem_sys::agent::Agent;
+use tiermem_trace::recording;
+
+use super::maps::MapLine;
+
+/// Accesses that a source saw within a slice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Seen {
+    /// The first address of what was accessed.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// How often, in the source's unit.
+    pub weight: f64,
+    /// Load or store.
+    pub op: Op,
+}
+
+/// What the program looks like at the start of a slice.
+pub(super) struct Shape<'a> {
+    /// The mappings that samples are wanted of, in the order of addresses.
+    pub mappings: &'a [MapLine],
+    /// The granules in which they are wanted, for the first address of a mapping.
+    pub granules: &'a dyn Fn(u64) -> Granules,
+}
+
+/// How a stretch of memory is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Granules {
+    /// Bytes of a granule.
+    pub bytes: u64,
+    /// Where one of them starts.
+    pub origin: u64,
+}
+
+impl Granules {
+    /// The start of the granule in which an address lies.
+    pub fn start_of(self, address: u64) -> u64 {
+        let behind = i128::from(address) - i128::from(self.origin);
+        address.saturating_sub(behind.rem_euclid(i128::from(self.bytes)) as u64)
+    }
+}
+
+/// A source.
+///
+/// The recorder calls [`Self::begin`] before each slice; within it, as often as it likes, [`Self::open_window`] and
+/// [`Self::close_window`] in turn; and [`Self::collect`] at its end. Errors of a process that has gone or has begun another
+/// program are no errors of the source: the recorder finds that out by itself.
+pub(super) trait Source {
+    /// What it tells.
+    fn describe(&self) -> recording::Source;
+
+    /// Mappings may have come and gone. `agent` is the one within the program, if there is one.
+    ///
+    /// # Errors
+    /// If the source cannot work here at all.
+    fn begin(&mut self, shape: &Shape<'_>, agent: Option<&mut Agent>) -> io::Result<()>;
+
+    /// From now on accesses count.
+    fn open_window(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Up to now.
+    fn close_window(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Tells what was seen in a slice of this length.
+    fn collect(&mut self, slice: Duration, each: &mut dyn FnMut(Seen)) -> io::Result<()>;
+
+    /// What the user should know in the end; empty if nothing.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Ends it, and puts back what it has changed outside of the program.
+    fn finish(&mut self) {}
+}

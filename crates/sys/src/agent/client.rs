@@ -1,0 +1,235 @@
+//! The other end: whoever observes or places the program's memory.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+
+use super::protocol::{Advice, Call, Policy, REPLY_BYTES, Reply, Request};
+
+/// How long an agent may take for one request: splitting many gigabytes takes tens of milliseconds, and a program that is
+/// stopped (SIGSTOP) does not answer at all.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why an agent did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The kernel refused.
+    #[error("the kernel refused: {0}")]
+    Refused(io::Error),
+    /// The program has gone, has begun another one, or is stopped.
+    #[error("the agent in the program does not answer: {0}")]
+    Lost(io::Error),
+}
+
+/// Where agents connect to.
+#[derive(Debug)]
+pub struct Listener {
+    listener: UnixListener,
+    name: String,
+}
+
+impl Listener {
+    /// Opens a socket of a name that nobody else has.
+    pub fn open() -> io::Result<Self> {
+        let mut number = 0;
+        loop {
+            let name = format!("tiermem-{}-{number}", std::process::id());
+            let address = SocketAddr::from_abstract_name(name.as_bytes())?;
+            match UnixListener::bind_addr(&address) {
+                Ok(listener) => {
+                    listener.set_nonblocking(true)?;
+                    return Ok(Listener { listener, name });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && number < 10_000 => number += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What [`super::SOCKET_VARIABLE`] is to be set to.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The agents that have connected since the last call.
+    pub fn accept(&self) -> Vec<Agent> {
+        let mut agents = Vec::new();
+        while let Ok((stream, _)) = self.listener.accept() {
+            let pid = sockopt::socket_peercred(stream.as_fd()).ok();
+            let patient = stream
+                .set_nonblocking(false)
+                .and_then(|()| stream.set_read_timeout(Some(PATIENCE)))
+                .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+            if let (Some(credentials), Ok(())) = (pid, patient) {
+                let pid = credentials.pid.as_raw_nonzero().get().unsigned_abs();
+                agents.push(Agent { stream, pid, spent: Spent::default() });
+            }
+        }
+        agents
+    }
+}
+
+/// What an agent has cost the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Requests.
+    pub requests: u64,
+    /// Processor time.
+    pub cpu: Duration,
+}
+
+/// An agent within a program.
+#[derive(Debug)]
+pub struct Agent {
+    stream: UnixStream,
+    pid: u32,
+    spent: Spent,
+}
+
+impl Agent {
+    /// Of a socket whose other end is [`super::serve`]d by this process itself.
+    pub fn of(stream: UnixStream) -> Self {
+        Agent { stream, pid: std::process::id(), spent: Spent::default() }
+    }
+
+    /// The process that it is in.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// What it has cost so far.
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// Makes every granule of a range a mapping of its own, so that what the kernel tells of mappings it tells of
+    /// granules. Granules are counted from `origin`. Returns how many were set apart, half of all.
+    pub fn split(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        granule_bytes: u64,
+        origin: u64,
+    ) -> Result<u64, AgentError> {
+        self.call(Call::Split, address, bytes, granule_bytes, origin)
+    }
+
+    /// Lets the kernel make one mapping of them again.
+    pub fn join(&mut self, address: u64, bytes: u64) -> Result<(), AgentError> {
+        self.call(Call::Join, address, bytes, 0, 0).map(drop)
+    }
+
+    /// Has the kernel remember which pages of a range are written ([`crate::page_scan`] asks for them).
+    pub fn watch_writes(&mut self, address: u64, bytes: u64) -> Result<(), AgentError> {
+        self.call(Call::WatchWrites, address, bytes, 0, 0).map(drop)
+    }
+
+    /// Gives advice about a range.
+    pub fn advise(&mut self, address: u64, bytes: u64, advice: Advice) -> Result<(), AgentError> {
+        self.call(Call::Advise, address, bytes, advice as u64, 0).map(drop)
+    }
+
+    /// Says from which nodes (one bit each) a range takes pages that it has not touched yet.
+    pub fn bind(&mut self, address: u64, bytes: u64, policy: Policy, nodes: u64) -> Result<(), AgentError> {
+        self.call(Call::Bind, address, bytes, policy as u64, nodes).map(drop)
+    }
+
+    fn call(
+        &mut self,
+        call: Call,
+        address: u64,
+        bytes: u64,
+        detail: u64,
+        nodes: u64,
+    ) -> Result<u64, AgentError> {
+        let request = Request { call: call as u64, address, bytes, detail, nodes };
+        let mut reply = [0; REPLY_BYTES];
+        self.stream.write_all(&request.to_bytes()).map_err(AgentError::Lost)?;
+        self.stream.read_exact(&mut reply).map_err(AgentError::Lost)?;
+        let reply = Reply::of(&reply);
+        self.spent.requests += 1;
+        self.spent.cpu += Duration::from_nanos(reply.cpu_ns);
+        match i32::try_from(reply.errno) {
+            Ok(0) => Ok(reply.count),
+            Ok(errno) => Err(AgentError::Refused(io::Error::from_raw_os_error(errno))),
+            Err(_) => Err(AgentError::Lost(io::Error::other("it answers with no reply of an agent's"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::Mapping;
+
+    /// An agent within this very process.
+    fn own() -> Agent {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || super::super::serve(theirs));
+        Agent::of(ours)
+    }
+
+    fn mappings_within(start: u64, end: u64) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let bounds = |line: &str| {
+            let (range, _) = line.split_once(' ')?;
+            let (from, to) = range.split_once('-')?;
+            Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?))
+        };
+        maps.lines().filter_map(bounds).filter(|(from, to)| *from < end && *to > start).count()
+    }
+
+    #[test]
+    fn a_range_is_split_into_granules_and_joined_again() {
+        let mut mapping = Mapping::anonymous(16 << 20).unwrap();
+        mapping.bytes_mut().fill(7);
+        let (start, bytes) = (mapping.bytes().as_ptr().addr() as u64, mapping.bytes().len() as u64);
+        let mut agent = own();
+        let apart = agent.split(start, bytes, 1 << 20, start).unwrap();
+        assert_eq!(apart, 8);
+        assert_eq!(mappings_within(start, start + bytes), 16);
+        // Again, and parts of it, and from an origin behind it: the same granules.
+        assert_eq!(agent.split(start, bytes, 1 << 20, start).unwrap(), apart);
+        assert_eq!(agent.split(start + (5 << 19), 1 << 20, 1 << 20, start).unwrap(), 1);
+        assert_eq!(agent.split(start, bytes, 1 << 20, start + (64 << 20)).unwrap(), apart);
+        assert_eq!(mappings_within(start, start + bytes), 16);
+        agent.join(start, bytes).unwrap();
+        assert!(mappings_within(start, start + bytes) <= 3);
+        assert!(mapping.bytes().iter().all(|byte| *byte == 7));
+        assert_eq!(agent.spent().requests, 5);
+    }
+
+    #[test]
+    fn wrong_requests_are_refused_and_do_no_harm() {
+        let mut agent = own();
+        assert!(matches!(agent.split(0, 1 << 20, 100, 0), Err(AgentError::Refused(_))));
+        assert!(matches!(agent.split(u64::MAX - 10, 1 << 20, 4096, 0), Err(AgentError::Refused(_))));
+        assert!(matches!(agent.bind(4096, 4096, Policy::Bind, 1 << 63), Err(AgentError::Refused(_))));
+        assert!(matches!(agent.call(Call::Advise, 0, 4096, 4, 0), Err(AgentError::Refused(_))));
+        assert!(agent.join(0, 4096).is_err());
+    }
+
+    #[test]
+    fn an_agent_that_has_gone_is_lost() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        assert!(matches!(Agent::of(ours).join(0, 4096), Err(AgentError::Lost(_))));
+    }
+
+    #[test]
+    fn agents_find_the_listener_by_its_name() {
+        let listener = Listener::open().unwrap();
+        assert!(listener.accept().is_empty());
+        let address = SocketAddr::from_abstract_name(listener.name().as_bytes()).unwrap();
+        let stream = UnixStream::connect_addr(&address).unwrap();
+        std::thread::spawn(move || super::super::serve(stream));
+        let mut agents = listener.accept();
+        assert_eq!(agents.len(), 1);
+        assert_eq!(agents[0].pid(), std::process::id());
+        assert!(agents[0].join(0, 4096).is_err());
+    }
+}

@@ -1,0 +1,200 @@
+//! The agent's end: within the program, on a thread of its own.
+
+use std::cell::OnceCell;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+
+use super::protocol::{Advice, Call, Policy, REQUEST_BYTES, Reply, Request};
+use crate::cpu_time::thread_cpu_time;
+
+/// The largest node of a mask.
+const NODE_BITS: libc::c_ulong = 64;
+
+const UFFD_API: u64 = 0xAA;
+const UFFDIO_API: libc::c_ulong = 0xC018_AA3F;
+const UFFDIO_REGISTER: libc::c_ulong = 0xC020_AA00;
+const UFFDIO_REGISTER_MODE_WP: u64 = 2;
+/// Write protection that the kernel lifts by itself and remembers, of pages that are not there yet too, and of files'
+/// and shared memory.
+const UFFD_FEATURES: u64 = 1 << 0 | 1 << 12 | 1 << 13 | 1 << 15;
+const UFFD_USER_MODE_ONLY: libc::c_int = 1;
+
+/// Connects to the socket that [`super::SOCKET_VARIABLE`] names and serves it on a thread that takes no signals. Does
+/// nothing if there is no such variable or nobody listens: a program must run as if nothing had been loaded with it.
+pub fn start() {
+    let Some(name) = std::env::var_os(super::SOCKET_VARIABLE) else { return };
+    let Ok(address) = SocketAddr::from_abstract_name(name.as_encoded_bytes()) else { return };
+    let Ok(stream) = UnixStream::connect_addr(&address) else { return };
+    without_signals(|| {
+        let thread = std::thread::Builder::new().name("tiermem-agent".to_owned()).stack_size(128 << 10);
+        // A program that may have no more threads goes on without an agent.
+        let _ = thread.spawn(move || serve(stream));
+    });
+}
+
+/// Runs `start` with all signals blocked, which a thread that it starts inherits: signals are for the program's threads.
+fn without_signals(start: impl FnOnce()) {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: both sets are as large as the calls want and outlive them; a set is valid when all zero. The mask is put back.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+    }
+}
+
+/// Answers requests until the other end goes away.
+pub fn serve(mut stream: UnixStream) {
+    let mut watch = WriteWatch::default();
+    let mut request = [0; REQUEST_BYTES];
+    while stream.read_exact(&mut request).is_ok() {
+        let before = thread_cpu_time();
+        let done = make(&Request::of(&request), &mut watch);
+        let cpu_ns = (thread_cpu_time() - before).as_nanos() as u64;
+        let reply = match done {
+            Ok(count) => Reply { errno: 0, count, cpu_ns },
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                Reply { errno: u64::from(errno.unsigned_abs()), count: 0, cpu_ns }
+            }
+        };
+        if stream.write_all(&reply.to_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn invalid() -> io::Error {
+    io::Error::from_raw_os_error(libc::EINVAL)
+}
+
+fn make(request: &Request, watch: &mut WriteWatch) -> io::Result<u64> {
+    let call = Call::from_code(request.call).ok_or_else(invalid)?;
+    match call {
+        Call::Split => split(request.address, request.bytes, request.detail, request.nodes),
+        Call::Join => advise(request.address, request.bytes, libc::MADV_DODUMP).map(|()| 0),
+        Call::WatchWrites => watch.add(request.address, request.bytes).map(|()| 0),
+        Call::Advise => {
+            let advice = Advice::from_code(request.detail).ok_or_else(invalid)?;
+            advise(request.address, request.bytes, advice as libc::c_int).map(|()| 0)
+        }
+        Call::Bind => {
+            let policy = Policy::from_code(request.detail).ok_or_else(invalid)?;
+            bind(request.address, request.bytes, policy, request.nodes).map(|()| 0)
+        }
+    }
+}
+
+/// Leaves every second granule out of core dumps: a mapping has one set of such flags, so the kernel makes one of each
+/// granule. Returns how many granules were set apart; a hole in the range is none and no error.
+fn split(address: u64, bytes: u64, granule_bytes: u64, origin: u64) -> io::Result<u64> {
+    let end = address.checked_add(bytes).ok_or_else(invalid)?;
+    if granule_bytes < 4096 || !granule_bytes.is_multiple_of(4096) || !origin.is_multiple_of(4096) {
+        return Err(invalid());
+    }
+    let mut apart = 0;
+    // Which granules are the odd ones depends on the address and the origin alone, so that splitting twice, or a part,
+    // changes nothing. The origin may lie behind the range, which has grown downward since.
+    let pair = granule_bytes.checked_mul(2).ok_or_else(invalid)?;
+    let from_odd = i128::from(address) - i128::from(origin) - i128::from(granule_bytes);
+    let behind = from_odd.rem_euclid(i128::from(pair)) as u64;
+    let first = if behind < granule_bytes { address } else { address.saturating_add(pair - behind) };
+    let mut next = first.saturating_sub(if behind < granule_bytes { behind } else { 0 });
+    while next < end {
+        let (start, until) = (next.max(address), next.saturating_add(granule_bytes).min(end));
+        next = next.saturating_add(pair);
+        match advise(start, until - start, libc::MADV_DONTDUMP) {
+            Ok(()) => apart += 1,
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(apart)
+}
+
+fn advise(address: u64, bytes: u64, advice: libc::c_int) -> io::Result<()> {
+    let (address, bytes) = range(address, bytes)?;
+    // SAFETY: none of the kinds of advice that get here (dump, do not dump, huge pages or not) changes what the memory
+    // holds, whosever it is; the kernel refuses ranges that are not mapped.
+    match unsafe { libc::madvise(address, bytes, advice) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn bind(address: u64, bytes: u64, policy: Policy, nodes: u64) -> io::Result<()> {
+    let (address, bytes) = range(address, bytes)?;
+    let mask: [libc::c_ulong; 1] = [nodes];
+    let (mask, bits) = match policy {
+        Policy::Default => (std::ptr::null(), 0),
+        _ => (mask.as_ptr(), NODE_BITS + 1),
+    };
+    // SAFETY: mbind without flags says where pages to come are taken from and touches none that is there; the mask outlives
+    // the call, which reads one bit less than it is told.
+    let result = unsafe { libc::syscall(libc::SYS_mbind, address, bytes, policy as u64, mask, bits, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn range(address: u64, bytes: u64) -> io::Result<(*mut libc::c_void, usize)> {
+    let address = usize::try_from(address).map_err(|_| invalid())?;
+    let bytes = usize::try_from(bytes).map_err(|_| invalid())?;
+    // Not dereferenced here: the kernel is told of a range.
+    Ok((std::ptr::without_provenance_mut(address), bytes))
+}
+
+/// The descriptor through which ranges are write-protected so that the kernel remembers what is written.
+#[derive(Default)]
+struct WriteWatch {
+    descriptor: OnceCell<OwnedFd>,
+}
+
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Register {
+    start: u64,
+    bytes: u64,
+    mode: u64,
+    ioctls: u64,
+}
+
+impl WriteWatch {
+    fn add(&mut self, address: u64, bytes: u64) -> io::Result<()> {
+        let descriptor = match self.descriptor.get() {
+            Some(descriptor) => descriptor,
+            None => {
+                let opened = WriteWatch::open()?;
+                self.descriptor.get_or_init(|| opened)
+            }
+        };
+        let mut register = Register { start: address, bytes, mode: UFFDIO_REGISTER_MODE_WP, ioctls: 0 };
+        // SAFETY: the descriptor is a userfaultfd, the argument as long as the request says; asynchronous write
+        // protection changes no contents and makes no access wait.
+        let done = unsafe { libc::ioctl(descriptor.as_raw_fd(), UFFDIO_REGISTER, &raw mut register) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn open() -> io::Result<OwnedFd> {
+        // SAFETY: the call takes flags alone.
+        let descriptor =
+            unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | UFFD_USER_MODE_ONLY) };
+        let descriptor = match i32::try_from(descriptor) {
+            // SAFETY: the kernel has just returned this descriptor, and nobody else knows of it.
+            Ok(number) if number >= 0 => unsafe { OwnedFd::from_raw_fd(number) },
+            _ => return Err(io::Error::last_os_error()),
+        };
+        let mut api = Api { api: UFFD_API, features: UFFD_FEATURES, ioctls: 0 };
+        // SAFETY: as above; the request fills in what it returns.
+        let done = unsafe { libc::ioctl(descriptor.as_raw_fd(), UFFDIO_API, &raw mut api) };
+        if done == 0 { Ok(descriptor) } else { Err(io::Error::last_os_error()) }
+    }
+}

@@ -1,0 +1,47 @@
+//! A process that may be somebody else's: waiting for its end without being its parent.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// A process, whatever becomes of its number.
+#[derive(Debug)]
+pub struct PidFd(OwnedFd);
+
+impl PidFd {
+    /// Of the process that has this number now.
+    ///
+    /// # Errors
+    /// Not found if there is none.
+    pub fn open(pid: u32) -> io::Result<Self> {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
+        Ok(PidFd(pidfd_open(pid, PidfdFlags::empty())?))
+    }
+
+    /// Waits until it has ended, at most so long. Whether it has; its parent may not have taken that in yet.
+    pub fn wait(&self, at_most: Duration) -> bool {
+        let timeout = Timespec::try_from(at_most).ok();
+        let mut ends = [PollFd::new(&self.0, PollFlags::IN)];
+        // A wait that a signal cuts short is a short wait.
+        poll(&mut ends, timeout.as_ref()).is_ok_and(|ended| ended > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_process_is_seen() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let process = PidFd::open(child.id()).unwrap();
+        assert!(!process.wait(Duration::from_millis(1)));
+        child.kill().unwrap();
+        assert!(process.wait(Duration::from_secs(10)));
+        child.wait().unwrap();
+        assert!(PidFd::open(0).is_err() && PidFd::open(u32::MAX).is_err());
+    }
+}
