@@ -8,7 +8,9 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
-use rustix::process::{Pid, Signal, getpid, getppid, kill_process, kill_process_group, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, getpid, getppid, kill_process, kill_process_group, set_parent_process_death_signal,
+};
 
 /// Lets the next process that is started have this file under its number. Nothing else must be started meanwhile, or it has
 /// it too; drop the file once the process is there.

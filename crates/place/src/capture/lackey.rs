@@ -112,17 +112,19 @@ pub fn record(
     if counter.progress == Progress::default() && !stop.is_asked() {
         return Err(CaptureError::NothingTraced(status.to_string()));
     }
-    let ended = if tracer_died { Some(TRACER_DIED.to_owned()) } else { ended(status, stop, counter.is_enough()) };
+    let ended =
+        if tracer_died { Some(TRACER_DIED.to_owned()) } else { ended(status, stop, counter.is_enough()) };
     Ok(counter.finish(options, mappings.layout, wall, ended))
 }
 
-const TRACER_DIED: &str =
-    "Valgrind could not go on, most likely at an instruction that it does not know, such as AVX-512; the recording ends there";
+const TRACER_DIED: &str = "Valgrind could not go on, most likely at an instruction that it does not know, such as AVX-512; the recording ends there";
 
 /// What a reader should know of the end.
 fn ended(status: ExitStatus, stop: &Stop, is_enough: bool) -> Option<String> {
     match () {
-        () if is_enough => Some("the program was ended when it had made as many accesses as were asked for".to_owned()),
+        () if is_enough => {
+            Some("the program was ended when it had made as many accesses as were asked for".to_owned())
+        }
         () if stop.is_asked() => Some("the recording was stopped before the program ended".to_owned()),
         () if !status.success() => Some(format!("the program did not end well: {status}")),
         () => None,
@@ -258,7 +260,13 @@ impl Counter {
         level
     }
 
-    fn finish(self, options: &Options, mut layout: Layout, wall: Duration, ended: Option<String>) -> Recording {
+    fn finish(
+        self,
+        options: &Options,
+        mut layout: Layout,
+        wall: Duration,
+        ended: Option<String>,
+    ) -> Recording {
         if let Some(address) = self.first_store {
             layout.name(address, "stack");
         }
@@ -268,11 +276,15 @@ impl Counter {
         let mut notes = Vec::from_iter(ended);
         if placed.unmapped > 0 {
             let unmapped = placed.unmapped;
-            notes.push(format!("{unmapped} accesses were to mappings that were gone before they were looked at"));
+            notes.push(format!(
+                "{unmapped} accesses were to mappings that were gone before they were looked at"
+            ));
         }
         if granule_bytes != options.granule_bytes {
             let asked = options.granule_bytes;
-            notes.push(format!("granules have {granule_bytes} bytes instead of {asked}, as there was no room for more"));
+            notes.push(format!(
+                "granules have {granule_bytes} bytes instead of {asked}, as there was no room for more"
+            ));
         }
         notes.push(format!("time is modelled, from {} instructions", self.progress.instructions));
         let slices = u64::from(self.slice) + 1;
@@ -284,7 +296,10 @@ impl Counter {
         let name = options.command.first().cloned().unwrap_or_default();
         let head = Head {
             version: Head::VERSION,
-            began_unix_ns: (SystemTime::now() - wall).duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
+            began_unix_ns: (SystemTime::now() - wall)
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_nanos() as u64,
             command: words.collect(),
             executable: Executable { path: name.to_string_lossy().into_owned(), build_id: None },
             granule_bytes,
@@ -313,7 +328,9 @@ mod tests {
     }
 
     fn fetch(counter: &mut Counter, times: u64) {
-        (0..times).for_each(|_| counter.access(&Access { tenant: FETCHES, ..Access::new(0, Op::Load, 0x40_0000, 4) }));
+        (0..times).for_each(|_| {
+            counter.access(&Access { tenant: FETCHES, ..Access::new(0, Op::Load, 0x40_0000, 4) })
+        });
     }
 
     #[test]
@@ -327,7 +344,12 @@ mod tests {
         // 96 ns for each of three fills and 1000 cycles: in the second slice.
         fetch(&mut counter, 6000);
         counter.access(&Access::new(0, Op::Load, 0x8000, 8));
-        let recording = counter.finish(&Options { slice_ns: 1000, ..Options::default() }, Layout::default(), Duration::ZERO, None);
+        let recording = counter.finish(
+            &Options { slice_ns: 1000, ..Options::default() },
+            Layout::default(),
+            Duration::ZERO,
+            None,
+        );
         let seen: Vec<_> =
             recording.samples.iter().map(|it| (it.slice, it.offset, it.op, it.level, it.weight)).collect();
         let wanted = [
@@ -355,7 +377,10 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         let refused = |options: Options| record(&options, &Stop::default(), |_| {}).unwrap_err();
-        assert!(matches!(refused(Options { granule_bytes: 100, ..Options::default() }), CaptureError::Options(_)));
+        assert!(matches!(
+            refused(Options { granule_bytes: 100, ..Options::default() }),
+            CaptureError::Options(_)
+        ));
         assert!(matches!(refused(Options { slice_ns: 0, ..Options::default() }), CaptureError::Options(_)));
         assert!(matches!(refused(Options::default()), CaptureError::NoCommand));
     }

@@ -35,8 +35,12 @@ impl Mapped {
 
     /// Whether a mapping that begins where this one ends goes on with it.
     fn goes_on_with(&self, line: &MapLine) -> bool {
-        let in_order = line.file().is_none() || self.line.offset.wrapping_add(self.line.end - self.line.start) == line.offset;
-        self.line.end == line.start && self.is_same_thing(line) && self.line.permissions == line.permissions && in_order
+        let in_order = line.file().is_none()
+            || self.line.offset.wrapping_add(self.line.end - self.line.start) == line.offset;
+        self.line.end == line.start
+            && self.is_same_thing(line)
+            && self.line.permissions == line.permissions
+            && in_order
     }
 }
 
@@ -66,8 +70,11 @@ impl Layout {
         }
         let mut new = Mapped { line: line.clone(), first_slice: slice, last_slice: slice };
         let before = self.mapped.range(..line.start).next_back().filter(|(_, it)| it.line.end > line.start);
-        let overlapped: Vec<u64> =
-            before.into_iter().chain(self.mapped.range(line.start..line.end)).map(|(start, _)| *start).collect();
+        let overlapped: Vec<u64> = before
+            .into_iter()
+            .chain(self.mapped.range(line.start..line.end))
+            .map(|(start, _)| *start)
+            .collect();
         for start in overlapped {
             let Some(old) = self.mapped.remove(&start) else { continue };
             if old.is_same_thing(line) {
@@ -135,7 +142,9 @@ impl Layout {
         let mut placed = Placed { samples: Vec::with_capacity(counts.len()), ..Placed::default() };
         for (key, count) in counts {
             let stretch = granules.binary_search(&key.granule).ok().map(|at| &stretches[at]);
-            let Some((stretch, id)) = stretch.and_then(|it| Some((it, *ids.get(&it.home())?))) else { continue };
+            let Some((stretch, id)) = stretch.and_then(|it| Some((it, *ids.get(&it.home())?))) else {
+                continue;
+            };
             let slice = u32::try_from(key.slice).unwrap_or(0);
             let region = &mut regions[id];
             if stretch.mapped.is_none() {
@@ -332,8 +341,19 @@ b0000-c0000 r--s 0 00:01 10 /tmp/model.gguf
 ";
         let placed = mapped(text).place(&counts(&[0x20008, 0x5_5000, 1 << 40], 4096), 4096, true);
         let wanted = [
-            "libc.so.6 rodata", "libc.so.6 text", "libc.so.6 data", "anon 1", "model.gguf", "region 1", "anon 2", "heap",
-            "stack", "arena", "vdso", "model.gguf 2", "region 2",
+            "libc.so.6 rodata",
+            "libc.so.6 text",
+            "libc.so.6 data",
+            "anon 1",
+            "model.gguf",
+            "region 1",
+            "anon 2",
+            "heap",
+            "stack",
+            "arena",
+            "vdso",
+            "model.gguf 2",
+            "region 2",
         ];
         assert_eq!(names(&placed).iter().map(|it| it.0).collect::<Vec<_>>(), wanted);
         assert_eq!(placed.unmapped, 2);
@@ -375,10 +395,14 @@ b0000-c0000 r--s 0 00:01 10 /tmp/model.gguf
         }
         let placed = layout.place(&[], 4096, true);
         let wanted = [
-            ("a text", 0x1000, 0x2000), ("a data", 0x3000, 0x2000), ("a text 2", 0x5000, 0x4000), ("heap", 0x20000, 0x8000),
+            ("a text", 0x1000, 0x2000),
+            ("a data", 0x3000, 0x2000),
+            ("a text 2", 0x5000, 0x4000),
+            ("heap", 0x20000, 0x8000),
         ];
         assert_eq!(names(&placed), wanted);
-        let seen: Vec<_> = placed.regions.iter().map(|it| (it.first_slice, it.last_slice, it.file_offset)).collect();
+        let seen: Vec<_> =
+            placed.regions.iter().map(|it| (it.first_slice, it.last_slice, it.file_offset)).collect();
         assert_eq!(seen, [(0, 0, 0), (0, 2, 0x2000), (0, 0, 0x4000), (3, 4, 0)]);
     }
 

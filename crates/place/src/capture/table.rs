@@ -110,7 +110,9 @@ impl Table {
     /// Doubles the granule until at least an eighth is free, so that this does not happen again at once.
     #[cold]
     fn make_room(&mut self) {
-        while self.counts.len() > self.entries_max - self.entries_max / 8 && self.granule_bits < GRANULE_BITS_MAX {
+        while self.counts.len() > self.entries_max - self.entries_max / 8
+            && self.granule_bits < GRANULE_BITS_MAX
+        {
             self.coarsen(self.granule_bits + 1);
         }
     }

@@ -258,7 +258,8 @@ impl<'a> Lines<'a> {
             self.end.lines += 1;
         }
         self.buffer = buffer;
-        if self.skips {
+        // What is left over when the part is over is the next part's.
+        if self.skips || is_over {
             self.held = 0;
         } else if rest.len() > LINE_BYTES_MAX {
             let line = self.buffer[rest.start..rest.start + LINE_BYTES_MAX].to_vec();

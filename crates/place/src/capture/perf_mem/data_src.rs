@@ -198,7 +198,8 @@ fn answer_of_words(text: &[u8]) -> Option<Answer> {
     if let Some(rest) = text.strip_prefix(b"Remote core, same node ") {
         text = rest;
     } else {
-        const FAR: [&[u8]; 3] = [b"Remote node, same socket ", b"Remote socket, same board ", b"Remote board "];
+        const FAR: [&[u8]; 3] =
+            [b"Remote node, same socket ", b"Remote socket, same board ", b"Remote board "];
         let far = FAR.iter().find_map(|far| text.strip_prefix(*far));
         let remote = far.or_else(|| text.strip_prefix(b"Remote "));
         // `Remote RAM` and `Remote Cache (1 hop)` are names of their own as well; `Remote Remote RAM (1 hop)` is both.
@@ -315,7 +316,13 @@ mod tests {
             let text = format!("|OP LOAD|LVL {words}|SNP None");
             assert_eq!(decode_words(text.as_bytes()), Some((Some(Op::Load), answer)), "{words}");
         }
-        for text in ["|OP LOAD", "|OP LOAD|LVL L1", "|OP JUMP|LVL L1 hit|", "|OP LOAD|LVL Moon hit|", "|OP LOAD|SNP x|"] {
+        for text in [
+            "|OP LOAD",
+            "|OP LOAD|LVL L1",
+            "|OP JUMP|LVL L1 hit|",
+            "|OP LOAD|LVL Moon hit|",
+            "|OP LOAD|SNP x|",
+        ] {
             assert_eq!(decode_words(text.as_bytes()), None, "{text}");
         }
     }

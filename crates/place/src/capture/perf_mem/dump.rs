@@ -46,7 +46,8 @@ pub(super) fn parse(line: &[u8], of: Columns) -> Result<Parsed, Reason> {
     let mut fields = Fields::new(line);
     let pid = process(fields.next("it ends before the process")?).ok_or("its process is no number")?;
     process(fields.next("it ends before the thread")?).ok_or("its thread is no number")?;
-    let ip = number(fields.next("it ends before the instruction")?).ok_or("its instruction is not like 0x55d0")?;
+    let ip =
+        number(fields.next("it ends before the instruction")?).ok_or("its instruction is not like 0x55d0")?;
     let address = fields.next("it ends before the address")?;
     let address = match address.strip_prefix(b"0x016") {
         Some(rest) if fields.separator == b' ' => hexadecimal(rest),
@@ -57,7 +58,8 @@ pub(super) fn parse(line: &[u8], of: Columns) -> Result<Parsed, Reason> {
         fields.next("it ends before the weight")?;
     }
     let cycles = decimal(fields.next("it ends before the weight")?).ok_or("its weight is no number")?;
-    let bits = number(fields.next("it ends before the data source")?).ok_or("its data source is not like 0x68100142")?;
+    let bits = number(fields.next("it ends before the data source")?)
+        .ok_or("its data source is not like 0x68100142")?;
     let (op, answer) = decode(bits);
     let (op, mode) = (op.unwrap_or(Op::Load), mode_of(ip));
     Ok(Parsed::Sample(Seen { pid: Some(pid), time_ns: None, address, op, answer, mode, cycles }))

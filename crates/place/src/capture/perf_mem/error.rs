@@ -77,7 +77,9 @@ pub enum PerfMemError {
     #[error("there is no `{0}` in PATH")]
     NoPerf(String),
     /// The machine has no counters that sample accesses.
-    #[error("this machine has no hardware counters that sample accesses to memory ({missing}); perf says: {said}")]
+    #[error(
+        "this machine has no hardware counters that sample accesses to memory ({missing}); perf says: {said}"
+    )]
     NoCounters {
         /// What was looked for.
         missing: String,
@@ -105,12 +107,17 @@ impl PerfMemError {
         match self {
             PerfMemError::Form { advice, .. } => advice.clone(),
             PerfMemError::Line { .. } => {
-                format!("print the recording with `{PRINT_COMMAND}`, or pass over N broken lines with --skip-bad N")
+                format!(
+                    "print the recording with `{PRINT_COMMAND}`, or pass over N broken lines with --skip-bad N"
+                )
             }
-            PerfMemError::NoSamples(_) => "record with `perf mem record`, which asks for addresses (-d)".to_owned(),
+            PerfMemError::NoSamples(_) => {
+                "record with `perf mem record`, which asks for addresses (-d)".to_owned()
+            }
             PerfMemError::NoPerf(_) => "install it (apt-get install linux-perf, or linux-tools)".to_owned(),
             PerfMemError::NoCounters { .. } => {
-                "record on a machine that has them, outside of a virtual machine, and import the text here".to_owned()
+                "record on a machine that has them, outside of a virtual machine, and import the text here"
+                    .to_owned()
             }
             PerfMemError::Perf { .. } => {
                 "run as root, or lower kernel.perf_event_paranoid to 1 or less".to_owned()

@@ -56,14 +56,17 @@ pub(super) fn look_at(head: &[u8]) -> Result<Head, Refusal> {
     if let Some((_, reason, unpack)) = MAGICS.iter().find(|(magic, ..)| head.starts_with(magic)) {
         let advice = match *unpack {
             "" => format!("print it with `{PRINT_COMMAND} -i FILE` and import what that prints"),
-            unpack => format!("unpack it on the way: `{unpack} | tiermem record --source perf-mem --import -`"),
+            unpack => {
+                format!("unpack it on the way: `{unpack} | tiermem record --source perf-mem --import -`")
+            }
         };
         return Err((reason, advice));
     }
     let mut form = None;
     for line in head.split(|byte| *byte == b'\n') {
         if let Some(columns) = dump::columns(line) {
-            let columns = columns.map_err(|reason| (reason, "run `perf mem -D report` without further columns".to_owned()))?;
+            let columns = columns
+                .map_err(|reason| (reason, "run `perf mem -D report` without further columns".to_owned()))?;
             form = Some(Form::Dump(columns));
             break;
         }

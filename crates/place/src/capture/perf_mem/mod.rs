@@ -99,7 +99,9 @@ impl ImportOptions {
     fn check(&self) -> Result<(), PerfMemError> {
         let wrong = |what: &str| Err(PerfMemError::Options(what.to_owned()));
         match () {
-            () if !self.granule_bytes.is_power_of_two() || !(64..=GRANULE_BYTES_MAX).contains(&self.granule_bytes) => {
+            () if !self.granule_bytes.is_power_of_two()
+                || !(64..=GRANULE_BYTES_MAX).contains(&self.granule_bytes) =>
+            {
                 wrong("the granule is a power of two from 64 bytes to 1 GiB")
             }
             () if self.slice_ns < SLICE_NS_MIN => wrong("a slice has at least 1 us"),

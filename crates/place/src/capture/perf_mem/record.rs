@@ -207,7 +207,13 @@ fn print(
 ) -> Result<Recording, PerfMemError> {
     let mut said = tempfile::tempfile().map_err(PerfMemError::Start)?;
     let mut command = Command::new(&options.perf);
-    command.args(["script", "-F", "comm,pid,tid,time,event,addr,data_src,weight,ip", "--show-mmap-events", "-i"]);
+    command.args([
+        "script",
+        "-F",
+        "comm,pid,tid,time,event,addr,data_src,weight,ip",
+        "--show-mmap-events",
+        "-i",
+    ]);
     command.arg(data).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
     command.stderr(said.try_clone().map_err(PerfMemError::Start)?);
     child::end_with_parent(&mut command);

@@ -45,6 +45,9 @@ fn data_source(line: &[u8]) -> Option<usize> {
 fn sample(before: &[u8], behind: &[u8]) -> Result<Seen, Reason> {
     const NO_ADDRESS: Reason = "there are no event and addr before data_src";
     let (rest, last) = last_word(before);
+    if last.last() == Some(&b':') {
+        return Err(NO_ADDRESS);
+    }
     let (rest_before, middle) = last_word(rest);
     let (rest, event, address, bits) = if middle.last() == Some(&b':') {
         (rest_before, middle, last, None)
@@ -102,7 +105,8 @@ fn who_and_when(text: &[u8]) -> Result<(Option<u32>, Option<u64>), Reason> {
 }
 
 fn is_pair(word: &[u8]) -> bool {
-    memchr::memchr(b'/', word).is_some_and(|at| decimal(&word[..at]).is_some() && decimal(&word[at + 1..]).is_some())
+    memchr::memchr(b'/', word)
+        .is_some_and(|at| decimal(&word[..at]).is_some() && decimal(&word[at + 1..]).is_some())
 }
 
 /// Whom an event is restricted to: the letters behind its last slash or colon, as in `cpu/mem-loads,ldlat=30/Pu`, `mem-loads:u`.
@@ -170,7 +174,9 @@ fn event(line: &[u8]) -> Result<Parsed, Reason> {
     let rest = &line[at + EVENT.len()..];
     let rest = match rest.strip_prefix(b"MMAP2 ").or_else(|| rest.strip_prefix(b"MMAP ")) {
         Some(rest) => rest,
-        None if rest.starts_with(b"SAMPLE") => return Err("it is of `perf script -D`, which has no addresses of data"),
+        None if rest.starts_with(b"SAMPLE") => {
+            return Err("it is of `perf script -D`, which has no addresses of data");
+        }
         None => return Ok(Parsed::Nothing),
     };
     let (_, time) = last_word(&line[..at]);

@@ -46,7 +46,8 @@ pub(super) fn finish(
         Clock::File => (0, files as i64),
     };
     if slices > SLICES_MAX {
-        let what = format!("{slices} slices are more than {SLICES_MAX}: choose longer ones, or mend wrong times");
+        let what =
+            format!("{slices} slices are more than {SLICES_MAX}: choose longer ones, or mend wrong times");
         return Err(PerfMemError::TooMany(what));
     }
     counts.iter_mut().for_each(|(key, _)| key.slice -= first);
@@ -69,11 +70,16 @@ pub(super) fn finish(
     note(&mut notes, of_others, "samples of other processes were left out");
     note(&mut notes, bad, "lines were not understood and passed over");
     if one_number {
-        notes.push("processes cannot be told from threads in the text, so all samples are taken for one's".to_owned());
+        notes.push(
+            "processes cannot be told from threads in the text, so all samples are taken for one's"
+                .to_owned(),
+        );
     }
     if granule_bytes != options.granule_bytes {
         let asked = options.granule_bytes;
-        notes.push(format!("granules have {granule_bytes} bytes instead of {asked}, as there was no room for more"));
+        notes.push(format!(
+            "granules have {granule_bytes} bytes instead of {asked}, as there was no room for more"
+        ));
     }
     notes.push(answered(&answers));
     let length = options.slice_ns;
@@ -163,7 +169,8 @@ fn executable(regions: &[tiermem_trace::recording::Region]) -> Executable {
 /// Who answered how many, as tables 4.3 to 4.7 of Fisher 2025 have it.
 fn answered(answers: &[u64; 14]) -> String {
     let all: u64 = answers.iter().sum();
-    let mut by_count: Vec<_> = Answer::ALL.into_iter().zip(answers).filter(|(_, count)| **count > 0).collect();
+    let mut by_count: Vec<_> =
+        Answer::ALL.into_iter().zip(answers).filter(|(_, count)| **count > 0).collect();
     by_count.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let words = |(answer, count): (Answer, &u64)| {
         let level = match answer.level() {

@@ -75,7 +75,9 @@ fn all_forms_say_the_same() {
     assert_eq!(script[0].time_ns, Some(4_268_624_641_000));
     assert!(script.iter().enumerate().all(|(at, it)| (it.mode == Mode::Kernel) == (at == 2)));
     assert!(script.iter().enumerate().all(|(at, it)| (it.op == Op::Store) == (at == 11 || at == 12)));
-    let addresses: Vec<u64> = (0..25).map(|at| if at % 7 > 0 { 0x7f3a_0000_1000 + at * 64 } else { 0x55d0_0000_2000 + at * 8 }).collect();
+    let addresses: Vec<u64> = (0..25)
+        .map(|at| if at % 7 > 0 { 0x7f3a_0000_1000 + at * 64 } else { 0x55d0_0000_2000 + at * 8 })
+        .collect();
     assert_eq!(script.iter().map(|it| it.address).collect::<Vec<_>>(), addresses);
     for dump in [DUMP, DUMP_COMMAS, DUMP_PHYSICAL, &DUMP_COMMAS.replace(',', "\t")] {
         let dump = samples(dump);
@@ -88,9 +90,13 @@ fn all_forms_say_the_same() {
 fn a_recording_has_their_counts() {
     let recording = read(SCRIPT).unwrap();
     let levels = Level::ALL.map(|level| weight_of(&recording, level));
-    assert_eq!(levels, [5.0, 8.0, 2.0, 10.0]);
-    assert_eq!(recording.head.slices, [tiermem_trace::recording::Slice { start_ns: 0, end_ns: 10_000_000_000 }]);
-    let regions: Vec<_> = recording.head.regions.iter().map(|it| (it.name.as_str(), it.start, it.bytes)).collect();
+    assert_eq!(levels, [5.0, 9.0, 2.0, 9.0]);
+    assert_eq!(
+        recording.head.slices,
+        [tiermem_trace::recording::Slice { start_ns: 0, end_ns: 10_000_000_000 }]
+    );
+    let regions: Vec<_> =
+        recording.head.regions.iter().map(|it| (it.name.as_str(), it.start, it.bytes)).collect();
     assert_eq!(regions, [("region 1", 0x55d0_0000_2000, 0x1000), ("region 2", 0x7f3a_0000_1000, 0x1000)]);
     let local: Vec<_> = recording.samples.iter().filter(|it| it.level == Level::Local).collect();
     assert_eq!((local.len(), local[0].latency_cycles), (1, 245.0));
@@ -114,12 +120,17 @@ fn slices_are_times_or_files() {
 
     let folder = tempfile::tempdir().unwrap();
     let paths = ["a", "empty", "b"].map(|name| folder.path().join(name));
-    for (path, text) in paths.iter().zip([DUMP, "# PID, TID, IP, ADDR, LOCAL WEIGHT, DSRC, SYMBOL\n", DUMP_COMMAS]) {
+    for (path, text) in
+        paths.iter().zip([DUMP, "# PID, TID, IP, ADDR, LOCAL WEIGHT, DSRC, SYMBOL\n", DUMP_COMMAS])
+    {
         std::fs::write(path, text).unwrap();
     }
     let recording = import(&paths, &options()).unwrap();
     assert_eq!(recording.head.slices.len(), 3);
-    assert_eq!(recording.samples.iter().map(|it| it.slice).collect::<std::collections::BTreeSet<_>>(), [0, 2].into());
+    assert_eq!(
+        recording.samples.iter().map(|it| it.slice).collect::<std::collections::BTreeSet<_>>(),
+        [0, 2].into()
+    );
     let times: Vec<_> = recording.head.slices.iter().map(|it| it.start_ns).collect();
     assert_eq!(times, [0, 10_000_000_000, 20_000_000_000]);
 }
@@ -134,8 +145,10 @@ fn regions_are_what_was_mapped() {
     assert_eq!(recording.head.executable.path, "/usr/bin/dash");
     let folder = tempfile::tempdir().unwrap();
     let maps = folder.path().join("maps");
-    std::fs::write(&maps, "7f3a00000000-7f3a00100000 r--s 00000000 fe:00 9      /srv/my model.gguf\n").unwrap();
-    let recording = import_bytes(SCRIPT.as_bytes(), &ImportOptions { maps: Some(maps), ..options() }).unwrap();
+    std::fs::write(&maps, "7f3a00000000-7f3a00100000 r--s 00000000 fe:00 9      /srv/my model.gguf\n")
+        .unwrap();
+    let recording =
+        import_bytes(SCRIPT.as_bytes(), &ImportOptions { maps: Some(maps), ..options() }).unwrap();
     let names: Vec<_> = recording.head.regions.iter().map(|it| (it.name.as_str(), it.kind)).collect();
     assert_eq!(names, [("region 1", RegionKind::Anonymous), ("my model.gguf", RegionKind::File)]);
     assert!(recording.head.notes.iter().any(|it| it == "4 of 25 samples lie in no mapping that is known"));
@@ -160,22 +173,55 @@ fn lines_of_other_versions_and_fields() {
     };
     for (line, wanted) in [
         // perf 5.x: no BLK; 4.8: no number before the words.
-        (format!("a 12/13 1.000002: cpu/mem-loads,ldlat=30/P: 7f00 668100842 {WORDS}        60  401136 main (/a|OP b)"), all),
+        (
+            format!(
+                "a 12/13 1.000002: cpu/mem-loads,ldlat=30/P: 7f00 668100842 {WORDS}        60  401136 main (/a|OP b)"
+            ),
+            all,
+        ),
         (format!("a 12/13 1.000002: cpu/mem-loads,ldlat=30/P: 7f00 {WORDS}        60  401136 main"), all),
         // Names of commands may look like anything.
-        (format!("Web 7 8: [1] 12/13 [003] 1.000002: 250 cpu/mem-loads/P: 7f00 668100842 {WORDS}        60  401136 add"), all),
+        (
+            format!(
+                "Web 7 8: [1] 12/13 [003] 1.000002: 250 cpu/mem-loads/P: 7f00 668100842 {WORDS}        60  401136 add"
+            ),
+            all,
+        ),
         (format!("a|b 12/13 1.000002000: 250 mem-loads:u: 7f00 668100842 {WORDS}        60"), all),
-        (format!("a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}|BLK  N/A        60     5     7 401136 main"), all),
+        (
+            format!(
+                "a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}|BLK  N/A        60     5     7 401136 main"
+            ),
+            all,
+        ),
         (format!("a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}|BLK  Data Addr        60     401136"), all),
-        (format!("a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}|BLK  N/A          401136 main"), Seen { cycles: 0, ..all }),
-        (format!("a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}|BLK  N/A        7ff2ce095f02"), Seen { cycles: 0, ..all }),
-        (format!("a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}"), Seen { cycles: 0, mode: Mode::Unknown, ..all }),
-        (format!("a 12/13 1.000002: x/Pk: 7f00 668100842 {WORDS}        60"), Seen { mode: Mode::Kernel, ..all }),
+        (
+            format!("a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}|BLK  N/A          401136 main"),
+            Seen { cycles: 0, ..all },
+        ),
+        (
+            format!("a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}|BLK  N/A        7ff2ce095f02"),
+            Seen { cycles: 0, ..all },
+        ),
+        (
+            format!("a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}"),
+            Seen { cycles: 0, mode: Mode::Unknown, ..all },
+        ),
+        (
+            format!("a 12/13 1.000002: x/Pk: 7f00 668100842 {WORDS}        60"),
+            Seen { mode: Mode::Kernel, ..all },
+        ),
         (format!("a 12/13 x/Pu: 7f00 668100842 {WORDS}        60"), Seen { time_ns: None, ..all }),
         (format!("a 12/13 250 x/Pu: 7f00 668100842 {WORDS}        60"), Seen { time_ns: None, ..all }),
         (format!("a 12 1.000002: x/Pu: 7f00 668100842 {WORDS}        60"), Seen { pid: None, ..all }),
-        (format!("a 12 [003] 250 x/Pu: 7f00 668100842 {WORDS}        60"), Seen { pid: None, time_ns: None, ..all }),
-        (format!("a 12/13 1.000002: cpu/mem-stores/Pu: 7f00 1e05080021 {WORDS}        60"), Seen { op: Op::Store, answer: Answer::Unknown, ..all }),
+        (
+            format!("a 12 [003] 250 x/Pu: 7f00 668100842 {WORDS}        60"),
+            Seen { pid: None, time_ns: None, ..all },
+        ),
+        (
+            format!("a 12/13 1.000002: cpu/mem-stores/Pu: 7f00 1e05080021 {WORDS}        60"),
+            Seen { op: Op::Store, answer: Answer::Unknown, ..all },
+        ),
     ] {
         assert_eq!(seen(&line), wanted, "{line}");
     }
@@ -183,7 +229,8 @@ fn lines_of_other_versions_and_fields() {
 
 #[test]
 fn broken_lines_are_named() {
-    let good = "a 12/13 1.000002: x/P: 7f00 668100842 |OP LOAD|LVL L3 or L3 hit|SNP None|TLB N/A|LCK No        60\n";
+    let good =
+        "a 12/13 1.000002: x/P: 7f00 668100842 |OP LOAD|LVL L3 or L3 hit|SNP None|TLB N/A|LCK No        60\n";
     for (line, reason) in [
         ("hello", "there is no data_src in it"),
         ("a 12/13 1.0: x/P: 668100842", "there is no data_src in it"),
@@ -192,8 +239,14 @@ fn broken_lines_are_named() {
         ("a 12/13 1.0: x/P: 7f00 1 |OP LOAD|LVL L1", "its data_src is cut short or of no known form"),
         ("a 12/13 1.0: x/P: 7f00 |OP LOAD|LVL Moon hit|SNP None|", "its data_src is of no known form"),
         ("a 12/13 1:0: x/P: 7f00 1 |OP LOAD|LVL L1 hit|SNP None|", "its time is not like 4268.624641"),
-        ("a 1.0: x/P: 7f00 1 |OP LOAD|LVL L1 hit|SNP None|", "there are no process and thread before its event"),
-        ("a 7 8 x/P: 7f00 1 |OP LOAD|LVL L1 hit|SNP None|", "it has no time, and two numbers that may be the process"),
+        (
+            "a 1.0: x/P: 7f00 1 |OP LOAD|LVL L1 hit|SNP None|",
+            "there are no process and thread before its event",
+        ),
+        (
+            "a 7 8 x/P: 7f00 1 |OP LOAD|LVL L1 hit|SNP None|",
+            "it has no time, and two numbers that may be the process",
+        ),
         ("a 12/13 x/P: 7f00 1 |OP LOAD|LVL L1 hit|SNP None|", "it has no time, which samples before it have"),
         ("a 1/1 1.0: PERF_RECORD_MMAP2 1/1: [0x1000]", "the mapping in it is of no known form"),
     ] {
@@ -227,7 +280,10 @@ fn other_things_are_refused_with_advice() {
     ] {
         let error = read(text).unwrap_err();
         if !word.is_empty() {
-            assert!(matches!(error, PerfMemError::Form { .. }) && error.to_string().contains(word), "{error}");
+            assert!(
+                matches!(error, PerfMemError::Form { .. }) && error.to_string().contains(word),
+                "{error}"
+            );
             assert!(!error.advice().is_empty());
         }
     }
@@ -242,7 +298,10 @@ fn other_things_are_refused_with_advice() {
 #[test]
 fn one_process_is_chosen() {
     let line = |pid: u32, at: u32| {
-        format!("a {pid}/{pid} 1.0: x/Pu: {:x} 268100142 |OP LOAD|LVL L1 hit|SNP None|TLB N/A|LCK No\n", 0x1000 + at * 8)
+        format!(
+            "a {pid}/{pid} 1.0: x/Pu: {:x} 268100142 |OP LOAD|LVL L1 hit|SNP None|TLB N/A|LCK No\n",
+            0x1000 + at * 8
+        )
     };
     let text: String = (0..10).map(|at| line(if at < 4 { 5 } else { 6 }, at)).collect();
     let weight = |options: &ImportOptions| {
@@ -297,7 +356,8 @@ fn slowly(line: &str) -> Option<(u32, u64, u64, Answer, u64)> {
     let (seconds, micros) = time.strip_suffix(':')?.split_once('.')?;
     let time_ns = seconds.parse::<u64>().ok()? * 1_000_000_000 + micros.parse::<u64>().ok()? * 1000;
     let (_, answer) = data_src::decode(u64::from_str_radix(bits, 16).ok()?);
-    let weight = behind.split("  ").map(str::trim).find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
+    let weight =
+        behind.split("  ").map(str::trim).find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
     let weight = weight.split_whitespace().next()?.parse().ok()?;
     Some((pid.parse().ok()?, time_ns, u64::from_str_radix(address, 16).ok()?, answer, weight))
 }
