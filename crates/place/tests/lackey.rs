@@ -28,22 +28,24 @@ fn record(name: &str, arguments: &[&str], options: Options) -> Option<Recording>
     Some(lackey::record(&Options { command, ..options }, &Stop::default(), |_| {}).unwrap())
 }
 
-/// The region with most accesses, and its loads and stores.
-fn hottest(recording: &Recording) -> (usize, f32, f32) {
-    let sum = |region: usize, op| {
-        let of = recording.samples.iter().filter(|it| it.region as usize == region && it.op == op);
-        of.map(|it| it.weight).sum::<f32>()
-    };
-    let regions = 0..recording.head.regions.len();
-    let most = regions.max_by(|a, b| (sum(*a, Op::Load) + sum(*a, Op::Store)).total_cmp(&(sum(*b, Op::Load) + sum(*b, Op::Store))));
-    most.map(|at| (at, sum(at, Op::Load), sum(at, Op::Store))).unwrap()
+/// Loads and stores of each region.
+fn totals(recording: &Recording) -> Vec<(f32, f32)> {
+    let mut totals = vec![(0.0, 0.0); recording.head.regions.len()];
+    for sample in &recording.samples {
+        let (loads, stores) = &mut totals[sample.region as usize];
+        *(if sample.op == Op::Store { stores } else { loads }) += sample.weight;
+    }
+    totals
 }
 
 /// 16 words of each page of 1 MiB, read and written 20 times: a table far from the rest of memory, since it is mapped.
 #[test]
 fn stride_reads_and_writes_each_word_as_often() {
     let arguments = ["--footprint", "1MiB", "--stride", "256", "--accesses", "81920"];
-    let Some(recording) = record("stride", &arguments, Options { slice_ns: 1_000_000, ..Options::default() }) else { return };
+    let Some(recording) = record("stride", &arguments, Options { slice_ns: 1_000_000, ..Options::default() })
+    else {
+        return;
+    };
     let pages_of = |region: usize| {
         let loads = recording.samples.iter().filter(|it| it.region as usize == region && it.op == Op::Load);
         loads.map(|it| it.offset).collect::<std::collections::BTreeSet<_>>().len()
@@ -65,31 +67,45 @@ fn stride_reads_and_writes_each_word_as_often() {
     assert!(head.regions.iter().any(|it| it.path.as_deref().is_some_and(|path| path.ends_with("/stride"))));
     assert!(!head.regions.iter().any(|it| it.name.contains("lackey")), "Valgrind's own is not the program's");
     // A table of 1 MiB is in the modelled last level after its first round: 16 lines of each page are filled once.
-    let fills: f32 = recording.samples.iter().filter(|it| it.region as usize == table && it.level == Level::Local).map(|it| it.weight).sum();
+    let fills: f32 = recording
+        .samples
+        .iter()
+        .filter(|it| it.region as usize == table && it.level == Level::Local)
+        .map(|it| it.weight)
+        .sum();
     assert!((4000.0..4300.0).contains(&fills), "{fills}");
 }
 
 #[test]
 fn random_goes_everywhere() {
     let arguments = ["--footprint", "256KiB", "--accesses", "64k"];
-    let Some(recording) = record("random", &arguments, Options { caches: None, granule_bytes: 65536, ..Options::default() }) else {
+    let Some(recording) = record("random", &arguments, Options { caches: None, ..Options::default() }) else {
         return;
     };
     assert!(recording.samples.iter().all(|it| it.level == Level::Unknown));
-    let (_, loads, stores) = hottest(&recording);
-    assert!(loads >= 64_000.0 && stores >= 64_000.0, "{loads} loads, {stores} stores");
+    // One region has the table, which nothing else shares but the allocator's word before it.
+    let exact = |(loads, stores): &(f32, f32)| {
+        (64_000.0..64_010.0).contains(loads) && (64_000.0..64_010.0).contains(stores)
+    };
+    let totals = totals(&recording);
+    assert!(totals.iter().any(exact), "{totals:?}");
     assert!(!recording.head.sources[0].tells_level);
 }
 
 #[test]
 fn the_end_is_kept_to_and_a_stop_ends_it() {
     let arguments = ["--footprint", "1MiB", "--accesses", "100M"];
-    let Some(recording) = record("stride", &arguments, Options { accesses_max: Some(100_000), ..Options::default() }) else { return };
+    let Some(recording) =
+        record("stride", &arguments, Options { accesses_max: Some(100_000), ..Options::default() })
+    else {
+        return;
+    };
     assert_eq!(recording.samples.iter().map(|it| it.weight).sum::<f32>(), 100_000.0);
     assert!(recording.head.notes.iter().any(|note| note.contains("as many accesses as were asked for")));
     let stop = Stop::default();
     let other = stop.clone();
-    let command = std::iter::once(program("stride").unwrap().into()).chain(arguments.map(OsString::from)).collect();
+    let command =
+        std::iter::once(program("stride").unwrap().into()).chain(arguments.map(OsString::from)).collect();
     let options = Options { command, ..Options::default() };
     let stopped = lackey::record(&options, &stop, |accesses| {
         if accesses > 10_000 {

@@ -54,19 +54,20 @@ fn what_goes_wrong_is_said() {
 
     let forbidden = "#!/bin/sh\ncase \"$*\" in *list) echo 'ldlat-loads : available' ;; *) echo 'Access denied' >&2; exit 255 ;; esac\n";
     let error = with(forbidden, &["prog"], RecordOptions::default()).unwrap_err();
-    assert!(matches!(error, PerfMemError::Perf { .. }) && error.to_string().contains("Access denied"), "{error}");
+    assert!(
+        matches!(error, PerfMemError::Perf { .. }) && error.to_string().contains("Access denied"),
+        "{error}"
+    );
 
-    let mute = PERF.replace("\"script \"*)", "\"script \"*) echo 'no such thing' >&2; exit 1;;\n \"never \"*)");
+    let mute =
+        PERF.replace("\"script \"*)", "\"script \"*) echo 'no such thing' >&2; exit 1;;\n \"never \"*)");
     let error = with(&mute, &["prog"], RecordOptions::default()).unwrap_err();
     assert!(matches!(error, PerfMemError::Perf { .. }), "{error}");
 
     assert!(matches!(with(PERF, &[], RecordOptions::default()), Err(PerfMemError::Options(_))));
     let neither = RecordOptions { loads: false, ..RecordOptions::default() };
     assert!(matches!(with(PERF, &["prog"], neither), Err(PerfMemError::Options(_))));
-    let missing = RecordOptions {
-        perf: "no-such-perf".into(),
-        target: Target::Process(1),
-        ..RecordOptions::default()
-    };
+    let missing =
+        RecordOptions { perf: "no-such-perf".into(), target: Target::Process(1), ..RecordOptions::default() };
     assert!(matches!(record(&missing, &Stop::default(), |_, _| {}), Err(PerfMemError::NoPerf(_))));
 }

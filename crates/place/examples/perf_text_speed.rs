@@ -1,8 +1,8 @@
 //! How fast texts of perf are imported.
 //!
 //! ```sh
-//! cargo run --release -p tiermem-place --example perf_mem_speed -- generate /dev/shm/perf.txt 500   # MB
-//! cargo run --release -p tiermem-place --example perf_mem_speed -- import /dev/shm/perf.txt 1       # threads
+//! cargo run --release -p tiermem-place --example perf_text_speed -- generate /dev/shm/perf.txt 500   # MB
+//! cargo run --release -p tiermem-place --example perf_text_speed -- import /dev/shm/perf.txt 1       # threads
 //! ```
 
 use std::error::Error;
