@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fuzzes the parser of requests, the trace readers, hashes, the flash tier's region, NBD, the journal of a
-# cache device and the import of perf's text for FUZZ_SECONDS (60) each, starting from the corpus in the repository.
+# Fuzzes the parser of requests, the trace readers, hashes, the flash tier's region, NBD, texts of perf and the journal of a
+# cache device for FUZZ_SECONDS (60) each, starting from the corpus in the repository.
 set -eu
 cd "$(dirname "$0")/../fuzz"
 

@@ -6,7 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
-use rustix::process::{Pid, Signal, getpid, getppid, kill_process_group, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, getpid, getppid, kill_process, kill_process_group, set_parent_process_death_signal,
+};
 
 /// Lets the next process that is started have this file under its number. Nothing else must be started meanwhile, or it has
 /// it too; drop the file once the process is there.
@@ -45,6 +47,14 @@ pub fn end_group(leader: u32) {
     if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
         // It may have ended by itself.
         let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// Asks a process to come to an end by itself (SIGINT). The caller has started it and has not yet waited for its end.
+pub fn interrupt(process: u32) {
+    if let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = kill_process(process, Signal::INT);
     }
 }
 

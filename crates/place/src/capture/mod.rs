@@ -1,7 +1,10 @@
 //! Watching a program that knows nothing of it.
 
 mod build_id;
+mod clock;
 mod error;
+pub mod lackey;
+mod layout;
 pub mod live;
 pub mod maps;
 pub(crate) mod observer;
@@ -10,7 +13,10 @@ pub mod physical;
 pub(crate) mod program;
 mod regions;
 mod sampling;
+mod table;
+mod tracee;
 
+pub use clock::Timing;
 pub use error::CaptureError;
 pub use program::Stop;
 

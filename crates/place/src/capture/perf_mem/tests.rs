@@ -1,395 +1,413 @@
-//! Texts of perf whose samples are known, and an obvious twin that counts one sample after the other.
+//! Texts of perf with known counts, and any text against a slow twin.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::io::Cursor;
-use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use tiermem_base::Op;
-use tiermem_trace::recording::{Level, Mode, Recording, RegionKind};
+use tiermem_trace::recording::{Level, Mode, RegionKind};
 
-use super::line::{Line, Parser};
-use super::{ImportOptions, import, import_chunks, import_from};
-use crate::capture::CaptureError;
+use super::data_src::Answer;
+use super::line::{Parsed, Seen};
+use super::*;
 
-/// The fields of [`super::PERF_SCRIPT`].
-const SCRIPT: &str = "\
-         swapper     0/0         0.000000: PERF_RECORD_MMAP -1/0: [0xffffffff81000000(0x120bb08) @ 0xffffffff81000000]: x [kernel.kallsyms]_text
-             app  1855/1856   4346.744799: PERF_RECORD_MMAP2 1855/1855: [0x562b28000000(0x4000) @ 0 fe:00 247493 0]: r-xp /usr/bin/an app
-             app  1855/1856   4346.744799: PERF_RECORD_MMAP2 1855/1855: [0x7f0000000000(0x8000) @ 0x7f0000000000 00:00 0 0]: rw-p //anon
-             app  1855/1856   4346.744817: cpu/mem-loads,ldlat=30/P:     7f0000000010         68100142 |OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A              30     562b28000123
-             app  1855/1856   4346.744818: cpu/mem-loads,ldlat=30/P:     7f0000000fff         68100142 |OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A              50     562b28000123
-             app  1855/1856   4347.744900:        cpu/mem-stores/P:     7f0000001008        268100144 |OP STORE|LVL L1 hit|SNP None|TLB N/A|LCK N/A|BLK  N/A               0     562b28000200
-             app  1855/1856   4347.744901:        cpu/mem-stores/P: ffff888001000000       1a68101042 |OP LOAD|LVL Local RAM or RAM hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A             400 ffffffff81000200
-             app  1855/1856   4347.744902:             page-faults:     7f0000001008       1e05080021 |OP N/A|LVL N/A or N/A|SNP N/A|TLB N/A|LCK N/A|BLK  N/A               0     562b28000200
-";
+/// What perf 6.1 printed of the same 25 samples, one of each answer (`testdata/README.md`).
+const SCRIPT: &str = include_str!("../../../testdata/perf_script_6.1.txt");
+const DUMP: &str = include_str!("../../../testdata/perf_mem_dump_6.1.txt");
+const DUMP_COMMAS: &str = include_str!("../../../testdata/perf_mem_dump_6.1.csv");
+const DUMP_PHYSICAL: &str = include_str!("../../../testdata/perf_mem_dump_phys_6.1.txt");
+const REPORT: &str = include_str!("../../../testdata/perf_mem_report_6.1.txt");
+const MAPPINGS: &str = include_str!("../../../testdata/perf_script_mmap_6.1.txt");
 
-fn text(text: &str, options: &ImportOptions) -> Result<Recording, CaptureError> {
-    import_from([(PathBuf::from("a.txt"), text.as_bytes())], options)
-}
-
-/// Region, slice, offset, what, weight, latency.
-type Have = (String, u32, u64, Op, Level, Mode, f32, f32);
-
-fn have(recording: &Recording) -> Vec<Have> {
-    let samples = recording.samples.iter().map(|it| {
-        let region = recording.head.regions[it.region as usize].name.clone();
-        (region, it.slice, it.offset, it.op, it.level, it.mode, it.weight, it.latency_cycles)
-    });
-    samples.collect()
-}
-
-#[test]
-fn the_text_of_perf_script_becomes_regions_slices_and_counts() {
-    let recording = text(SCRIPT, &ImportOptions::default()).unwrap();
-    let row = |name: &str, slice, offset, op, level, mode, weight, latency| {
-        (name.to_owned(), slice, offset, op, level, mode, weight, latency)
-    };
-    let wanted = [
-        row("anon 1", 0, 0, Op::Load, Level::Cache, Mode::User, 2.0, 40.0),
-        row("anon 1", 1, 0x1000, Op::Store, Level::Cache, Mode::User, 1.0, 0.0),
-        row("region 1", 1, 0, Op::Load, Level::Local, Mode::Kernel, 1.0, 400.0),
-    ];
-    assert_eq!(have(&recording), wanted);
-    let regions = &recording.head.regions;
-    let names: Vec<_> =
-        regions.iter().map(|it| (it.name.as_str(), it.kind, it.bytes, it.first_slice)).collect();
-    let wanted = [
-        ("an app text", RegionKind::File, 0x4000, 0),
-        ("anon 1", RegionKind::Anonymous, 0x8000, 0),
-        ("region 1", RegionKind::Special, 4096, 1),
-    ];
-    assert_eq!(names, wanted);
-    assert_eq!(recording.head.slices.len(), 2);
-    assert_eq!(recording.head.notes, ["1 samples were neither loads nor stores and are left out"]);
-    let file = tempfile::NamedTempFile::new().unwrap();
-    tiermem_trace::recording::write(file.path(), &recording).unwrap();
-    assert_eq!(tiermem_trace::recording::read(file.path()).unwrap(), recording);
-}
-
-#[test]
-fn every_form_of_a_sample_is_read() {
-    let forms = [
-        // The fields that perf prints by itself, with and without a period; with and without the bits.
-        "app  1234 [000]    12.345678:          1 cpu/mem-loads,ldlat=30/P:     7f1234567000         68100142 |OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A              30     55d1aabbccdd main+0x10 (/usr/bin/app)",
-        "app 1234 [000] 12.345678: cpu/mem-loads,ldlat=30/P: 7f1234567000 |OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK N/A 30 55d1aabbccdd main (/usr/bin/app)",
-        // Names with blanks and digits, bars in symbols, other latencies.
-        "Web Content 7 1234/99 12.345678: cpu/mem-loads/u: 7f1234567000 68100142 |OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No 30 55d1aabbccdd operator|(A, B)+0x1 (/a|b)",
-        "app 1234/1234 12.345678000: mem-loads:ppu: 7f1234567000 data+0x3 (/lib/x y) 68100142 |OP LOAD|LVL L1 hit|SNP None 30 7 2 55d1aabbccdd",
-        // Cut by perf, which keeps 100 characters.
-        "app 1234/1234 12.345678: ev/mem-loads/: 7f1234567000 68100142 |OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|B              30 55d1aabbccdd",
-        // Without an event's name.
-        "app 1234/1234 12.345678: 7f1234567000 68100142 |OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A 30 55d1aabbccdd\r",
-    ];
-    for form in forms {
-        let Ok(Line::Sample(sample)) = Parser::new().line(form.as_bytes()) else { panic!("{form}") };
-        let have =
-            (sample.pid, sample.time_ns, sample.address, sample.op, sample.level, sample.mode, sample.weight);
-        let wanted = (
-            Some(1234),
-            Some(12_345_678_000),
-            0x7f12_3456_7000,
-            Some(Op::Load),
-            Level::Cache,
-            Mode::User,
-            30,
-        );
-        assert_eq!(have, wanted, "{form}");
-    }
-    let untimed = [
-        // The first line that perf prints has this slip, the others have not.
-        " 1234  1234 0x000055d1aabbccdd 0x0167f1234567000    30 0x68100142 /usr/bin/app:main",
-        "1234 1234 0x55d1aabbccdd 0x7f1234567000 30 0x68100142 /usr/bin/app:main",
-        "1234,1235,0x55d1aabbccdd,0x7f1234567000,30,0x68100142,[x],y:main",
-        " 1234  1234 0x000055d1aabbccdd 0x00007f1234567000 0x0000000123456000 4K    30 0x68100142 ???:???",
-        "app 1234/1234 cpu/mem-loads,ldlat=30/P: 7f1234567000 68100142 |OP LOAD|LVL L1 hit|SNP None|BLK  N/A 30 55d1aabbccdd",
-        "1234 page-faults: 7f1234567000 68100142 |OP LOAD|LVL L1 hit|SNP None|BLK  N/A 30 55d1aabbccdd",
-    ];
-    for form in untimed {
-        let Ok(Line::Sample(sample)) = Parser::new().line(form.as_bytes()) else { panic!("{form}") };
-        let have =
-            (sample.pid, sample.time_ns, sample.address, sample.op, sample.level, sample.mode, sample.weight);
-        assert_eq!(
-            have,
-            (Some(1234), None, 0x7f12_3456_7000, Some(Op::Load), Level::Cache, Mode::User, 30),
-            "{form}"
-        );
-    }
-}
-
-#[test]
-fn what_is_no_sample_is_a_note_or_an_error() {
-    for note in [
-        "",
-        "   ",
-        "# PID, TID, IP, ADDR, LOCAL WEIGHT, DSRC, SYMBOL",
-        "app 1 1.5: PERF_RECORD_COMM exec: app:1/1",
-        "\t    55d1aabbccdd main+0x10 (/usr/bin/app)",
-    ] {
-        assert_eq!(Parser::new().line(note.as_bytes()), Ok(Line::Note), "{note}");
-    }
-    for (line, reason) in [
-        ("hello", "no sample"),
-        ("app 1/1 1.5: cycles: 55d1aabbccdd main+0x1 (/a)", "no sample"),
-        ("app 1/1 1.5: ev: 68100142 |OP LOAD|LVL L1 hit|SNP None|BLK  N/A 30", "no address"),
-        ("app 1/1 1.5: ev: |OP LOAD|LVL L1 hit", "no address"),
-        ("7f00 68100142 |OP LOAD|LVL L1 hit", "no event"),
-        ("app 1/1 1.5: ev: 7f00 zz |OP LOAD|LVL L1 hit", "no number"),
-        ("1 1 0x55 0x7f00", "cut short"),
-        ("1 1 0x55 0x7f00 30", "no data source"),
-        ("1 1 0x55", "no address"),
-        ("app 1/1 1.5: PERF_RECORD_MMAP2 1/1: [0x5000(0x1000) @ 0 fe:00 1 0", "no complete mapping"),
-        (
-            "app 1/1 1.5: PERF_RECORD_MMAP2 1/1: [0xffffffffffffffff(0x10) @ 0 fe:00 1 0]: r-xp /a",
-            "no complete",
-        ),
-    ] {
-        let error = Parser::new().line(line.as_bytes()).unwrap_err();
-        assert!(error.contains(reason), "{line}: {error}");
-    }
-}
-
-#[test]
-fn lines_cut_anywhere_are_read_or_refused() {
-    for line in SCRIPT.lines().chain(["1234 1234 0x55d1aabbccdd 0x7f1234567000 30 0x68100142 /a:main"]) {
-        for length in 0..line.len() {
-            let _ = Parser::new().line(&line.as_bytes()[..length]);
-            let _ = Parser::new().line(&line.as_bytes()[length..]);
-        }
-    }
-}
-
-#[test]
-fn files_without_times_are_a_slice_each() {
-    let dump = |address: &str| {
-        format!(
-            "# PID, TID, IP, ADDR, LOCAL WEIGHT, DSRC, SYMBOL\n    7     7 0x0000000000000055 0x016{address}     9 0x68100142 a:b\n"
-        )
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let paths: Vec<PathBuf> = ["7f0000001000", "7f0000002000"]
-        .iter()
-        .enumerate()
-        .map(|(number, address)| {
-            let path = dir.path().join(format!("{number}.txt"));
-            std::fs::write(&path, dump(address)).unwrap();
-            path
-        })
-        .collect();
-    let recording = import(&paths, &ImportOptions { slice_ns: 5, ..ImportOptions::default() }).unwrap();
-    let have: Vec<_> = have(&recording).into_iter().map(|it| (it.0, it.1, it.2)).collect();
-    assert_eq!(have, [("region 1".to_owned(), 0, 0), ("region 1".to_owned(), 1, 0x1000)]);
-    assert_eq!(recording.head.slices.iter().map(|it| it.start_ns).collect::<Vec<_>>(), [0, 5]);
-    let missing = import(&[dir.path().join("2.txt")], &ImportOptions::default()).unwrap_err();
-    assert!(missing.to_string().contains("2.txt"), "{missing}");
-}
-
-#[test]
-fn addresses_far_from_each_other_are_regions_of_their_own_and_saved_maps_name_them() {
-    let line = |address: u64, pid: u32| format!("{pid} {pid} 0x55 {address:#x} 9 0x68100142 a:b\n");
-    let far = 0x7f00_0000_0000;
-    let near = far + (64 << 20);
-    let all = [line(far, 1), line(near, 1), line(near + (65 << 20), 1), line(0x1000, 2)].concat();
-    let regions = |recording: &Recording| -> Vec<_> {
-        recording.head.regions.iter().map(|it| (it.name.clone(), it.start, it.bytes)).collect()
-    };
-    let recording = text(&all, &ImportOptions::default()).unwrap();
-    let wanted = [
-        ("region 1".to_owned(), 0x1000, 4096),
-        ("region 2".to_owned(), far, (64 << 20) + 4096),
-        ("region 3".to_owned(), near + (65 << 20), 4096),
-    ];
-    assert_eq!(regions(&recording), wanted);
-    assert!(recording.head.notes[0].contains("2 processes were sampled"), "{:?}", recording.head.notes);
-    let one = text(&all, &ImportOptions { pid: Some(2), ..ImportOptions::default() }).unwrap();
-    assert_eq!(regions(&one), [("region 1".to_owned(), 0x1000, 4096)]);
-    let none = text(&all, &ImportOptions { pid: Some(3), ..ImportOptions::default() }).unwrap_err();
-    assert!(none.to_string().contains("no samples of memory accesses of process 3 in a.txt"), "{none}");
-
-    let maps = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(maps.path(), "7effff000000-7f0008000000 r--p 00000000 08:01 7 /m/model.gguf\n").unwrap();
-    let options = ImportOptions {
-        maps: Some(maps.path().to_owned()),
-        granule_bytes: 3 << 20,
-        ..ImportOptions::default()
-    };
-    let recording = text(&all, &options).unwrap();
-    let have: Vec<_> = have(&recording).into_iter().map(|it| (it.0, it.2)).collect();
-    let granule = |address: u64| (address - 0x7eff_ff00_0000) / (3 << 20) * (3 << 20);
-    let model = "model.gguf".to_owned();
-    let wanted = [
-        (model.clone(), granule(far)),
-        (model, granule(near)),
-        ("region 1".to_owned(), 0),
-        ("region 2".to_owned(), 0),
-    ];
-    assert_eq!(have, wanted);
-}
-
-#[test]
-fn lines_that_are_not_understood_are_named_or_left_out() {
-    let garbage = format!("{SCRIPT}what is this\n{SCRIPT}\n\u{1}\n");
-    let options = |skip_bad| ImportOptions { skip_bad, threads: 2, ..ImportOptions::default() };
-    let at = |skip_bad| {
-        let input = [Ok((PathBuf::from("x/a.txt"), Cursor::new(garbage.as_bytes())))];
-        import_chunks(input.into_iter(), &options(skip_bad), 300)
-    };
-    let lines = SCRIPT.lines().count();
-    let error = at(0).unwrap_err().to_string();
-    assert!(error.starts_with(&format!("x/a.txt, line {}: this is no sample", lines + 1)), "{error}");
-    assert!(
-        error.contains("`perf script -F comm,pid,tid,time,event,addr,data_src,weight,ip --show-mmap-events`"),
-        "{error}"
-    );
-    let error = at(1).unwrap_err().to_string();
-    assert!(error.contains(&format!("line {}", 2 * lines + 3)), "{error}");
-    assert!(at(2).unwrap().head.notes[0].starts_with("2 lines could not be understood"));
-    let binary = text("PERFILE2\0\0", &options(9)).unwrap_err().to_string();
-    assert!(binary.contains("perf's own file"), "{binary}");
-    let mixed = format!("{SCRIPT}1 1 0x55 0x7f00 9 0x68100142 a:b\n");
-    let error = text(&mixed, &options(0)).unwrap_err().to_string();
-    assert!(error.contains("has no time"), "{error}");
-    assert!(text("", &options(0)).unwrap_err().to_string().contains("no samples"));
-}
-
-#[test]
-fn options_that_make_no_sense_are_refused() {
-    for granule_bytes in [0, 32, 100, 5000, 2 << 30, u64::MAX] {
-        let options = ImportOptions { granule_bytes, ..ImportOptions::default() };
-        assert!(text(SCRIPT, &options).unwrap_err().to_string().contains("a granule of"), "{granule_bytes}");
-    }
-    let options = ImportOptions { slice_ns: 0, ..ImportOptions::default() };
-    assert!(text(SCRIPT, &options).is_err());
-    let options = ImportOptions { maps: Some(Path::new("/no/such").to_owned()), ..ImportOptions::default() };
-    assert!(text(SCRIPT, &options).unwrap_err().to_string().contains("/no/such"));
-}
-
-/// A sample before it is text.
-#[derive(Clone, Copy, Debug)]
-struct Made {
-    time_us: u64,
-    address: u64,
-    kind: usize,
-    weight: u64,
-    is_kernel: bool,
-    form: u8,
-}
-
-/// Bits, their text, and what they mean.
-const KINDS: [(u64, &str, Op, Level); 4] = [
-    (0x6810_0142, "LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A", Op::Load, Level::Cache),
-    (0x1a_6810_1042, "LOAD|LVL Local RAM or RAM hit|SNP None|BLK  N/A", Op::Load, Level::Local),
-    (0x10_8042, "LOAD|LVL Remote Cache (1 hop) hit|SNP None", Op::Load, Level::Remote),
-    (0x2_6810_0184, "STORE|LVL L1 miss|SNP None|TLB N/A|LCK N/A", Op::Store, Level::Unknown),
+const ANSWERS: [Answer; 25] = [
+    Answer::L1,
+    Answer::FillBuffer,
+    Answer::L2,
+    Answer::L3,
+    Answer::LocalRam,
+    Answer::RemoteRam,
+    Answer::RemoteRam,
+    Answer::RemoteCache,
+    Answer::OtherCache,
+    Answer::RemoteCache,
+    Answer::Miss,
+    Answer::L1,
+    Answer::Miss,
+    Answer::Uncached,
+    Answer::PersistentMemory,
+    Answer::Cxl,
+    Answer::Uncached,
+    Answer::LocalRam,
+    Answer::RemoteRam,
+    Answer::RemoteRam,
+    Answer::RemoteCache,
+    Answer::Unknown,
+    Answer::L1,
+    Answer::L2,
+    Answer::L1,
+];
+const WEIGHTS: [u64; 25] = [
+    7, 30, 14, 60, 250, 410, 420, 300, 90, 390, 500, 0, 0, 900, 800, 700, 33, 240, 440, 480, 222, 0, 5, 9, 3,
 ];
 
-fn made() -> impl Strategy<Value = Made> {
-    let address = prop_oneof![
-        0x1000_u64..0x9000,
-        0x7f00_0000_0000_u64..0x7f00_0001_0000,
-        0xffff_8880_0000_0000..0xffff_8880_0000_9000_u64
-    ];
-    (0_u64..50_000, address, 0_usize..KINDS.len(), 0_u64..500, any::<bool>(), 0_u8..4).prop_map(
-        |(time_us, address, kind, weight, is_kernel, form)| Made {
-            time_us,
-            address,
-            kind,
-            weight,
-            is_kernel,
-            form,
-        },
-    )
+fn options() -> ImportOptions {
+    ImportOptions { threads: 2, ..ImportOptions::default() }
 }
 
-fn write_line(out: &mut String, it: &Made, is_timed: bool) {
-    let (bits, decoded, ..) = KINDS[it.kind];
-    let Made { address, weight, .. } = it;
-    let ip: u64 = if it.is_kernel { 0xffff_ffff_8100_0000 } else { 0x55d1_0000_0000 };
-    let time = format!("{:5}.{:06}", 7 + it.time_us / 1_000_000, it.time_us % 1_000_000);
-    // Without the bits, a small number could be the data source of a sample that has no address.
-    let form = if it.form == 2 && is_timed && address >> 46 == 0 { 0 } else { it.form };
-    let done = match (is_timed, form) {
-        (true, 0) => writeln!(
-            out,
-            "{:>16} {:7}/{:<7} {time}: cpu/mem/P: {address:16x} {bits:16x} |OP {decoded}  {weight:16} {ip:16x}",
-            "a b", 5, 6
-        ),
-        (true, 1) => writeln!(
-            out,
-            "{:>16} {:7} [000] {time}: {:10} cpu/mem/P: {address:16x} {bits:16x} |OP {decoded}  {weight:16} {ip:16x} f+0x1 (/b c)",
-            "app", 5, 1
-        ),
-        (true, 2) => writeln!(out, "app 5/5 {time}: ev: {address:x} |OP {decoded} {weight} {ip:x}\n"),
-        (true, _) => writeln!(out, "app 5/5 {time}: {address:x} {bits:x} |OP {decoded} {weight} {ip:x}\r"),
-        (false, 0) => writeln!(out, "{:5} {:5} {ip:#018x} 0x016{address:x} {weight:5} {bits:#08x} a:b", 5, 5),
-        (false, 1) => writeln!(out, "5,5,{ip:#x},{address:#x},{weight},{bits:#x},a:b"),
-        (false, 2) => writeln!(out, "5 5 {ip:#x} {address:#x} {weight} {bits:#x} a:b\n# note"),
-        (false, _) => writeln!(out, "5 5 {ip:#x} {address:#x} {address:#x} 4K {weight} {bits:#x} a:b"),
+fn read(text: &str) -> Result<Recording, PerfMemError> {
+    import_bytes(text.as_bytes(), &options())
+}
+
+fn samples(text: &str) -> Vec<Seen> {
+    let head = form::look_at(text.as_bytes()).unwrap();
+    let parsed = text.lines().map(|line| head.form.parse(line.as_bytes()).unwrap());
+    parsed.filter_map(|it| if let Parsed::Sample(seen) = it { Some(seen) } else { None }).collect()
+}
+
+fn weight_of(recording: &Recording, level: Level) -> f32 {
+    recording.samples.iter().filter(|it| it.level == level).map(|it| it.weight).sum()
+}
+
+#[test]
+fn all_forms_say_the_same() {
+    let script = samples(SCRIPT);
+    assert_eq!(script.iter().map(|it| it.answer).collect::<Vec<_>>(), ANSWERS);
+    assert_eq!(script.iter().map(|it| it.cycles).collect::<Vec<_>>(), WEIGHTS);
+    assert_eq!(script[0].time_ns, Some(4_268_624_641_000));
+    assert!(script.iter().enumerate().all(|(at, it)| (it.mode == Mode::Kernel) == (at == 2)));
+    assert!(script.iter().enumerate().all(|(at, it)| (it.op == Op::Store) == (at == 11 || at == 12)));
+    let addresses: Vec<u64> = (0..25)
+        .map(|at| if at % 7 > 0 { 0x7f3a_0000_1000 + at * 64 } else { 0x55d0_0000_2000 + at * 8 })
+        .collect();
+    assert_eq!(script.iter().map(|it| it.address).collect::<Vec<_>>(), addresses);
+    for dump in [DUMP, DUMP_COMMAS, DUMP_PHYSICAL, &DUMP_COMMAS.replace(',', "\t")] {
+        let dump = samples(dump);
+        let timeless: Vec<_> = script.iter().map(|it| Seen { time_ns: None, ..*it }).collect();
+        assert_eq!(dump, timeless);
+    }
+}
+
+#[test]
+fn a_recording_has_their_counts() {
+    let recording = read(SCRIPT).unwrap();
+    let levels = Level::ALL.map(|level| weight_of(&recording, level));
+    assert_eq!(levels, [5.0, 9.0, 2.0, 9.0]);
+    assert_eq!(
+        recording.head.slices,
+        [tiermem_trace::recording::Slice { start_ns: 0, end_ns: 10_000_000_000 }]
+    );
+    let regions: Vec<_> =
+        recording.head.regions.iter().map(|it| (it.name.as_str(), it.start, it.bytes)).collect();
+    assert_eq!(regions, [("region 1", 0x55d0_0000_2000, 0x1000), ("region 2", 0x7f3a_0000_1000, 0x1000)]);
+    let local: Vec<_> = recording.samples.iter().filter(|it| it.level == Level::Local).collect();
+    assert_eq!((local.len(), local[0].latency_cycles), (1, 245.0));
+    let note = recording.head.notes.iter().find(|note| note.contains("answered by")).unwrap();
+    assert!(note.contains("LFB/MAB 1 (4.00%, cached)") && note.contains("L1 4 (16.00%, cached)"), "{note}");
+    // It can be written and read again.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.parquet");
+    tiermem_trace::recording::write(&path, &recording).unwrap();
+    assert_eq!(tiermem_trace::recording::read(&path).unwrap(), recording);
+}
+
+#[test]
+fn slices_are_times_or_files() {
+    let by_time = ImportOptions { slice_ns: 5_000_000, ..options() };
+    let recording = import_bytes(SCRIPT.as_bytes(), &by_time).unwrap();
+    assert_eq!(recording.head.slices.len(), 3);
+    let of = |slice| recording.samples.iter().filter(|it| it.slice == slice).map(|it| it.weight).sum::<f32>();
+    // Until 4268.629641, until 4268.634641, and behind that.
+    assert_eq!([of(0), of(1), of(2)], [13.0, 7.0, 5.0]);
+
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["a", "empty", "b"].map(|name| folder.path().join(name));
+    for (path, text) in
+        paths.iter().zip([DUMP, "# PID, TID, IP, ADDR, LOCAL WEIGHT, DSRC, SYMBOL\n", DUMP_COMMAS])
+    {
+        std::fs::write(path, text).unwrap();
+    }
+    let recording = import(&paths, &options()).unwrap();
+    assert_eq!(recording.head.slices.len(), 3);
+    assert_eq!(
+        recording.samples.iter().map(|it| it.slice).collect::<std::collections::BTreeSet<_>>(),
+        [0, 2].into()
+    );
+    let times: Vec<_> = recording.head.slices.iter().map(|it| it.start_ns).collect();
+    assert_eq!(times, [0, 10_000_000_000, 20_000_000_000]);
+}
+
+#[test]
+fn regions_are_what_was_mapped() {
+    let recording = read(MAPPINGS).unwrap();
+    let names: Vec<_> = recording.head.regions.iter().map(|it| it.name.as_str()).collect();
+    for name in ["stack", "dash text", "libc.so.6 text", "libc.so.6 data"] {
+        assert!(names.contains(&name), "{name} of {names:?}");
+    }
+    assert_eq!(recording.head.executable.path, "/usr/bin/dash");
+    let folder = tempfile::tempdir().unwrap();
+    let maps = folder.path().join("maps");
+    std::fs::write(&maps, "7f3a00000000-7f3a00100000 r--s 00000000 fe:00 9      /srv/my model.gguf\n")
+        .unwrap();
+    let recording =
+        import_bytes(SCRIPT.as_bytes(), &ImportOptions { maps: Some(maps), ..options() }).unwrap();
+    let names: Vec<_> = recording.head.regions.iter().map(|it| (it.name.as_str(), it.kind)).collect();
+    assert_eq!(names, [("region 1", RegionKind::Anonymous), ("my model.gguf", RegionKind::File)]);
+    assert!(recording.head.notes.iter().any(|it| it == "4 of 25 samples lie in no mapping that is known"));
+}
+
+/// Fields that are there or not, and versions of perf.
+#[test]
+fn lines_of_other_versions_and_fields() {
+    let seen = |line: &str| match script::parse(line.as_bytes()).unwrap() {
+        Parsed::Sample(seen) => seen,
+        other => panic!("{line}: {other:?}"),
     };
-    done.unwrap();
+    const WORDS: &str = "|OP LOAD|LVL L3 or L3 hit|SNP None|TLB L1 or L2 hit|LCK No";
+    let all = Seen {
+        pid: Some(12),
+        time_ns: Some(1_000_002_000),
+        address: 0x7f00,
+        op: Op::Load,
+        answer: Answer::L3,
+        mode: Mode::User,
+        cycles: 60,
+    };
+    for (line, wanted) in [
+        // perf 5.x: no BLK; 4.8: no number before the words.
+        (
+            format!(
+                "a 12/13 1.000002: cpu/mem-loads,ldlat=30/P: 7f00 668100842 {WORDS}        60  401136 main (/a|OP b)"
+            ),
+            all,
+        ),
+        (format!("a 12/13 1.000002: cpu/mem-loads,ldlat=30/P: 7f00 {WORDS}        60  401136 main"), all),
+        // Names of commands may look like anything.
+        (
+            format!(
+                "Web 7 8: [1] 12/13 [003] 1.000002: 250 cpu/mem-loads/P: 7f00 668100842 {WORDS}        60  401136 add"
+            ),
+            all,
+        ),
+        (format!("a|b 12/13 1.000002000: 250 mem-loads:u: 7f00 668100842 {WORDS}        60"), all),
+        (
+            format!(
+                "a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}|BLK  N/A        60     5     7 401136 main"
+            ),
+            all,
+        ),
+        (format!("a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}|BLK  Data Addr        60     401136"), all),
+        (
+            format!("a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}|BLK  N/A          401136 main"),
+            Seen { cycles: 0, ..all },
+        ),
+        (
+            format!("a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}|BLK  N/A        7ff2ce095f02"),
+            Seen { cycles: 0, ..all },
+        ),
+        (
+            format!("a 12/13 1.000002: x/P: 7f00 668100842 {WORDS}"),
+            Seen { cycles: 0, mode: Mode::Unknown, ..all },
+        ),
+        (
+            format!("a 12/13 1.000002: x/Pk: 7f00 668100842 {WORDS}        60"),
+            Seen { mode: Mode::Kernel, ..all },
+        ),
+        (format!("a 12/13 x/Pu: 7f00 668100842 {WORDS}        60"), Seen { time_ns: None, ..all }),
+        (format!("a 12/13 250 x/Pu: 7f00 668100842 {WORDS}        60"), Seen { time_ns: None, ..all }),
+        (format!("a 12 1.000002: x/Pu: 7f00 668100842 {WORDS}        60"), Seen { pid: None, ..all }),
+        (
+            format!("a 12 [003] 250 x/Pu: 7f00 668100842 {WORDS}        60"),
+            Seen { pid: None, time_ns: None, ..all },
+        ),
+        (
+            format!("a 12/13 1.000002: cpu/mem-stores/Pu: 7f00 1e05080021 {WORDS}        60"),
+            Seen { op: Op::Store, answer: Answer::Unknown, ..all },
+        ),
+    ] {
+        assert_eq!(seen(&line), wanted, "{line}");
+    }
+}
+
+#[test]
+fn broken_lines_are_named() {
+    let good =
+        "a 12/13 1.000002: x/P: 7f00 668100842 |OP LOAD|LVL L3 or L3 hit|SNP None|TLB N/A|LCK No        60\n";
+    for (line, reason) in [
+        ("hello", "there is no data_src in it"),
+        ("a 12/13 1.0: x/P: 668100842", "there is no data_src in it"),
+        ("a 12/13 1.0: x/P: |OP LOAD|LVL L1 hit|SNP None|", "there are no event and addr before data_src"),
+        ("a 12/13 1.0: x/P: zz 1 |OP LOAD|LVL L1 hit|SNP None|", "its addr is no hexadecimal number"),
+        ("a 12/13 1.0: x/P: 7f00 1 |OP LOAD|LVL L1", "its data_src is cut short or of no known form"),
+        ("a 12/13 1.0: x/P: 7f00 |OP LOAD|LVL Moon hit|SNP None|", "its data_src is of no known form"),
+        ("a 12/13 1:0: x/P: 7f00 1 |OP LOAD|LVL L1 hit|SNP None|", "its time is not like 4268.624641"),
+        (
+            "a 1.0: x/P: 7f00 1 |OP LOAD|LVL L1 hit|SNP None|",
+            "there are no process and thread before its event",
+        ),
+        (
+            "a 7 8 x/P: 7f00 1 |OP LOAD|LVL L1 hit|SNP None|",
+            "it has no time, and two numbers that may be the process",
+        ),
+        ("a 12/13 x/P: 7f00 1 |OP LOAD|LVL L1 hit|SNP None|", "it has no time, which samples before it have"),
+        ("a 1/1 1.0: PERF_RECORD_MMAP2 1/1: [0x1000]", "the mapping in it is of no known form"),
+    ] {
+        let text = format!("# a comment\n{good}\n{line}\n{good}");
+        let error = read(&text).unwrap_err();
+        match &error {
+            PerfMemError::Line { line: 4, reason: found, .. } => assert_eq!(*found, reason, "{line}"),
+            other => panic!("{line}: {other}"),
+        }
+        assert!(error.advice().contains("perf script -F") && error.to_string().starts_with("text, line 4: "));
+        let skipping = ImportOptions { skip_bad: 1, ..options() };
+        let recording = import_bytes(text.as_bytes(), &skipping).unwrap();
+        assert_eq!(recording.samples.iter().map(|it| it.weight).sum::<f32>(), 2.0);
+        let twice = format!("{text}{line}\n");
+        assert!(matches!(import_bytes(twice.as_bytes(), &skipping), Err(PerfMemError::Line { line: 6, .. })));
+    }
+    let cut = &SCRIPT[..SCRIPT.len() - 20];
+    assert!(matches!(read(cut), Err(PerfMemError::Line { line: 25, reason: "the text ends within it", .. })));
+    let long = format!("{good}{}\n{good}", "x".repeat(200_000));
+    assert!(matches!(read(&long), Err(PerfMemError::Line { line: 2, .. })));
+}
+
+#[test]
+fn other_things_are_refused_with_advice() {
+    for (text, word) in [
+        (REPORT, "summary"),
+        ("PERFILE2\0\0", "perf's own file"),
+        ("\x1f\u{8b}", ""),
+        ("0x16fa0 [0x58]: PERF_RECORD_SAMPLE(IP, 0x4002): 1/1: 0x1 period: 15 addr: 0\n", "raw dump"),
+        ("# PID, TID, IP, ADDR, MOON, LOCAL WEIGHT, DSRC, SYMBOL\n", "columns"),
+    ] {
+        let error = read(text).unwrap_err();
+        if !word.is_empty() {
+            assert!(
+                matches!(error, PerfMemError::Form { .. }) && error.to_string().contains(word),
+                "{error}"
+            );
+            assert!(!error.advice().is_empty());
+        }
+    }
+    assert!(matches!(import(&[], &options()), Err(PerfMemError::NoInput)));
+    assert!(matches!(read(""), Err(PerfMemError::NoSamples(_))));
+    let missing = import(&[PathBuf::from("no such file")], &options());
+    assert!(matches!(missing, Err(PerfMemError::Open { .. })));
+    let odd = ImportOptions { granule_bytes: 100, ..options() };
+    assert!(matches!(import_bytes(b"", &odd), Err(PerfMemError::Options(_))));
+}
+
+#[test]
+fn one_process_is_chosen() {
+    let line = |pid: u32, at: u32| {
+        format!(
+            "a {pid}/{pid} 1.0: x/Pu: {:x} 268100142 |OP LOAD|LVL L1 hit|SNP None|TLB N/A|LCK No\n",
+            0x1000 + at * 8
+        )
+    };
+    let text: String = (0..10).map(|at| line(if at < 4 { 5 } else { 6 }, at)).collect();
+    let weight = |options: &ImportOptions| {
+        import_bytes(text.as_bytes(), options).map(|it| it.samples.iter().map(|it| it.weight).sum::<f32>())
+    };
+    assert_eq!(weight(&options()).unwrap(), 6.0);
+    assert_eq!(weight(&ImportOptions { pid: Some(5), ..options() }).unwrap(), 4.0);
+    assert!(matches!(weight(&ImportOptions { pid: Some(7), ..options() }), Err(PerfMemError::NoSamples(_))));
+}
+
+#[test]
+fn parts_side_by_side_are_read_as_one_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    let text = SCRIPT.repeat(40);
+    std::fs::write(&path, &text).unwrap();
+    let file = File::open(&path).unwrap();
+    let plan = Plan {
+        pid: None,
+        clock: Clock::Time { origin_ns: 4_268_624_641_000, slice_ns: 1_000_000 },
+        granule_bytes: 4096,
+        entries_max: 1 << 20,
+        skip_bad: 0,
+    };
+    let whole = {
+        let mut whole = Collected::new(&plan, 1 << 20);
+        let part = Part { file: 0, start: 0, end: u64::MAX };
+        let end = whole.read_part(&file, form::Form::Script, part, &plan, &Shared::default()).unwrap();
+        assert_eq!(end.lines, 1000);
+        whole.table.into_sorted(|_| true)
+    };
+    for bytes in [37, 250, 251, 1000, 100_000] {
+        let mut all = Collected::new(&plan, 1 << 20);
+        let shared = Shared::default();
+        let (mut lines, mut start) = (0, 0);
+        while start < text.len() as u64 {
+            let part = Part { file: 0, start, end: start + bytes };
+            lines += all.read_part(&file, form::Form::Script, part, &plan, &shared).unwrap().lines;
+            start = part.end;
+        }
+        assert_eq!((lines, shared.bad.load(Relaxed)), (1000, 0), "{bytes}");
+        assert_eq!(all.table.into_sorted(|_| true), whole, "{bytes}");
+    }
+}
+
+/// What a line says, the slow and obvious way: words between blanks, from the words of the data source outward.
+fn slowly(line: &str) -> Option<(u32, u64, u64, Answer, u64)> {
+    let (before, behind) = line.split_once("|OP ")?;
+    let words: Vec<&str> = before.split_whitespace().collect();
+    let [.., who, time, _event, address, bits] = words[..] else { return None };
+    let (pid, _) = who.split_once('/')?;
+    let (seconds, micros) = time.strip_suffix(':')?.split_once('.')?;
+    let time_ns = seconds.parse::<u64>().ok()? * 1_000_000_000 + micros.parse::<u64>().ok()? * 1000;
+    let (_, answer) = data_src::decode(u64::from_str_radix(bits, 16).ok()?);
+    let weight =
+        behind.split("  ").map(str::trim).find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
+    let weight = weight.split_whitespace().next()?.parse().ok()?;
+    Some((pid.parse().ok()?, time_ns, u64::from_str_radix(address, 16).ok()?, answer, weight))
 }
 
 proptest! {
     #[test]
-    fn it_counts_what_the_obvious_twin_counts(
-        files in prop::collection::vec(prop::collection::vec(made(), 1..40), 1..4),
-        is_timed in any::<bool>(),
-        threads in 1_usize..4,
-        chunk_bytes in 1_usize..2000,
-        granule_bytes in prop_oneof![Just(64_u64), Just(2048), Just(4096), Just(12288), Just(1 << 20)],
+    fn samples_are_what_the_slow_twin_says(
+        lines in prop::collection::vec(
+            ("[a-z:/ ]{0,15}", 1u32..1 << 22, 0u64..1 << 31, 0u64..1_000_000, 1u64.., 0u64..1 << 46, 0u64..100_000, "[a-z+:<> ]{1,30}"),
+            1..20,
+        )
     ) {
-        const SLICE_NS: u64 = 10_000_000;
-        let first = files[0][0].time_us;
-        // Slices are counted from the first sample, and there may be earlier ones.
-        let slice = |file: usize, it: &Made| match is_timed {
-            true => (it.time_us as i64 - first as i64).div_euclid(10_000),
-            false => file as i64,
-        };
-        type Key = (i64, u64, Op, Level, Mode);
-        let mut wanted: BTreeMap<Key, (f32, u64, u64)> = BTreeMap::new();
-        let mut inputs = Vec::new();
-        let least = files.iter().enumerate().flat_map(|(file, of)| of.iter().map(move |it| slice(file, it))).min().unwrap();
-        for (file, of) in files.iter().enumerate() {
-            let mut text = String::new();
-            for it in of {
-                write_line(&mut text, it, is_timed);
-                let (_, _, op, level) = KINDS[it.kind];
-                let mode = if it.is_kernel { Mode::Kernel } else { Mode::User };
-                // Regions begin at a multiple of the granule or of a page, whichever is smaller.
-                let entry = wanted.entry((slice(file, it) - least, it.address, op, level, mode)).or_default();
-                *entry = (entry.0 + 1.0, entry.1 + u64::from(it.weight > 0), entry.2 + it.weight);
+        let text: String = lines.iter().map(|(comm, pid, seconds, micros, address, bits, weight, symbol)| format!(
+            "{comm:>16} {pid:>7}/{pid:<7} {seconds:5}.{micros:06}: cpu/mem-loads,ldlat=30/P: {address:>16x} {bits:>16x} \
+             |OP LOAD|LVL Local RAM or RAM hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A  {weight:>16} {:>16x} x{symbol}\n",
+            0x40_0000,
+        )).collect();
+        let mut wanted: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        for line in text.lines() {
+            let (pid, time_ns, address, answer, cycles) = slowly(line).unwrap();
+            match script::parse(line.as_bytes()) {
+                Ok(Parsed::Sample(seen)) => {
+                    prop_assert_eq!((seen.pid, seen.time_ns, seen.address), (Some(pid), Some(time_ns), address));
+                    prop_assert_eq!((seen.answer, seen.cycles), (answer, cycles));
+                }
+                other => prop_assert!(false, "{}: {:?}", line, other),
             }
-            inputs.push(Ok((PathBuf::from(file.to_string()), Cursor::new(text.into_bytes()))));
+            *wanted.entry((u64::from(pid), address / 4096)).or_default() += 1;
         }
-        let options = ImportOptions { slice_ns: SLICE_NS, granule_bytes, threads, ..ImportOptions::default() };
-        let recording = import_chunks(inputs.into_iter(), &options, chunk_bytes).unwrap();
-        type Folded = BTreeMap<(i64, usize, u64, Op, Level, Mode), (f32, u64, u64)>;
-        let mut folded = Folded::new();
-        for ((slice, address, op, level, mode), counts) in wanted {
-            let regions = &recording.head.regions;
-            let region = regions.iter().position(|it| (it.start..it.start + it.bytes).contains(&address)).unwrap();
-            let offset = (address - regions[region].start) / granule_bytes * granule_bytes;
-            let entry = folded.entry((slice, region, offset, op, level, mode)).or_default();
-            *entry = (entry.0 + counts.0, entry.1 + counts.1, entry.2 + counts.2);
-        }
-        let have: BTreeMap<_, _> = recording.samples.iter().map(|it| {
-            let key = (i64::from(it.slice), it.region as usize, it.offset, it.op, it.level, it.mode);
-            (key, (it.weight, it.latency_cycles))
-        }).collect();
-        prop_assert_eq!(have.len(), recording.samples.len());
-        let mean = |(count, timed, cycles): (f32, u64, u64)| {
-            (count, if timed == 0 { 0.0 } else { (cycles as f64 / timed as f64) as f32 })
-        };
-        prop_assert_eq!(have, folded.into_iter().map(|(key, it)| (key, mean(it))).collect());
+        let one = lines[0].1;
+        let total: u64 = wanted.iter().filter(|((pid, _), _)| *pid == u64::from(one)).map(|(_, count)| count).sum();
+        let options = ImportOptions { pid: Some(one), slice_ns: 1 << 50, ..options() };
+        let recording = import_bytes(text.as_bytes(), &options).unwrap();
+        prop_assert_eq!(recording.samples.iter().map(|it| it.weight as u64).sum::<u64>(), total);
     }
 
+    /// Whatever a text has, it is taken or refused.
     #[test]
-    fn noise_is_an_error_and_no_panic(noise in prop::collection::vec(any::<u8>(), 0..300), threads in 1_usize..3) {
-        let mut input = SCRIPT.as_bytes().to_vec();
-        let at = noise.len() * 7 % input.len();
-        input.splice(at..at, noise);
-        let options = ImportOptions { skip_bad: u64::MAX, threads, ..ImportOptions::default() };
-        let _ = import_chunks([Ok((PathBuf::new(), Cursor::new(input)))].into_iter(), &options, 100);
+    fn any_text_is_taken_or_refused(start in 0usize..3, cuts in prop::collection::vec((0usize..6000, 0usize..40, ".{0,12}"), 0..8)) {
+        let mut text = [SCRIPT, DUMP, MAPPINGS][start].as_bytes().to_vec();
+        for (at, bytes, with) in cuts {
+            let at = at.min(text.len());
+            let end = (at + bytes).min(text.len());
+            text.splice(at..end, with.bytes());
+        }
+        for skip_bad in [0, u64::MAX] {
+            if let Ok(recording) = import_bytes(&text, &ImportOptions { skip_bad, ..options() }) {
+                let regions = &recording.head.regions;
+                prop_assert!(recording.samples.iter().all(|it| it.offset < regions[it.region as usize].bytes));
+            }
+        }
     }
 }
