@@ -92,29 +92,4 @@ pub enum CaptureError {
         /// How long it was there.
         milliseconds: u128,
     },
-    /// A line of a perf-mem recording's text could not be understood.
-    #[error(
-        "{}, line {line}: {reason}; text that can be read comes from `{}`",
-        path.display(),
-        super::perf_mem::PERF_SCRIPT
-    )]
-    PerfText {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1 on.
-        line: u64,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A file that is to be imported could not be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// What was asked for cannot be done with what was recorded.
-    #[error("{0}")]
-    Import(String),
 }

@@ -201,11 +201,6 @@ impl Regions {
 
     /// The regions for a recording, and for each one that was found the place of its region there.
     pub fn finish(self) -> (Vec<Region>, Vec<u32>) {
-        self.finish_with(build_id::of_path)
-    }
-
-    /// [`Self::finish`] with build-ids that are not looked up here: the program may have run on another machine.
-    pub fn finish_with(self, build_id: impl Fn(Option<&str>) -> Option<String>) -> (Vec<Region>, Vec<u32>) {
         let mut order: Vec<u32> =
             (0..self.known.len() as u32).filter(|id| self.known[*id as usize].within.is_none()).collect();
         order.sort_by_key(|id| (self.known[*id as usize].start, *id));
@@ -230,7 +225,7 @@ impl Regions {
                 name,
                 kind: known.what.kind,
                 path: known.what.path.clone().filter(|path| path.starts_with('/')),
-                build_id: build_id(known.what.path.as_deref()),
+                build_id: build_id::of_path(known.what.path.as_deref()),
                 file_offset: known.file_offset,
                 permissions: known.what.permissions.clone(),
                 start: known.start,
