@@ -83,12 +83,13 @@ fn random_goes_everywhere() {
         return;
     };
     assert!(recording.samples.iter().all(|it| it.level == Level::Unknown));
-    // One region has the table, which nothing else shares but the allocator's word before it.
-    let exact = |(loads, stores): &(f32, f32)| {
-        (64_000.0..64_010.0).contains(loads) && (64_000.0..64_010.0).contains(stores)
+    // One region has the table. When it is mapped beside other memory without a name the kernel makes one mapping of both, and
+    // whether that was looked at before or after is chance: then the region has the other's few accesses as well.
+    let has_table = |(loads, stores): &(f32, f32)| {
+        (64_000.0..66_000.0).contains(loads) && (64_000.0..66_000.0).contains(stores)
     };
     let totals = totals(&recording);
-    assert!(totals.iter().any(exact), "{totals:?}");
+    assert!(totals.iter().any(has_table), "{totals:?}");
     assert!(!recording.head.sources[0].tells_level);
 }
 
