@@ -1,6 +1,8 @@
 //! On which processor core a thread runs, and when.
 
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::OnceLock;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -20,6 +22,22 @@ pub fn pin_thread(core: usize) -> io::Result<()> {
     ALLOWED.get_or_init(|| before);
     cores.set(core);
     Ok(sched_setaffinity(None, &cores)?)
+}
+
+/// The cores that the calling thread may use.
+pub fn allowed_cores() -> io::Result<Vec<u32>> {
+    let own = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&core| own.is_set(core)).map(|core| core as u32).collect())
+}
+
+/// Keeps a program that is going to be started, and what that starts, on these cores. Those that the machine does not have
+/// or the process may not use are left out; starting it fails if none is left.
+pub fn run_on(command: &mut Command, cores: &[u32]) {
+    let mut set = CpuSet::new();
+    cores.iter().filter(|&&core| (core as usize) < CpuSet::MAX_CPU).for_each(|&core| set.set(core as usize));
+    let ask = move || Ok(sched_setaffinity(None, &set)?);
+    // SAFETY: between fork and exec the closure makes one system call, which takes no locks and allocates nothing.
+    unsafe { command.pre_exec(ask) };
 }
 
 /// Makes the calling thread one that works for others when nobody else has anything to do. It leaves the core to which the
@@ -63,6 +81,17 @@ mod tests {
         });
         assert_eq!(pinned.join().unwrap(), 1);
         assert!(pin_thread(100_000).is_err());
+    }
+
+    #[test]
+    fn a_program_stays_where_it_is_put() {
+        let first = allowed_cores().unwrap()[0];
+        let mut command = Command::new("cat");
+        run_on(command.arg("/proc/self/status"), &[first]);
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert!(text.contains(&format!("Cpus_allowed_list:\t{first}\n")), "{text}");
+        run_on(&mut command, &[100_000]);
+        assert!(command.output().is_err());
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process_group, set_parent_process_death_signal};
@@ -48,12 +50,82 @@ pub fn end_group(leader: u32) {
     }
 }
 
+/// What a program has used until its end, with all that it has started and waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time of the program.
+    pub user: Duration,
+    /// Processor time of the kernel for it.
+    pub system: Duration,
+    /// Page faults that were answered from memory.
+    pub minor_faults: u64,
+    /// Page faults for which something had to be read.
+    pub major_faults: u64,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its exit code or signal.
+    pub status: ExitStatus,
+    /// What it has used.
+    pub usage: Usage,
+}
+
+/// How a child of this process ended, if it has: once, for then its number is free for others.
+///
+/// # Errors
+/// No child (`ECHILD`) if this process has none of that number, or its end was taken in before.
+pub fn ended(pid: u32) -> io::Result<Option<Ended>> {
+    let pid = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0);
+    let pid = pid.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))?;
+    let mut status = 0;
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both outlive the call, which writes to them; a usage that is all zero is a valid one, should it write nothing.
+    let (found, usage) = unsafe {
+        let found = libc::wait4(pid, &raw mut status, libc::WNOHANG, usage.as_mut_ptr());
+        (found, usage.assume_init())
+    };
+    match found {
+        0 => Ok(None),
+        found if found == pid => {
+            let duration = |time: libc::timeval| {
+                Duration::new(time.tv_sec.max(0) as u64, time.tv_usec.clamp(0, 999_999) as u32 * 1000)
+            };
+            let usage = Usage {
+                user: duration(usage.ru_utime),
+                system: duration(usage.ru_stime),
+                minor_faults: usage.ru_minflt.max(0) as u64,
+                major_faults: usage.ru_majflt.max(0) as u64,
+            };
+            Ok(Some(Ended { status: ExitStatus::from_raw(status), usage }))
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Read;
     use std::os::fd::AsRawFd;
-    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn what_a_child_has_used_is_told_with_its_end() {
+        let script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 3";
+        #[expect(clippy::zombie_processes, reason = "what is under test waits for it")]
+        let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let end = loop {
+            if let Some(end) = ended(child.id()).unwrap() {
+                break end;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert_eq!(end.status.code(), Some(3));
+        assert!(end.usage.user + end.usage.system > Duration::ZERO && end.usage.minor_faults > 0, "{end:?}");
+        assert!(ended(child.id()).is_err());
+        assert!(ended(0).is_err() && ended(u32::MAX).is_err());
+    }
 
     #[test]
     fn a_child_writes_to_what_it_inherits() {
