@@ -5,7 +5,7 @@ mod error;
 pub mod live;
 pub mod maps;
 pub mod physical;
-mod program;
+pub(crate) mod program;
 mod regions;
 mod sampling;
 

@@ -21,15 +21,22 @@ pub fn nodes() -> Vec<Node> {
     nodes_below(Path::new(NODES))
 }
 
+/// The memory of a node that nobody uses, in bytes; none if the kernel does not tell. What file caches hold comes on top.
+pub fn free_bytes(node: u32) -> Option<u64> {
+    meminfo(Path::new(NODES), node, "MemFree:")
+}
+
+/// A line of a node's account of its memory, in bytes. Each begins with the node: `Node 0 MemTotal:  123 kB`.
+fn meminfo(root: &Path, node: u32, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(root.join(format!("node{node}/meminfo"))).ok()?;
+    let line = text.lines().find_map(|line| line.split_once(name))?.1;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 fn nodes_below(root: &Path) -> Vec<Node> {
     let list = fs::read_to_string(root.join("has_memory")).unwrap_or_default();
-    let node = |number: u32| {
-        let text = fs::read_to_string(root.join(format!("node{number}/meminfo"))).ok()?;
-        // Each line begins with the node: "Node 0 MemTotal:  123 kB".
-        let line = text.lines().find_map(|line| line.split_once("MemTotal:"))?.1;
-        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        Some(Node { number, bytes: kib.checked_mul(1024)? })
-    };
+    let node = |number| Some(Node { number, bytes: meminfo(root, number, "MemTotal:")? });
     numbers(&list).into_iter().filter_map(node).collect()
 }
 

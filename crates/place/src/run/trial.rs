@@ -1,0 +1,247 @@
+//! One run of a program under a strategy: what it took, and where its pages lay.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use tiermem_sys::child::Usage;
+use tiermem_sys::numa::weights::WeightsSet;
+use tiermem_sys::pidfd::PidFd;
+use tiermem_sys::{affinity, page_cache};
+
+use super::error::RunError;
+use super::residency::Residency;
+use super::strategy::Placement;
+use crate::capture::program::{self, Program};
+use crate::capture::{CaptureError, Stop};
+
+/// When a program's pages are looked at first, and how long after that at most.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+const LOOKS_APART_MAX: Duration = Duration::from_millis(500);
+/// A look holds up the program's own page faults, so that it may take one part in so many of the time.
+const LOOK_SHARE: u32 = 100;
+/// How long to wait when there is nothing to look for.
+const WAIT: Duration = Duration::from_secs(3600);
+
+/// How a program is started cold: without its files in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cold {
+    /// The machine's whole page cache is dropped.
+    Whole,
+    /// The files that the program had mapped when it ran before are dropped, where nobody else has them mapped.
+    Files,
+}
+
+/// What goes along with a program while it runs.
+pub trait Companion {
+    /// The program has begun as this process. What the companion cannot do is for it to keep and tell.
+    fn begun(&mut self, pid: u32);
+
+    /// Does what is to be done now, and returns after how long it wants to be called again.
+    fn step(&mut self) -> Duration;
+
+    /// The program has ended.
+    fn ended(&mut self);
+}
+
+/// What a run took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// From before it was started until it had ended.
+    pub real: Duration,
+    /// What it has used, with all that it has started and waited for.
+    pub usage: Usage,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Where its pages lay when it had most of them; none if it ended too soon to be looked at.
+    pub residency: Residency,
+}
+
+/// What is run, and on which processors.
+#[derive(Clone, Debug)]
+pub(super) struct Runner {
+    file: PathBuf,
+    arguments: Vec<OsString>,
+    cpus: Vec<u32>,
+    /// The files that it has mapped in the runs so far.
+    pub files: BTreeSet<PathBuf>,
+}
+
+impl Runner {
+    /// Finds the program.
+    pub fn new(command: &[OsString], cpus: &[u32]) -> Result<Self, RunError> {
+        let (file, arguments) = program::resolve(command)?;
+        let files = BTreeSet::from([file.clone()]);
+        Ok(Runner { file, arguments: arguments.to_vec(), cpus: cpus.to_vec(), files })
+    }
+
+    /// Runs it once.
+    pub fn run(
+        &mut self,
+        placement: &Placement,
+        cold: Option<Cold>,
+        stop: &Stop,
+        mut companion: Option<&mut dyn Companion>,
+    ) -> Result<Trial, RunError> {
+        let weights = match placement.weights.is_empty() {
+            true => None,
+            false => Some(WeightsSet::set(&placement.weights)?),
+        };
+        if let Some(cold) = cold {
+            self.cool(cold)?;
+        }
+        let mut command = Command::new(&self.file);
+        command.args(&self.arguments);
+        affinity::run_on(&mut command, &self.cpus);
+        placement.policy.set_for_child(&mut command);
+        let begun = Instant::now();
+        let mut program = Program::start(command, stop).map_err(CaptureError::Program)?;
+        let watch = PidFd::open(program.pid()).map_err(CaptureError::Program)?;
+        if let Some(companion) = &mut companion {
+            companion.begun(program.pid());
+        }
+        let mut looks = Looks::new(begun);
+        let mut companion_at = begun;
+        loop {
+            let now = Instant::now();
+            let mut pause = looks.next.saturating_duration_since(now);
+            if companion.is_some() {
+                pause = pause.min(companion_at.saturating_duration_since(now));
+            }
+            if watch.wait(pause.min(WAIT)) {
+                break;
+            }
+            looks.look_if_due(program.pid());
+            if let Some(companion) = &mut companion
+                && Instant::now() >= companion_at
+            {
+                // A companion that wants no pause is not to leave the program's end unseen.
+                companion_at = Instant::now() + companion.step();
+            }
+        }
+        let real = begun.elapsed();
+        let status = program.wait().map_err(CaptureError::Wait)?;
+        if let Some(companion) = &mut companion {
+            companion.ended();
+        }
+        drop(weights);
+        let usage = program.usage().unwrap_or_default();
+        self.files.extend(looks.most.files.iter().cloned());
+        Ok(Trial { real, usage, status, residency: looks.most })
+    }
+
+    /// Takes its files out of memory.
+    fn cool(&self, cold: Cold) -> Result<(), RunError> {
+        match cold {
+            Cold::Whole => page_cache::drop_all()
+                .map_err(|source| RunError::Cold { path: "/proc/sys/vm/drop_caches".into(), source }),
+            Cold::Files => {
+                for path in self.files.iter().filter(|path| path.is_file()) {
+                    page_cache::drop_file(path)
+                        .map_err(|source| RunError::Cold { path: path.clone(), source })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Looks at where a program's pages lie, seldom enough not to hold it up.
+struct Looks {
+    next: Instant,
+    pause: Duration,
+    most: Residency,
+}
+
+impl Looks {
+    fn new(begun: Instant) -> Self {
+        Looks { next: begun + FIRST_LOOK, pause: FIRST_LOOK, most: Residency::default() }
+    }
+
+    fn look_if_due(&mut self, pid: u32) {
+        let now = Instant::now();
+        if now < self.next {
+            return;
+        }
+        let residency = Residency::of_program(pid);
+        let took = now.elapsed();
+        if residency.total() >= self.most.total() {
+            self.most = residency;
+        }
+        self.pause = (self.pause * 2).min(LOOKS_APART_MAX);
+        self.next = Instant::now() + self.pause.max(took.saturating_mul(LOOK_SHARE));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tiermem_sys::numa::Topology;
+
+    fn run(words: &[&str], cold: Option<Cold>) -> Result<Trial, RunError> {
+        let command: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let cpus = affinity::allowed_cores().unwrap();
+        let placement = Placement::default_on(&Topology::read());
+        Runner::new(&command, &cpus)?.run(&placement, cold, &Stop::default(), None)
+    }
+
+    #[test]
+    fn a_run_tells_what_it_took() {
+        let trial = run(&["sh", "-c", "sleep 0.1; exit 3"], None).unwrap();
+        assert_eq!(trial.status.code(), Some(3));
+        assert!(trial.real >= Duration::from_millis(100) && trial.usage.minor_faults > 0, "{trial:?}");
+        if std::path::Path::new("/proc/self/numa_maps").exists() {
+            assert!(trial.residency.total() > 0, "{trial:?}");
+        }
+    }
+
+    #[test]
+    fn programs_that_end_at_once_or_are_none_do_no_harm() {
+        assert!(run(&["true"], None).unwrap().status.success());
+        assert!(run(&["true"], Some(Cold::Files)).unwrap().status.success());
+        for (words, reason) in [
+            (&["no-such-program"][..], "it is not in PATH"),
+            (&["/proc/self/maps"], "not executable"),
+            (&[], "no program"),
+        ] {
+            let error = run(words, None).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+        // Executable, but nothing can execute it.
+        let path = std::env::temp_dir().join(format!("tiermem-none-{}", std::process::id()));
+        std::fs::write(&path, "#!/no/such/interpreter\n").unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(matches!(
+            run(&[path.to_str().unwrap()], None),
+            Err(RunError::Program(CaptureError::Program(_)))
+        ));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_companion_is_with_the_program_from_its_start_to_its_end() {
+        #[derive(Default)]
+        struct Counting(Vec<&'static str>);
+        impl Companion for Counting {
+            fn begun(&mut self, _: u32) {
+                self.0.push("begun");
+            }
+            fn step(&mut self) -> Duration {
+                self.0.push("step");
+                Duration::from_millis(20)
+            }
+            fn ended(&mut self) {
+                self.0.push("ended");
+            }
+        }
+        let command = [OsString::from("sleep"), OsString::from("0.2")];
+        let mut runner = Runner::new(&command, &affinity::allowed_cores().unwrap()).unwrap();
+        let mut counting = Counting::default();
+        let placement = Placement::default_on(&Topology::read());
+        runner.run(&placement, None, &Stop::default(), Some(&mut counting)).unwrap();
+        let said = counting.0;
+        assert_eq!((said[0], said[1], said[said.len() - 1]), ("begun", "step", "ended"));
+    }
+}
