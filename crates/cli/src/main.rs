@@ -4,6 +4,7 @@
 mod block;
 mod columns;
 mod failure;
+mod heatmap;
 mod interrupt;
 mod ladder;
 mod mrc;
@@ -37,6 +38,7 @@ Examples:
   tiermem trace stat zipf:objects=100k,requests=1M
   tiermem mrc zipf:objects=100k,requests=1M --policy klru --k 1 --k 5
   tiermem record --physical -o sort.parquet -- sort /etc/services
+  tiermem heatmap sort.parquet -o sort.html
   tiermem report zipf:objects=100k,requests=1M -o report.html
   tiermem sim cache zipf:objects=100k,requests=1M --size 10000";
 
@@ -70,6 +72,8 @@ enum Command {
     Sim(sim::Command),
     /// Records what a program does with its memory.
     Record(Box<record::Options>),
+    /// How often each part of a program's memory was accessed, as a picture, a page or a table.
+    Heatmap(Box<heatmap::Options>),
     /// Measures how closely an emulated tier keeps to its curve on this machine.
     Probe(probe::Options),
 }
@@ -86,6 +90,7 @@ fn main() -> ExitCode {
         Command::Report(options) => report::run(&options),
         Command::Sim(command) => sim::run(command),
         Command::Record(options) => record::run(*options),
+        Command::Heatmap(options) => heatmap::run(&options),
         Command::Probe(options) => probe::run(options),
     };
     match result {

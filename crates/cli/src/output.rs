@@ -108,7 +108,7 @@ impl Rows {
 }
 
 /// Quotes a field that holds what separates fields (RFC 4180).
-fn quote_csv(text: &str) -> String {
+pub fn quote_csv(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

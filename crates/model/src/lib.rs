@@ -6,6 +6,7 @@
 
 pub mod advisor;
 pub mod cost;
+pub mod heat;
 pub mod mrc;
 pub mod partition;
 pub mod placement;

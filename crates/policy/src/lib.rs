@@ -17,6 +17,7 @@ pub mod ladder;
 pub mod log;
 pub mod miss_cost;
 pub mod partition;
+pub mod placement;
 pub mod prefetch;
 pub mod promote;
 pub mod shares;

@@ -1,5 +1,12 @@
 //! Where a program's pages should lie, decided once from a recording and carried out by whoever can move them.
 
+mod analyse;
+mod fit;
 mod plan;
+mod program;
+pub mod replay;
 
+pub use analyse::{analyse, memory};
+pub use fit::Misfit;
 pub use plan::{Assumed, MadeFrom, Phase, Plan, PlannedRegion, Predicted, Span, Sweep};
+pub use program::Program;

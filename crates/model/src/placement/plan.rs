@@ -128,4 +128,9 @@ pub struct Predicted {
     pub slow_share_clairvoyant: f64,
     /// Bytes moved in a second, both ways together.
     pub moved_bytes_per_s: f64,
+    /// The share of the time that moving takes, at the assumed speed.
+    pub moving_s_per_s: f64,
+    /// Nanoseconds of latency saved in a second, had each access waited for its memory: to be held against the time that
+    /// moving takes. From samples and pages touched it is less than the truth by as much as those are fewer than accesses.
+    pub saved_ns_per_s: f64,
 }

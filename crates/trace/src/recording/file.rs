@@ -34,6 +34,8 @@ use crate::writer::output::{Output, write_error};
 
 /// Metadata: the [`Head`].
 const HEAD: &str = "tiermem.recording";
+/// How the reason begins for which a Parquet file that is a trace is no recording.
+pub const NO_REGIONS: &str = "this is no recording: it names no regions";
 /// Rows of a row group.
 const GROUP_ROWS: usize = 256 << 10;
 
@@ -164,7 +166,7 @@ fn read_head(reader: &SerializedFileReader<File>) -> Result<Head, String> {
     let text = metadata
         .and_then(|pairs| pairs.iter().find(|pair| pair.key == HEAD))
         .and_then(|pair| pair.value.as_deref());
-    let text = text.ok_or("this is no recording: it names no regions (tiermem record makes one)")?;
+    let text = text.ok_or_else(|| format!("{NO_REGIONS} (tiermem record makes one)"))?;
     /// The version alone, which every version has.
     #[derive(serde::Deserialize)]
     struct Versioned {

@@ -5,10 +5,12 @@
 //! region lies elsewhere, but its offsets mean the same.
 
 mod file;
+mod from_trace;
 mod head;
 mod select;
 
-pub use file::{read, write};
+pub use file::{NO_REGIONS, read, write};
+pub use from_trace::{FromTrace, FromTraceError, GAP_BYTES};
 pub use head::{Cost, Executable, Head, Region, RegionKind, Slice, Source, Unit};
 pub use select::{LevelChoice, RegionHeat, Selection, parse_level};
 

@@ -45,11 +45,14 @@ impl Writes {
         })
     }
 
-    fn scan_all(&mut self, mut each: impl FnMut(Granules, Written)) {
+    fn scan_all(&mut self, mut each: impl FnMut((u64, u64, Granules), Written)) {
         // A mapping may have gone since the slice began, which its range is refused for; the others are told all the same.
         for &(start, end, granules) in &self.watched {
-            let scanned = self.scan.written(start, end, |written| each(granules, written));
-            if let Err(error) = scanned {
+            let scanned = self.scan.written(start, end, |written| each((start, end, granules), written));
+            let of_the_program = |error: &io::Error| {
+                error.kind() != io::ErrorKind::NotFound && error.raw_os_error() != Some(3)
+            };
+            if let Some(error) = scanned.err().filter(of_the_program) {
                 self.refused = Some(error.to_string());
             }
         }
@@ -98,10 +101,12 @@ impl Source for Writes {
     fn close_window(&mut self) -> io::Result<()> {
         let Some(opened) = self.opened.take() else { return Ok(()) };
         let mut touched: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
-        self.scan_all(|granules, written| {
+        self.scan_all(|(start, end, granules), written| {
             for page in (written.start..written.end).step_by(PAGE_BYTES as usize) {
-                let granule = touched.entry(granules.start_of(page)).or_insert((granules.bytes, 0));
-                granule.1 += 1;
+                // The first and the last granule of a mapping may be cut.
+                let granule = granules.start_of(page);
+                let (from, to) = (granule.max(start), granule.saturating_add(granules.bytes).min(end));
+                touched.entry(from).or_insert((to - from, 0)).1 += 1;
             }
         });
         let seconds = opened.elapsed().as_secs_f64().max(1e-6);

@@ -1,0 +1,136 @@
+//! What the command line says of regions, slices, granules and columns.
+
+use std::str::FromStr;
+
+use tiermem_base::Bytes;
+use tiermem_report::heatmap::Window;
+use tiermem_trace::recording::{Mode, Recording};
+
+/// A range, or a list of numbers and ranges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Numbers(Vec<(usize, usize)>);
+
+impl FromStr for Numbers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no list such as 0-9 or 0,5,10-12");
+        let number = |text: &str| text.trim().parse::<usize>().map_err(|_| wrong());
+        let range = |part: &str| match part.split_once('-') {
+            Some((from, to)) => {
+                let (from, to) = (number(from)?, number(to)?);
+                if from <= to { Ok((from, to)) } else { Err(wrong()) }
+            }
+            None => number(part).map(|one| (one, one)),
+        };
+        text.split(',').map(range).collect::<Result<_, _>>().map(Numbers)
+    }
+}
+
+impl Numbers {
+    /// The numbers below `count`, ascending; the first that is not, if there is one.
+    pub fn below(&self, count: usize) -> Result<Vec<usize>, usize> {
+        let beyond = self.0.iter().find(|(_, to)| *to >= count);
+        if let Some((from, _)) = beyond {
+            return Err((*from).max(count));
+        }
+        let mut numbers: Vec<usize> = self.0.iter().flat_map(|(from, to)| *from..=*to).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        Ok(numbers)
+    }
+
+    /// The first number and the last.
+    pub fn ends(&self) -> (usize, usize) {
+        let first = self.0.iter().map(|range| range.0).min().unwrap_or(0);
+        (first, self.0.iter().map(|range| range.1).max().unwrap_or(0))
+    }
+}
+
+/// `--columns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnChoice {
+    /// As many as rows.
+    Square,
+    /// The period that is found.
+    Period,
+    /// So many.
+    Given(usize),
+}
+
+impl FromStr for ColumnChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse::<usize>()) {
+            ("square", _) => Ok(ColumnChoice::Square),
+            ("period", _) => Ok(ColumnChoice::Period),
+            (_, Ok(columns)) if columns > 0 => Ok(ColumnChoice::Given(columns)),
+            _ => Err("columns are a number from 1 on, period or square".to_owned()),
+        }
+    }
+}
+
+/// Reads `all`, `user` or `kernel`.
+pub fn mode(text: &str) -> Result<Mode, String> {
+    match text {
+        "user" => Ok(Mode::User),
+        "kernel" => Ok(Mode::Kernel),
+        _ => Err("it is user or kernel".to_owned()),
+    }
+}
+
+/// The stretch that `NAME`, `NUMBER` or either with `:OFFSET+BYTES` means; its granule is still to be chosen.
+pub fn region(recording: &Recording, text: &str) -> Result<Window, String> {
+    let regions = &recording.head.regions;
+    // A name may have colons itself, so the whole text is tried first.
+    let found = |name: &str| {
+        let by_name = regions.iter().position(|region| region.name == name);
+        by_name.or_else(|| name.parse().ok().filter(|number| *number < regions.len()))
+    };
+    if let Some(region) = found(text) {
+        return Ok(Window::whole(recording, region, None));
+    }
+    let stretch = text.rsplit_once(':').and_then(|(name, stretch)| Some((found(name)?, stretch)));
+    let Some((region, stretch)) = stretch else {
+        let names: Vec<&str> = regions.iter().take(12).map(|region| region.name.as_str()).collect();
+        let more = if regions.len() > names.len() { ", ..." } else { "" };
+        return Err(format!("there is no region {text:?}; the regions are {}{more}", names.join(", ")));
+    };
+    let wrong = || format!("{stretch:?} is no stretch of a region such as 2GiB+64MiB (offset and bytes)");
+    let (offset, bytes) = stretch.split_once('+').ok_or_else(wrong)?;
+    let size = |text: &str| text.parse::<Bytes>().map(|bytes| bytes.0).map_err(|_| wrong());
+    let (offset, bytes) = (size(offset)?, size(bytes)?);
+    let all = regions[region].bytes;
+    if bytes == 0 || offset >= all {
+        return Err(format!("{stretch} is outside of {}, which has {}", regions[region].name, Bytes(all)));
+    }
+    let window = Window { offset, bytes: bytes.min(all - offset), ..Window::whole(recording, region, None) };
+    Ok(window.with_granule(recording, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tiermem_trace::recording::{Head, Region};
+
+    #[test]
+    fn lists_and_stretches_are_read_and_mistakes_are_told() {
+        let numbers: Numbers = "7,0-2,1".parse().unwrap();
+        assert_eq!(numbers.below(8), Ok(vec![0, 1, 2, 7]));
+        assert_eq!((numbers.below(5), numbers.ends()), (Err(7), (0, 7)));
+        for wrong in ["", "a", "3-1", "-1", "1-"] {
+            assert!(wrong.parse::<Numbers>().is_err(), "{wrong}");
+        }
+        let region_of = |name: &str, bytes| Region { name: name.to_owned(), bytes, ..Region::default() };
+        let regions = vec![region_of("heap", 1 << 20), region_of("a:0+1", 4096)];
+        let recording = Recording { head: Head { regions, ..Head::default() }, samples: Vec::new() };
+        let window = region(&recording, "heap:64KiB+2MiB").unwrap();
+        assert_eq!((window.region, window.offset, window.bytes), (0, 65536, (1 << 20) - 65536));
+        assert_eq!(region(&recording, "1").unwrap().region, 1);
+        assert_eq!(region(&recording, "a:0+1").unwrap().bytes, 4096);
+        for wrong in ["stack", "2", "heap:1MiB+4096", "heap:0+0", "heap:x", "heap:1+", "nothing:0+1"] {
+            assert!(region(&recording, wrong).is_err(), "{wrong}");
+        }
+    }
+}

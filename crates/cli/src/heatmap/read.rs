@@ -1,0 +1,69 @@
+//! A recording, or a memory trace made one.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::anyhow;
+use tiermem_base::Bytes;
+use tiermem_trace::recording::{self, FromTrace, FromTraceError, Recording};
+use tiermem_trace::{Spec, TraceError};
+
+use super::Options;
+use crate::failure::Failure;
+use crate::source::{Reading, TraceArgs};
+
+/// How a Parquet file begins.
+const PARQUET: [u8; 4] = *b"PAR1";
+/// The granule of a trace's addresses, where none finer is asked for.
+const TRACE_GRANULE: u64 = 4096;
+
+/// Reads what the command line names.
+pub fn read(options: &Options) -> Result<Recording, Failure> {
+    let path = Path::new(&options.recording);
+    let mut start = [0; 4];
+    let is_parquet = !Spec::looks_like_one(&options.recording)
+        && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
+        && start == PARQUET;
+    if is_parquet {
+        match recording::read(path) {
+            Ok(recording) => return Ok(recording),
+            Err(TraceError::Form { reason, .. }) if reason.starts_with(recording::NO_REGIONS) => {}
+            Err(error) => return Err(Failure::failed(error)),
+        }
+    }
+    from_trace(options)
+}
+
+fn from_trace(options: &Options) -> Result<Recording, Failure> {
+    let trace = TraceArgs {
+        trace: options.recording.clone(),
+        reading: Reading {
+            requests: options.requests,
+            skip_bad: options.skip_bad,
+            trace_format: options.trace_format,
+            addresses: options.addresses,
+            ..Reading::default()
+        },
+    };
+    let granule_bytes = options.granule.map_or(TRACE_GRANULE, |Bytes(bytes)| bytes.min(TRACE_GRANULE));
+    let mut gatherer = FromTrace::new(options.slice.0, granule_bytes);
+    let source = trace.open()?;
+    for record in source.records() {
+        gatherer.observe(&record?);
+    }
+    source.finish();
+    let others = gatherer.others();
+    let recording = gatherer.finish().map_err(|error| {
+        let advice = match error {
+            FromTraceError::NoMemory => "; a heatmap is made of a recording or of a memory trace",
+            FromTraceError::TooManySlices { .. } => "; give longer ones with --slice",
+            FromTraceError::TooManyRegions => "",
+        };
+        Failure::failed(anyhow!("{}: {error}{advice}", options.recording))
+    })?;
+    if others > 0 {
+        eprintln!("tiermem: accesses that are neither loads nor stores and were left out: {others}");
+    }
+    Ok(recording)
+}

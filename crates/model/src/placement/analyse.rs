@@ -1,0 +1,304 @@
+//! Making a plan of a recording: several are drawn up, each is replayed over the recording by the code that will follow it, and
+//! the one with the fewest accesses to slow memory is taken (Fisher 2025, section 5.1: analyse once, off line).
+
+use tiermem_base::Heat;
+use tiermem_policy::placement::{self as follow, Schedule};
+
+use super::Program;
+use super::plan::{Assumed, Phase, Plan, PlannedRegion, Predicted, Span, Sweep};
+use super::replay::{self, Memory, Outcome};
+use crate::heat::{hotspot, period};
+
+/// A plan that is more complicated than another must be better by so much of all accesses.
+const WORTH: f64 = 0.01;
+/// Phases of a program.
+const PHASES_MAX: usize = 8;
+/// Two slices are of one phase if the cosine of the angle between their accesses is so large.
+const ALIKE: f64 = 0.7;
+/// A phase has so many slices at least.
+const PHASE_SLICES_MIN: usize = 2;
+
+/// Makes a plan of the heat of regions (all of one granule, each with as many rows as there are slices) for `fast_bytes` of fast
+/// memory. What it was made from is the caller's to fill in.
+///
+/// # Errors
+/// If nothing was accessed, or the regions do not belong together.
+pub fn analyse(
+    regions: Vec<PlannedRegion>,
+    heats: &[&Heat],
+    slices: &[(u64, u64)],
+    fast_bytes: u64,
+    assumed: &Assumed,
+) -> Result<Plan, String> {
+    let program = Program::new(heats, slices)?;
+    let memory = memory(&program, fast_bytes, assumed);
+    let before = replay::first_touch(&program, &memory);
+    let mut drafts = vec![Draft::still(&program, &memory)];
+    drafts.extend(Draft::sweeping(&program, &memory));
+    drafts.extend(Draft::with_phases(&program, &memory));
+    let mut best: Option<(Draft, Outcome)> = None;
+    for draft in drafts {
+        let outcome = replay::follow(&program, &memory, &draft.schedule(), false);
+        let is_better =
+            best.as_ref().is_none_or(|(_, best)| outcome.slow_share() + WORTH < best.slow_share());
+        if is_better {
+            best = Some((draft, outcome));
+        }
+    }
+    let (draft, after) = best.ok_or("there is nothing to plan")?;
+    let clairvoyant = replay::clairvoyant(&program, &memory);
+    let seconds = (slices.iter().map(|(start, end)| end - start).sum::<u64>() as f64 / 1e9).max(1e-9);
+    let moved = after.moves as f64 * program.granule_bytes() as f64;
+    let saved = (before.slow - after.slow).max(0.0) * (assumed.slow_latency_ns - assumed.fast_latency_ns);
+    let predicted = Predicted {
+        slow_share_before: readable(before.slow_share()),
+        slow_share_after: readable(after.slow_share()),
+        slow_share_clairvoyant: readable(clairvoyant.slow_share()),
+        moved_bytes_per_s: readable(moved / seconds),
+        moving_s_per_s: readable(moved / assumed.move_bytes_per_s.max(1.0) / seconds),
+        saved_ns_per_s: readable(saved / seconds),
+    };
+    Ok(draft.plan(&program, regions, fast_bytes, assumed, predicted))
+}
+
+/// A number with six digits: a plan is read by people too.
+fn readable(number: f64) -> f64 {
+    format!("{number:.5e}").parse().unwrap_or(number)
+}
+
+/// The memory that a plan is for.
+pub fn memory(program: &Program<'_>, fast_bytes: u64, assumed: &Assumed) -> Memory {
+    let fast = (fast_bytes / program.granule_bytes()).min(u64::from(u32::MAX)) as u32;
+    Memory { fast_granules: fast, moves_per_s: assumed.move_bytes_per_s / program.granule_bytes() as f64 }
+}
+
+/// A plan in numbers of granules.
+#[derive(Clone, Debug, Default)]
+struct Draft {
+    always: Vec<u32>,
+    phases: Vec<(Vec<u64>, Vec<u32>)>,
+    sweeps: Vec<DraftSweep>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct DraftSweep {
+    follow: follow::Sweep,
+    period_ns: u64,
+    stride_granules: u64,
+    lead_granules: u32,
+}
+
+/// Granules by accesses, most first; those without any are left out.
+fn by_heat(totals: &[f64]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..totals.len() as u32).filter(|at| totals[*at as usize] > 0.0).collect();
+    order.sort_by(|a, b| totals[*b as usize].total_cmp(&totals[*a as usize]).then(a.cmp(b)));
+    order
+}
+
+impl Draft {
+    fn schedule(&self) -> Schedule {
+        let phase = |(_, granules): &(Vec<u64>, Vec<u32>)| follow::Phase { granules: granules.clone() };
+        Schedule {
+            always: self.always.clone(),
+            sweeps: self.sweeps.iter().map(|sweep| sweep.follow).collect(),
+            phases: self.phases.iter().map(phase).collect(),
+        }
+    }
+
+    /// The hottest granules, always.
+    fn still(program: &Program<'_>, memory: &Memory) -> Draft {
+        let mut always = by_heat(&program.totals());
+        always.truncate(memory.fast_granules as usize);
+        Draft { always, ..Draft::default() }
+    }
+
+    /// A window for each hotspot that moves, the rest as above. Windows of several widths are tried: a wide one forgives a
+    /// hotspot that is not where it should be, and leaves less for what need not move.
+    fn sweeping(program: &Program<'_>, memory: &Memory) -> Vec<Draft> {
+        let found: Vec<(usize, hotspot::Sweep)> = (0..program.heats().len())
+            .filter_map(|region| Some((region, hotspot::sweep(program.heats()[region], program.slices())?)))
+            .collect();
+        if found.is_empty() {
+            return Vec::new();
+        }
+        let slice_s = typical_slice_s(program.slices());
+        let drafts = [1.0, 1.5, 2.5, 4.0].into_iter().filter_map(|width| {
+            let sweeps: Vec<DraftSweep> = found
+                .iter()
+                .map(|(region, sweep)| {
+                    let granules = program.heats()[*region].granules() as u32;
+                    // Until the next move it goes on for a slice, and what is moved meanwhile must be there before it.
+                    let lead = (sweep.granules_per_s.abs() * slice_s * width).ceil() as u32;
+                    let window = (sweep.hot_granules as u32 + lead + 1).min(granules);
+                    let periods = period::periods(&program.heats()[*region].totals());
+                    DraftSweep {
+                        follow: follow::Sweep {
+                            first: program.first_of(*region),
+                            granules,
+                            granules_per_s: sweep.granules_per_s,
+                            hot: sweep.hot_granules as u32,
+                            window,
+                        },
+                        period_ns: sweep.period_ns,
+                        stride_granules: periods.first().map_or(0, |peak| peak.lag as u64),
+                        lead_granules: lead,
+                    }
+                })
+                .collect();
+            let windows: u32 = sweeps.iter().map(|sweep| sweep.follow.window).sum();
+            let left = memory.fast_granules.checked_sub(windows)?;
+            let mut always = by_heat(&program.totals());
+            always.truncate(left as usize);
+            Some(Draft { always, sweeps, ..Draft::default() })
+        });
+        drafts.collect()
+    }
+
+    /// What every phase needs, always, and in each phase what it needs beside.
+    fn with_phases(program: &Program<'_>, memory: &Memory) -> Option<Draft> {
+        let phases = phases(program);
+        if phases.len() < 2 {
+            return None;
+        }
+        let capacity = memory.fast_granules as usize;
+        let tops: Vec<Vec<u32>> = phases
+            .iter()
+            .map(|phase| {
+                let mut top = by_heat(&phase.mean);
+                top.truncate(capacity);
+                top
+            })
+            .collect();
+        let mut in_phases = vec![0_usize; program.granules() as usize];
+        tops.iter().flatten().for_each(|granule| in_phases[*granule as usize] += 1);
+        let everywhere = |granule: &u32| in_phases[*granule as usize] == phases.len();
+        let always: Vec<u32> = tops[0].iter().copied().filter(everywhere).collect();
+        let phase = |(phase, top): (&FoundPhase, Vec<u32>)| {
+            let began = phase.runs.iter().map(|slice| program.slices()[*slice].0).collect();
+            (began, top.into_iter().filter(|granule| !everywhere(granule)).collect())
+        };
+        Some(Draft { always, phases: phases.iter().zip(tops).map(phase).collect(), ..Draft::default() })
+    }
+
+    fn plan(
+        &self,
+        program: &Program<'_>,
+        regions: Vec<PlannedRegion>,
+        fast_bytes: u64,
+        assumed: &Assumed,
+        predicted: Predicted,
+    ) -> Plan {
+        let granule_bytes = program.granule_bytes();
+        let bytes_of: Vec<u64> = regions.iter().map(|region| region.bytes).collect();
+        let spans = |granules: &[u32]| spans(program, &bytes_of, granules);
+        let sweep = |draft: &DraftSweep| {
+            let (region, _) = program.region_of(draft.follow.first);
+            let speed = readable(draft.follow.granules_per_s * granule_bytes as f64);
+            Sweep {
+                span: Span { region: region as u32, offset: 0, bytes: bytes_of[region] },
+                period_ns: draft.period_ns,
+                bytes_per_s: speed,
+                hot_bytes: u64::from(draft.follow.hot) * granule_bytes,
+                lead_bytes: u64::from(draft.lead_granules) * granule_bytes,
+                window_bytes: u64::from(draft.follow.window) * granule_bytes,
+                stride_bytes: draft.stride_granules * granule_bytes,
+            }
+        };
+        Plan {
+            version: Plan::VERSION,
+            granule_bytes,
+            fast_bytes,
+            assumed: *assumed,
+            always: spans(&self.always),
+            phases: self
+                .phases
+                .iter()
+                .map(|(began_ns, granules)| Phase { began_ns: began_ns.clone(), spans: spans(granules) })
+                .collect(),
+            sweeps: self.sweeps.iter().map(sweep).collect(),
+            predicted,
+            regions,
+            ..Plan::default()
+        }
+    }
+}
+
+/// Stretches of granules, in their order: neighbours that follow one another are one stretch.
+fn spans(program: &Program<'_>, bytes_of: &[u64], granules: &[u32]) -> Vec<Span> {
+    // Runs in the order of addresses, each as urgent as its first granule was.
+    let mut sorted: Vec<(u32, usize)> = granules.iter().copied().zip(0..).collect();
+    sorted.sort_unstable();
+    let mut runs: Vec<(usize, Span)> = Vec::new();
+    for (granule, rank) in sorted {
+        let (region, at) = program.region_of(granule);
+        let offset = u64::from(at) * program.granule_bytes();
+        let bytes = program.granule_bytes().min(bytes_of[region].saturating_sub(offset)).max(1);
+        match runs.last_mut() {
+            Some((first, span)) if span.region as usize == region && span.offset + span.bytes == offset => {
+                span.bytes += bytes;
+                *first = (*first).min(rank);
+            }
+            _ => runs.push((rank, Span { region: region as u32, offset, bytes })),
+        }
+    }
+    runs.sort_by_key(|(rank, _)| *rank);
+    runs.into_iter().map(|(_, span)| span).collect()
+}
+
+fn typical_slice_s(slices: &[(u64, u64)]) -> f64 {
+    let mut lengths: Vec<u64> = slices.iter().map(|(start, end)| end - start).collect();
+    lengths.sort_unstable();
+    lengths.get(lengths.len() / 2).copied().unwrap_or(0) as f64 / 1e9
+}
+
+/// Slices that are alike.
+struct FoundPhase {
+    mean: Vec<f64>,
+    slices: usize,
+    /// The slices in which it begins.
+    runs: Vec<usize>,
+}
+
+/// The phases of a program, in the order in which they first come: each slice joins the phase that it is most like, or
+/// begins one.
+fn phases(program: &Program<'_>) -> Vec<FoundPhase> {
+    let mut phases: Vec<FoundPhase> = Vec::new();
+    let (mut accesses, mut before) = (Vec::new(), None);
+    for slice in 0..program.slices().len() {
+        program.accesses(slice, &mut accesses);
+        let own = accesses.iter().map(|(_, count)| f64::from(*count).powi(2)).sum::<f64>().sqrt();
+        if own <= 0.0 {
+            continue;
+        }
+        let likeness = |phase: &FoundPhase| {
+            let dot: f64 = accesses
+                .iter()
+                .map(|(granule, count)| phase.mean[*granule as usize] * f64::from(*count))
+                .sum();
+            dot / (own * phase.mean.iter().map(|value| value * value).sum::<f64>().sqrt())
+                .max(f64::MIN_POSITIVE)
+        };
+        let most = phases.iter().map(likeness).enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
+        let at = match most {
+            Some((at, likeness)) if likeness >= ALIKE => at,
+            _ if phases.len() >= PHASES_MAX => return Vec::new(),
+            _ => {
+                let mean = vec![0.0; program.granules() as usize];
+                phases.push(FoundPhase { mean, slices: 0, runs: Vec::new() });
+                phases.len() - 1
+            }
+        };
+        let phase = &mut phases[at];
+        phase.slices += 1;
+        let weight = 1.0 / phase.slices as f64;
+        phase.mean.iter_mut().for_each(|mean| *mean *= 1.0 - weight);
+        accesses
+            .iter()
+            .for_each(|(granule, count)| phase.mean[*granule as usize] += weight * f64::from(*count));
+        if before.replace(at) != Some(at) {
+            phase.runs.push(slice);
+        }
+    }
+    phases.retain(|phase| phase.slices >= PHASE_SLICES_MIN);
+    phases
+}

@@ -1,0 +1,82 @@
+//! A recorded program as a placement sees it: granules of all its regions, numbered one behind the other, and who was
+//! accessed how often in each slice.
+
+use tiermem_base::Heat;
+
+/// A recorded program.
+#[derive(Clone, Debug)]
+pub struct Program<'a> {
+    heats: &'a [&'a Heat],
+    slices: &'a [(u64, u64)],
+    granule_bytes: u64,
+    firsts: Vec<u32>,
+    granules: u32,
+}
+
+impl<'a> Program<'a> {
+    /// Of the heat of its regions, all of one granule, and the slices' starts and ends in nanoseconds.
+    ///
+    /// # Errors
+    /// If there is no region, if granules or numbers of slices differ, or if there are more granules than a plan can name.
+    pub fn new(heats: &'a [&'a Heat], slices: &'a [(u64, u64)]) -> Result<Self, String> {
+        let Some(first) = heats.first() else { return Err("nothing was accessed".to_owned()) };
+        let granule_bytes = first.granule_bytes();
+        let mut firsts = Vec::with_capacity(heats.len());
+        let mut granules = 0_u32;
+        for heat in heats {
+            if heat.granule_bytes() != granule_bytes || heat.slices() != slices.len() {
+                return Err("the regions' granules or slices are not of one kind".to_owned());
+            }
+            firsts.push(granules);
+            let count = u32::try_from(heat.granules()).ok();
+            granules =
+                count.and_then(|count| granules.checked_add(count)).ok_or("there are too many granules")?;
+        }
+        Ok(Program { heats, slices, granule_bytes, firsts, granules })
+    }
+
+    /// Bytes of a granule.
+    pub fn granule_bytes(&self) -> u64 {
+        self.granule_bytes
+    }
+
+    /// Granules of all regions.
+    pub fn granules(&self) -> u32 {
+        self.granules
+    }
+
+    /// Slices of time: start and end in nanoseconds.
+    pub fn slices(&self) -> &[(u64, u64)] {
+        self.slices
+    }
+
+    /// The heat of each region.
+    pub fn heats(&self) -> &[&Heat] {
+        self.heats
+    }
+
+    /// The number of a region's first granule.
+    pub fn first_of(&self, region: usize) -> u32 {
+        self.firsts[region]
+    }
+
+    /// The region of a granule, and the granule's number within it.
+    pub fn region_of(&self, granule: u32) -> (usize, u32) {
+        let region = self.firsts.partition_point(|first| *first <= granule).saturating_sub(1);
+        (region, granule - self.firsts.get(region).copied().unwrap_or(0))
+    }
+
+    /// Puts the granules that were accessed in a slice into `accesses`, in the order of their numbers.
+    pub fn accesses(&self, slice: usize, accesses: &mut Vec<(u32, f32)>) {
+        accesses.clear();
+        for (heat, first) in self.heats.iter().zip(&self.firsts) {
+            let accessed = (*first..).zip(heat.row(slice)).filter(|(_, count)| **count > 0.0);
+            accesses.extend(accessed.map(|(granule, count)| (granule, *count)));
+        }
+    }
+
+    /// Accesses of each granule over all slices.
+    pub fn totals(&self) -> Vec<f64> {
+        self.heats.iter().flat_map(|heat| heat.totals()).collect()
+    }
+}

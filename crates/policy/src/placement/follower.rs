@@ -1,0 +1,400 @@
+//! Following a plan: what should lie in fast memory at a moment, and the moves that bring it there.
+
+use super::heat::Decaying;
+use super::position::{Position, Sweep, middle};
+
+/// Fast or slow memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Tier 0.
+    Fast,
+    /// What lies below.
+    Slow,
+}
+
+/// A move that is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Act {
+    /// What moves.
+    pub granule: u32,
+    /// Where to.
+    pub to: Tier,
+}
+
+/// What was accessed within a stretch of time.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// Its start.
+    pub from_ns: u64,
+    /// Its end, not before the end of what was seen before.
+    pub to_ns: u64,
+    /// Granules, each at most once, and how often they were accessed.
+    pub accesses: &'a [(u32, f32)],
+}
+
+/// A part of the program's time in which it uses other granules than in others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Phase {
+    /// What it uses, the hottest first.
+    pub granules: Vec<u32>,
+}
+
+/// What a plan wants, in numbers of granules.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Schedule {
+    /// What lies in fast memory all the time, the hottest first.
+    pub always: Vec<u32>,
+    /// Hotspots that move.
+    pub sweeps: Vec<Sweep>,
+    /// Phases.
+    pub phases: Vec<Phase>,
+}
+
+/// How a program's memory is to be followed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Granules there are.
+    pub granules: u32,
+    /// How many of them fit in fast memory.
+    pub fast_granules: u32,
+    /// What the plan wants.
+    pub schedule: Schedule,
+    /// Whether the program is followed by what is seen of it where it departs from the plan.
+    pub live: bool,
+    /// In what time a granule's accesses come to be worth half, for `live`.
+    pub half_life_ns: u64,
+}
+
+/// Where a granule is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It is not there: not mapped yet, or no longer.
+    Gone,
+    At(Tier),
+    /// On its way there. Its room in fast memory is taken, or given, when the move is decided on: moves are made in that order.
+    Moving(Tier),
+}
+
+/// A phase replaces another if it has so much more of what was seen.
+const PHASE_MARGIN: f64 = 1.1;
+/// The plan is left for what is seen if that would have had such a share more of the accesses in fast memory, and taken up
+/// again when that is no longer so by half as much.
+const DEPARTURE: f64 = 0.1;
+/// How much of a share's last value is kept when the next one comes.
+const SHARE_KEEP: f64 = 0.8;
+/// A granule replaces another by its heat alone if it is so much hotter: moves cost more than a small difference saves.
+const HEAT_MARGIN: f32 = 1.25;
+/// A granule that could not be moved is left where it is for so many steps.
+const REST_STEPS: u32 = 64;
+
+/// Follows a plan.
+///
+/// The driver tells where granules lie ([`Self::placed`], [`Self::gone`]), what was accessed ([`Self::observe`]), and asks for
+/// moves ([`Self::step`]); each of them is answered by [`Self::done`], at once or later.
+#[derive(Clone, Debug)]
+pub struct Follower {
+    options: Options,
+    places: Vec<Place>,
+    /// Granules in fast memory and on their way there.
+    fast: u32,
+    positions: Vec<Position>,
+    phase: Option<usize>,
+    heat: Decaying,
+    /// Of accesses seen, the share that went to granules that the plan, or what was seen before, would have had in fast memory.
+    plan_share: f64,
+    live_share: f64,
+    departed: bool,
+    /// What is wanted, in the order of urgency; a stamp for each granule that is.
+    wanted: Vec<u32>,
+    stamps: Vec<u32>,
+    stamp: u32,
+    victims: Vec<(f32, u32)>,
+    /// What follows heat alone would have in fast memory.
+    hottest: Vec<u32>,
+    rests: Vec<u32>,
+    steps: u32,
+    /// How long the last two observations lie apart.
+    slice_ns: u64,
+}
+
+impl Follower {
+    /// Begins with nothing placed. Granules of the schedule that do not exist are left out.
+    pub fn new(mut options: Options) -> Self {
+        let count = options.granules;
+        let exists = |granule: &u32| *granule < count;
+        options.schedule.always.retain(exists);
+        options.schedule.phases.iter_mut().for_each(|phase| phase.granules.retain(exists));
+        options.schedule.sweeps.retain(|sweep| {
+            let fits = sweep.first.checked_add(sweep.granules).is_some_and(|end| end <= count);
+            fits && sweep.granules > 0 && sweep.granules_per_s.is_finite() && sweep.granules_per_s != 0.0
+        });
+        let positions = options.schedule.sweeps.iter().map(|sweep| Position::new(*sweep)).collect();
+        let heat = Decaying::new(count, options.half_life_ns);
+        Follower {
+            places: vec![Place::Gone; count as usize],
+            fast: 0,
+            positions,
+            phase: None,
+            heat,
+            plan_share: 0.0,
+            live_share: 0.0,
+            departed: false,
+            wanted: Vec::with_capacity(count as usize),
+            stamps: vec![0; count as usize],
+            stamp: 0,
+            victims: Vec::with_capacity(count as usize),
+            hottest: Vec::with_capacity(count as usize),
+            rests: vec![0; count as usize],
+            steps: 0,
+            slice_ns: 0,
+            options,
+        }
+    }
+
+    /// A granule was found to lie in a tier: it was touched for the first time, or somebody else has moved it.
+    pub fn placed(&mut self, granule: u32, tier: Tier) {
+        if let Some(Place::Gone | Place::At(_)) = self.places.get(granule as usize) {
+            self.set(granule, Place::At(tier));
+        }
+    }
+
+    /// A granule is no longer there.
+    pub fn gone(&mut self, granule: u32) {
+        self.set(granule, Place::Gone);
+    }
+
+    /// A move was made, or failed. Where a move out of fast memory failed there is no room for the one into it that follows,
+    /// which the driver then reports as failed too.
+    pub fn done(&mut self, act: Act, ok: bool) {
+        let Some(Place::Moving(to)) = self.places.get(act.granule as usize).copied() else { return };
+        if to != act.to {
+            return;
+        }
+        let from = if to == Tier::Fast { Tier::Slow } else { Tier::Fast };
+        if !ok {
+            self.rests[act.granule as usize] = self.steps + REST_STEPS;
+        }
+        self.set(act.granule, Place::At(if ok { to } else { from }));
+    }
+
+    /// Where a granule lies, `None` if it is not there. One that moves is still where it was.
+    pub fn tier(&self, granule: u32) -> Option<Tier> {
+        match self.places.get(granule as usize)? {
+            Place::Gone => None,
+            Place::At(tier) => Some(*tier),
+            Place::Moving(Tier::Fast) => Some(Tier::Slow),
+            Place::Moving(Tier::Slow) => Some(Tier::Fast),
+        }
+    }
+
+    /// Granules that take fast memory.
+    pub fn fast(&self) -> u32 {
+        self.fast
+    }
+
+    /// Whether the program is followed by what is seen of it, since the plan does not say what it does.
+    pub fn has_departed(&self) -> bool {
+        self.departed
+    }
+
+    fn set(&mut self, granule: u32, place: Place) {
+        let takes =
+            |place: Place| u32::from(matches!(place, Place::At(Tier::Fast) | Place::Moving(Tier::Fast)));
+        if let Some(old) = self.places.get_mut(granule as usize) {
+            self.fast = self.fast - takes(*old) + takes(place);
+            *old = place;
+        }
+    }
+
+    /// Takes in what was accessed. Without observations hotspots are taken to move on at the speed that they had.
+    pub fn observe(&mut self, seen: &Seen<'_>) {
+        self.slice_ns = seen.to_ns.saturating_sub(seen.from_ns);
+        let all: f64 = seen.accesses.iter().map(|(_, count)| f64::from(*count)).sum();
+        if all <= 0.0 {
+            self.positions.iter_mut().for_each(|position| position.rested(seen.to_ns));
+            return;
+        }
+        for position in &mut self.positions {
+            let sweep = *position.sweep();
+            let within = |granule: u32| granule.checked_sub(sweep.first).filter(|at| *at < sweep.granules);
+            let of = seen
+                .accesses
+                .iter()
+                .filter_map(|(granule, count)| Some((within(*granule)?, f64::from(*count))));
+            if let Some(place) = middle(sweep.granules, of) {
+                position.seen(place, seen.from_ns + self.slice_ns / 2);
+            }
+        }
+        self.choose_phase(seen.accesses);
+        if self.options.live {
+            self.judge(seen, all);
+        }
+        self.heat.add(seen.to_ns, seen.accesses);
+    }
+
+    /// The phase whose granules have the most of what was seen.
+    fn choose_phase(&mut self, accesses: &[(u32, f32)]) {
+        if self.options.schedule.phases.is_empty() {
+            return;
+        }
+        let mut best =
+            (self.phase, self.phase.map_or(0.0, |at| self.seen_of_phase(at, accesses)) * PHASE_MARGIN);
+        for at in 0..self.options.schedule.phases.len() {
+            let share = self.seen_of_phase(at, accesses);
+            if share > best.1 {
+                best = (Some(at), share);
+            }
+        }
+        self.phase = best.0;
+    }
+
+    fn seen_of_phase(&mut self, phase: usize, accesses: &[(u32, f32)]) -> f64 {
+        self.stamp += 1;
+        for granule in &self.options.schedule.phases[phase].granules {
+            self.stamps[*granule as usize] = self.stamp;
+        }
+        let is_in = |granule: u32| self.stamps.get(granule as usize) == Some(&self.stamp);
+        accesses.iter().filter(|(granule, _)| is_in(*granule)).map(|(_, count)| f64::from(*count)).sum()
+    }
+
+    /// Whether the plan, or heat alone, would have served better what was just seen.
+    fn judge(&mut self, seen: &Seen<'_>, all: f64) {
+        let capacity = self.options.fast_granules as usize;
+        self.want_by_plan(seen.from_ns);
+        let plan: f64 = self.seen_of_wanted(capacity, seen.accesses) / all;
+        self.want_by_heat();
+        let live: f64 = self.seen_of_wanted(capacity, seen.accesses) / all;
+        self.plan_share = SHARE_KEEP * self.plan_share + (1.0 - SHARE_KEEP) * plan;
+        self.live_share = SHARE_KEEP * self.live_share + (1.0 - SHARE_KEEP) * live;
+        let ahead = self.live_share - self.plan_share;
+        self.departed = ahead > if self.departed { DEPARTURE / 2.0 } else { DEPARTURE };
+    }
+
+    fn seen_of_wanted(&mut self, capacity: usize, accesses: &[(u32, f32)]) -> f64 {
+        self.stamp += 1;
+        for granule in self.wanted.iter().take(capacity) {
+            self.stamps[*granule as usize] = self.stamp;
+        }
+        let is_in = |granule: u32| self.stamps.get(granule as usize) == Some(&self.stamp);
+        accesses.iter().filter(|(granule, _)| is_in(*granule)).map(|(_, count)| f64::from(*count)).sum()
+    }
+
+    /// Puts what the plan wants at a time into `wanted`, each granule once.
+    fn want_by_plan(&mut self, now_ns: u64) {
+        self.wanted.clear();
+        self.stamp += 1;
+        let Follower { options, wanted, stamps, stamp, positions, phase, .. } = self;
+        let mut want = |granule: u32, wanted: &mut Vec<u32>| {
+            if std::mem::replace(&mut stamps[granule as usize], *stamp) != *stamp {
+                wanted.push(granule);
+            }
+        };
+        // What is needed next comes first: it cannot wait, and what lies there always is there already.
+        for position in positions.iter() {
+            let Some(place) = position.at(now_ns) else { continue };
+            let sweep = position.sweep();
+            let direction = sweep.granules_per_s.signum();
+            let behind = f64::from(sweep.hot) / 2.0;
+            for step in 0..sweep.window.min(sweep.granules) {
+                let at =
+                    (place + direction * (f64::from(step) - behind)).rem_euclid(f64::from(sweep.granules));
+                want(sweep.first + (at as u32).min(sweep.granules - 1), wanted);
+            }
+        }
+        if let Some(phase) = phase.and_then(|at| options.schedule.phases.get(at)) {
+            phase.granules.iter().for_each(|granule| want(*granule, wanted));
+        }
+        options.schedule.always.iter().for_each(|granule| want(*granule, wanted));
+    }
+
+    /// Puts the granules that were hottest of late into `wanted`, as many as fit.
+    fn want_by_heat(&mut self) {
+        let capacity = self.options.fast_granules as usize;
+        let Follower { heat, places, hottest, wanted, .. } = self;
+        // What lies in fast memory already is only replaced by what is hotter by a margin.
+        let rank = |granule: u32| {
+            let is_fast =
+                matches!(places[granule as usize], Place::At(Tier::Fast) | Place::Moving(Tier::Fast));
+            heat.of(granule) * if is_fast { HEAT_MARGIN } else { 1.0 }
+        };
+        hottest.clear();
+        hottest.extend((0..places.len() as u32).filter(|granule| heat.of(*granule) > 0.0));
+        let order = |a: &u32, b: &u32| rank(*b).total_cmp(&rank(*a)).then(a.cmp(b));
+        if hottest.len() > capacity && capacity > 0 {
+            hottest.select_nth_unstable_by(capacity - 1, order);
+            hottest.truncate(capacity);
+        }
+        hottest.sort_unstable_by(order);
+        wanted.clear();
+        wanted.extend_from_slice(hottest);
+    }
+
+    /// Decides on at most `moves_max` moves, in the order in which they are to be made: a move out of fast memory, where it is
+    /// full, before the one that needs its room.
+    pub fn step(&mut self, now_ns: u64, moves_max: usize, acts: &mut Vec<Act>) {
+        self.steps += 1;
+        let start = acts.len();
+        if self.departed {
+            self.want_by_heat();
+        } else {
+            self.want_by_plan(now_ns);
+        }
+        let capacity = self.options.fast_granules;
+        self.wanted.truncate(capacity as usize);
+        self.stamp += 1;
+        for granule in &self.wanted {
+            self.stamps[*granule as usize] = self.stamp;
+        }
+        self.find_victims(now_ns);
+        // The driver may have found more in fast memory than belongs there.
+        while self.fast > capacity && acts.len() - start < moves_max && self.make_room(acts) {}
+        let mut next = 0;
+        while next < self.wanted.len() && acts.len() - start < moves_max {
+            let granule = self.wanted[next];
+            next += 1;
+            let rests = self.rests[granule as usize] > self.steps;
+            if self.places[granule as usize] != Place::At(Tier::Slow) || rests {
+                continue;
+            }
+            if self.fast >= capacity && (acts.len() - start + 2 > moves_max || !self.make_room(acts)) {
+                break;
+            }
+            self.set(granule, Place::Moving(Tier::Fast));
+            acts.push(Act { granule, to: Tier::Fast });
+        }
+    }
+
+    /// Moves the next victim out; false if there is none.
+    fn make_room(&mut self, acts: &mut Vec<Act>) -> bool {
+        let Some((_, victim)) = self.victims.pop() else { return false };
+        self.set(victim, Place::Moving(Tier::Slow));
+        acts.push(Act { granule: victim, to: Tier::Slow });
+        true
+    }
+
+    /// What lies in fast memory and is not wanted there, the one to go first at the end.
+    fn find_victims(&mut self, now_ns: u64) {
+        let Follower { places, stamps, stamp, victims, positions, heat, rests, steps, .. } = self;
+        victims.clear();
+        for (granule, place) in (0..).zip(places.iter()) {
+            let may_go = *place == Place::At(Tier::Fast)
+                && stamps[granule as usize] != *stamp
+                && rests[granule as usize] <= *steps;
+            if !may_go {
+                continue;
+            }
+            // In a sweep that which was just passed is needed last; elsewhere the coldest goes first.
+            let ahead = positions.iter().find_map(|position| {
+                let sweep = position.sweep();
+                let is_in = granule >= sweep.first && granule - sweep.first < sweep.granules;
+                position.at(now_ns).filter(|_| is_in).map(|place| position.ahead(granule, place))
+            });
+            let keep = match ahead {
+                Some(ahead) => 1.0 / (1.0 + ahead as f32),
+                None => 1.0 + heat.of(granule),
+            };
+            victims.push((keep, granule));
+        }
+        victims.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+    }
+}

@@ -1,0 +1,266 @@
+//! What of a recording is looked at, gathered in one pass: granules by slices of stretches of regions.
+
+use tiermem_base::{Heat, Op};
+use tiermem_trace::recording::{Level, Recording, Sample, Selection};
+
+/// Granules that a region is given at most, unless the reader says otherwise: 100 GiB have 25,600 of 4 MiB.
+const GRANULES_AUTO_MAX: u64 = 32 << 10;
+/// Values (of four bytes) that are held at most.
+const VALUES_MAX: u64 = 1 << 28;
+
+/// A stretch of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Index in the recording's regions.
+    pub region: usize,
+    /// Bytes from the region's start.
+    pub offset: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Bytes of a granule.
+    pub granule_bytes: u64,
+}
+
+impl Window {
+    /// All of a region; `granule_bytes` or, without it, the finest that gives not too many granules.
+    pub fn whole(recording: &Recording, region: usize, granule_bytes: Option<u64>) -> Self {
+        let bytes = recording.head.regions.get(region).map_or(0, |region| region.bytes);
+        Window { region, offset: 0, bytes, granule_bytes: 1 }.with_granule(recording, granule_bytes)
+    }
+
+    /// The same in granules of `granule_bytes` or, without it, of the finest that gives not too many.
+    pub fn with_granule(self, recording: &Recording, granule_bytes: Option<u64>) -> Self {
+        let granule_bytes = granule_bytes.unwrap_or_else(|| {
+            let mut granule_bytes = finest_granule(recording);
+            while self.bytes / granule_bytes > GRANULES_AUTO_MAX {
+                granule_bytes = granule_bytes.saturating_mul(2);
+            }
+            granule_bytes
+        });
+        Window { granule_bytes: granule_bytes.max(1), ..self }
+    }
+
+    /// The granules that it touches, counted from the region's start: the first, and how many.
+    pub fn granules(&self) -> (u64, u64) {
+        let first = self.offset / self.granule_bytes;
+        let end = self.offset.saturating_add(self.bytes).div_ceil(self.granule_bytes);
+        (first, (end - first).max(1))
+    }
+}
+
+/// The finest granule that a recording's samples have.
+pub fn finest_granule(recording: &Recording) -> u64 {
+    match recording.head.granule_bytes {
+        0 => 4096,
+        bytes => bytes,
+    }
+}
+
+/// A part of the accesses that are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of them.
+    Accesses,
+    /// Loads.
+    Loads,
+    /// Stores.
+    Stores,
+    /// Answered by memory of the processor's own node.
+    Local,
+    /// Answered by memory elsewhere.
+    Remote,
+    /// Answered by a cache.
+    Cached,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 6] =
+        [Part::Accesses, Part::Loads, Part::Stores, Part::Local, Part::Remote, Part::Cached];
+
+    fn has(self, sample: &Sample) -> bool {
+        match self {
+            Part::Accesses => true,
+            Part::Loads => sample.op != Op::Store,
+            Part::Stores => sample.op == Op::Store,
+            Part::Local => sample.level == Level::Local,
+            Part::Remote => sample.level == Level::Remote,
+            Part::Cached => sample.level == Level::Cache,
+        }
+    }
+}
+
+/// What was looked at of one stretch of a region.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// The stretch.
+    pub window: Window,
+    /// The number of its first granule, counted from the region's start.
+    pub first_granule: u64,
+    /// The slices, by their index in the recording: the rows of the heats.
+    pub slices: Vec<usize>,
+    /// The heats of the parts that were asked for.
+    parts: Vec<(Part, Heat)>,
+    /// Accesses that are looked at, over all of the slices.
+    pub sum: f64,
+}
+
+impl Field {
+    /// The heat of a part; an empty one if it was not asked for.
+    pub fn heat(&self, part: Part) -> Heat {
+        self.heat_of(part).cloned().unwrap_or_else(|| Heat::cold(self.window.granule_bytes, 0, 0))
+    }
+
+    /// The heat of a part, if it was asked for.
+    pub fn heat_of(&self, part: Part) -> Option<&Heat> {
+        self.parts.iter().find(|(its, _)| *its == part).map(|(_, heat)| heat)
+    }
+
+    /// Bytes from the region's start to that of a granule of the heats.
+    pub fn offset(&self, granule: usize) -> u64 {
+        (self.first_granule + granule as u64).saturating_mul(self.window.granule_bytes)
+    }
+
+    /// Granules of the heats.
+    pub fn granules(&self) -> usize {
+        self.parts.first().map_or(0, |(_, heat)| heat.granules())
+    }
+}
+
+/// That so many granules and slices do not fit into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{granules} granules in {slices} slices are too many")]
+pub struct TooFine {
+    /// Granules of all stretches together.
+    pub granules: u64,
+    /// Slices.
+    pub slices: u64,
+    /// A granule that would do.
+    pub granule_bytes: u64,
+}
+
+/// Gathers stretches of a recording in one pass over its samples. `slices` are indices in the recording, ascending; there may be
+/// one stretch of a region at most.
+///
+/// # Errors
+/// If they would not fit into memory.
+pub fn gather(
+    recording: &Recording,
+    selection: &Selection,
+    windows: &[Window],
+    slices: &[usize],
+    parts: &[Part],
+) -> Result<Vec<Field>, TooFine> {
+    let values_each = (slices.len() as u64).saturating_mul(parts.len() as u64);
+    let granules = windows.iter().fold(0u64, |sum, window| sum.saturating_add(window.granules().1));
+    if granules.saturating_mul(values_each) > VALUES_MAX {
+        let too_many = granules.saturating_mul(values_each).div_ceil(VALUES_MAX);
+        let largest = windows.iter().map(|window| window.granule_bytes).max().unwrap_or(1);
+        let granule_bytes = largest.saturating_mul(too_many.next_power_of_two());
+        return Err(TooFine { granules, slices: slices.len() as u64, granule_bytes });
+    }
+    let mut field_of: Vec<Option<usize>> = vec![None; recording.head.regions.len()];
+    let mut fields = Vec::with_capacity(windows.len());
+    for window in windows {
+        let (first_granule, count) = window.granules();
+        let cold = |part: &Part| (*part, Heat::cold(window.granule_bytes, count as usize, slices.len()));
+        if let Some(at) = field_of.get_mut(window.region) {
+            *at = Some(fields.len());
+        }
+        fields.push(Field {
+            window: *window,
+            first_granule,
+            slices: slices.to_vec(),
+            parts: parts.iter().map(cold).collect(),
+            sum: 0.0,
+        });
+    }
+    let mut row_of: Vec<Option<usize>> = vec![None; recording.head.slices.len()];
+    for (row, slice) in slices.iter().enumerate() {
+        if let Some(at) = row_of.get_mut(*slice) {
+            *at = Some(row);
+        }
+    }
+    for sample in recording.samples.iter().filter(|sample| selection.takes(sample)) {
+        let field = field_of.get(sample.region as usize).copied().flatten();
+        let row = row_of.get(sample.slice as usize).copied().flatten();
+        if let (Some(field), Some(row)) = (field, row) {
+            fields[field].add(sample, row);
+        }
+    }
+    Ok(fields)
+}
+
+impl Field {
+    /// Adds a sample, spread evenly over what it stands for; what lies outside of the window is left out.
+    fn add(&mut self, sample: &Sample, row: usize) {
+        let size = self.window.granule_bytes;
+        let (from, to) = (sample.offset, sample.offset.saturating_add(u64::from(sample.bytes.max(1))));
+        let (first, last) = (from / size, (to - 1) / size);
+        let end = self.first_granule + self.granules() as u64;
+        for granule in first.max(self.first_granule)..last.saturating_add(1).min(end) {
+            let weight = if first == last {
+                sample.weight
+            } else {
+                let overlap = to.min((granule + 1).saturating_mul(size)) - from.max(granule * size);
+                sample.weight * (overlap as f64 / (to - from) as f64) as f32
+            };
+            let at = (granule - self.first_granule) as usize;
+            self.sum += f64::from(weight);
+            for (part, heat) in &mut self.parts {
+                if part.has(sample) {
+                    heat.row_mut(row)[at] += weight;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heatmap::tests::recording;
+
+    #[test]
+    fn what_is_gathered_is_what_the_recording_says() {
+        let recording = recording();
+        let slices: Vec<usize> = (0..recording.head.slices.len()).collect();
+        for granule_bytes in [1024, 4096, 12_288, 1 << 20] {
+            let expected = recording.heat(&Selection::default(), granule_bytes);
+            let windows: Vec<Window> = expected
+                .iter()
+                .map(|region| Window::whole(&recording, region.region, Some(granule_bytes)))
+                .collect();
+            let fields = gather(&recording, &Selection::default(), &windows, &slices, &Part::ALL).unwrap();
+            for (field, expected) in fields.iter().zip(&expected) {
+                let heat = field.heat(Part::Accesses);
+                assert_eq!(heat.granules(), expected.heat.granules());
+                for (ours, theirs) in heat.totals().iter().zip(expected.heat.totals()) {
+                    assert!((ours - theirs).abs() < 1e-3 * theirs.max(1.0));
+                }
+                let split = field.heat(Part::Loads).sum() + field.heat(Part::Stores).sum();
+                assert!((split - field.sum).abs() < 1e-3 * field.sum);
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_keeps_the_numbers_of_granules() {
+        let recording = recording();
+        let window = Window { region: 0, offset: 10_000, bytes: 20_000, granule_bytes: 4096 };
+        let fields = gather(&recording, &Selection::default(), &[window], &[1], &[Part::Accesses]).unwrap();
+        assert_eq!((fields[0].first_granule, fields[0].granules()), (2, 6));
+        assert_eq!(fields[0].offset(1), 3 * 4096);
+    }
+
+    #[test]
+    fn what_would_not_fit_is_refused_with_what_would() {
+        let recording = recording();
+        let window = Window { region: 0, offset: 0, bytes: 1 << 40, granule_bytes: 1 };
+        let error =
+            gather(&recording, &Selection::default(), &[window], &[0], &[Part::Accesses]).unwrap_err();
+        assert!(error.granule_bytes >= 4096);
+        let coarser = Window { granule_bytes: error.granule_bytes, ..window };
+        assert!(gather(&recording, &Selection::default(), &[coarser], &[0], &[Part::Accesses]).is_ok());
+    }
+}

@@ -1,0 +1,135 @@
+//! Heatmaps of recordings: how often each part of a memory region was accessed, drawn for paper and for the screen (Fisher 2025,
+//! sections 3.2 and 4.1).
+//!
+//! [`gather`] takes what is asked for out of a recording, a [`Field`] for each region; a [`Look`] says how it is drawn; each view
+//! makes a [`Scene`] of it, which [`png`] and [`svg`] write. [`page`] makes a page of all views to move about in.
+
+mod autocorrelation;
+mod base64;
+mod colour;
+mod field;
+mod layout;
+mod map;
+mod packed;
+mod page;
+mod path;
+mod png;
+mod scatter;
+mod scene;
+mod svg;
+mod words;
+mod working_set;
+
+pub use autocorrelation::autocorrelation;
+pub use colour::Theme;
+pub use field::{Field, Part, TooFine, Window, finest_granule, gather};
+pub use map::{map, map_of_regions, map_of_slices, period_of};
+pub use page::{PageRegion, kind_name, page};
+pub use path::path;
+pub use png::png;
+pub use scatter::scatter;
+pub use scene::Scene;
+pub use svg::svg;
+pub use working_set::working_set;
+
+use tiermem_trace::recording::{Recording, Selection};
+
+/// What is told of each granule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Show {
+    /// How often it was accessed.
+    #[default]
+    Accesses,
+    /// The share of its accesses that remote memory answered, among those of which that is known.
+    ShareRemote,
+}
+
+/// How values are spread over colours or along an axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScaleChoice {
+    /// By logarithms where values differ much.
+    #[default]
+    Auto,
+    /// Evenly.
+    Linear,
+    /// By logarithms.
+    Log,
+}
+
+/// How many granules stand in a row of a map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Columns {
+    /// As many as there are rows, or one more.
+    #[default]
+    Square,
+    /// So many.
+    Given(usize),
+}
+
+impl Columns {
+    /// The number for so many granules; at least 1.
+    pub fn of(self, granules: usize) -> usize {
+        match self {
+            Columns::Square => (granules as f64).sqrt().ceil() as usize,
+            Columns::Given(columns) => columns,
+        }
+        .clamp(1, granules.max(1))
+    }
+}
+
+/// How things are drawn.
+#[derive(Clone, Debug)]
+pub struct Look<'a> {
+    /// Where it comes from.
+    pub recording: &'a Recording,
+    /// Which accesses were looked at.
+    pub selection: Selection,
+    /// What is told of them.
+    pub show: Show,
+    /// How values are spread.
+    pub scale: ScaleChoice,
+    /// The shape of maps.
+    pub columns: Columns,
+    /// Colours.
+    pub theme: Theme,
+}
+
+impl Field {
+    /// What a look shows of each granule, over some rows of the field; no number where the granule was never accessed.
+    fn values(&self, show: Show, rows: std::ops::Range<usize>) -> Vec<f32> {
+        let sums = |part| {
+            let mut sums = vec![0f64; self.granules()];
+            if let Some(heat) = self.heat_of(part) {
+                for row in rows.clone() {
+                    sums.iter_mut().zip(heat.row(row)).for_each(|(sum, value)| *sum += f64::from(*value));
+                }
+            }
+            sums
+        };
+        match show {
+            Show::Accesses => {
+                let value = |sum: f64| if sum > 0.0 { sum as f32 } else { f32::NAN };
+                sums(Part::Accesses).into_iter().map(value).collect()
+            }
+            Show::ShareRemote => {
+                let (remote, local, cached) = (sums(Part::Remote), sums(Part::Local), sums(Part::Cached));
+                let share = |at: usize| {
+                    let known = remote[at] + local[at] + cached[at];
+                    if known > 0.0 { (remote[at] / known) as f32 } else { f32::NAN }
+                };
+                (0..remote.len()).map(share).collect()
+            }
+        }
+    }
+}
+
+/// The parts that a look needs of a field.
+pub fn parts_for(show: Show) -> &'static [Part] {
+    match show {
+        Show::Accesses => &[Part::Accesses],
+        Show::ShareRemote => &[Part::Accesses, Part::Remote, Part::Local, Part::Cached],
+    }
+}
+
+#[cfg(test)]
+mod tests;

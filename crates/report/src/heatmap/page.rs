@@ -1,0 +1,247 @@
+//! The page to move about in: all views of all regions in one file, which needs no network.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+use tiermem_base::Heat;
+use tiermem_model::heat::{hotspot, working_set};
+use tiermem_trace::recording::RegionKind;
+
+use super::autocorrelation::{self, Likeness};
+use super::colour::{Map, Rgb, Theme};
+use super::words::{bytes, count, noun, several, slices, time};
+use super::{Field, Look, Part, ScaleChoice, Show, base64, packed};
+use crate::page::escape;
+use crate::quantity::Quantity;
+
+const STYLE: &str = include_str!("../page/page.css");
+const MORE_STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// A region of the page.
+#[derive(Clone, Debug)]
+pub struct PageRegion {
+    /// What was gathered of it: with all [`Part`]s.
+    pub field: Field,
+}
+
+/// The name of a kind.
+pub fn kind_name(kind: RegionKind) -> &'static str {
+    match kind {
+        RegionKind::File => "file",
+        RegionKind::Anonymous => "anonymous",
+        RegionKind::Heap => "heap",
+        RegionKind::Stack => "stack",
+        RegionKind::Special => "special",
+    }
+}
+
+/// The page of some regions, the hottest first. `name` is the recording's; `left_out` says of how many regions there was no room.
+pub fn page(look: &Look, name: &str, regions: &[PageRegion], left_out: usize) -> String {
+    let mut out = String::with_capacity(1 << 20);
+    let heats: Vec<&Heat> =
+        regions.iter().filter_map(|region| region.field.heat_of(Part::Accesses)).collect();
+    let sum: f64 = regions.iter().map(|region| region.field.sum).sum();
+    let (headline, lead) = answer(look, regions, &heats, sum);
+    let command = look.recording.head.command.join(" ");
+    let source = match command.is_empty() {
+        true => escape(name),
+        false => format!("{}: <b>{}</b>", escape(name), escape(&command)),
+    };
+    let _ = write!(
+        out,
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"data:,\">\
+         <title>{} · tiermem heatmap</title><style>{STYLE}{MORE_STYLE}</style></head><body><header>\
+         <p class=\"source\">{source}</p><h1>{}</h1><p class=\"lead\">{}</p></header><main>",
+        escape(name),
+        escape(&headline),
+        escape(&lead)
+    );
+    table(&mut out, look, regions, sum, left_out);
+    out += include_str!("page.html");
+    let notes: Vec<String> =
+        look.recording.head.notes.iter().map(|note| format!("<p>{}</p>", escape(note))).collect();
+    let _ = write!(
+        out,
+        "<footer><p>{}; {}. A working set counts whole granules.</p>{}<p>Made by tiermem {} from {}.</p></footer></main>",
+        escape(&capitalised(&look.what())),
+        escape(&regions.first().map_or(String::new(), |it| slices(look.recording, &it.field.slices))),
+        notes.concat(),
+        env!("CARGO_PKG_VERSION"),
+        escape(name)
+    );
+    // Within a script element nothing else could end it, or open another.
+    let data = data(look, regions, &heats).to_string().replace('<', "\\u003c");
+    let _ = write!(
+        out,
+        "<div id=\"tip\" role=\"status\" hidden></div><script type=\"application/json\" id=\"data\">{data}</script>\
+         <script>{SCRIPT}</script></body></html>"
+    );
+    out
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The answer in a headline, and what stands behind it.
+fn answer(look: &Look, regions: &[PageRegion], heats: &[&Heat], sum: f64) -> (String, String) {
+    let noun = noun(look.recording, look.selection.source);
+    let Some(first) = regions.first().filter(|_| sum > 0.0) else {
+        return (format!("No {noun}"), "Nothing was seen of what is looked at here.".to_owned());
+    };
+    let touched = working_set::curve(heats).last().copied().unwrap_or(0);
+    let most = working_set::bytes_for_share(heats, 0.9);
+    let headline = format!("Nine tenths of the {noun} go to {}", bytes(most as f64));
+    let each = working_set::per_slice(heats);
+    let mean = each.iter().sum::<u64>() as f64 / each.len().max(1) as f64;
+    let mut lead = format!(
+        "{} {noun}, {} of them to {}. {} were touched in all, {} in a slice on average.",
+        count(sum.round()),
+        Quantity::Share.tick(first.field.sum / sum),
+        look.region_name(&first.field),
+        bytes(touched as f64),
+        bytes(mean)
+    );
+    if let Some(peak) = Likeness::of(&first.field).peaks.first() {
+        let granule_bytes = first.field.window.granule_bytes;
+        let _ = write!(lead, " They repeat in space: {}.", autocorrelation::name(peak, granule_bytes));
+    }
+    (headline, lead)
+}
+
+fn table(out: &mut String, look: &Look, regions: &[PageRegion], sum: f64, left_out: usize) {
+    let noun = noun(look.recording, look.selection.source);
+    let _ = write!(
+        out,
+        "<section><h2>Regions</h2><div class=\"card scroll\"><table id=\"regions\"><thead><tr><th>region</th><th>kind</th>\
+         <th>size</th><th>touched</th><th>{noun}</th><th>share</th></tr></thead><tbody>"
+    );
+    for (number, PageRegion { field }) in regions.iter().enumerate() {
+        let Some(region) = look.recording.head.regions.get(field.window.region) else { continue };
+        let share = if sum > 0.0 { field.sum / sum } else { 0.0 };
+        let _ = write!(
+            out,
+            "<tr><th><button type=\"button\" data-region=\"{number}\">{}</button></th><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+             <td><i class=\"share\" style=\"--share:{:.1}%\"></i>{}</td></tr>",
+            escape(&look.region_name(field)),
+            kind_name(region.kind),
+            bytes(field.window.bytes as f64),
+            bytes(touched_bytes(field) as f64),
+            count(field.sum.round()),
+            share * 100.0,
+            Quantity::Share.text(share)
+        );
+    }
+    *out += "</tbody></table>";
+    if left_out > 0 {
+        let regions = several(left_out, "colder region has", "colder regions have");
+        let _ = write!(out, "<p class=\"note\">{regions} no picture here.</p>");
+    }
+    *out += "</div></section>";
+}
+
+fn touched_bytes(field: &Field) -> u64 {
+    let touched = field
+        .heat_of(Part::Accesses)
+        .map_or(0, |heat| heat.totals().iter().filter(|total| **total > 0.0).count() as u64);
+    // The last granule may hang over the region's end.
+    touched.saturating_mul(field.window.granule_bytes).min(field.window.bytes)
+}
+
+fn data(look: &Look, regions: &[PageRegion], heats: &[&Heat]) -> Value {
+    let table = |map: Map| base64::encode(map.table().as_flattened());
+    let rgb = |colour: Rgb| colour.to_vec();
+    let chosen = regions.first().map_or(&[][..], |region| &region.field.slices);
+    let times: Vec<Value> = chosen
+        .iter()
+        .map(|slice| {
+            let times = look.recording.head.slices.get(*slice).copied().unwrap_or_default();
+            json!([
+                slice,
+                times.start_ns as f64 / 1e9,
+                times.end_ns as f64 / 1e9,
+                format!("{} to {}", time(times.start_ns), time(times.end_ns))
+            ])
+        })
+        .collect();
+    let tells_level = regions.iter().any(|region| {
+        let sum = |part| region.field.heat_of(part).map_or(0.0, Heat::sum);
+        sum(Part::Remote) + sum(Part::Local) > 0.0
+    });
+    let shares = [0.5, 0.9, 0.99].map(|share| json!([share, working_set::bytes_for_share(heats, share)]));
+    json!({
+        "noun": noun(look.recording, look.selection.source),
+        "what": look.what(),
+        "scale": match look.scale { ScaleChoice::Auto => "auto", ScaleChoice::Linear => "linear", ScaleChoice::Log => "log" },
+        "show": match look.show { Show::Accesses => "accesses", Show::ShareRemote => "remote" },
+        "columns": match look.columns { super::Columns::Square => 0, super::Columns::Given(columns) => columns },
+        "maps": { "accesses": table(Map::Viridis), "remote": table(Map::Cividis) },
+        "never": { "light": rgb(Theme::LIGHT.never), "dark": rgb(Theme::DARK.never) },
+        "beyond": { "light": rgb(Theme::LIGHT.grid), "dark": rgb(Theme::DARK.page) },
+        "tellsLevel": tells_level,
+        "slices": times,
+        "workingSet": {
+            "each": working_set::per_slice(heats),
+            "curve": working_set::curve(heats),
+            "shares": shares,
+        },
+        "regions": regions.iter().map(|region| region_data(look, &region.field, tells_level)).collect::<Vec<_>>(),
+    })
+}
+
+fn region_data(look: &Look, field: &Field, tells_level: bool) -> Value {
+    let empty = Heat::cold(1, 0, 0);
+    let heat = field.heat_of(Part::Accesses).unwrap_or(&empty);
+    let part = |part| field.heat_of(part).unwrap_or(&empty);
+    let coded = packed::heat(heat);
+    let rounded = |value: f64| (value * 1e4).round() / 1e4;
+    let Likeness { curve, peaks } = Likeness::of(field);
+    let granule_bytes = field.window.granule_bytes;
+    let peaks: Vec<Value> = peaks
+        .iter()
+        .take(8)
+        .map(|peak| json!([peak.lag, rounded(peak.height), autocorrelation::name(peak, granule_bytes)]))
+        .collect();
+    let spot =
+        |spot: Option<hotspot::Spot>| spot.map(|spot| [rounded(spot.granule), rounded(spot.spread_granules)]);
+    let region = look.recording.head.regions.get(field.window.region);
+    let totals: serde_json::Map<String, Value> = [
+        ("accesses", Part::Accesses),
+        ("loads", Part::Loads),
+        ("stores", Part::Stores),
+        ("local", Part::Local),
+        ("remote", Part::Remote),
+        ("cached", Part::Cached),
+    ]
+    .into_iter()
+    .filter(|(_, which)| *which == Part::Accesses || part(*which).sum() > 0.0)
+    .map(|(name, which)| (name.to_owned(), json!(packed::floats(part(which).totals().into_iter()))))
+    .collect();
+    let remote =
+        tells_level.then(|| packed::shares(part(Part::Remote), &[part(Part::Local), part(Part::Cached)]));
+    json!({
+        "name": look.region_name(field),
+        "kind": region.map(|region| kind_name(region.kind)),
+        "path": region.and_then(|region| region.path.as_deref()),
+        "fileOffset": region.filter(|region| region.path.is_some()).map(|region| region.file_offset),
+        "permissions": region.map(|region| region.permissions.as_str()),
+        "bytes": field.window.bytes,
+        "granuleBytes": granule_bytes,
+        "firstGranule": field.first_granule,
+        "granules": heat.granules(),
+        "totals": totals,
+        "codes": coded.codes,
+        "levels": coded.levels,
+        "exact": coded.is_exact,
+        "remote": remote,
+        "autocorrelation": curve.iter().map(|value| rounded(*value)).collect::<Vec<_>>(),
+        "peaks": peaks,
+        "path_": hotspot::path(heat).into_iter().map(spot).collect::<Vec<_>>(),
+        "touched": working_set::per_slice(&[heat]),
+        "grown": working_set::curve(&[heat]),
+    })
+}
