@@ -10,9 +10,11 @@ mod ladder;
 mod mrc;
 mod output;
 mod partition;
+mod plan;
 mod probe;
 mod record;
 mod report;
+mod run;
 mod serving;
 mod sim;
 mod size;
@@ -37,7 +39,9 @@ Examples:
   tiermem block replay volume.csv --to nbd://localhost/disk --verify
   tiermem trace stat zipf:objects=100k,requests=1M
   tiermem mrc zipf:objects=100k,requests=1M --policy klru --k 1 --k 5
-  tiermem record --physical -o sort.parquet -- sort /etc/services
+  tiermem record -o app.rec -- ./app
+  tiermem heatmap app.rec -o app.html
+  tiermem plan app.rec --fast 2GiB -o app.plan.json
   tiermem heatmap sort.parquet -o sort.html
   tiermem report zipf:objects=100k,requests=1M -o report.html
   tiermem sim cache zipf:objects=100k,requests=1M --size 10000";
@@ -74,6 +78,10 @@ enum Command {
     Record(Box<record::Options>),
     /// How often each part of a program's memory was accessed, as a picture, a page or a table.
     Heatmap(Box<heatmap::Options>),
+    /// Which parts of a recorded program's memory belong in fast memory, and when.
+    Plan(plan::Options),
+    /// Runs a program whose memory is placed.
+    Run(Box<run::Options>),
     /// Measures how closely an emulated tier keeps to its curve on this machine.
     Probe(probe::Options),
 }
@@ -91,6 +99,8 @@ fn main() -> ExitCode {
         Command::Sim(command) => sim::run(command),
         Command::Record(options) => record::run(*options),
         Command::Heatmap(options) => heatmap::run(&options),
+        Command::Plan(options) => plan::run(&options),
+        Command::Run(options) => run::run(*options),
         Command::Probe(options) => probe::run(options),
     };
     match result {

@@ -157,6 +157,18 @@ fn a_program_that_departs_from_its_plan_is_followed_by_what_is_seen() {
 }
 
 #[test]
+fn a_sweep_that_nobody_planned_is_no_reason_to_move() {
+    let run = |live: bool| {
+        let mut world = World::new(Options { live, ..options(120, 60, Schedule::default()) }, 1000);
+        (0..100).for_each(|slice| world.run(&sweep_slice(slice, 120, 12), |_| false));
+        world
+    };
+    // What was hot of late is what comes last.
+    assert_eq!(run(true).moves, 0);
+    assert_eq!(run(true).slow_share(), run(false).slow_share());
+}
+
+#[test]
 fn a_schedule_that_names_what_does_not_exist_is_followed_as_far_as_it_does() {
     let sweep = Sweep { first: 5, granules: 100, granules_per_s: 1.0, hot: 1, window: 5 };
     let still = Sweep { first: 0, granules: 4, granules_per_s: 0.0, hot: 1, window: 5 };

@@ -25,19 +25,27 @@ pub fn pin_thread(core: usize) -> io::Result<()> {
 }
 
 /// The cores that the calling thread may use.
-pub fn allowed_cores() -> io::Result<Vec<u32>> {
-    let own = sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU).filter(|&core| own.is_set(core)).map(|core| core as u32).collect())
+pub fn thread_cores() -> io::Result<Vec<u32>> {
+    let cores = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&core| cores.is_set(core)).map(|core| core as u32).collect())
 }
 
-/// Keeps a program that is going to be started, and what that starts, on these cores. Those that the machine does not have
-/// or the process may not use are left out; starting it fails if none is left.
-pub fn run_on(command: &mut Command, cores: &[u32]) {
+/// Keeps a program that is going to be started, and all that it starts, on these cores. Cores that the process may not use
+/// are left out.
+///
+/// # Errors
+/// Invalid input if there are none, or if no core can have such a number.
+pub fn pin_child(command: &mut Command, cores: &[u32]) -> io::Result<()> {
     let mut set = CpuSet::new();
-    cores.iter().filter(|&&core| (core as usize) < CpuSet::MAX_CPU).for_each(|&core| set.set(core as usize));
+    if cores.is_empty() || cores.iter().any(|&core| core as usize >= CpuSet::MAX_CPU) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    cores.iter().for_each(|&core| set.set(core as usize));
     let ask = move || Ok(sched_setaffinity(None, &set)?);
-    // SAFETY: between fork and exec the closure makes one system call, which takes no locks and allocates nothing.
+    // SAFETY: between fork and exec the closure makes one system call, which takes no locks and allocates nothing; an error
+    // of the system is a number.
     unsafe { command.pre_exec(ask) };
+    Ok(())
 }
 
 /// Makes the calling thread one that works for others when nobody else has anything to do. It leaves the core to which the
@@ -84,14 +92,15 @@ mod tests {
     }
 
     #[test]
-    fn a_program_stays_where_it_is_put() {
-        let first = allowed_cores().unwrap()[0];
-        let mut command = Command::new("cat");
-        run_on(command.arg("/proc/self/status"), &[first]);
+    fn a_child_stays_where_it_is_pinned() {
+        let all = thread_cores().unwrap();
+        let core = *all.last().unwrap();
+        let mut command = Command::new("grep");
+        pin_child(command.args(["Cpus_allowed_list", "/proc/self/status"]), &[core]).unwrap();
         let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
-        assert!(text.contains(&format!("Cpus_allowed_list:\t{first}\n")), "{text}");
-        run_on(&mut command, &[100_000]);
-        assert!(command.output().is_err());
+        assert_eq!(text.split_whitespace().last(), Some(core.to_string().as_str()), "{text}");
+        assert_eq!(thread_cores().unwrap(), all);
+        assert!(pin_child(&mut command, &[]).is_err() && pin_child(&mut command, &[100_000]).is_err());
     }
 
     #[test]

@@ -41,6 +41,56 @@ pub fn without_huge_pages(command: &mut Command) {
     unsafe { command.pre_exec(ask) };
 }
 
+/// What a process has used by its end, with those that it started and whose end it has taken in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time of the program.
+    pub user: Duration,
+    /// Processor time of the kernel for it.
+    pub system: Duration,
+    /// Page faults that took nothing from a disk.
+    pub minor_faults: u64,
+    /// Page faults that waited for a disk.
+    pub major_faults: u64,
+    /// The most bytes that one of the processes had in memory. The kernel counts from what the process that started it had
+    /// then, some MiB.
+    pub peak_resident_bytes: u64,
+}
+
+/// Takes in the end of a process that this one has started and nobody has waited for, if it has ended: how, and what it had
+/// used. From then on its number may mean another process.
+///
+/// # Errors
+/// If there is no such process, or its end has been taken in before.
+pub fn take_end(pid: u32) -> io::Result<Option<(ExitStatus, Usage)>> {
+    let pid = libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 0).ok_or(io::ErrorKind::InvalidInput)?;
+    let mut status: libc::c_int = 0;
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both are as large as the call wants and outlive it; the usage is valid when all zero, should the call not fill
+    // it.
+    let (taken, usage) = unsafe {
+        (libc::wait4(pid, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()), usage.assume_init())
+    };
+    match taken {
+        0 => Ok(None),
+        taken if taken == pid => Ok(Some((ExitStatus::from_raw(status), Usage::of(&usage)))),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl Usage {
+    fn of(usage: &libc::rusage) -> Self {
+        let spent = crate::cpu_time::spent_of(usage);
+        Usage {
+            user: spent.user,
+            system: spent.system,
+            minor_faults: usage.ru_minflt.max(0) as u64,
+            major_faults: usage.ru_majflt.max(0) as u64,
+            peak_resident_bytes: (usage.ru_maxrss.max(0) as u64).saturating_mul(1024),
+        }
+    }
+}
+
 /// Ends (SIGKILL) the group of processes that `leader` leads, if it still is there. The caller has started the leader as the
 /// first of a group of its own and has not yet waited for its end, so that the number cannot mean anybody else.
 pub fn end_group(leader: u32) {
@@ -50,82 +100,11 @@ pub fn end_group(leader: u32) {
     }
 }
 
-/// What a program has used until its end, with all that it has started and waited for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Processor time of the program.
-    pub user: Duration,
-    /// Processor time of the kernel for it.
-    pub system: Duration,
-    /// Page faults that were answered from memory.
-    pub minor_faults: u64,
-    /// Page faults for which something had to be read.
-    pub major_faults: u64,
-}
-
-/// How a program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Its exit code or signal.
-    pub status: ExitStatus,
-    /// What it has used.
-    pub usage: Usage,
-}
-
-/// How a child of this process ended, if it has: once, for then its number is free for others.
-///
-/// # Errors
-/// No child (`ECHILD`) if this process has none of that number, or its end was taken in before.
-pub fn ended(pid: u32) -> io::Result<Option<Ended>> {
-    let pid = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0);
-    let pid = pid.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))?;
-    let mut status = 0;
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both outlive the call, which writes to them; a usage that is all zero is a valid one, should it write nothing.
-    let (found, usage) = unsafe {
-        let found = libc::wait4(pid, &raw mut status, libc::WNOHANG, usage.as_mut_ptr());
-        (found, usage.assume_init())
-    };
-    match found {
-        0 => Ok(None),
-        found if found == pid => {
-            let duration = |time: libc::timeval| {
-                Duration::new(time.tv_sec.max(0) as u64, time.tv_usec.clamp(0, 999_999) as u32 * 1000)
-            };
-            let usage = Usage {
-                user: duration(usage.ru_utime),
-                system: duration(usage.ru_stime),
-                minor_faults: usage.ru_minflt.max(0) as u64,
-                major_faults: usage.ru_majflt.max(0) as u64,
-            };
-            Ok(Some(Ended { status: ExitStatus::from_raw(status), usage }))
-        }
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Read;
     use std::os::fd::AsRawFd;
-
-    #[test]
-    fn what_a_child_has_used_is_told_with_its_end() {
-        let script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 3";
-        #[expect(clippy::zombie_processes, reason = "what is under test waits for it")]
-        let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
-        let end = loop {
-            if let Some(end) = ended(child.id()).unwrap() {
-                break end;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        };
-        assert_eq!(end.status.code(), Some(3));
-        assert!(end.usage.user + end.usage.system > Duration::ZERO && end.usage.minor_faults > 0, "{end:?}");
-        assert!(ended(child.id()).is_err());
-        assert!(ended(0).is_err() && ended(u32::MAX).is_err());
-    }
 
     #[test]
     fn a_child_writes_to_what_it_inherits() {
@@ -152,6 +131,24 @@ mod tests {
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
+
+    #[test]
+    fn an_end_is_taken_in_once_with_what_was_used() {
+        let (reader, writer) = io::pipe().unwrap();
+        #[expect(clippy::zombie_processes, reason = "what is under test waits for it")]
+        let child = Command::new("sh").args(["-c", "read line; exit 3"]).stdin(reader).spawn().unwrap();
+        assert_eq!(take_end(child.id()).unwrap(), None);
+        drop(writer);
+        let (status, usage) = loop {
+            if let Some(end) = take_end(child.id()).unwrap() {
+                break end;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert_eq!(status.code(), Some(3));
+        assert!(usage.minor_faults > 0 && usage.peak_resident_bytes > 100_000, "{usage:?}");
+        assert!(take_end(child.id()).is_err() && take_end(0).is_err() && take_end(u32::MAX).is_err());
     }
 
     #[test]

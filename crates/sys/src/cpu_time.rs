@@ -54,7 +54,11 @@ fn usage(who: libc::c_int) -> libc::rusage {
 }
 
 fn spent(who: libc::c_int) -> Spent {
-    let usage = usage(who);
+    spent_of(&usage(who))
+}
+
+/// Of what the kernel has counted.
+pub(crate) fn spent_of(usage: &libc::rusage) -> Spent {
     let duration = |time: libc::timeval| {
         Duration::new(time.tv_sec.max(0) as u64, time.tv_usec.clamp(0, 999_999) as u32 * 1000)
     };

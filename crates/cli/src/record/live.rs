@@ -79,7 +79,8 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(nanos.0))
 }
 
-fn slice(text: &str) -> Result<Duration, String> {
+/// Reads the length of a slice.
+pub fn slice(text: &str) -> Result<Duration, String> {
     let slice = duration(text)?;
     if slice < Duration::from_millis(1) { Err("a slice is 1ms long at least".to_owned()) } else { Ok(slice) }
 }
@@ -96,7 +97,7 @@ fn closer(text: &str) -> Result<Closer, String> {
 }
 
 /// The library with the agent, beside this program's file.
-fn preload() -> Option<PathBuf> {
+pub fn preload() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os(PRELOAD_VARIABLE) {
         return Some(PathBuf::from(path));
     }
@@ -150,7 +151,8 @@ pub fn run(args: LiveArgs, command: Vec<OsString>, output: &Path, format: Format
     }
 }
 
-fn ended(ending: &Ending) -> String {
+/// How a recording ended, in a word.
+pub fn ended(ending: &Ending) -> String {
     match ending {
         Ending::Exited(status) => status.to_string(),
         Ending::Gone => "gone".to_owned(),

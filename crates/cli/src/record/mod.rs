@@ -3,6 +3,8 @@
 mod live;
 mod physical;
 
+pub use live::{ended, preload, slice};
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -92,7 +94,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
 }
 
 /// What went wrong, and how to mend it.
-fn advise(error: CaptureError) -> Failure {
+pub fn advise(error: CaptureError) -> Failure {
     let advice = match &error {
         CaptureError::NoCommand | CaptureError::Command { .. } | CaptureError::Caches(_) => {
             return Failure::usage(error);

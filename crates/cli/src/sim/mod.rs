@@ -3,6 +3,7 @@
 mod block;
 mod cache;
 mod cxl_flash;
+mod place;
 
 use clap::Subcommand;
 
@@ -22,6 +23,8 @@ pub enum Command {
     Block(Box<block::Options>),
     /// A memory expander whose capacity is flash behind a DRAM cache.
     CxlFlash(Box<cxl_flash::Options>),
+    /// Where a program's pages lie: a plan replayed over a recording.
+    Place(Box<place::Options>),
 }
 
 /// Runs one of them.
@@ -30,5 +33,6 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Cache(options) => cache::run(*options),
         Command::Block(options) => block::run(&options),
         Command::CxlFlash(options) => cxl_flash::run(&options),
+        Command::Place(options) => place::run(&options),
     }
 }

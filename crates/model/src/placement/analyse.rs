@@ -11,6 +11,8 @@ use crate::heat::{hotspot, period};
 
 /// A plan that is more complicated than another must be better by so much of all accesses.
 const WORTH: f64 = 0.01;
+/// A region with less of all accesses gets no window.
+const SWEEP_SHARE_MIN: f64 = 0.05;
 /// Phases of a program.
 const PHASES_MAX: usize = 8;
 /// Two slices are of one phase if the cosine of the angle between their accesses is so large.
@@ -115,7 +117,9 @@ impl Draft {
     /// A window for each hotspot that moves, the rest as above. Windows of several widths are tried: a wide one forgives a
     /// hotspot that is not where it should be, and leaves less for what need not move.
     fn sweeping(program: &Program<'_>, memory: &Memory) -> Vec<Draft> {
+        let all: f64 = program.heats().iter().map(|heat| heat.sum()).sum();
         let found: Vec<(usize, hotspot::Sweep)> = (0..program.heats().len())
+            .filter(|region| program.heats()[*region].sum() >= all * SWEEP_SHARE_MIN)
             .filter_map(|region| Some((region, hotspot::sweep(program.heats()[region], program.slices())?)))
             .collect();
         if found.is_empty() {

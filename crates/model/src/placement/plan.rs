@@ -16,6 +16,9 @@ pub struct Plan {
     pub granule_bytes: u64,
     /// The fast memory that it divides, in bytes.
     pub fast_bytes: u64,
+    /// Bytes of the program's regions that are smaller than a granule, which lie in fast memory beside what is divided.
+    #[serde(default)]
+    pub small_bytes: u64,
     /// What it takes the tiers to be.
     pub assumed: Assumed,
     /// The regions that it speaks of.

@@ -4,6 +4,7 @@ mod build_id;
 mod error;
 pub mod live;
 pub mod maps;
+pub(crate) mod observer;
 pub mod physical;
 pub(crate) mod program;
 mod regions;
@@ -11,3 +12,18 @@ mod sampling;
 
 pub use error::CaptureError;
 pub use program::Stop;
+
+use std::ffi::OsString;
+
+use tiermem_trace::recording::Executable;
+
+/// The file of a command, with its build-id.
+///
+/// # Errors
+/// If there is no such program.
+pub fn executable_of(command: &[OsString]) -> Result<Executable, CaptureError> {
+    let (file, _) = program::resolve(command)?;
+    let path = std::fs::canonicalize(&file).unwrap_or(file).to_string_lossy().into_owned();
+    let build_id = build_id::of_path(Some(&path));
+    Ok(Executable { path, build_id })
+}

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tiermem_sys::child::{self, Ended, Usage};
+use tiermem_sys::child::{self, Usage};
 
 use super::CaptureError;
 
@@ -58,7 +58,7 @@ pub(crate) struct Program {
     child: Child,
     stop: Stop,
     /// What the system told of its end, which it tells once.
-    end: Option<Ended>,
+    end: Option<(ExitStatus, Usage)>,
 }
 
 impl Program {
@@ -98,17 +98,17 @@ impl Program {
         // Under the lock, so that nobody ends a process of the same number once this one's end has been taken in.
         let mut leader = self.stop.leader();
         if self.end.is_none() {
-            self.end = child::ended(self.child.id())?;
+            self.end = child::take_end(self.child.id())?;
         }
         if self.end.is_some() {
             *leader = None;
         }
-        Ok(self.end.map(|end| end.status))
+        Ok(self.end.map(|(status, _)| status))
     }
 
     /// What it has used, with all that it has started and waited for; known once it has ended.
     pub fn usage(&self) -> Option<Usage> {
-        self.end.map(|end| end.usage)
+        self.end.map(|(_, usage)| usage)
     }
 
     /// Waits for its end, which may take as long as it likes unless it is asked to stop.

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use tiermem_model::placement::PlannedRegion;
 use tiermem_trace::recording::{Region, RegionKind};
 
 use super::build_id;
@@ -13,10 +14,12 @@ use super::maps::MapLine;
 
 /// The regions that a program has or had.
 #[derive(Debug, Default)]
-pub(super) struct Regions {
+pub(crate) struct Regions {
     known: Vec<Known>,
     /// Those that are there, in the order of addresses.
     current: Vec<u32>,
+    /// Build-ids of their files, as far as somebody wanted to know them.
+    build_ids: HashMap<u32, Option<String>>,
 }
 
 #[derive(Clone, Debug)]
@@ -163,6 +166,27 @@ impl Regions {
             }
             parts.push((id, start.max(known.start), end.min(known.end)));
         }
+    }
+
+    /// The regions that are there: number, start, and what a plan knows of them.
+    pub fn planned(&mut self) -> Vec<(u32, u64, PlannedRegion)> {
+        let Regions { known, current, build_ids } = self;
+        let of = |id: &u32| {
+            let known = &known[*id as usize];
+            let path = known.what.path.clone().filter(|path| path.starts_with('/'));
+            let build_id = build_ids.entry(*id).or_insert_with(|| build_id::of_path(path.as_deref())).clone();
+            let region = Region {
+                kind: known.what.kind,
+                path,
+                build_id,
+                file_offset: known.file_offset,
+                permissions: known.what.permissions.clone(),
+                bytes: known.end - known.start,
+                ..Region::default()
+            };
+            (*id, known.start, crate::plan::planned(&region))
+        };
+        current.iter().map(of).collect()
     }
 
     /// Where a region's granules are counted from; it may have grown downward since.

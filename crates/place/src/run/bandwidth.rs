@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use tiermem_sys::mapping::Mapping;
-use tiermem_sys::numa::nodes;
-use tiermem_sys::numa::policy::MemoryPolicy;
-use tiermem_sys::numa::weights::WeightsSet;
+use tiermem_sys::numa::{self, Policy, Weights};
 use tiermem_sys::{affinity, caches, memory};
 
 use super::error::RunError;
@@ -43,7 +41,7 @@ pub struct Bandwidth {
 pub fn array_bytes(placements: &[Placement], cpus: &[u32]) -> (u64, Option<f64>) {
     let cache = cpus.first().and_then(|&cpu| caches::last_level_bytes(cpu)).filter(|bytes| *bytes > 0);
     let free =
-        placements.iter().flat_map(|placement| &placement.nodes).filter_map(|&node| nodes::free_bytes(node));
+        placements.iter().flat_map(|placement| &placement.nodes).filter_map(|&node| numa::free_bytes(node));
     let limit = memory::limit().map(|limit| limit.bytes);
     let room = free.chain(limit).min().unwrap_or(1 << 30) / SHARE;
     let wanted = cache.unwrap_or(64 << 20).saturating_mul(CACHES);
@@ -58,10 +56,10 @@ pub fn array_bytes(placements: &[Placement], cpus: &[u32]) -> (u64, Option<f64>)
 pub fn measure(placement: &Placement, cpus: &[u32], array_bytes: u64) -> Result<Bandwidth, RunError> {
     let weights = match placement.weights.is_empty() {
         true => None,
-        false => Some(WeightsSet::set(&placement.weights)?),
+        false => Some(Weights::set(&placement.weights)?),
     };
     let team = Team {
-        policy: placement.policy,
+        policy: &placement.policy,
         share_bytes: (array_bytes as usize / cpus.len().max(1)).next_multiple_of(4096),
         barrier: Barrier::new(cpus.len().max(1)),
         failed: AtomicBool::new(false),
@@ -97,14 +95,14 @@ fn slower(a: [f64; 4], b: [f64; 4]) -> [f64; 4] {
 }
 
 /// What the threads share.
-struct Team {
-    policy: MemoryPolicy,
+struct Team<'a> {
+    policy: &'a Policy,
     share_bytes: usize,
     barrier: Barrier,
     failed: AtomicBool,
 }
 
-impl Team {
+impl Team<'_> {
     /// One thread: the best time of each loop, in seconds.
     fn member(&self, cpu: u32) -> Result<[f64; 4], String> {
         let arrays = self.arrays(cpu);
@@ -137,8 +135,9 @@ impl Team {
     /// The three arrays, on a thread that takes memory as the program does, and touched, so that they have their pages.
     fn arrays(&self, cpu: u32) -> Result<[Mapping; 3], String> {
         affinity::pin_thread(cpu as usize).map_err(|error| format!("processor {cpu}: {error}"))?;
-        if self.policy != MemoryPolicy::Default {
-            self.policy.set_for_thread().map_err(|error| error.to_string())?;
+        // A kernel without nodes places memory by default.
+        if *self.policy != Policy::Default {
+            numa::set_thread_policy(self.policy).map_err(|error| error.to_string())?;
         }
         let mut arrays = [(); 3].map(|()| Mapping::anonymous(self.share_bytes));
         for (array, first) in arrays.iter_mut().zip([1.0, 2.0, 0.0]) {
@@ -169,7 +168,7 @@ mod tests {
     #[test]
     fn all_loops_have_a_bandwidth_under_every_strategy_that_there_is() {
         let topology = Topology::read();
-        let cpus = affinity::allowed_cores().unwrap();
+        let cpus = affinity::thread_cores().unwrap();
         for strategy in [Strategy::Default, Strategy::Local, Strategy::Remote, Strategy::Interleave] {
             let Ok(placement) = strategy.resolve(&topology, &cpus, true) else { continue };
             let bandwidth = measure(&placement, &cpus, 3 << 20).unwrap();

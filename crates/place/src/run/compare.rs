@@ -1,17 +1,21 @@
 //! Strategies side by side: trials in turn, so that what changes on the machine meanwhile meets all of them alike.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use tiermem_sys::affinity;
-use tiermem_sys::numa::{Topology, weights};
+use tiermem_sys::numa::{Policy, Topology};
 
 use super::error::RunError;
 use super::strategy::{Placement, Strategy};
-use super::trial::{Cold, Companion, Runner, Trial};
+use super::trial::{Cold, Runner, Trial};
 use super::welch::Sample;
 use crate::capture::Stop;
+
+/// Where the kernel has the weights of nodes, if it knows them.
+const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -86,18 +90,16 @@ pub fn placements(
     cpus: &[u32],
     strategies: &[Strategy],
 ) -> Result<Vec<Placement>, RunError> {
-    let weights_known = weights::are_known();
+    let weights_known = Path::new(WEIGHTS).is_dir();
     let placement = |strategy: &Strategy| {
         let placement = strategy.resolve(topology, cpus, weights_known)?;
-        let policy = placement.policy;
-        // On a thread of its own, which takes the policy with it when it ends. Once a program is being started nobody
-        // could say whether the policy or the program was refused.
-        let tried = std::thread::spawn(move || policy.set_for_thread()).join();
-        match tried.unwrap_or_else(|_| Err(std::io::Error::other("it could not be tried"))) {
-            // A kernel without NUMA places memory by default.
-            Err(_) if *strategy == Strategy::Default => Ok(placement),
-            Err(source) => Err(RunError::Policy { strategy: strategy.to_string(), source }),
-            Ok(()) => Ok(placement),
+        // Once a program is being started nobody could say whether the policy or the program was refused.
+        match &placement.policy {
+            Policy::Default => Ok(placement),
+            policy => {
+                let refused = |source| RunError::Policy { strategy: strategy.to_string(), source };
+                policy.check().map_err(refused).map(|()| placement.clone())
+            }
         }
     };
     strategies.iter().map(placement).collect()
@@ -109,7 +111,7 @@ pub fn placements(
 /// If the list names one that the machine does not have or this process may not use.
 pub fn usable_cpus(asked: Option<&[u32]>) -> Result<Vec<u32>, RunError> {
     let failed = |cpus: &[u32], source| RunError::Cpus { cpus: cpus.to_vec(), source };
-    let allowed = affinity::allowed_cores().map_err(|source| failed(asked.unwrap_or(&[]), source))?;
+    let allowed = affinity::thread_cores().map_err(|source| failed(asked.unwrap_or(&[]), source))?;
     let Some(asked) = asked else { return Ok(allowed) };
     let others: Vec<u32> = asked.iter().copied().filter(|cpu| !allowed.contains(cpu)).collect();
     if asked.is_empty() || !others.is_empty() {
@@ -122,23 +124,18 @@ pub fn usable_cpus(asked: Option<&[u32]>) -> Result<Vec<u32>, RunError> {
     Ok(cpus)
 }
 
-/// Runs all trials. `progress` is told how many have been; `companion` is made for each run under [`Strategy::Plan`].
+/// Runs all trials. `progress` is told how many have been.
 ///
 /// # Errors
 /// If the program cannot be run as it was asked for.
-pub fn compare(
-    options: &Options,
-    stop: &Stop,
-    mut companion: Option<&mut dyn Companion>,
-    mut progress: impl FnMut(u64),
-) -> Result<Outcome, RunError> {
+pub fn compare(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Result<Outcome, RunError> {
     let series = |placement: &Placement| Series { placement: placement.clone(), trials: Vec::new() };
     let mut outcome =
         Outcome { series: options.placements.iter().map(series).collect(), failed: None, stopped: false };
     let mut runner = Runner::new(&options.command, &options.cpus)?;
     if options.warm_up {
         let placement = Placement::default_on(&Topology::read());
-        let trial = runner.run(&placement, None, stop, None)?;
+        let trial = runner.run(&placement, None, stop)?;
         outcome.ends(&placement.strategy, &trial, stop);
     }
     let is_single = options.trials == 1 && options.placements.len() == 1;
@@ -151,11 +148,7 @@ pub fn compare(
                 return Ok(outcome);
             }
             let placement = outcome.series[at].placement.clone();
-            let companion: Option<&mut dyn Companion> = match (&placement.strategy, &mut companion) {
-                (Strategy::Plan, Some(companion)) => Some(&mut **companion),
-                _ => None,
-            };
-            let trial = runner.run(&placement, options.cold, stop, companion)?;
+            let trial = runner.run(&placement, options.cold, stop)?;
             if !outcome.ends(&placement.strategy, &trial, stop) || is_single {
                 outcome.series[at].trials.push(trial);
                 done += 1;
@@ -195,9 +188,7 @@ mod tests {
         let default = [Strategy::Default, Strategy::Default];
         let mut told = Vec::new();
         let compared =
-            compare(&options(&["sh", "-c", &script], &default, 3), &Stop::default(), None, |done| {
-                told.push(done)
-            });
+            compare(&options(&["sh", "-c", &script], &default, 3), &Stop::default(), |done| told.push(done));
         let outcome = compared.unwrap();
         let counts: Vec<_> = outcome.series.iter().map(|series| series.trials.len()).collect();
         assert_eq!((counts, outcome.failed, outcome.stopped), (vec![3, 3], None, false));
@@ -212,11 +203,11 @@ mod tests {
     #[test]
     fn a_trial_that_fails_ends_the_comparison() {
         let outcome =
-            compare(&options(&["false"], &[Strategy::Default], 3), &Stop::default(), None, |_| {}).unwrap();
+            compare(&options(&["false"], &[Strategy::Default], 3), &Stop::default(), |_| {}).unwrap();
         assert_eq!(outcome.failed.map(|(_, status)| status.code()), Some(Some(1)));
         assert!(outcome.series[0].trials.is_empty());
         let single = Options { warm_up: false, ..options(&["false"], &[Strategy::Default], 1) };
-        assert_eq!(compare(&single, &Stop::default(), None, |_| {}).unwrap().series[0].trials.len(), 1);
+        assert_eq!(compare(&single, &Stop::default(), |_| {}).unwrap().series[0].trials.len(), 1);
     }
 
     #[test]
@@ -225,7 +216,7 @@ mod tests {
         let asking = stop.clone();
         let options =
             Options { warm_up: false, ..options(&["sh", "-c", "sleep 0.05"], &[Strategy::Default], 1000) };
-        let outcome = compare(&options, &stop, None, |done| {
+        let outcome = compare(&options, &stop, |done| {
             if done == 2 {
                 asking.stop();
             }

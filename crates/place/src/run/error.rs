@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use tiermem_sys::numa::weights::WeightError;
+use tiermem_sys::numa::WeightsError;
 
 use super::strategy::StrategyError;
 use crate::capture::CaptureError;
@@ -26,8 +26,8 @@ pub enum RunError {
         source: io::Error,
     },
     /// The weights of interleaving could not be set.
-    #[error("the weights of interleaving cannot be set: {0}")]
-    Weights(#[from] WeightError),
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
     /// None of the processors can be used.
     #[error("the program cannot be kept on the processors {cpus:?}: {source}")]
     Cpus {

@@ -10,4 +10,4 @@ mod trial;
 pub mod welch;
 
 pub use error::RunError;
-pub use trial::{Cold, Companion, Trial};
+pub use trial::{Cold, Trial};

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use tiermem_sys::numa::Topology;
-use tiermem_sys::numa::policy::{MemoryPolicy, NodeSet};
+use tiermem_sys::numa::{Policy, Topology};
 
 /// Where the memory of a program comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,8 +18,6 @@ pub enum Strategy {
     Interleave,
     /// All nodes in turn, each so often as its weight says, in the order of their numbers.
     Weighted(Vec<u8>),
-    /// As a plan says: fast memory first, and pages moved while the program runs.
-    Plan,
 }
 
 impl FromStr for Strategy {
@@ -39,9 +36,8 @@ impl FromStr for Strategy {
             "local" => Ok(Strategy::Local),
             "remote" => Ok(Strategy::Remote),
             "interleave" => Ok(Strategy::Interleave),
-            "plan" => Ok(Strategy::Plan),
             _ => Err(format!(
-                "there is no strategy {text:?}: local, remote, interleave, weighted=W:W, default or plan"
+                "there is no strategy {text:?}: local, remote, interleave, weighted=W:W or default"
             )),
         }
     }
@@ -54,7 +50,6 @@ impl fmt::Display for Strategy {
             Strategy::Local => out.write_str("local"),
             Strategy::Remote => out.write_str("remote"),
             Strategy::Interleave => out.write_str("interleave"),
-            Strategy::Plan => out.write_str("plan"),
             Strategy::Weighted(weights) => {
                 let weights: Vec<_> = weights.iter().map(u8::to_string).collect();
                 write!(out, "weighted={}", weights.join(":"))
@@ -108,10 +103,10 @@ pub struct Placement {
     /// What was asked for.
     pub strategy: Strategy,
     /// What the kernel is told.
-    pub policy: MemoryPolicy,
+    pub policy: Policy,
     /// The weight of each node, for interleaving by weights.
     pub weights: Vec<(u32, u8)>,
-    /// The nodes from which memory may come; for a plan the fast ones, then the slow one.
+    /// The nodes from which memory may come.
     pub nodes: Vec<u32>,
 }
 
@@ -120,20 +115,39 @@ impl Placement {
     pub fn default_on(topology: &Topology) -> Self {
         Placement {
             strategy: Strategy::Default,
-            policy: MemoryPolicy::Default,
+            policy: Policy::Default,
             weights: Vec::new(),
             nodes: topology.with_memory(),
         }
     }
 }
 
+/// The nodes to which these processors belong, in the order of their numbers.
+fn nodes_of(topology: &Topology, cpus: &[u32]) -> Vec<u32> {
+    let mut nodes: Vec<u32> = cpus.iter().filter_map(|&cpu| topology.node_of_cpu(cpu)).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+/// The node with memory that is nearest to any of these and none of `but`; the lowest number of several.
+fn nearest(topology: &Topology, from: &[u32], but: &[u32]) -> Option<u32> {
+    let distance = |to: u32| {
+        let places = from.iter().filter_map(|&node| topology.place(node));
+        let distances = places.flat_map(|place| &place.distances).filter(|(node, _)| *node == to);
+        distances.map(|(_, distance)| *distance).min().unwrap_or(u32::MAX)
+    };
+    let others = topology.with_memory().into_iter().filter(|node| !but.contains(node));
+    others.min_by_key(|&node| (distance(node), node))
+}
+
 /// The nodes on which memory is near to these processors: their own, or the nearest one if those have none.
-pub fn local_nodes(topology: &Topology, cpus: &[u32]) -> Vec<u32> {
-    let own = topology.of_cpus(cpus);
+fn local_nodes(topology: &Topology, cpus: &[u32]) -> Vec<u32> {
+    let own = nodes_of(topology, cpus);
     let memory = topology.with_memory();
     let local: Vec<u32> = own.iter().copied().filter(|node| memory.contains(node)).collect();
     match local.is_empty() {
-        true => topology.nearest_memory(&own, &[]).into_iter().collect(),
+        true => nearest(topology, &own, &[]).into_iter().collect(),
         false => local,
     }
 }
@@ -154,21 +168,20 @@ impl Strategy {
         if *self == Strategy::Default {
             return Ok(Placement::default_on(topology));
         }
-        // A set of nodes that the kernel itself has named.
-        let set = |nodes: &[u32]| NodeSet::of(nodes).map_err(|_| StrategyError::NoNodes(self.clone()));
         let one_node = || StrategyError::OneNode { strategy: self.clone(), nodes: all.clone() };
         let local = local_nodes(topology, cpus);
-        let first = *local.first().ok_or_else(|| StrategyError::NoNodes(self.clone()))?;
-        let remote = topology.nearest_memory(&local, &local);
+        if local.is_empty() {
+            return Err(StrategyError::NoNodes(self.clone()));
+        }
         let (policy, weights, nodes) = match self {
-            Strategy::Default => (MemoryPolicy::Default, Vec::new(), all),
-            Strategy::Local => (MemoryPolicy::Bind(set(&local)?), Vec::new(), local),
+            Strategy::Default => (Policy::Default, Vec::new(), all),
+            Strategy::Local => (Policy::Bind(local.clone()), Vec::new(), local),
             Strategy::Remote => {
-                let remote = remote.ok_or_else(one_node)?;
-                (MemoryPolicy::Bind(set(&[remote])?), Vec::new(), vec![remote])
+                let remote = nearest(topology, &local, &local).ok_or_else(one_node)?;
+                (Policy::Bind(vec![remote]), Vec::new(), vec![remote])
             }
             Strategy::Interleave if all.len() < 2 => return Err(one_node()),
-            Strategy::Interleave => (MemoryPolicy::Interleave(set(&all)?), Vec::new(), all),
+            Strategy::Interleave => (Policy::Interleave(all.clone()), Vec::new(), all),
             Strategy::Weighted(_) if all.len() < 2 => return Err(one_node()),
             Strategy::Weighted(_) if !weights_known => return Err(StrategyError::NoWeights(self.clone())),
             Strategy::Weighted(weights) if weights.len() != all.len() => {
@@ -177,12 +190,7 @@ impl Strategy {
             }
             Strategy::Weighted(weights) => {
                 let pairs = all.iter().copied().zip(weights.iter().copied()).collect();
-                (MemoryPolicy::WeightedInterleave(set(&all)?), pairs, all)
-            }
-            Strategy::Plan => {
-                let remote = remote.ok_or_else(one_node)?;
-                let nodes = local.iter().copied().chain([remote]).collect();
-                (MemoryPolicy::Preferred(first), Vec::new(), nodes)
+                (Policy::WeightedInterleave(all.clone()), pairs, all)
             }
         };
         Ok(Placement { strategy: self.clone(), policy, weights, nodes })
@@ -193,20 +201,22 @@ impl Strategy {
 mod tests {
     use super::*;
     use proptest::proptest;
-    use tiermem_sys::numa::nodes::NodeFacts;
+    use tiermem_sys::numa::Place;
 
     /// Two sockets of two processors, and a node of memory alone that is nearer to the second.
     fn machine() -> Topology {
-        let node = |number, cpus: &[u32], distances: [u32; 3]| NodeFacts {
+        let place = |number, cpus: &[u32], distances: [u32; 3]| Place {
             number,
             bytes: 1 << 30,
             cpus: cpus.to_vec(),
-            distances: (0..3).zip(distances).collect(),
-            tier: Some(4),
+            distances: (0..3).zip(distances).filter(|(node, _)| *node != number).collect(),
         };
-        let nodes =
-            vec![node(0, &[0, 1], [10, 21, 31]), node(1, &[2, 3], [21, 10, 14]), node(2, &[], [31, 14, 10])];
-        Topology { nodes }
+        let places = vec![
+            place(0, &[0, 1], [10, 21, 31]),
+            place(1, &[2, 3], [21, 10, 14]),
+            place(2, &[], [31, 14, 10]),
+        ];
+        Topology { places }
     }
 
     fn nodes(strategy: &str, cpus: &[u32]) -> Vec<u32> {
@@ -219,9 +229,8 @@ mod tests {
         assert_eq!((nodes("local", &[3]), nodes("remote", &[3])), (vec![1], vec![2]));
         assert_eq!((nodes("local", &[0, 2]), nodes("remote", &[0, 2])), (vec![0, 1], vec![2]));
         assert_eq!((nodes("interleave", &[0]), nodes("default", &[0])), (vec![0, 1, 2], vec![0, 1, 2]));
-        assert_eq!(nodes("plan", &[2]), [1, 2]);
         let mut memoryless = machine();
-        memoryless.nodes[1].bytes = 0;
+        memoryless.places[1].bytes = 0;
         assert_eq!(Strategy::Local.resolve(&memoryless, &[2], true).unwrap().nodes, [2]);
     }
 
@@ -242,8 +251,8 @@ mod tests {
     #[test]
     fn what_the_machine_lacks_is_said() {
         let mut one = machine();
-        one.nodes.truncate(1);
-        for name in ["remote", "interleave", "weighted=3:1", "plan"] {
+        one.places.truncate(1);
+        for name in ["remote", "interleave", "weighted=3:1"] {
             let error = name.parse::<Strategy>().unwrap().resolve(&one, &[0], true).unwrap_err();
             let expected = format!(
                 "the placement {name} needs a second node with memory; this machine has memory on node 0 only"
@@ -255,13 +264,13 @@ mod tests {
         let nowhere = Strategy::Local.resolve(&Topology::default(), &[0], true).unwrap_err();
         assert!(nowhere.to_string().contains("CONFIG_NUMA"));
         let mut full = machine();
-        full.nodes.truncate(2);
+        full.places.truncate(2);
         assert!(Strategy::Remote.resolve(&full, &[0, 2], true).unwrap_err().to_string().contains("--cpus"));
     }
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for name in ["default", "local", "remote", "interleave", "weighted=255:1:7", "plan"] {
+        for name in ["default", "local", "remote", "interleave", "weighted=255:1:7"] {
             assert_eq!(name.parse::<Strategy>().unwrap().to_string(), name);
         }
         for wrong in [

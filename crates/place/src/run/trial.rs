@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use tiermem_sys::child::Usage;
-use tiermem_sys::numa::weights::WeightsSet;
+use tiermem_sys::numa::{self, Policy, Weights};
 use tiermem_sys::pidfd::PidFd;
 use tiermem_sys::{affinity, page_cache};
 
@@ -22,8 +22,6 @@ const FIRST_LOOK: Duration = Duration::from_millis(5);
 const LOOKS_APART_MAX: Duration = Duration::from_millis(500);
 /// A look holds up the program's own page faults, so that it may take one part in so many of the time.
 const LOOK_SHARE: u32 = 100;
-/// How long to wait when there is nothing to look for.
-const WAIT: Duration = Duration::from_secs(3600);
 
 /// How a program is started cold: without its files in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +30,6 @@ pub enum Cold {
     Whole,
     /// The files that the program had mapped when it ran before are dropped, where nobody else has them mapped.
     Files,
-}
-
-/// What goes along with a program while it runs.
-pub trait Companion {
-    /// The program has begun as this process. What the companion cannot do is for it to keep and tell.
-    fn begun(&mut self, pid: u32);
-
-    /// Does what is to be done now, and returns after how long it wants to be called again.
-    fn step(&mut self) -> Duration;
-
-    /// The program has ended.
-    fn ended(&mut self);
 }
 
 /// What a run took.
@@ -57,6 +43,8 @@ pub struct Trial {
     pub status: ExitStatus,
     /// Where its pages lay when it had most of them; none if it ended too soon to be looked at.
     pub residency: Residency,
+    /// What could not be put back to what it was before, and how to mend it.
+    pub left: Option<String>,
 }
 
 /// What is run, and on which processors.
@@ -78,58 +66,37 @@ impl Runner {
     }
 
     /// Runs it once.
-    pub fn run(
-        &mut self,
-        placement: &Placement,
-        cold: Option<Cold>,
-        stop: &Stop,
-        mut companion: Option<&mut dyn Companion>,
-    ) -> Result<Trial, RunError> {
-        let weights = match placement.weights.is_empty() {
+    pub fn run(&mut self, placement: &Placement, cold: Option<Cold>, stop: &Stop) -> Result<Trial, RunError> {
+        let mut weights = match placement.weights.is_empty() {
             true => None,
-            false => Some(WeightsSet::set(&placement.weights)?),
+            false => Some(Weights::set(&placement.weights)?),
         };
         if let Some(cold) = cold {
             self.cool(cold)?;
         }
         let mut command = Command::new(&self.file);
         command.args(&self.arguments);
-        affinity::run_on(&mut command, &self.cpus);
-        placement.policy.set_for_child(&mut command);
+        let failed = |source| RunError::Cpus { cpus: self.cpus.clone(), source };
+        affinity::pin_child(&mut command, &self.cpus).map_err(failed)?;
+        // A kernel without nodes places memory by default, and refuses even that.
+        if placement.policy != Policy::Default {
+            let strategy = placement.strategy.to_string();
+            let refused = |source| RunError::Policy { strategy, source };
+            numa::set_child_policy(&mut command, &placement.policy).map_err(refused)?;
+        }
         let begun = Instant::now();
         let mut program = Program::start(command, stop).map_err(CaptureError::Program)?;
         let watch = PidFd::open(program.pid()).map_err(CaptureError::Program)?;
-        if let Some(companion) = &mut companion {
-            companion.begun(program.pid());
-        }
         let mut looks = Looks::new(begun);
-        let mut companion_at = begun;
-        loop {
-            let now = Instant::now();
-            let mut pause = looks.next.saturating_duration_since(now);
-            if companion.is_some() {
-                pause = pause.min(companion_at.saturating_duration_since(now));
-            }
-            if watch.wait(pause.min(WAIT)) {
-                break;
-            }
+        while !watch.wait(looks.next.saturating_duration_since(Instant::now())) {
             looks.look_if_due(program.pid());
-            if let Some(companion) = &mut companion
-                && Instant::now() >= companion_at
-            {
-                // A companion that wants no pause is not to leave the program's end unseen.
-                companion_at = Instant::now() + companion.step();
-            }
         }
         let real = begun.elapsed();
         let status = program.wait().map_err(CaptureError::Wait)?;
-        if let Some(companion) = &mut companion {
-            companion.ended();
-        }
-        drop(weights);
+        let left = weights.as_mut().and_then(Weights::restore);
         let usage = program.usage().unwrap_or_default();
         self.files.extend(looks.most.files.iter().cloned());
-        Ok(Trial { real, usage, status, residency: looks.most })
+        Ok(Trial { real, usage, status, residency: looks.most, left })
     }
 
     /// Takes its files out of memory.
@@ -182,9 +149,9 @@ mod tests {
 
     fn run(words: &[&str], cold: Option<Cold>) -> Result<Trial, RunError> {
         let command: Vec<OsString> = words.iter().map(OsString::from).collect();
-        let cpus = affinity::allowed_cores().unwrap();
+        let cpus = affinity::thread_cores().unwrap();
         let placement = Placement::default_on(&Topology::read());
-        Runner::new(&command, &cpus)?.run(&placement, cold, &Stop::default(), None)
+        Runner::new(&command, &cpus)?.run(&placement, cold, &Stop::default())
     }
 
     #[test]
@@ -218,30 +185,5 @@ mod tests {
             Err(RunError::Program(CaptureError::Program(_)))
         ));
         std::fs::remove_file(path).unwrap();
-    }
-
-    #[test]
-    fn a_companion_is_with_the_program_from_its_start_to_its_end() {
-        #[derive(Default)]
-        struct Counting(Vec<&'static str>);
-        impl Companion for Counting {
-            fn begun(&mut self, _: u32) {
-                self.0.push("begun");
-            }
-            fn step(&mut self) -> Duration {
-                self.0.push("step");
-                Duration::from_millis(20)
-            }
-            fn ended(&mut self) {
-                self.0.push("ended");
-            }
-        }
-        let command = [OsString::from("sleep"), OsString::from("0.2")];
-        let mut runner = Runner::new(&command, &affinity::allowed_cores().unwrap()).unwrap();
-        let mut counting = Counting::default();
-        let placement = Placement::default_on(&Topology::read());
-        runner.run(&placement, None, &Stop::default(), Some(&mut counting)).unwrap();
-        let said = counting.0;
-        assert_eq!((said[0], said[1], said[said.len() - 1]), ("begun", "step", "ended"));
     }
 }

@@ -77,8 +77,8 @@ enum Place {
 
 /// A phase replaces another if it has so much more of what was seen.
 const PHASE_MARGIN: f64 = 1.1;
-/// The plan is left for what is seen if that would have had such a share more of the accesses in fast memory, and taken up
-/// again when that is no longer so by half as much.
+/// The plan is left for what is seen if that would have had such a share more of the accesses in fast memory, than the plan and
+/// than moving nothing, and taken up again when that is no longer so by half as much.
 const DEPARTURE: f64 = 0.1;
 /// How much of a share's last value is kept when the next one comes.
 const SHARE_KEEP: f64 = 0.8;
@@ -103,6 +103,10 @@ pub struct Follower {
     /// Of accesses seen, the share that went to granules that the plan, or what was seen before, would have had in fast memory.
     plan_share: f64,
     live_share: f64,
+    /// The same for where pages were first touched, had nothing been moved.
+    still_share: f64,
+    /// Granules that were first touched in fast memory.
+    still: Vec<bool>,
     departed: bool,
     /// What is wanted, in the order of urgency; a stamp for each granule that is.
     wanted: Vec<u32>,
@@ -138,6 +142,8 @@ impl Follower {
             heat,
             plan_share: 0.0,
             live_share: 0.0,
+            still_share: 0.0,
+            still: vec![false; count as usize],
             departed: false,
             wanted: Vec::with_capacity(count as usize),
             stamps: vec![0; count as usize],
@@ -153,7 +159,10 @@ impl Follower {
 
     /// A granule was found to lie in a tier: it was touched for the first time, or somebody else has moved it.
     pub fn placed(&mut self, granule: u32, tier: Tier) {
-        if let Some(Place::Gone | Place::At(_)) = self.places.get(granule as usize) {
+        if let Some(place @ (Place::Gone | Place::At(_))) = self.places.get(granule as usize) {
+            if *place == Place::Gone {
+                self.still[granule as usize] = tier == Tier::Fast;
+            }
             self.set(granule, Place::At(tier));
         }
     }
@@ -264,9 +273,14 @@ impl Follower {
         let plan: f64 = self.seen_of_wanted(capacity, seen.accesses) / all;
         self.want_by_heat();
         let live: f64 = self.seen_of_wanted(capacity, seen.accesses) / all;
-        self.plan_share = SHARE_KEEP * self.plan_share + (1.0 - SHARE_KEEP) * plan;
-        self.live_share = SHARE_KEEP * self.live_share + (1.0 - SHARE_KEEP) * live;
-        let ahead = self.live_share - self.plan_share;
+        let is_still = |granule: u32| self.still.get(granule as usize) == Some(&true);
+        let of_still = seen.accesses.iter().filter(|(granule, _)| is_still(*granule));
+        let still = of_still.map(|(_, count)| f64::from(*count)).sum::<f64>() / all;
+        let keep = |share: f64, now: f64| SHARE_KEEP * share + (1.0 - SHARE_KEEP) * now;
+        self.plan_share = keep(self.plan_share, plan);
+        self.live_share = keep(self.live_share, live);
+        self.still_share = keep(self.still_share, still);
+        let ahead = self.live_share - self.plan_share.max(self.still_share);
         self.departed = ahead > if self.departed { DEPARTURE / 2.0 } else { DEPARTURE };
     }
 

@@ -1,11 +1,10 @@
-//! Which NUMA nodes this machine has: their memory, their processors, how far they are from each other, and in which tier the
-//! kernel puts them.
+//! Which NUMA nodes this machine has.
 
 use std::fs;
 use std::path::Path;
 
-const NODES: &str = "/sys/devices/system/node";
-const TIERS: &str = "/sys/devices/virtual/memory_tiering";
+/// Where the kernel tells of them.
+const FOLDER: &str = "/sys/devices/system/node";
 
 /// A node with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,31 +17,48 @@ pub struct Node {
 
 /// The nodes that have memory, in the order of their numbers. None where the kernel does not tell.
 pub fn nodes() -> Vec<Node> {
-    nodes_below(Path::new(NODES))
-}
-
-/// The memory of a node that nobody uses, in bytes; none if the kernel does not tell. What file caches hold comes on top.
-pub fn free_bytes(node: u32) -> Option<u64> {
-    meminfo(Path::new(NODES), node, "MemFree:")
-}
-
-/// A line of a node's account of its memory, in bytes. Each begins with the node: `Node 0 MemTotal:  123 kB`.
-fn meminfo(root: &Path, node: u32, name: &str) -> Option<u64> {
-    let text = fs::read_to_string(root.join(format!("node{node}/meminfo"))).ok()?;
-    let line = text.lines().find_map(|line| line.split_once(name))?.1;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
+    nodes_below(Path::new(FOLDER))
 }
 
 fn nodes_below(root: &Path) -> Vec<Node> {
     let list = fs::read_to_string(root.join("has_memory")).unwrap_or_default();
-    let node = |number| Some(Node { number, bytes: meminfo(root, number, "MemTotal:")? });
+    let node = |number: u32| {
+        let text = fs::read_to_string(root.join(format!("node{number}/meminfo"))).ok()?;
+        // Each line begins with the node: "Node 0 MemTotal:  123 kB".
+        let line = text.lines().find_map(|line| line.split_once("MemTotal:"))?.1;
+        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(Node { number, bytes: kib.checked_mul(1024)? })
+    };
     numbers(&list).into_iter().filter_map(node).collect()
+}
+
+/// The memory of a node that nobody uses, in bytes; none if the kernel does not tell. What file caches hold comes on top.
+pub fn free_bytes(node: u32) -> Option<u64> {
+    let text = fs::read_to_string(Path::new(FOLDER).join(format!("node{node}/meminfo"))).ok()?;
+    let line = text.lines().find_map(|line| line.split_once("MemFree:"))?.1;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The tier of memory in which the kernel puts a node: faster memory has a lower number, and that of a CXL device a higher one
+/// than that beside processors. None if it has no memory, or the kernel does not tell (before Linux 6.1).
+pub fn tier_of(node: u32) -> Option<u32> {
+    tier_below(Path::new("/sys/devices/virtual/memory_tiering"), node)
+}
+
+fn tier_below(root: &Path, node: u32) -> Option<u32> {
+    // Each folder `memory_tierN` has the list of its nodes.
+    let mut tiers = fs::read_dir(root).ok()?.flatten().filter_map(|entry| {
+        let tier = entry.file_name().to_str()?.strip_prefix("memory_tier")?.parse().ok()?;
+        let list = fs::read_to_string(entry.path().join("nodelist")).ok()?;
+        numbers(&list).contains(&node).then_some(tier)
+    });
+    tiers.next()
 }
 
 /// The cores of the node that has this one; none where the kernel does not tell.
 pub fn cores_beside(core: u32) -> Vec<u32> {
-    cores_beside_below(Path::new(NODES), core)
+    cores_beside_below(Path::new(FOLDER), core)
 }
 
 fn cores_beside_below(root: &Path, core: u32) -> Vec<u32> {
@@ -53,114 +69,114 @@ fn cores_beside_below(root: &Path, core: u32) -> Vec<u32> {
     nodes.into_iter().map(cores_of).find(|cores| cores.contains(&core)).unwrap_or_default()
 }
 
+/// A node with what belongs to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Its number.
+    pub number: u32,
+    /// Its memory in bytes; 0 if it has processors only.
+    pub bytes: u64,
+    /// Its processors; none if it has memory only.
+    pub cpus: Vec<u32>,
+    /// Other nodes and how far they are, by the firmware's measure: 10 is the node itself, 20 takes twice as long.
+    pub distances: Vec<(u32, u32)>,
+}
+
+/// All nodes of a machine, in the order of their numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Topology {
+    /// The nodes.
+    pub places: Vec<Place>,
+}
+
+impl Topology {
+    /// Of this machine. No nodes where the kernel does not tell.
+    pub fn read() -> Self {
+        Self::below(Path::new(FOLDER))
+    }
+
+    fn below(root: &Path) -> Self {
+        let text = |name: String| fs::read_to_string(root.join(name)).unwrap_or_default();
+        let online = numbers(&text("online".to_owned()));
+        let memory = nodes_below(root);
+        let place = |&number: &u32| {
+            // A distance for each node that is online, itself too.
+            let distances = text(format!("node{number}/distance"));
+            let distances = online
+                .iter()
+                .zip(distances.split_whitespace())
+                .filter_map(|(&node, distance)| Some((node, distance.parse().ok()?)));
+            Place {
+                number,
+                bytes: memory.iter().find(|node| node.number == number).map_or(0, |node| node.bytes),
+                cpus: numbers(&text(format!("node{number}/cpulist"))),
+                distances: distances.filter(|(node, _)| *node != number).collect(),
+            }
+        };
+        Topology { places: online.iter().map(place).collect() }
+    }
+
+    /// The node of this number.
+    pub fn place(&self, node: u32) -> Option<&Place> {
+        self.places.iter().find(|place| place.number == node)
+    }
+
+    /// The node that has this processor.
+    pub fn node_of_cpu(&self, cpu: u32) -> Option<u32> {
+        self.places.iter().find(|place| place.cpus.contains(&cpu)).map(|place| place.number)
+    }
+
+    /// Nodes with memory, in the order of their numbers.
+    pub fn with_memory(&self) -> Vec<u32> {
+        self.places.iter().filter(|place| place.bytes > 0).map(|place| place.number).collect()
+    }
+
+    /// Nodes with processors, in the order of their numbers.
+    pub fn with_cpus(&self) -> Vec<u32> {
+        self.places.iter().filter(|place| !place.cpus.is_empty()).map(|place| place.number).collect()
+    }
+
+    /// Other nodes with memory, the nearest first; of those that are as far, the one with the lower number.
+    pub fn others(&self, node: u32) -> Vec<u32> {
+        let distances = self.place(node).map_or(&[][..], |place| &place.distances);
+        let far =
+            |other: u32| distances.iter().find(|(to, _)| *to == other).map_or(u32::MAX, |(_, far)| *far);
+        let mut others: Vec<u32> = self.with_memory().into_iter().filter(|&other| other != node).collect();
+        others.sort_by_key(|&other| (far(other), other));
+        others
+    }
+
+    /// The nearest other node with memory.
+    pub fn nearest_other(&self, node: u32) -> Option<u32> {
+        self.others(node).first().copied()
+    }
+}
+
+/// The numbers of a list such as `0-2,5`, in the order in which they stand there; none if it is no such list.
+pub fn list(text: &str) -> Option<Vec<u32>> {
+    let is_number = |text: &str| text.parse::<u32>().is_ok_and(|number| number < 1 << 16);
+    let is_part = |part: &str| match part.split_once('-') {
+        Some((first, last)) => is_number(first) && is_number(last),
+        None => is_number(part),
+    };
+    text.split(',').all(is_part).then(|| parts(text, u32::from(u16::MAX)))
+}
+
 /// The numbers of a list such as `0-2,5`. What cannot be read counts for nothing.
 fn numbers(list: &str) -> Vec<u32> {
+    // Large machines have some thousands of processors.
+    parts(list, 8191)
+}
+
+fn parts(list: &str, most: u32) -> Vec<u32> {
     let mut numbers = Vec::new();
     for part in list.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
-            // The kernel knows 1024 nodes at most.
-            numbers.extend(first..=last.min(1023));
+            numbers.extend(first..=last.min(most));
         }
     }
     numbers
-}
-
-/// What the kernel tells of one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeFacts {
-    /// Its number.
-    pub number: u32,
-    /// Its memory in bytes, 0 if it has none.
-    pub bytes: u64,
-    /// Its processors; none for memory alone, such as that of a CXL device.
-    pub cpus: Vec<u32>,
-    /// How far each node is from here, by its number: 10 is here, 20 is twice as far.
-    pub distances: Vec<(u32, u32)>,
-    /// The tier of memory in which the kernel puts it: faster memory has a lower number. `None` if it has no memory or the
-    /// kernel does not tell.
-    pub tier: Option<u32>,
-}
-
-impl NodeFacts {
-    /// How far a node is from here; none if the kernel does not tell.
-    pub fn distance(&self, to: u32) -> Option<u32> {
-        self.distances.iter().find(|(node, _)| *node == to).map(|(_, distance)| *distance)
-    }
-}
-
-/// All nodes of a machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Topology {
-    /// In the order of their numbers. None where the kernel does not know nodes.
-    pub nodes: Vec<NodeFacts>,
-}
-
-impl Topology {
-    /// Of this machine.
-    pub fn read() -> Self {
-        Topology::below(Path::new(NODES), Path::new(TIERS))
-    }
-
-    fn below(root: &Path, tiers: &Path) -> Self {
-        let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
-        let online = numbers(&text("online"));
-        let memory = nodes_below(root);
-        let tiers = tiers_below(tiers);
-        let facts = |&number: &u32| {
-            // One distance for each node that is online, in their order.
-            let distances = text(&format!("node{number}/distance"));
-            let distances = distances.split_whitespace().map_while(|word| word.parse().ok());
-            let own = memory.iter().find(|node| node.number == number);
-            NodeFacts {
-                number,
-                bytes: own.map_or(0, |node| node.bytes),
-                cpus: numbers(&text(&format!("node{number}/cpulist"))),
-                distances: online.iter().copied().zip(distances).collect(),
-                tier: tiers.iter().find(|(node, _)| *node == number).map(|(_, tier)| *tier),
-            }
-        };
-        Topology { nodes: online.iter().map(facts).collect() }
-    }
-
-    /// The node of this number.
-    pub fn node(&self, number: u32) -> Option<&NodeFacts> {
-        self.nodes.iter().find(|node| node.number == number)
-    }
-
-    /// The numbers of the nodes that have memory.
-    pub fn with_memory(&self) -> Vec<u32> {
-        self.nodes.iter().filter(|node| node.bytes > 0).map(|node| node.number).collect()
-    }
-
-    /// The nodes to which these processors belong.
-    pub fn of_cpus(&self, cpus: &[u32]) -> Vec<u32> {
-        let has = |node: &&NodeFacts| cpus.iter().any(|cpu| node.cpus.contains(cpu));
-        self.nodes.iter().filter(has).map(|node| node.number).collect()
-    }
-
-    /// The node with memory that is nearest to any of these and none of `but`; the lowest number of several.
-    pub fn nearest_memory(&self, from: &[u32], but: &[u32]) -> Option<u32> {
-        let distance = |to: u32| {
-            let from = from.iter().filter_map(|&node| self.node(node)?.distance(to));
-            from.min().unwrap_or(u32::MAX)
-        };
-        let others = self.with_memory().into_iter().filter(|node| !but.contains(node));
-        others.min_by_key(|&node| (distance(node), node))
-    }
-}
-
-/// Node and tier: each folder `memory_tierN` has the list of its nodes.
-fn tiers_below(root: &Path) -> Vec<(u32, u32)> {
-    let mut tiers = Vec::new();
-    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix("memory_tier")?.parse().ok());
-        if let (Some(tier), Ok(list)) = (number, fs::read_to_string(entry.path().join("nodelist"))) {
-            tiers.extend(numbers(&list).into_iter().map(|node| (node, tier)));
-        }
-    }
-    tiers
 }
 
 #[cfg(test)]
@@ -198,54 +214,75 @@ mod tests {
         fs::remove_dir_all(root).unwrap();
     }
 
-    fn two_nodes(name: &str) -> Topology {
-        let root = std::env::temp_dir().join(format!("tiermem-{name}-{}", std::process::id()));
-        let files = [
-            ("node/online", "0,2-3\n"),
-            ("node/has_memory", "0,2-3\n"),
-            ("node/node0/cpulist", "0-1\n"),
-            ("node/node0/distance", "10 31 21\n"),
-            ("node/node0/meminfo", "Node 0 MemTotal: 4096 kB\n"),
-            ("node/node2/cpulist", "\n"),
-            ("node/node2/distance", "31 10 41\n"),
-            ("node/node2/meminfo", "Node 2 MemTotal: 8192 kB\n"),
-            ("node/node3/cpulist", "2-3\n"),
-            ("node/node3/distance", "21 41 10\n"),
-            ("node/node3/meminfo", "Node 3 MemTotal: 4096 kB\n"),
-            ("tier/memory_tier4/nodelist", "0,3\n"),
-            ("tier/memory_tier22/nodelist", "2\n"),
-            ("tier/uevent", ""),
-        ];
-        for (path, text) in files {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+    #[test]
+    fn lists_from_people_are_read_strictly() {
+        assert_eq!(list("0-2,5"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(list("7"), Some(vec![7]));
+        for wrong in ["", "a", "1,", "1-", "-1", "1-2-3", "99999999", "0-99999999"] {
+            assert_eq!(list(wrong), None, "{wrong}");
         }
-        let topology = Topology::below(&root.join("node"), &root.join("tier"));
+    }
+
+    #[test]
+    fn nodes_have_processors_memory_and_distances() {
+        let root = std::env::temp_dir().join(format!("tiermem-places-{}", std::process::id()));
+        for (node, cpus, kib, distances) in [
+            (0, "0-1", 4, "10 30 20 21"),
+            (1, "", 8, "30 10 20 20"),
+            (2, "", 8, "20 20 10 20"),
+            (4, "2", 0, "21 20 20 10"),
+        ] {
+            let folder = root.join(format!("node{node}"));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("cpulist"), format!("{cpus}\n")).unwrap();
+            fs::write(folder.join("distance"), format!("{distances}\n")).unwrap();
+            fs::write(folder.join("meminfo"), format!("Node {node} MemTotal:   {kib} kB\n")).unwrap();
+        }
+        fs::write(root.join("online"), "0-2,4\n").unwrap();
+        fs::write(root.join("has_memory"), "0-2\n").unwrap();
+        let topology = Topology::below(&root);
         fs::remove_dir_all(root).unwrap();
-        topology
+        assert_eq!(
+            topology.place(0),
+            Some(&Place {
+                number: 0,
+                bytes: 4096,
+                cpus: vec![0, 1],
+                distances: vec![(1, 30), (2, 20), (4, 21)]
+            })
+        );
+        assert_eq!((topology.with_memory(), topology.with_cpus()), (vec![0, 1, 2], vec![0, 4]));
+        assert_eq!(
+            (topology.others(0), topology.others(1)),
+            (vec![2, 1], vec![0, 2].into_iter().rev().collect())
+        );
+        assert_eq!((topology.nearest_other(4), topology.nearest_other(0)), (Some(1), Some(2)));
+        assert_eq!((topology.node_of_cpu(2), topology.node_of_cpu(3)), (Some(4), None));
+        assert_eq!(Topology::default().nearest_other(0), None);
     }
 
     #[test]
-    fn nodes_have_processors_distances_and_tiers() {
-        let topology = two_nodes("facts");
-        let [first, far, near] = &topology.nodes[..] else { panic!("{topology:?}") };
-        assert_eq!((first.bytes, &first.cpus[..], first.tier), (4 << 20, &[0, 1][..], Some(4)));
-        assert_eq!((far.number, far.cpus.len(), far.tier), (2, 0, Some(22)));
-        assert_eq!((first.distance(2), first.distance(3), near.distance(1)), (Some(31), Some(21), None));
-        assert_eq!(topology.with_memory(), [0, 2, 3]);
-        assert_eq!((topology.of_cpus(&[1]), topology.of_cpus(&[0, 3])), (vec![0], vec![0, 3]));
-        assert_eq!(topology.nearest_memory(&[0], &[0]), Some(3));
-        assert_eq!(topology.nearest_memory(&[0], &[0, 3]), Some(2));
-        assert_eq!(topology.nearest_memory(&[0], &[0, 2, 3]), None);
-        assert_eq!(topology.nearest_memory(&[9], &[]), Some(0));
-    }
-
-    #[test]
-    fn this_machine_has_nodes_or_says_none() {
+    fn this_machine_has_a_node_for_itself() {
         let topology = Topology::read();
+        for node in topology.with_cpus() {
+            let cpu = topology.place(node).unwrap().cpus[0];
+            assert_eq!(topology.node_of_cpu(cpu), Some(node));
+        }
         assert_eq!(topology.with_memory(), nodes().iter().map(|node| node.number).collect::<Vec<_>>());
-        let nowhere = Topology::below(Path::new("/nowhere"), Path::new("/nowhere"));
-        assert_eq!(nowhere, Topology::default());
+    }
+
+    #[test]
+    fn a_node_has_a_tier_and_free_memory() {
+        let root = std::env::temp_dir().join(format!("tiermem-memory-tiers-{}", std::process::id()));
+        for (tier, nodes) in [("memory_tier4", "0,3\n"), ("memory_tier22", "2\n"), ("power", "1\n")] {
+            fs::create_dir_all(root.join(tier)).unwrap();
+            fs::write(root.join(tier).join("nodelist"), nodes).unwrap();
+        }
+        assert_eq!([0, 1, 2].map(|node| tier_below(&root, node)), [Some(4), None, Some(22)]);
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(tier_below(&root, 0), None);
+        for node in nodes() {
+            assert!(free_bytes(node.number).is_none_or(|bytes| bytes <= node.bytes));
+        }
     }
 }

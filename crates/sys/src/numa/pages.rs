@@ -1,117 +1,214 @@
-//! On which node pages of a process lie, and moving them to another: `move_pages(2)`.
+//! On which nodes the pages of a process lie, and moving them.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 
-/// Move pages that only this process has mapped; those that it shares with others stay.
+use rustix::io::Errno;
+
+/// Pages of one call: the kernel holds locks of the process while it works on them.
+const BATCH_PAGES: usize = 4096;
+/// Of `linux/mempolicy.h`: pages that only this process has.
 const MPOL_MF_MOVE: libc::c_int = 2;
-/// Pages that are handed to the kernel at once: so many it looks at under one lock of the address space.
-const BATCH_PAGES: usize = 512;
-/// The kernel takes addresses as its own pointers.
-const _: () = assert!(size_of::<usize>() == size_of::<u64>());
+/// What the kernel has told nothing about.
+const UNKNOWN: i32 = i32::MIN;
 
-/// Where a page is, or why it is not told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageAt {
-    /// On this node.
-    Node(u32),
-    /// The error number: `ENOENT` if the page is not in memory, `EFAULT` if nothing is mapped there (or the zero page),
-    /// `EACCES` if other processes share it, `EBUSY` if the kernel is at work on it, `ENOMEM` if the node is full.
-    Failed(i32),
-}
-
-/// Tells for each page, given by an address in it, where it is, in the same order.
+/// On which node each of these pages of a process lies, as the kernel tells it: the node's number, or an error number below
+/// zero (-2, ENOENT, for what is not in memory; -14, EFAULT, for what is not mapped or has no page of its own).
 ///
 /// # Errors
-/// Not found (`ESRCH`) if the process has gone; permission denied (`EPERM`) if it is somebody else's.
-pub fn locate(pid: u32, pages: &[u64], at: &mut Vec<PageAt>) -> io::Result<()> {
-    at.clear();
-    for batch in pages.chunks(BATCH_PAGES) {
-        call(pid, batch, None, at)?;
+/// If there is no such process, it belongs to somebody else (root and CAP_SYS_NICE may look at any), the kernel has no
+/// nodes, or the lengths differ. What has been told until then is in `nodes`.
+pub fn nodes_of(pid: u32, addresses: &[u64], nodes: &mut [i32]) -> io::Result<()> {
+    if addresses.len() != nodes.len() {
+        return Err(Errno::INVAL.into());
+    }
+    for (addresses, nodes) in addresses.chunks(BATCH_PAGES).zip(nodes.chunks_mut(BATCH_PAGES)) {
+        call(pid, addresses, None, nodes, 0)?;
     }
     Ok(())
 }
 
-/// Moves pages to a node, and tells for each where it is then or why it was not moved, in the same order. A page that is part
-/// of a huge one takes the whole with it, and `EBUSY` may be told of one that moves: [`locate`] knows.
+/// Moves pages of a process to a node. `status` has then for each the node where it lies, or an error number below zero: as
+/// for [`nodes_of`], -13 (EACCES) for pages that other processes have too, -16 (EBUSY) for those that are in use in a way
+/// that keeps them where they are, -12 (ENOMEM) where the node is full. How many lie on the node now.
 ///
 /// # Errors
-/// As [`locate`]; also no such device (`ENODEV`) if there is no such node, and permission denied if the process may not use
-/// it. Pages of batches before the one that failed have been moved, and `at` tells of those.
-pub fn move_to(pid: u32, pages: &[u64], node: u32, at: &mut Vec<PageAt>) -> io::Result<()> {
-    at.clear();
-    for batch in pages.chunks(BATCH_PAGES) {
-        call(pid, batch, Some(node), at)?;
+/// As for [`nodes_of`], and if there is no such node or the process may not use it. What has been done until then is in
+/// `status`; the rest is [`i32::MIN`].
+pub fn move_to(pid: u32, addresses: &[u64], node: u32, status: &mut [i32]) -> io::Result<usize> {
+    let target = i32::try_from(node).map_err(|_| Errno::NODEV)?;
+    if addresses.len() != status.len() {
+        return Err(Errno::INVAL.into());
+    }
+    status.fill(UNKNOWN);
+    let targets = vec![target; addresses.len().min(BATCH_PAGES)];
+    let mut there = 0;
+    for (addresses, status) in addresses.chunks(BATCH_PAGES).zip(status.chunks_mut(BATCH_PAGES)) {
+        move_batch(pid, addresses, &targets, status)?;
+        there += status.iter().filter(|&&status| status == target).count();
+    }
+    Ok(there)
+}
+
+/// Where some page could not be moved the kernel stops, and says neither which nor what became of those around it. So it is
+/// asked again, as long as that moves any.
+fn move_batch(pid: u32, addresses: &[u64], targets: &[i32], status: &mut [i32]) -> io::Result<()> {
+    let target = targets.first().copied().unwrap_or_default();
+    let mut left: Vec<usize> = (0..addresses.len()).collect();
+    while !left.is_empty() {
+        let asked: Vec<u64> = left.iter().map(|&at| addresses[at]).collect();
+        let mut said = vec![UNKNOWN; asked.len()];
+        let is_complete = call(pid, &asked, Some(&targets[..asked.len()]), &mut said, MPOL_MF_MOVE)?;
+        if !is_complete {
+            let mut now = vec![UNKNOWN; asked.len()];
+            call(pid, &asked, None, &mut now, 0)?;
+            for (said, now) in said.iter_mut().zip(now) {
+                // On another node still, it may be its turn later.
+                if *said == UNKNOWN && (now == target || now < 0) {
+                    *said = now;
+                }
+            }
+        }
+        let before = left.len();
+        left = left
+            .into_iter()
+            .zip(said)
+            .filter_map(|(at, said)| {
+                status[at] = said;
+                (said == UNKNOWN).then_some(at)
+            })
+            .collect();
+        if left.len() == before {
+            left.iter().for_each(|&at| status[at] = -Errno::BUSY.raw_os_error());
+            break;
+        }
     }
     Ok(())
 }
 
-fn call(pid: u32, pages: &[u64], node: Option<u32>, at: &mut Vec<PageAt>) -> io::Result<()> {
-    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
-    let node = node.map(libc::c_int::try_from).transpose();
-    let node = node.map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
-    let nodes = node.map(|node| [node; BATCH_PAGES]);
-    // The kernel leaves out what it does not come to.
-    let mut status = [-libc::EBUSY; BATCH_PAGES];
-    // SAFETY: each array has at least as many places as there are pages and outlives the call, which reads the first two and
-    // writes the third. The addresses are looked up in the other process, and none of its bytes change.
-    let left = unsafe {
+/// One call. Whether the kernel has been through all pages.
+fn call(
+    pid: u32,
+    addresses: &[u64],
+    targets: Option<&[i32]>,
+    status: &mut [i32],
+    flags: libc::c_int,
+) -> io::Result<bool> {
+    let fits = addresses.len() == status.len() && targets.is_none_or(|targets| targets.len() == status.len());
+    // To the kernel 0 means this process.
+    let pid = libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 0 && fits).ok_or(Errno::INVAL)?;
+    let targets = targets.map_or(std::ptr::null(), <[i32]>::as_ptr);
+    // SAFETY: each of the arrays has as many entries as the call is told (or there are no targets, which the call allows) and
+    // outlives it. Addresses are those of the other process; moving its pages changes no contents.
+    let result = unsafe {
         libc::syscall(
             libc::SYS_move_pages,
             pid,
-            pages.len(),
-            pages.as_ptr(),
-            nodes.as_ref().map_or(std::ptr::null(), |nodes| nodes.as_ptr()),
+            addresses.len(),
+            addresses.as_ptr(),
+            targets,
             status.as_mut_ptr(),
-            MPOL_MF_MOVE,
+            flags,
         )
     };
-    if left < 0 {
-        return Err(io::Error::last_os_error());
+    match result {
+        0 => Ok(true),
+        1.. => Ok(false),
+        _ => Err(io::Error::last_os_error()),
     }
-    at.extend(status[..pages.len()].iter().map(|&status| match u32::try_from(status) {
-        Ok(node) => PageAt::Node(node),
-        Err(_) => PageAt::Failed(status.saturating_neg()),
-    }));
-    Ok(())
+}
+
+/// Bytes that a process has in memory, by node. What several mappings share counts for each.
+///
+/// # Errors
+/// If there is no such process, it belongs to somebody else, or the kernel has no nodes.
+pub fn held(pid: u32) -> io::Result<BTreeMap<u32, u64>> {
+    Ok(held_in(&fs::read_to_string(format!("/proc/{pid}/numa_maps"))?))
+}
+
+/// Lines such as `7f00 default anon=3 dirty=3 N0=2 N1=1 kernelpagesize_kB=4`.
+fn held_in(text: &str) -> BTreeMap<u32, u64> {
+    let mut held = BTreeMap::new();
+    for line in text.lines() {
+        let fields = || line.split(' ').filter_map(|field| field.split_once('='));
+        let size =
+            fields().find(|(name, _)| *name == "kernelpagesize_kB").and_then(|(_, kib)| kib.parse().ok());
+        let page_bytes: u64 = size.map_or(4096, |kib: u64| kib.saturating_mul(1024));
+        for (name, pages) in fields() {
+            let node = name.strip_prefix('N').and_then(|node| node.parse::<u32>().ok());
+            if let (Some(node), Ok(pages)) = (node, pages.parse::<u64>()) {
+                let bytes: &mut u64 = held.entry(node).or_default();
+                *bytes = bytes.saturating_add(pages.saturating_mul(page_bytes));
+            }
+        }
+    }
+    held
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mapping::Mapping;
+    use crate::numa::nodes;
 
     #[test]
-    fn pages_lie_where_the_kernel_says_and_go_there_again() {
-        let Some(node) = crate::numa::nodes().first().map(|node| node.number) else { return };
-        let mut mapping = Mapping::anonymous(4 << 20).unwrap();
-        let start = mapping.bytes().as_ptr().addr() as u64;
-        // More than two batches; the last page is never touched, and below the first one nothing can be mapped.
-        let pages: Vec<u64> = (0..1024).map(|page| start + page * 4096).chain([0]).collect();
-        let last = 1023 * 4096;
-        // Huge pages would touch the last one along with its neighbours.
-        mapping.bytes_mut()[..1 << 20].fill(1);
-        let mut at = Vec::new();
-        locate(std::process::id(), &pages, &mut at).unwrap();
-        assert_eq!((at.len(), at[0], at[1024]), (1025, PageAt::Node(node), PageAt::Failed(libc::EFAULT)));
-        assert!(
-            at[last / 4096] == PageAt::Failed(libc::ENOENT) || at[last / 4096] == PageAt::Node(node),
-            "{at:?}"
-        );
-        move_to(std::process::id(), &pages, node, &mut at).unwrap();
-        assert_eq!((at[0], at[255]), (PageAt::Node(node), PageAt::Node(node)));
-        assert_eq!(mapping.bytes()[(1 << 20) - 1], 1);
+    fn numbers_of_pages_are_read() {
+        let text = "55d0 default file=/bin/N9=1 mapped=3 N0=2 N1=1 kernelpagesize_kB=4\n\
+                    7f00 bind:1 anon=1 dirty=1 N1=2 kernelpagesize_kB=2048\n\
+                    7f10 default\n";
+        assert_eq!(held_in(text), BTreeMap::from([(0, 8192), (1, 4096 + (4 << 20))]));
+        assert!(held_in("").is_empty());
     }
 
     #[test]
-    fn what_cannot_be_moved_is_said() {
-        let mut at = Vec::new();
-        assert!(locate(u32::MAX, &[0], &mut at).is_err());
-        assert!(move_to(std::process::id(), &[0], 1023, &mut at).is_err());
-        assert!(move_to(std::process::id(), &[0], u32::MAX, &mut at).is_err());
-        locate(std::process::id(), &[], &mut at).unwrap();
-        assert!(at.is_empty());
-        let mut child = std::process::Command::new("true").spawn().unwrap();
+    fn pages_are_found_and_moved() {
+        let Some(node) = nodes().first().map(|node| node.number) else { return };
+        let own = std::process::id();
+        let pages = 3 * BATCH_PAGES / 2;
+        let mut mapping = Mapping::anonymous(pages * 4096).unwrap();
+        mapping.bytes_mut()[..pages * 2048].fill(1);
+        let start = mapping.bytes().as_ptr().addr() as u64;
+        let addresses: Vec<u64> = (0..pages as u64).map(|page| start + page * 4096).collect();
+        let mut found = vec![UNKNOWN; pages];
+        nodes_of(own, &addresses, &mut found).unwrap();
+        assert!(found[..pages / 2].iter().all(|&at| nodes().iter().any(|node| node.number as i32 == at)));
+        // A huge page may reach beyond what was written.
+        assert!(found[pages - 1] < 0, "{}", found[pages - 1]);
+
+        let mut status = vec![0; pages];
+        let there = move_to(own, &addresses, node, &mut status).unwrap();
+        assert!(there >= pages / 2 && status[..pages / 2].iter().all(|&at| at == node as i32));
+        assert!(status[pages - 1] < 0);
+        nodes_of(own, &addresses, &mut found).unwrap();
+        assert!(found[..pages / 2].iter().all(|&at| at == node as i32));
+        assert_eq!(mapping.bytes()[pages * 2048 - 1], 1);
+        if let Ok(held) = held(own) {
+            assert!(held.values().sum::<u64>() >= pages as u64 * 2048, "{held:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_an_error() {
+        let own = std::process::id();
+        let mut one = [0];
+        assert!(nodes_of(own, &[0, 4096], &mut one).is_err(), "lengths differ");
+        assert!(move_to(own, &[], 0, &mut one).is_err(), "lengths differ");
+        if nodes().is_empty() {
+            return;
+        }
+        assert!(nodes_of(u32::MAX, &[0], &mut one).is_err() && nodes_of(0, &[0], &mut one).is_err());
+        assert!(
+            move_to(own, &[0], 1000, &mut one).is_err() && move_to(own, &[0], u32::MAX, &mut one).is_err()
+        );
+        assert_eq!(move_to(own, &[], 0, &mut []).unwrap(), 0);
+        // Nothing is mapped there.
+        nodes_of(own, &[4096], &mut one).unwrap();
+        assert!(one[0] < 0);
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        assert!(nodes_of(child.id(), &[4096], &mut one).is_ok());
+        child.kill().unwrap();
         child.wait().unwrap();
-        assert!(locate(child.id(), &[0], &mut at).is_err());
+        assert!(nodes_of(child.id(), &[4096], &mut one).is_err() && held(child.id()).is_err());
     }
 }

@@ -1,0 +1,247 @@
+//! `tiermem plan`: which parts of a program's memory belong in fast memory, and when.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use clap::Args;
+use tiermem_base::{Bytes, Nanos};
+use tiermem_model::placement::{Assumed, Plan, Span};
+use tiermem_place::plan::Recorded;
+use tiermem_trace::recording::{self, LevelChoice, Recording, Selection, parse_level};
+
+use crate::failure::Failure;
+use crate::output::{self, Cell, Format, Rows};
+use crate::words;
+
+const HELP: &str = "\
+Examples:
+  tiermem plan app.rec --fast 2GiB -o app.plan.json
+  tiermem plan app.rec --fast 2GiB --granule 2MiB --move-bandwidth 4GiB
+  tiermem sim place app.rec --plan app.plan.json                # what it would have saved
+  tiermem run --plan app.plan.json -- ./app                     # what it does save
+
+The plan is JSON, names regions and offsets and says nothing of how bytes are moved. Of several drafts (the hottest granules all
+the time; a window for each hotspot that moves; phases) it is the one that meets the fewest accesses in slow memory when the
+recording is replayed.
+
+Fields, a row for each part of the plan:
+  part                    always, phase N or sweep
+  region                  the region's name
+  offset_bytes, bytes     where in it, and how much
+  period_s                of a sweep: from one pass to the next
+  bytes_per_s             of a sweep: how fast it moves, negative if downward
+  window_bytes, lead_bytes
+                          of a sweep: the fast memory that moves with it, and how far ahead it reaches
+The table sums up stretches of one region, and says beside them:
+  before, after, clairvoyant
+                          the share of accesses to slow memory if pages stay where they are first touched, with the plan, and for
+                          one who knows what comes and moves no faster";
+
+const FIELDS: &[&str] =
+    &["part", "region", "offset_bytes", "bytes", "period_s", "bytes_per_s", "window_bytes", "lead_bytes"];
+
+/// What `tiermem plan` takes.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Options {
+    /// A recording.
+    #[arg(value_name = "REC")]
+    recording: PathBuf,
+    /// The fast memory that the program may have.
+    #[arg(long, value_name = "SIZE")]
+    fast: Bytes,
+    /// The plan to write.
+    #[arg(short, long, value_name = "PLAN")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    how: HowArgs,
+    /// How to print it; json is the plan itself.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// How a recording is taken for placement, and what memory is taken to be.
+#[derive(Debug, Args)]
+pub struct HowArgs {
+    /// What is moved at a time, a multiple of 4KiB [default: the recording's granule].
+    #[arg(long, value_name = "SIZE")]
+    granule: Option<Bytes>,
+    /// The source whose counts are taken, if the recording has several [default: the first].
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    /// By where accesses were answered, if the source tells: all, memory, local, remote, cached.
+    #[arg(long, value_name = "TYPE", default_value = "all", value_parser = parse_level)]
+    access: LevelChoice,
+    /// Latency of fast memory.
+    #[arg(long, value_name = "TIME", default_value = "96ns")]
+    fast_latency: Nanos,
+    /// Latency of slow memory.
+    #[arg(long, value_name = "TIME", default_value = "244ns")]
+    slow_latency: Nanos,
+    /// Bytes that can be moved in a second, both ways together.
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    move_bandwidth: Bytes,
+}
+
+impl HowArgs {
+    /// What memory is taken to be.
+    pub fn assumed(&self) -> Assumed {
+        Assumed {
+            fast_latency_ns: self.fast_latency.0 as f64,
+            slow_latency_ns: self.slow_latency.0 as f64,
+            move_bytes_per_s: self.move_bandwidth.0 as f64,
+        }
+    }
+
+    /// Reads a recording, and takes what is wanted of it.
+    pub fn read(&self, path: &Path, granule_bytes: Option<u64>) -> Result<(Recording, Recorded), Failure> {
+        let recording = recording::read(path).map_err(Failure::failed)?;
+        let sources = &recording.head.sources;
+        let source = match &self.source {
+            None => None,
+            Some(name) => Some(sources.iter().position(|source| source.name == *name).ok_or_else(|| {
+                let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+                Failure::usage(anyhow!("the recording has no source {name}; it has {}", names.join(", ")))
+            })?),
+        };
+        let source = source.and_then(|at| u8::try_from(at).ok());
+        let selection = Selection { source, level: self.access, ..Selection::default() };
+        let granule_bytes = granule_bytes.or(self.granule.map(|granule| granule.0));
+        let granule_bytes = granule_bytes.unwrap_or(recording.head.granule_bytes);
+        let recorded = Recorded::of(&recording, &selection, granule_bytes)
+            .map_err(|reason| Failure::failed(anyhow!("{}: {reason}", path.display())))?;
+        Ok((recording, recorded))
+    }
+}
+
+/// Makes the plan, writes and prints it.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let (recording, recorded) = options.how.read(&options.recording, None)?;
+    let name = options.recording.display().to_string();
+    let plan = recorded
+        .plan(&recording, &name, options.fast.0, &options.how.assumed())
+        .map_err(|reason| Failure::failed(anyhow!("{name}: {reason}")))?;
+    let text = serde_json::to_string_pretty(&plan).map_err(|error| Failure::failed(anyhow!(error)))? + "\n";
+    if let Some(output) = &options.output {
+        fs::write(output, &text).map_err(|error| {
+            Failure::failed(anyhow!("cannot write the plan {}: {error}", output.display()))
+        })?;
+    }
+    let printed = match options.format {
+        Format::Table => print_table(&plan),
+        Format::Json => crate::text::print_text(&text),
+        format => output::print_rows(format, &rows(&plan)),
+    };
+    printed.map_err(|error| Failure::writing("the plan", error))
+}
+
+/// Reads a plan for another command.
+pub fn read(path: &Path) -> Result<Plan, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::failed(anyhow!("cannot read the plan {}: {error}", path.display())))?;
+    Plan::read(&text).map_err(|reason| Failure::failed(anyhow!("{}: {reason}", path.display())))
+}
+
+fn rows(plan: &Plan) -> Rows {
+    let none = || Cell::Text(String::new());
+    let part = |part: String, span: &Span| {
+        vec![
+            Cell::Text(part),
+            Cell::Text(plan.regions[span.region as usize].name.clone()),
+            Cell::Count(span.offset),
+            Cell::Count(span.bytes),
+        ]
+    };
+    let still = |name: String, span: &Span| {
+        let mut row = part(name, span);
+        row.extend([none(), none(), none(), none()]);
+        row
+    };
+    let mut rows: Vec<Vec<Cell>> = plan.always.iter().map(|span| still("always".to_owned(), span)).collect();
+    for (number, phase) in plan.phases.iter().enumerate() {
+        rows.extend(phase.spans.iter().map(|span| still(format!("phase {}", number + 1), span)));
+    }
+    for sweep in &plan.sweeps {
+        let mut row = part("sweep".to_owned(), &sweep.span);
+        row.extend([
+            Cell::Number(sweep.period_ns as f64 / 1e9, 3),
+            Cell::Number(sweep.bytes_per_s, 0),
+            Cell::Count(sweep.window_bytes),
+            Cell::Count(sweep.lead_bytes),
+        ]);
+        rows.push(row);
+    }
+    Rows { fields: FIELDS, rows }
+}
+
+/// Bytes of each region in some stretches, in the order in which regions first come.
+fn by_region(plan: &Plan, spans: &[Span]) -> Vec<(String, u64, usize)> {
+    let mut sums: Vec<(u32, u64, usize)> = Vec::new();
+    for span in spans {
+        match sums.iter_mut().find(|(region, ..)| *region == span.region) {
+            Some(sum) => (sum.1, sum.2) = (sum.1 + span.bytes, sum.2 + 1),
+            None => sums.push((span.region, span.bytes, 1)),
+        }
+    }
+    let named = |(region, bytes, parts): (u32, u64, usize)| {
+        (plan.regions[region as usize].name.clone(), bytes, parts)
+    };
+    sums.into_iter().map(named).collect()
+}
+
+fn print_table(plan: &Plan) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let mut line = |name: &str, value: String, remark: String| words::line(&mut out, name, value, remark);
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    let small = Bytes(plan.small_bytes);
+    let remark = format!("in granules of {}; {small} more lie in smaller regions", Bytes(plan.granule_bytes));
+    line("fast memory", Bytes(plan.fast_bytes).to_string(), remark)?;
+    let stretches =
+        |parts: usize| if parts == 1 { "in one stretch".to_owned() } else { format!("in {parts} stretches") };
+    for (name, bytes, parts) in by_region(plan, &plan.always) {
+        line("always", Bytes(bytes).to_string(), format!("of {name}, {}", stretches(parts)))?;
+    }
+    for (number, phase) in plan.phases.iter().enumerate() {
+        for (name, bytes, parts) in by_region(plan, &phase.spans) {
+            let began = format!("began {} times", phase.began_ns.len());
+            line(
+                &format!("phase {}", number + 1),
+                Bytes(bytes).to_string(),
+                format!("of {name}, {}; {began}", stretches(parts)),
+            )?;
+        }
+    }
+    for sweep in &plan.sweeps {
+        let region = &plan.regions[sweep.span.region as usize];
+        let speed = Bytes(sweep.bytes_per_s.abs() as u64);
+        let way = if sweep.bytes_per_s < 0.0 { "down" } else { "up" };
+        let lead = Bytes(sweep.lead_bytes);
+        let remark = format!(
+            "moves {way} through {} of {} at {speed}/s, once in {}, {lead} ahead",
+            Bytes(region.bytes),
+            region.name,
+            Nanos(sweep.period_ns)
+        );
+        line("window", Bytes(sweep.window_bytes).to_string(), remark)?;
+    }
+    let predicted = &plan.predicted;
+    line(
+        "before",
+        percent(predicted.slow_share_before),
+        "of accesses go to slow memory, first touched first served".to_owned(),
+    )?;
+    line(
+        "after",
+        percent(predicted.slow_share_after),
+        "with this plan, replayed over the recording".to_owned(),
+    )?;
+    let clairvoyant = percent(predicted.slow_share_clairvoyant);
+    line("clairvoyant", clairvoyant, "for one who knows what comes".to_owned())?;
+    if predicted.moved_bytes_per_s > 0.0 {
+        let remark = format!("{} of the time at the assumed speed", percent(predicted.moving_s_per_s));
+        line("moves", format!("{}/s", Bytes(predicted.moved_bytes_per_s as u64)), remark)?;
+    }
+    out.flush()
+}

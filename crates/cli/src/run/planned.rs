@@ -1,0 +1,213 @@
+//! A program under a placement plan: what was predicted, and what was measured.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+use tiermem_base::{Bytes, Nanos};
+use tiermem_model::placement::Plan;
+use tiermem_place::capture::Stop;
+use tiermem_place::capture::live::{self, Ending, SourceKind, Target};
+use tiermem_place::migrate::{self, Placement, Report};
+use tiermem_sys::numa;
+
+use crate::failure::Failure;
+use crate::output::{self, Cell, Format, Rows};
+use crate::source::CountingBar;
+use crate::{interrupt, plan, record, words};
+
+/// Fields of the report.
+pub const HELP: &str = "\
+Fields of the report with --plan:
+  slices, seconds        of time in which the program was looked at
+  touches                pages touched, as estimated from the processor's bits
+  slow_share             the share of them that went to slow memory
+  predicted_before, predicted_after
+                         the plan's own figures: pages where they are first touched, and by the plan
+  moved_bytes            moved by the plan
+  corrected_bytes        moved once, because they were touched before their place was known
+  failed_pages           pages that could not be moved
+  moving_s               the time that moving took, of one processor
+  departed_slices        slices in which the program was followed by what was seen (--follow live)
+  regions_found, regions of the plan
+  ended                  stopped, or how the program ended";
+
+const FIELDS: &[&str] = &[
+    "slices",
+    "seconds",
+    "touches",
+    "slow_share",
+    "predicted_before",
+    "predicted_after",
+    "moved_bytes",
+    "corrected_bytes",
+    "failed_pages",
+    "moving_s",
+    "departed_slices",
+    "regions_found",
+    "regions",
+    "ended",
+];
+
+/// How a plan is followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Follow {
+    /// As it says.
+    #[default]
+    Plan,
+    /// As it says, and as is seen where the program departs from it.
+    Live,
+    /// Not at all: the first bytes lie in fast memory, as many as the plan has, and nothing moves; what a plan is held against.
+    FirstTouch,
+}
+
+/// What concerns a plan.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "With a plan")]
+pub struct PlanArgs {
+    /// The plan, made by `tiermem plan`.
+    #[arg(long, value_name = "PLAN")]
+    pub plan: Option<PathBuf>,
+    /// How the plan is followed.
+    #[arg(long, value_enum, default_value_t, requires = "plan")]
+    follow: Follow,
+    /// How often the program is looked at and pages are moved.
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = record::slice, requires = "plan")]
+    slice: Duration,
+    /// The node of fast memory [default: the first with processors].
+    #[arg(long, value_name = "NODE", requires = "plan")]
+    fast_node: Option<u32>,
+    /// The node of slow memory [default: the nearest other one].
+    #[arg(long, value_name = "NODE", requires = "plan")]
+    slow_node: Option<u32>,
+    /// Bytes that may be moved in a second [default: what the plan assumes].
+    #[arg(long, value_name = "SIZE", requires = "plan")]
+    move_bandwidth: Option<Bytes>,
+}
+
+/// The nodes of fast and of slow memory.
+fn nodes(args: &PlanArgs) -> Result<(u32, u32), Failure> {
+    let topology = numa::Topology::read();
+    let fast = args.fast_node.or_else(|| topology.with_cpus().first().copied()).unwrap_or(0);
+    let slow = args.slow_node.or_else(|| topology.nearest_other(fast)).ok_or_else(|| {
+        Failure::failed(anyhow!(
+            "this machine has one node with memory, and a plan divides two; `tiermem sim place` replays it over its recording"
+        ))
+    })?;
+    if fast == slow {
+        return Err(Failure::usage(anyhow!("fast and slow memory are both node {fast}")));
+    }
+    for node in [fast, slow] {
+        if !topology.with_memory().contains(&node) {
+            return Err(Failure::usage(anyhow!("there is no node {node} with memory here")));
+        }
+    }
+    Ok((fast, slow))
+}
+
+/// Runs the program under the plan and reports.
+pub fn run(args: &PlanArgs, file: &Path, command: Vec<OsString>, format: Format) -> Result<(), Failure> {
+    let plan = plan::read(file)?;
+    let (fast_node, slow_node) = nodes(args)?;
+    let options = migrate::Options {
+        look: live::Options {
+            target: Target::Command(command),
+            sources: vec![SourceKind::Refs],
+            slice: args.slice,
+            granule_bytes: plan.granule_bytes,
+            closer: None,
+            small_pages: false,
+            preload: record::preload(),
+            duration: None,
+        },
+        placement: match args.follow {
+            Follow::Plan => Placement::Planned,
+            Follow::Live => Placement::Live,
+            Follow::FirstTouch => Placement::FirstTouch,
+        },
+        fast_node,
+        slow_node,
+        move_bytes_per_s: args.move_bandwidth.map_or(plan.assumed.move_bytes_per_s, |bytes| bytes.0 as f64),
+        plan,
+    };
+    let stop = Stop::default();
+    let stopped = stop.clone();
+    interrupt::then(move || stopped.stop());
+    let bar = CountingBar::new(None);
+    let ran = migrate::run(&options, &stop, |slices| bar.set(slices));
+    bar.finish(0);
+    let report = ran.map_err(|failure| match failure {
+        migrate::Failure::Capture(error) => record::advise(error),
+        migrate::Failure::Misfit(misfit) => Failure::failed(anyhow!(
+            "{}: {misfit}; record this program and make a plan of that",
+            file.display()
+        )),
+        other => Failure::failed(anyhow!("{other}; run as root or with CAP_SYS_NICE")),
+    })?;
+    for note in &report.notes {
+        eprintln!("tiermem: {note}");
+    }
+    let printed = match format {
+        Format::Table => print_table(&report, &options.plan),
+        format => output::print_rows(format, &rows(&report, &options.plan)),
+    };
+    printed.map_err(|error| Failure::writing("the report", error))?;
+    match report.ending {
+        Some(Ending::Exited(status)) if !status.success() => {
+            Err(Failure::failed(anyhow!("the program ended with {status}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ended(report: &Report) -> String {
+    report.ending.as_ref().map_or_else(String::new, record::ended)
+}
+
+fn rows(report: &Report, plan: &Plan) -> Rows {
+    let row = vec![
+        Cell::Count(report.slices),
+        Cell::Number(report.wall.as_secs_f64(), 3),
+        Cell::Number(report.fast_touches + report.slow_touches, 0),
+        Cell::Number(report.slow_share(), 4),
+        Cell::Number(plan.predicted.slow_share_before, 4),
+        Cell::Number(plan.predicted.slow_share_after, 4),
+        Cell::Count(report.moved_pages * 4096),
+        Cell::Count(report.corrected_pages * 4096),
+        Cell::Count(report.failed_pages.values().sum()),
+        Cell::Number(report.moving.as_secs_f64(), 3),
+        Cell::Count(report.departed_slices),
+        Cell::Count(report.regions_found as u64),
+        Cell::Count(plan.regions.len() as u64),
+        Cell::Text(ended(report)),
+    ];
+    Rows { fields: FIELDS, rows: vec![row] }
+}
+
+fn print_table(report: &Report, plan: &Plan) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let mut line = |name: &str, value: String, remark: String| words::line(&mut out, name, value, remark);
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    let touches = report.fast_touches + report.slow_touches;
+    let before = percent(plan.predicted.slow_share_before);
+    let after = percent(plan.predicted.slow_share_after);
+    let remark = format!("of {touches:.0} pages touched; predicted {after} by the plan, {before} without");
+    line("slow", percent(report.slow_share()), remark)?;
+    let moving = Nanos(report.moving.as_nanos() as u64);
+    let failed: u64 = report.failed_pages.values().sum();
+    let corrected = Bytes(report.corrected_pages * 4096);
+    let remark = format!("in {moving}; {corrected} more at first, {failed} pages could not be moved");
+    line("moved", Bytes(report.moved_pages * 4096).to_string(), remark)?;
+    let regions = format!("{} of {}", report.regions_found, plan.regions.len());
+    line("regions", regions, "of the plan were there at the end".to_owned())?;
+    if report.departed_slices > 0 {
+        let remark = format!("of {} slices followed what was seen", report.slices);
+        line("departed", report.departed_slices.to_string(), remark)?;
+    }
+    line("took", Nanos(report.wall.as_nanos() as u64).to_string(), format!("{} slices", report.slices))?;
+    line("ended by", ended(report), String::new())?;
+    out.flush()
+}

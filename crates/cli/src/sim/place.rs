@@ -1,0 +1,151 @@
+//! `tiermem sim place`: a placement plan replayed over a recording.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::Args;
+use tiermem_base::Bytes;
+use tiermem_model::placement::replay::{self, Outcome};
+use tiermem_model::placement::{Program, memory};
+use tiermem_policy::placement::Schedule;
+
+use crate::failure::Failure;
+use crate::output::{self, Cell, Format, Rows};
+use crate::plan::{self, HowArgs};
+
+const HELP: &str = "\
+Examples:
+  tiermem sim place app.rec --plan app.plan.json
+  tiermem sim place app.rec --fast 2GiB                    # without a plan
+
+The recording's slices are replayed. Pages come to be where they are first touched, in fast memory while it has room; between
+slices a placement moves what it wants, no more than the bandwidth allows.
+
+Placements:
+  first-touch   nothing moves
+  static        the hottest granules of the whole recording, from the start; nothing moves
+  plan          the plan, by the code that follows it in a live program
+  plan+live     the same, following what is seen where the program departs from it
+  live          following what is seen, without a plan
+  clairvoyant   one who knows all slices to come, and moves no faster
+  unlimited     the same, moving as fast as it likes
+
+Fields:
+  placement              as above
+  slow_share             accesses to slow memory over all accesses
+  slow, accesses         in the recording's unit
+  moved_bytes            out of and into fast memory
+  saved_share            accesses that are saved of those that first-touch sends to slow memory
+  of_clairvoyant         what is saved over what the clairvoyant saves";
+
+const FIELDS: &[&str] =
+    &["placement", "slow_share", "slow", "accesses", "moved_bytes", "saved_share", "of_clairvoyant"];
+
+/// What `tiermem sim place` takes.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Options {
+    /// A recording.
+    #[arg(value_name = "REC")]
+    recording: PathBuf,
+    /// A plan; its granule and its fast memory are taken.
+    #[arg(long, value_name = "PLAN")]
+    plan: Option<PathBuf>,
+    /// Fast memory, instead of the plan's.
+    #[arg(long, value_name = "SIZE", required_unless_present = "plan")]
+    fast: Option<Bytes>,
+    #[command(flatten)]
+    how: HowArgs,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Replays and prints.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let plan = options.plan.as_deref().map(plan::read).transpose()?;
+    let granule_bytes = plan.as_ref().map(|plan| plan.granule_bytes);
+    let (_, recorded) = options.how.read(&options.recording, granule_bytes)?;
+    let schedule = match &plan {
+        None => None,
+        Some(plan) => {
+            let places = plan.find(&recorded.regions).map_err(|misfit| {
+                Failure::failed(anyhow!(
+                    "{}: {misfit}; make a plan of this recording",
+                    options.recording.display()
+                ))
+            })?;
+            Some((plan.schedule(), plan.firsts(), places))
+        }
+    };
+    let heats = recorded.heats();
+    let program =
+        Program::new(&heats, &recorded.slices).map_err(|reason| Failure::failed(anyhow!(reason)))?;
+    // What is smaller than a granule lies in fast memory, beside what is divided.
+    let fast_bytes = match (options.fast, &plan) {
+        (Some(fast), _) => fast.0.saturating_sub(recorded.small_bytes),
+        (None, plan) => plan.as_ref().map_or(0, |plan| plan.fast_bytes),
+    };
+    let memory = memory(&program, fast_bytes, &options.how.assumed());
+    let schedule =
+        schedule.map(|(schedule, firsts, places)| renumbered(&schedule, &firsts, &places, &program));
+    let first = replay::first_touch(&program, &memory);
+    let clairvoyant = replay::clairvoyant(&program, &memory);
+    let mut outcomes = vec![("first-touch", first), ("static", replay::best_static(&program, &memory))];
+    if let Some(schedule) = &schedule {
+        outcomes.push(("plan", replay::follow(&program, &memory, schedule, false)));
+        outcomes.push(("plan+live", replay::follow(&program, &memory, schedule, true)));
+    }
+    outcomes.push(("live", replay::follow(&program, &memory, &Schedule::default(), true)));
+    outcomes.push(("clairvoyant", clairvoyant));
+    let unlimited = replay::Memory { moves_per_s: f64::INFINITY, ..memory };
+    outcomes.push(("unlimited", replay::clairvoyant(&program, &unlimited)));
+    let saved = |outcome: &Outcome| first.slow - outcome.slow;
+    let row = |(name, outcome): &(&str, Outcome)| {
+        vec![
+            Cell::Text((*name).to_owned()),
+            Cell::Number(outcome.slow_share(), 4),
+            Cell::Number(outcome.slow, 0),
+            Cell::Number(outcome.accesses, 0),
+            Cell::Count(outcome.moves * program.granule_bytes()),
+            Cell::Number(saved(outcome) / first.slow.max(f64::MIN_POSITIVE), 4),
+            Cell::Number(saved(outcome) / saved(&clairvoyant).max(f64::MIN_POSITIVE), 4),
+        ]
+    };
+    let rows = Rows { fields: FIELDS, rows: outcomes.iter().map(row).collect() };
+    output::print_rows(options.format, &rows).map_err(|error| Failure::writing("the outcomes", error))
+}
+
+/// A plan's schedule in the numbers of a program whose regions lie in another order, or are not all there.
+fn renumbered(
+    schedule: &Schedule,
+    firsts: &[u32],
+    places: &[Option<usize>],
+    program: &Program<'_>,
+) -> Schedule {
+    let map = |granule: u32| -> Option<u32> {
+        let region = firsts.partition_point(|first| *first <= granule).checked_sub(1)?;
+        let place = (*places.get(region)?)?;
+        let at = granule - firsts[region];
+        ((at as usize) < program.heats()[place].granules()).then(|| program.first_of(place) + at)
+    };
+    let mut new = schedule.clone();
+    new.always = schedule.always.iter().copied().filter_map(map).collect();
+    for phase in &mut new.phases {
+        phase.granules = phase.granules.iter().copied().filter_map(map).collect();
+    }
+    new.sweeps = schedule
+        .sweeps
+        .iter()
+        .filter_map(|sweep| {
+            let (region, _) = program.region_of(map(sweep.first)?);
+            let left = program.heats()[region].granules() as u32;
+            Some(tiermem_policy::placement::Sweep {
+                first: map(sweep.first)?,
+                granules: sweep.granules.min(left),
+                ..*sweep
+            })
+        })
+        .collect();
+    new
+}

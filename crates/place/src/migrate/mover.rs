@@ -1,0 +1,216 @@
+//! Pages of a process: where they lie, and moving them no faster than allowed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use tiermem_sys::numa;
+
+/// Bytes of a page.
+pub(super) const PAGE_BYTES: u64 = 4096;
+/// What the kernel says of a page that is not in memory, and of an address where nothing is mapped.
+const ABSENT: [i32; 2] = [-2, -14];
+
+/// The pages of a process.
+pub trait Pages {
+    /// On which node each page lies; a number below 0 is an error number.
+    ///
+    /// # Errors
+    /// If the process has gone or may not be asked.
+    fn nodes(&mut self, addresses: &[u64], nodes: &mut [i32]) -> io::Result<()>;
+
+    /// Moves pages to a node; then as above.
+    ///
+    /// # Errors
+    /// As above, and if there is no such node.
+    fn move_to(&mut self, addresses: &[u64], node: u32, status: &mut [i32]) -> io::Result<()>;
+}
+
+/// The pages of a real process.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessPages {
+    /// Its number.
+    pub pid: u32,
+}
+
+impl Pages for ProcessPages {
+    fn nodes(&mut self, addresses: &[u64], nodes: &mut [i32]) -> io::Result<()> {
+        numa::nodes_of(self.pid, addresses, nodes)
+    }
+
+    fn move_to(&mut self, addresses: &[u64], node: u32, status: &mut [i32]) -> io::Result<()> {
+        numa::move_to(self.pid, addresses, node, status).map(drop)
+    }
+}
+
+/// What became of the pages of one move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Pages that are in memory.
+    pub present: u64,
+    /// Those of them that lie where they should now.
+    pub there: u64,
+}
+
+impl Moved {
+    /// Whether nearly all of them do; a page that another thread is just using may be left behind.
+    pub fn is_done(&self) -> bool {
+        self.there * 10 >= self.present * 9
+    }
+}
+
+/// Moves pages, and counts.
+#[derive(Debug)]
+pub struct Mover<P> {
+    pages: P,
+    bytes_per_s: f64,
+    /// Bytes that may be moved now; below 0 when more was moved than was allowed.
+    allowed: f64,
+    /// When that was.
+    at: Instant,
+    /// Pages that were moved.
+    pub moved: u64,
+    /// Pages that could not be moved, by the kernel's error number.
+    pub failed: BTreeMap<i32, u64>,
+    /// The time that moving took.
+    pub took: Duration,
+    addresses: Vec<u64>,
+    status: Vec<i32>,
+}
+
+impl<P: Pages> Mover<P> {
+    /// Moves at most so many bytes in a second.
+    pub fn new(pages: P, bytes_per_s: f64) -> Self {
+        Mover {
+            pages,
+            bytes_per_s,
+            allowed: 0.0,
+            at: Instant::now(),
+            moved: 0,
+            failed: BTreeMap::new(),
+            took: Duration::ZERO,
+            addresses: Vec::new(),
+            status: Vec::new(),
+        }
+    }
+
+    /// How many bytes may be moved at a time; what was not used is kept for a second at most.
+    pub fn allowance(&mut self, now: Instant) -> u64 {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.at = now;
+        self.allowed = (self.allowed + passed * self.bytes_per_s).min(self.bytes_per_s);
+        self.allowed.max(0.0) as u64
+    }
+
+    /// Moves the pages between two addresses to a node.
+    ///
+    /// # Errors
+    /// If the process has gone or may not be touched.
+    pub fn move_range(&mut self, start: u64, end: u64, node: u32) -> io::Result<Moved> {
+        let begun = Instant::now();
+        self.addresses.clear();
+        self.addresses.extend((start..end).step_by(PAGE_BYTES as usize));
+        self.status.resize(self.addresses.len(), 0);
+        // Those that lie there already are not counted as moved.
+        self.pages.nodes(&self.addresses, &mut self.status)?;
+        let target = node.cast_signed();
+        let mut at = 0;
+        let status = &self.status;
+        self.addresses.retain(|_| {
+            at += 1;
+            status[at - 1] != target && !ABSENT.contains(&status[at - 1])
+        });
+        let mut moved = Moved::default();
+        moved.there = self.status.iter().filter(|status| **status == target).count() as u64;
+        moved.present = moved.there + self.addresses.len() as u64;
+        if !self.addresses.is_empty() {
+            self.status.resize(self.addresses.len(), 0);
+            self.pages.move_to(&self.addresses, node, &mut self.status)?;
+            for status in &self.status {
+                if *status == target {
+                    moved.there += 1;
+                    self.moved += 1;
+                } else {
+                    *self.failed.entry(*status).or_default() += 1;
+                }
+            }
+            self.allowed -= (self.addresses.len() as u64 * PAGE_BYTES) as f64;
+        }
+        self.took += begun.elapsed();
+        Ok(moved)
+    }
+
+    /// Of some pages spread over a range: how many lie on each of two nodes.
+    ///
+    /// # Errors
+    /// If the process has gone or may not be asked.
+    pub fn sample(&mut self, start: u64, end: u64, nodes: [u32; 2]) -> io::Result<[u64; 2]> {
+        /// Pages that are asked for.
+        const PAGES: u64 = 8;
+        let step = ((end - start) / PAGES / PAGE_BYTES).max(1) * PAGE_BYTES;
+        self.addresses.clear();
+        self.addresses.extend((start..end).step_by(step as usize));
+        self.status.resize(self.addresses.len(), 0);
+        self.pages.nodes(&self.addresses, &mut self.status)?;
+        let on =
+            |node: u32| self.status.iter().filter(|status| **status == node.cast_signed()).count() as u64;
+        Ok(nodes.map(on))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages on two nodes; those of odd number cannot be moved.
+    struct Fake(BTreeMap<u64, i32>);
+
+    impl Pages for Fake {
+        fn nodes(&mut self, addresses: &[u64], nodes: &mut [i32]) -> io::Result<()> {
+            for (address, node) in addresses.iter().zip(nodes) {
+                *node = self.0.get(address).copied().unwrap_or(-2);
+            }
+            Ok(())
+        }
+
+        fn move_to(&mut self, addresses: &[u64], node: u32, status: &mut [i32]) -> io::Result<()> {
+            for (address, status) in addresses.iter().zip(status) {
+                match self.0.get_mut(address) {
+                    Some(place) if address / PAGE_BYTES % 2 == 0 => {
+                        *place = node.cast_signed();
+                        *status = *place;
+                    }
+                    Some(_) => *status = -16,
+                    None => *status = -2,
+                }
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn pages_are_moved_once_and_those_that_cannot_be_are_counted() {
+        let pages = Fake((0..10).map(|page| (page * PAGE_BYTES, i32::from(page == 4))).collect());
+        let mut mover = Mover::new(pages, 1e6);
+        let moved = mover.move_range(0, 20 * PAGE_BYTES, 1).unwrap();
+        assert_eq!(moved, Moved { present: 10, there: 5 });
+        assert!(!moved.is_done());
+        assert_eq!((mover.moved, mover.failed.get(&-16)), (4, Some(&5)));
+        assert_eq!(mover.sample(0, 10 * PAGE_BYTES, [0, 1]).unwrap(), [5, 5]);
+        // What lies there already costs nothing.
+        mover.move_range(0, PAGE_BYTES, 1).unwrap();
+        assert_eq!(mover.moved, 4);
+    }
+
+    #[test]
+    fn what_is_moved_is_taken_from_what_is_allowed() {
+        let pages = Fake((0..1000).map(|page| (page * 2 * PAGE_BYTES, 0)).collect());
+        let mut mover = Mover::new(pages, 4096.0 * 100.0);
+        let begun = mover.at;
+        assert_eq!(mover.allowance(begun), 0);
+        assert_eq!(mover.allowance(begun + Duration::from_millis(500)), 50 * 4096);
+        mover.move_range(0, 200 * PAGE_BYTES, 1).unwrap();
+        assert_eq!(mover.allowance(begun + Duration::from_millis(600)), 0);
+        assert_eq!(mover.allowance(begun + Duration::from_secs(100)), 100 * 4096);
+    }
+}

@@ -1,0 +1,344 @@
+//! A program that is started under a plan: where its regions are in this run, where their pages lie, what it accesses, and the
+//! moves that the follower of the plan decides on.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use tiermem_model::placement::{Misfit, Plan, PlannedRegion};
+use tiermem_policy::placement::{self as follow, Follower, Seen, Tier};
+use tiermem_sys::agent::Policy;
+
+use super::mover::{Mover, ProcessPages};
+use crate::capture::live::{self, Ending, Target};
+use crate::capture::observer::{Observer, Piece};
+use crate::capture::{CaptureError, Stop, executable_of};
+
+/// How pages are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// The first bytes of the plan's regions lie in fast memory, as many as it gives; nothing moves. What a plan is held against.
+    FirstTouch,
+    /// As the plan says.
+    Planned,
+    /// As the plan says, and as is seen where the program departs from it.
+    Live,
+}
+
+/// How a program is to be run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program and how it is looked at: its granule must be the plan's, and the one source the pages referenced.
+    pub look: live::Options,
+    /// The plan.
+    pub plan: Plan,
+    /// How pages are placed.
+    pub placement: Placement,
+    /// The node of fast memory.
+    pub fast_node: u32,
+    /// The node of slow memory.
+    pub slow_node: u32,
+    /// Bytes that may be moved in a second.
+    pub move_bytes_per_s: f64,
+}
+
+/// Why a program could not be run under a plan.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// It could not be started or looked at.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// The plan is not for this program.
+    #[error("{0}")]
+    Misfit(Misfit),
+    /// Its pages cannot be moved.
+    #[error("pages of the program cannot be moved: {0}")]
+    Move(io::Error),
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Slices of time.
+    pub slices: u64,
+    /// From start to end.
+    pub wall: Duration,
+    /// Pages touched in fast memory, as estimated.
+    pub fast_touches: f64,
+    /// Pages touched in slow memory.
+    pub slow_touches: f64,
+    /// Pages touched of which the kernel did not tell where they lie.
+    pub unknown_touches: f64,
+    /// Pages moved by the plan.
+    pub moved_pages: u64,
+    /// Pages moved once, because they were touched before their place was known.
+    pub corrected_pages: u64,
+    /// Pages that could not be moved, by the kernel's error number.
+    pub failed_pages: BTreeMap<i32, u64>,
+    /// The time that moving took, of one processor.
+    pub moving: Duration,
+    /// Slices in which the program was followed by what was seen.
+    pub departed_slices: u64,
+    /// The plan's regions that were found.
+    pub regions_found: usize,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// How it ended.
+    pub ending: Option<Ending>,
+}
+
+impl Report {
+    /// The share of touches that went to slow memory.
+    pub fn slow_share(&self) -> f64 {
+        let all = self.fast_touches + self.slow_touches;
+        if all > 0.0 { self.slow_touches / all } else { 0.0 }
+    }
+}
+
+/// Runs a program under a plan. `progress` is told the slices so far. The program does not outlive this call.
+///
+/// # Errors
+/// If the plan is for another program (before that is started, where its build-id tells), if the program cannot be
+/// started or looked at, or its pages cannot be moved.
+pub fn run(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Result<Report, Failure> {
+    if let Target::Command(command) = &options.look.target {
+        let build_id = executable_of(command)?.build_id;
+        options.plan.fits_binary(build_id.as_deref()).map_err(Failure::Misfit)?;
+    }
+    let begun = Instant::now();
+    let mut observer = Observer::begin(&options.look, stop)?;
+    let pages = ProcessPages { pid: observer.process.pid };
+    let mut run = Run {
+        options,
+        begun,
+        follower: Follower::new(follow::Options {
+            granules: options.plan.firsts().last().copied().unwrap_or(0),
+            fast_granules: (options.plan.fast_bytes / options.plan.granule_bytes).min(u64::from(u32::MAX))
+                as u32,
+            schedule: options.plan.schedule(),
+            live: options.placement == Placement::Live,
+            half_life_ns: options.look.slice.as_nanos() as u64 * 4,
+        }),
+        mover: Mover::new(pages, options.move_bytes_per_s),
+        firsts: options.plan.firsts(),
+        attached: vec![None; options.plan.regions.len()],
+        home: home_tiers(options),
+        report: Report::default(),
+    };
+    let mut pieces: Vec<Piece> = Vec::new();
+    let ended = loop {
+        pieces.clear();
+        let Some(looked) = observer.slice(stop, |piece| pieces.push(piece))? else { break true };
+        let slice = (looked.begun, looked.end);
+        match run.after_slice(&mut observer, slice, &pieces) {
+            Ok(()) => {}
+            // A program that ends meanwhile has no pages.
+            Err(_) if looked.ended || observer.process.watch.wait(Duration::ZERO) => break true,
+            Err(error) => return Err(error),
+        }
+        progress(run.report.slices);
+        if looked.ended || stop.is_asked() {
+            break looked.ended;
+        }
+    };
+    let Run { mut report, mover, attached, .. } = run;
+    report.ending = Some(observer.process.finish(ended)?);
+    observer.end_sources();
+    report.wall = begun.elapsed();
+    report.moved_pages = mover.moved - report.corrected_pages;
+    report.failed_pages = mover.failed;
+    report.moving = mover.took;
+    report.regions_found = attached.iter().flatten().count();
+    report.notes = observer.notes;
+    Ok(report)
+}
+
+/// Where each granule of the plan lies at first.
+fn home_tiers(options: &Options) -> Vec<Tier> {
+    let firsts = options.plan.firsts();
+    let count = firsts.last().copied().unwrap_or(0) as usize;
+    let fast = (options.plan.fast_bytes / options.plan.granule_bytes) as usize;
+    let mut home = vec![Tier::Slow; count];
+    match options.placement {
+        Placement::FirstTouch => home.iter_mut().take(fast).for_each(|tier| *tier = Tier::Fast),
+        Placement::Planned | Placement::Live => {
+            for granule in options.plan.schedule().always.into_iter().take(fast) {
+                if let Some(tier) = home.get_mut(granule as usize) {
+                    *tier = Tier::Fast;
+                }
+            }
+        }
+    }
+    home
+}
+
+/// Where a region of the plan is in this run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Attached {
+    region: u32,
+    start: u64,
+    end: u64,
+}
+
+struct Run<'a> {
+    options: &'a Options,
+    begun: Instant,
+    follower: Follower,
+    mover: Mover<ProcessPages>,
+    firsts: Vec<u32>,
+    attached: Vec<Option<Attached>>,
+    home: Vec<Tier>,
+    report: Report,
+}
+
+impl Run<'_> {
+    fn node(&self, tier: Tier) -> u32 {
+        match tier {
+            Tier::Fast => self.options.fast_node,
+            Tier::Slow => self.options.slow_node,
+        }
+    }
+
+    /// Counts what was accessed in a slice, and moves what is to be moved.
+    fn after_slice(
+        &mut self,
+        observer: &mut Observer<'_>,
+        slice: (Instant, Instant),
+        pieces: &[Piece],
+    ) -> Result<(), Failure> {
+        self.attach(observer)?;
+        let nodes = [self.options.fast_node, self.options.slow_node];
+        let mut accesses: BTreeMap<u32, f32> = BTreeMap::new();
+        for piece in pieces {
+            let [fast, slow] = self
+                .mover
+                .sample(piece.address, piece.address + piece.bytes, nodes)
+                .map_err(Failure::Move)?;
+            match fast + slow {
+                0 => self.report.unknown_touches += piece.weight,
+                known => {
+                    self.report.fast_touches += piece.weight * fast as f64 / known as f64;
+                    self.report.slow_touches += piece.weight * slow as f64 / known as f64;
+                }
+            }
+            let Some(granule) = self.granule_of(piece) else { continue };
+            *accesses.entry(granule).or_default() += piece.weight as f32;
+            // Somebody else may have moved it; what moves is settled by its own report.
+            let tier = if fast >= slow { Tier::Fast } else { Tier::Slow };
+            if fast + slow > 0 {
+                self.follower.placed(granule, tier);
+            }
+        }
+        let accesses: Vec<(u32, f32)> = accesses.into_iter().collect();
+        let since = |moment: Instant| moment.saturating_duration_since(self.begun).as_nanos() as u64;
+        let (from_ns, to_ns) = (since(slice.0), since(slice.1));
+        self.follower.observe(&Seen { from_ns, to_ns, accesses: &accesses });
+        self.report.slices += 1;
+        self.report.departed_slices += u64::from(self.follower.has_departed());
+        if self.options.placement != Placement::FirstTouch {
+            self.act(to_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the moves that are due.
+    fn act(&mut self, now_ns: u64) -> Result<(), Failure> {
+        let allowed = self.mover.allowance(Instant::now()) / self.options.plan.granule_bytes;
+        let mut acts = Vec::new();
+        self.follower.step(now_ns, usize::try_from(allowed).unwrap_or(usize::MAX), &mut acts);
+        let mut has_no_room = false;
+        for act in acts {
+            let range = self.range_of(act.granule);
+            let ok = match range {
+                Some((start, end)) if !(has_no_room && act.to == Tier::Fast) => {
+                    let node = self.node(act.to);
+                    self.mover.move_range(start, end, node).map_err(Failure::Move)?.is_done()
+                }
+                _ => false,
+            };
+            has_no_room = !ok && act.to == Tier::Slow;
+            self.follower.done(act, ok);
+        }
+        Ok(())
+    }
+
+    /// Finds the plan's regions among those that are there, and gives pages that are yet to come their first place.
+    fn attach(&mut self, observer: &mut Observer<'_>) -> Result<(), Failure> {
+        let now: Vec<(u32, u64, PlannedRegion)> = observer.regions.planned();
+        let regions: Vec<PlannedRegion> = now.iter().map(|(_, _, region)| region.clone()).collect();
+        let places = self.options.plan.find(&regions).map_err(Failure::Misfit)?;
+        for (planned, place) in places.into_iter().enumerate() {
+            let found = place.map(|at| {
+                let (region, start, described) = &now[at];
+                Attached { region: *region, start: *start, end: start + described.bytes }
+            });
+            let before = std::mem::replace(&mut self.attached[planned], found);
+            let Some(found) = found.filter(|found| Some(*found) != before) else { continue };
+            let same = before.filter(|before| before.region == found.region && before.start == found.start);
+            self.settle(observer, planned, found, same.map_or(found.start, |before| before.end))?;
+        }
+        Ok(())
+    }
+
+    /// Gives the granules of a region from an address on their first place.
+    fn settle(
+        &mut self,
+        observer: &mut Observer<'_>,
+        planned: usize,
+        found: Attached,
+        from: u64,
+    ) -> Result<(), Failure> {
+        let granule_bytes = self.options.plan.granule_bytes;
+        let first = self.firsts[planned];
+        let count = self.firsts[planned + 1] - first;
+        let mut at = ((from - found.start) / granule_bytes) as u32;
+        while at < count {
+            let tier = self.home[(first + at) as usize];
+            let run = (at..count).take_while(|it| self.home[(first + it) as usize] == tier).count() as u32;
+            let start = found.start + u64::from(at) * granule_bytes;
+            let end = (start + u64::from(run) * granule_bytes).min(found.end);
+            if start >= end {
+                break;
+            }
+            if let Some(agent) = &mut observer.agent {
+                let node = self.node(tier);
+                // Pages of files are taken where the kernel likes, whatever is asked for here; what is not where it should be
+                // is moved below.
+                if node < 64 {
+                    let _ = agent.bind(start, end - start, Policy::Preferred, 1 << node);
+                }
+            }
+            let before = self.mover.moved;
+            for granule in at..at + run {
+                let start = found.start + u64::from(granule) * granule_bytes;
+                let end = (start + granule_bytes).min(found.end);
+                if start < end {
+                    let moved = self.mover.move_range(start, end, self.node(tier)).map_err(Failure::Move)?;
+                    if moved.present > 0 {
+                        self.follower.placed(first + granule, tier);
+                    }
+                }
+            }
+            self.report.corrected_pages += self.mover.moved - before;
+            at += run;
+        }
+        Ok(())
+    }
+
+    fn granule_of(&self, piece: &Piece) -> Option<u32> {
+        let planned = self.attached.iter().position(|it| it.is_some_and(|it| it.region == piece.region))?;
+        let attached = self.attached[planned]?;
+        let at = piece.address.checked_sub(attached.start)? / self.options.plan.granule_bytes;
+        let granule = u64::from(self.firsts[planned]) + at;
+        (granule < u64::from(self.firsts[planned + 1])).then_some(granule as u32)
+    }
+
+    fn range_of(&self, granule: u32) -> Option<(u64, u64)> {
+        let planned = self.firsts.partition_point(|first| *first <= granule).checked_sub(1)?;
+        let attached = (*self.attached.get(planned)?)?;
+        let granule_bytes = self.options.plan.granule_bytes;
+        let start = attached.start + u64::from(granule - self.firsts[planned]) * granule_bytes;
+        let end = (start + granule_bytes).min(attached.end);
+        (start < end).then_some((start, end))
+    }
+}
