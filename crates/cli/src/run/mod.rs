@@ -1,9 +1,11 @@
 //! `tiermem run`: a program whose memory is placed.
 
+mod placed;
 mod planned;
 
 use std::ffi::OsString;
 
+use anyhow::anyhow;
 use clap::Args;
 
 use crate::failure::Failure;
@@ -11,8 +13,10 @@ use crate::output::Format;
 
 /// What `tiermem run` takes.
 #[derive(Debug, Args)]
-#[command(after_help = planned::HELP)]
+#[command(after_help = format!("{}\n\n{}", placed::HELP, planned::HELP))]
 pub struct Options {
+    #[command(flatten)]
+    placed: placed::PlaceArgs,
     #[command(flatten)]
     planned: planned::PlanArgs,
     /// How to print the report.
@@ -25,8 +29,13 @@ pub struct Options {
 
 /// Runs the program.
 pub fn run(options: Options) -> Result<(), Failure> {
-    let Some(file) = options.planned.plan.clone() else {
-        return Err(Failure::usage(anyhow::anyhow!("no --plan was given")));
-    };
-    planned::run(&options.planned, &file, options.command, options.format)
+    let Options { placed, planned, format, command } = options;
+    match (&planned.plan, placed.is_by_plan()) {
+        (Some(_), false) => Err(Failure::usage(anyhow!("a plan is a placement of its own: --place plan"))),
+        (Some(file), true) => planned::run(&planned, &file.clone(), command, format),
+        (None, _) if placed.names_plan() => {
+            Err(Failure::usage(anyhow!("--place plan needs the plan: --plan PLAN, made by `tiermem plan`")))
+        }
+        (None, _) => placed::run(placed, command, format),
+    }
 }

@@ -176,7 +176,7 @@ mod tests {
         fn move_to(&mut self, addresses: &[u64], node: u32, status: &mut [i32]) -> io::Result<()> {
             for (address, status) in addresses.iter().zip(status) {
                 match self.0.get_mut(address) {
-                    Some(place) if address / PAGE_BYTES % 2 == 0 => {
+                    Some(place) if (address / PAGE_BYTES).is_multiple_of(2) => {
                         *place = node.cast_signed();
                         *status = *place;
                     }
