@@ -77,7 +77,7 @@ fn kind(rows: &Rows, column: usize) -> Kind {
     for row in &rows.rows {
         match row[column] {
             Cell::Text(_) => return Kind::Text,
-            Cell::Number(..) => kind = Kind::Number,
+            Cell::Number(..) | Cell::Power(_) => kind = Kind::Number,
             Cell::Count(_) => {}
         }
     }

@@ -25,6 +25,8 @@ pub enum Cell {
     Count(u64),
     /// A measured number with so many decimals, to the right.
     Number(f64, usize),
+    /// A number that may be very small, with three digits and a power of ten, to the right.
+    Power(f64),
 }
 
 impl Cell {
@@ -35,6 +37,8 @@ impl Cell {
             // What is no number is left out.
             Cell::Number(number, _) if !number.is_finite() => String::new(),
             Cell::Number(number, decimals) => format!("{number:.decimals$}"),
+            Cell::Power(number) if !number.is_finite() => String::new(),
+            Cell::Power(number) => format!("{number:.2e}"),
         }
     }
 
@@ -42,8 +46,8 @@ impl Cell {
     fn json(&self) -> String {
         match self {
             Cell::Text(text) => Value::from(text.as_str()).to_string(),
-            Cell::Number(number, _) if !number.is_finite() => Value::Null.to_string(),
-            Cell::Count(_) | Cell::Number(..) => self.text(),
+            Cell::Number(number, _) | Cell::Power(number) if !number.is_finite() => Value::Null.to_string(),
+            Cell::Count(_) | Cell::Number(..) | Cell::Power(_) => self.text(),
         }
     }
 }
@@ -226,5 +230,9 @@ mod tests {
     fn numbers_that_are_none_are_null_in_json() {
         assert_eq!(Cell::Number(f64::NAN, 2).json(), "null");
         assert_eq!(Cell::Number(f64::INFINITY, 2).json(), "null");
+        assert_eq!(
+            (Cell::Power(f64::NAN).json(), Cell::Power(3.484e-21).json()),
+            ("null".into(), "3.48e-21".into())
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Unmodified programs and the memory that they use: finding out what they access.
+//! Unmodified programs and the memory that they use: finding out what they access, and
+//! where that memory lies.
 #![forbid(unsafe_code)]
 
 pub mod capture;

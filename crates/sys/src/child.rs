@@ -93,6 +93,24 @@ mod tests {
     }
 
     #[test]
+    fn an_end_is_taken_in_once_with_what_was_used() {
+        let (reader, writer) = io::pipe().unwrap();
+        #[expect(clippy::zombie_processes, reason = "what is under test waits for it")]
+        let child = Command::new("sh").args(["-c", "read line; exit 3"]).stdin(reader).spawn().unwrap();
+        assert_eq!(take_end(child.id()).unwrap(), None);
+        drop(writer);
+        let (status, usage) = loop {
+            if let Some(end) = take_end(child.id()).unwrap() {
+                break end;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert_eq!(status.code(), Some(3));
+        assert!(usage.minor_faults > 0 && usage.peak_resident_bytes > 100_000, "{usage:?}");
+        assert!(take_end(child.id()).is_err() && take_end(0).is_err() && take_end(u32::MAX).is_err());
+    }
+
+    #[test]
     fn a_group_ends_with_all_its_members() {
         // The pipe ends when both the shell and what it started have gone.
         let (mut reader, writer) = io::pipe().unwrap();

@@ -1,9 +1,11 @@
 //! The only room with raw system calls, and the readings of `/proc` and cgroups that belong to them.
 
+pub mod advise;
 pub mod affinity;
 pub mod agent;
 pub mod aligned;
 pub mod boot;
+pub mod caches;
 pub mod child;
 pub mod cpu_time;
 pub mod disk;
@@ -11,6 +13,7 @@ pub mod limits;
 pub mod mapping;
 pub mod memory;
 pub mod numa;
+pub mod page_cache;
 pub mod page_scan;
 pub mod pagemap;
 pub mod perf_faults;

@@ -130,6 +130,14 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
+    /// The bytes as numbers of double precision, to write; what is left over at the end is left out.
+    pub fn doubles_mut(&mut self) -> &mut [f64] {
+        let bytes = self.bytes_mut();
+        // SAFETY: every pattern of bits is a number, so that bytes may be looked at as numbers and the other way round; the
+        // mapping starts at a page, so that nothing is left out at its start.
+        unsafe { bytes.align_to_mut::<f64>() }.1
+    }
+
     /// Writes what was changed in this range back to the file and waits until it is durable.
     ///
     /// # Errors
@@ -171,6 +179,9 @@ mod tests {
         mapping.bytes_mut()[4095..8200].fill(7);
         mapping.discard(4096, 4096);
         assert_eq!((mapping.bytes()[4095], mapping.bytes()[4096], mapping.bytes()[8192]), (7, 0, 7));
+        assert_eq!(mapping.doubles_mut().len(), 3 * 512);
+        mapping.doubles_mut()[1535] = 1.0;
+        assert_eq!(mapping.bytes()[3 * 4096 - 8..], 1f64.to_ne_bytes());
         mapping.discard(1, 4094);
         assert_eq!(mapping.bytes()[4095], 7);
     }

@@ -1,7 +1,7 @@
 //! A process that may be somebody else's: waiting for its end without being its parent.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,6 +27,12 @@ impl PidFd {
         let mut ends = [PollFd::new(&self.0, PollFlags::IN)];
         // A wait that a signal cuts short is a short wait.
         poll(&mut ends, timeout.as_ref()).is_ok_and(|ended| ended > 0)
+    }
+}
+
+impl AsFd for PidFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -1,6 +1,6 @@
 //! `tiermem run`: a program whose memory is placed, by a strategy or by a plan.
 
-mod compare;
+mod placed;
 mod planned;
 
 use std::ffi::OsString;
@@ -50,8 +50,10 @@ Fields of a comparison, a row for each strategy:
 
 /// What `tiermem run` takes.
 #[derive(Debug, Args)]
-#[command(after_help = format!("{HELP}\n{}", planned::HELP))]
+#[command(after_help = format!("{}\n\n{}", placed::HELP, planned::HELP))]
 pub struct Options {
+    #[command(flatten)]
+    placed: placed::PlaceArgs,
     #[command(flatten)]
     planned: planned::PlanArgs,
     /// Where memory comes from.
@@ -84,58 +86,13 @@ fn cpus(text: &str) -> Result<Cpus, String> {
 
 /// Runs the program.
 pub fn run(options: Options) -> Result<(), Failure> {
-    if let Some(file) = options.planned.plan.clone() {
-        return planned::run(&options.planned, &file, options.command, options.format);
+    let Options { placed, planned, format, command } = options;
+    match (&planned.plan, placed.is_by_plan()) {
+        (Some(_), false) => Err(Failure::usage(anyhow!("a plan is a placement of its own: --place plan"))),
+        (Some(file), true) => planned::run(&planned, &file.clone(), command, format),
+        (None, _) if placed.names_plan() => {
+            Err(Failure::usage(anyhow!("--place plan needs the plan: --plan PLAN, made by `tiermem plan`")))
+        }
+        (None, _) => placed::run(placed, command, format),
     }
-    let cpus = match options.cpus {
-        Some(Cpus(cpus)) => cpus,
-        None => affinity::thread_cores()
-            .map_err(|error| Failure::failed(anyhow!("cannot tell which processors may be used: {error}")))?,
-    };
-    if !options.compare.is_empty() {
-        let command = options.command;
-        return compare::run(&options.compare, &options.trials, &cpus, &command, options.format);
-    }
-    let strategy = options.place.ok_or_else(|| {
-        Failure::usage(anyhow!(
-            "nothing says where memory is to come from: give --place, --compare or --plan"
-        ))
-    })?;
-    let resolved = resolve(&strategy, &cpus)?;
-    let _weights = weights(&resolved)?;
-    let stop = stop();
-    let trial = run::run(&options.command, &resolved.policy, &cpus, &stop).map_err(record::advise)?;
-    if !trial.status.success() && !stop.is_asked() {
-        return Err(Failure::failed(anyhow!("the program ended with {}", trial.status)));
-    }
-    Ok(())
-}
-
-/// A request to stop that Ctrl-C makes.
-fn stop() -> Stop {
-    let stop = Stop::default();
-    let stopped = stop.clone();
-    interrupt::then(move || stopped.stop());
-    stop
-}
-
-/// What a strategy is here, if the kernel takes it.
-fn resolve(strategy: &Strategy, cpus: &[u32]) -> Result<Resolved, Failure> {
-    let resolved = strategy
-        .resolve(&Topology::read(), cpus)
-        .map_err(|unavailable| Failure::failed(anyhow!(unavailable)))?;
-    resolved.policy.check().map_err(|error| {
-        Failure::failed(anyhow!(
-            "the kernel does not take the strategy {strategy} from this process: {error}"
-        ))
-    })?;
-    Ok(resolved)
-}
-
-/// Sets the weights that a strategy needs, until the result goes.
-fn weights(resolved: &Resolved) -> Result<Option<Weights>, Failure> {
-    if resolved.weights.is_empty() {
-        return Ok(None);
-    }
-    Weights::set(&resolved.weights).map(Some).map_err(|error| Failure::failed(anyhow!(error)))
 }

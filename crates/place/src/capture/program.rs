@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tiermem_sys::child;
+use tiermem_sys::child::{self, Usage};
 
 use super::CaptureError;
 
@@ -41,7 +41,7 @@ impl Stop {
     }
 
     /// Ends the program, if it runs.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         if let Some(leader) = *self.leader() {
             child::end_group(leader);
         }
@@ -57,6 +57,8 @@ impl Stop {
 pub(crate) struct Program {
     child: Child,
     stop: Stop,
+    /// What the system told of its end, which it tells once.
+    end: Option<(ExitStatus, Usage)>,
 }
 
 impl Program {
@@ -74,7 +76,7 @@ impl Program {
         let child = command.spawn()?;
         *leader = Some(child.id());
         drop(leader);
-        let program = Program { child, stop: stop.clone() };
+        let program = Program { child, stop: stop.clone(), end: None };
         if stop.is_asked() {
             program.end();
         }
@@ -95,11 +97,18 @@ impl Program {
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         // Under the lock, so that nobody ends a process of the same number once this one's end has been taken in.
         let mut leader = self.stop.leader();
-        let status = self.child.try_wait()?;
-        if status.is_some() {
+        if self.end.is_none() {
+            self.end = child::take_end(self.child.id())?;
+        }
+        if self.end.is_some() {
             *leader = None;
         }
-        Ok(status)
+        Ok(self.end.map(|(status, _)| status))
+    }
+
+    /// What it has used, with all that it has started and waited for; known once it has ended.
+    pub fn usage(&self) -> Option<Usage> {
+        self.end.map(|(_, usage)| usage)
     }
 
     /// Waits for its end, which may take as long as it likes unless it is asked to stop.

@@ -1,9 +1,13 @@
-//! Programs run under a placement strategy, and strategies compared over several trials (Fisher 2025, sections 3.3 and 4.2).
+//! Running a program with its memory placed by a strategy, and comparing strategies: trials side by side, their times, where
+//! their pages lie, and what bandwidth the memory of each has (Fisher 2025, sections 3.3 and 4.2).
 
-pub mod statistics;
-mod strategy;
-pub mod stream;
+pub mod bandwidth;
+pub mod compare;
+mod error;
+pub mod residency;
+pub mod strategy;
 mod trial;
+pub mod welch;
 
-pub use strategy::{Resolved, Strategy, Unavailable};
-pub use trial::{Trial, drop_page_cache, run};
+pub use error::RunError;
+pub use trial::{Cold, Trial};

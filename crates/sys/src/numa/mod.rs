@@ -5,7 +5,7 @@ mod pages;
 mod policy;
 mod weights;
 
-pub use nodes::{Node, Place, Topology, cores_beside, list, nodes};
+pub use nodes::{Node, Place, Topology, cores_beside, free_bytes, list, nodes, tier_of};
 pub use pages::{held, move_to, nodes_of};
 pub use policy::{Policy, bind, set_child_policy, set_thread_policy};
 pub use weights::{Weights, WeightsError};

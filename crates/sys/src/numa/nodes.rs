@@ -32,6 +32,30 @@ fn nodes_below(root: &Path) -> Vec<Node> {
     numbers(&list).into_iter().filter_map(node).collect()
 }
 
+/// The memory of a node that nobody uses, in bytes; none if the kernel does not tell. What file caches hold comes on top.
+pub fn free_bytes(node: u32) -> Option<u64> {
+    let text = fs::read_to_string(Path::new(FOLDER).join(format!("node{node}/meminfo"))).ok()?;
+    let line = text.lines().find_map(|line| line.split_once("MemFree:"))?.1;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The tier of memory in which the kernel puts a node: faster memory has a lower number, and that of a CXL device a higher one
+/// than that beside processors. None if it has no memory, or the kernel does not tell (before Linux 6.1).
+pub fn tier_of(node: u32) -> Option<u32> {
+    tier_below(Path::new("/sys/devices/virtual/memory_tiering"), node)
+}
+
+fn tier_below(root: &Path, node: u32) -> Option<u32> {
+    // Each folder `memory_tierN` has the list of its nodes.
+    let mut tiers = fs::read_dir(root).ok()?.flatten().filter_map(|entry| {
+        let tier = entry.file_name().to_str()?.strip_prefix("memory_tier")?.parse().ok()?;
+        let list = fs::read_to_string(entry.path().join("nodelist")).ok()?;
+        numbers(&list).contains(&node).then_some(tier)
+    });
+    tiers.next()
+}
+
 /// The cores of the node that has this one; none where the kernel does not tell.
 pub fn cores_beside(core: u32) -> Vec<u32> {
     cores_beside_below(Path::new(FOLDER), core)
@@ -245,5 +269,20 @@ mod tests {
             assert_eq!(topology.node_of_cpu(cpu), Some(node));
         }
         assert_eq!(topology.with_memory(), nodes().iter().map(|node| node.number).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_node_has_a_tier_and_free_memory() {
+        let root = std::env::temp_dir().join(format!("tiermem-memory-tiers-{}", std::process::id()));
+        for (tier, nodes) in [("memory_tier4", "0,3\n"), ("memory_tier22", "2\n"), ("power", "1\n")] {
+            fs::create_dir_all(root.join(tier)).unwrap();
+            fs::write(root.join(tier).join("nodelist"), nodes).unwrap();
+        }
+        assert_eq!([0, 1, 2].map(|node| tier_below(&root, node)), [Some(4), None, Some(22)]);
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(tier_below(&root, 0), None);
+        for node in nodes() {
+            assert!(free_bytes(node.number).is_none_or(|bytes| bytes <= node.bytes));
+        }
     }
 }

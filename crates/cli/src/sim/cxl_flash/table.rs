@@ -50,7 +50,7 @@ fn one(out: &mut impl Write, row: &[Cell]) -> io::Result<()> {
     let number = |name: &str| match cell(row, name) {
         Cell::Text(_) => f64::NAN,
         Cell::Count(count) => count as f64,
-        Cell::Number(number, _) => number,
+        Cell::Number(number, _) | Cell::Power(number) => number,
     };
     let count = |name: &str| number(name) as u64;
     let time = |name: &str| Nanos(number(name).round() as u64);

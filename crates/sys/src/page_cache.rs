@@ -1,0 +1,50 @@
+//! Making files cold: taking their pages out of memory, so that they are read anew.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{Advice, fadvise, sync};
+
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+
+/// Takes all of the machine's file pages that nobody has mapped or is changing out of memory, and what the kernel remembers of
+/// folders. Everybody on the machine reads their files anew.
+///
+/// # Errors
+/// Permission denied if this is not root, or if `/proc/sys` cannot be written, as in most containers.
+pub fn drop_all() -> io::Result<()> {
+    // Pages that are not yet written stay.
+    sync();
+    fs::write(DROP_CACHES, "3")
+}
+
+/// Takes the pages of one file out of memory, but for those that somebody has mapped.
+///
+/// # Errors
+/// What opening it says.
+pub fn drop_file(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Ok(());
+    }
+    // Pages that are not yet written stay. A file system that cannot be written has none.
+    let _ = file.sync_data();
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_dropped_and_keeps_its_bytes() {
+        let path = std::env::temp_dir().join(format!("tiermem-cold-{}", std::process::id()));
+        fs::write(&path, [7; 10_000]).unwrap();
+        drop_file(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), [7; 10_000]);
+        fs::remove_file(&path).unwrap();
+        assert!(drop_file(&path).is_err());
+        drop_file(&std::env::temp_dir()).unwrap();
+    }
+}
