@@ -61,15 +61,14 @@ def test_the_kernels_tiers_are_told(guest: type[Machine]) -> None:
     assert tiers[1] > tiers[0]
 
 
-# The table is larger than the fast memory that the plan may use, so that it has to lie on both nodes.
+# The table is larger than the fast memory that the plan may use, and what is hot moves through it.
 PLANNED = """
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
-table="--footprint 67108864 --per-second 200000"
-tiermem record --slice 200ms --granule 1MiB -o /root/recording.parquet -- hotspot $table --pass-ms 4000 --passes 1 || exit 1
+program="hotspot --footprint 67108864 --hot 8388608 --background 2 --per-second 400000 --pass-ms 8000 --passes 1"
+tiermem record --slice 200ms --granule 1MiB -o /root/recording.parquet -- $program || exit 1
 tiermem plan /root/recording.parquet --fast 24MiB -o /root/plan.json || exit 1
 for follow in first-touch plan live; do
-    tiermem run --place plan --plan /root/plan.json --follow $follow --slice 100ms --format json -- \
-        hotspot $table --pass-ms 4000 --passes 1 >/out/$follow || exit 1
+    tiermem run --place plan --plan /root/plan.json --follow $follow --slice 100ms --format json -- $program >/out/$follow || exit 1
 done
 """
 
@@ -85,7 +84,9 @@ def test_a_plan_moves_pages_and_says_what_came_of_it(guest: type[Machine]) -> No
     assert result.exit_code == 0, result.output
     told = {name: json.loads(text)[0] for name, text in result.files_out.items()}
     assert all(row["touches"] > 0 and row["regions_found"] > 0 for row in told.values()), told
-    # Nothing moves under the first; the plan moves pages, each of which the kernel has put where it should be.
-    assert told["first-touch"]["moved_bytes"] == 0 and 0 < told["first-touch"]["slow_share"] < 1, told
-    assert told["live"]["moved_bytes"] > 0 or told["plan"]["moved_bytes"] > 0, told
-    assert all(row["failed_pages"] * 4096 <= 0.05 * (row["moved_bytes"] + row["corrected_bytes"] + 1) for row in told.values()), told
+    still = told.pop("first-touch")
+    assert still["moved_bytes"] == 0 and 0 < still["slow_share"] < 1, still
+    for row in told.values():
+        # Pages that move lie where accesses go. How far that succeeds is a matter of time, which a guest does not have.
+        assert row["moved_bytes"] > 0 and row["slow_share"] < still["slow_share"], (row, still)
+        assert row["failed_pages"] * 4096 < row["moved_bytes"] / 10, row
