@@ -220,7 +220,7 @@ fn print_table(plan: &Plan) -> io::Result<()> {
         let lead = Bytes(sweep.lead_bytes);
         let remark = format!(
             "moves {way} through {} of {} at {speed}/s, once in {}, {lead} ahead",
-            Bytes(region.bytes),
+            Bytes(sweep.span.bytes),
             region.name,
             Nanos(sweep.period_ns)
         );

@@ -3,12 +3,12 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus};
-use std::time::Duration;
+use std::process::Command;
 
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
-use rustix::process::{Pid, Signal, getpid, getppid, kill_process_group, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, getpid, getppid, kill_process, kill_process_group, set_parent_process_death_signal,
+};
 
 /// Lets the next process that is started have this file under its number. Nothing else must be started meanwhile, or it has
 /// it too; drop the file once the process is there.
@@ -41,56 +41,6 @@ pub fn without_huge_pages(command: &mut Command) {
     unsafe { command.pre_exec(ask) };
 }
 
-/// What a process has used by its end, with those that it started and whose end it has taken in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Processor time of the program.
-    pub user: Duration,
-    /// Processor time of the kernel for it.
-    pub system: Duration,
-    /// Page faults that took nothing from a disk.
-    pub minor_faults: u64,
-    /// Page faults that waited for a disk.
-    pub major_faults: u64,
-    /// The most bytes that one of the processes had in memory. The kernel counts from what the process that started it had
-    /// then, some MiB.
-    pub peak_resident_bytes: u64,
-}
-
-/// Takes in the end of a process that this one has started and nobody has waited for, if it has ended: how, and what it had
-/// used. From then on its number may mean another process.
-///
-/// # Errors
-/// If there is no such process, or its end has been taken in before.
-pub fn take_end(pid: u32) -> io::Result<Option<(ExitStatus, Usage)>> {
-    let pid = libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 0).ok_or(io::ErrorKind::InvalidInput)?;
-    let mut status: libc::c_int = 0;
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both are as large as the call wants and outlive it; the usage is valid when all zero, should the call not fill
-    // it.
-    let (taken, usage) = unsafe {
-        (libc::wait4(pid, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()), usage.assume_init())
-    };
-    match taken {
-        0 => Ok(None),
-        taken if taken == pid => Ok(Some((ExitStatus::from_raw(status), Usage::of(&usage)))),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-impl Usage {
-    fn of(usage: &libc::rusage) -> Self {
-        let spent = crate::cpu_time::spent_of(usage);
-        Usage {
-            user: spent.user,
-            system: spent.system,
-            minor_faults: usage.ru_minflt.max(0) as u64,
-            major_faults: usage.ru_majflt.max(0) as u64,
-            peak_resident_bytes: (usage.ru_maxrss.max(0) as u64).saturating_mul(1024),
-        }
-    }
-}
-
 /// Ends (SIGKILL) the group of processes that `leader` leads, if it still is there. The caller has started the leader as the
 /// first of a group of its own and has not yet waited for its end, so that the number cannot mean anybody else.
 pub fn end_group(leader: u32) {
@@ -100,11 +50,20 @@ pub fn end_group(leader: u32) {
     }
 }
 
+/// Asks a process to come to an end by itself (SIGINT). The caller has started it and has not yet waited for its end.
+pub fn interrupt(process: u32) {
+    if let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = kill_process(process, Signal::INT);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Read;
     use std::os::fd::AsRawFd;
+    use std::os::unix::process::ExitStatusExt;
 
     #[test]
     fn a_child_writes_to_what_it_inherits() {

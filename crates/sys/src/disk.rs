@@ -135,6 +135,11 @@ pub fn sync_data(file: &File) -> io::Result<()> {
     }
 }
 
+/// Writes back what the kernel has of all files and devices.
+pub fn write_back_everything() {
+    rustix::fs::sync();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

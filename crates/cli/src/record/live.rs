@@ -43,16 +43,16 @@ const FIELDS: &[&str] = &[
 pub struct LiveArgs {
     /// What to look with; may be given several times. The first is what other commands take by default.
     #[arg(long, value_name = "SOURCE", default_value = "refs", value_parser = source)]
-    source: Vec<SourceKind>,
+    pub source: Vec<Source>,
     /// Look at a process that runs already.
     #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
+    pub pid: Option<u32>,
     /// How long a slice of time is.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = slice)]
-    slice: Duration,
+    pub slice: Duration,
     /// How much memory is looked at as one, a multiple of 4 KiB.
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = granule)]
-    granule: u64,
+    pub granule: u64,
     /// A finer granule for one part: the end of a mapped file's path, `heap`, `stack`, or `anon` for the largest mapping of no
     /// file.
     #[arg(long, value_name = "NAME=SIZE", value_parser = closer)]
@@ -62,15 +62,30 @@ pub struct LiveArgs {
     small_pages: bool,
     /// Stop after so long; the program is ended then, unless it ran already.
     #[arg(long, value_name = "TIME", value_parser = duration)]
-    duration: Option<Duration>,
+    pub duration: Option<Duration>,
 }
 
-fn source(text: &str) -> Result<SourceKind, String> {
-    SourceKind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-        format!(
-            "there is no source `{text}`; the sources are {}",
-            SourceKind::ALL.map(SourceKind::name).join(", ")
-        )
+/// A way of looking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Again and again while the program runs.
+    Live(SourceKind),
+    /// Samples of loads and stores by the processor's counters.
+    PerfMem,
+    /// Every access, under Valgrind.
+    Lackey,
+}
+
+fn source(text: &str) -> Result<Source, String> {
+    let live = SourceKind::ALL.into_iter().find(|kind| kind.name() == text).map(Source::Live);
+    live.or(match text {
+        "perf-mem" => Some(Source::PerfMem),
+        "lackey" => Some(Source::Lackey),
+        _ => None,
+    })
+    .ok_or_else(|| {
+        let live = SourceKind::ALL.map(SourceKind::name).join(", ");
+        format!("there is no source `{text}`; the sources are {live}, perf-mem, lackey")
     })
 }
 
@@ -108,7 +123,13 @@ pub fn preload() -> Option<PathBuf> {
 }
 
 /// Records and prints the summary.
-pub fn run(args: LiveArgs, command: Vec<OsString>, output: &Path, format: Format) -> Result<(), Failure> {
+pub fn run(
+    args: LiveArgs,
+    sources: Vec<SourceKind>,
+    command: Vec<OsString>,
+    output: &Path,
+    format: Format,
+) -> Result<(), Failure> {
     let preload = preload();
     if preload.is_none() && args.pid.is_none() {
         eprintln!(
@@ -118,7 +139,7 @@ pub fn run(args: LiveArgs, command: Vec<OsString>, output: &Path, format: Format
     }
     let options = live::Options {
         target: args.pid.map_or(Target::Command(command), Target::Process),
-        sources: args.source,
+        sources,
         slice: args.slice,
         granule_bytes: args.granule,
         closer: args.closer,
@@ -134,21 +155,26 @@ pub fn run(args: LiveArgs, command: Vec<OsString>, output: &Path, format: Format
     let recorded = live::record(&options, &stop, |slices| bar.set(slices as u64));
     bar.finish(0);
     let (recording, ending) = recorded.map_err(super::advise)?;
-    recording::write(output, &recording).map_err(Failure::failed)?;
-    for note in &recording.head.notes {
-        eprintln!("tiermem: {note}");
-    }
-    let printed = match format {
-        Format::Table => print_table(&recording, &ending),
-        format => output::print_rows(format, &rows(&recording, &ending)),
-    };
-    printed.map_err(|error| Failure::writing("the summary", error))?;
+    keep(&recording, &self::ended(&ending), output, format)?;
     match ending {
         Ending::Exited(status) if status.signal().is_some() => {
             Err(Failure::failed(anyhow!("the program was ended ({status}); the recording ends there")))
         }
         _ => Ok(()),
     }
+}
+
+/// Writes a recording and tells what it has.
+pub fn keep(recording: &Recording, ended: &str, output: &Path, format: Format) -> Result<(), Failure> {
+    recording::write(output, recording).map_err(Failure::failed)?;
+    for note in &recording.head.notes {
+        eprintln!("tiermem: {note}");
+    }
+    let printed = match format {
+        Format::Table => print_table(recording, ended),
+        format => output::print_rows(format, &rows(recording, ended)),
+    };
+    printed.map_err(|error| Failure::writing("the summary", error))
 }
 
 /// How a recording ended, in a word.
@@ -176,7 +202,7 @@ fn touched(recording: &Recording) -> (usize, u64) {
     (regions.len(), bytes)
 }
 
-fn rows(recording: &Recording, ending: &Ending) -> Rows {
+fn rows(recording: &Recording, ended: &str) -> Rows {
     let head = &recording.head;
     let (regions, bytes) = touched(recording);
     let row = vec![
@@ -190,12 +216,12 @@ fn rows(recording: &Recording, ending: &Ending) -> Rows {
         Cell::Number(head.cost.recorder_cpu_s, 3),
         Cell::Number(head.cost.agent_cpu_s, 3),
         Cell::Number(head.cost.program_cpu_s, 3),
-        Cell::Text(ended(ending)),
+        Cell::Text(ended.to_owned()),
     ];
     Rows { fields: FIELDS, rows: vec![row] }
 }
 
-fn print_table(recording: &Recording, ending: &Ending) -> io::Result<()> {
+fn print_table(recording: &Recording, ended: &str) -> io::Result<()> {
     let head = &recording.head;
     let (regions, bytes) = touched(recording);
     let mapped: u64 = head.regions.iter().map(|region| region.bytes).sum();
@@ -217,6 +243,6 @@ fn print_table(recording: &Recording, ending: &Ending) -> io::Result<()> {
     if cost.program_cpu_s > 0.0 {
         line("program", format!("{:.2} s", cost.program_cpu_s), "of processor time".to_owned())?;
     }
-    line("ended by", ended(ending), String::new())?;
+    line("ended by", ended.to_owned(), String::new())?;
     out.flush()
 }

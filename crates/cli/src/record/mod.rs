@@ -1,9 +1,12 @@
 //! `tiermem record`: what a program does with its memory.
 
 mod live;
+mod other;
 mod physical;
 
 pub use live::{ended, preload, slice};
+
+use self::live::Source;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,6 +14,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::Args;
 use tiermem_place::capture::CaptureError;
+use tiermem_place::capture::live::SourceKind;
 
 use crate::failure::Failure;
 use crate::output::Format;
@@ -21,6 +25,8 @@ Examples:
   tiermem record --slice 100ms --granule 1MiB -o app.rec -- ./app
   tiermem record --closer model.gguf=64KiB -o app.rec -- ./app # one mapped file more closely than the rest
   tiermem record --source refs --source writes -o app.rec -- ./app
+  tiermem record --source lackey --granule 4KiB --slice 10ms -o small.rec -- ./small
+  tiermem record --import mem.txt --granule 4MiB -o app.rec    # perf script of another machine's perf mem record
   tiermem record --pid 1234 --duration 30s -o app.rec          # what runs already, its mappings as wholes
   tiermem record --physical --transactions 1M --llc 8MiB,16 -o pagerank.parquet -- ./pagerank --scale 20
 
@@ -33,6 +39,8 @@ Sources:
   writes   pages written: needs the agent
   faults   page faults: where pages are first touched
   damon    the kernel's monitor, where the kernel has it and nobody else uses it
+  perf-mem samples of loads (--stores: of stores) with their level and latency, where the processor has counters for them
+  lackey   every access under Valgrind, through modelled caches; slices are of modelled time
 
 With --physical the program runs under Valgrind (Lackey), some hundred times slower, and OUT is a trace of what passes between
 modelled caches and memory, with physical addresses: docs/record.md. Needs valgrind, and root (or CAP_SYS_ADMIN and
@@ -73,23 +81,45 @@ pub struct Options {
     format: Format,
     #[command(flatten)]
     live: live::LiveArgs,
+    #[command(flatten)]
+    perf: other::PerfArgs,
     /// Trace what passes between modelled caches and memory, with physical addresses.
     #[arg(long, conflicts_with_all = ["source", "pid", "slice", "granule", "closer", "small_pages", "duration"])]
     physical: bool,
     #[command(flatten)]
     with_physical: physical::PhysicalArgs,
     /// The program and its arguments.
-    #[arg(value_name = "CMD", required_unless_present = "pid", conflicts_with = "pid", last = true)]
+    #[arg(value_name = "CMD", required_unless_present_any = ["pid", "import"], conflicts_with_all = ["pid", "import"], last = true)]
     command: Vec<OsString>,
 }
 
 /// Records and prints the summary.
 pub fn run(options: Options) -> Result<(), Failure> {
-    let Options { output, format, live, physical, with_physical, command } = options;
+    let Options { output, format, live, perf, physical, with_physical, command } = options;
     if physical {
-        physical::run(with_physical, command, &output, format)
-    } else {
-        live::run(live, command, &output, format)
+        return physical::run(with_physical, command, &output, format);
+    }
+    if !perf.import.is_empty() {
+        return other::import(&perf, &live, &output, format);
+    }
+    let kinds: Option<Vec<SourceKind>> = live
+        .source
+        .iter()
+        .map(|source| match source {
+            Source::Live(kind) => Some(*kind),
+            Source::PerfMem | Source::Lackey => None,
+        })
+        .collect();
+    match (kinds, live.source.as_slice()) {
+        (Some(kinds), _) => live::run(live, kinds, command, &output, format),
+        (None, [Source::PerfMem]) => other::perf_mem(&perf, &live, command, &output, format),
+        (None, [Source::Lackey]) if live.pid.is_none() => other::lackey(&live, command, &output, format),
+        (None, [Source::Lackey]) => Err(Failure::usage(anyhow!(
+            "lackey runs a program from its start; --pid is for the other sources"
+        ))),
+        (None, _) => {
+            Err(Failure::usage(anyhow!("perf-mem and lackey cannot be combined with other sources")))
+        }
     }
 }
 

@@ -14,6 +14,10 @@ pub struct Spot {
 /// A hotspot that moves through a region again and again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sweep {
+    /// The first granule of the stretch that it moves through.
+    pub first: usize,
+    /// The granules of that stretch.
+    pub granules: usize,
     /// How many granules it moves in a second; negative if towards lower addresses.
     pub granules_per_s: f64,
     /// From one pass to the next.
@@ -76,25 +80,48 @@ pub fn path(heat: &Heat) -> Vec<Option<Spot>> {
     (0..heat.slices()).map(spot).collect()
 }
 
+/// The part of a region that a sweep goes through: the shortest stretch with nearly all accesses. An allocator may have put other
+/// things before and behind.
+fn busy(totals: &[f64]) -> std::ops::Range<usize> {
+    /// The share of accesses that may lie outside, at each end.
+    const OUTSIDE: f64 = 0.01;
+    // What is hot all the time does not count for more than what is passed through.
+    let level = median(totals.iter().copied().filter(|total| *total > 0.0)) * 2.0;
+    let all: f64 = totals.iter().map(|total| total.min(level)).sum();
+    let end_of = |totals: &mut dyn Iterator<Item = f64>| {
+        let mut sum = 0.0;
+        totals
+            .take_while(|total| {
+                sum += total.min(level);
+                sum <= all * OUTSIDE
+            })
+            .count()
+    };
+    let from = end_of(&mut totals.iter().copied());
+    let behind = end_of(&mut totals.iter().rev().copied());
+    from..totals.len().saturating_sub(behind).max(from)
+}
+
 /// The sweep that a region's hotspot makes, if it moves at one speed in one direction most of the time, and comes around again
 /// from the end to the start. `slices` are start and end of each, in nanoseconds. A sweep that passes through the region
 /// more than twice in a slice leaves no trace of it.
 pub fn sweep(heat: &Heat, slices: &[(u64, u64)]) -> Option<Sweep> {
-    let count = heat.granules();
-    if count < 4 {
+    let totals = heat.totals();
+    let span = busy(&totals);
+    if span.len() < 4 {
         return None;
     }
-    let ring = count as f64;
-    let mean: Vec<f64> = heat.totals().iter().map(|total| total / heat.slices().max(1) as f64).collect();
+    let ring = span.len() as f64;
+    let mean: Vec<f64> = totals.iter().map(|total| total / heat.slices().max(1) as f64).collect();
     let (mut places, mut hot) = (Vec::new(), Vec::new());
     for (slice, (start, end)) in slices.iter().enumerate().take(heat.slices()) {
-        if heat.row(slice).iter().all(|value| *value <= 0.0) {
+        if heat.row(slice)[span.clone()].iter().all(|value| *value <= 0.0) {
             continue;
         }
-        let weights = excess(heat, slice, &mean);
-        let Some(middle) = ring_middle(&weights) else { continue };
+        let weights = &excess(heat, slice, &mean)[span.clone()];
+        let Some(middle) = ring_middle(weights) else { continue };
         places.push(((start + end) as f64 / 2.0, middle));
-        hot.push(granules_of_most(weights));
+        hot.push(granules_of_most(weights.to_vec()));
     }
     if places.len() < SLICES_MIN {
         return None;
@@ -126,7 +153,15 @@ pub fn sweep(heat: &Heat, slices: &[(u64, u64)]) -> Option<Sweep> {
     }
     hot.sort_unstable();
     let period_ns = (ring / granules_per_s.abs() * 1e9) as u64;
-    Some(Sweep { granules_per_s, period_ns, hot_granules: hot[hot.len() / 2].max(1), steady })
+    let (first, granules) = (span.start, span.len());
+    Some(Sweep {
+        first,
+        granules,
+        granules_per_s,
+        period_ns,
+        hot_granules: hot[hot.len() / 2].max(1),
+        steady,
+    })
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

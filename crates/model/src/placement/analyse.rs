@@ -130,14 +130,14 @@ impl Draft {
             let sweeps: Vec<DraftSweep> = found
                 .iter()
                 .map(|(region, sweep)| {
-                    let granules = program.heats()[*region].granules() as u32;
+                    let granules = sweep.granules as u32;
                     // Until the next move it goes on for a slice, and what is moved meanwhile must be there before it.
                     let lead = (sweep.granules_per_s.abs() * slice_s * width).ceil() as u32;
                     let window = (sweep.hot_granules as u32 + lead + 1).min(granules);
                     let periods = period::periods(&program.heats()[*region].totals());
                     DraftSweep {
                         follow: follow::Sweep {
-                            first: program.first_of(*region),
+                            first: program.first_of(*region) + sweep.first as u32,
                             granules,
                             granules_per_s: sweep.granules_per_s,
                             hot: sweep.hot_granules as u32,
@@ -196,10 +196,12 @@ impl Draft {
         let bytes_of: Vec<u64> = regions.iter().map(|region| region.bytes).collect();
         let spans = |granules: &[u32]| spans(program, &bytes_of, granules);
         let sweep = |draft: &DraftSweep| {
-            let (region, _) = program.region_of(draft.follow.first);
+            let (region, first) = program.region_of(draft.follow.first);
+            let offset = u64::from(first) * granule_bytes;
+            let bytes = (u64::from(draft.follow.granules) * granule_bytes).min(bytes_of[region] - offset);
             let speed = readable(draft.follow.granules_per_s * granule_bytes as f64);
             Sweep {
-                span: Span { region: region as u32, offset: 0, bytes: bytes_of[region] },
+                span: Span { region: region as u32, offset, bytes },
                 period_ns: draft.period_ns,
                 bytes_per_s: speed,
                 hot_bytes: u64::from(draft.follow.hot) * granule_bytes,

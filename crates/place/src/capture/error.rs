@@ -31,6 +31,9 @@ pub enum CaptureError {
     /// The caches cannot be as they were asked for.
     #[error("{0}")]
     Caches(String),
+    /// The recording cannot be as it was asked for.
+    #[error("{0}")]
+    Options(&'static str),
     /// The page map of the program cannot be opened.
     #[error("cannot read which physical memory the program has ({path}): {source}")]
     PageMap {

@@ -19,6 +19,32 @@ pub struct MapLine {
     pub path: Option<String>,
 }
 
+/// What the kernel writes behind the name of a file that is no longer there.
+const DELETED: &str = " (deleted)";
+
+impl MapLine {
+    /// The mapped file, whether it is still there or not.
+    pub fn file(&self) -> Option<&str> {
+        let path = self.path.as_deref().filter(|path| path.starts_with('/') && *path != "//anon")?;
+        Some(path.strip_suffix(DELETED).unwrap_or(path))
+    }
+
+    /// What the kernel calls memory that is no file's, without its brackets: `heap`, `stack`, `vdso`, `anon:name`.
+    pub fn kernel_name(&self) -> Option<&str> {
+        self.path.as_deref()?.strip_prefix('[')?.strip_suffix(']')
+    }
+
+    /// Whether a program's code lies in it.
+    pub fn is_code(&self) -> bool {
+        self.permissions.as_bytes().get(2) == Some(&b'x')
+    }
+
+    /// Whether it can be written.
+    pub fn is_writable(&self) -> bool {
+        self.permissions.as_bytes().get(1) == Some(&b'w')
+    }
+}
+
 /// Reads the text of `/proc/PID/maps`.
 ///
 /// # Errors

@@ -1,15 +1,22 @@
 //! Watching a program that knows nothing of it.
 
 mod build_id;
+mod clock;
 mod error;
+pub mod lackey;
+mod layout;
 pub mod live;
 pub mod maps;
 pub(crate) mod observer;
+pub mod perf_mem;
 pub mod physical;
 pub(crate) mod program;
 mod regions;
 mod sampling;
+mod table;
+mod tracee;
 
+pub use clock::Timing;
 pub use error::CaptureError;
 pub use program::Stop;
 

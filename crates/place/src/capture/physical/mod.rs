@@ -9,12 +9,10 @@
 //!   `/proc/PID/pagemap` has their frames;
 //! - software events of `perf` tell each page fault as it happens, so that [`frames`] knows when a page has to be looked
 //!   up anew;
-//! - [`clock`] says when an access would have happened without Valgrind.
+//! - [`Timing`] says when an access would have happened without Valgrind.
 
-pub mod clock;
 pub mod frames;
 mod queue;
-mod tracee;
 
 use std::ffi::OsString;
 use std::process::ExitStatus;
@@ -27,14 +25,14 @@ use tiermem_trace::filter::hierarchy::{Hierarchy, Kind, LINE_BYTES, Level, Memor
 use tiermem_trace::reader::FETCHES;
 use tiermem_trace::writer::Writer;
 
-pub use self::clock::Timing;
+pub use crate::capture::Timing;
 
+use crate::capture::clock::Progress;
+use crate::capture::tracee::{self, Tracee};
 use crate::capture::{CaptureError, Stop};
 
-use self::clock::Progress;
 use self::frames::{Found, FrameCounts, Frames, PageTable};
 use self::queue::Queue;
-use self::tracee::Tracee;
 
 /// Accesses that are looked at between two looks at the page faults.
 const BATCH: usize = 4096;
