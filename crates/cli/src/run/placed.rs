@@ -231,7 +231,7 @@ fn advise(error: RunError) -> Failure {
         }
         RunError::Cpus { .. } => return Failure::usage(error),
         RunError::Strategy(StrategyError::OneNode { .. }) => {
-            ": a second socket, or the memory of a CXL device that is online (daxctl online-memory)"
+            "; the memory of another socket is one, or that of a CXL device that is online (daxctl online-memory)"
         }
         RunError::Policy { .. } => "; a cpuset may keep this process from the node (cpuset.mems)",
         RunError::Cold { .. } => "; run as root outside of a container, or with --cold=files",
@@ -252,7 +252,7 @@ fn record_row(options: &compare::Options, arrays: Option<&Arrays>, outcome: &Out
         Cell::Text(if options.cold.is_some() { "cold" } else { "warm" }.to_owned()),
         Cell::Count(u64::from(options.trials)),
         Cell::Text(cpus.join(",")),
-        arrays.map_or(Cell::Text(String::new()), |arrays| Cell::Count(arrays.bytes)),
+        arrays.map_or(Cell::Number(f64::NAN, 0), |arrays| Cell::Count(arrays.bytes)),
         Cell::Number(arrays.and_then(|arrays| arrays.caches).unwrap_or(f64::NAN), 2),
         Cell::Text(match outcome.stopped {
             true => "stopped".to_owned(),
@@ -280,9 +280,12 @@ fn strategy_rows(all: &[Series], bandwidths: &[Option<Bandwidth>]) -> Rows {
 
 fn comparison_rows(all: &[Series]) -> Rows {
     let mut rows = Vec::new();
-    let figures: [(&str, fn(&Series) -> Sample); 3] =
-        [("real", Series::real_s), ("user", Series::user_s), ("system", Series::system_s)];
-    for (name, figure) in figures {
+    for name in ["real", "user", "system"] {
+        let figure = |series: &Series| match name {
+            "real" => series.real_s(),
+            "user" => series.user_s(),
+            _ => series.system_s(),
+        };
         for (at, second) in all.iter().enumerate() {
             for first in &all[at + 1..] {
                 // The one that is named first is what the others are held against.
