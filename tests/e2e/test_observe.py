@@ -93,7 +93,7 @@ def rank_correlation(xs: list[float], ys: list[float]) -> float:
     assert len(xs) == len(ys) > 2, (xs, ys)
     xs, ys = ranks(xs), ranks(ys)
     middle = (len(xs) - 1) / 2
-    both = sum((x - middle) * (y - middle) for x, y in zip(xs, ys))
+    both = sum((x - middle) * (y - middle) for x, y in zip(xs, ys, strict=True))
     squares = sum((x - middle) ** 2 for x in xs) * sum((y - middle) ** 2 for y in ys)
     assert squares > 0, (xs, ys)
     return both / squares**0.5
@@ -197,7 +197,7 @@ def test_a_part_is_looked_at_more_closely(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.fixture
-def running() -> Iterator[subprocess.Popen]:
+def runs() -> Iterator[subprocess.Popen]:
     """A program that has been running for a while, and ends with the test."""
     process = subprocess.Popen(
         workload("skewed", "--footprint", "64MiB", "--seconds", "600"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -211,17 +211,17 @@ def running() -> Iterator[subprocess.Popen]:
         process.wait()
 
 
-def test_what_runs_already_is_looked_at_as_wholes(running: subprocess.Popen, tmp_path: pathlib.Path) -> None:
+def test_what_runs_already_is_looked_at_as_wholes(runs: subprocess.Popen, tmp_path: pathlib.Path) -> None:
     out = tmp_path / "pid.rec"
 
     def attempt() -> None:
-        summary, said = record(out, "--pid", str(running.pid), "--duration", "1s", "--slice", "100ms")
+        summary, said = record(out, "--pid", str(runs.pid), "--duration", "1s", "--slice", "100ms")
         assert summary["ended"] == "stopped" and summary["program_cpu_s"] == 0
         assert said.startswith("tiermem: refs: there was no agent") and "as wholes" in said and said.count("\n") == 1
         assert regions(out)[0]["bytes"] >= 64 * MIB
 
     retried(attempt)
-    assert running.poll() is None, "recording has ended the program"
+    assert runs.poll() is None, "recording has ended the program"
 
 
 def test_an_interrupt_keeps_the_recording(tmp_path: pathlib.Path) -> None:
