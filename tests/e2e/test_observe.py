@@ -99,6 +99,16 @@ def rank_correlation(xs: list[float], ys: list[float]) -> float:
     return both / squares**0.5
 
 
+def agreement(recording: pathlib.Path, granule: int, said: str, granules: int) -> float:
+    """How alike the order of granules is by the reads that the program has counted and by the heat that was seen."""
+    reads = dict(line.split(",") for line in said.splitlines() if line.replace(",", "").isdigit())
+    assert len(reads) == granules, said
+    heat: collections.Counter[int] = collections.Counter()
+    for row in table(recording, granule):
+        heat[int(row["granule"])] += row["accesses"]
+    return rank_correlation([float(reads[str(it)]) for it in range(granules)], [heat[it] for it in range(granules)])
+
+
 @pytest.fixture(scope="module")
 def passes(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A recording of a hotspot that moves through a table four times."""
@@ -126,12 +136,7 @@ def test_heat_goes_by_how_often_memory_is_read(tmp_path: pathlib.Path) -> None:
         summary, said = record(out, "--", *command)
         assert summary["slices"] > 0 and summary["ended"] == "exit status: 0"
         assert summary["touched_bytes"] <= summary["mapped_bytes"]
-        reads = dict(line.split(",") for line in said.splitlines() if line.replace(",", "").isdigit())
-        assert len(reads) == 64, said
-        heat: collections.Counter[int] = collections.Counter()
-        for row in table(out, 4 * MIB):
-            heat[int(row["granule"])] += row["accesses"]
-        found = rank_correlation([float(reads[str(it)]) for it in range(64)], [heat[it] for it in range(64)])
+        found = agreement(out, 4 * MIB, said, 64)
         assert found >= 0.95, found
 
     retried(attempt)
@@ -178,18 +183,12 @@ def test_writes_are_told_from_reads(tmp_path: pathlib.Path) -> None:
 
 def test_a_part_is_looked_at_more_closely(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "closer.rec"
-    # The last of 4 MiB is hot in its first 64 KiB or so: granules of 64 KiB are what the program heats.
     flags = ["--footprint", "16MiB", "--granule", "64KiB", "--seconds", "2", "--per-second", "1000000"]
     command = workload("skewed", *flags)
 
     def attempt() -> None:
         _, said = record(out, "--slice", "200ms", "--closer", "anon=64KiB", "--small-pages", "--", *command)
-        reads = dict(line.split(",") for line in said.splitlines() if line.replace(",", "").isdigit())
-        assert len(reads) == 256, said
-        heat: collections.Counter[int] = collections.Counter()
-        for row in table(out, 64 << 10):
-            heat[int(row["granule"])] += row["accesses"]
-        found = rank_correlation([float(reads[str(it)]) for it in range(256)], [heat[it] for it in range(256)])
+        found = agreement(out, 64 << 10, said, 256)
         # Spread evenly over granules of 4 MiB there would be next to none.
         assert found > 0.7, found
 
@@ -373,6 +372,37 @@ def test_what_is_no_recording_or_no_plan_is_refused(passes: pathlib.Path, plan: 
     assert "--fast" in failed(2, "plan", str(passes))
     assert "--fast" in failed(2, "sim", "place", str(passes))
     assert "no source writes" in failed(2, "plan", str(passes), "--fast", "1MiB", "--source", "writes")
+
+
+def test_a_plan_for_another_build_of_a_library_is_refused(passes: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    done = tiermem("plan", str(passes), "--fast", "10GiB", "--granule", "1MiB", "--format", "json")
+    assert done.returncode == 0, done
+    made = json.loads(done.stdout)
+    libraries = [region for region in made["regions"] if region["build_id"]]
+    if not libraries:
+        pytest.skip("no part of a library is in the plan")
+    libraries[0]["build_id"] = "0123456789abcdef"
+    other = tmp_path / "other.plan"
+    other.write_text(json.dumps(made))
+    said = failed(1, "sim", "place", str(passes), "--plan", str(other))
+    assert libraries[0]["name"] in said and "0123456789abcdef" in said and "make a plan of this recording" in said
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="regions of a plan that are nowhere in the recording are passed over in silence")
+def test_a_plan_for_another_footprint_is_told(plan: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    smaller = tmp_path / "smaller.rec"
+    command = workload("skewed", "--footprint", "64MiB", "--granule", "4MiB", "--seconds", "1", "--per-second", "1000000")
+    retried(lambda: record(smaller, "--slice", "100ms", "--", *command))
+    done = tiermem("sim", "place", str(smaller), "--plan", str(plan))
+    assert done.returncode in (0, 1) and done.stderr != "", "nothing is said"
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a program that goes on running is said to have ended")
+def test_writes_of_what_runs_already_cannot_be_seen(runs: subprocess.Popen, tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "writes.rec"
+    said = failed(1, "record", "-o", str(out), "--source", "writes", "--pid", str(runs.pid), "--duration", "1s")
+    assert not out.exists() and runs.poll() is None
+    assert "the program ended" not in said and "agent" in said
 
 
 def test_a_plan_needs_two_nodes(plan: pathlib.Path) -> None:
