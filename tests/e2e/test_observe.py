@@ -152,11 +152,12 @@ def test_a_hotspot_is_seen_moving(tmp_path: pathlib.Path) -> None:
         slices: dict[float, dict[float, float]] = collections.defaultdict(dict)
         for row in table(out, 4 * MIB):
             slices[row["slice"]][row["granule"]] = row["accesses"]
+        # The table is filled first, from low to high addresses; that is over once most of it is touched in one slice.
+        filled = min((number for number, heat in slices.items() if len(heat) > 48), default=0)
         at = {}
-        for number, heat in slices.items():
+        for number, heat in sorted(slices.items()):
             hot = [granule for granule, accesses in heat.items() if accesses > max(heat.values()) / 2]
-            # While the table is filled, all of it is hot.
-            if len(hot) < 32:
+            if number > filled:
                 at[number] = sum(hot) / len(hot)
         assert len(at) >= 5, at
         found = rank_correlation(list(at), list(at.values()))
@@ -167,10 +168,10 @@ def test_a_hotspot_is_seen_moving(tmp_path: pathlib.Path) -> None:
 
 def test_writes_are_told_from_reads(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "writes.rec"
-    command = workload("random", "--footprint", "64MiB", "--accesses", "20000000")
+    command = workload("random", "--footprint", "64MiB", "--accesses", "8000000")
 
     def attempt() -> None:
-        done = tiermem("record", "-o", str(out), "--source", "writes", "--slice", "200ms", "--", *command)
+        done = tiermem("record", "-o", str(out), "--source", "writes", "--slice", "100ms", "--", *command)
         if done.returncode == 1 and "cannot look at" in done.stderr:
             pytest.skip(done.stderr.strip())
         assert done.returncode == 0, done
@@ -388,7 +389,7 @@ def test_a_plan_for_another_build_of_a_library_is_refused(passes: pathlib.Path, 
     assert libraries[0]["name"] in said and "0123456789abcdef" in said and "make a plan of this recording" in said
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="regions of a plan that are nowhere in the recording are passed over in silence")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a plan's regions that are not there are passed over in silence")
 def test_a_plan_for_another_footprint_is_told(plan: pathlib.Path, tmp_path: pathlib.Path) -> None:
     smaller = tmp_path / "smaller.rec"
     command = workload("skewed", "--footprint", "64MiB", "--granule", "4MiB", "--seconds", "1", "--per-second", "1000000")
