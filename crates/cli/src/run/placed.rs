@@ -278,9 +278,6 @@ fn strategy_rows(all: &[Series], bandwidths: &[Option<Bandwidth>]) -> Rows {
     Rows { fields: STRATEGIES, rows: all.iter().zip(bandwidths).map(row).collect() }
 }
 
-/// What is taken of the trials under one placement.
-type Figure = fn(&Series) -> Sample;
-
 fn comparison_rows(all: &[Series]) -> Rows {
     let mut rows = Vec::new();
     for name in ["real", "user", "system"] {
