@@ -34,9 +34,13 @@ const STANDS_OUT: f64 = 3.0;
 /// a little in every slice.
 const PART_OF_MOST: f64 = 0.3;
 /// A sweep moves as its speed says in such a share of slices at least.
-const STEADY_MIN: f64 = 0.6;
-/// And a slice's step is as the speed says if it is off by no more than such a part of it, or a granule.
-const STEP_TOLERANCE: f64 = 0.35;
+const STEADY_MIN: f64 = 0.5;
+/// And a slice's step is as the speed says if it is off by no more than such a part of it, or of the stretch.
+const STEP_TOLERANCE: f64 = 0.5;
+/// The part of the stretch: samples place a hotspot no better.
+const PLACE_TOLERANCE: f64 = 0.05;
+/// So many times as many as chance gives.
+const BEYOND_CHANCE: f64 = 2.0;
 /// Slices with a hotspot that a sweep is told from.
 const SLICES_MIN: usize = 6;
 
@@ -139,7 +143,8 @@ pub fn sweep(heat: &Heat, slices: &[(u64, u64)]) -> Option<Sweep> {
     let median = *speeds.get(speeds.len() / 2)?;
     let expected = |time: f64| median * time;
     let fits = |(time, moved): &&(f64, f64)| {
-        (moved - expected(*time)).abs() <= (expected(*time).abs() * STEP_TOLERANCE).max(1.0)
+        (moved - expected(*time)).abs()
+            <= (expected(*time).abs() * STEP_TOLERANCE).max(1.0).max(ring * PLACE_TOLERANCE)
     };
     let steady = steps.iter().filter(fits).count() as f64 / steps.len() as f64;
     // Steady steps say the speed better than the median of all does.
@@ -148,7 +153,10 @@ pub fn sweep(heat: &Heat, slices: &[(u64, u64)]) -> Option<Sweep> {
     let granules_per_s = moved / time;
     let typical = expected(time / steps.len().max(1) as f64).abs();
     let moves = granules_per_s.is_finite() && typical >= 0.25 && granules_per_s.abs() * time >= ring / 2.0;
-    if steady < STEADY_MIN || !moves {
+    // Of steps that go anywhere, such a part is within the tolerance by chance.
+    let tolerance = (typical * STEP_TOLERANCE).max(1.0).max(ring * PLACE_TOLERANCE);
+    let chance = (2.0 * tolerance / ring).min(1.0);
+    if steady < STEADY_MIN.max(BEYOND_CHANCE * chance) || !moves {
         return None;
     }
     hot.sort_unstable();
