@@ -39,8 +39,10 @@ const STEADY_MIN: f64 = 0.5;
 const STEP_TOLERANCE: f64 = 0.5;
 /// The part of the stretch: samples place a hotspot no better.
 const PLACE_TOLERANCE: f64 = 0.05;
-/// So many times as many as chance gives.
-const BEYOND_CHANCE: f64 = 2.0;
+/// A quarter of the way on it is where the speed says to within such a part of the stretch, in such a share of slices; by chance it
+/// would be in a quarter of them.
+const FAR_TOLERANCE: f64 = 0.125;
+const ARRIVING_MIN: f64 = 0.45;
 /// Slices with a hotspot that a sweep is told from.
 const SLICES_MIN: usize = 6;
 
@@ -153,10 +155,16 @@ pub fn sweep(heat: &Heat, slices: &[(u64, u64)]) -> Option<Sweep> {
     let granules_per_s = moved / time;
     let typical = expected(time / steps.len().max(1) as f64).abs();
     let moves = granules_per_s.is_finite() && typical >= 0.25 && granules_per_s.abs() * time >= ring / 2.0;
-    // Of steps that go anywhere, such a part is within the tolerance by chance.
-    let tolerance = (typical * STEP_TOLERANCE).max(1.0).max(ring * PLACE_TOLERANCE);
-    let chance = (2.0 * tolerance / ring).min(1.0);
-    if steady < STEADY_MIN.max(BEYOND_CHANCE * chance) || !moves {
+    // Small steps are as the speed says by chance, so it must say as well where the hotspot is a quarter of the way on.
+    let far = (ring / 4.0 / typical.max(0.25)).round().clamp(1.0, places.len() as f64 / 2.0) as usize;
+    let arrives = |pair: &[(f64, f64)]| {
+        let (from, to) = (pair[0], pair[far]);
+        let error = to.1 - from.1 - granules_per_s * (to.0 - from.0) / 1e9;
+        ((error + ring / 2.0).rem_euclid(ring) - ring / 2.0).abs() <= (ring * FAR_TOLERANCE).max(1.0)
+    };
+    let arrived = places.windows(far + 1).filter(|pair| arrives(pair)).count() as f64;
+    let arriving = arrived / (places.len() - far) as f64;
+    if steady < STEADY_MIN || arriving < ARRIVING_MIN || !moves {
         return None;
     }
     hot.sort_unstable();
