@@ -93,16 +93,17 @@ pub fn written_pages() -> io::Result<bool> {
     Ok(told == [start])
 }
 
-/// Whether pages of this process that are touched after [`Smaps::clear`] are told as referenced.
+/// Whether pages of this process that are first touched after [`Smaps::clear`] are told as referenced. (Of a page that was
+/// touched before, the processor may still have its translation, and then it sets no bit.)
 ///
 /// # Errors
 /// If `clear_refs` or `smaps` is missing or may not be used.
 pub fn referenced_pages() -> io::Result<bool> {
-    let mut mapping = touched()?;
+    let mut mapping = untouched()?;
     let start = address(&mapping);
     let mut smaps = Smaps::open(std::process::id())?;
     smaps.clear()?;
-    mapping.bytes_mut()[0] = 2;
+    mapping.bytes_mut().fill(1);
     let mut is_told = false;
     smaps.read(|usage| {
         is_told |= usage.start <= start && start < usage.end && usage.referenced_bytes >= PAGE_BYTES;
@@ -132,9 +133,14 @@ pub fn bind(node: u32) -> Result<(), MapError> {
     numa::bind(&mut Mapping::anonymous(PAGE_BYTES as usize)?, node)
 }
 
-/// A few pages of this process's own, in memory.
+/// A few pages of this process's own.
+fn untouched() -> io::Result<Mapping> {
+    Mapping::anonymous(4 * PAGE_BYTES as usize).map_err(io::Error::other)
+}
+
+/// The same, in memory.
 fn touched() -> io::Result<Mapping> {
-    let mut mapping = Mapping::anonymous(4 * PAGE_BYTES as usize).map_err(io::Error::other)?;
+    let mut mapping = untouched()?;
     mapping.bytes_mut().fill(1);
     Ok(mapping)
 }
