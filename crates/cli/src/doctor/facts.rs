@@ -1,6 +1,7 @@
 //! What several rows stand on, found out once.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,9 @@ use crate::record;
 
 const DEVICES: &str = "/sys/bus/event_source/devices";
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+/// What is said where there is nothing to count with.
+pub const NO_COUNTERS: &str = "this machine shows none";
 
 /// What was found, each thing that failed with its reason.
 #[derive(Clone, Debug)]
@@ -63,7 +67,10 @@ impl Facts {
             faults: FaultWatch::open(std::process::id()).map(drop).map_err(text),
             frames: frames(),
             damon: Damon::read(),
-            counter: offers::hardware_counter().map_err(text),
+            counter: offers::hardware_counter().map_err(|error| match error.kind() {
+                ErrorKind::NotFound | ErrorKind::Unsupported => NO_COUNTERS.to_owned(),
+                _ => error.to_string(),
+            }),
             samplers: samplers(Path::new(DEVICES)),
             preload: record::preload().filter(|file| file.is_file()),
             valgrind: program("valgrind"),

@@ -1,7 +1,7 @@
 //! Which ways of recording work here.
 
 use super::damon::{Damon, Files};
-use super::facts::Facts;
+use super::facts::{Facts, NO_COUNTERS};
 use super::{Row, State};
 
 const PRELOAD_ADVICE: &str =
@@ -97,16 +97,25 @@ fn perf_mem(facts: &Facts) -> Row {
     let (item, purpose) = ("source perf-mem", "samples of loads and stores, with level and latency");
     let no = |found: &str, advice| Row::lacking(item, State::No, purpose, found, advice);
     match (&facts.counter, facts.samplers.as_slice(), &facts.perf) {
-        (Err(error), ..) => no(&format!("no hardware counters: {error}"), counters_advice()),
-        (_, [], _) => no("no event that samples accesses (mem-loads, ibs_op, arm_spe)", counters_advice()),
+        (Err(error), ..) => no(&format!("hardware counters: {error}"), counters_advice(&facts.counter)),
+        (_, [], _) => {
+            no("no event that samples accesses (mem-loads, ibs_op, arm_spe)", counters_advice(&facts.counter))
+        }
         (.., None) => no("perf is not in PATH", "install it (apt-get install linux-perf, or linux-tools)"),
         (Ok(()), samplers, Some(_)) => Row::yes(item, purpose, samplers.join(", ")),
     }
 }
 
-/// For what virtual machines lack.
-pub fn counters_advice() -> &'static str {
-    "run outside of a virtual machine, or record there with perf mem and bring the text: tiermem record --import"
+/// For the processor's counters.
+pub fn counters_advice(counter: &Result<(), String>) -> &'static str {
+    match counter {
+        Err(error) if error != NO_COUNTERS => {
+            "run as root or with CAP_PERFMON, or lower kernel.perf_event_paranoid to 1 or less"
+        }
+        _ => {
+            "run outside of a virtual machine, or record there with perf mem and bring the text: tiermem record --import"
+        }
+    }
 }
 
 fn lackey(facts: &Facts) -> Row {

@@ -45,7 +45,7 @@ pub fn rows(facts: &Facts) -> Vec<Row> {
             "hardware counters",
             "source perf-mem; a virtual machine has none as a rule",
             facts.counter.as_ref(),
-            counters_advice(),
+            counters_advice(&facts.counter),
         ),
         damon(&facts.damon),
         preload(facts.preload.as_ref()),
