@@ -3,6 +3,7 @@
 
 mod block;
 mod columns;
+mod doctor;
 mod failure;
 mod heatmap;
 mod interrupt;
@@ -39,6 +40,7 @@ Examples:
   tiermem block replay volume.csv --to nbd://localhost/disk --verify
   tiermem trace stat zipf:objects=100k,requests=1M
   tiermem mrc zipf:objects=100k,requests=1M --policy klru --k 1 --k 5
+  tiermem doctor
   tiermem record -o app.rec -- ./app
   tiermem heatmap app.rec -o app.html
   tiermem plan app.rec --fast 2GiB -o app.plan.json
@@ -82,6 +84,8 @@ enum Command {
     Plan(plan::Options),
     /// Runs a program whose memory is placed.
     Run(Box<run::Options>),
+    /// What this machine offers, and what each missing thing would need.
+    Doctor(doctor::Options),
     /// Measures how closely an emulated tier keeps to its curve on this machine.
     Probe(probe::Options),
 }
@@ -101,6 +105,7 @@ fn main() -> ExitCode {
         Command::Heatmap(options) => heatmap::run(&options),
         Command::Plan(options) => plan::run(&options),
         Command::Run(options) => run::run(*options),
+        Command::Doctor(options) => doctor::run(&options),
         Command::Probe(options) => probe::run(options),
     };
     match result {

@@ -36,15 +36,15 @@ const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 /// The kernel's `struct perf_event_attr` in its fifth version; what is not named here is 0.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    rest: [u64; 8],
+pub(crate) struct Attributes {
+    pub kind: u32,
+    pub size: u32,
+    pub config: u64,
+    pub sample_period: u64,
+    pub sample_type: u64,
+    pub read_format: u64,
+    pub flags: u64,
+    pub rest: [u64; 8],
 }
 
 const _: () = assert!(size_of::<Attributes>() == 112);
@@ -99,10 +99,14 @@ fn open_event(pid: u32, cpu: i32, config: u64) -> io::Result<OwnedFd> {
         ..Attributes::default()
     };
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
+    open(&attributes, pid, cpu)
+}
+
+/// Opens an event of a process (0: this one) on a processor (-1: on any).
+pub(crate) fn open(attributes: &Attributes, pid: libc::pid_t, cpu: i32) -> io::Result<OwnedFd> {
+    let attributes: *const Attributes = attributes;
     // SAFETY: the attributes are as long as they say and outlive the call, which only reads them. No group: -1.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, cpu, -1, FLAG_FD_CLOEXEC)
-    };
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes, pid, cpu, -1, FLAG_FD_CLOEXEC) };
     match i32::try_from(fd) {
         // SAFETY: the kernel has just returned this descriptor, and nobody else knows of it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),

@@ -2,24 +2,19 @@
 
 use std::cell::OnceCell;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
 use super::protocol::{Advice, Call, Policy, REQUEST_BYTES, Reply, Request};
 use crate::cpu_time::thread_cpu_time;
+use crate::userfault;
 
 /// The largest node of a mask.
 const NODE_BITS: libc::c_ulong = 64;
 
-const UFFD_API: u64 = 0xAA;
-const UFFDIO_API: libc::c_ulong = 0xC018_AA3F;
 const UFFDIO_REGISTER: libc::c_ulong = 0xC020_AA00;
 const UFFDIO_REGISTER_MODE_WP: u64 = 2;
-/// Write protection that the kernel lifts by itself and remembers, of pages that are not there yet too, and of files'
-/// and shared memory.
-const UFFD_FEATURES: u64 = 1 << 0 | 1 << 12 | 1 << 13 | 1 << 15;
-const UFFD_USER_MODE_ONLY: libc::c_int = 1;
 
 /// Connects to the socket that [`super::SOCKET_VARIABLE`] names and serves it on a thread that takes no signals. Does
 /// nothing if there is no such variable or nobody listens: a program must run as if nothing had been loaded with it.
@@ -153,13 +148,6 @@ struct WriteWatch {
 }
 
 #[repr(C)]
-struct Api {
-    api: u64,
-    features: u64,
-    ioctls: u64,
-}
-
-#[repr(C)]
 struct Register {
     start: u64,
     bytes: u64,
@@ -172,7 +160,7 @@ impl WriteWatch {
         let descriptor = match self.descriptor.get() {
             Some(descriptor) => descriptor,
             None => {
-                let opened = WriteWatch::open()?;
+                let (opened, _) = userfault::open(userfault::WATCH_WRITES)?;
                 self.descriptor.get_or_init(|| opened)
             }
         };
@@ -181,20 +169,5 @@ impl WriteWatch {
         // protection changes no contents and makes no access wait.
         let done = unsafe { libc::ioctl(descriptor.as_raw_fd(), UFFDIO_REGISTER, &raw mut register) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
-
-    fn open() -> io::Result<OwnedFd> {
-        // SAFETY: the call takes flags alone.
-        let descriptor =
-            unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | UFFD_USER_MODE_ONLY) };
-        let descriptor = match i32::try_from(descriptor) {
-            // SAFETY: the kernel has just returned this descriptor, and nobody else knows of it.
-            Ok(number) if number >= 0 => unsafe { OwnedFd::from_raw_fd(number) },
-            _ => return Err(io::Error::last_os_error()),
-        };
-        let mut api = Api { api: UFFD_API, features: UFFD_FEATURES, ioctls: 0 };
-        // SAFETY: as above; the request fills in what it returns.
-        let done = unsafe { libc::ioctl(descriptor.as_raw_fd(), UFFDIO_API, &raw mut api) };
-        if done == 0 { Ok(descriptor) } else { Err(io::Error::last_os_error()) }
     }
 }

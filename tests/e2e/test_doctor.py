@@ -1,0 +1,94 @@
+"""`tiermem doctor`: what it says of this machine, held against what the machine says itself."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import pathlib
+import re
+import shutil
+
+from store import tiermem
+
+FIELDS = ["item", "state", "purpose", "found", "advice"]
+SOURCES = ["refs", "writes", "faults", "damon", "perf-mem", "lackey"]
+DAMON = pathlib.Path("/sys/kernel/mm/damon/admin/kdamonds")
+
+
+def rows() -> dict[str, dict[str, str]]:
+    done = tiermem("doctor", "--format", "json")
+    assert done.returncode == 0 and done.stderr == "", done
+    found = json.loads(done.stdout)
+    by_item = {row["item"]: row for row in found}
+    assert len(by_item) == len(found)
+    return by_item
+
+
+def test_every_row_has_all_fields_and_says_what_would_help() -> None:
+    found = rows()
+    for row in found.values():
+        assert list(row) == FIELDS
+        assert row["state"] in ("yes", "limited", "no", "unknown") and row["purpose"], row
+        assert (row["advice"] == "") == (row["state"] == "yes"), row
+    assert [f"source {name}" for name in SOURCES] == [item for item in found if item.startswith("source ")]
+    for item in ["NUMA nodes", "CXL memory", "DAMON", "PAGEMAP_SCAN", "userfaultfd", "preload library", "privileges"]:
+        assert item in found
+
+
+def test_forms_say_the_same() -> None:
+    found = rows()
+    done = tiermem("doctor", "--format", "csv")
+    assert done.returncode == 0
+    table = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["item"] for row in table] == list(found)
+    assert all(row["state"] == found[row["item"]]["state"] for row in table)
+    done = tiermem("doctor")
+    assert done.returncode == 0
+    for item, row in found.items():
+        assert re.search(rf"^{re.escape(item)} +{row['state']} +", done.stdout, re.MULTILINE), item
+
+
+def test_what_it_says_can_be_seen() -> None:
+    found = rows()
+    # Every Linux machine tells what is referenced; in granules with the library.
+    has_library = found["preload library"]["state"] == "yes"
+    assert found["source refs"]["state"] == ("yes" if has_library else "limited")
+    for name in ("valgrind", "perf"):
+        assert (found[name]["state"] == "yes") == (shutil.which(name) is not None)
+        assert found[name]["found"] in (shutil.which(name), "not in PATH")
+    assert found["source lackey"]["state"] == found["valgrind"]["state"]
+    nodes = pathlib.Path("/sys/devices/system/node/has_memory")
+    if nodes.exists():
+        first = re.match(r"\d+", nodes.read_text())
+        assert first and f"node {first[0]}: " in found["NUMA nodes"]["found"]
+
+
+def test_a_source_that_works_records(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "a.rec"
+    for source, row in ((name, rows()[f"source {name}"]) for name in ("refs", "faults")):
+        command = ["record", "--source", source, "--slice", "20ms", "-o", str(out), "--", "sleep", "0.3"]
+        done = tiermem(*command)
+        if row["state"] == "no":
+            assert done.returncode == 1, done
+        elif source == "refs":
+            assert done.returncode == 0, done
+
+
+def test_nothing_is_changed() -> None:
+    files = [
+        DAMON / "nr_kdamonds",
+        pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled"),
+        pathlib.Path("/proc/sys/kernel/perf_event_paranoid"),
+        pathlib.Path("/proc/sys/vm/max_map_count"),
+        *sorted(DAMON.glob("*/state")),
+        *sorted(DAMON.glob("*/contexts/*/operations")),
+        *sorted(pathlib.Path("/sys/kernel/mm/mempolicy/weighted_interleave").glob("*")),
+    ]
+
+    def contents() -> list[str]:
+        return [file.read_text() for file in files if file.is_file()]
+
+    before = contents()
+    rows()
+    assert contents() == before
