@@ -177,7 +177,6 @@ def test_what_cannot_be_recorded_is_told_in_a_line(tmp_path: pathlib.Path) -> No
     ]:
         text = refused(code, *arguments)
         assert says in text and text.count("\n") == 1, text
-    assert "--physical" in refused(2, "-o", out, "--", "true")
     assert "CMD" in refused(2, *physical)
     assert "32KiB,8" in refused(2, *physical, "--l2", "33KiB", "--", "true")
     empty = {**os.environ, "PATH": str(tmp_path)}

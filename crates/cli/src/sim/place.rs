@@ -75,6 +75,23 @@ pub fn run(options: &Options) -> Result<(), Failure> {
                     options.recording.display()
                 ))
             })?;
+            let missing: Vec<&str> = plan
+                .regions
+                .iter()
+                .zip(&places)
+                .filter(|(_, place)| place.is_none())
+                .map(|(region, _)| region.name.as_str())
+                .collect();
+            if missing.len() == plan.regions.len() {
+                return Err(Failure::failed(anyhow!(
+                    "none of the plan's regions is in {} ({}): it is another program's, or one of another size",
+                    options.recording.display(),
+                    missing.join(", ")
+                )));
+            }
+            if !missing.is_empty() {
+                eprintln!("tiermem: the recording has not these regions of the plan: {}", missing.join(", "));
+            }
             Some((plan.schedule(), plan.firsts(), places))
         }
     };

@@ -92,4 +92,12 @@ pub enum CaptureError {
         /// How long it was there.
         milliseconds: u128,
     },
+    /// Nothing was seen of a program that goes on.
+    #[error("nothing was seen of the program in {milliseconds} ms{}{notes}", if notes.is_empty() { "" } else { ": " })]
+    SawNothing {
+        /// How long it was looked at.
+        milliseconds: u128,
+        /// What the sources say to that.
+        notes: String,
+    },
 }

@@ -138,7 +138,7 @@ pub fn record(
         }
     };
     let ending = recorder.observer.process.finish(ended)?;
-    let recording = recorder.finish(options)?;
+    let recording = recorder.finish(options, ending)?;
     Ok((recording, ending))
 }
 
@@ -153,12 +153,18 @@ struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    fn finish(self, options: &Options) -> Result<Recording, CaptureError> {
+    fn finish(self, options: &Options, ending: Ending) -> Result<Recording, CaptureError> {
         let Recorder { mut observer, begun, began_unix_ns, cpu_before, samples: pieces, slices } = self;
         observer.end_sources();
         let wall = begun.elapsed();
         if pieces.is_empty() {
-            return Err(CaptureError::NothingSeen { milliseconds: wall.as_millis() });
+            let milliseconds = wall.as_millis();
+            return Err(match ending {
+                Ending::Exited(_) | Ending::Gone => CaptureError::NothingSeen { milliseconds },
+                Ending::Stopped => {
+                    CaptureError::SawNothing { milliseconds, notes: observer.notes.join("; ") }
+                }
+            });
         }
         let children = cpu_time::children_spent();
         let spent = |spent: cpu_time::Spent| spent.user + spent.system;

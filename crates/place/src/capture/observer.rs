@@ -21,6 +21,8 @@ use super::{CaptureError, Stop, build_id};
 
 /// How long a program may take until the agent in it has begun; one that is linked statically never has one.
 const AGENT_PATIENCE: Duration = Duration::from_millis(500);
+/// What the system says of a process that has ended (`ESRCH`).
+const NO_PROCESS: i32 = 3;
 /// The shortest window is such a part of a slice, or as long as looking takes.
 const SHORTEST_WINDOW: u32 = 32;
 /// Windows of one slice.
@@ -187,6 +189,10 @@ impl<'a> Observer<'a> {
         self.end_sources();
         for kind in &self.options.sources {
             let source = kind.open(self.process.pid).map_err(|source| match source.kind() {
+                // It may have ended before it could be looked at.
+                _ if source.raw_os_error() == Some(NO_PROCESS) && self.process.program.is_some() => {
+                    CaptureError::NothingSeen { milliseconds: self.next.elapsed().as_millis() }
+                }
                 io::ErrorKind::NotFound
                     if !fs::exists(format!("/proc/{}", self.process.pid)).unwrap_or(true) =>
                 {

@@ -14,6 +14,9 @@ use crate::capture::live::{self, Ending, Target};
 use crate::capture::observer::{Observer, Piece};
 use crate::capture::{CaptureError, Stop, executable_of};
 
+/// A program that has given back its memory has ended after so long; until then its pages cannot be asked for.
+const ENDING: Duration = Duration::from_secs(1);
+
 /// How pages are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
@@ -133,7 +136,7 @@ pub fn run(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Res
         match run.after_slice(&mut observer, slice, &pieces) {
             Ok(()) => {}
             // A program that ends meanwhile has no pages.
-            Err(_) if looked.ended || observer.process.watch.wait(Duration::ZERO) => break true,
+            Err(_) if looked.ended || observer.process.watch.wait(ENDING) => break true,
             Err(error) => return Err(error),
         }
         progress(run.report.slices);
