@@ -1,6 +1,5 @@
 //! The only room with raw system calls, and the readings of `/proc` and cgroups that belong to them.
 
-pub mod advise;
 pub mod affinity;
 pub mod agent;
 pub mod aligned;
