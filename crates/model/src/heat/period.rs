@@ -14,7 +14,7 @@ const OTHERS_MAX: usize = 7;
 /// A peak stands out of what lies to both sides of it by so much.
 const PROMINENCE: f64 = 0.05;
 /// A period repeats in the region so often at least.
-const REPEATS_MIN: usize = 4;
+const REPEATS_MIN: usize = 3;
 /// Multiples of a lag that are looked at.
 const MULTIPLES_MAX: usize = 64;
 /// A contrast that is so many times what noise gives is no noise: of thousands of lags the luckiest gives some four.
@@ -80,7 +80,7 @@ fn transform(wave: &mut [(f64, f64)]) {
 }
 
 /// The lags at which accesses repeat: the period first, then other peaks of the autocorrelation, highest first. Empty if
-/// nothing repeats at least four times.
+/// nothing repeats at least three times.
 ///
 /// A period's multiples are like it. So lags are told by the contrast of all their multiples to all lags: noise cancels out,
 /// trends have none, and an error of one granule in the lag is many in a high multiple.
@@ -108,21 +108,64 @@ pub fn periods(totals: &[f64]) -> Vec<Peak> {
 /// place (the F statistic). Unlike the autocorrelation this uses all pairs of repeats at once.
 fn refined(values: &[f64], lag: usize) -> usize {
     let count = values.len();
-    let mean = values.iter().sum::<f64>() / count as f64;
-    let all: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let folded = Folded::new(values);
     let statistic = |period: usize| {
-        let mut sums = vec![(0.0, 0_u32); period];
-        for (at, value) in values.iter().enumerate() {
-            let place = &mut sums[at % period];
-            *place = (place.0 + value - mean, place.1 + 1);
-        }
-        let between: f64 = sums.iter().map(|(sum, count)| sum * sum / f64::from((*count).max(1))).sum();
-        between / (period - 1) as f64 / ((all - between).max(all * 1e-12) / (count - period) as f64)
+        let between = folded.between(period);
+        between / (period - 1) as f64 / (folded.within(between) / (count - period) as f64)
     };
     let reach = (lag / 16).clamp(1, 8);
     let near = (lag - reach).max(2)..=(lag + reach).min(count / REPEATS_MIN).max(lag);
     let best = near.map(|period| (period, statistic(period))).max_by(|a, b| a.1.total_cmp(&b.1));
-    best.map_or(lag, |(period, _)| period)
+    let mut period = best.map_or(lag, |(period, _)| period);
+    // A multiple of the period says as much as it, but for the noise that its places may follow too.
+    while let Some(part) = [2, 3, 5, 7]
+        .map(|divisor| period / divisor * usize::from(period.is_multiple_of(divisor)))
+        .into_iter()
+        .find(|part| *part >= 2 && !folded.says_more(period, *part))
+    {
+        period = part;
+    }
+    period
+}
+
+/// Values of which each is to be told by its place in a period.
+struct Folded<'a> {
+    values: &'a [f64],
+    mean: f64,
+    /// The sum of all squares of distances from the mean.
+    all: f64,
+}
+
+impl<'a> Folded<'a> {
+    fn new(values: &'a [f64]) -> Self {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let all = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Folded { values, mean, all }
+    }
+
+    /// The sum of squares that the places in a period say.
+    fn between(&self, period: usize) -> f64 {
+        let mut sums = vec![(0.0, 0_u32); period];
+        for (at, value) in self.values.iter().enumerate() {
+            let place = &mut sums[at % period];
+            *place = (place.0 + value - self.mean, place.1 + 1);
+        }
+        sums.iter().map(|(sum, count)| sum * sum / f64::from((*count).max(1))).sum()
+    }
+
+    /// What they leave unsaid; not quite nothing.
+    fn within(&self, between: f64) -> f64 {
+        (self.all - between).max(self.all * 1e-12)
+    }
+
+    /// Whether a period says more than its part by three standard deviations of what it would by chance (the F test of nested
+    /// models).
+    fn says_more(&self, period: usize, part: usize) -> bool {
+        let (long, short) = (self.between(period), self.between(part));
+        let (more, rest) = ((period - part) as f64, (self.values.len() - period) as f64);
+        let statistic = (long - short) / more / (self.within(long) / rest);
+        statistic > 1.0 + 3.0 * (2.0 / more + 2.0 / rest).sqrt()
+    }
 }
 
 /// The rank of each value, equal ones sharing the middle of theirs.
@@ -154,10 +197,17 @@ fn fundamental(curve: &[f64], count: usize) -> Option<(usize, f64)> {
     };
     let longest = (count / REPEATS_MIN).min(curve.len() - 1);
     let contrasts: Vec<f64> = (0..=longest).map(|lag| if lag < 2 { 0.0 } else { contrast(lag) }).collect();
+    let mean = up_to[curve.len() - 1] / (curve.len() - 1) as f64;
     let is_significant = |lag: usize| {
         let multiples = ((curve.len() - 1) / lag).min(MULTIPLES_MAX);
         let noise = (4.0 / (count as f64 * multiples as f64)).sqrt();
-        contrasts[lag] >= CONTRAST_MIN.max(SIGNIFICANCE * noise)
+        if contrasts[lag] < CONTRAST_MIN.max(SIGNIFICANCE * noise) {
+            return false;
+        }
+        // A half or a third of a period is like the period at few of its multiples.
+        let mut heights: Vec<f64> = (1..=multiples).map(|multiple| unbiased(multiple * lag) - mean).collect();
+        heights.sort_by(f64::total_cmp);
+        heights[(multiples - 1) / 2] >= contrasts[lag] / 2.0
     };
     let most = (2..=longest).filter(|lag| is_significant(*lag)).map(|lag| contrasts[lag]).fold(0.0, f64::max);
     let near = (2..=longest).find(|lag| is_significant(*lag) && contrasts[*lag] >= NEARLY * most)?;
@@ -228,6 +278,28 @@ mod tests {
         let mut totals: Vec<f64> = (0..600).map(|at| if at % 30 == 0 { 5.0 } else { 1.0 }).collect();
         totals[77] = 1e6;
         assert_eq!(periods(&totals).first().map(|peak| peak.lag), Some(30));
+    }
+
+    #[test]
+    fn a_part_of_a_period_is_never_named() {
+        // A few hot granules in a row at each period, as layers of a model have them.
+        for period in [90_usize, 200, 540] {
+            for repeats in [2.2, 2.6, 3.2, 3.8, 5.5] {
+                let shape = |at: usize| match at % period {
+                    0..4 => 12.0,
+                    rest if rest < period / 9 => 3.0,
+                    _ => 1.0,
+                };
+                let count = (period as f64 * repeats) as usize;
+                let found = |totals: &[f64]| periods(totals).first().map(|peak| peak.lag);
+                let wanted = (repeats > REPEATS_MIN as f64).then_some(period);
+                let pure: Vec<f64> = (0..count).map(shape).collect();
+                assert_eq!(found(&pure), wanted, "{period} granules, {repeats} times");
+                // In noise, so few may be too few to be sure.
+                let noisy = found(&noisy(&shape, count, period as u64));
+                assert!(noisy.is_none() || noisy == wanted, "{noisy:?}: {period} granules, {repeats} times");
+            }
+        }
     }
 
     proptest! {
