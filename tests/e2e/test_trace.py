@@ -306,7 +306,7 @@ def test_what_cannot_be_read_or_written_fails(tmp_path: pathlib.Path) -> None:
     (tmp_path / "empty.csv").write_text("")
     assert "the trace is empty" in refused(1, "stat", tmp_path / "empty.csv")
     assert "cannot open the trace" in refused(1, "stat", tmp_path / "missing.csv")
-    assert "cannot write the trace" in refused(1, "gen", "scan:requests=1", "-o", tmp_path / "no" / "t.csv")
+    assert "cannot write " in refused(1, "gen", "scan:requests=1", "-o", tmp_path / "no" / "t.csv")
     tenants = "mix:" + "+".join(["scan"] * 300) + ",requests=20k"
     assert "--parts" in refused(1, "split", tenants, "--by-tenant", "-o", tmp_path / "t-{}.csv")
 

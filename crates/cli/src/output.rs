@@ -37,7 +37,13 @@ impl Cell {
             Cell::Count(count) => count.to_string(),
             // What is no number is left out.
             Cell::Number(number, _) if !number.is_finite() => String::new(),
-            Cell::Number(number, decimals) => format!("{number:.decimals$}"),
+            Cell::Number(number, decimals) => {
+                let text = format!("{number:.decimals$}");
+                // A little less than nothing is written as nothing.
+                let digits =
+                    text.strip_prefix('-').filter(|rest| rest.bytes().all(|it| matches!(it, b'0' | b'.')));
+                digits.map_or_else(|| text.clone(), str::to_owned)
+            }
             Cell::Power(number) if !number.is_finite() => String::new(),
             Cell::Power(number) => format!("{number:.2e}"),
         }
@@ -229,6 +235,8 @@ mod tests {
 
     #[test]
     fn numbers_that_are_none_are_null_in_json() {
+        assert_eq!(Cell::Number(-0.001, 2).json(), "0.00");
+        assert_eq!(Cell::Number(-0.006, 2).json(), "-0.01");
         assert_eq!(Cell::Number(f64::NAN, 2).json(), "null");
         assert_eq!(Cell::Number(f64::INFINITY, 2).json(), "null");
         assert_eq!(

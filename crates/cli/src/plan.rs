@@ -67,7 +67,7 @@ pub struct Options {
 pub struct HowArgs {
     /// What is moved at a time, a multiple of 4KiB [default: the recording's granule].
     #[arg(long, value_name = "SIZE")]
-    granule: Option<Bytes>,
+    pub granule: Option<Bytes>,
     /// The source whose counts are taken, if the recording has several [default: the first].
     #[arg(long, value_name = "NAME")]
     source: Option<String>,

@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use rustix::process::{getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::numa;
@@ -60,6 +61,32 @@ pub fn step_back() {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: 0 is the calling thread, and the parameters outlive the call, which reads them.
     let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
+}
+
+/// While it lives, the thread that made it runs before others of ordinary priority. Threads and programs that it starts
+/// meanwhile do so for good.
+#[derive(Debug)]
+pub struct Precedence {
+    before: i32,
+}
+
+impl Precedence {
+    /// For the calling thread; `None` where the system refuses, as it does to users without CAP_SYS_NICE.
+    pub fn take() -> Option<Self> {
+        /// As the kernel counts: -20 is first, 0 the usual one.
+        const FIRST: i32 = -10;
+        let before = getpriority_process(None).ok()?;
+        (before > FIRST).then_some(())?;
+        setpriority_process(None, FIRST).ok()?;
+        Some(Precedence { before })
+    }
+}
+
+impl Drop for Precedence {
+    fn drop(&mut self) {
+        // What refuses that keeps a thread that is about to end.
+        let _ = setpriority_process(None, self.before);
+    }
 }
 
 /// The allowed cores of the node of the one core in `own`; none where that is no pin or there are no others.
@@ -122,6 +149,19 @@ mod tests {
             let shared = beside.into_iter().filter(|&core| all.is_set(core as usize)).count();
             assert_eq!(cores.count() as usize, shared);
         }
+    }
+
+    #[test]
+    fn precedence_ends_when_it_is_given_up() {
+        let checked = std::thread::spawn(|| {
+            let before = getpriority_process(None).unwrap();
+            let Some(taken) = Precedence::take() else { return };
+            assert!(getpriority_process(None).unwrap() < before);
+            assert!(Precedence::take().is_none());
+            drop(taken);
+            assert_eq!(getpriority_process(None).unwrap(), before);
+        });
+        checked.join().unwrap();
     }
 
     #[test]

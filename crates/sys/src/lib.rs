@@ -2,6 +2,7 @@
 
 pub mod affinity;
 pub mod agent;
+pub mod aging;
 pub mod aligned;
 pub mod boot;
 pub mod caches;

@@ -9,7 +9,7 @@ use crate::mapping::{MapError, Mapping};
 use crate::numa;
 use crate::page_scan::PageScan;
 use crate::perf_faults::{self, Attributes};
-use crate::smaps::Smaps;
+use crate::smaps::{Clear, Smaps};
 use crate::userfault;
 
 const PAGE_BYTES: u64 = 4096;
@@ -102,7 +102,7 @@ pub fn referenced_pages() -> io::Result<bool> {
     let mut mapping = untouched()?;
     let start = address(&mapping);
     let mut smaps = Smaps::open(std::process::id())?;
-    smaps.clear()?;
+    smaps.clear(Clear::All)?;
     mapping.bytes_mut().fill(1);
     let mut is_told = false;
     smaps.read(|usage| {

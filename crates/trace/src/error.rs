@@ -46,7 +46,7 @@ pub enum TraceError {
         reason: String,
     },
     /// A trace could not be written.
-    #[error("cannot write the trace {}: {source}", path.display())]
+    #[error("cannot write {}: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,

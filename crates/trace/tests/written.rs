@@ -127,7 +127,7 @@ fn a_file_appears_when_it_is_complete() {
 fn what_cannot_be_written_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let error = write(Path::new("/nonexistent/a.csv"), &[]).unwrap_err().to_string();
-    assert!(error.starts_with("cannot write the trace /nonexistent/a.csv"), "{error}");
+    assert!(error.starts_with("cannot write /nonexistent/a.csv"), "{error}");
     let late = Access::get(u64::MAX, 1, 1);
     let error = write(&dir.path().join("a.oracleGeneral"), &[late]).unwrap_err().to_string();
     assert!(error.contains("no room for times"), "{error}");

@@ -57,6 +57,9 @@ pub struct LiveArgs {
     /// file.
     #[arg(long, value_name = "NAME=SIZE", value_parser = closer)]
     closer: Option<Closer>,
+    /// Look at every page of each granule, not at a run of them that stands for all: costs the program more.
+    #[arg(long)]
+    every_page: bool,
     /// Keep the program from having huge pages, which are touched as one.
     #[arg(long)]
     small_pages: bool,
@@ -102,8 +105,10 @@ pub fn slice(text: &str) -> Result<Duration, String> {
 
 fn granule(text: &str) -> Result<u64, String> {
     let Bytes(bytes) = text.parse().map_err(|error: tiermem_base::units::UnitError| error.to_string())?;
-    let is_one = bytes > 0 && bytes.is_multiple_of(4096) && bytes <= 1 << 30;
-    is_one.then_some(bytes).ok_or_else(|| "a granule is a multiple of 4KiB, at most 1GiB".to_owned())
+    let is_one = bytes > 0 && bytes.is_multiple_of(64) && bytes <= 1 << 30;
+    is_one.then_some(bytes).ok_or_else(|| {
+        "a granule is a multiple of 4KiB (of 64B with --source lackey), at most 1GiB".to_owned()
+    })
 }
 
 fn closer(text: &str) -> Result<Closer, String> {
@@ -140,8 +145,10 @@ pub fn run(
     let options = live::Options {
         target: args.pid.map_or(Target::Command(command), Target::Process),
         sources,
-        slice: args.slice,
+        // What is looked at for less than a slice is one slice.
+        slice: args.duration.map_or(args.slice, |duration| args.slice.min(duration)),
         granule_bytes: args.granule,
+        every_page: args.every_page,
         closer: args.closer,
         small_pages: args.small_pages,
         preload,

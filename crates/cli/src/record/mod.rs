@@ -84,7 +84,7 @@ pub struct Options {
     #[command(flatten)]
     perf: other::PerfArgs,
     /// Trace what passes between modelled caches and memory, with physical addresses.
-    #[arg(long, conflicts_with_all = ["source", "pid", "slice", "granule", "closer", "small_pages", "duration"])]
+    #[arg(long, conflicts_with_all = ["source", "pid", "slice", "granule", "closer", "every_page", "small_pages", "duration"])]
     physical: bool,
     #[command(flatten)]
     with_physical: physical::PhysicalArgs,

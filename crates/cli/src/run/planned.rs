@@ -119,6 +119,7 @@ pub fn run(args: &PlanArgs, file: &Path, command: Vec<OsString>, format: Format)
             slice: args.slice,
             granule_bytes: plan.granule_bytes,
             closer: None,
+            every_page: false,
             small_pages: false,
             preload: record::preload(),
             duration: None,

@@ -65,6 +65,14 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<(), Failure> {
     let plan = options.plan.as_deref().map(plan::read).transpose()?;
     let granule_bytes = plan.as_ref().map(|plan| plan.granule_bytes);
+    if let (Some(granule_bytes), Some(asked)) = (granule_bytes, options.how.granule)
+        && granule_bytes != asked.0
+    {
+        return Err(Failure::usage(anyhow!(
+            "the plan moves {} at a time; leave --granule out, or make a plan with this one",
+            Bytes(granule_bytes)
+        )));
+    }
     let (_, recorded) = options.how.read(&options.recording, granule_bytes)?;
     let schedule = match &plan {
         None => None,

@@ -1,112 +1,17 @@
 //! Recording a program while it runs, slice by slice, with the sources that look at it again and again.
 
-use std::ffi::OsString;
-use std::io;
-use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tiermem_sys::cpu_time;
-use tiermem_trace::recording::{Cost, Head, Level, Mode, NODE_UNKNOWN, Recording, Sample, Slice};
+use tiermem_trace::recording::{Cost, Head, Mode, Recording, Sample, Slice, Source};
 
-use super::observer::{Observer, Piece};
-use super::sampling::Source;
-use super::sampling::damon::Damon;
-use super::sampling::faults::Faults;
-use super::sampling::refs::Refs;
-use super::sampling::writes::Writes;
+use super::observer::Observer;
+pub use super::options::{Closer, Ending, Options, SourceKind, Target};
+use super::whereabouts::{Located, Whereabouts};
 use super::{CaptureError, Stop};
 
 /// The largest stretch that one sample stands for.
 const SAMPLE_BYTES_MAX: u64 = 1 << 30;
-
-/// Which source to look with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SourceKind {
-    /// Pages referenced.
-    Refs,
-    /// Pages written.
-    Writes,
-    /// Page faults.
-    Faults,
-    /// The kernel's DAMON.
-    Damon,
-}
-
-impl SourceKind {
-    /// All of them.
-    pub const ALL: [SourceKind; 4] =
-        [SourceKind::Refs, SourceKind::Writes, SourceKind::Faults, SourceKind::Damon];
-
-    /// Its name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            SourceKind::Refs => "refs",
-            SourceKind::Writes => "writes",
-            SourceKind::Faults => "faults",
-            SourceKind::Damon => "damon",
-        }
-    }
-
-    pub(super) fn open(self, pid: u32) -> io::Result<Box<dyn Source>> {
-        Ok(match self {
-            SourceKind::Refs => Box::new(Refs::open(pid)?),
-            SourceKind::Writes => Box::new(Writes::open(pid)?),
-            SourceKind::Faults => Box::new(Faults::open(pid)?),
-            SourceKind::Damon => Box::new(Damon::open(pid)?),
-        })
-    }
-}
-
-/// What is recorded.
-#[derive(Clone, Debug)]
-pub enum Target {
-    /// A program that is started, and its arguments.
-    Command(Vec<OsString>),
-    /// A process that runs already.
-    Process(u32),
-}
-
-/// A part of a program's memory that is looked at with another granule than the rest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Closer {
-    /// A mapped file's path ends with this, or it is `heap` or `stack`; `anon` is the largest mapping of no file.
-    pub name: String,
-    /// Bytes of its granules, a multiple of 4096.
-    pub granule_bytes: u64,
-}
-
-/// How a program is to be recorded.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The program.
-    pub target: Target,
-    /// What it is looked at with; the first one is what other tools take by default.
-    pub sources: Vec<SourceKind>,
-    /// The length of a slice.
-    pub slice: Duration,
-    /// Bytes of a granule, a multiple of 4096.
-    pub granule_bytes: u64,
-    /// A part that is looked at more closely.
-    pub closer: Option<Closer>,
-    /// Keep a program that is started here from having huge pages.
-    pub small_pages: bool,
-    /// The library with the agent; without it, what needs the agent is left out.
-    pub preload: Option<PathBuf>,
-    /// Stop after so long; a program that was started here is ended then.
-    pub duration: Option<Duration>,
-}
-
-/// How a recording ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// The program ended by itself.
-    Exited(ExitStatus),
-    /// A process that was not started here ended.
-    Gone,
-    /// The recording was asked to stop, or its time was up.
-    Stopped,
-}
 
 /// Records a program. `progress` is told the slices so far. A program that was started here does not outlive this call.
 ///
@@ -122,13 +27,22 @@ pub fn record(
         began_unix_ns: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
         cpu_before: cpu_time::thread_cpu_time(),
         observer: Observer::begin(options, stop)?,
+        whereabouts: Whereabouts::new(),
         samples: Vec::new(),
         slices: Vec::new(),
     };
+    let mut pieces = Vec::new();
     let ended = loop {
-        let Recorder { observer, samples, slices, begun, .. } = &mut recorder;
+        let Recorder { observer, whereabouts, samples, slices, begun, .. } = &mut recorder;
         let slice = slices.len() as u32;
-        let Some(looked) = observer.slice(stop, |piece| samples.push((slice, piece)))? else { break true };
+        pieces.clear();
+        let Some(looked) = observer.slice(stop, |piece| pieces.push(piece))? else { break true };
+        match whereabouts {
+            Some(whereabouts) => {
+                whereabouts.locate(observer.process.pid, slice, &pieces, &mut |it| samples.push(it));
+            }
+            None => samples.extend(pieces.iter().map(|piece| Located::unknown(slice, *piece))),
+        }
         let start_ns = (looked.begun - *begun).as_nanos() as u64;
         let start_ns = slices.last().map_or(start_ns, |last: &Slice| start_ns.max(last.start_ns + 1));
         slices.push(Slice { start_ns, end_ns: ((looked.end - *begun).as_nanos() as u64).max(start_ns) });
@@ -147,17 +61,27 @@ struct Recorder<'a> {
     begun: Instant,
     began_unix_ns: u64,
     cpu_before: Duration,
-    /// What was seen, with its slice, before regions have their final form.
-    samples: Vec<(u32, Piece)>,
+    /// If there are several nodes.
+    whereabouts: Option<Whereabouts>,
+    /// What was seen, before regions have their final form.
+    samples: Vec<Located>,
     slices: Vec<Slice>,
 }
 
 impl Recorder<'_> {
     fn finish(self, options: &Options, ending: Ending) -> Result<Recording, CaptureError> {
-        let Recorder { mut observer, begun, began_unix_ns, cpu_before, samples: pieces, slices } = self;
+        let Recorder {
+            mut observer,
+            begun,
+            began_unix_ns,
+            cpu_before,
+            whereabouts,
+            samples: located,
+            slices,
+        } = self;
         observer.end_sources();
         let wall = begun.elapsed();
-        if pieces.is_empty() {
+        if located.is_empty() {
             let milliseconds = wall.as_millis();
             return Err(match ending {
                 Ending::Exited(_) | Ending::Gone => CaptureError::NothingSeen { milliseconds },
@@ -179,10 +103,10 @@ impl Recorder<'_> {
             },
             agent_cpu_s: observer.agent_cpu().as_secs_f64(),
         };
-        let notes = notes(&observer, slices.len());
+        let notes = notes(&observer, options, slices.len());
         let (regions, places) = observer.regions.finish();
-        let mut samples = Vec::with_capacity(pieces.len());
-        for (slice, piece) in pieces {
+        let mut samples = Vec::with_capacity(located.len());
+        for Located { slice, piece, level, node } in located {
             let region = places[piece.region as usize];
             let start = regions[region as usize].start;
             let (mut from, end) = (piece.address, piece.address + piece.bytes);
@@ -197,9 +121,9 @@ impl Recorder<'_> {
                     latency_cycles: 0.0,
                     source: piece.source,
                     op: piece.op,
-                    level: Level::Unknown,
+                    level,
                     mode: Mode::Unknown,
-                    node: NODE_UNKNOWN,
+                    node,
                 });
                 from += bytes;
             }
@@ -215,7 +139,11 @@ impl Recorder<'_> {
             began_unix_ns,
             granule_bytes: options.granule_bytes,
             slices,
-            sources: observer.infos,
+            sources: observer
+                .infos
+                .into_iter()
+                .map(|source| Source { tells_level: whereabouts.is_some(), ..source })
+                .collect(),
             regions,
             cost,
             notes,
@@ -225,8 +153,17 @@ impl Recorder<'_> {
 }
 
 /// What a reader of the recording should know.
-fn notes(observer: &Observer<'_>, slices: usize) -> Vec<String> {
+fn notes(observer: &Observer<'_>, options: &Options, slices: usize) -> Vec<String> {
     let mut notes = observer.notes.clone();
+    if let Some(closer) = options.closer.as_ref().filter(|_| !observer.closer_found) {
+        let mut files: Vec<&str> = observer.lines.iter().filter_map(|line| line.path.as_deref()).collect();
+        files.dedup();
+        notes.push(format!(
+            "--closer {}: no mapping has such a name; there were, besides `anon`: {}",
+            closer.name,
+            files.join(", ")
+        ));
+    }
     if !observer.others.is_empty() {
         let others = observer.others.len();
         notes.push(format!("{others} other processes that the program started were not recorded"));
@@ -236,6 +173,14 @@ fn notes(observer: &Observer<'_>, slices: usize) -> Vec<String> {
         notes.push(format!(
             "{late} of {slices} slices are longer than asked for, since looking at the program took so long; a coarser \
              --granule or a longer --slice helps"
+        ));
+    }
+    // A few of them are nothing: rates are told from all windows of a slice.
+    if observer.long_windows * 10 > observer.windows {
+        let (long, windows) = (observer.long_windows, observer.windows);
+        notes.push(format!(
+            "{long} of {windows} windows were longer than they should have been, as the recorder had to wait for a processor; in \
+             them hot granules cannot be told from hotter ones"
         ));
     }
     if observer.outside > 0.0 {

@@ -8,6 +8,7 @@ mod layout;
 pub mod live;
 pub mod maps;
 pub(crate) mod observer;
+mod options;
 pub mod perf_mem;
 pub mod physical;
 pub(crate) mod program;
@@ -15,6 +16,7 @@ mod regions;
 mod sampling;
 mod table;
 mod tracee;
+mod whereabouts;
 
 pub use clock::Timing;
 pub use error::CaptureError;

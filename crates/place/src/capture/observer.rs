@@ -7,13 +7,14 @@ use std::io;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use tiermem_sys::affinity::Precedence;
 use tiermem_sys::agent::{self, Agent, Listener};
 use tiermem_sys::cpu_time;
 use tiermem_sys::pidfd::PidFd;
 use tiermem_trace::recording::{Executable, Source as SourceInfo};
 
-use super::live::{Closer, Ending, Options, Target};
 use super::maps::{self, MapLine};
+use super::options::{Closer, Ending, Options, Target};
 use super::program::{self, Program};
 use super::regions::Regions;
 use super::sampling::{Granules, Seen, Shape, Source};
@@ -24,9 +25,10 @@ const AGENT_PATIENCE: Duration = Duration::from_millis(500);
 /// What the system says of a process that has ended (`ESRCH`).
 const NO_PROCESS: i32 = 3;
 /// The shortest window is such a part of a slice, or as long as looking takes.
-const SHORTEST_WINDOW: u32 = 32;
-/// Windows of one slice.
-const WINDOWS_MAX: u32 = 6;
+const SHORTEST_WINDOW: u32 = 64;
+/// Looking takes such a part of a slice at most, if that leaves a window: who looks takes a processor from the program, or slows down
+/// its neighbour.
+const LOOKING_PART: u32 = 10;
 
 /// The process that is recorded.
 pub(crate) struct Process {
@@ -137,15 +139,26 @@ pub(crate) struct Observer<'a> {
     pub outside: f64,
     /// All that was seen.
     pub seen: f64,
+    /// Whether the part that is to be looked at more closely was ever there.
+    pub closer_found: bool,
+    /// Windows that were more than twice as long as they should have been.
+    pub long_windows: u32,
+    /// Windows.
+    pub windows: u32,
     /// What the user should know.
     pub notes: Vec<String>,
+    _precedence: Option<Precedence>,
 }
 
 impl<'a> Observer<'a> {
     /// Starts the program, or attaches to it.
     pub fn begin(options: &'a Options, stop: &Stop) -> Result<Self, CaptureError> {
+        options.check()?;
         let listener = Listener::open().map_err(CaptureError::Agent)?;
         let process = Process::begin(options, &listener, stop)?;
+        // A recorder that has to wait for a processor sees long windows alone, in which all hot granules are alike. The program,
+        // which was started before, has its own priority.
+        let precedence = Precedence::take();
         let mut observer = Observer {
             options,
             listener,
@@ -164,7 +177,11 @@ impl<'a> Observer<'a> {
             late: 0,
             outside: 0.0,
             seen: 0.0,
+            closer_found: false,
+            long_windows: 0,
+            windows: 0,
             notes: Vec::new(),
+            _precedence: precedence,
         };
         observer.open_sources()?;
         if options.preload.is_some() && matches!(options.target, Target::Command(_)) {
@@ -188,7 +205,7 @@ impl<'a> Observer<'a> {
     fn open_sources(&mut self) -> Result<(), CaptureError> {
         self.end_sources();
         for kind in &self.options.sources {
-            let source = kind.open(self.process.pid).map_err(|source| match source.kind() {
+            let source = kind.open(self.process.pid, self.options).map_err(|source| match source.kind() {
                 // It may have ended before it could be looked at.
                 _ if source.raw_os_error() == Some(NO_PROCESS) && self.process.program.is_some() => {
                     CaptureError::NothingSeen { milliseconds: self.next.elapsed().as_millis() }
@@ -256,7 +273,10 @@ impl<'a> Observer<'a> {
         if !self.look_at_mappings(slice)? {
             return Ok(None);
         }
-        let granule_bytes = granule_of(self.options, &self.lines);
+        let close =
+            self.options.closer.as_ref().map(|closer| close_ranges(closer, &self.lines)).unwrap_or_default();
+        self.closer_found |= !close.is_empty();
+        let granule_bytes = granule_of(self.options, &close);
         let regions = &self.regions;
         let granules = |address| {
             let origin = regions.find(address).map_or(address, |region| regions.origin(region));
@@ -284,16 +304,22 @@ impl<'a> Observer<'a> {
     /// Opens and closes windows, from short to long, until the slice's end or the program's. Whether it ended.
     fn windows(&mut self, stop: &Stop) -> bool {
         let end = self.next;
+        let most = self.sources.iter().map(|source| source.windows_max()).min().unwrap_or(1);
         let mut length = (self.options.slice / SHORTEST_WINDOW).max(self.look);
-        for number in 0..WINDOWS_MAX {
+        for number in 0..most {
             let before = Instant::now();
             // Those of a process that has gone fail, which the watch tells.
             self.sources.iter_mut().for_each(|source| drop(source.open_window()));
             let opening = before.elapsed();
             let left = end.saturating_duration_since(Instant::now());
-            let is_last = number + 1 == WINDOWS_MAX || left < length * 2 + self.look * 2;
+            let looks = (number + 2) * LOOKING_PART * self.look.max(opening);
+            let is_last =
+                number + 1 == most || looks > self.options.slice || left < length * 2 + self.look * 2;
             let wait = if is_last { left.saturating_sub(self.look) } else { length };
             let ended = wait_for_end(&self.process.watch, stop, wait);
+            let waited = before.elapsed() - opening;
+            self.windows += 1;
+            self.long_windows += u32::from(waited > wait * 2 + self.options.slice / SHORTEST_WINDOW);
             let before = Instant::now();
             self.sources.iter_mut().for_each(|source| drop(source.close_window()));
             self.look = opening + before.elapsed();
@@ -303,7 +329,7 @@ impl<'a> Observer<'a> {
             if is_last {
                 return self.process.watch.wait(Duration::ZERO);
             }
-            length *= 2;
+            length *= 4;
         }
         false
     }
@@ -364,12 +390,9 @@ impl<'a> Observer<'a> {
 }
 
 /// The granule of each address: the closer look's in its mappings, the common one elsewhere.
-fn granule_of<'a>(options: &'a Options, lines: &[MapLine]) -> impl Fn(u64) -> u64 + use<'a> {
-    let close = options.closer.as_ref().map(|closer| (closer.granule_bytes, close_ranges(closer, lines)));
-    move |address| match &close {
-        Some((granule_bytes, ranges)) if ranges.iter().any(|range| range.contains(&address)) => {
-            *granule_bytes
-        }
+fn granule_of(options: &Options, close: &[std::ops::Range<u64>]) -> impl Fn(u64) -> u64 {
+    move |address| match &options.closer {
+        Some(closer) if close.iter().any(|range| range.contains(&address)) => closer.granule_bytes,
         _ => options.granule_bytes,
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::net::sockopt;
 
 use super::protocol::{Advice, Call, Policy, REPLY_BYTES, Reply, Request};
+use super::runs::Draw;
 
 /// How long an agent may take for one request: splitting many gigabytes takes tens of milliseconds, and a program that is
 /// stopped (SIGSTOP) does not answer at all.
@@ -118,6 +119,20 @@ impl Agent {
         self.call(Call::Split, address, bytes, granule_bytes, origin)
     }
 
+    /// Makes a mapping of each run that is drawn of a range, and of what lies between; what was split before is not any more.
+    /// Returns how many runs there are; what is not mapped has none.
+    pub fn mark(&mut self, address: u64, bytes: u64, draw: Draw) -> Result<u64, AgentError> {
+        self.ask(Request {
+            call: Call::Mark as u64,
+            address,
+            bytes,
+            detail: draw.granule_bytes,
+            nodes: draw.origin,
+            run_bytes: draw.run_bytes,
+            seed: draw.seed,
+        })
+    }
+
     /// Lets the kernel make one mapping of them again.
     pub fn join(&mut self, address: u64, bytes: u64) -> Result<(), AgentError> {
         self.call(Call::Join, address, bytes, 0, 0).map(drop)
@@ -146,7 +161,10 @@ impl Agent {
         detail: u64,
         nodes: u64,
     ) -> Result<u64, AgentError> {
-        let request = Request { call: call as u64, address, bytes, detail, nodes };
+        self.ask(Request { call: call as u64, address, bytes, detail, nodes, ..Request::default() })
+    }
+
+    fn ask(&mut self, request: Request) -> Result<u64, AgentError> {
         let mut reply = [0; REPLY_BYTES];
         self.stream.write_all(&request.to_bytes()).map_err(AgentError::Lost)?;
         self.stream.read_exact(&mut reply).map_err(AgentError::Lost)?;
@@ -201,6 +219,29 @@ mod tests {
         assert!(mappings_within(start, start + bytes) <= 3);
         assert!(mapping.bytes().iter().all(|byte| *byte == 7));
         assert_eq!(agent.spent().requests, 5);
+    }
+
+    #[test]
+    fn runs_are_set_apart_and_drawn_anew() {
+        let mut mapping = Mapping::anonymous(16 << 20).unwrap();
+        mapping.bytes_mut().fill(7);
+        let (start, bytes) = (mapping.bytes().as_ptr().addr() as u64, mapping.bytes().len() as u64);
+        let mut agent = own();
+        for seed in 0..5 {
+            let draw = Draw { granule_bytes: 1 << 20, origin: start, run_bytes: 64 << 10, seed };
+            assert_eq!(agent.mark(start, bytes, draw).unwrap(), 16);
+            // Each run, and what is between them; runs of neighbours may touch.
+            let mappings = mappings_within(start, start + bytes);
+            assert!((17..=33).contains(&mappings), "{mappings}");
+        }
+        agent.join(start, bytes).unwrap();
+        assert!(mappings_within(start, start + bytes) <= 3);
+        assert!(mapping.bytes().iter().all(|byte| *byte == 7));
+        let nonsense = Draw { granule_bytes: 1 << 20, origin: start, run_bytes: 100, seed: 0 };
+        assert!(matches!(agent.mark(start, bytes, nonsense), Err(AgentError::Refused(_))));
+        // Nothing is mapped there.
+        let draw = Draw { granule_bytes: 1 << 20, origin: 0, run_bytes: 64 << 10, seed: 0 };
+        assert_eq!(agent.mark(0, 2 << 20, draw).unwrap(), 0);
     }
 
     #[test]

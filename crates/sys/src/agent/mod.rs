@@ -6,10 +6,12 @@
 
 mod client;
 mod protocol;
+mod runs;
 mod serve;
 
 pub use client::{Agent, AgentError, Listener, Spent};
 pub use protocol::{Advice, Policy};
+pub use runs::{Draw, Run};
 pub use serve::{serve, start};
 
 /// The environment variable that names the socket to which the agent connects, in the abstract namespace.

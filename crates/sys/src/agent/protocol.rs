@@ -14,10 +14,13 @@ pub(super) enum Call {
     Advise = 4,
     /// `mbind`; `detail` is the policy, `nodes` the mask.
     Bind = 5,
+    /// Makes mappings of their own of runs in granules of a range, which are drawn as `detail` (a granule's bytes), `nodes` (their
+    /// origin), `run_bytes` and `seed` say, and of nothing else in it.
+    Mark = 6,
 }
 
 impl Call {
-    const ALL: [Call; 5] = [Call::Split, Call::Join, Call::WatchWrites, Call::Advise, Call::Bind];
+    const ALL: [Call; 6] = [Call::Split, Call::Join, Call::WatchWrites, Call::Advise, Call::Bind, Call::Mark];
 
     pub(super) fn from_code(code: u64) -> Option<Call> {
         Call::ALL.into_iter().find(|call| *call as u64 == code)
@@ -62,7 +65,7 @@ impl Policy {
     }
 }
 
-/// A request: six numbers.
+/// A request: seven numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
     pub call: u64,
@@ -70,6 +73,8 @@ pub(super) struct Request {
     pub bytes: u64,
     pub detail: u64,
     pub nodes: u64,
+    pub run_bytes: u64,
+    pub seed: u64,
 }
 
 /// What became of it: the system's error or 0, what it counted, and the processor time that it took.
@@ -80,7 +85,7 @@ pub(super) struct Reply {
     pub cpu_ns: u64,
 }
 
-pub(super) const REQUEST_BYTES: usize = 40;
+pub(super) const REQUEST_BYTES: usize = 56;
 pub(super) const REPLY_BYTES: usize = 24;
 
 fn numbers<const N: usize, const BYTES: usize>(bytes: &[u8; BYTES]) -> [u64; N] {
@@ -98,12 +103,12 @@ fn bytes<const N: usize, const BYTES: usize>(numbers: [u64; N]) -> [u8; BYTES] {
 
 impl Request {
     pub fn to_bytes(self) -> [u8; REQUEST_BYTES] {
-        bytes([self.call, self.address, self.bytes, self.detail, self.nodes])
+        bytes([self.call, self.address, self.bytes, self.detail, self.nodes, self.run_bytes, self.seed])
     }
 
     pub fn of(bytes: &[u8; REQUEST_BYTES]) -> Self {
-        let [call, address, bytes, detail, nodes] = numbers(bytes);
-        Request { call, address, bytes, detail, nodes }
+        let [call, address, bytes, detail, nodes, run_bytes, seed] = numbers(bytes);
+        Request { call, address, bytes, detail, nodes, run_bytes, seed }
     }
 }
 
@@ -124,7 +129,15 @@ mod tests {
 
     #[test]
     fn messages_survive_the_socket() {
-        let request = Request { call: 5, address: u64::MAX, bytes: 4096, detail: 2, nodes: 3 };
+        let request = Request {
+            call: 5,
+            address: u64::MAX,
+            bytes: 4096,
+            detail: 2,
+            nodes: 3,
+            run_bytes: 9,
+            seed: 1 << 63,
+        };
         assert_eq!(Request::of(&request.to_bytes()), request);
         let reply = Reply { errno: 22, count: 7, cpu_ns: 1 };
         assert_eq!(Reply::of(&reply.to_bytes()), reply);

@@ -7,6 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
 use super::protocol::{Advice, Call, Policy, REQUEST_BYTES, Reply, Request};
+use super::runs::Draw;
 use crate::cpu_time::thread_cpu_time;
 use crate::userfault;
 
@@ -71,6 +72,15 @@ fn make(request: &Request, watch: &mut WriteWatch) -> io::Result<u64> {
     let call = Call::from_code(request.call).ok_or_else(invalid)?;
     match call {
         Call::Split => split(request.address, request.bytes, request.detail, request.nodes),
+        Call::Mark => {
+            let draw = Draw {
+                granule_bytes: request.detail,
+                origin: request.nodes,
+                run_bytes: request.run_bytes,
+                seed: request.seed,
+            };
+            mark(request.address, request.bytes, draw)
+        }
         Call::Join => advise(request.address, request.bytes, libc::MADV_DODUMP).map(|()| 0),
         Call::WatchWrites => watch.add(request.address, request.bytes).map(|()| 0),
         Call::Advise => {
@@ -109,6 +119,21 @@ fn split(address: u64, bytes: u64, granule_bytes: u64, origin: u64) -> io::Resul
         }
     }
     Ok(apart)
+}
+
+/// Leaves runs out of core dumps, and nothing else of the range. Returns how many.
+fn mark(address: u64, bytes: u64, draw: Draw) -> io::Result<u64> {
+    if !draw.is_valid() {
+        return Err(invalid());
+    }
+    // What is not mapped, or of a kind that has no such flag, is passed over.
+    let set = |start, bytes, advice| match advise(start, bytes, advice) {
+        Ok(()) => Ok(1),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOMEM)) => Ok(0),
+        Err(error) => Err(error),
+    };
+    set(address, bytes, libc::MADV_DODUMP)?;
+    draw.runs(address, bytes).map(|run| set(run.start, run.end - run.start, libc::MADV_DONTDUMP)).sum()
 }
 
 fn advise(address: u64, bytes: u64, advice: libc::c_int) -> io::Result<()> {

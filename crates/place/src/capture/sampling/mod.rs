@@ -2,6 +2,7 @@
 
 pub(super) mod damon;
 pub(super) mod faults;
+mod granules;
 mod rate;
 pub(super) mod refs;
 mod windows;
@@ -68,6 +69,11 @@ pub(super) trait Source {
     /// # Errors
     /// If the source cannot work here at all.
     fn begin(&mut self, shape: &Shape<'_>, agent: Option<&mut Agent>) -> io::Result<()>;
+
+    /// How many windows it wants in a slice at most. Each costs the program something; each tells another range of rates.
+    fn windows_max(&self) -> u32 {
+        3
+    }
 
     /// From now on accesses count.
     fn open_window(&mut self) -> io::Result<()> {

@@ -1,105 +1,157 @@
 //! The source `refs`: which pages were referenced, from the bits that the processor sets in page tables.
 //!
-//! The kernel tells them for each mapping (`/proc/PID/smaps`), not for each page. So the agent within the program makes a
-//! mapping of each granule, by leaving every second one out of core dumps, which changes nothing else. Without an agent the
-//! granules are the program's own mappings.
+//! The kernel tells them for each mapping (`/proc/PID/smaps`), not for each page. So the agent within the program makes
+//! mappings of their own, by leaving parts of it out of core dumps, which changes nothing else. Without an agent the granules are
+//! the program's own mappings.
+//!
+//! A bit that was cleared costs the program when it is set again, 0.4 us in a virtual machine: a tenth of a second for every look
+//! at a GiB. So a run of each granule's pages stands for all of them, and those alone are cleared. Where there may be huge pages,
+//! which have one bit for 2 MiB and which a run would divide, and where the system does not let runs be cleared, all pages are.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use tiermem_base::Op;
-use tiermem_sys::agent::{Agent, AgentError};
-use tiermem_sys::smaps::{Smaps, Usage};
+use tiermem_sys::agent::{Agent, Run};
+use tiermem_sys::aging;
+use tiermem_sys::pidfd::PidFd;
+use tiermem_sys::smaps::{Clear, Smaps, Usage};
 use tiermem_trace::recording;
 
+use super::granules::{DRAWN_MIN_BYTES, Division, is_file};
 use super::rate::Window;
 use super::windows::Windows;
-use super::{Granules, Seen, Shape, Source};
+use super::{Seen, Shape, Source};
+use crate::capture::options::Options;
 
 const PAGE_BYTES: u64 = 4096;
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
-/// Granules of one program: the kernel allows 65,530 mappings by default (`vm.max_map_count`), and the program needs some.
-const GRANULES_MAX: u64 = 48 << 10;
 
 pub(in crate::capture) struct Refs {
     smaps: Smaps,
+    pid: u32,
+    process: PidFd,
     windows: Windows,
-    /// What the last window told, kept for its memory.
+    /// What the kernel told last, in the order of addresses, and whether it is of these mappings.
     usages: Vec<Usage>,
+    is_current: bool,
+    /// Bytes in memory when it did.
+    resident_bytes: u64,
     /// When the kernel began to clear, and was done.
     cleared: Option<(Instant, Instant)>,
     /// The windows of this slice so far, in seconds.
     observed_s: f64,
-    /// Ranges that are wanted, in the order of addresses.
-    wanted: Vec<(u64, u64)>,
-    /// Ranges that are split, in the order of addresses, with their granules.
-    split: Vec<(u64, u64, Granules)>,
-    granules: u64,
+    /// Ranges that are wanted, in the order of addresses, and whether they are a file's.
+    wanted: Vec<(u64, u64, bool)>,
+    division: Division,
+    /// What is looked at where all pages are not, in the order of addresses, and the same as ranges to be cleared.
+    runs: Vec<Run>,
+    ranges: Vec<(u64, u64)>,
     has_agent: bool,
-    whole: u64,
-    refused: Option<String>,
+    /// Whether runs may stand for granules at all.
+    may_draw: bool,
+    /// Whether huge pages may be in what is no file's, and in files.
+    huge: [bool; 2],
+    /// Whether runs stand for granules in this slice, of what is no file's and of files.
+    drawn: [bool; 2],
     huge_bytes: u64,
+    shared_bytes: u64,
 }
 
 impl Refs {
     /// Of a process.
-    pub fn open(pid: u32) -> io::Result<Self> {
+    pub fn open(pid: u32, options: &Options) -> io::Result<Self> {
+        let process = PidFd::open(pid)?;
+        let is_allowed = aging::is_allowed(process.as_fd());
         Ok(Refs {
             smaps: Smaps::open(pid)?,
+            pid,
+            process,
             windows: Windows::default(),
             usages: Vec::new(),
+            is_current: false,
+            resident_bytes: 0,
             cleared: None,
             observed_s: 0.0,
             wanted: Vec::new(),
-            split: Vec::new(),
-            granules: 0,
+            division: Division::default(),
+            runs: Vec::new(),
+            ranges: Vec::new(),
             has_agent: false,
-            whole: 0,
-            refused: None,
+            may_draw: is_allowed && !options.every_page && options.granule_bytes >= DRAWN_MIN_BYTES,
+            huge: [false; 2],
+            drawn: [false; 2],
             huge_bytes: 0,
+            shared_bytes: 0,
         })
     }
 
-    fn split(&mut self, shape: &Shape<'_>, agent: &mut Agent) {
-        for mapping in shape.mappings {
-            let granules = (shape.granules)(mapping.start);
-            let granule_bytes = granules.bytes;
-            let bytes = mapping.end - mapping.start;
-            let at = self.split.partition_point(|(_, end, _)| *end <= mapping.start);
-            let known = self.split.get(at).filter(|(start, ..)| *start < mapping.end);
-            // What was split from another origin is made one again first.
-            let is_other = known.is_some_and(|(.., before)| *before != granules);
-            let known = known
-                .is_some_and(|(start, end, _)| !is_other && *start <= mapping.start && *end >= mapping.end);
-            if known || bytes <= granule_bytes {
-                continue;
-            }
-            if self.granules + bytes / granule_bytes > GRANULES_MAX {
-                self.whole += 1;
-                continue;
-            }
-            if is_other {
-                // Only what has gone since cannot be joined.
-                let _ = agent.join(mapping.start, bytes);
-            }
-            match agent.split(mapping.start, bytes, granule_bytes, granules.origin) {
-                Ok(apart) => {
-                    self.granules += 2 * apart;
-                    // What was known of a smaller range there is in the larger one now.
-                    self.split.retain(|(start, end, _)| *end <= mapping.start || *start >= mapping.end);
-                    let at = self.split.partition_point(|(_, end, _)| *end <= mapping.start);
-                    self.split.insert(at, (mapping.start, mapping.end, granules));
-                }
-                Err(AgentError::Refused(error)) => self.refused = Some(error.to_string()),
-                Err(AgentError::Lost(_)) => return,
-            }
-        }
+    /// Has the kernel tell.
+    fn look(&mut self) -> io::Result<()> {
+        self.usages.clear();
+        let Refs { smaps, usages, .. } = self;
+        let read = smaps.read(|usage| usages.push(usage));
+        self.resident_bytes = resident_bytes(self.pid);
+        self.is_current = true;
+        read
     }
 
-    fn is_wanted(&self, usage: &Usage) -> bool {
-        let at = self.wanted.partition_point(|(_, end)| *end <= usage.start);
-        self.wanted.get(at).is_some_and(|(start, _)| *start < usage.end)
+    /// Takes in what a window told of mappings whose pages were all cleared.
+    fn add_whole(&mut self, usage: &Usage, fresh_bytes: u64, begun: Instant) {
+        // A huge page is touched as a whole: one, not 512.
+        let is_huge = usage.huge_bytes * 2 > usage.resident_bytes;
+        let page_bytes = if is_huge { HUGE_PAGE_BYTES } else { PAGE_BYTES };
+        let window = Window {
+            seconds: usage.told.saturating_duration_since(begun).as_secs_f64().max(1e-6),
+            touched: pages(usage.referenced_bytes.saturating_sub(fresh_bytes), page_bytes),
+            pages: pages(usage.resident_bytes - fresh_bytes, page_bytes),
+        };
+        let fresh = pages(fresh_bytes, page_bytes);
+        self.windows.add(usage.start, usage.end - usage.start, 1.0, window, fresh);
     }
+
+    /// Takes in what it told of a run.
+    fn add_run(&mut self, (run, window, fresh): (Run, Window, u32)) {
+        let bytes = run.granule_end - run.granule_start;
+        let scale = bytes as f64 / (run.end - run.start) as f64;
+        self.windows.add(run.granule_start, bytes, scale, window, fresh);
+    }
+
+    /// What the kernel has told of a mapping before this window, and how much of it was in memory then.
+    fn resident_before(&self, usage: &Usage, before: &[Usage]) -> u64 {
+        if !self.is_current {
+            return usage.resident_bytes;
+        }
+        let at = before.partition_point(|it| it.start < usage.start);
+        let known = before.get(at).filter(|it| it.start == usage.start);
+        known.map_or(0, |it| it.resident_bytes.min(usage.resident_bytes))
+    }
+}
+
+/// Whether a mapping is a file's, if it is in one of the ranges that are wanted.
+fn kind(wanted: &[(u64, u64, bool)], usage: &Usage) -> Option<bool> {
+    let at = wanted.partition_point(|(_, end, _)| *end <= usage.start);
+    wanted.get(at).filter(|(start, ..)| *start < usage.end).map(|(.., is_file)| *is_file)
+}
+
+fn note_huge(usage: &Usage, is_file: Option<bool>, huge: &mut [bool; 2]) {
+    let may_be_huge = usage.may_be_huge && usage.end - usage.start >= HUGE_PAGE_BYTES;
+    if let Some(is_file) = is_file {
+        huge[usize::from(is_file)] |= usage.huge_bytes > 0 || may_be_huge;
+    }
+}
+
+/// How much of a process is in memory; 0 if it has gone.
+fn resident_bytes(pid: u32) -> u64 {
+    let pages = std::fs::read_to_string(format!("/proc/{pid}/statm"))
+        .ok()
+        .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * PAGE_BYTES
+}
+
+fn pages(bytes: u64, page_bytes: u64) -> u32 {
+    bytes.div_ceil(page_bytes).min(u64::from(u32::MAX)) as u32
 }
 
 impl Source for Refs {
@@ -110,17 +162,52 @@ impl Source for Refs {
 
     fn begin(&mut self, shape: &Shape<'_>, agent: Option<&mut Agent>) -> io::Result<()> {
         self.wanted.clear();
-        self.wanted.extend(shape.mappings.iter().map(|mapping| (mapping.start, mapping.end)));
-        if let Some(agent) = agent {
-            self.has_agent = true;
-            self.split(shape, agent);
+        self.wanted.extend(shape.mappings.iter().map(|line| (line.start, line.end, is_file(line))));
+        // Mappings are divided otherwise than they were.
+        self.is_current = false;
+        self.has_agent |= agent.is_some();
+        if self.has_agent && self.may_draw && self.division.has_news(shape) {
+            // A run would divide huge pages: they are asked for first.
+            self.look()?;
+            for usage in &self.usages {
+                note_huge(usage, kind(&self.wanted, usage), &mut self.huge);
+            }
+            self.is_current = false;
         }
+        let drawn = self.huge.map(|huge| self.has_agent && self.may_draw && !huge);
+        self.drawn = drawn;
+        let is_drawn = |is_file: bool| drawn[usize::from(is_file)];
+        if let Some(agent) = agent {
+            let huge = self.huge;
+            self.division.divide(shape, agent, is_drawn, |is_file| huge[usize::from(is_file)]);
+        }
+        self.division.looked_at(shape.mappings, is_drawn, &mut self.runs);
+        self.ranges.clear();
+        self.ranges.extend(self.runs.iter().map(|run| (run.start, run.end - run.start)));
         Ok(())
     }
 
+    fn windows_max(&self) -> u32 {
+        // Where all pages are cleared, a short and a long one have to do.
+        if self.drawn == [true, true] { 3 } else { 2 }
+    }
+
     fn open_window(&mut self) -> io::Result<()> {
+        // A page that comes to be in memory is touched for that, as often as it may be later. So of a program that grows it has to be
+        // known what there was before.
+        if !self.is_current
+            && resident_bytes(self.pid).abs_diff(self.resident_bytes) > self.resident_bytes / 128
+        {
+            self.look()?;
+        }
         let begun = Instant::now();
-        self.smaps.clear()?;
+        match self.drawn {
+            [true, true] => {}
+            [false, true] => self.smaps.clear(Clear::Anonymous)?,
+            [true, false] => self.smaps.clear(Clear::Mapped)?,
+            [false, false] => self.smaps.clear(Clear::All)?,
+        }
+        aging::make_old(self.process.as_fd(), &self.ranges)?;
         self.cleared = Some((begun, Instant::now()));
         Ok(())
     }
@@ -129,34 +216,62 @@ impl Source for Refs {
         let Some((from, to)) = self.cleared.take() else { return Ok(()) };
         // A granule that comes to be in memory late in a slice was not touched before.
         self.observed_s += to.elapsed().as_secs_f64();
-        let mut usages = std::mem::take(&mut self.usages);
-        usages.clear();
-        let read = self.smaps.read(|usage| usages.push(usage));
+        let before = std::mem::take(&mut self.usages);
+        let was_current = self.is_current;
+        let read = self.look();
+        let usages = std::mem::take(&mut self.usages);
+        self.is_current = was_current;
         // The kernel goes through the pages in the order of addresses, when it clears and when it tells. So each granule's
         // window begins when it was cleared, not when the last one was.
         let all: u64 = usages.iter().map(|usage| usage.resident_bytes).sum();
-        let (mut before, mut huge_bytes) = (0, 0);
+        let (mut passed, mut huge_bytes, mut shared_bytes) = (0, 0, 0);
+        // A run, and what it is so far: the program may have divided it further.
+        let mut run: Option<(usize, Window, u32)> = None;
         for usage in &usages {
-            let share = before as f64 / all.max(1) as f64;
-            before += usage.resident_bytes;
-            if !self.is_wanted(usage) {
+            let share = passed as f64 / all.max(1) as f64;
+            passed += usage.resident_bytes;
+            let Some(is_file) = kind(&self.wanted, usage) else { continue };
+            // What is told of huge pages counts from the next slice on.
+            note_huge(usage, Some(is_file), &mut self.huge);
+            if usage.resident_bytes == 0 {
                 continue;
             }
             huge_bytes += usage.huge_bytes;
-            let begun = from + (to - from).mul_f64(share);
-            // A huge page is touched as a whole: one, not 512.
-            let is_huge = usage.huge_bytes * 2 > usage.resident_bytes;
-            let page_bytes = if is_huge { HUGE_PAGE_BYTES } else { PAGE_BYTES };
-            let pages = |bytes: u64| bytes.div_ceil(page_bytes).min(u64::from(u32::MAX)) as u32;
-            let window = Window {
-                seconds: usage.told.saturating_duration_since(begun).as_secs_f64().max(1e-6),
-                touched: pages(usage.referenced_bytes),
-                pages: pages(usage.resident_bytes),
-            };
-            self.windows.add(usage.start, usage.end - usage.start, window);
+            let fresh_bytes = usage.resident_bytes - self.resident_before(usage, &before);
+            let at = self.runs.partition_point(|run| run.end <= usage.start);
+            let found = self.runs.get(at).filter(|run| run.start <= usage.start && usage.end <= run.end);
+            if found.is_some() {
+                shared_bytes += usage.shared_bytes;
+                // What others have mapped too is not cleared.
+                let own = |bytes: u64| pages(bytes.saturating_sub(usage.shared_bytes), PAGE_BYTES);
+                let seconds = usage.told.saturating_duration_since(to).as_secs_f64().max(1e-6);
+                let fresh = pages(fresh_bytes, PAGE_BYTES);
+                let touched = own(usage.referenced_bytes).saturating_sub(fresh);
+                let pages = own(usage.resident_bytes).saturating_sub(fresh);
+                match &mut run {
+                    Some((number, window, all)) if *number == at => {
+                        window.touched += touched;
+                        window.pages += pages;
+                        *all += fresh;
+                    }
+                    _ => {
+                        let next = (at, Window { seconds, touched, pages }, fresh);
+                        if let Some((number, window, fresh)) = run.replace(next) {
+                            self.add_run((self.runs[number], window, fresh));
+                        }
+                    }
+                }
+            } else if !self.drawn[usize::from(is_file)] {
+                self.add_whole(usage, fresh_bytes, from + (to - from).mul_f64(share));
+            }
+        }
+        if let Some((number, window, fresh)) = run {
+            self.add_run((self.runs[number], window, fresh));
         }
         self.huge_bytes = self.huge_bytes.max(huge_bytes);
+        self.shared_bytes = self.shared_bytes.max(shared_bytes);
         self.usages = usages;
+        self.is_current = true;
         read
     }
 
@@ -176,13 +291,14 @@ impl Source for Refs {
                     .to_owned(),
             );
         }
-        if self.whole > 0 {
-            notes.push(format!(
-                "refs: mappings that would have made more than {GRANULES_MAX} granules were looked at as wholes; record with a \
-                 coarser --granule, or one --region alone"
-            ));
+        if self.division.whole > 0 {
+            notes.push(
+                "refs: mappings that would have made more granules than the kernel allows were looked at as wholes; record with a \
+                 coarser --granule"
+                    .to_owned(),
+            );
         }
-        if let Some(error) = &self.refused {
+        if let Some(error) = &self.division.refused {
             notes.push(format!(
                 "refs: some mappings could not be split ({error}) and were looked at as wholes"
             ));
@@ -192,6 +308,12 @@ impl Source for Refs {
                 "refs: up to {} MiB lay in huge pages, each of which is touched as one; --small-pages keeps the program from \
                  having any",
                 self.huge_bytes >> 20
+            ));
+        }
+        if self.shared_bytes > 0 {
+            notes.push(format!(
+                "refs: up to {} KiB that other programs have mapped too were left out; --every-page counts them",
+                self.shared_bytes >> 10
             ));
         }
         notes

@@ -25,21 +25,29 @@ struct Granule {
     count: usize,
     /// Pages, the most of any window.
     pages: u32,
+    /// How many pages of the granule each of them stands for.
+    scale: f64,
+    /// Pages that came to be in memory, and were touched for that.
+    fresh: u64,
 }
 
 impl Windows {
-    /// Takes in what a window saw of a granule. A granule that has another size than before is another one.
-    pub fn add(&mut self, address: u64, bytes: u64, window: Window) {
+    /// Takes in what a window saw of a granule, of whose pages each that was looked at stands for `scale`. A granule that has
+    /// another size than before is another one. `fresh` more pages came to be in memory meanwhile: a touch each, which says nothing of
+    /// how often they will be touched.
+    pub fn add(&mut self, address: u64, bytes: u64, scale: f64, window: Window, fresh: u32) {
         let none = Window { seconds: 0.0, touched: 0, pages: 0 };
-        let fresh = Granule { bytes, windows: [none; WINDOWS_MAX], count: 0, pages: 0 };
-        let granule = self.granules.entry(address).or_insert(fresh);
+        let unseen = Granule { bytes, windows: [none; WINDOWS_MAX], count: 0, pages: 0, scale, fresh: 0 };
+        let granule = self.granules.entry(address).or_insert(unseen);
         if granule.bytes != bytes {
-            *granule = fresh;
+            *granule = unseen;
         }
         if let Some(place) = granule.windows.get_mut(granule.count) {
             *place = window;
             granule.count += 1;
             granule.pages = granule.pages.max(window.pages);
+            granule.scale = scale;
+            granule.fresh += u64::from(fresh);
         }
     }
 
@@ -55,8 +63,9 @@ impl Windows {
                 granule.count += 1;
             }
             let rate = touches_per_s(&granule.windows[..granule.count]);
-            if rate > 0.0 {
-                each(address, granule.bytes, rate * slice.as_secs_f64() * f64::from(granule.pages));
+            let touches = rate * slice.as_secs_f64() * f64::from(granule.pages) + granule.fresh as f64;
+            if touches > 0.0 {
+                each(address, granule.bytes, touches * granule.scale);
             }
         }
     }

@@ -113,7 +113,7 @@ impl Source for Writes {
         self.observed_s += seconds;
         for (address, (bytes, touched)) in touched {
             let pages = (bytes / PAGE_BYTES).max(1).min(u64::from(u32::MAX)) as u32;
-            self.windows.add(address, bytes, Window { seconds, touched: touched.min(pages), pages });
+            self.windows.add(address, bytes, 1.0, Window { seconds, touched: touched.min(pages), pages }, 0);
         }
         Ok(())
     }

@@ -1,0 +1,119 @@
+//! What is to be recorded, and with what.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use super::CaptureError;
+use super::sampling::Source;
+use super::sampling::damon::Damon;
+use super::sampling::faults::Faults;
+use super::sampling::refs::Refs;
+use super::sampling::writes::Writes;
+
+const PAGE_BYTES: u64 = 4096;
+
+/// Which source to look with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SourceKind {
+    /// Pages referenced.
+    Refs,
+    /// Pages written.
+    Writes,
+    /// Page faults.
+    Faults,
+    /// The kernel's DAMON.
+    Damon,
+}
+
+impl SourceKind {
+    /// All of them.
+    pub const ALL: [SourceKind; 4] =
+        [SourceKind::Refs, SourceKind::Writes, SourceKind::Faults, SourceKind::Damon];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SourceKind::Refs => "refs",
+            SourceKind::Writes => "writes",
+            SourceKind::Faults => "faults",
+            SourceKind::Damon => "damon",
+        }
+    }
+
+    pub(super) fn open(self, pid: u32, options: &Options) -> io::Result<Box<dyn Source>> {
+        Ok(match self {
+            SourceKind::Refs => Box::new(Refs::open(pid, options)?),
+            SourceKind::Writes => Box::new(Writes::open(pid)?),
+            SourceKind::Faults => Box::new(Faults::open(pid)?),
+            SourceKind::Damon => Box::new(Damon::open(pid)?),
+        })
+    }
+}
+
+/// What is recorded.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A program that is started, and its arguments.
+    Command(Vec<OsString>),
+    /// A process that runs already.
+    Process(u32),
+}
+
+/// A part of a program's memory that is looked at with another granule than the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closer {
+    /// A mapped file's path ends with this, or it is `heap` or `stack`; `anon` is the largest mapping of no file.
+    pub name: String,
+    /// Bytes of its granules, a multiple of 4096.
+    pub granule_bytes: u64,
+}
+
+/// How a program is to be recorded.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program.
+    pub target: Target,
+    /// What it is looked at with; the first one is what other tools take by default.
+    pub sources: Vec<SourceKind>,
+    /// The length of a slice.
+    pub slice: Duration,
+    /// Bytes of a granule, a multiple of 4096.
+    pub granule_bytes: u64,
+    /// A part that is looked at more closely.
+    pub closer: Option<Closer>,
+    /// Look at every page, where otherwise a run of each granule stands for it: costs the program more.
+    pub every_page: bool,
+    /// Keep a program that is started here from having huge pages.
+    pub small_pages: bool,
+    /// The library with the agent; without it, what needs the agent is left out.
+    pub preload: Option<PathBuf>,
+    /// Stop after so long; a program that was started here is ended then.
+    pub duration: Option<Duration>,
+}
+
+impl Options {
+    /// Whether they can be followed at all.
+    pub(super) fn check(&self) -> Result<(), CaptureError> {
+        let closer = self.closer.iter().map(|closer| closer.granule_bytes);
+        if closer.chain([self.granule_bytes]).any(|bytes| bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES)) {
+            return Err(CaptureError::Options(
+                "a granule is a multiple of 4 KiB, as the kernel tells of pages; --source lackey alone knows of smaller ones",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// How a recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The program ended by itself.
+    Exited(ExitStatus),
+    /// A process that was not started here ended.
+    Gone,
+    /// The recording was asked to stop, or its time was up.
+    Stopped,
+}
