@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import pathlib
 
@@ -96,14 +98,9 @@ done
 
 
 def test_a_plan_moves_pages_and_says_what_came_of_it(guest: type[Machine], tmp_path: pathlib.Path) -> None:
-    library = PROGRAMS / "libtiermem_preload.so"
-    hotspot = PROGRAMS / "hotspot"
-    for needed in (library, hotspot):
-        if not needed.exists():
-            pytest.skip(f"{needed} is not there: build it with `cargo build -p tiermem-preload -p tiermem-workloads`")
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(PLAN))
-    files = {"/bin/tiermem": binary(), "/bin/libtiermem_preload.so": library, "/bin/hotspot": hotspot, "/plan.json": plan}
+    files = with_programs("hotspot") | {"/plan.json": plan}
     # Pages that move lie where accesses go. How far that succeeds is a matter of time, of which a guest on a busy machine may have
     # too little, so it may try again.
     for attempt in range(3):
@@ -115,3 +112,91 @@ def test_a_plan_moves_pages_and_says_what_came_of_it(guest: type[Machine], tmp_p
             break
         assert attempt < 2, (still, moving)
     assert moving["failed_pages"] * 4096 < moving["moved_bytes"] / 10, moving
+
+
+# What is hot is a part of the table that a plan keeps in fast memory, and what is not lies on the other node.
+KEPT = {"region": 0, "offset": 16 << 20, "bytes": 16 << 20}
+ALWAYS = PLAN | {"always": [KEPT], "sweeps": [], "fast_bytes": 16 << 20}
+TIER_BY_TIER = """
+echo never >/sys/kernel/mm/transparent_hugepage/enabled
+tiermem run --plan /plan.json --follow plan --slice 100ms --format json -- \
+    hotspot --footprint 67108864 --hot 8388608 --background 2 --per-second 200000 --pass-ms 60000 --passes 1 >/out/run &
+for step in $(seq 100); do
+    pid=$(pidof hotspot) && break
+    sleep 0.1
+done
+sleep ${SETTLE}
+tiermem record --pid $pid --duration 2s --slice 1s -o /out/now.rec || exit 1
+tiermem heatmap /out/now.rec --granule 1MiB -o /out/now.csv || exit 1
+kill $pid
+wait
+"""
+
+
+@pytest.mark.parametrize("shape", ["two-nodes", "cxl"])
+def test_pages_lie_tier_by_tier_where_the_plan_says(guest: type[Machine], tmp_path: pathlib.Path, shape: str) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(ALWAYS))
+    # The recorder asks the kernel for the node of each page (the status of move_pages), whatever the mover has counted.
+    for settle_s in (4, 12, 25):
+        script = TIER_BY_TIER.replace("${SETTLE}", str(settle_s))
+        result = guest(shape, (768, 512)).run(script, files=with_programs("hotspot") | {"/plan.json": plan}, timeout_s=300)
+        assert "now.csv" in result.files_out, result.output
+        remote = remote_shares(result.files_out["now.csv"], 64)
+        right = [share < 0.5 if 16 <= granule < 32 else share > 0.5 for granule, share in remote.items()]
+        if len(right) > 48 and all(right):
+            return
+    raise AssertionError((result.output, remote))
+
+
+def with_programs(*names: str) -> dict[str, pathlib.Path | str]:
+    """The program under test, its library, and some workloads, where a guest finds them."""
+    needed = ["libtiermem_preload.so", *names]
+    for name in needed:
+        if not (PROGRAMS / name).exists():
+            pytest.skip(f"{PROGRAMS / name} is not there: build it with `cargo build -p tiermem-preload -p tiermem-workloads`")
+    return {"/bin/tiermem": binary(), **{f"/bin/{name}": PROGRAMS / name for name in needed}}
+
+
+def remote_shares(text: bytes, granules: int) -> dict[int, float]:
+    """Of each granule of the region with so many: the share of accesses to it that other nodes answered."""
+    sums: dict[str, dict[int, list[float]]] = {}
+    for row in csv.DictReader(io.StringIO(text.decode())):
+        of = sums.setdefault(row["region"], {}).setdefault(int(row["granule"]), [0.0, 0.0])
+        of[0] += float(row["remote"])
+        of[1] += float(row["remote"]) + float(row["local"])
+    found = max(sums.values(), key=len)
+    assert granules * 0.7 <= len(found) <= granules + 1, len(found)
+    return {granule: remote / both for granule, (remote, both) in found.items() if both > 0}
+
+
+RECORDED = """
+echo never >/sys/kernel/mm/transparent_hugepage/enabled
+for place in local remote interleave; do
+    tiermem run --place $place --cpus 0 -- tiermem record --slice 500ms --granule 1MiB -o /out/$place.rec -- \
+        skewed --footprint 33554432 --granule 1048576 --seconds 3 --per-second 200000 >/out/said.$place 2>&1 || exit 1
+    tiermem heatmap /out/$place.rec --granule 1MiB -o /out/$place.csv || exit 1
+done
+"""
+
+
+def test_a_recording_tells_on_which_node_memory_lies(guest: type[Machine]) -> None:
+    result = guest("two-nodes", (768, 512)).run(RECORDED, files=with_programs("skewed"), timeout_s=300)
+    assert result.exit_code == 0, result.output
+    for place, wanted in (("local", 0.0), ("remote", 1.0), ("interleave", 0.5)):
+        shares = remote_shares(result.files_out[f"{place}.csv"], 32)
+        assert sum(shares.values()) / len(shares) == pytest.approx(wanted, abs=0.1), (place, shares)
+
+
+MONITORED = """
+tiermem doctor
+tiermem record --source damon --slice 2s --granule 1MiB -o /out/heat.rec -- \
+    skewed --footprint 67108864 --granule 16777216 --seconds 20 --per-second 500000 >/out/counted || exit 1
+tiermem heatmap /out/heat.rec --granule 16MiB -o /out/heat.csv || exit 1
+"""
+
+
+def test_the_kernels_monitor_sees_which_memory_is_hot(guest: type[Machine]) -> None:
+    result = guest("two-nodes", (768, 512)).run(MONITORED, files=with_programs("skewed"), timeout_s=300)
+    assert result.exit_code == 0, result.output
+    print(result.output, result.files_out["heat.csv"].decode())

@@ -1,0 +1,40 @@
+"""The pictures of each recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from measure import main_region
+from recordings import Tools
+
+# Of a recording: the file, what it shows, and how it is drawn. {region} is the region that was accessed most.
+PICTURES: dict[str, list[tuple[str, str, list[str]]]] = {
+    "layers": [
+        ("layers-map", "Figures 4.3, 4.4: loads of a token, a row for each layer", ["--region", "layers.gguf", "--columns", "period"]),
+        ("layers-scatter", "Figure 4.5: the same as dots", ["--region", "layers.gguf", "--view", "scatter"]),
+        ("layers-autocorrelation", "Figure 4.6", ["--region", "layers.gguf", "--view", "autocorrelation"]),
+        (
+            "layers-memory", "Figure 4.9: without what caches answer",
+            ["--region", "layers.gguf", "--view", "autocorrelation", "--access", "memory"],
+        ),
+    ],
+    "vector": [("vector-map", "Figure 4.2: the region with the matrix, 1 KiB granules", ["--region", "{region}"])],
+    "decode": [
+        ("decode-slices", "Figures 4.7, 4.13: ten slices of a token", ["--region", "{region}", "--slices", "10-19"]),
+        ("decode-path", "The hotspot's path", ["--region", "{region}", "--view", "path"]),
+        ("decode-wss", "Working set", ["--view", "wss", "--all-regions"]),
+    ],
+    "prompt": [("prompt-path", "Filling a prompt in batches: the path", ["--region", "{region}", "--view", "path"])],
+    "matvec": [("matvec-path", "A matrix by a vector again and again: the path", ["--region", "{region}", "--view", "path"])],
+    "pagerank": [("pagerank-map", "Page rank: all regions", ["--all-regions"])],
+    "redis": [("redis-map", "Redis under YCSB's workload B", ["--region", "{region}"])],
+    "skewed": [("skewed-map", "Granules whose heat is 1/n", ["--region", "{region}"])],
+}  # fmt: skip
+
+
+def draw(tools: Tools, name: str, out: Path) -> None:
+    """All pictures of a recording."""
+    region = main_region(tools, name)["name"]
+    for stem, _, words in PICTURES[name]:
+        filled = [word.format(region=region) for word in words]
+        tools.call("heatmap", str(tools.folder / f"{name}.rec"), "-o", str(out / f"{stem}.png"), *filled)
