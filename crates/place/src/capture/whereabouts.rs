@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use tiermem_base::Rng;
 use tiermem_sys::numa::{self, Topology};
 use tiermem_trace::recording::{Level, NODE_UNKNOWN};
 
@@ -85,11 +86,15 @@ impl Whereabouts {
     }
 }
 
-/// The pages that are asked for, spread over a stretch.
+/// The pages that are asked for: one in each part of a stretch, wherever in it, as pages may be interleaved between nodes.
 fn asked(piece: &Piece) -> impl Iterator<Item = u64> + use<> {
     let (first, pages) = (piece.address / PAGE_BYTES, piece.bytes.div_ceil(PAGE_BYTES).max(1));
     let count = pages.min(ASKED);
-    (0..count).map(move |at| (first + (2 * at + 1) * pages / (2 * count)) * PAGE_BYTES)
+    let mut rng = Rng::seeded(first);
+    (0..count).map(move |at| {
+        let (from, to) = (at * pages / count, (at + 1) * pages / count);
+        (first + from + rng.below(to - from)) * PAGE_BYTES
+    })
 }
 
 /// The processor on which a process ran last.
@@ -116,6 +121,8 @@ mod tests {
             assert!((1..=8).contains(&pages.len()), "{bytes}");
             assert!(pages.iter().all(|page| (40960..40960 + bytes).contains(page)), "{bytes} {pages:?}");
             assert!(pages.is_sorted_by(|a, b| a < b), "{bytes} {pages:?}");
+            let odd = pages.iter().filter(|page| **page / 4096 % 2 == 1).count();
+            assert!(pages.len() < 8 || (1..8).contains(&odd), "{bytes} {pages:?}");
         }
     }
 
