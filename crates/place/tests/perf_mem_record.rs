@@ -1,7 +1,8 @@
 //! Recording with perf, with a script in its place where there are no counters.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tiermem_place::capture::Stop;
@@ -25,8 +26,12 @@ esac
 fn with(perf: &str, arguments: &[&str], options: RecordOptions) -> Result<Recording, PerfMemError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf");
-    std::fs::write(&path, perf).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Written by another process: were it open for writing here while another test forks, it could not be executed.
+    let mut install = Command::new("install");
+    let mut install =
+        install.args(["-m", "755", "/dev/stdin"]).arg(&path).stdin(Stdio::piped()).spawn().unwrap();
+    install.stdin.take().unwrap().write_all(perf.as_bytes()).unwrap();
+    assert!(install.wait().unwrap().success());
     let target = Target::Command(arguments.iter().map(Into::into).collect());
     record(&RecordOptions { target, perf: path.into(), ..options }, &Stop::default(), |_, _| {})
 }
