@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from measure import Row, autocorrelation, counts, main_region, rank_correlation, region_named, sweep, totals, touched_by_slice
 from recordings import HERE, Tools, said
 
@@ -86,8 +87,6 @@ def vector_period(tools: Tools) -> Verdict:
 
 def by_address(tools: Tools, start: int, length: int) -> list[float]:
     """Accesses of each granule of a stretch, which the program has told by its addresses."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - a recording is Parquet; the other measures do not need it
-
     table = pq.read_table(tools.folder / "vector.rec", columns=["key", "weight"])
     found: dict[int, float] = {}
     for address, weight in zip(table["key"].to_pylist(), table["weight"].to_pylist(), strict=True):
@@ -135,7 +134,8 @@ def path(tools: Tools) -> Verdict:
         return "no hotspot was found to move", False
     direction = "low to high" if found["bytes_per_s"] > 0 else "high to low"
     period = found["period_ns"] / 1e9
-    text = f"from {direction} addresses, through {found['span']['bytes'] >> 20} MiB every {period:.2f} s; a token takes {token_s(tools):.2f} s"
+    span = found["span"]["bytes"] >> 20
+    text = f"from {direction} addresses, through {span} MiB every {period:.2f} s; a token takes {token_s(tools):.2f} s"
     return text, found["bytes_per_s"] < 0
 
 
@@ -152,7 +152,8 @@ def true_heat(tools: Tools) -> float:
 CHECKS: dict[str, Callable[[Tools], Verdict]] = {
     check.__name__: check
     for check in (
-        stride, autocorrelation_all, autocorrelation_memory, second_peak, hot_vector, vector_period, long_slices, short_slices, path,
+        stride, autocorrelation_all, autocorrelation_memory, second_peak,
+        hot_vector, vector_period, long_slices, short_slices, path,
     )
 }  # fmt: skip
 
