@@ -10,7 +10,7 @@ from recordings import Tools
 # Of a recording: the file, what it shows, and how it is drawn. {region} is the region that was accessed most.
 PICTURES: dict[str, list[tuple[str, str, list[str]]]] = {
     "layers": [
-        ("layers-map", "Figures 4.3, 4.4: loads of a token, a row for each layer", ["--region", "layers.gguf", "--columns", "period"]),
+        ("layers-map", "Figures 4.3, 4.4: loads of a token, a row a layer", ["--region", "layers.gguf", "--columns", "period"]),
         ("layers-scatter", "Figure 4.5: the same as dots", ["--region", "layers.gguf", "--view", "scatter"]),
         ("layers-autocorrelation", "Figure 4.6", ["--region", "layers.gguf", "--view", "autocorrelation"]),
         (

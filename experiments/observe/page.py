@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
+import tomllib
 from figures import PICTURES
 from measure import Row, placements
 from recordings import HERE, MAKERS, Tools
@@ -16,9 +16,10 @@ FAST_SHARE = 0.5
 HEAD = """\
 # Programs observed, beside Fisher 2025
 
-Written by `experiments/observe/run.py`. One machine, two processors of a virtual machine, one node of memory, no counters: what needs
-others is named below. Models have random weights, whose layout is that of llama.cpp's converter; the work's model has 100 GiB and ours
-{size}. *Shape holds* is computed. `layers` and `vector` are every load under Valgrind, the others page references of programs at their own speed.
+Written by `experiments/observe/run.py`. Two processors of a virtual machine, one node of memory, no counters: what needs
+others is named below. Models have random weights, whose layout is that of llama.cpp's converter; the work's model has 100 GiB
+and ours {size}. *Shape holds* is computed. `layers` and `vector` are every load under Valgrind, the others page references of
+programs at their own speed.
 
 ## Claims
 """
@@ -26,7 +27,8 @@ others is named below. Models have random weights, whose layout is that of llama
 
 def page(tools: Tools, out: Path, costs: dict[str, Any]) -> str:
     """All of it."""
-    parts = [HEAD.format(size="64 MiB" if tools.short else "1 GiB"), claims(tools), heat(tools), plans(tools), cost(out, costs), pictures(out)]
+    head = HEAD.format(size="64 MiB" if tools.short else "1 GiB")
+    parts = [head, claims(tools), heat(tools), plans(tools), cost(out, costs), pictures(out)]
     return "\n".join(part for part in parts if part).rstrip() + "\n"
 
 
@@ -53,8 +55,8 @@ def heat(tools: Tools) -> str:
     if not recorded(tools, "skewed"):
         return ""
     return (
-        "## Heat\n\n256 granules, the n-th hottest read 1/n as often as the hottest, two million reads a second: the rank correlation of what "
-        f"`refs` saw with what the program counted is **{true_heat(tools):.4f}**.\n"
+        "## Heat\n\n256 granules, the n-th hottest read 1/n as often as the hottest, two million reads a second: the rank "
+        f"correlation of what `refs` saw with what the program counted is **{true_heat(tools):.4f}**.\n"
     )
 
 
@@ -67,17 +69,18 @@ def plans(tools: Tools) -> str:
     lines = [
         "## Plans",
         "",
-        f"Half of what each program touched is fast. Shares of accesses to slow memory, replayed by `tiermem sim place`; *of clairvoyant* is "
-        "what the plan saves of first-touch's, as a part of what one saves who knows all that comes and moves no faster.",
+        "Half of what each program touched is fast. Shares of accesses to slow memory, replayed by `tiermem sim place`; *of "
+        "clairvoyant* is what the plan saves of first-touch's, as a part of what one saves who knows all that comes and moves no "
+        "faster.",
         "",
         f"| program | touched | {' | '.join(kinds)} | of clairvoyant | the plan |",
         f"| --- |{' --- |' * (len(kinds) + 3)}",
     ]
     for row in rows:
         shares = " | ".join(f"**{row[kind]:.1%}**" if kind == "plan" else f"{row[kind]:.1%}" for kind in kinds)
-        lines.append(
-            f"| {row['recording']} | {row['touched_bytes'] / 2**20:.0f} MiB | {shares} | {row['of_clairvoyant']:.2f} | {described(row)} |"
-        )
+        touched = f"{row['touched_bytes'] / 2**20:.0f} MiB"
+        cells = [row["recording"], touched, shares, f"{row['of_clairvoyant']:.2f}", described(row)]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 
@@ -109,4 +112,3 @@ def pictures(out: Path) -> str:
     for name, of in PICTURES.items():
         lines += [f"{about} (`{name}`):\n\n![{about}]({stem}.png)\n" for stem, about, _ in of if (out / f"{stem}.png").exists()]
     return "\n".join(lines)
-

@@ -48,7 +48,8 @@ class Tools:
         path = self.folder / f"{name}.gguf"
         if not path.exists():
             part = path.with_suffix(".part")
-            subprocess.run([sys.executable, str(HERE / "make_gguf.py"), str(part), *arguments], check=True, stdout=subprocess.DEVNULL)
+            command = [sys.executable, str(HERE / "make_gguf.py"), str(part), *arguments]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             part.rename(path)
         return path
 
@@ -59,7 +60,7 @@ def python(program: str, *arguments: str) -> list[str]:
 
 
 def record(tools: Tools, name: str, flags: list[str], command: list[str]) -> dict[str, Any]:
-    """Records a command, and keeps what it printed beside the recording: that goes to standard error, as the summary is on the other."""
+    """Records a command, and keeps what it printed, which goes to standard error as the summary is on the other."""
     path = tools.folder / f"{name}.rec"
     done = tools.run("record", *flags, "--format", "json", "-o", str(path), "--", *command)
     (tools.folder / f"{name}.out").write_text(done.stderr)
@@ -96,7 +97,8 @@ def prompt(tools: Tools) -> dict[str, Any]:
     """A prompt is filled in batches: each goes through the file once."""
     tokens, batch = ("64", "32") if tools.short else ("256", "64")
     flags = ["--slice", "20ms", "--granule", "1MiB"] if tools.short else ["--slice", "250ms", "--granule", "8MiB"]
-    return record(tools, "prompt", flags, python("decode.py", str(weights(tools)), "--prompt", tokens, "--batch", batch, "--decode", "0"))
+    command = python("decode.py", str(weights(tools)), "--prompt", tokens, "--batch", batch, "--decode", "0")
+    return record(tools, "prompt", flags, command)
 
 
 def vector(tools: Tools) -> dict[str, Any]:

@@ -74,7 +74,8 @@ def hot_vector(tools: Tools) -> Verdict:
     all_of = {place: sum(values) for place, values in by_place.items()}
     per_kib = {place: statistics.median(values) for place, values in by_place.items()}
     share = all_of["vector"] / sum(all_of.values())
-    found = f"{per_kib['vector'] / per_kib['matrix']:.0f} times as often, KiB for KiB; {share:.0%} of the loads of both are the vector's"
+    times = per_kib["vector"] / per_kib["matrix"]
+    found = f"{times:.0f} times as often, KiB for KiB; {share:.0%} of the loads of both are the vector's"
     return found, share > 0.5
 
 
