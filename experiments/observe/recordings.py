@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -36,9 +37,11 @@ class Tools:
         """Runs the program and tells what it prints."""
         return self.run(*words).stdout
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """The same, and what it says besides."""
-        done = subprocess.run([str(self.tiermem), *words], capture_output=True, text=True, check=False)
+    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """The same, and what it says besides; with more variables in the environment."""
+        done = subprocess.run(
+            [str(self.tiermem), *words], capture_output=True, text=True, check=False, env=os.environ | variables
+        )
         if done.returncode:
             raise RuntimeError(f"tiermem {' '.join(words)}: {done.stderr.strip()}")
         return done
@@ -59,10 +62,10 @@ def python(program: str, *arguments: str) -> list[str]:
     return [sys.executable, str(HERE / "programs" / program), *arguments]
 
 
-def record(tools: Tools, name: str, flags: list[str], command: list[str]) -> dict[str, Any]:
+def record(tools: Tools, name: str, flags: list[str], command: list[str], **variables: str) -> dict[str, Any]:
     """Records a command, and keeps what it printed, which goes to standard error as the summary is on the other."""
     path = tools.folder / f"{name}.rec"
-    done = tools.run("record", *flags, "--format", "json", "-o", str(path), "--", *command)
+    done = tools.run("record", *flags, "--format", "json", "-o", str(path), "--", *command, **variables)
     (tools.folder / f"{name}.out").write_text(done.stderr)
     cost: dict[str, Any] = json.loads(done.stdout)[0]
     return cost
@@ -105,8 +108,9 @@ def vector(tools: Tools) -> dict[str, Any]:
     """Every access of a product of matrix and vector, in granules of 1 KiB. OpenBLAS is told of a processor that Valgrind knows."""
     rows = "500" if tools.short else "2000"
     flags = ["--source", "lackey", "--granule", "1KiB", "--slice", "100s"]
-    command = ["env", "OPENBLAS_CORETYPE=Haswell", *python("matvec.py", "--size", rows, "--repeat", "4")]
-    return record(tools, "vector", flags, command)
+    # Not by `env`, which would be the program that Valgrind sees.
+    command = python("matvec.py", "--size", rows, "--repeat", "4")
+    return record(tools, "vector", flags, command, OPENBLAS_CORETYPE="Haswell")
 
 
 def matvec(tools: Tools) -> dict[str, Any]:

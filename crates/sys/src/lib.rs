@@ -17,7 +17,7 @@ pub mod offers;
 pub mod page_cache;
 pub mod page_scan;
 pub mod pagemap;
-pub mod perf_faults;
+pub mod perf;
 pub mod pidfd;
 pub mod populate;
 pub mod prefetch;

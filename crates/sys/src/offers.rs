@@ -8,7 +8,7 @@ use crate::agent::{Agent, AgentError, serve};
 use crate::mapping::{MapError, Mapping};
 use crate::numa;
 use crate::page_scan::PageScan;
-use crate::perf_faults::{self, Attributes};
+use crate::perf::{self, Attributes};
 use crate::smaps::{Clear, Smaps};
 use crate::userfault;
 
@@ -54,7 +54,7 @@ pub fn hardware_counter() -> io::Result<()> {
         flags: DISABLED | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR,
         ..Attributes::default()
     };
-    perf_faults::open(&attributes, 0, -1).map(drop)
+    perf::open(&attributes, 0, -1).map(drop)
 }
 
 /// Whether `PAGEMAP_SCAN` of an own mapping is known: it is refused for memory that is not watched, which says so.

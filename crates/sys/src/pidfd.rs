@@ -23,11 +23,37 @@ impl PidFd {
 
     /// Waits until it has ended, at most so long. Whether it has; its parent may not have taken that in yet.
     pub fn wait(&self, at_most: Duration) -> bool {
-        let timeout = Timespec::try_from(at_most).ok();
-        let mut ends = [PollFd::new(&self.0, PollFlags::IN)];
-        // A wait that a signal cuts short is a short wait.
-        poll(&mut ends, timeout.as_ref()).is_ok_and(|ended| ended > 0)
+        self.wait_or([], at_most) == Woken::Ended
     }
+
+    /// The same, or until one of `others` can be read.
+    pub fn wait_or<'a>(
+        &'a self,
+        others: impl IntoIterator<Item = BorrowedFd<'a>>,
+        at_most: Duration,
+    ) -> Woken {
+        let timeout = Timespec::try_from(at_most).ok();
+        let all = [self.0.as_fd()].into_iter().chain(others);
+        let mut all: Vec<PollFd<'_>> =
+            all.map(|each| PollFd::from_borrowed_fd(each, PollFlags::IN)).collect();
+        // A wait that a signal cuts short is a short wait.
+        match poll(&mut all, timeout.as_ref()) {
+            Ok(0) | Err(_) => Woken::InTime,
+            Ok(_) if all.first().is_some_and(|end| !end.revents().is_empty()) => Woken::Ended,
+            Ok(_) => Woken::Readable,
+        }
+    }
+}
+
+/// Why a wait is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// The process has ended.
+    Ended,
+    /// Something else can be read.
+    Readable,
+    /// The time is up.
+    InTime,
 }
 
 impl AsFd for PidFd {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tiermem_sys::offers::{self, Userfault};
 use tiermem_sys::pagemap::{PAGE_BYTES, PageEntry, PageMap};
-use tiermem_sys::perf_faults::FaultWatch;
+use tiermem_sys::perf::FaultWatch;
 
 use super::damon::Damon;
 use crate::record;

@@ -149,6 +149,7 @@ pub fn run(
         slice: args.duration.map_or(args.slice, |duration| args.slice.min(duration)),
         granule_bytes: args.granule,
         every_page: args.every_page,
+        tell_mappings: false,
         closer: args.closer,
         small_pages: args.small_pages,
         preload,

@@ -120,6 +120,7 @@ pub fn run(args: &PlanArgs, file: &Path, command: Vec<OsString>, format: Format)
             granule_bytes: plan.granule_bytes,
             closer: None,
             every_page: false,
+            tell_mappings: true,
             small_pages: false,
             preload: record::preload(),
             duration: None,

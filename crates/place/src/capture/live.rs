@@ -36,7 +36,7 @@ pub fn record(
         let Recorder { observer, whereabouts, samples, slices, begun, .. } = &mut recorder;
         let slice = slices.len() as u32;
         pieces.clear();
-        let Some(looked) = observer.slice(stop, |piece| pieces.push(piece))? else { break true };
+        let Some(looked) = observer.slice(stop, |piece| pieces.push(piece), &mut |_| {})? else { break true };
         match whereabouts {
             Some(whereabouts) => {
                 whereabouts.locate(observer.process.pid, slice, &pieces, &mut |it| samples.push(it));
@@ -51,7 +51,8 @@ pub fn record(
             break looked.ended;
         }
     };
-    let ending = recorder.observer.process.finish(ended)?;
+    // Whoever asks for the end has ended the program as well.
+    let ending = recorder.observer.process.finish(ended && !stop.is_asked())?;
     let recording = recorder.finish(options, ending)?;
     Ok((recording, ending))
 }

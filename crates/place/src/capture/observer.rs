@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tiermem_sys::affinity::Precedence;
 use tiermem_sys::agent::{self, Agent, Listener};
 use tiermem_sys::cpu_time;
-use tiermem_sys::pidfd::PidFd;
+use tiermem_sys::perf::MappingWatch;
+use tiermem_sys::pidfd::{PidFd, Woken};
 use tiermem_trace::recording::{Executable, Source as SourceInfo};
 
 use super::maps::{self, MapLine};
@@ -26,8 +27,8 @@ const AGENT_PATIENCE: Duration = Duration::from_millis(500);
 const NO_PROCESS: i32 = 3;
 /// The shortest window is such a part of a slice, or as long as looking takes.
 const SHORTEST_WINDOW: u32 = 64;
-/// Looking takes such a part of a slice at most, if that leaves a window: who looks takes a processor from the program, or slows down
-/// its neighbour.
+/// Looking takes such a part of a slice at most, which becomes longer if need be: who looks takes a processor from the program, or
+/// slows down its neighbour, and has the program set bits again.
 const LOOKING_PART: u32 = 10;
 
 /// The process that is recorded.
@@ -147,6 +148,7 @@ pub(crate) struct Observer<'a> {
     pub windows: u32,
     /// What the user should know.
     pub notes: Vec<String>,
+    mappings: Option<MappingWatch>,
     _precedence: Option<Precedence>,
 }
 
@@ -156,6 +158,7 @@ impl<'a> Observer<'a> {
         options.check()?;
         let listener = Listener::open().map_err(CaptureError::Agent)?;
         let process = Process::begin(options, &listener, stop)?;
+        let mappings = options.tell_mappings.then(|| MappingWatch::open(process.pid)).transpose();
         // A recorder that has to wait for a processor sees long windows alone, in which all hot granules are alike. The program,
         // which was started before, has its own priority.
         let precedence = Precedence::take();
@@ -181,8 +184,16 @@ impl<'a> Observer<'a> {
             long_windows: 0,
             windows: 0,
             notes: Vec::new(),
+            mappings: None,
             _precedence: precedence,
         };
+        match mappings {
+            Ok(mappings) => observer.mappings = mappings,
+            Err(error) => observer.notes.push(format!(
+                "what the program maps is seen at the end of a slice, and not at once, as perf_event_open says: {error}; \
+                 kernel.perf_event_paranoid of 1 or CAP_PERFMON allows it"
+            )),
+        }
         observer.open_sources()?;
         if options.preload.is_some() && matches!(options.target, Target::Command(_)) {
             let begun = Instant::now();
@@ -256,11 +267,13 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// Looks at one slice and tells what was seen in it; `None` if the program has no memory any more.
+    /// Looks at one slice and tells what was seen in it; `None` if the program has no memory any more. If the options say that
+    /// mappings are told at once, `mapped` is called as soon as there is a new one as large as a granule.
     pub fn slice(
         &mut self,
         stop: &Stop,
         mut each: impl FnMut(Piece),
+        mapped: &mut dyn FnMut(&mut Self),
     ) -> Result<Option<Looked>, CaptureError> {
         self.meet();
         let slice = self.slices;
@@ -287,10 +300,11 @@ impl<'a> Observer<'a> {
             let failed = |source| CaptureError::Source { name: kind.name(), pid: self.process.pid, source };
             source.begin(&shape, self.agent.as_mut()).map_err(failed)?;
         }
-        self.next = (self.next + self.options.slice).max(begun + self.look);
-        let ended = self.windows(stop);
+        let asked_for = self.next + self.options.slice;
+        self.next = asked_for.max(begun + self.look * LOOKING_PART);
+        let ended = self.windows(stop, mapped);
         let end = Instant::now();
-        if end > self.next + self.options.slice / 2 {
+        if end > asked_for + self.options.slice / 2 {
             self.late += 1;
             self.next = end;
         }
@@ -302,7 +316,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Opens and closes windows, from short to long, until the slice's end or the program's. Whether it ended.
-    fn windows(&mut self, stop: &Stop) -> bool {
+    fn windows(&mut self, stop: &Stop, mapped: &mut dyn FnMut(&mut Self)) -> bool {
         let end = self.next;
         let most = self.sources.iter().map(|source| source.windows_max()).min().unwrap_or(1);
         let mut length = (self.options.slice / SHORTEST_WINDOW).max(self.look);
@@ -316,7 +330,7 @@ impl<'a> Observer<'a> {
             let is_last =
                 number + 1 == most || looks > self.options.slice || left < length * 2 + self.look * 2;
             let wait = if is_last { left.saturating_sub(self.look) } else { length };
-            let ended = wait_for_end(&self.process.watch, stop, wait);
+            let ended = self.wait(stop, wait, mapped);
             let waited = before.elapsed() - opening;
             self.windows += 1;
             self.long_windows += u32::from(waited > wait * 2 + self.options.slice / SHORTEST_WINDOW);
@@ -332,6 +346,48 @@ impl<'a> Observer<'a> {
             length *= 4;
         }
         false
+    }
+
+    /// Waits so long, or until the process ends or the recording is asked to stop. Whether the process ended.
+    fn wait(&mut self, stop: &Stop, wait: Duration, mapped: &mut dyn FnMut(&mut Self)) -> bool {
+        /// How long nobody notices that he is asked to stop.
+        const STEP: Duration = Duration::from_millis(100);
+        /// A program that maps again and again, little each time, wakes its observer no more often.
+        const PAUSE: Duration = Duration::from_millis(1);
+        let until = Instant::now() + wait;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let new = self.mappings.iter().flat_map(MappingWatch::events);
+            let ended = match self.process.watch.wait_or(new, left.min(STEP)) {
+                Woken::Ended => true,
+                Woken::InTime => false,
+                Woken::Readable => {
+                    if self.has_mapped_much() {
+                        mapped(self);
+                    }
+                    self.process.watch.wait(left.min(PAUSE))
+                }
+            };
+            if ended || stop.is_asked() || Instant::now() >= until {
+                return ended;
+            }
+        }
+    }
+
+    /// Whether something as large as a granule has been mapped since the last time.
+    fn has_mapped_much(&mut self) -> bool {
+        let granule_bytes = self.options.granule_bytes;
+        let mut has = false;
+        if let Some(mappings) = &mut self.mappings {
+            mappings.drain(|_, bytes| has |= bytes >= granule_bytes);
+        }
+        has
+    }
+
+    /// Takes in what is mapped now, within a slice; false if the process has no memory any more.
+    pub fn look_again(&mut self) -> Result<bool, CaptureError> {
+        self.meet();
+        self.look_at_mappings(self.slices)
     }
 
     /// Takes in what is mapped now; false if the process has no memory any more.
@@ -413,21 +469,6 @@ fn close_ranges(closer: &Closer, lines: &[MapLine]) -> Vec<std::ops::Range<u64>>
     let is_meant = |path: &str| path.trim_matches(['[', ']']) == closer.name || path.ends_with(&closer.name);
     let meant = lines.iter().filter(|line| line.path.as_deref().is_some_and(is_meant));
     meant.map(|line| line.start..line.end).collect()
-}
-
-/// Waits so long, or until the process ends or the recording is asked to stop. Whether the process ended.
-fn wait_for_end(watch: &PidFd, stop: &Stop, wait: Duration) -> bool {
-    const STEP: Duration = Duration::from_millis(100);
-    let until = Instant::now() + wait;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if watch.wait(left.min(STEP)) {
-            return true;
-        }
-        if left <= STEP || stop.is_asked() {
-            return false;
-        }
-    }
 }
 
 fn exe_link(pid: u32) -> Option<String> {

@@ -16,8 +16,9 @@ use super::maps::MapLine;
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
     known: Vec<Known>,
-    /// Those that are there, in the order of addresses.
-    current: Vec<u32>,
+    /// What is mapped of them, in the order of addresses. A region with a hole, as the program has given back a part of it, is
+    /// there twice.
+    current: Vec<Run>,
     /// Build-ids of their files, as far as somebody wanted to know them.
     build_ids: HashMap<u32, Option<String>>,
 }
@@ -34,6 +35,14 @@ struct Known {
     last_slice: u32,
     /// The region that it became a part of.
     within: Option<u32>,
+}
+
+/// A stretch of addresses of one region.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    start: u64,
+    end: u64,
+    region: u32,
 }
 
 /// What tells regions apart.
@@ -97,13 +106,18 @@ impl Regions {
         let mut from = 0;
         for run in runs {
             // Both are in the order of addresses, so those that end before this run are of no use to later ones.
-            while before.get(from).is_some_and(|id| self.known[*id as usize].end <= run.start) {
+            while before.get(from).is_some_and(|it| it.end <= run.start) {
                 from += 1;
             }
-            let overlapping =
-                before[from..].iter().copied().take_while(|id| self.known[*id as usize].start < run.end);
-            let same: Vec<u32> = overlapping.filter(|id| self.is_same(*id, &run)).collect();
-            let id = match same.split_first() {
+            let overlapping = before[from..].iter().take_while(|it| it.start < run.end);
+            let mut same: Vec<u32> =
+                overlapping.map(|it| it.region).filter(|id| self.is_same(*id, &run)).collect();
+            // The oldest stays. Those that become a part of another one are never taken for a region again, so that ways to
+            // the whole have an end.
+            same.sort_unstable();
+            same.dedup();
+            let (start, end) = (run.start, run.end);
+            let region = match same.split_first() {
                 None => {
                     self.known.push(run);
                     self.known.len() as u32 - 1
@@ -119,8 +133,10 @@ impl Regions {
                     first
                 }
             };
-            self.current.push(id);
+            self.current.push(Run { start, end, region });
         }
+        let Regions { known, current, .. } = self;
+        current.iter_mut().for_each(|run| run.region = whole(known, run.region));
     }
 
     fn is_same(&self, id: u32, run: &Known) -> bool {
@@ -151,21 +167,16 @@ impl Regions {
 
     /// The region of an address, as of the last update.
     pub fn find(&self, address: u64) -> Option<u32> {
-        let at = self.current.partition_point(|id| self.known[*id as usize].start <= address);
-        let id = *self.current.get(at.checked_sub(1)?)?;
-        (address < self.known[id as usize].end).then_some(id)
+        let at = self.current.partition_point(|run| run.start <= address);
+        let run = self.current.get(at.checked_sub(1)?)?;
+        (address < run.end).then_some(run.region)
     }
 
     /// Adds the parts of a stretch of addresses that lie in regions, each with its region, start and end.
     pub fn overlapping(&self, start: u64, end: u64, parts: &mut Vec<(u32, u64, u64)>) {
-        let first = self.current.partition_point(|id| self.known[*id as usize].end <= start);
-        for &id in &self.current[first..] {
-            let known = &self.known[id as usize];
-            if known.start >= end {
-                break;
-            }
-            parts.push((id, start.max(known.start), end.min(known.end)));
-        }
+        let first = self.current.partition_point(|run| run.end <= start);
+        let overlapping = self.current[first..].iter().take_while(|run| run.start < end);
+        parts.extend(overlapping.map(|run| (run.region, start.max(run.start), end.min(run.end))));
     }
 
     /// The regions that are there: number, start, and what a plan knows of them.
@@ -186,7 +197,10 @@ impl Regions {
             };
             (*id, known.start, crate::plan::planned(&region))
         };
-        current.iter().map(of).collect()
+        let mut ids: Vec<u32> = current.iter().map(|run| run.region).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.iter().map(of).collect()
     }
 
     /// Where a region's granules are counted from; it may have grown downward since.
@@ -208,12 +222,8 @@ impl Regions {
         for (place, id) in order.iter().enumerate() {
             places[*id as usize] = place as u32;
         }
-        for id in 0..self.known.len() {
-            let mut root = id;
-            while let Some(within) = self.known[root].within {
-                root = within as usize;
-            }
-            places[id] = places[root];
+        for id in 0..self.known.len() as u32 {
+            places[id as usize] = places[whole(&self.known, id) as usize];
         }
         let mut names = Names::default();
         let mut regions: Vec<Region> = Vec::with_capacity(order.len());
@@ -236,6 +246,14 @@ impl Regions {
         }
         (regions, places)
     }
+}
+
+/// The region that one has become a part of, or itself.
+fn whole(known: &[Known], mut id: u32) -> u32 {
+    while let Some(within) = known[id as usize].within {
+        id = within;
+    }
+    id
 }
 
 /// Names that nobody else has.
@@ -280,6 +298,7 @@ impl Names {
 mod tests {
     use super::super::maps;
     use super::*;
+    use proptest::prelude::*;
 
     fn regions(updates: &[&str]) -> Regions {
         let mut regions = Regions::default();
@@ -316,6 +335,30 @@ mod tests {
     }
 
     #[test]
+    fn a_region_with_a_hole_is_one_and_what_lies_in_the_hole_is_another() {
+        let whole = "10000-60000 rw-p 0 00:00 0 \n";
+        let parts = "10000-20000 rw-p 0 00:00 0 \n50000-60000 rw-p 0 00:00 0 \n";
+        let filled =
+            "10000-20000 rw-p 0 00:00 0 \n30000-40000 r--p 0 00:00 0 \n50000-60000 rw-p 0 00:00 0 \n";
+        let regions = regions(&[whole, parts, filled, filled, whole, parts, whole]);
+        let (regions, places) = regions.finish();
+        assert_eq!(
+            regions.iter().map(|it| (it.start, it.bytes)).collect::<Vec<_>>(),
+            [(0x10000, 0x50000), (0x30000, 0x10000)]
+        );
+        assert_eq!(places, [0, 1]);
+        let mut regions = self::regions(&[whole, filled]);
+        assert_eq!(
+            [0x1f000, 0x2f000, 0x3f000, 0x4f000, 0x5f000].map(|at| regions.find(at)),
+            [Some(0), None, Some(1), None, Some(0)]
+        );
+        let mut parts = Vec::new();
+        regions.overlapping(0, u64::MAX, &mut parts);
+        assert_eq!(parts, [(0, 0x10000, 0x20000), (1, 0x30000, 0x40000), (0, 0x50000, 0x60000)]);
+        assert_eq!(regions.planned().len(), 2);
+    }
+
+    #[test]
     fn what_lies_where_another_was_is_another() {
         let regions = regions(&[
             "10000-20000 r--s 00000000 08:01 7 /tmp/a file\n",
@@ -336,5 +379,41 @@ mod tests {
         let (regions, _) = regions.finish();
         let names: Vec<_> = regions.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["libx.so", "libx.so text", "libx.so #2", "libx.so data", "libx.so bss", "vvar"]);
+    }
+
+    /// Mappings that do not overlap, of three kinds: each page of 64 is of one kind or not mapped.
+    fn mapped(pages: &[u8]) -> Vec<MapLine> {
+        let lines = pages.iter().enumerate().filter(|(_, what)| **what < 3).map(|(at, what)| {
+            let path = [None, Some("[heap]"), Some("/a")][usize::from(*what)].map(str::to_owned);
+            let (start, end) = ((at as u64 + 1) << 12, (at as u64 + 2) << 12);
+            MapLine { start, end, offset: start, permissions: "rw-p".to_owned(), path, ..MapLine::default() }
+        });
+        lines.collect()
+    }
+
+    proptest! {
+        /// Whatever comes, goes and grows together: what is mapped lies in one region, which has room for it in the end.
+        #[test]
+        fn all_that_is_mapped_has_a_region(updates in prop::collection::vec(prop::collection::vec(0u8..5, 64), 1..12)) {
+            let mut regions = Regions::default();
+            let mut seen: Vec<(u64, u32)> = Vec::new();
+            for (slice, pages) in updates.iter().enumerate() {
+                let lines = mapped(pages);
+                regions.update(&lines, slice as u32);
+                for line in &lines {
+                    let region = regions.find(line.start);
+                    prop_assert!(region.is_some());
+                    seen.extend(region.map(|region| (line.start, region)));
+                }
+                let mut parts = Vec::new();
+                regions.overlapping(0, u64::MAX, &mut parts);
+                prop_assert_eq!(parts.iter().map(|(_, from, to)| to - from).sum::<u64>(), (lines.len() as u64) << 12);
+            }
+            let (regions, places) = regions.finish();
+            for (address, region) in seen {
+                let region = &regions[places[region as usize] as usize];
+                prop_assert!(region.start <= address && address < region.start + region.bytes);
+            }
+        }
     }
 }

@@ -131,9 +131,16 @@ pub fn run(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Res
     let mut pieces: Vec<Piece> = Vec::new();
     let ended = loop {
         pieces.clear();
-        let Some(looked) = observer.slice(stop, |piece| pieces.push(piece))? else { break true };
+        let mut settled = Ok(());
+        let mut mapped = |observer: &mut Observer<'_>| {
+            if settled.is_ok() {
+                settled = run.after_mapping(observer);
+            }
+        };
+        let looked = observer.slice(stop, |piece| pieces.push(piece), &mut mapped)?;
+        let Some(looked) = looked else { break true };
         let slice = (looked.begun, looked.end);
-        match run.after_slice(&mut observer, slice, &pieces) {
+        match settled.and_then(|()| run.after_slice(&mut observer, slice, &pieces)) {
             Ok(()) => {}
             // A program that ends meanwhile has no pages.
             Err(_) if looked.ended || observer.process.watch.wait(ENDING) => break true,
@@ -145,7 +152,7 @@ pub fn run(options: &Options, stop: &Stop, mut progress: impl FnMut(u64)) -> Res
         }
     };
     let Run { mut report, mover, attached, .. } = run;
-    report.ending = Some(observer.process.finish(ended)?);
+    report.ending = Some(observer.process.finish(ended && !stop.is_asked())?);
     observer.end_sources();
     report.wall = begun.elapsed();
     report.moved_pages = mover.moved - report.corrected_pages;
@@ -263,6 +270,11 @@ impl Run<'_> {
             self.follower.done(act, ok);
         }
         Ok(())
+    }
+
+    /// Gives what the program has just mapped its place, before more of it is touched.
+    fn after_mapping(&mut self, observer: &mut Observer<'_>) -> Result<(), Failure> {
+        if observer.look_again()? { self.attach(observer) } else { Ok(()) }
     }
 
     /// Finds the plan's regions among those that are there, and gives pages that are yet to come their first place.

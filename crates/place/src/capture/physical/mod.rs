@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use tiermem_base::{Access, Op};
 use tiermem_sys::pagemap::{PAGE_BYTES, PageEntry, PageMap};
-use tiermem_sys::perf_faults::FaultWatch;
+use tiermem_sys::perf::FaultWatch;
 use tiermem_trace::filter::hierarchy::{Hierarchy, Kind, LINE_BYTES, Level, Memory, Shapes};
 use tiermem_trace::reader::FETCHES;
 use tiermem_trace::writer::Writer;

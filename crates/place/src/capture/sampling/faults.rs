@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tiermem_base::Op;
 use tiermem_sys::agent::Agent;
-use tiermem_sys::perf_faults::FaultWatch;
+use tiermem_sys::perf::FaultWatch;
 use tiermem_trace::recording;
 
 use super::{Seen, Shape, Source};

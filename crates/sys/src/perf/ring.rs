@@ -1,0 +1,124 @@
+//! The ring into which the kernel writes the records of a processor's events.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+const PAGE_BYTES: usize = 4096;
+/// Where the kernel keeps the ends of the ring, in the page before it.
+const HEAD_AT: usize = 1024;
+const TAIL_AT: usize = 1032;
+const RECORD_LOST: u32 = 2;
+/// `_IO('$', 5)`: have the records of this event go into another one's ring.
+const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+
+/// The ring of one processor: a page of the kernel's, then the records.
+#[derive(Debug)]
+pub(super) struct Ring {
+    start: NonNull<u8>,
+    /// A power of two.
+    bytes: usize,
+    /// The event that has the ring. Closed after the mapping has gone.
+    event: OwnedFd,
+    others: Vec<OwnedFd>,
+}
+
+// SAFETY: the mapping belongs to this value, and is reached only through `&mut self`.
+unsafe impl Send for Ring {}
+
+/// A record that lies in the ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record<'a> {
+    ring: &'a Ring,
+    at: u64,
+    /// Its type.
+    pub kind: u32,
+}
+
+impl Record<'_> {
+    /// A word behind the header.
+    pub fn word(&self, number: u64) -> u64 {
+        self.ring.word(self.at + 8 + number * 8)
+    }
+}
+
+impl Ring {
+    /// A ring of so many bytes, a power of two of pages, for the records of an event.
+    pub fn map(event: OwnedFd, bytes: usize) -> io::Result<Self> {
+        debug_assert!(bytes.is_power_of_two() && bytes >= PAGE_BYTES);
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses aliases no memory of this process.
+        let start = unsafe {
+            mmap(std::ptr::null_mut(), PAGE_BYTES + bytes, protection, MapFlags::SHARED, &event, 0)
+        }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Ring { start, bytes, event, others: Vec::new() })
+    }
+
+    /// Takes in the records of another event of the same processor.
+    pub fn share(&mut self, other: OwnedFd) -> io::Result<()> {
+        // SAFETY: both are events of this process's, and the first has its ring by now, as the call demands; it changes
+        // nothing but where the records of the second go.
+        if unsafe { libc::ioctl(other.as_raw_fd(), IOC_SET_OUTPUT, self.event.as_raw_fd()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.others.push(other);
+        Ok(())
+    }
+
+    /// A counter of the kernel's in the first page.
+    fn end(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: the page is mapped as long as `self` is there; the field is 8 bytes at a multiple of 8 from its start,
+        // and the kernel accesses it as one word, as this process does.
+        unsafe { AtomicU64::from_ptr(self.start.add(at).cast().as_ptr()) }
+    }
+
+    /// The word at this place of the endless sequence of which the ring holds the last part.
+    fn word(&self, at: u64) -> u64 {
+        let offset = PAGE_BYTES + (at as usize & (self.bytes - 1) & !7);
+        // SAFETY: the place lies in the mapping at a multiple of 8. The kernel may write to the ring meanwhile, but never
+        // between tail and head, where its caller reads; a volatile read takes the bytes as they are.
+        unsafe { self.start.add(offset).cast::<u64>().read_volatile() }
+    }
+
+    /// Tells each record up to the head, and gives their room back; returns how many were lost because there was none.
+    pub fn drain(&mut self, mut each: impl FnMut(Record<'_>)) -> u64 {
+        // Acquire: the records were written before the head.
+        let head = self.end(HEAD_AT).load(Ordering::Acquire);
+        let mut tail = self.end(TAIL_AT).load(Ordering::Relaxed);
+        let mut lost = 0;
+        while tail < head {
+            // The header: type of 32 bits, 16 bits of flags, length of 16 bits.
+            let header = self.word(tail);
+            let (kind, length) = (header as u32, header >> 48);
+            let record = Record { ring: self, at: tail, kind };
+            match kind {
+                // The event's number, then how many.
+                RECORD_LOST => lost += record.word(1),
+                _ => each(record),
+            }
+            // No record is shorter than its header; one that says so would keep this from ending.
+            tail += length.max(8);
+        }
+        // Release: the records have been read before the kernel may write over them.
+        self.end(TAIL_AT).store(head, Ordering::Release);
+        lost
+    }
+}
+
+impl AsFd for Ring {
+    /// Readable when records have come of which the event was told to wake somebody.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `map`, and no reference into it outlives `self`.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), PAGE_BYTES + self.bytes) };
+    }
+}
