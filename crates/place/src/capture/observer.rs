@@ -157,8 +157,9 @@ impl<'a> Observer<'a> {
     pub fn begin(options: &'a Options, stop: &Stop) -> Result<Self, CaptureError> {
         options.check()?;
         let listener = Listener::open().map_err(CaptureError::Agent)?;
+        // Programs map and touch memory within their first thousandths of a second.
+        let mappings = options.tell_mappings.then(MappingWatch::before_start).transpose();
         let process = Process::begin(options, &listener, stop)?;
-        let mappings = options.tell_mappings.then(|| MappingWatch::open(process.pid)).transpose();
         // A recorder that has to wait for a processor sees long windows alone, in which all hot granules are alike. The program,
         // which was started before, has its own priority.
         let precedence = Precedence::take();
@@ -379,7 +380,7 @@ impl<'a> Observer<'a> {
         let granule_bytes = self.options.granule_bytes;
         let mut has = false;
         if let Some(mappings) = &mut self.mappings {
-            mappings.drain(|_, bytes| has |= bytes >= granule_bytes);
+            mappings.drain(self.process.pid, |_, bytes| has |= bytes >= granule_bytes);
         }
         has
     }

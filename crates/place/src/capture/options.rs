@@ -88,7 +88,7 @@ pub struct Options {
     pub every_page: bool,
     /// Keep a program that is started here from having huge pages.
     pub small_pages: bool,
-    /// Have what the program maps told at once, and not at the next slice: for who acts on it.
+    /// Have what a program that is started here maps told at once, and not at the next slice: for who acts on it.
     pub tell_mappings: bool,
     /// The library with the agent; without it, what needs the agent is left out.
     pub preload: Option<PathBuf>,

@@ -9,6 +9,9 @@ use super::{Attributes, online_cpus, open_software};
 
 /// Bytes of each processor's ring: hundreds of mappings with the names of their files.
 const RING_BYTES: usize = 64 << 10;
+/// Off, until a process that has inherited the event begins a program.
+const DISABLED: u64 = 1 << 0;
+const ENABLE_ON_EXEC: u64 = 1 << 12;
 /// An event that counts nothing and has the records that are asked for.
 const DUMMY: u64 = 9;
 /// Mappings that are executable are told, and the others too.
@@ -18,27 +21,26 @@ const MMAP_DATA: u64 = 1 << 17;
 const WATERMARK: u64 = 1 << 14;
 const RECORD_MMAP: u32 = 1;
 
-/// The mappings that one process makes.
+/// The mappings that one program makes.
 #[derive(Debug)]
 pub struct MappingWatch {
-    pid: u32,
     rings: Vec<Ring>,
 }
 
 impl MappingWatch {
-    /// Watches a process of one thread from here on, and the threads that it starts.
+    /// Watches the programs that this very thread is going to start, from the first of what they map.
     ///
     /// # Errors
-    /// Permission denied without CAP_PERFMON (`kernel.perf_event_paranoid`); not found if the process has gone.
-    pub fn open(pid: u32) -> io::Result<Self> {
+    /// Permission denied without CAP_PERFMON (`kernel.perf_event_paranoid`).
+    pub fn before_start() -> io::Result<Self> {
         let attributes = Attributes {
             config: DUMMY,
-            flags: MMAP | MMAP_DATA | WATERMARK,
+            flags: DISABLED | ENABLE_ON_EXEC | MMAP | MMAP_DATA | WATERMARK,
             wakeup: 1,
             ..Attributes::default()
         };
-        let ring = |cpu| Ring::map(open_software(pid, cpu, attributes)?, RING_BYTES);
-        Ok(MappingWatch { pid, rings: online_cpus()?.into_iter().map(ring).collect::<io::Result<_>>()? })
+        let ring = |cpu| Ring::map(open_software(0, cpu, attributes)?, RING_BYTES);
+        Ok(MappingWatch { rings: online_cpus()?.into_iter().map(ring).collect::<io::Result<_>>()? })
     }
 
     /// What can be waited for: readable, once, when something has been mapped since it was last waited for.
@@ -46,14 +48,13 @@ impl MappingWatch {
         self.rings.iter().map(AsFd::as_fd)
     }
 
-    /// Tells address and bytes of each mapping since the last call, for each processor in the order of time. Those that were
-    /// lost because there were too many at once are told as one of all addresses.
-    pub fn drain(&mut self, mut each: impl FnMut(u64, u64)) {
-        let MappingWatch { pid, rings } = self;
-        for ring in rings {
+    /// Tells address and bytes of each mapping of a process since the last call, for each processor in the order of time. Those
+    /// that were lost because there were too many at once are told as one of all addresses.
+    pub fn drain(&mut self, pid: u32, mut each: impl FnMut(u64, u64)) {
+        for ring in &mut self.rings {
             let lost = ring.drain(|record| {
                 // Process and thread, address, length.
-                if record.kind == RECORD_MMAP && record.word(0) as u32 == *pid {
+                if record.kind == RECORD_MMAP && record.word(0) as u32 == pid {
                     each(record.word(1), record.word(2));
                 }
             });
@@ -67,21 +68,8 @@ impl MappingWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mapping::Mapping;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-    /// Of the calling thread, which is none of this process's first.
-    fn watch_self() -> Option<MappingWatch> {
-        let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-        match MappingWatch::open(thread) {
-            Ok(watch) => Some(MappingWatch { pid: std::process::id(), ..watch }),
-            Err(error) => {
-                let forbidden = [io::ErrorKind::PermissionDenied, io::ErrorKind::Unsupported];
-                assert!(forbidden.contains(&error.kind()), "{error}");
-                None
-            }
-        }
-    }
+    use std::process::{Command, Stdio};
 
     fn is_woken(watch: &MappingWatch) -> bool {
         let mut events: Vec<PollFd<'_>> =
@@ -90,23 +78,32 @@ mod tests {
     }
 
     #[test]
-    fn mappings_of_every_kind_are_told_and_wake_who_waits() {
-        let Some(mut watch) = watch_self() else { return };
-        // Of the rings themselves.
-        watch.drain(|_, _| {});
-        is_woken(&watch);
-        assert!(!is_woken(&watch));
-        let is_told = |watch: &mut MappingWatch, at: u64| {
-            let mut is_told = false;
-            watch.drain(|address, bytes| is_told |= address <= at && at - address < bytes);
-            is_told
+    fn what_a_program_maps_is_told_and_wakes_who_waits() {
+        let mut watch = match MappingWatch::before_start() {
+            Ok(watch) => watch,
+            Err(error) => {
+                let forbidden = [io::ErrorKind::PermissionDenied, io::ErrorKind::Unsupported];
+                assert!(forbidden.contains(&error.kind()), "{error}");
+                return;
+            }
         };
-        let mapping = Mapping::anonymous(32 << 20).unwrap();
-        assert!(is_woken(&watch));
-        assert!(is_told(&mut watch, mapping.bytes().as_ptr().addr() as u64));
-        // What the C library maps for itself.
-        let buffer: Vec<u8> = Vec::with_capacity(64 << 20);
-        assert!(is_told(&mut watch, buffer.as_ptr().addr() as u64));
+        let _own: Vec<u8> = Vec::with_capacity(64 << 20);
+        assert!(!is_woken(&watch));
+        // By the C library's malloc, and of libraries.
+        let script = "read line; exec dd if=/dev/zero of=/dev/null bs=64M count=1";
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
         assert!(is_woken(&watch) && !is_woken(&watch));
+        let mut told = Vec::new();
+        watch.drain(child.id(), |_, bytes| told.push(bytes));
+        assert!(told.iter().any(|bytes| (64 << 20..65 << 20).contains(bytes)), "{told:?}");
+        assert!(told.len() > 3 && !told.contains(&u64::MAX), "{told:?}");
+        watch.drain(child.id(), |_, _| panic!("it was told before"));
     }
 }

@@ -13,7 +13,7 @@ pub use faults::FaultWatch;
 pub use mappings::MappingWatch;
 
 const TYPE_SOFTWARE: u32 = 1;
-/// Threads that the process starts are watched as well.
+/// What the process starts is watched as well: threads, and other processes.
 const INHERIT: u64 = 1 << 1;
 const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 
@@ -48,7 +48,7 @@ pub(crate) fn open(attributes: &Attributes, pid: libc::pid_t, cpu: i32) -> io::R
     }
 }
 
-/// Opens an event of software on a processor, of a process of one thread and of the threads that it starts.
+/// Opens an event of software on a processor, of a process of one thread (0: of this thread) and of all that it starts.
 fn open_software(pid: u32, cpu: i32, attributes: Attributes) -> io::Result<OwnedFd> {
     let attributes = Attributes {
         kind: TYPE_SOFTWARE,
