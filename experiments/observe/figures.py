@@ -7,7 +7,8 @@ from pathlib import Path
 from measure import main_region
 from recordings import Tools
 
-# Of a recording: the file, what it shows, and how it is drawn. {region} is the region that was accessed most.
+# Of a recording: the file, what it shows, and how it is drawn. {region} is the region that was accessed most,
+# {slices} are some in the middle of a full recording.
 PICTURES: dict[str, list[tuple[str, str, list[str]]]] = {
     "layers": [
         ("layers-map", "Figures 4.3, 4.4: loads of a token, a row a layer", ["--region", "layers.gguf", "--columns", "period"]),
@@ -20,7 +21,7 @@ PICTURES: dict[str, list[tuple[str, str, list[str]]]] = {
     ],
     "vector": [("vector-map", "Figure 4.2: the region with the matrix, 1 KiB granules", ["--region", "{region}"])],
     "decode": [
-        ("decode-slices", "Figures 4.7, 4.13: ten slices of a token", ["--region", "{region}", "--slices", "10-19"]),
+        ("decode-slices", "Figures 4.7, 4.13: slices of two tokens", ["--region", "{region}", "--slices", "{slices}"]),
         ("decode-path", "The hotspot's path", ["--region", "{region}", "--view", "path"]),
         ("decode-wss", "Working set", ["--view", "wss", "--all-regions"]),
     ],
@@ -36,5 +37,5 @@ def draw(tools: Tools, name: str, out: Path) -> None:
     """All pictures of a recording."""
     region = main_region(tools, name)["name"]
     for stem, _, words in PICTURES[name]:
-        filled = [word.format(region=region) for word in words]
+        filled = [word.format(region=region, slices="0-3" if tools.short else "60-79") for word in words]
         tools.call("heatmap", str(tools.folder / f"{name}.rec"), "-o", str(out / f"{stem}.png"), *filled)

@@ -28,7 +28,9 @@ programs at their own speed.
 def page(tools: Tools, out: Path, costs: dict[str, Any]) -> str:
     """All of it."""
     head = HEAD.format(size="64 MiB" if tools.short else "1 GiB")
-    parts = [head, claims(tools), heat(tools), plans(tools), cost(out, costs), pictures(out)]
+    # Claims are judged by plans too, so these are made first.
+    planned = plans(tools)
+    parts = [head, claims(tools), heat(tools), planned, cost(out, costs), pictures(out)]
     return "\n".join(part for part in parts if part).rstrip() + "\n"
 
 

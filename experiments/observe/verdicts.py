@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from measure import Row, autocorrelation, counts, main_region, rank_correlation, region_named, sweep, totals, touched_by_slice
-from recordings import HERE, Tools, said
+from recordings import HERE, Tools, decode_slice_ms, said
 
 Verdict = tuple[str, bool | None]
 PAGE_BYTES = 4096
@@ -103,16 +103,19 @@ def token_s(tools: Tools) -> float:
 
 
 def weights_rows(tools: Tools) -> tuple[list[Row], int]:
-    """Granules of the weights by slice, and how many there are."""
+    """Granules of the weights by slice while tokens are decoded, which the program does last, and how many there are."""
     region = main_region(tools, "decode")
     rows = counts(tools, "decode", region["name"])
-    return rows, region["bytes"] // region["granule_bytes"]
+    told = said(tools, "decode")
+    slices = max(row["slice"] for row in rows)
+    loading = round(slices * told["load_s"] / (told["load_s"] + told["decode_s"])) + 1
+    return [row for row in rows if row["slice"] > loading], region["bytes"] // region["granule_bytes"]
 
 
 def long_slices(tools: Tools) -> Verdict:
     """Slices taken together until they are longer than two tokens."""
     rows, granules = weights_rows(tools)
-    together = int(2 * token_s(tools) / (0.02 if tools.short else 0.08)) + 1
+    together = int(2000 * token_s(tools) / decode_slice_ms(tools)) + 1
     merged = [row | {"slice": row["slice"] // together} for row in rows]
     pairs = {(row["slice"], row["granule"]) for row in merged if row["accesses"] > 0}
     shares = touched_by_slice([{"slice": of, "accesses": 1} for of, _ in sorted(pairs)], granules)

@@ -219,10 +219,14 @@ fn print_table(plan: &Plan) -> io::Result<()> {
         let way = if sweep.bytes_per_s < 0.0 { "down" } else { "up" };
         let lead = Bytes(sweep.lead_bytes);
         let remark = format!(
-            "moves {way} through {} of {} at {speed}/s, once in {}, {lead} ahead",
+            "moves {way} through {} of {} at {speed}/s, once in {}, {lead} ahead{}",
             Bytes(sweep.span.bytes),
             region.name,
-            Nanos(sweep.period_ns)
+            Nanos(sweep.period_ns),
+            match sweep.every {
+                0 | 1 => String::new(),
+                every => format!(", a granule in {every}: bytes cannot be moved as fast"),
+            }
         );
         line("window", Bytes(sweep.window_bytes).to_string(), remark)?;
     }

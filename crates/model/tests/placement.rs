@@ -61,6 +61,27 @@ fn decoding_with_half_the_memory_is_halved_and_near_the_clairvoyant() {
 }
 
 #[test]
+fn decoding_that_is_faster_than_moves_has_some_granules_pass() {
+    for (parts, seed) in [(8, 4), (12, 5), (20, 6)] {
+        let [weights, buffers] = decoding(240, parts, 30, seed);
+        let (heats, slices) = ([&weights, &buffers], slices(parts * 30));
+        // All of the weights in and out take three passes.
+        let pass_s = parts as f64 * SLICE_NS as f64 / 1e9;
+        let assumed = Assumed { move_bytes_per_s: 480.0 * GRANULE as f64 / (3.0 * pass_s), ..ASSUMED };
+        let regions = vec![region("model.gguf", 240), region("buffers", 4)];
+        let plan = analyse(regions, &heats, &slices, 122 * GRANULE, &assumed).unwrap();
+        let program = Program::new(&heats, &slices).unwrap();
+        let still = replay::best_static(&program, &memory(&program, 122 * GRANULE, &assumed)).slow_share();
+        let predicted = plan.predicted;
+        assert!(plan.sweeps.len() == 1 && plan.sweeps[0].every > 1, "{parts}: {:?}", plan.sweeps);
+        let saved = |after: f64| predicted.slow_share_before - after;
+        let of_clairvoyant = saved(predicted.slow_share_after) / saved(predicted.slow_share_clairvoyant);
+        assert!(of_clairvoyant >= 0.8, "{parts}: {of_clairvoyant} {predicted:?}");
+        assert!(predicted.slow_share_after < still * 0.8, "{parts}: {still} {predicted:?}");
+    }
+}
+
+#[test]
 fn a_program_with_phases_gets_them() {
     let mut heat = Heat::cold(GRANULE, 90, 60);
     for slice in 0..60 {

@@ -95,7 +95,7 @@ fn sweep_slice(slice: u64, granules: u32, per_slice: u32) -> Vec<(u32, f32)> {
 #[test]
 fn a_sweep_is_met_in_fast_memory() {
     let (granules, per_slice) = (120, 12);
-    let sweep = Sweep { first: 0, granules, granules_per_s: 120.0, hot: 12, window: 30 };
+    let sweep = Sweep { first: 0, granules, granules_per_s: 120.0, hot: 12, window: 30, every: 1 };
     let schedule = Schedule { always: (0..30).collect(), sweeps: vec![sweep], phases: Vec::new() };
     let mut planned = World::new(options(granules, 60, schedule), 1000);
     let mut untouched = World::new(options(granules, 60, Schedule::default()), 0);
@@ -111,9 +111,30 @@ fn a_sweep_is_met_in_fast_memory() {
 }
 
 #[test]
+fn of_a_sweep_that_is_faster_than_moves_are_every_so_manieth_granule_is_met() {
+    let (granules, per_slice) = (120, 12);
+    // Three moves in for twelve granules that pass, and as many out.
+    let moves = 6;
+    let run = |every: u32, window: u32| {
+        let sweep = Sweep { first: 0, granules, granules_per_s: 120.0, hot: 12, window, every };
+        let always: Vec<u32> =
+            (0..granules).filter(|at| every == 1 || at % every > 0).take(60 - window as usize).collect();
+        let schedule = Schedule { always, sweeps: vec![sweep], phases: Vec::new() };
+        let mut world = World::new(options(granules, 60, schedule), moves);
+        for slice in 0..100 {
+            world.run(&sweep_slice(slice, granules, per_slice), |_| false);
+        }
+        world.slow_share()
+    };
+    // Half of all is always there less what the window takes; of the thirty that move nearly all are met.
+    let (all, some) = (run(1, 36), run(4, 9));
+    assert!(some < 0.5 + 9.0 / 120.0 - 24.0 / 120.0 && some < all - 0.05, "{some} of {all}");
+}
+
+#[test]
 fn a_sweep_downward_and_at_another_speed_is_met_too() {
     let granules = 120;
-    let sweep = Sweep { first: 0, granules, granules_per_s: -100.0, hot: 12, window: 40 };
+    let sweep = Sweep { first: 0, granules, granules_per_s: -100.0, hot: 12, window: 40, every: 1 };
     let schedule = Schedule { always: (0..20).collect(), sweeps: vec![sweep], phases: Vec::new() };
     let mut world = World::new(options(granules, 60, schedule), 1000);
     for slice in 0..200 {
@@ -170,8 +191,8 @@ fn a_sweep_that_nobody_planned_is_no_reason_to_move() {
 
 #[test]
 fn a_schedule_that_names_what_does_not_exist_is_followed_as_far_as_it_does() {
-    let sweep = Sweep { first: 5, granules: 100, granules_per_s: 1.0, hot: 1, window: 5 };
-    let still = Sweep { first: 0, granules: 4, granules_per_s: 0.0, hot: 1, window: 5 };
+    let sweep = Sweep { first: 5, granules: 100, granules_per_s: 1.0, hot: 1, window: 5, every: 1 };
+    let still = Sweep { first: 0, granules: 4, granules_per_s: 0.0, hot: 1, window: 5, every: 1 };
     let schedule = Schedule {
         always: vec![3, 1000, 4],
         sweeps: vec![sweep, still],
@@ -192,12 +213,12 @@ proptest! {
         moves_max in 0..20_usize,
         live in any::<bool>(),
         always in prop::collection::vec(0..60_u32, 0..30),
-        sweep in prop::option::of((0..30_u32, 1..40_u32, -50.0..50.0_f64, 0..9_u32, 0..30_u32)),
+        sweep in prop::option::of((0..30_u32, 1..40_u32, -50.0..50.0_f64, 0..9_u32, 0..30_u32, 0..5_u32)),
         slices in prop::collection::vec(prop::collection::btree_map(0..60_u32, 0.0..100.0_f32, 0..20), 1..30),
         unlucky in 0..7_u32,
     ) {
-        let sweep = sweep.map(|(first, granules, granules_per_s, hot, window)| {
-            Sweep { first, granules, granules_per_s, hot, window }
+        let sweep = sweep.map(|(first, granules, granules_per_s, hot, window, every)| {
+            Sweep { first, granules, granules_per_s, hot, window, every }
         });
         let phases = vec![Phase { granules: (0..granules / 2).collect() }, Phase::default()];
         let schedule = Schedule { always, sweeps: sweep.into_iter().collect(), phases };

@@ -4,12 +4,12 @@
 use tiermem_base::Heat;
 use tiermem_policy::placement::{self as follow, Schedule};
 
-use super::Program;
 use super::plan::{Assumed, Phase, Plan, PlannedRegion, Predicted, Span, Sweep};
+use super::program::{Program, by_heat};
 use super::replay::{self, Memory, Outcome};
 use crate::heat::{hotspot, period};
 
-/// A plan that is more complicated than another must be better by so much of all accesses.
+/// A plan of a more complicated kind must be better by so much of all accesses.
 const WORTH: f64 = 0.01;
 /// A region with less of all accesses gets no window.
 const SWEEP_SHARE_MIN: f64 = 0.05;
@@ -35,16 +35,22 @@ pub fn analyse(
     let program = Program::new(heats, slices)?;
     let memory = memory(&program, fast_bytes, assumed);
     let before = replay::first_touch(&program, &memory);
-    let mut drafts = vec![Draft::still(&program, &memory)];
-    drafts.extend(Draft::sweeping(&program, &memory));
-    drafts.extend(Draft::with_phases(&program, &memory));
+    let kinds = [
+        vec![Draft::still(&program, &memory)],
+        Draft::sweeping(&program, &memory),
+        Draft::with_phases(&program, &memory).into_iter().collect(),
+    ];
     let mut best: Option<(Draft, Outcome)> = None;
-    for draft in drafts {
-        let outcome = replay::follow(&program, &memory, &draft.schedule(), false);
+    for drafts in kinds {
+        let replayed = drafts.into_iter().map(|draft| {
+            let outcome = replay::follow(&program, &memory, &draft.schedule(), false);
+            (draft, outcome)
+        });
+        let Some(of_kind) = replayed.min_by(|a, b| a.1.slow.total_cmp(&b.1.slow)) else { continue };
         let is_better =
-            best.as_ref().is_none_or(|(_, best)| outcome.slow_share() + WORTH < best.slow_share());
+            best.as_ref().is_none_or(|(_, best)| of_kind.1.slow_share() + WORTH < best.slow_share());
         if is_better {
-            best = Some((draft, outcome));
+            best = Some(of_kind);
         }
     }
     let (draft, after) = best.ok_or("there is nothing to plan")?;
@@ -90,13 +96,6 @@ struct DraftSweep {
     lead_granules: u32,
 }
 
-/// Granules by accesses, most first; those without any are left out.
-fn by_heat(totals: &[f64]) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..totals.len() as u32).filter(|at| totals[*at as usize] > 0.0).collect();
-    order.sort_by(|a, b| totals[*b as usize].total_cmp(&totals[*a as usize]).then(a.cmp(b)));
-    order
-}
-
 impl Draft {
     fn schedule(&self) -> Schedule {
         let phase = |(_, granules): &(Vec<u64>, Vec<u32>)| follow::Phase { granules: granules.clone() };
@@ -109,13 +108,13 @@ impl Draft {
 
     /// The hottest granules, always.
     fn still(program: &Program<'_>, memory: &Memory) -> Draft {
-        let mut always = by_heat(&program.totals());
-        always.truncate(memory.fast_granules as usize);
-        Draft { always, ..Draft::default() }
+        Draft { always: program.hottest(memory.fast_granules as usize), ..Draft::default() }
     }
 
     /// A window for each hotspot that moves, the rest as above. Windows of several widths are tried: a wide one forgives a
-    /// hotspot that is not where it should be, and leaves less for what need not move.
+    /// hotspot that is not where it should be, and leaves less for what need not move. Of a hotspot that moves faster than bytes
+    /// can be moved, every so-manieth granule passes through the window, spread over the stretch, and the others lie where they
+    /// always lie.
     fn sweeping(program: &Program<'_>, memory: &Memory) -> Vec<Draft> {
         let all: f64 = program.heats().iter().map(|heat| heat.sum()).sum();
         let found: Vec<(usize, hotspot::Sweep)> = (0..program.heats().len())
@@ -126,14 +125,21 @@ impl Draft {
             return Vec::new();
         }
         let slice_s = typical_slice_s(program.slices());
-        let drafts = [1.0, 1.5, 2.5, 4.0].into_iter().filter_map(|width| {
+        // What comes in has to go out as well; what lies there always need not come.
+        let speed: f64 = found.iter().map(|(_, sweep)| sweep.granules_per_s.abs()).sum();
+        let pace = (speed * 2.0 / memory.moves_per_s.max(f64::MIN_POSITIVE)).ceil().clamp(1.0, 1e6) as u32;
+        let mut everies = vec![1, pace - pace / 4, pace, pace + pace.div_ceil(4), pace * 2];
+        everies.dedup();
+        let widths = [0.5, 1.0, 1.5, 2.5, 4.0, 6.0];
+        let tried = everies.iter().flat_map(|every| widths.map(|width| (*every, width)));
+        let drafts = tried.filter_map(|(every, width)| {
             let sweeps: Vec<DraftSweep> = found
                 .iter()
                 .map(|(region, sweep)| {
                     let granules = sweep.granules as u32;
                     // Until the next move it goes on for a slice, and what is moved meanwhile must be there before it.
                     let lead = (sweep.granules_per_s.abs() * slice_s * width).ceil() as u32;
-                    let window = (sweep.hot_granules as u32 + lead + 1).min(granules);
+                    let window = (sweep.hot_granules as u32 + lead + 1).min(granules).div_ceil(every);
                     let periods = period::periods(&program.heats()[*region].totals());
                     DraftSweep {
                         follow: follow::Sweep {
@@ -142,6 +148,7 @@ impl Draft {
                             granules_per_s: sweep.granules_per_s,
                             hot: sweep.hot_granules as u32,
                             window,
+                            every,
                         },
                         period_ns: sweep.period_ns,
                         stride_granules: periods.first().map_or(0, |peak| peak.lag as u64),
@@ -152,6 +159,9 @@ impl Draft {
             let windows: u32 = sweeps.iter().map(|sweep| sweep.follow.window).sum();
             let left = memory.fast_granules.checked_sub(windows)?;
             let mut always = by_heat(&program.totals());
+            // Where all of them pass, those that are there already are passed over.
+            let comes_by_itself = |granule: &u32| sweeps.iter().any(|sweep| sweep.follow.moves(*granule));
+            always.retain(|granule| every == 1 || !comes_by_itself(granule));
             always.truncate(left as usize);
             Some(Draft { always, sweeps, ..Draft::default() })
         });
@@ -208,6 +218,7 @@ impl Draft {
                 lead_bytes: u64::from(draft.lead_granules) * granule_bytes,
                 window_bytes: u64::from(draft.follow.window) * granule_bytes,
                 stride_bytes: draft.stride_granules * granule_bytes,
+                every: draft.follow.every,
             }
         };
         Plan {

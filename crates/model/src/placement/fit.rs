@@ -137,6 +137,7 @@ impl Plan {
                 granules_per_s: sweep.bytes_per_s / self.granule_bytes.max(1) as f64,
                 hot: of(sweep.hot_bytes),
                 window: of(sweep.window_bytes),
+                every: sweep.every.max(1),
             }
         };
         Schedule {

@@ -118,6 +118,14 @@ pub struct Sweep {
     pub window_bytes: u64,
     /// The distance at which the pattern repeats in space, 0 if it does not.
     pub stride_bytes: u64,
+    /// Of its granules, every so-manieth passes through the window, as bytes cannot be moved as fast as it does: 1 if all do.
+    #[serde(default = "all")]
+    pub every: u32,
+}
+
+/// Plans of before there was a choice have every granule pass.
+fn all() -> u32 {
+    1
 }
 
 /// What a plan should save, by a simulation over its own recording.

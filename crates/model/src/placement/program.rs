@@ -79,4 +79,18 @@ impl<'a> Program<'a> {
     pub fn totals(&self) -> Vec<f64> {
         self.heats.iter().flat_map(|heat| heat.totals()).collect()
     }
+
+    /// The granules with the most accesses over all slices, at most so many, most first.
+    pub fn hottest(&self, most: usize) -> Vec<u32> {
+        let mut order = by_heat(&self.totals());
+        order.truncate(most);
+        order
+    }
+}
+
+/// Granules by accesses, most first; those without any are left out.
+pub(super) fn by_heat(totals: &[f64]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..totals.len() as u32).filter(|at| totals[*at as usize] > 0.0).collect();
+    order.sort_by(|a, b| totals[*b as usize].total_cmp(&totals[*a as usize]).then(a.cmp(b)));
+    order
 }

@@ -27,9 +27,11 @@ const AGENT_PATIENCE: Duration = Duration::from_millis(500);
 const NO_PROCESS: i32 = 3;
 /// The shortest window is such a part of a slice, or as long as looking takes.
 const SHORTEST_WINDOW: u32 = 64;
-/// Looking takes such a part of a slice at most, which becomes longer if need be: who looks takes a processor from the program, or
-/// slows down its neighbour, and has the program set bits again.
+/// Looking again takes such a part of a slice at most: who looks takes a processor from the program, or slows down its neighbour, and
+/// has the program set bits again.
 const LOOKING_PART: u32 = 10;
+/// Looking once takes such a part at most, or the slice becomes longer.
+const LOOKING_ONCE_PART: u32 = 4;
 
 /// The process that is recorded.
 pub(crate) struct Process {
@@ -302,7 +304,7 @@ impl<'a> Observer<'a> {
             source.begin(&shape, self.agent.as_mut()).map_err(failed)?;
         }
         let asked_for = self.next + self.options.slice;
-        self.next = asked_for.max(begun + self.look * LOOKING_PART);
+        self.next = asked_for.max(begun + self.look * LOOKING_ONCE_PART);
         let ended = self.windows(stop, mapped);
         let end = Instant::now();
         if end > asked_for + self.options.slice / 2 {

@@ -130,7 +130,10 @@ impl Follower {
         options.schedule.phases.iter_mut().for_each(|phase| phase.granules.retain(exists));
         options.schedule.sweeps.retain(|sweep| {
             let fits = sweep.first.checked_add(sweep.granules).is_some_and(|end| end <= count);
-            fits && sweep.granules > 0 && sweep.granules_per_s.is_finite() && sweep.granules_per_s != 0.0
+            fits && sweep.granules > 0
+                && sweep.every > 0
+                && sweep.granules_per_s.is_finite()
+                && sweep.granules_per_s != 0.0
         });
         let positions = options.schedule.sweeps.iter().map(|sweep| Position::new(*sweep)).collect();
         let heat = Decaying::new(count, options.half_life_ns);
@@ -309,11 +312,12 @@ impl Follower {
             let sweep = position.sweep();
             let direction = sweep.granules_per_s.signum();
             let behind = f64::from(sweep.hot) / 2.0;
-            for step in 0..sweep.window.min(sweep.granules) {
-                let at =
-                    (place + direction * (f64::from(step) - behind)).rem_euclid(f64::from(sweep.granules));
-                want(sweep.first + (at as u32).min(sweep.granules - 1), wanted);
-            }
+            let ahead = |step: u32| {
+                let at = place + direction * (f64::from(step) - behind);
+                sweep.first + (at.rem_euclid(f64::from(sweep.granules)) as u32).min(sweep.granules - 1)
+            };
+            let moving = (0..sweep.granules).map(ahead).filter(|granule| sweep.moves(*granule));
+            moving.take(sweep.window as usize).for_each(|granule| want(granule, wanted));
         }
         if let Some(phase) = phase.and_then(|at| options.schedule.phases.get(at)) {
             phase.granules.iter().for_each(|granule| want(*granule, wanted));

@@ -13,6 +13,16 @@ pub struct Sweep {
     pub hot: u32,
     /// Granules of fast memory that move with it, ahead of it for the most part.
     pub window: u32,
+    /// Of the stretch, every so-manieth granule moves with it, as moving is too slow for all: 1 for all. The others are left to what
+    /// lies in fast memory always.
+    pub every: u32,
+}
+
+impl Sweep {
+    /// Whether a granule moves with it.
+    pub fn moves(&self, granule: u32) -> bool {
+        granule.checked_sub(self.first).is_some_and(|at| at < self.granules && at.is_multiple_of(self.every))
+    }
 }
 
 /// How much of an error in place is corrected at once.
@@ -96,7 +106,8 @@ pub(super) fn middle(ring: u32, accesses: impl Iterator<Item = (u32, f64)>) -> O
 mod tests {
     use super::*;
 
-    const SWEEP: Sweep = Sweep { first: 10, granules: 100, granules_per_s: 10.0, hot: 4, window: 20 };
+    const SWEEP: Sweep =
+        Sweep { first: 10, granules: 100, granules_per_s: 10.0, hot: 4, window: 20, every: 1 };
 
     #[test]
     fn a_hotspot_that_is_faster_than_planned_is_followed() {

@@ -114,7 +114,7 @@ fn split(address: u64, bytes: u64, granule_bytes: u64, origin: u64) -> io::Resul
         next = next.saturating_add(pair);
         match advise(start, until - start, libc::MADV_DONTDUMP) {
             Ok(()) => apart += 1,
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOMEM)) => {}
             Err(error) => return Err(error),
         }
     }
