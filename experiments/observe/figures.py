@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from measure import main_region
+from measure import regions
 from recordings import Tools
 
 # Of a recording: the file, what it shows, and how it is drawn. {region} is the region that was accessed most,
-# {slices} are some in the middle of a full recording.
+# {largest} the one of which most was, {slices} are some in the middle of a full recording.
 PICTURES: dict[str, list[tuple[str, str, list[str]]]] = {
     "layers": [
         ("layers-map", "Figures 4.3, 4.4: loads of a token, a row a layer", ["--region", "layers.gguf", "--columns", "period"]),
@@ -19,7 +19,7 @@ PICTURES: dict[str, list[tuple[str, str, list[str]]]] = {
             ["--region", "layers.gguf", "--view", "autocorrelation", "--access", "memory"],
         ),
     ],
-    "vector": [("vector-map", "Figure 4.2: the region with the matrix, 1 KiB granules", ["--region", "{region}"])],
+    "vector": [("vector-map", "Figure 4.2: the region with the matrix, 1 KiB granules", ["--region", "{largest}"])],
     "decode": [
         ("decode-slices", "Figures 4.7, 4.13: slices of two tokens", ["--region", "{region}", "--slices", "{slices}"]),
         ("decode-path", "The hotspot's path", ["--region", "{region}", "--view", "path"]),
@@ -35,7 +35,8 @@ PICTURES: dict[str, list[tuple[str, str, list[str]]]] = {
 
 def draw(tools: Tools, name: str, out: Path) -> None:
     """All pictures of a recording."""
-    region = main_region(tools, name)["name"]
+    found = regions(tools, name)
+    names = {"region": found[0]["name"], "largest": max(found, key=lambda it: it["touched_bytes"])["name"]}
     for stem, _, words in PICTURES[name]:
-        filled = [word.format(region=region, slices="0-3" if tools.short else "60-79") for word in words]
+        filled = [word.format(**names, slices="0-3" if tools.short else "300-319") for word in words]
         tools.call("heatmap", str(tools.folder / f"{name}.rec"), "-o", str(out / f"{stem}.png"), *filled)

@@ -7,6 +7,8 @@ pub struct Peak {
     pub lag: usize,
     /// The autocorrelation there: 1 is the most.
     pub height: f64,
+    /// The autocorrelation of the granules' ranks there, which few very hot ones do not hide.
+    pub height_of_ranks: f64,
 }
 
 /// Peaks that are told beside the fundamental.
@@ -99,9 +101,9 @@ pub fn periods(totals: &[f64]) -> Vec<Peak> {
     });
     let found = best.into_iter().flatten().max_by(|a, b| a.1.total_cmp(&b.1));
     let Some((lag, _)) = found else { return Vec::new() };
-    let mut peaks = others(&curve, lag);
-    peaks.insert(0, Peak { lag, height: curve[lag] });
-    peaks
+    let others = others(&curve, lag);
+    let peak = |lag: usize| Peak { lag, height: curve[lag], height_of_ranks: by_rank[lag] };
+    [lag].into_iter().chain(others).map(peak).collect()
 }
 
 /// The period near `lag` that says most of the values: folded by it, they differ most between places in it, and least at one
@@ -220,7 +222,7 @@ fn fundamental(curve: &[f64], count: usize) -> Option<(usize, f64)> {
 }
 
 /// Peaks that stand out of what lies around them, but for the period itself.
-fn others(curve: &[f64], period: usize) -> Vec<Peak> {
+fn others(curve: &[f64], period: usize) -> Vec<usize> {
     let stands_out = |lag: usize| {
         let reach = (period / 8).max(1);
         let (from, to) = (lag.saturating_sub(reach).max(1), (lag + reach).min(curve.len() - 1));
@@ -230,13 +232,11 @@ fn others(curve: &[f64], period: usize) -> Vec<Peak> {
         };
         is_top && curve[lag] - lowest(from..=lag).max(lowest(lag..=to)) >= PROMINENCE && curve[lag] > 0.0
     };
-    let mut peaks: Vec<Peak> = (2..curve.len().saturating_sub(1))
-        .filter(|lag| *lag != period && stands_out(*lag))
-        .map(|lag| Peak { lag, height: curve[lag] })
-        .collect();
-    peaks.sort_by(|a, b| b.height.total_cmp(&a.height).then(a.lag.cmp(&b.lag)));
-    peaks.truncate(OTHERS_MAX);
-    peaks
+    let mut lags: Vec<usize> =
+        (2..curve.len().saturating_sub(1)).filter(|lag| *lag != period && stands_out(*lag)).collect();
+    lags.sort_by(|a, b| curve[*b].total_cmp(&curve[*a]).then(a.cmp(b)));
+    lags.truncate(OTHERS_MAX);
+    lags
 }
 
 #[cfg(test)]

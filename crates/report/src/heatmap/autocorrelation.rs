@@ -48,17 +48,22 @@ pub fn name(peak: &Peak, granule_bytes: u64) -> String {
     )
 }
 
+/// How much granules are like those at the peak's distance: by their accesses, or by their ranks where few very hot granules hide
+/// what the others do.
+fn height(peak: &Peak) -> String {
+    if peak.height_of_ranks > 2.0 * peak.height {
+        return format!("{:.2} among ranks, {:.2} among counts", peak.height_of_ranks, peak.height.max(0.0));
+    }
+    format!("{:.2}", peak.height)
+}
+
 /// The autocorrelation by lag.
 pub fn autocorrelation(look: &Look, field: &Field) -> Scene {
     let Likeness { curve, peaks } = Likeness::of(field);
     let granule_bytes = field.window.granule_bytes;
     let finding = match peaks.first() {
         Some(peak) => {
-            format!(
-                "Strongest: {}, with an autocorrelation of {:.2}.",
-                name(peak, granule_bytes),
-                peak.height
-            )
+            format!("Strongest: {}, with an autocorrelation of {}.", name(peak, granule_bytes), height(peak))
         }
         None => "No period stands out.".to_owned(),
     };

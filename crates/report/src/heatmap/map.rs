@@ -150,24 +150,19 @@ pub fn map(look: &Look, field: &Field) -> Scene {
     scene
 }
 
-/// The offsets of rows, at round numbers.
+/// Where rows start: some of them, evenly spaced.
 fn row_ticks(scene: &mut Scene, look: &Look, field: &Field, fit: &Fit, (left, top): (f64, f64)) {
     let (_, height) = fit.points();
     let row_bytes = (fit.columns as u64).saturating_mul(field.window.granule_bytes) as f64;
     let start = field.offset(0) as f64;
     // The last row may hang over.
     let rows = fit.rows.div_ceil(fit.together.1) * fit.together.1;
-    let span = rows as f64 * row_bytes;
-    let step = Quantity::Bytes.step(span.max(1.0), (height / 60.0).clamp(1.0, 10.0));
-    let mut offset = (start / step).ceil() * step;
-    // A row of several steps has one label.
-    while offset < start + span {
-        let row = ((offset - start) / row_bytes).floor();
-        let y = top + height * row / rows as f64;
+    let step = Quantity::Count.step(rows as f64, (height / 60.0).clamp(1.0, 10.0)).max(1.0) as usize;
+    for row in (0..rows).step_by(step) {
+        let y = top + height * row as f64 / rows as f64;
         scene.rule((left - 6.0, y), (left - 1.0, y), look.theme.line);
-        let label = bytes(offset);
+        let label = bytes(start + row as f64 * row_bytes);
         scene.text((left - 10.0, y + 4.0), Size::Small, Anchor::End, look.theme.soft, label);
-        offset += step * (row_bytes / step).ceil().max(1.0);
     }
 }
 
