@@ -39,6 +39,12 @@ pub fn children_spent() -> Spent {
     spent(libc::RUSAGE_CHILDREN)
 }
 
+/// What one thread has spent, of whatever process, the kernel's own ones among them; `None` if it is not told.
+pub fn spent_by_thread(thread: u32) -> Option<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{thread}/schedstat")).ok()?;
+    Some(Duration::from_nanos(text.split_ascii_whitespace().next()?.parse().ok()?))
+}
+
 /// Times that this thread has waited for the kernel to give it memory, or to show it some that was there.
 pub fn thread_faults() -> u64 {
     usage(libc::RUSAGE_THREAD).ru_minflt.max(0) as u64
@@ -82,6 +88,16 @@ mod tests {
         }
         let (all, one) = (process_spent(), thread_spent());
         assert!(all.user + all.system >= one.user, "{all:?} {one:?}");
+    }
+
+    #[test]
+    fn what_another_thread_spends_is_told_too() {
+        let own = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        if let Some(told) = spent_by_thread(own) {
+            let after = thread_cpu_time();
+            assert!(told <= after && after - told < Duration::from_secs(1), "{told:?} of {after:?}");
+        }
+        assert_eq!(spent_by_thread(u32::MAX), None);
     }
 
     #[test]

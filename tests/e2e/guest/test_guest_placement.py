@@ -233,3 +233,39 @@ def test_the_kernels_monitor_sees_which_memory_is_hot(guest: type[Machine]) -> N
         hottest = sorted(of.values(), reverse=True)
         assert sum(hottest[:32]) > 0.7 * sum(hottest), of
     assert len(middles) > 5 and middles[-1] > middles[0] + 8, middles
+
+
+# The hot table lies on one node, and then on the other; the machine's memory is looked at from outside of the program.
+MACHINE = """
+echo never >/sys/kernel/mm/transparent_hugepage/enabled
+for place in local remote; do
+    tiermem run --place $place --cpus 0 -- \
+        hotspot --footprint 67108864 --hot 67108864 --background 0 --per-second 300000 --pass-ms 60000 --passes 1 >/dev/null &
+    for step in $(seq 100); do
+        pid=$(pidof hotspot) && break
+        sleep 0.1
+    done
+    tiermem record --machine --slice 2s --granule 4MiB --duration 20s -o /out/$place.rec || exit 1
+    tiermem heatmap /out/$place.rec --granule 4MiB -o /out/$place.csv || exit 1
+    kill $pid
+    wait
+done
+tiermem plan /out/local.rec --fast 64MiB && exit 1
+true
+"""
+
+
+def test_the_machines_memory_is_seen_by_physical_addresses(guest: type[Machine]) -> None:
+    result = guest("two-nodes", (768, 512)).run(MACHINE, files=with_programs("hotspot"), timeout_s=300)
+    assert result.exit_code == 0, result.output
+    heat: dict[str, dict[str, float]] = {}
+    for place in ("local", "remote"):
+        nodes = heat.setdefault(place, {"0": 0.0, "1": 0.0})
+        for row in csv.DictReader(io.StringIO(result.files_out[f"{place}.csv"].decode())):
+            # What the monitor says at first is of large stretches.
+            if int(row["slice"]) >= 5:
+                nodes[row["name"].split()[1]] += float(row["accesses"])
+    # The kernel and the recorder themselves have pages on node 0 alone.
+    assert heat["remote"]["1"] > 5 * heat["local"]["1"], (heat, result.output)
+    assert heat["local"]["0"] > heat["remote"]["0"], (heat, result.output)
+    assert "the kernel's monitor took" in result.output

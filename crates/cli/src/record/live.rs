@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::{Bytes, Nanos};
-use tiermem_place::capture::Stop;
 use tiermem_place::capture::live::{self, Closer, Ending, SourceKind, Target};
+use tiermem_place::capture::{CaptureError, Stop, machine};
 use tiermem_trace::recording::{self, Recording};
 
 use crate::failure::Failure;
@@ -47,6 +47,9 @@ pub struct LiveArgs {
     /// Look at a process that runs already.
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
+    /// Look at all of the machine's memory by its physical addresses, whoever uses it. Needs root, and DAMON.
+    #[arg(long, conflicts_with_all = ["source", "pid", "closer", "every_page", "small_pages", "physical", "import"])]
+    pub machine: bool,
     /// How long a slice of time is.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = slice)]
     pub slice: Duration,
@@ -150,19 +153,12 @@ pub fn run(
         granule_bytes: args.granule,
         every_page: args.every_page,
         tell_mappings: false,
-        closer: args.closer,
+        closer: args.closer.clone(),
         small_pages: args.small_pages,
         preload,
         duration: args.duration,
     };
-    let stop = Stop::default();
-    let stopped = stop.clone();
-    interrupt::then(move || stopped.stop());
-    let slices = args.duration.map(|duration| (duration.as_nanos() / args.slice.as_nanos()) as u64);
-    let bar = CountingBar::new(slices);
-    let recorded = live::record(&options, &stop, |slices| bar.set(slices as u64));
-    bar.finish(0);
-    let (recording, ending) = recorded.map_err(super::advise)?;
+    let (recording, ending) = watched(&args, |stop, progress| live::record(&options, stop, progress))?;
     keep(&recording, &self::ended(&ending), output, format)?;
     match ending {
         Ending::Exited(status) if status.signal().is_some() => {
@@ -170,6 +166,34 @@ pub fn run(
         }
         _ => Ok(()),
     }
+}
+
+/// Records the machine and prints the summary.
+pub fn run_machine(args: &LiveArgs, output: &Path, format: Format) -> Result<(), Failure> {
+    let options = machine::Options {
+        slice: args.duration.map_or(args.slice, |duration| args.slice.min(duration)),
+        granule_bytes: args.granule,
+        duration: args.duration,
+    };
+    let (recording, _) = watched(args, |stop, progress| {
+        machine::record(&options, stop, progress).map(|recording| (recording, ()))
+    })?;
+    keep(&recording, "stopped", output, format)
+}
+
+/// Has something recorded under a bar that tells slices, until it is interrupted.
+fn watched<T>(
+    args: &LiveArgs,
+    record: impl FnOnce(&Stop, &dyn Fn(usize)) -> Result<(Recording, T), CaptureError>,
+) -> Result<(Recording, T), Failure> {
+    let stop = Stop::default();
+    let stopped = stop.clone();
+    interrupt::then(move || stopped.stop());
+    let slices = args.duration.map(|duration| (duration.as_nanos() / args.slice.as_nanos()) as u64);
+    let bar = CountingBar::new(slices);
+    let recorded = record(&stop, &|slices| bar.set(slices as u64));
+    bar.finish(0);
+    recorded.map_err(super::advise)
 }
 
 /// Writes a recording and tells what it has.

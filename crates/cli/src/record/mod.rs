@@ -28,6 +28,7 @@ Examples:
   tiermem record --source lackey --granule 4KiB --slice 10ms -o small.rec -- ./small
   tiermem record --import mem.txt --granule 4MiB -o app.rec    # perf script of another machine's perf mem record
   tiermem record --pid 1234 --duration 30s -o app.rec          # what runs already, its mappings as wholes
+  tiermem record --machine --duration 30s -o machine.rec       # physical memory, whoever uses it, by the kernel's monitor
   tiermem record --physical --transactions 1M --llc 8MiB,16 -o pagerank.parquet -- ./pagerank --scale 20
 
 A recording has the program's regions (mapped files, heap, stack, memory of no file) and how often each granule of them was
@@ -89,7 +90,7 @@ pub struct Options {
     #[command(flatten)]
     with_physical: physical::PhysicalArgs,
     /// The program and its arguments.
-    #[arg(value_name = "CMD", required_unless_present_any = ["pid", "import"], conflicts_with_all = ["pid", "import"], last = true)]
+    #[arg(value_name = "CMD", required_unless_present_any = ["pid", "import", "machine"], conflicts_with_all = ["pid", "import", "machine"], last = true)]
     command: Vec<OsString>,
 }
 
@@ -98,6 +99,9 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let Options { output, format, live, perf, physical, with_physical, command } = options;
     if physical {
         return physical::run(with_physical, command, &output, format);
+    }
+    if live.machine {
+        return live::run_machine(&live, &output, format);
     }
     if !perf.import.is_empty() {
         return other::import(&perf, &live, &output, format);
@@ -133,6 +137,9 @@ pub fn advise(error: CaptureError) -> Failure {
         CaptureError::NothingTraced(_) => "; what it said stands above",
         CaptureError::PageMap { .. } | CaptureError::Hidden => {
             "; run as root, or with CAP_SYS_ADMIN and CAP_PERFMON"
+        }
+        CaptureError::Machine(_) => {
+            "; it takes root, and a kernel whose DAMON knows physical addresses and that nobody else uses (`tiermem doctor` says)"
         }
         CaptureError::NotOurs { .. } => "; run as its owner or as root",
         CaptureError::Source { name: "damon", .. } => "; another --source may do: refs works on every kernel",

@@ -86,6 +86,9 @@ pub enum CaptureError {
         /// What the system said.
         source: io::Error,
     },
+    /// The machine's memory cannot be looked at.
+    #[error("the machine's memory cannot be looked at: {0}")]
+    Machine(io::Error),
     /// The program ended before anything was seen.
     #[error("the program ended after {milliseconds} ms, before anything was seen of it")]
     NothingSeen {

@@ -6,6 +6,7 @@ mod error;
 pub mod lackey;
 mod layout;
 pub mod live;
+pub mod machine;
 pub mod maps;
 pub(crate) mod observer;
 mod options;

@@ -1,13 +1,15 @@
-//! NUMA nodes: which the machine has, memory policies, and on which node pages lie.
+//! NUMA nodes: which the machine has, and which memory; memory policies, and on which node pages lie.
 
 mod nodes;
 mod pages;
 mod policy;
+mod ram;
 mod weights;
 
 pub use nodes::{Node, Place, Topology, cores_beside, free_bytes, list, nodes, tier_of};
 pub use pages::{held, move_to, nodes_of};
 pub use policy::{Policy, bind, set_child_policy, set_thread_policy};
+pub use ram::{Ram, ram};
 pub use weights::{Weights, WeightsError};
 
 /// Bits in a word of a mask of nodes.

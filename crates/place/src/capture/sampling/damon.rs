@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use tiermem_base::Op;
 use tiermem_sys::agent::Agent;
+use tiermem_sys::cpu_time;
+use tiermem_sys::numa::Ram;
 use tiermem_trace::recording;
 
 use super::{Seen, Shape, Source};
@@ -23,11 +25,21 @@ const UPDATE_US: u64 = 1_000_000;
 /// Fewest and most regions that the monitor divides the program's memory into.
 const REGIONS: (u64, u64) = (100, 5_000);
 
+/// What is monitored.
+enum Subject<'a> {
+    /// The virtual addresses of a process.
+    Process(u32),
+    /// Physical addresses.
+    Memory(&'a [Ram]),
+}
+
 pub(in crate::capture) struct Damon {
     kdamond: PathBuf,
     /// How many there are; 0 when this one has been taken away.
     count_file: PathBuf,
     is_on: bool,
+    /// Processor time of the kernel's thread, which neither the program nor the recorder is charged for.
+    spent: Option<Duration>,
 }
 
 impl Damon {
@@ -36,10 +48,18 @@ impl Damon {
     /// # Errors
     /// If the kernel has no DAMON for virtual addresses, or somebody else uses DAMON.
     pub fn open(pid: u32) -> io::Result<Self> {
-        Damon::open_below(Path::new(ADMIN), pid)
+        Damon::open_below(Path::new(ADMIN), &Subject::Process(pid))
     }
 
-    fn open_below(admin: &Path, pid: u32) -> io::Result<Self> {
+    /// Monitors physical addresses, whoever uses them.
+    ///
+    /// # Errors
+    /// If the kernel has no DAMON for physical addresses, or somebody else uses DAMON.
+    pub fn open_machine(ram: &[Ram]) -> io::Result<Self> {
+        Damon::open_below(Path::new(ADMIN), &Subject::Memory(ram))
+    }
+
+    fn open_below(admin: &Path, subject: &Subject<'_>) -> io::Result<Self> {
         let count_file = admin.join("nr_kdamonds");
         let count = fs::read_to_string(&count_file).map_err(|error| {
             io::Error::new(error.kind(), format!("the kernel has no DAMON in sysfs ({error})"))
@@ -48,8 +68,8 @@ impl Damon {
             return Err(io::Error::other("DAMON is in use by somebody else, whose monitors are left alone"));
         }
         fs::write(&count_file, "1")?;
-        let mut damon = Damon { kdamond: admin.join("0"), count_file, is_on: false };
-        let set_up = damon.set_up(pid);
+        let mut damon = Damon { kdamond: admin.join("0"), count_file, is_on: false, spent: None };
+        let set_up = damon.set_up(subject);
         if let Err(error) = set_up {
             damon.finish();
             return Err(error);
@@ -57,13 +77,16 @@ impl Damon {
         Ok(damon)
     }
 
-    fn set_up(&mut self, pid: u32) -> io::Result<()> {
+    fn set_up(&mut self, subject: &Subject<'_>) -> io::Result<()> {
         self.set("contexts/nr_contexts", "1")?;
-        let operations = "contexts/0/operations";
-        self.set(operations, "vaddr").map_err(|error| {
+        let (operations, addresses) = match subject {
+            Subject::Process(_) => ("vaddr", "virtual"),
+            Subject::Memory(_) => ("paddr", "physical"),
+        };
+        self.set("contexts/0/operations", operations).map_err(|error| {
             io::Error::new(
                 error.kind(),
-                format!("this kernel's DAMON does not know virtual addresses ({error})"),
+                format!("this kernel's DAMON does not know {addresses} addresses ({error})"),
             )
         })?;
         let attributes = "contexts/0/monitoring_attrs";
@@ -77,7 +100,17 @@ impl Damon {
             self.set(&format!("{attributes}/{name}"), &value.to_string())?;
         }
         self.set("contexts/0/targets/nr_targets", "1")?;
-        self.set("contexts/0/targets/0/pid_target", &pid.to_string())?;
+        let target = "contexts/0/targets/0";
+        match subject {
+            Subject::Process(pid) => self.set(&format!("{target}/pid_target"), &pid.to_string())?,
+            Subject::Memory(ram) => {
+                self.set(&format!("{target}/regions/nr_regions"), &ram.len().to_string())?;
+                for (number, it) in ram.iter().enumerate() {
+                    self.set(&format!("{target}/regions/{number}/start"), &it.start.to_string())?;
+                    self.set(&format!("{target}/regions/{number}/end"), &it.end.to_string())?;
+                }
+            }
+        }
         // A scheme that does nothing to any region has the kernel list them all.
         self.set("contexts/0/schemes/nr_schemes", "1")?;
         let scheme = "contexts/0/schemes/0";
@@ -142,8 +175,17 @@ impl Source for Damon {
         Ok(())
     }
 
+    fn notes(&self) -> Vec<String> {
+        let note = |spent: Duration| {
+            format!("damon: the kernel's monitor took {:.3} s of a processor", spent.as_secs_f64())
+        };
+        self.spent.map(note).into_iter().collect()
+    }
+
     fn finish(&mut self) {
         if self.is_on {
+            self.spent = number(&self.kdamond.join("pid"))
+                .and_then(|pid| cpu_time::spent_by_thread(u32::try_from(pid).ok()?));
             // A monitor whose program has ended is off already.
             let _ = self.set("state", "off");
             self.is_on = false;
@@ -166,13 +208,16 @@ mod tests {
     fn a_monitor_of_somebody_elses_is_left_alone() {
         let dir = std::env::temp_dir().join(format!("tiermem-damon-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
-        assert!(Damon::open_below(&dir.join("none"), 1).err().unwrap().to_string().contains("no DAMON"));
+        let process = Subject::Process(1);
+        assert!(
+            Damon::open_below(&dir.join("none"), &process).err().unwrap().to_string().contains("no DAMON")
+        );
         fs::write(dir.join("nr_kdamonds"), "1\n").unwrap();
-        assert!(Damon::open_below(&dir, 1).err().unwrap().to_string().contains("somebody else"));
+        assert!(Damon::open_below(&dir, &process).err().unwrap().to_string().contains("somebody else"));
         assert_eq!(fs::read_to_string(dir.join("nr_kdamonds")).unwrap(), "1\n");
         // What cannot be set up is taken away again.
         fs::write(dir.join("nr_kdamonds"), "0").unwrap();
-        assert!(Damon::open_below(&dir, 1).is_err());
+        assert!(Damon::open_below(&dir, &process).is_err());
         assert_eq!(fs::read_to_string(dir.join("nr_kdamonds")).unwrap(), "0");
         fs::remove_dir_all(dir).unwrap();
     }
