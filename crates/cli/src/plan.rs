@@ -225,7 +225,7 @@ fn print_table(plan: &Plan) -> io::Result<()> {
             Nanos(sweep.period_ns),
             match sweep.every {
                 0 | 1 => String::new(),
-                every => format!(", a granule in {every}: bytes cannot be moved as fast"),
+                every => format!(", one granule in {every} of it"),
             }
         );
         line("window", Bytes(sweep.window_bytes).to_string(), remark)?;

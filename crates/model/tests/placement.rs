@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 use tiermem_base::{Heat, Rng};
 use tiermem_model::placement::replay::{self, Memory};
-use tiermem_model::placement::{Assumed, Misfit, Plan, PlannedRegion, Program, analyse, memory};
+use tiermem_model::placement::{
+    Assumed, Misfit, Plan, PlannedRegion, Program, analyse, begins_behind, memory,
+};
 
 const GRANULE: u64 = 1 << 20;
 const SLICE_NS: u64 = 100_000_000;
@@ -145,6 +147,15 @@ fn another_program_is_refused_with_the_difference() {
     }
     assert_eq!(plan.find(&[region("model.gguf", 100)]), Ok(vec![Some(0)]));
     assert_eq!(plan.find(&[region("other", 100)]), Ok(vec![None]));
+    // What a program has given back of a file's start, or has not yet.
+    let from = |granules: u64| PlannedRegion {
+        file_offset: granules * GRANULE,
+        ..region("model.gguf", 100 - granules as usize)
+    };
+    assert_eq!(plan.find(&[from(60), from(3), from(1)]), Ok(vec![Some(2)]));
+    assert_eq!(plan.find(&[from(60)]), Ok(vec![None]));
+    assert_eq!(begins_behind(&plan.regions[0], &from(3)), 3 * GRANULE as i64);
+    assert_eq!(begins_behind(&from(3), &plan.regions[0]), -3 * GRANULE as i64);
     let grown = [region("model.gguf", 150)];
     assert!(matches!(plan.find(&grown), Err(Misfit::Size { planned, .. }) if planned == 100 * GRANULE));
     plan.regions[0].build_id = Some("11".to_owned());

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::Bytes;
 use tiermem_model::placement::replay::{self, Outcome};
-use tiermem_model::placement::{Program, memory};
+use tiermem_model::placement::{Program, begins_behind, memory};
 use tiermem_policy::placement::Schedule;
 
 use crate::failure::Failure;
@@ -100,7 +100,12 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             if !missing.is_empty() {
                 eprintln!("tiermem: the recording has not these regions of the plan: {}", missing.join(", "));
             }
-            Some((plan.schedule(), plan.firsts(), places))
+            let places = plan.regions.iter().zip(places).map(|(planned, place)| {
+                let place = place?;
+                let behind = begins_behind(planned, &recorded.regions[place]);
+                Some((place, behind.div_euclid(plan.granule_bytes.cast_signed())))
+            });
+            Some((plan.schedule(), plan.firsts(), places.collect::<Vec<_>>()))
         }
     };
     let heats = recorded.heats();
@@ -141,17 +146,18 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     output::print_rows(options.format, &rows).map_err(|error| Failure::writing("the outcomes", error))
 }
 
-/// A plan's schedule in the numbers of a program whose regions lie in another order, or are not all there.
+/// A plan's schedule in the numbers of a program whose regions lie in another order, or are not all there, or begin some granules
+/// behind where they did.
 fn renumbered(
     schedule: &Schedule,
     firsts: &[u32],
-    places: &[Option<usize>],
+    places: &[Option<(usize, i64)>],
     program: &Program<'_>,
 ) -> Schedule {
     let map = |granule: u32| -> Option<u32> {
         let region = firsts.partition_point(|first| *first <= granule).checked_sub(1)?;
-        let place = (*places.get(region)?)?;
-        let at = granule - firsts[region];
+        let (place, behind) = (*places.get(region)?)?;
+        let at = u32::try_from(i64::from(granule - firsts[region]) - behind).ok()?;
         ((at as usize) < program.heats()[place].granules()).then(|| program.first_of(place) + at)
     };
     let mut new = schedule.clone();
@@ -163,13 +169,13 @@ fn renumbered(
         .sweeps
         .iter()
         .filter_map(|sweep| {
-            let (region, _) = program.region_of(map(sweep.first)?);
-            let left = program.heats()[region].granules() as u32;
-            Some(tiermem_policy::placement::Sweep {
-                first: map(sweep.first)?,
-                granules: sweep.granules.min(left),
-                ..*sweep
-            })
+            // It begins where there is something, at a granule that moves.
+            let may_begin = (0..sweep.granules).step_by(sweep.every.max(1) as usize);
+            let (lost, first) = may_begin.filter_map(|at| Some((at, map(sweep.first + at)?))).next()?;
+            let (region, at) = program.region_of(first);
+            let left = program.heats()[region].granules() as u32 - at;
+            let granules = (sweep.granules - lost).min(left);
+            Some(tiermem_policy::placement::Sweep { first, granules, ..*sweep })
         })
         .collect();
     new

@@ -55,6 +55,14 @@ impl fmt::Display for Misfit {
     }
 }
 
+/// How many bytes of the file the region that is there begins behind the planned one; below 0 if before. 0 for memory of no file.
+pub fn begins_behind(planned: &PlannedRegion, found: &PlannedRegion) -> i64 {
+    match planned.path {
+        Some(_) => found.file_offset.wrapping_sub(planned.file_offset).cast_signed(),
+        None => 0,
+    }
+}
+
 impl Plan {
     /// Whether it was made for the program with this build-id. One without a build-id cannot be told from another.
     ///
@@ -71,7 +79,9 @@ impl Plan {
     }
 
     /// Which of the regions that a program has now is which of the plan's: for each of the plan's, an index in `now`, or `None` if
-    /// it is not there (yet). Files are told by path and place in the file, other memory by kind, size and order.
+    /// it is not there (yet). Files are told by path and place in the file, other memory by kind, size and order. A mapping of a
+    /// file may begin a little before or behind that of the recording, as a program that gives back what it has read of its start
+    /// was seen before or after that: [`begins_behind`] tells how far.
     ///
     /// # Errors
     /// If a file is another build, or has another size.
@@ -82,12 +92,15 @@ impl Plan {
             let is_same = |(at, it): &(usize, &PlannedRegion)| {
                 let same_size = || region.bytes.abs_diff(it.bytes) <= self.tolerance(region);
                 let same_place = match region.path {
-                    Some(_) => it.path == region.path && it.file_offset == region.file_offset,
+                    Some(_) => it.path == region.path && self.begins_near(region, it),
                     None => it.path.is_none() && (region.kind != "anonymous" || same_size()),
                 };
                 !taken[*at] && same_place && it.kind == region.kind && it.permissions == region.permissions
             };
-            let at = now.iter().enumerate().find(is_same).map(|(at, _)| at);
+            let distance = |it: &PlannedRegion| region.path.as_ref().map(|_| begins_behind(region, it).abs());
+            // The first of several that are as near.
+            let at =
+                now.iter().enumerate().filter(is_same).min_by_key(|(_, it)| distance(it)).map(|(at, _)| at);
             if let Some(at) = at {
                 taken[at] = true;
                 self.compare(region, &now[at])?;
@@ -95,6 +108,11 @@ impl Plan {
             found.push(at);
         }
         Ok(found)
+    }
+
+    fn begins_near(&self, planned: &PlannedRegion, found: &PlannedRegion) -> bool {
+        let apart = begins_behind(planned, found).unsigned_abs();
+        apart == 0 || apart <= self.tolerance(planned) && apart < planned.bytes.min(found.bytes) / 2
     }
 
     fn tolerance(&self, region: &PlannedRegion) -> u64 {

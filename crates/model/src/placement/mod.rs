@@ -7,6 +7,6 @@ mod program;
 pub mod replay;
 
 pub use analyse::{analyse, memory};
-pub use fit::Misfit;
+pub use fit::{Misfit, begins_behind};
 pub use plan::{Assumed, MadeFrom, Phase, Plan, PlannedRegion, Predicted, Span, Sweep};
 pub use program::Program;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use tiermem_model::placement::{Misfit, Plan, PlannedRegion};
+use tiermem_model::placement::{Misfit, Plan, PlannedRegion, begins_behind};
 use tiermem_policy::placement::{self as follow, Follower, Seen, Tier};
 use tiermem_sys::agent::Policy;
 
@@ -186,8 +186,18 @@ fn home_tiers(options: &Options) -> Vec<Tier> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attached {
     region: u32,
+    /// Where the plan's offsets count from, which may lie before or behind its start.
+    origin: u64,
     start: u64,
     end: u64,
+}
+
+impl Attached {
+    /// What is there of a stretch between two offsets of the plan's.
+    fn part(&self, from: u64, to: u64) -> Option<(u64, u64)> {
+        let (start, end) = ((self.origin + from).max(self.start), (self.origin + to).min(self.end));
+        (start < end).then_some((start, end))
+    }
 }
 
 struct Run<'a> {
@@ -285,7 +295,10 @@ impl Run<'_> {
         for (planned, place) in places.into_iter().enumerate() {
             let found = place.map(|at| {
                 let (region, start, described) = &now[at];
-                Attached { region: *region, start: *start, end: start + described.bytes }
+                // Offsets of the plan count from where the region began then.
+                let behind = begins_behind(&self.options.plan.regions[planned], described);
+                let origin = start.saturating_add_signed(behind.saturating_neg());
+                Attached { region: *region, origin, start: *start, end: start + described.bytes }
             });
             let before = std::mem::replace(&mut self.attached[planned], found);
             let Some(found) = found.filter(|found| Some(*found) != before) else { continue };
@@ -306,15 +319,15 @@ impl Run<'_> {
         let granule_bytes = self.options.plan.granule_bytes;
         let first = self.firsts[planned];
         let count = self.firsts[planned + 1] - first;
-        let mut at = ((from - found.start) / granule_bytes) as u32;
+        let mut at = (from.saturating_sub(found.origin) / granule_bytes) as u32;
         while at < count {
             let tier = self.home[(first + at) as usize];
             let run = (at..count).take_while(|it| self.home[(first + it) as usize] == tier).count() as u32;
-            let start = found.start + u64::from(at) * granule_bytes;
-            let end = (start + u64::from(run) * granule_bytes).min(found.end);
-            if start >= end {
-                break;
-            }
+            let offset = u64::from(at) * granule_bytes;
+            let Some((start, end)) = found.part(offset, offset + u64::from(run) * granule_bytes) else {
+                at += run;
+                continue;
+            };
             if let Some(agent) = &mut observer.agent {
                 let node = self.node(tier);
                 // Pages of files are taken where the kernel likes, whatever is asked for here; what is not where it should be
@@ -325,9 +338,8 @@ impl Run<'_> {
             }
             let before = self.mover.moved;
             for granule in at..at + run {
-                let start = found.start + u64::from(granule) * granule_bytes;
-                let end = (start + granule_bytes).min(found.end);
-                if start < end {
+                let offset = u64::from(granule) * granule_bytes;
+                if let Some((start, end)) = found.part(offset, offset + granule_bytes) {
                     let moved = self.mover.move_range(start, end, self.node(tier)).map_err(Failure::Move)?;
                     if moved.present > 0 {
                         self.follower.placed(first + granule, tier);
@@ -343,7 +355,7 @@ impl Run<'_> {
     fn granule_of(&self, piece: &Piece) -> Option<u32> {
         let planned = self.attached.iter().position(|it| it.is_some_and(|it| it.region == piece.region))?;
         let attached = self.attached[planned]?;
-        let at = piece.address.checked_sub(attached.start)? / self.options.plan.granule_bytes;
+        let at = piece.address.checked_sub(attached.origin)? / self.options.plan.granule_bytes;
         let granule = u64::from(self.firsts[planned]) + at;
         (granule < u64::from(self.firsts[planned + 1])).then_some(granule as u32)
     }
@@ -351,9 +363,7 @@ impl Run<'_> {
     fn range_of(&self, granule: u32) -> Option<(u64, u64)> {
         let planned = self.firsts.partition_point(|first| *first <= granule).checked_sub(1)?;
         let attached = (*self.attached.get(planned)?)?;
-        let granule_bytes = self.options.plan.granule_bytes;
-        let start = attached.start + u64::from(granule - self.firsts[planned]) * granule_bytes;
-        let end = (start + granule_bytes).min(attached.end);
-        (start < end).then_some((start, end))
+        let offset = u64::from(granule - self.firsts[planned]) * self.options.plan.granule_bytes;
+        attached.part(offset, offset + self.options.plan.granule_bytes)
     }
 }

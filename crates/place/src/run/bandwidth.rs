@@ -2,8 +2,8 @@
 //! as the program's memory is, with one thread on each of its processors.
 
 use std::hint::black_box;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, mpsc};
 use std::time::Instant;
 
 use tiermem_sys::mapping::Mapping;
@@ -66,7 +66,24 @@ pub fn measure(placement: &Placement, cpus: &[u32], array_bytes: u64) -> Result<
     };
     let team = &team;
     let best = std::thread::scope(|scope| {
-        let threads: Vec<_> = cpus.iter().map(|&cpu| scope.spawn(move || team.member(cpu))).collect();
+        // Nobody begins before all are there: the others would wait for ever for one that the system refuses to start.
+        let (starts, waits): (Vec<_>, Vec<_>) = cpus.iter().map(|_| mpsc::channel::<()>()).unzip();
+        let started: std::io::Result<Vec<_>> = cpus
+            .iter()
+            .zip(waits)
+            .map(|(&cpu, wait)| {
+                let member = move || match wait.recv() {
+                    Ok(()) => team.member(cpu),
+                    Err(_) => Err("another thread could not be started".to_owned()),
+                };
+                std::thread::Builder::new().spawn_scoped(scope, member)
+            })
+            .collect();
+        let threads = started.map_err(|error| format!("a thread could not be started: {error}"))?;
+        for start in &starts {
+            // One that has ended already says so when it is joined.
+            let _ = start.send(());
+        }
         let results: Vec<_> = threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err("a thread ended".to_owned())))
