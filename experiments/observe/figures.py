@@ -8,7 +8,7 @@ from measure import regions
 from recordings import Tools
 
 # Of a recording: the file, what it shows, and how it is drawn. {region} is the region that was accessed most,
-# {largest} the one of which most was, {slices} are some in the middle of a full recording.
+# {largest} the one of which most was, {slices} and {second} are slices in the middle of a full recording.
 PICTURES: dict[str, list[tuple[str, str, list[str]]]] = {
     "layers": [
         ("layers-map", "Figures 4.3, 4.4: loads of a token, a row a layer", ["--region", "layers.gguf", "--columns", "period"]),
@@ -26,7 +26,7 @@ PICTURES: dict[str, list[tuple[str, str, list[str]]]] = {
         ("decode-wss", "Working set", ["--view", "wss", "--all-regions"]),
     ],
     "prompt": [("prompt-path", "Filling a prompt in batches: the path", ["--region", "{region}", "--view", "path"])],
-    "matvec": [("matvec-path", "A matrix by a vector again and again: the path", ["--region", "{region}", "--view", "path"])],
+    "matvec": [("matvec-path", "A matrix by a vector again and again", ["--region", "{region}", "--view", "path", "--slices", "{second}"])],
     "pagerank": [("pagerank-map", "Page rank: all regions", ["--all-regions"])],
     "redis": [("redis-map", "Redis under YCSB's workload B", ["--region", "{region}"])],
     "skewed": [("skewed-map", "Granules whose heat is 1/n", ["--region", "{region}"])],
@@ -37,6 +37,7 @@ def draw(tools: Tools, name: str, out: Path) -> None:
     """All pictures of a recording."""
     found = regions(tools, name)
     names = {"region": found[0]["name"], "largest": max(found, key=lambda it: it["touched_bytes"])["name"]}
+    slices = {"slices": "0-3", "second": "0-9"} if tools.short else {"slices": "300-319", "second": "300-419"}
     for stem, _, words in PICTURES[name]:
-        filled = [word.format(**names, slices="0-3" if tools.short else "300-319") for word in words]
+        filled = [word.format(**names, **slices) for word in words]
         tools.call("heatmap", str(tools.folder / f"{name}.rec"), "-o", str(out / f"{stem}.png"), *filled)

@@ -264,14 +264,13 @@
     write("offset of the row", 0, 10, colours.text);
     image(fit.highest, fit.cells, fit.lines, scale, fit.end, left, top, fit.width, fit.height);
     const start = (region.firstGranule + state.from) * region.granuleBytes;
-    const down = axis(start, start + fit.lines * fit.downBy * rowBytes, false, bytes, "bytes");
-    let before = -99;
-    for (const value of down.ticks(fit.height / 60)) {
-      const at = top + fit.height * Math.floor((value - start) / rowBytes) / (fit.lines * fit.downBy);
-      if (at - before < 14) continue;
-      before = at;
+    // Some rows, each with its own offset; the last line may hang over.
+    const rows = fit.lines * fit.downBy;
+    for (const row of axis(0, rows, false, count).ticks(fit.height / 60)) {
+      if (!Number.isInteger(row) || row >= rows) continue;
+      const at = top + (fit.height * row) / rows;
       rule(left - 5, at, left, at, colours.line);
-      write(bytes(value), left - 8, at + 4, colours.soft, "right");
+      write(bytes(start + row * rowBytes), left - 8, at + 4, colours.soft, "right");
     }
     // Where the map is low, what stands below it goes below the bar as well.
     const below = left + fit.width < 300 ? 206 : 0;

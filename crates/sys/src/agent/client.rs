@@ -222,6 +222,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_mapped_is_passed_over() {
+        let mut agent = own();
+        agent.join(0, 4096).unwrap();
+        assert_eq!(agent.split(0, 1 << 16, 4096, 0).unwrap(), 0);
+    }
+
+    #[test]
     fn runs_are_set_apart_and_drawn_anew() {
         let mut mapping = Mapping::anonymous(16 << 20).unwrap();
         mapping.bytes_mut().fill(7);
@@ -251,7 +258,7 @@ mod tests {
         assert!(matches!(agent.split(u64::MAX - 10, 1 << 20, 4096, 0), Err(AgentError::Refused(_))));
         assert!(matches!(agent.bind(4096, 4096, Policy::Bind, 1 << 63), Err(AgentError::Refused(_))));
         assert!(matches!(agent.call(Call::Advise, 0, 4096, 4, 0), Err(AgentError::Refused(_))));
-        assert!(agent.join(0, 4096).is_err());
+        assert!(matches!(agent.advise(0, 4096, Advice::SmallPages), Err(AgentError::Refused(_))));
     }
 
     #[test]
@@ -271,6 +278,6 @@ mod tests {
         let mut agents = listener.accept();
         assert_eq!(agents.len(), 1);
         assert_eq!(agents[0].pid(), std::process::id());
-        assert!(agents[0].join(0, 4096).is_err());
+        assert!(agents[0].advise(0, 4096, Advice::SmallPages).is_err());
     }
 }

@@ -81,7 +81,7 @@ fn make(request: &Request, watch: &mut WriteWatch) -> io::Result<u64> {
             };
             mark(request.address, request.bytes, draw)
         }
-        Call::Join => advise(request.address, request.bytes, libc::MADV_DODUMP).map(|()| 0),
+        Call::Join => advise_mapped(request.address, request.bytes, libc::MADV_DODUMP).map(|_| 0),
         Call::WatchWrites => watch.add(request.address, request.bytes).map(|()| 0),
         Call::Advise => {
             let advice = Advice::from_code(request.detail).ok_or_else(invalid)?;
@@ -112,11 +112,7 @@ fn split(address: u64, bytes: u64, granule_bytes: u64, origin: u64) -> io::Resul
     while next < end {
         let (start, until) = (next.max(address), next.saturating_add(granule_bytes).min(end));
         next = next.saturating_add(pair);
-        match advise(start, until - start, libc::MADV_DONTDUMP) {
-            Ok(()) => apart += 1,
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOMEM)) => {}
-            Err(error) => return Err(error),
-        }
+        apart += u64::from(advise_mapped(start, until - start, libc::MADV_DONTDUMP)?);
     }
     Ok(apart)
 }
@@ -126,14 +122,19 @@ fn mark(address: u64, bytes: u64, draw: Draw) -> io::Result<u64> {
     if !draw.is_valid() {
         return Err(invalid());
     }
-    // What is not mapped, or of a kind that has no such flag, is passed over.
-    let set = |start, bytes, advice| match advise(start, bytes, advice) {
-        Ok(()) => Ok(1),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOMEM)) => Ok(0),
+    advise_mapped(address, bytes, libc::MADV_DODUMP)?;
+    let set = |run: std::ops::Range<u64>| advise_mapped(run.start, run.end - run.start, libc::MADV_DONTDUMP);
+    draw.runs(address, bytes).map(|run| set(run.start..run.end).map(u64::from)).sum()
+}
+
+/// Gives advice about what is mapped of a range, and passes over what is not or is of a kind that has no such flag: a program gives
+/// memory back whenever it likes. Whether all of it was mapped.
+fn advise_mapped(address: u64, bytes: u64, advice: libc::c_int) -> io::Result<bool> {
+    match advise(address, bytes, advice) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOMEM)) => Ok(false),
         Err(error) => Err(error),
-    };
-    set(address, bytes, libc::MADV_DODUMP)?;
-    draw.runs(address, bytes).map(|run| set(run.start, run.end - run.start, libc::MADV_DONTDUMP)).sum()
+    }
 }
 
 fn advise(address: u64, bytes: u64, advice: libc::c_int) -> io::Result<()> {
