@@ -23,7 +23,6 @@ use super::granules::{DRAWN_MIN_BYTES, Division, is_file};
 use super::rate::Window;
 use super::windows::Windows;
 use super::{Seen, Shape, Source};
-use crate::capture::options::Options;
 
 const PAGE_BYTES: u64 = 4096;
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
@@ -60,8 +59,8 @@ pub(in crate::capture) struct Refs {
 }
 
 impl Refs {
-    /// Of a process.
-    pub fn open(pid: u32, options: &Options) -> io::Result<Self> {
+    /// Of a process, in granules of so many bytes: every page of them, or a run where that may stand for all.
+    pub fn open(pid: u32, granule_bytes: u64, every_page: bool) -> io::Result<Self> {
         let process = PidFd::open(pid)?;
         let is_allowed = aging::is_allowed(process.as_fd());
         Ok(Refs {
@@ -79,7 +78,7 @@ impl Refs {
             runs: Vec::new(),
             ranges: Vec::new(),
             has_agent: false,
-            may_draw: is_allowed && !options.every_page && options.granule_bytes >= DRAWN_MIN_BYTES,
+            may_draw: is_allowed && !every_page && granule_bytes >= DRAWN_MIN_BYTES,
             huge: [false; 2],
             drawn: [false; 2],
             huge_bytes: 0,
