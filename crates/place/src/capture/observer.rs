@@ -194,7 +194,7 @@ impl<'a> Observer<'a> {
             Ok(mappings) => observer.mappings = mappings,
             Err(error) => observer.notes.push(format!(
                 "what the program maps is seen at the end of a slice, and not at once, as perf_event_open says: {error}; \
-                 kernel.perf_event_paranoid of 1 or CAP_PERFMON allows it"
+                 kernel.perf_event_paranoid of 2 or CAP_PERFMON allows it"
             )),
         }
         observer.open_sources()?;

@@ -12,6 +12,9 @@ const RING_BYTES: usize = 64 << 10;
 /// Off, until a process that has inherited the event begins a program.
 const DISABLED: u64 = 1 << 0;
 const ENABLE_ON_EXEC: u64 = 1 << 12;
+/// Nothing of the kernel's: that takes more rights, and mappings are told all the same.
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 /// An event that counts nothing and has the records that are asked for.
 const DUMMY: u64 = 9;
 /// Mappings that are executable are told, and the others too.
@@ -31,11 +34,17 @@ impl MappingWatch {
     /// Watches the programs that this very thread is going to start, from the first of what they map.
     ///
     /// # Errors
-    /// Permission denied without CAP_PERFMON (`kernel.perf_event_paranoid`).
+    /// Permission denied without CAP_PERFMON if `kernel.perf_event_paranoid` is above 2.
     pub fn before_start() -> io::Result<Self> {
         let attributes = Attributes {
             config: DUMMY,
-            flags: DISABLED | ENABLE_ON_EXEC | MMAP | MMAP_DATA | WATERMARK,
+            flags: DISABLED
+                | ENABLE_ON_EXEC
+                | EXCLUDE_KERNEL
+                | EXCLUDE_HYPERVISOR
+                | MMAP
+                | MMAP_DATA
+                | WATERMARK,
             wakeup: 1,
             ..Attributes::default()
         };
