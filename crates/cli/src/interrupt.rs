@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM for commands that keep what they have finished.
+//! Ctrl-C, SIGTERM and a terminal that goes away, for commands that keep what they have finished.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -25,9 +25,19 @@ pub fn then(then: impl FnOnce() + Send + 'static) {
         runtime.block_on(async {
             let (mut interrupt, mut terminate) =
                 (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            // Under nohup the command is to go on without its terminal.
+            let mut hangup =
+                if is_ignored(SignalKind::hangup()) { None } else { Some(signal(SignalKind::hangup())?) };
+            let hung_up = async {
+                match &mut hangup {
+                    Some(hangup) => hangup.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
+                _ = hung_up => {}
             }
             std::io::Result::Ok(())
         })
@@ -36,6 +46,15 @@ pub fn then(then: impl FnOnce() + Send + 'static) {
         Ok(()) => then(),
         Err(error) => eprintln!("tiermem: signals cannot be received ({error}): Ctrl-C will keep nothing"),
     });
+}
+
+/// Whether this process was started with a signal ignored.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask =
+        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    let bit = u32::try_from(kind.as_raw_value() - 1).unwrap_or(0);
+    mask.is_some_and(|mask| mask >> bit & 1 == 1)
 }
 
 /// Whether a signal has come from now on.

@@ -103,7 +103,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             let places = plan.regions.iter().zip(places).map(|(planned, place)| {
                 let place = place?;
                 let behind = begins_behind(planned, &recorded.regions[place]);
-                Some((place, behind.div_euclid(plan.granule_bytes.cast_signed())))
+                let granule_bytes = plan.granule_bytes.cast_signed();
+                Some((place, behind.saturating_add(granule_bytes / 2).div_euclid(granule_bytes)))
             });
             Some((plan.schedule(), plan.firsts(), places.collect::<Vec<_>>()))
         }

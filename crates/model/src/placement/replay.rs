@@ -165,7 +165,8 @@ fn prefetching(program: &Program<'_>, memory: &Memory, has_room_kept: &[bool]) -
         comers.sort_by(order);
         goers.sort_by(order);
         for comer in comers {
-            let is_full = in_fast >= memory.fast_granules;
+            // Room that is kept is no room.
+            let is_full = in_fast + awaited >= memory.fast_granules;
             let cost = if is_full { 2 } else { 1 };
             if left < cost {
                 break;

@@ -355,6 +355,8 @@ impl<'a> Observer<'a> {
     fn wait(&mut self, stop: &Stop, wait: Duration, mapped: &mut dyn FnMut(&mut Self)) -> bool {
         /// How long nobody notices that he is asked to stop.
         const STEP: Duration = Duration::from_millis(100);
+        /// Who maps something often maps it in several calls, and gives back a part of it at once.
+        const SETTLING: Duration = Duration::from_micros(300);
         /// A program that maps again and again, little each time, wakes its observer no more often.
         const PAUSE: Duration = Duration::from_millis(1);
         let until = Instant::now() + wait;
@@ -364,11 +366,14 @@ impl<'a> Observer<'a> {
             let ended = match self.process.watch.wait_or(new, left.min(STEP)) {
                 Woken::Ended => true,
                 Woken::InTime => false,
+                Woken::Readable if self.process.watch.wait(left.min(SETTLING)) => true,
                 Woken::Readable => {
+                    let begun = Instant::now();
                     if self.has_mapped_much() {
                         mapped(self);
                     }
-                    self.process.watch.wait(left.min(PAUSE))
+                    let pause = PAUSE.max(begun.elapsed() * LOOKING_PART);
+                    self.process.watch.wait(left.min(pause))
                 }
             };
             if ended || stop.is_asked() || Instant::now() >= until {

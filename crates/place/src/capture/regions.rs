@@ -110,8 +110,10 @@ impl Regions {
                 from += 1;
             }
             let overlapping = before[from..].iter().take_while(|it| it.start < run.end);
-            let mut same: Vec<u32> =
-                overlapping.map(|it| it.region).filter(|id| self.is_same(*id, &run)).collect();
+            let mut same: Vec<u32> = overlapping
+                .map(|it| whole(&self.known, it.region))
+                .filter(|id| self.is_same(*id, &run))
+                .collect();
             // The oldest stays. Those that become a part of another one are never taken for a region again, so that ways to
             // the whole have an end.
             same.sort_unstable();
@@ -125,10 +127,13 @@ impl Regions {
                 Some((&first, others)) => {
                     self.grow(first, &run, slice);
                     for &other in others {
-                        let (start, end) = (self.known[other as usize].start, self.known[other as usize].end);
+                        let Known { start, end, file_offset, .. } = self.known[other as usize];
                         self.known[other as usize].within = Some(first);
                         let into = &mut self.known[first as usize];
-                        (into.start, into.end) = (into.start.min(start), into.end.max(end));
+                        if start < into.start {
+                            (into.start, into.file_offset) = (start, file_offset);
+                        }
+                        into.end = into.end.max(end);
                     }
                     first
                 }
@@ -197,10 +202,16 @@ impl Regions {
             };
             (*id, known.start, crate::plan::planned(&region))
         };
+        // In the order of addresses, as in a recording: regions that are alike are told apart by it.
         let mut ids: Vec<u32> = current.iter().map(|run| run.region).collect();
-        ids.sort_unstable();
+        ids.sort_unstable_by_key(|id| (known[*id as usize].start, *id));
         ids.dedup();
         ids.iter().map(of).collect()
+    }
+
+    /// What is mapped of a region: start and end of each stretch, in the order of addresses.
+    pub fn mapped(&self, region: u32) -> Vec<(u64, u64)> {
+        self.current.iter().filter(|run| run.region == region).map(|run| (run.start, run.end)).collect()
     }
 
     /// Where a region's granules are counted from; it may have grown downward since.
@@ -356,6 +367,27 @@ mod tests {
         regions.overlapping(0, u64::MAX, &mut parts);
         assert_eq!(parts, [(0, 0x10000, 0x20000), (1, 0x30000, 0x40000), (0, 0x50000, 0x60000)]);
         assert_eq!(regions.planned().len(), 2);
+    }
+
+    #[test]
+    fn a_region_with_a_hole_that_grows_together_with_an_older_one_stays_whole() {
+        let mut regions = regions(&[
+            "10000-20000 rw-p 0 00:00 0 \n30000-60000 rw-p 0 00:00 0 \n",
+            "10000-40000 rw-p 0 00:00 0 \n50000-60000 rw-p 0 00:00 0 \n",
+        ]);
+        assert_eq!([0x15000, 0x55000].map(|at| regions.find(at)), [Some(0), Some(0)]);
+        assert_eq!(regions.mapped(0), [(0x10000, 0x40000), (0x50000, 0x60000)]);
+        assert_eq!(regions.planned().len(), 1);
+    }
+
+    #[test]
+    fn regions_are_planned_in_the_order_of_addresses() {
+        // Memory is given out downward.
+        let above = "50000-60000 rw-p 0 00:00 0 \n";
+        let both = "20000-30000 rw-p 0 00:00 0 \n50000-60000 rw-p 0 00:00 0 \n";
+        let starts: Vec<u64> =
+            regions(&[above, both]).planned().into_iter().map(|(_, start, _)| start).collect();
+        assert_eq!(starts, [0x20000, 0x50000]);
     }
 
     #[test]

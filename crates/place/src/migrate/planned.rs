@@ -9,7 +9,7 @@ use tiermem_model::placement::{Misfit, Plan, PlannedRegion, begins_behind};
 use tiermem_policy::placement::{self as follow, Follower, Seen, Tier};
 use tiermem_sys::agent::Policy;
 
-use super::mover::{Mover, ProcessPages};
+use super::mover::{Moved, Mover, ProcessPages};
 use crate::capture::live::{self, Ending, Target};
 use crate::capture::observer::{Observer, Piece};
 use crate::capture::{CaptureError, Stop, executable_of};
@@ -183,20 +183,38 @@ fn home_tiers(options: &Options) -> Vec<Tier> {
 }
 
 /// Where a region of the plan is in this run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Attached {
     region: u32,
     /// Where the plan's offsets count from, which may lie before or behind its start.
     origin: u64,
-    start: u64,
-    end: u64,
+    /// What is mapped of it, in the order of addresses: others may have what the program gave back in its middle.
+    mapped: Vec<(u64, u64)>,
 }
 
 impl Attached {
-    /// What is there of a stretch between two offsets of the plan's.
-    fn part(&self, from: u64, to: u64) -> Option<(u64, u64)> {
-        let (start, end) = ((self.origin + from).max(self.start), (self.origin + to).min(self.end));
-        (start < end).then_some((start, end))
+    /// What is there of a stretch between two offsets of the plan's: start and end of each part.
+    fn parts(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> + use<'_> {
+        let (from, to) = (self.origin.saturating_add(from), self.origin.saturating_add(to));
+        let within = move |&(start, end): &(u64, u64)| (start.max(from), end.min(to));
+        self.mapped.iter().map(within).filter(|(start, end)| start < end)
+    }
+
+    /// What is mapped of it and was not before.
+    fn added_to(&self, before: Option<&Attached>) -> Vec<(u64, u64)> {
+        let same = before.filter(|before| before.region == self.region && before.origin == self.origin);
+        let known = same.map_or(&[][..], |before| &before.mapped);
+        let mut added = Vec::new();
+        for &(mut start, end) in &self.mapped {
+            for &(from, to) in known {
+                if from < end && to > start {
+                    added.extend((start < from).then_some((start, from)));
+                    start = to;
+                }
+            }
+            added.extend((start < end).then_some((start, end)));
+        }
+        added
     }
 }
 
@@ -268,14 +286,8 @@ impl Run<'_> {
         self.follower.step(now_ns, usize::try_from(allowed).unwrap_or(usize::MAX), &mut acts);
         let mut has_no_room = false;
         for act in acts {
-            let range = self.range_of(act.granule);
-            let ok = match range {
-                Some((start, end)) if !(has_no_room && act.to == Tier::Fast) => {
-                    let node = self.node(act.to);
-                    self.mover.move_range(start, end, node).map_err(Failure::Move)?.is_done()
-                }
-                _ => false,
-            };
+            let may_move = !(has_no_room && act.to == Tier::Fast);
+            let ok = may_move && self.move_granule(act.granule, act.to)?;
             has_no_room = !ok && act.to == Tier::Slow;
             self.follower.done(act, ok);
         }
@@ -284,7 +296,14 @@ impl Run<'_> {
 
     /// Gives what the program has just mapped its place, before more of it is touched.
     fn after_mapping(&mut self, observer: &mut Observer<'_>) -> Result<(), Failure> {
-        if observer.look_again()? { self.attach(observer) } else { Ok(()) }
+        if !observer.look_again()? {
+            return Ok(());
+        }
+        match self.attach(observer) {
+            // A library is mapped as a whole first, and part by part then. What does not fit at the end of a slice does not fit.
+            Err(Failure::Misfit(_)) => Ok(()),
+            done => done,
+        }
     }
 
     /// Finds the plan's regions among those that are there, and gives pages that are yet to come their first place.
@@ -298,49 +317,45 @@ impl Run<'_> {
                 // Offsets of the plan count from where the region began then.
                 let behind = begins_behind(&self.options.plan.regions[planned], described);
                 let origin = start.saturating_add_signed(behind.saturating_neg());
-                Attached { region: *region, origin, start: *start, end: start + described.bytes }
+                Attached { region: *region, origin, mapped: observer.regions.mapped(*region) }
             });
-            let before = std::mem::replace(&mut self.attached[planned], found);
-            let Some(found) = found.filter(|found| Some(*found) != before) else { continue };
-            let same = before.filter(|before| before.region == found.region && before.start == found.start);
-            self.settle(observer, planned, found, same.map_or(found.start, |before| before.end))?;
+            let before = std::mem::replace(&mut self.attached[planned], found.clone());
+            let Some(found) = found else { continue };
+            for added in found.added_to(before.as_ref()) {
+                self.settle(observer, planned, &found, added)?;
+            }
         }
         Ok(())
     }
 
-    /// Gives the granules of a region from an address on their first place.
+    /// Gives what has been added to a region its first place.
     fn settle(
         &mut self,
         observer: &mut Observer<'_>,
         planned: usize,
-        found: Attached,
-        from: u64,
+        found: &Attached,
+        (from, to): (u64, u64),
     ) -> Result<(), Failure> {
         let granule_bytes = self.options.plan.granule_bytes;
         let first = self.firsts[planned];
         let count = self.firsts[planned + 1] - first;
+        let address = |granule: u32| found.origin.saturating_add(u64::from(granule) * granule_bytes);
         let mut at = (from.saturating_sub(found.origin) / granule_bytes) as u32;
-        while at < count {
+        while at < count && address(at) < to {
             let tier = self.home[(first + at) as usize];
             let run = (at..count).take_while(|it| self.home[(first + it) as usize] == tier).count() as u32;
-            let offset = u64::from(at) * granule_bytes;
-            let Some((start, end)) = found.part(offset, offset + u64::from(run) * granule_bytes) else {
-                at += run;
-                continue;
-            };
-            if let Some(agent) = &mut observer.agent {
-                let node = self.node(tier);
-                // Pages of files are taken where the kernel likes, whatever is asked for here; what is not where it should be
-                // is moved below.
-                if node < 64 {
-                    let _ = agent.bind(start, end - start, Policy::Preferred, 1 << node);
-                }
+            let node = self.node(tier);
+            // Pages of files are taken where the kernel likes, whatever is asked for here; what is not where it should be is
+            // moved below.
+            let (start, end) = (address(at).max(from), address(at + run).min(to));
+            if let Some(agent) = observer.agent.as_mut().filter(|_| node < 64 && start < end) {
+                let _ = agent.bind(start, end - start, Policy::Preferred, 1 << node);
             }
             let before = self.mover.moved;
             for granule in at..at + run {
-                let offset = u64::from(granule) * granule_bytes;
-                if let Some((start, end)) = found.part(offset, offset + granule_bytes) {
-                    let moved = self.mover.move_range(start, end, self.node(tier)).map_err(Failure::Move)?;
+                let (start, end) = (address(granule).max(from), address(granule + 1).min(to));
+                if start < end {
+                    let moved = self.mover.move_range(start, end, node).map_err(Failure::Move)?;
                     if moved.present > 0 {
                         self.follower.placed(first + granule, tier);
                     }
@@ -353,17 +368,56 @@ impl Run<'_> {
     }
 
     fn granule_of(&self, piece: &Piece) -> Option<u32> {
-        let planned = self.attached.iter().position(|it| it.is_some_and(|it| it.region == piece.region))?;
-        let attached = self.attached[planned]?;
-        let at = piece.address.checked_sub(attached.origin)? / self.options.plan.granule_bytes;
+        let is_here = |it: &Option<Attached>| it.as_ref().is_some_and(|it| it.region == piece.region);
+        let planned = self.attached.iter().position(is_here)?;
+        let attached = self.attached[planned].as_ref()?;
+        // Where a region begins a little behind the planned one, a piece has parts of two granules.
+        let middle = piece.address + piece.bytes / 2;
+        let at = middle.checked_sub(attached.origin)? / self.options.plan.granule_bytes;
         let granule = u64::from(self.firsts[planned]) + at;
         (granule < u64::from(self.firsts[planned + 1])).then_some(granule as u32)
     }
 
-    fn range_of(&self, granule: u32) -> Option<(u64, u64)> {
-        let planned = self.firsts.partition_point(|first| *first <= granule).checked_sub(1)?;
-        let attached = (*self.attached.get(planned)?)?;
-        let offset = u64::from(granule - self.firsts[planned]) * self.options.plan.granule_bytes;
-        attached.part(offset, offset + self.options.plan.granule_bytes)
+    /// Moves what there is of a granule. Whether nearly all of it is there now; false if there is nothing.
+    fn move_granule(&mut self, granule: u32, to: Tier) -> Result<bool, Failure> {
+        let node = self.node(to);
+        let planned = self.firsts.partition_point(|first| *first <= granule).checked_sub(1);
+        let Some((planned, Some(attached))) = planned.and_then(|at| Some((at, self.attached.get(at)?)))
+        else {
+            return Ok(false);
+        };
+        let granule_bytes = self.options.plan.granule_bytes;
+        let offset = u64::from(granule - self.firsts[planned]) * granule_bytes;
+        let mut all: Option<Moved> = None;
+        for (start, end) in attached.parts(offset, offset.saturating_add(granule_bytes)) {
+            let moved = self.mover.move_range(start, end, node).map_err(Failure::Move)?;
+            let sum = all.get_or_insert_default();
+            (sum.present, sum.there) = (sum.present + moved.present, sum.there + moved.there);
+        }
+        Ok(all.is_some_and(|all| all.is_done()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attached(origin: u64, mapped: &[(u64, u64)]) -> Attached {
+        Attached { region: 1, origin, mapped: mapped.to_vec() }
+    }
+
+    #[test]
+    fn what_is_given_back_in_the_middle_is_nobodys_and_what_comes_is_told() {
+        let whole = attached(100, &[(100, 200)]);
+        let holed = attached(100, &[(100, 130), (150, 200)]);
+        assert_eq!(holed.parts(20, 60).collect::<Vec<_>>(), [(120, 130), (150, 160)]);
+        assert_eq!(holed.parts(30, 50).count(), 0);
+        assert_eq!(whole.added_to(None), [(100, 200)]);
+        assert_eq!(holed.added_to(Some(&whole)), []);
+        assert_eq!(whole.added_to(Some(&holed)), [(130, 150)]);
+        let grown = attached(100, &[(90, 140), (150, 220), (300, 310)]);
+        assert_eq!(grown.added_to(Some(&holed)), [(90, 100), (130, 140), (200, 220), (300, 310)]);
+        // Offsets count from elsewhere: all of it is another thing.
+        assert_eq!(attached(110, &[(100, 200)]).added_to(Some(&whole)), [(100, 200)]);
     }
 }

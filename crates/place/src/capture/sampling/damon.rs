@@ -38,6 +38,10 @@ pub(in crate::capture) struct Damon {
     /// How many there are; 0 when this one has been taken away.
     count_file: PathBuf,
     is_on: bool,
+    /// Whether this is still the one who asked for the monitor: what comes after it is somebody else's.
+    is_ours: bool,
+    /// It ends by itself with the process that it monitors; there is none if it is of the whole machine.
+    ends_with_process: bool,
     /// Processor time of the kernel's thread, which neither the program nor the recorder is charged for.
     spent: Option<Duration>,
 }
@@ -68,7 +72,14 @@ impl Damon {
             return Err(io::Error::other("DAMON is in use by somebody else, whose monitors are left alone"));
         }
         fs::write(&count_file, "1")?;
-        let mut damon = Damon { kdamond: admin.join("0"), count_file, is_on: false, spent: None };
+        let mut damon = Damon {
+            kdamond: admin.join("0"),
+            count_file,
+            is_on: false,
+            is_ours: true,
+            ends_with_process: matches!(subject, Subject::Process(_)),
+            spent: None,
+        };
         let set_up = damon.set_up(subject);
         if let Err(error) = set_up {
             damon.finish();
@@ -153,9 +164,9 @@ impl Source for Damon {
     }
 
     fn collect(&mut self, slice: Duration, each: &mut dyn FnMut(Seen)) -> io::Result<()> {
-        // It ends by itself with the program.
-        if self.set("state", "update_schemes_tried_regions").is_err() {
-            return Ok(());
+        match self.set("state", "update_schemes_tried_regions") {
+            Err(_) if self.ends_with_process => return Ok(()),
+            done => done?,
         }
         let tried = self.kdamond.join("contexts/0/schemes/0/tried_regions");
         // Looks in one aggregation, of which `nr_accesses` found the region's page touched.
@@ -190,7 +201,9 @@ impl Source for Damon {
             let _ = self.set("state", "off");
             self.is_on = false;
         }
-        let _ = fs::write(&self.count_file, "0");
+        if std::mem::take(&mut self.is_ours) {
+            let _ = fs::write(&self.count_file, "0");
+        }
     }
 }
 
