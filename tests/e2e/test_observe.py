@@ -132,7 +132,7 @@ def plan(passes: pathlib.Path) -> pathlib.Path:
 
 def test_heat_goes_by_how_often_memory_is_read(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "skewed.rec"
-    command = workload("skewed", "--footprint 256MiB --granule 4MiB --seconds 3 --per-second 2000000")
+    command = workload("skewed", "--footprint 256MiB --granule 4MiB --seconds 5 --per-second 2000000")
 
     def attempt() -> None:
         summary, said = record(out, "--", *command)

@@ -27,9 +27,9 @@ const AGENT_PATIENCE: Duration = Duration::from_millis(500);
 const NO_PROCESS: i32 = 3;
 /// The shortest window is such a part of a slice, or as long as looking takes.
 const SHORTEST_WINDOW: u32 = 64;
-/// Looking again takes such a part of a slice at most: who looks takes a processor from the program, or slows down its neighbour, and
-/// has the program set bits again.
-const LOOKING_PART: u32 = 10;
+/// Looking again, for another window, takes such a part of a slice at most: the kernel goes through all page tables for it, and what
+/// that drives out of the processor's caches the program has to fetch again.
+const LOOKING_PART: u32 = 50;
 /// Looking once takes such a part at most, or the slice becomes longer.
 const LOOKING_ONCE_PART: u32 = 4;
 
@@ -359,6 +359,8 @@ impl<'a> Observer<'a> {
         const SETTLING: Duration = Duration::from_micros(300);
         /// A program that maps again and again, little each time, wakes its observer no more often.
         const PAUSE: Duration = Duration::from_millis(1);
+        /// Nor does it take more of its observer's time than such a part.
+        const MAPPINGS_PART: u32 = 10;
         let until = Instant::now() + wait;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -372,7 +374,7 @@ impl<'a> Observer<'a> {
                     if self.has_mapped_much() {
                         mapped(self);
                     }
-                    let pause = PAUSE.max(begun.elapsed() * LOOKING_PART);
+                    let pause = PAUSE.max(begun.elapsed() * MAPPINGS_PART);
                     self.process.watch.wait(left.min(pause))
                 }
             };
