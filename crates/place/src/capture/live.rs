@@ -10,8 +10,8 @@ pub use super::options::{Closer, Ending, Options, SourceKind, Target};
 use super::whereabouts::{Located, Whereabouts};
 use super::{CaptureError, Stop};
 
-/// The largest stretch that one sample stands for.
-const SAMPLE_BYTES_MAX: u64 = 1 << 30;
+/// The largest stretch that one sample stands for: its bytes are a number of 32 bits.
+pub(super) const SAMPLE_BYTES_MAX: u64 = 1 << 30;
 
 /// Records a program. `progress` is told the slices so far. A program that was started here does not outlive this call.
 ///

@@ -8,14 +8,13 @@ use tiermem_trace::recording::{
     Cost, Executable, Head, Level, Mode, Recording, Region, RegionKind, Sample, Slice,
 };
 
+use super::live::SAMPLE_BYTES_MAX;
 use super::sampling::Source;
 use super::sampling::damon::Damon;
 use super::{CaptureError, Stop};
 
 /// How long nobody notices that he is asked to stop.
 const STEP: Duration = Duration::from_millis(50);
-/// The largest stretch that one sample stands for.
-const SAMPLE_BYTES_MAX: u64 = 1 << 30;
 
 /// How the machine is to be recorded.
 #[derive(Clone, Debug)]
@@ -31,7 +30,8 @@ pub struct Options {
 /// Records all of the machine's memory until it is asked to stop. `progress` is told the slices so far.
 ///
 /// # Errors
-/// If the kernel does not tell physical addresses to this user, has no DAMON for them, or somebody else uses DAMON.
+/// If the kernel does not tell physical addresses to this user, has no DAMON for them, or somebody else uses DAMON. If the monitor
+/// goes away later, the recording ends there and says so.
 pub fn record(
     options: &Options,
     stop: &Stop,
@@ -43,7 +43,8 @@ pub fn record(
     let began_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let (mut slices, mut samples): (Vec<Slice>, Vec<Sample>) = (Vec::new(), Vec::new());
     let is_over = || stop.is_asked() || options.duration.is_some_and(|most| begun.elapsed() >= most);
-    while !is_over() {
+    let mut lost = None;
+    while lost.is_none() && !is_over() {
         let start = begun.elapsed();
         let until = start + options.slice;
         while begun.elapsed() < until && !is_over() {
@@ -68,17 +69,19 @@ pub fn record(
             });
         };
         let length = begun.elapsed() - start;
-        damon
-            .collect(length, &mut |seen| each(seen.address, seen.bytes, seen.weight))
-            .map_err(CaptureError::Machine)?;
+        let collected = damon.collect(length, &mut |seen| each(seen.address, seen.bytes, seen.weight));
+        lost = collected
+            .err()
+            .map(|error| format!("the kernel's monitor went away: {error}; the recording ends there"));
         slices.push(Slice { start_ns: start.as_nanos() as u64, end_ns: (start + length).as_nanos() as u64 });
         progress(slices.len());
     }
     let source = damon.describe();
     damon.finish();
     let wall = begun.elapsed();
+    let notes: Vec<String> = damon.notes().into_iter().chain(lost).collect();
     if samples.is_empty() {
-        let (milliseconds, notes) = (wall.as_millis(), damon.notes().join("; "));
+        let (milliseconds, notes) = (wall.as_millis(), notes.join("; "));
         return Err(CaptureError::SawNothing { milliseconds, notes });
     }
     let last_slice = slices.len().saturating_sub(1) as u32;
@@ -97,7 +100,7 @@ pub fn record(
             program_cpu_s: 0.0,
             agent_cpu_s: 0.0,
         },
-        notes: damon.notes(),
+        notes,
     };
     Ok(Recording { head, samples })
 }
