@@ -19,7 +19,7 @@ HEAD = """\
 Written by `experiments/observe/run.py`. Two processors of a virtual machine, one node of memory, no counters: what needs
 others is named below. Models have random weights, whose layout is that of llama.cpp's converter; the work's model has 100 GiB
 and ours {size}. *Shape holds* is computed. `layers` and `vector` are every load under Valgrind, the others page references of
-programs at their own speed.
+programs at their own speed. Two nodes are an emulated guest's.
 
 ## Claims
 """
@@ -30,7 +30,7 @@ def page(tools: Tools, out: Path, costs: dict[str, Any]) -> str:
     head = HEAD.format(size="64 MiB" if tools.short else "1 GiB")
     # Claims are judged by plans too, so these are made first.
     planned = plans(tools)
-    parts = [head, claims(tools), heat(tools), planned, cost(out, costs), pictures(out)]
+    parts = [head, claims(tools), heat(tools), planned, placed(out), cost(out, costs), pictures(out)]
     return "\n".join(part for part in parts if part).rstrip() + "\n"
 
 
@@ -92,6 +92,15 @@ def described(row: Row) -> str:
     parts += [f"a sweep every {it['period_ns'] / 1e9:.2f} s" for it in row["sweeps"]]
     parts += [f"{row['phases']} phases"] if row["phases"] else []
     return ", ".join(parts)
+
+
+def placed(out: Path) -> str:
+    """What a plan did where there are two nodes."""
+    path = out / "placed.md"
+    if not path.exists():
+        return ""
+    about = "llama.cpp in an emulated guest of two nodes, by `experiments/observe/placed.py`. *Replayed* is of the recording."
+    return f"## A plan carried out\n\n{about}\n\n{path.read_text()}"
 
 
 def cost(out: Path, costs: dict[str, Any]) -> str:

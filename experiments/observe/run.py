@@ -9,9 +9,10 @@ chapter 4, with the work's numbers beside ours, and what a plan would save each 
 
 Names: layers (figures 4.1, 4.3 to 4.6, 4.9: every load of decoding tokens under Valgrind, some ten minutes), vector (4.2), decode
 (4.7, 4.11, 4.13), prompt, matvec, pagerank, redis, skewed (a program that counts its own reads), all. Recordings, and models with
-random weights, are kept in --recordings. Writes pictures and results.md. What recording costs is measured by cost.py, whose table
-is taken in. What needs two nodes or a processor's counters is named on the page. It needs what requirements.txt names, Valgrind,
-and redis-server; what is missing is named and left out, unless it was asked for by name.
+random weights, are kept in --recordings. Writes pictures and results.md. What recording costs is measured by cost.py, and what a
+plan does on two nodes by placed.py, whose tables are taken in. What needs two nodes that differ in time, or a processor's counters,
+is named on the page. It needs what requirements.txt names, Valgrind, and redis-server; what is missing is named and left out,
+unless it was asked for by name.
 """
 
 from __future__ import annotations

@@ -224,7 +224,8 @@ def test_what_runs_already_is_looked_at_as_wholes(runs: subprocess.Popen, tmp_pa
     assert runs.poll() is None, "recording has ended the program"
 
 
-def test_an_interrupt_keeps_the_recording(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+def test_an_interrupt_keeps_the_recording(tmp_path: pathlib.Path, number: signal.Signals) -> None:
     out = tmp_path / "interrupted.rec"
     command = workload("skewed", "--footprint 64MiB --seconds 600")
 
@@ -232,6 +233,8 @@ def test_an_interrupt_keeps_the_recording(tmp_path: pathlib.Path) -> None:
         with subprocess.Popen(
             [binary(), "record", "-o", str(out), "--slice", "50ms", "--format", "json", "--", *command],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            # Under nohup, which these tests may run under, it goes on without its terminal.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         ) as process:  # fmt: skip
             children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
             try:
@@ -239,7 +242,7 @@ def test_an_interrupt_keeps_the_recording(tmp_path: pathlib.Path) -> None:
                 [child] = children.read_text().split()
                 wait_until_filled(int(child))
                 time.sleep(1)
-                process.send_signal(signal.SIGINT)
+                process.send_signal(number)
                 printed, said = process.communicate(timeout=PATIENCE_S)
             finally:
                 process.kill()
@@ -390,8 +393,11 @@ def test_writes_of_what_runs_already_cannot_be_seen(runs: subprocess.Popen, tmp_
     assert "the program ended" not in said and "agent" in said
 
 
-def test_a_plan_needs_two_nodes(plan: pathlib.Path) -> None:
+def test_a_plan_needs_two_nodes(passes: pathlib.Path, plan: pathlib.Path) -> None:
     nodes = NODES.read_text().strip() if NODES.exists() else "0"
     if not nodes.isdigit():
         pytest.skip(f"this machine has nodes {nodes} with memory")
     assert "a plan divides two" in failed(1, "run", "--plan", str(plan), "--", "true")
+    said = failed(1, "plan", str(passes), "--fast", "128MiB", "--move-bandwidth", "measured")
+    assert "one node with memory" in said and "--move-bandwidth SIZE" in said
+    assert "measured:0,1" in failed(2, "plan", str(passes), "--fast", "128MiB", "--move-bandwidth", "measured:x")

@@ -9,6 +9,7 @@ mod heatmap;
 mod interrupt;
 mod ladder;
 mod mrc;
+mod nodes;
 mod output;
 mod partition;
 mod plan;

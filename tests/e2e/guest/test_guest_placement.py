@@ -199,6 +199,11 @@ for place in local remote interleave; do
         skewed --footprint 33554432 --granule 1048576 --seconds 3 --per-second 200000 >/out/said.$place 2>&1 || exit 1
     tiermem heatmap /out/$place.rec --granule 1MiB -o /out/$place.csv || exit 1
 done
+for nodes in "" :0,1 :1,0; do
+    tiermem plan /out/local.rec --fast 16MiB --move-bandwidth measured$nodes -o /out/plan$nodes || exit 1
+done
+tiermem plan /out/local.rec --fast 16MiB --move-bandwidth measured:0,7 && exit 1
+true
 """
 
 
@@ -208,6 +213,11 @@ def test_a_recording_tells_on_which_node_memory_lies(guest: type[Machine]) -> No
     for place, wanted in (("local", 0.0), ("remote", 1.0), ("interleave", 0.5)):
         shares = remote_shares(result.files_out[f"{place}.csv"], 32)
         assert sum(shares.values()) / len(shares) == pytest.approx(wanted, abs=0.1), (place, shares)
+    # The plan counts on what was measured here, which is said.
+    for name, nodes in (("plan", "0 and 1"), ("plan:0,1", "0 and 1"), ("plan:1,0", "1 and 0")):
+        assert json.loads(result.files_out[name])["assumed"]["move_bytes_per_s"] > 1 << 20
+        assert f"pages move between nodes {nodes} at " in result.output
+    assert "there is no node 7 with memory here" in result.output
 
 
 # 16 MiB of 64 are hot and nothing else is read; they move through in 40 s.
@@ -269,3 +279,37 @@ def test_the_machines_memory_is_seen_by_physical_addresses(guest: type[Machine])
     assert heat["remote"]["1"] > 5 * heat["local"]["1"], (heat, result.output)
     assert heat["local"]["0"] > heat["remote"]["0"], (heat, result.output)
     assert "the kernel's monitor took" in result.output
+
+
+# The monitor is the machine's: somebody may switch it off, and the recorder must not leave it on when its terminal goes away.
+MONITOR_LOST = """
+monitors=/sys/kernel/mm/damon/admin/kdamonds
+recorded() {
+    tiermem record --machine --slice 1s --granule 4MiB --duration 60s -o /out/$1.rec &
+    recorder=$!
+    for step in $(seq 200); do
+        [ "$(cat $monitors/0/state 2>/dev/null)" = on ] && break
+        sleep 0.1
+    done
+    sleep 5
+}
+recorded off
+echo off >$monitors/0/state
+wait $recorder || exit 1
+recorded hung-up
+kill -HUP $recorder
+wait $recorder || exit 1
+cat $monitors/nr_kdamonds >/out/monitors
+for name in off hung-up; do
+    tiermem heatmap /out/$name.rec --granule 4MiB -o /out/$name.csv || exit 1
+done
+"""
+
+
+def test_a_monitor_that_goes_away_ends_the_recording_and_none_is_left_behind(guest: type[Machine]) -> None:
+    result = guest("two-nodes", (768, 512)).run(MONITOR_LOST, files={"/bin/tiermem": binary()}, timeout_s=300)
+    assert result.exit_code == 0, result.output
+    assert "the kernel's monitor went away" in result.output
+    assert result.files_out["monitors"].strip() == b"0"
+    for name in ("off", "hung-up"):
+        assert len(result.files_out[f"{name}.csv"].splitlines()) > 2, name

@@ -12,12 +12,11 @@ use tiermem_model::placement::Plan;
 use tiermem_place::capture::Stop;
 use tiermem_place::capture::live::{self, Ending, SourceKind, Target};
 use tiermem_place::migrate::{self, Placement, Report};
-use tiermem_sys::numa;
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 use crate::source::CountingBar;
-use crate::{interrupt, plan, record, words};
+use crate::{interrupt, nodes, plan, record, words};
 
 /// Fields of the report.
 pub const HELP: &str = "\
@@ -89,29 +88,18 @@ pub struct PlanArgs {
 }
 
 /// The nodes of fast and of slow memory.
-fn nodes(args: &PlanArgs) -> Result<(u32, u32), Failure> {
-    let topology = numa::Topology::read();
-    let fast = args.fast_node.or_else(|| topology.with_cpus().first().copied()).unwrap_or(0);
-    let slow = args.slow_node.or_else(|| topology.nearest_other(fast)).ok_or_else(|| {
+fn nodes_of(args: &PlanArgs) -> Result<[u32; 2], Failure> {
+    nodes::fast_and_slow(args.fast_node, args.slow_node)?.ok_or_else(|| {
         Failure::failed(anyhow!(
             "this machine has one node with memory, and a plan divides two; `tiermem sim place` replays it over its recording"
         ))
-    })?;
-    if fast == slow {
-        return Err(Failure::usage(anyhow!("fast and slow memory are both node {fast}")));
-    }
-    for node in [fast, slow] {
-        if !topology.with_memory().contains(&node) {
-            return Err(Failure::usage(anyhow!("there is no node {node} with memory here")));
-        }
-    }
-    Ok((fast, slow))
+    })
 }
 
 /// Runs the program under the plan and reports.
 pub fn run(args: &PlanArgs, file: &Path, command: Vec<OsString>, format: Format) -> Result<(), Failure> {
     let plan = plan::read(file)?;
-    let (fast_node, slow_node) = nodes(args)?;
+    let [fast_node, slow_node] = nodes_of(args)?;
     let options = migrate::Options {
         look: live::Options {
             target: Target::Command(command),

@@ -117,7 +117,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         (Some(fast), _) => fast.0.saturating_sub(recorded.small_bytes),
         (None, plan) => plan.as_ref().map_or(0, |plan| plan.fast_bytes),
     };
-    let memory = memory(&program, fast_bytes, &options.how.assumed());
+    let memory = memory(&program, fast_bytes, &options.how.assumed()?);
     let schedule =
         schedule.map(|(schedule, firsts, places)| renumbered(&schedule, &firsts, &places, &program));
     let first = replay::first_touch(&program, &memory);

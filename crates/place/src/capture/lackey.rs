@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tiermem_base::{Access, Op};
-use tiermem_trace::filter::hierarchy::{self, Hierarchy, LINE_BYTES, Memory, Shapes};
+use tiermem_trace::filter::hierarchy::{self, Hierarchy, Memory, Shapes};
 use tiermem_trace::reader::FETCHES;
 use tiermem_trace::recording::{Cost, Executable, Head, Level, Mode, Recording, Slice, Source, Unit};
 
@@ -21,10 +21,6 @@ use super::table::{Kind, Table};
 use super::tracee::{self, Tracee};
 use super::{CaptureError, Stop};
 
-/// Accesses that are read between two looks at anything else.
-const BATCH: usize = 4096;
-/// Lines of one access: no instruction touches more, and a line of text that says so is not to take hours.
-const LINES_MAX: u64 = 64;
 /// At least so long between two looks at what is mapped.
 const MAPS_EVERY: Duration = Duration::from_millis(20);
 /// At most such a part of the time goes into them.
@@ -86,32 +82,16 @@ pub fn record(
     let mut tracee = Tracee::start(&options.command, stop)?;
     let mut counter = Counter::new(caches, options);
     let mut mappings = Mappings::of(tracee.pid());
-    let mut batch = Vec::with_capacity(BATCH);
-    let mut tracer_died = false;
-    while !stop.is_asked() && !counter.is_enough() {
-        batch.clear();
-        match tracee.accesses.next_batch(&mut batch, BATCH) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) if tracee::is_last_word(&error) => {
-                tracer_died = true;
-                break;
-            }
-            Err(error) => return Err(error.into()),
-        }
+    let mut batch = Vec::new();
+    while !stop.is_asked() && !counter.is_enough() && tracee.read(&mut batch)? {
         batch.iter().for_each(|access| counter.access(access));
         mappings.look(counter.slice, false);
         progress(counter.accesses);
     }
     mappings.look(counter.slice, true);
-    if counter.is_enough() || tracer_died || stop.is_asked() {
-        tracee.end();
-    }
     let wall = begun.elapsed();
-    let status = tracee.wait()?;
-    if counter.progress == Progress::default() && !stop.is_asked() {
-        return Err(CaptureError::NothingTraced(status.to_string()));
-    }
+    let tracer_died = tracee.tracer_died;
+    let status = tracee.finish(counter.is_enough(), counter.progress != Progress::default(), stop)?;
     let ended =
         if tracer_died { Some(TRACER_DIED.to_owned()) } else { ended(status, stop, counter.is_enough()) };
     Ok(counter.finish(options, mappings.layout, wall, ended))
@@ -243,10 +223,8 @@ impl Counter {
     #[inline]
     fn look_up(&mut self, kind: hierarchy::Kind, access: &Access) -> Level {
         let Some(caches) = &mut self.caches else { return Level::Unknown };
-        let first = access.key / LINE_BYTES;
-        let last = access.key.saturating_add(u64::from(access.size.max(1)) - 1) / LINE_BYTES;
         let mut level = Level::Cache;
-        for line in first..=last.min(first + LINES_MAX) {
+        for line in tracee::lines_of(access) {
             match caches.access(kind, line, &mut NoMemory) {
                 hierarchy::Level::L1 => {}
                 hierarchy::Level::L2 => self.progress.l2_hits += 1,
@@ -321,7 +299,7 @@ impl Counter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tiermem_trace::filter::hierarchy::Shape;
+    use tiermem_trace::filter::hierarchy::{LINE_BYTES, Shape};
 
     fn counter(caches: Option<Hierarchy>) -> Counter {
         Counter::new(caches, &Options { slice_ns: 1000, ..Options::default() })

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tiermem_trace::recording::{NODE_UNKNOWN, Region, RegionKind, Sample};
 
 use super::maps::MapLine;
+use super::naming::{self, Names};
 use super::table::{Count, Key};
 
 /// Addresses that belong to no mapping are one region until so many bytes have none.
@@ -27,20 +28,6 @@ impl Mapped {
         part.line.offset = self.line.offset.wrapping_add(start - self.line.start);
         (part.line.start, part.line.end) = (start, end);
         part
-    }
-
-    fn is_same_thing(&self, line: &MapLine) -> bool {
-        self.line.path == line.path && self.line.inode == line.inode && self.line.device == line.device
-    }
-
-    /// Whether a mapping that begins where this one ends goes on with it.
-    fn goes_on_with(&self, line: &MapLine) -> bool {
-        let in_order = line.file().is_none()
-            || self.line.offset.wrapping_add(self.line.end - self.line.start) == line.offset;
-        self.line.end == line.start
-            && self.is_same_thing(line)
-            && self.line.permissions == line.permissions
-            && in_order
     }
 }
 
@@ -77,7 +64,7 @@ impl Layout {
             .collect();
         for start in overlapped {
             let Some(old) = self.mapped.remove(&start) else { continue };
-            if old.is_same_thing(line) {
+            if old.line.is_same_thing(line) {
                 new.first_slice = new.first_slice.min(old.first_slice);
             }
             if start < line.start {
@@ -88,7 +75,7 @@ impl Layout {
             }
         }
         let left = self.mapped.range_mut(..line.start).next_back().map(|(_, it)| it);
-        match left.filter(|left| left.goes_on_with(line)) {
+        match left.filter(|left| left.line.goes_on_with(line)) {
             Some(left) => {
                 left.line.end = line.end;
                 left.last_slice = left.last_slice.max(slice);
@@ -243,59 +230,15 @@ fn cluster(stretches: &mut [Stretch]) -> Vec<Region> {
 
 /// Regions for mappings, with names that are theirs alone.
 fn describe(mapped: &[Mapped], used: &[bool]) -> Vec<(Home, Region)> {
-    let programs: BTreeSet<&str> =
-        mapped.iter().filter(|it| it.line.is_code()).filter_map(|it| it.line.file()).collect();
-    let mut names = BTreeSet::new();
-    let mut anonymous = 0;
+    let mut names = Names::among(mapped.iter().map(|it| &it.line));
     let mut regions = Vec::new();
     for (at, it) in mapped.iter().enumerate().filter(|(at, _)| used[*at]) {
-        let line = &it.line;
-        let (name, kind) = match (line.file(), line.kernel_name()) {
-            (Some(file), _) => (file_name(file, line, programs.contains(file)), RegionKind::File),
-            (None, Some("heap")) => ("heap".to_owned(), RegionKind::Heap),
-            (None, Some(name)) if name == "stack" || name.starts_with("stack:") => {
-                ("stack".to_owned(), RegionKind::Stack)
-            }
-            (None, Some(name)) => match name.strip_prefix("anon:") {
-                Some(name) => (name.to_owned(), RegionKind::Anonymous),
-                None => (name.to_owned(), RegionKind::Special),
-            },
-            (None, None) if line.path.as_deref().is_none_or(|path| path == "//anon") => {
-                anonymous += 1;
-                (format!("anon {anonymous}"), RegionKind::Anonymous)
-            }
-            (None, None) => (line.path.clone().unwrap_or_default(), RegionKind::Special),
-        };
-        let numbered = (2..).map(|number| format!("{name} {number}"));
-        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !names.contains(name));
-        let name = free.unwrap_or(name);
-        names.insert(name.clone());
-        let region = Region {
-            name,
-            kind,
-            path: line.file().map(str::to_owned),
-            build_id: None,
-            file_offset: if line.file().is_some() { line.offset } else { 0 },
-            permissions: line.permissions.clone(),
-            start: line.start,
-            bytes: line.end - line.start,
-            first_slice: it.first_slice,
-            last_slice: it.last_slice,
-        };
+        let before = at.checked_sub(1).map(|before| &mapped[before].line);
+        let name = names.name(&it.line, before);
+        let region = Region { name, ..naming::region(&it.line, it.first_slice, it.last_slice) };
         regions.push((Home::Mapped(at), region));
     }
     regions
-}
-
-/// `model.gguf`, or of a program or a library which part of it: `libc.so.6 text`.
-fn file_name(file: &str, line: &MapLine, is_program: bool) -> String {
-    let base = file.rsplit('/').next().filter(|base| !base.is_empty()).unwrap_or(file);
-    match () {
-        () if !is_program => base.to_owned(),
-        () if line.is_code() => format!("{base} text"),
-        () if line.is_writable() => format!("{base} data"),
-        () => format!("{base} rodata"),
-    }
 }
 
 #[cfg(test)]
@@ -325,41 +268,16 @@ mod tests {
     }
 
     #[test]
-    fn regions_have_the_names_that_people_use() {
-        let text = "\
-10000-20000 r--p 0 00:01 7 /lib/libc.so.6
-20000-30000 r-xp 10000 00:01 7 /lib/libc.so.6
-30000-31000 rw-p 20000 00:01 7 /lib/libc.so.6
-31000-32000 rw-p 0 00:00 0 
-40000-50000 r--s 0 00:01 9 /srv/model.gguf (deleted)
-60000-61000 rw-p 0 00:00 0 
-70000-71000 rw-p 0 00:00 0 [heap]
-80000-81000 rw-p 0 00:00 0 [stack]
-90000-91000 rw-p 0 00:00 0 [anon:arena]
-a0000-a1000 r-xp 0 00:00 0 [vdso]
-b0000-c0000 r--s 0 00:01 10 /tmp/model.gguf
-";
+    fn what_lies_in_no_mapping_is_a_region_between_those_that_do() {
+        let text = "20000-30000 r-xp 10000 00:01 7 /lib/libc.so.6\n60000-61000 rw-p 0 00:00 0 \n";
         let placed = mapped(text).place(&counts(&[0x20008, 0x5_5000, 1 << 40], 4096), 4096, true);
-        let wanted = [
-            "libc.so.6 rodata",
-            "libc.so.6 text",
-            "libc.so.6 data",
-            "anon 1",
-            "model.gguf",
-            "region 1",
-            "anon 2",
-            "heap",
-            "stack",
-            "arena",
-            "vdso",
-            "model.gguf 2",
-            "region 2",
-        ];
-        assert_eq!(names(&placed).iter().map(|it| it.0).collect::<Vec<_>>(), wanted);
+        assert_eq!(
+            names(&placed).iter().map(|it| it.0).collect::<Vec<_>>(),
+            ["libc.so.6 text", "region 1", "anon 1", "region 2"]
+        );
         assert_eq!(placed.unmapped, 2);
         let sample = placed.samples[0];
-        assert_eq!((sample.region, sample.offset, sample.bytes), (1, 0, 4096));
-        assert_eq!(placed.regions[4].path.as_deref(), Some("/srv/model.gguf"));
+        assert_eq!((sample.region, sample.offset, sample.bytes), (0, 0, 4096));
         let used = mapped(text).place(&counts(&[0x20008], 4096), 4096, false);
         assert_eq!(names(&used), [("libc.so.6 text", 0x20000, 0x10000)]);
     }
@@ -397,7 +315,7 @@ b0000-c0000 r--s 0 00:01 10 /tmp/model.gguf
         let wanted = [
             ("a text", 0x1000, 0x2000),
             ("a data", 0x3000, 0x2000),
-            ("a text 2", 0x5000, 0x4000),
+            ("a text #2", 0x5000, 0x4000),
             ("heap", 0x20000, 0x8000),
         ];
         assert_eq!(names(&placed), wanted);

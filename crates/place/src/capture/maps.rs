@@ -43,6 +43,18 @@ impl MapLine {
     pub fn is_writable(&self) -> bool {
         self.permissions.as_bytes().get(1) == Some(&b'w')
     }
+
+    /// Whether both are of one file, or of the same memory that is no file's.
+    pub fn is_same_thing(&self, other: &MapLine) -> bool {
+        self.path == other.path && self.inode == other.inode && self.device == other.device
+    }
+
+    /// Whether a mapping that begins where this one ends goes on with it.
+    pub fn goes_on_with(&self, next: &MapLine) -> bool {
+        let in_order =
+            next.file().is_none() || self.offset.wrapping_add(self.end - self.start) == next.offset;
+        self.end == next.start && self.is_same_thing(next) && self.permissions == next.permissions && in_order
+    }
 }
 
 /// Reads the text of `/proc/PID/maps`.

@@ -8,6 +8,7 @@ mod layout;
 pub mod live;
 pub mod machine;
 pub mod maps;
+mod naming;
 pub(crate) mod observer;
 mod options;
 pub mod perf_mem;

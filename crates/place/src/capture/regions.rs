@@ -11,6 +11,7 @@ use tiermem_trace::recording::{Region, RegionKind};
 
 use super::build_id;
 use super::maps::MapLine;
+use super::naming::{self, Names};
 
 /// The regions that a program has or had.
 #[derive(Debug, Default)]
@@ -25,12 +26,10 @@ pub(crate) struct Regions {
 
 #[derive(Clone, Debug)]
 struct Known {
-    what: What,
-    file_offset: u64,
+    /// All of it, as if it were one mapping.
+    line: MapLine,
     /// Where its granules are counted from: where it started when it was first seen, or when it had become a larger one.
     origin: u64,
-    start: u64,
-    end: u64,
     first_slice: u32,
     last_slice: u32,
     /// The region that it became a part of.
@@ -45,26 +44,6 @@ struct Run {
     region: u32,
 }
 
-/// What tells regions apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct What {
-    kind: RegionKind,
-    path: Option<String>,
-    inode: u64,
-    permissions: String,
-}
-
-fn kind(line: &MapLine) -> RegionKind {
-    match line.path.as_deref() {
-        None | Some("") => RegionKind::Anonymous,
-        Some("[heap]") => RegionKind::Heap,
-        Some("[stack]") => RegionKind::Stack,
-        Some(path) if path.starts_with("[anon") => RegionKind::Anonymous,
-        Some(path) if path.starts_with('[') => RegionKind::Special,
-        Some(_) => RegionKind::File,
-    }
-}
-
 /// Whether anything can be accessed there.
 fn is_accessible(line: &MapLine) -> bool {
     line.permissions.starts_with('r') || line.permissions.contains(['w', 'x'])
@@ -73,34 +52,12 @@ fn is_accessible(line: &MapLine) -> bool {
 impl Regions {
     /// Takes in the mappings that the program has now, in the order of addresses.
     pub fn update(&mut self, lines: &[MapLine], slice: u32) {
-        let mut runs: Vec<Known> = Vec::new();
+        let mut runs: Vec<MapLine> = Vec::new();
         for line in lines.iter().filter(|line| is_accessible(line)) {
-            let what = What {
-                kind: kind(line),
-                path: line.path.clone(),
-                inode: line.inode,
-                permissions: line.permissions.clone(),
-            };
-            if let Some(last) = runs.last_mut() {
-                let goes_on = what.kind != RegionKind::File
-                    || last.file_offset + (last.end - last.start) == line.offset;
-                if last.end == line.start && last.what == what && goes_on {
-                    last.end = line.end;
-                    continue;
-                }
+            match runs.last_mut().filter(|last| last.goes_on_with(line)) {
+                Some(last) => last.end = line.end,
+                None => runs.push(line.clone()),
             }
-            let (first_slice, last_slice, within) = (slice, slice, None);
-            let (start, end, file_offset) = (line.start, line.end, line.offset);
-            runs.push(Known {
-                what,
-                file_offset,
-                origin: start,
-                start,
-                end,
-                first_slice,
-                last_slice,
-                within,
-            });
         }
         let before = std::mem::take(&mut self.current);
         let mut from = 0;
@@ -121,17 +78,18 @@ impl Regions {
             let (start, end) = (run.start, run.end);
             let region = match same.split_first() {
                 None => {
-                    self.known.push(run);
+                    let (origin, first_slice, last_slice) = (run.start, slice, slice);
+                    self.known.push(Known { line: run, origin, first_slice, last_slice, within: None });
                     self.known.len() as u32 - 1
                 }
                 Some((&first, others)) => {
                     self.grow(first, &run, slice);
                     for &other in others {
-                        let Known { start, end, file_offset, .. } = self.known[other as usize];
+                        let MapLine { start, end, offset, .. } = self.known[other as usize].line;
                         self.known[other as usize].within = Some(first);
-                        let into = &mut self.known[first as usize];
+                        let into = &mut self.known[first as usize].line;
                         if start < into.start {
-                            (into.start, into.file_offset) = (start, file_offset);
+                            (into.start, into.offset) = (start, offset);
                         }
                         into.end = into.end.max(end);
                     }
@@ -144,24 +102,25 @@ impl Regions {
         current.iter_mut().for_each(|run| run.region = whole(known, run.region));
     }
 
-    fn is_same(&self, id: u32, run: &Known) -> bool {
-        let known = &self.known[id as usize];
-        let lines_up = known.what.kind != RegionKind::File
-            || known.file_offset.wrapping_sub(known.start) == run.file_offset.wrapping_sub(run.start);
-        known.within.is_none() && known.what == run.what && lines_up
+    fn is_same(&self, id: u32, run: &MapLine) -> bool {
+        let Known { line, within, .. } = &self.known[id as usize];
+        let lines_up = line.file().is_none()
+            || line.offset.wrapping_sub(line.start) == run.offset.wrapping_sub(run.start);
+        within.is_none() && line.is_same_thing(run) && line.permissions == run.permissions && lines_up
     }
 
-    fn grow(&mut self, id: u32, run: &Known, slice: u32) {
+    fn grow(&mut self, id: u32, run: &MapLine, slice: u32) {
         let known = &mut self.known[id as usize];
-        if run.start < known.start {
+        let line = &mut known.line;
+        if run.start < line.start {
             // Memory is given out downward, so a large allocation may make one of a small one above it: what is large has its
             // own start as the origin.
-            if known.start - run.start > known.end - known.start {
+            if line.start - run.start > line.end - line.start {
                 known.origin = run.start;
             }
-            (known.start, known.file_offset) = (run.start, run.file_offset);
+            (line.start, line.offset) = (run.start, run.offset);
         }
-        known.end = known.end.max(run.end);
+        line.end = line.end.max(run.end);
         known.last_slice = slice;
     }
 
@@ -187,26 +146,17 @@ impl Regions {
     /// The regions that are there: number, start, and what a plan knows of them.
     pub fn planned(&mut self) -> Vec<(u32, u64, PlannedRegion)> {
         let Regions { known, current, build_ids } = self;
-        let of = |id: &u32| {
-            let known = &known[*id as usize];
-            let path = known.what.path.clone().filter(|path| path.starts_with('/'));
-            let build_id = build_ids.entry(*id).or_insert_with(|| build_id::of_path(path.as_deref())).clone();
-            let region = Region {
-                kind: known.what.kind,
-                path,
-                build_id,
-                file_offset: known.file_offset,
-                permissions: known.what.permissions.clone(),
-                bytes: known.end - known.start,
-                ..Region::default()
-            };
-            (*id, known.start, crate::plan::planned(&region))
+        let mut of = |id: &u32| {
+            let line = &known[*id as usize].line;
+            let build_id = build_ids.entry(*id).or_insert_with(|| build_id::of_path(line.file())).clone();
+            let region = Region { build_id, ..naming::region(line, 0, 0) };
+            (*id, line.start, crate::plan::planned(&region))
         };
         // In the order of addresses, as in a recording: regions that are alike are told apart by it.
         let mut ids: Vec<u32> = current.iter().map(|run| run.region).collect();
-        ids.sort_unstable_by_key(|id| (known[*id as usize].start, *id));
+        ids.sort_unstable_by_key(|id| (known[*id as usize].line.start, *id));
         ids.dedup();
-        ids.iter().map(of).collect()
+        ids.iter().map(&mut of).collect()
     }
 
     /// What is mapped of a region: start and end of each stretch, in the order of addresses.
@@ -221,14 +171,14 @@ impl Regions {
 
     /// Whether its mappings are memory of the program's own or of a file's, which sources can look at.
     pub fn is_memory(&self, id: u32) -> bool {
-        self.known[id as usize].what.kind != RegionKind::Special
+        naming::kind(&self.known[id as usize].line) != RegionKind::Special
     }
 
     /// The regions for a recording, and for each one that was found the place of its region there.
     pub fn finish(self) -> (Vec<Region>, Vec<u32>) {
         let mut order: Vec<u32> =
             (0..self.known.len() as u32).filter(|id| self.known[*id as usize].within.is_none()).collect();
-        order.sort_by_key(|id| (self.known[*id as usize].start, *id));
+        order.sort_by_key(|id| (self.known[*id as usize].line.start, *id));
         let mut places = vec![0; self.known.len()];
         for (place, id) in order.iter().enumerate() {
             places[*id as usize] = place as u32;
@@ -236,25 +186,15 @@ impl Regions {
         for id in 0..self.known.len() as u32 {
             places[id as usize] = places[whole(&self.known, id) as usize];
         }
-        let mut names = Names::default();
-        let mut regions: Vec<Region> = Vec::with_capacity(order.len());
-        for id in order {
-            let known = &self.known[id as usize];
-            let before = regions.last().filter(|before| before.start + before.bytes == known.start);
-            let name = names.name(&known.what, before);
-            regions.push(Region {
-                name,
-                kind: known.what.kind,
-                path: known.what.path.clone().filter(|path| path.starts_with('/')),
-                build_id: build_id::of_path(known.what.path.as_deref()),
-                file_offset: known.file_offset,
-                permissions: known.what.permissions.clone(),
-                start: known.start,
-                bytes: known.end - known.start,
-                first_slice: known.first_slice,
-                last_slice: known.last_slice,
-            });
-        }
+        let ordered: Vec<&Known> = order.iter().map(|id| &self.known[*id as usize]).collect();
+        let mut names = Names::among(ordered.iter().map(|it| &it.line));
+        let before = std::iter::once(None).chain(ordered.iter().map(|it| Some(&it.line)));
+        let region = |(it, before): (&&Known, Option<&MapLine>)| Region {
+            name: names.name(&it.line, before),
+            build_id: build_id::of_path(it.line.file()),
+            ..naming::region(&it.line, it.first_slice, it.last_slice)
+        };
+        let regions = ordered.iter().zip(before).map(region).collect();
         (regions, places)
     }
 }
@@ -265,44 +205,6 @@ fn whole(known: &[Known], mut id: u32) -> u32 {
         id = within;
     }
     id
-}
-
-/// Names that nobody else has.
-#[derive(Default)]
-struct Names {
-    given: HashMap<String, u32>,
-    anonymous: u32,
-}
-
-impl Names {
-    fn name(&mut self, what: &What, before: Option<&Region>) -> String {
-        let file = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-        let name = match (what.kind, what.path.as_deref()) {
-            (RegionKind::File, Some(path)) => {
-                let part = match what.permissions.as_bytes() {
-                    [_, _, b'x', ..] => " text",
-                    [_, b'w', ..] => " data",
-                    _ => "",
-                };
-                format!("{}{part}", file(path))
-            }
-            (RegionKind::Anonymous, _) => {
-                match before.and_then(|region| Some((region.path.as_deref()?, region))) {
-                    // What a program's or a library's file does not hold of its data lies behind it.
-                    Some((path, region)) if region.permissions.contains('w') => format!("{} bss", file(path)),
-                    _ => {
-                        self.anonymous += 1;
-                        format!("anon {}", self.anonymous)
-                    }
-                }
-            }
-            (_, Some(path)) => path.trim_matches(['[', ']']).to_owned(),
-            (_, None) => "unnamed".to_owned(),
-        };
-        let count = self.given.entry(name.clone()).or_default();
-        *count += 1;
-        if *count == 1 { name } else { format!("{name} #{count}") }
-    }
 }
 
 #[cfg(test)]
@@ -399,18 +301,6 @@ mod tests {
         assert_eq!(regions.find(0x10000), Some(1));
         let (regions, _) = regions.finish();
         assert_eq!(regions.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["a file", "b"]);
-    }
-
-    #[test]
-    fn parts_of_a_file_have_their_names() {
-        let regions = regions(&[
-            "1000-2000 r--p 00000000 08:01 7 /lib/libx.so\n2000-3000 r-xp 00001000 08:01 7 /lib/libx.so\n\
-             3000-4000 r--p 00002000 08:01 7 /lib/libx.so\n4000-5000 rw-p 00003000 08:01 7 /lib/libx.so\n\
-             5000-6000 rw-p 00000000 00:00 0 \n7000-8000 r--p 00000000 00:00 0 [vvar]\n",
-        ]);
-        let (regions, _) = regions.finish();
-        let names: Vec<_> = regions.iter().map(|it| it.name.as_str()).collect();
-        assert_eq!(names, ["libx.so", "libx.so text", "libx.so #2", "libx.so data", "libx.so bss", "vvar"]);
     }
 
     /// Mappings that do not overlap, of three kinds: each page of 64 is of one kind or not mapped.

@@ -2,12 +2,15 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufReader, PipeReader, Read};
+use std::ops::RangeInclusive;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use tiermem_base::Access;
 use tiermem_sys::child;
+use tiermem_trace::filter::hierarchy::LINE_BYTES;
 use tiermem_trace::{BadRecord, Format, ReadOptions, Trace, TraceError, reader};
 
 use crate::capture::CaptureError;
@@ -18,12 +21,19 @@ const PAUSE: Duration = Duration::from_micros(300);
 /// What is read from the pipe at once: all that a pipe holds.
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// Accesses that are read between two looks at anything else.
+const BATCH: usize = 4096;
+/// Lines of one access: no instruction touches more, and a line of text that says so is not to take hours.
+const LINES_MAX: u64 = 64;
+
 /// A program that runs under Lackey. Dropped, it is ended.
 #[derive(Debug)]
 pub(super) struct Tracee {
     program: Program,
     /// What Lackey says, as a trace.
-    pub accesses: Trace,
+    accesses: Trace,
+    /// Whether Valgrind could not go on, most often because the program used an instruction that it does not know.
+    pub tracer_died: bool,
 }
 
 impl Tracee {
@@ -47,7 +57,20 @@ impl Tracee {
             io::ErrorKind::NotFound => CaptureError::NoValgrind,
             _ => CaptureError::Start(error),
         })?;
-        Ok(Tracee { program, accesses: lines(reader)? })
+        Ok(Tracee { program, accesses: lines(reader)?, tracer_died: false })
+    }
+
+    /// Reads the accesses that come next, in place of those that are there; whether there are any.
+    pub fn read(&mut self, batch: &mut Vec<Access>) -> Result<bool, CaptureError> {
+        batch.clear();
+        match self.accesses.next_batch(batch, BATCH) {
+            Ok(count) => Ok(count > 0),
+            Err(error) if is_last_word(&error) => {
+                self.tracer_died = true;
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The number of the process, which is the program's: Valgrind runs it within itself.
@@ -55,15 +78,29 @@ impl Tracee {
         self.program.pid()
     }
 
-    /// Ends it and all that it has started.
-    pub fn end(&mut self) {
-        self.program.end();
+    /// Waits for its end, which may take as long as it likes unless it is asked to stop; or ends it and all that it has started, if
+    /// that is wanted or if nobody traces it any more.
+    ///
+    /// # Errors
+    /// Without a single access, unless it was asked to stop, and if it cannot be waited for.
+    pub fn finish(mut self, ends: bool, has_traced: bool, stop: &Stop) -> Result<ExitStatus, CaptureError> {
+        if ends || self.tracer_died || stop.is_asked() {
+            self.program.end();
+        }
+        let status = self.program.wait().map_err(CaptureError::Wait)?;
+        if !has_traced && !stop.is_asked() {
+            return Err(CaptureError::NothingTraced(status.to_string()));
+        }
+        Ok(status)
     }
+}
 
-    /// Waits for its end, which may take as long as it likes unless it is asked to stop.
-    pub fn wait(&mut self) -> Result<ExitStatus, CaptureError> {
-        self.program.wait().map_err(CaptureError::Wait)
-    }
+/// The lines of a cache that an access touches.
+#[inline]
+pub(super) fn lines_of(access: &Access) -> RangeInclusive<u64> {
+    let first = access.key / LINE_BYTES;
+    let last = access.key.saturating_add(u64::from(access.size.max(1)) - 1) / LINE_BYTES;
+    first..=last.min(first + LINES_MAX)
 }
 
 /// Reads a pipe in large pieces. Lackey writes every line by itself, and a reader that sleeps on an empty pipe is woken by
@@ -92,7 +129,7 @@ fn lines(pipe: PipeReader) -> Result<Trace, CaptureError> {
 }
 
 /// Whether a line that is none of an access is what Valgrind says when it cannot go on: a failed assertion of its own.
-pub(super) fn is_last_word(error: &TraceError) -> bool {
+fn is_last_word(error: &TraceError) -> bool {
     let TraceError::Record { reason: BadRecord::Malformed { text, .. }, .. } = error else { return false };
     ["Lackey: ", "valgrind: "].iter().any(|start| text.starts_with(start))
 }

@@ -2,6 +2,7 @@
 
 mod mover;
 mod planned;
+pub mod speed;
 
 pub use mover::{Moved, Mover, Pages};
 pub use planned::{Failure, Options, Placement, Report, run};

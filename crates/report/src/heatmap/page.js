@@ -13,27 +13,8 @@
     const stream = new Blob([raw(text)]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Response(stream).arrayBuffer();
   };
+  const { dark, context, palette, size, write, rule, line, image, bar, frame } = painter(canvas, data);
   const maps = { accesses: raw(data.maps.accesses), remote: raw(data.maps.remote) };
-
-  // Numbers as people read them.
-  const trimmed = (value, digits = 3) => String(Number(value.toPrecision(digits)));
-  const unit = (value, units) => {
-    const [factor, name] = units.find(([factor]) => Math.abs(value) >= factor * (1 - 1e-9)) ?? units.at(-1);
-    return [factor, name];
-  };
-  const BYTES = [[2 ** 40, " TiB"], [2 ** 30, " GiB"], [2 ** 20, " MiB"], [1024, " KiB"], [1, " B"]];
-  const COUNTS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
-  const inUnit = (value, units) => {
-    if (!value) return "0";
-    const [factor, name] = unit(value, units);
-    return trimmed(value / factor) + name;
-  };
-  const bytes = (value) => inUnit(value, BYTES);
-  const short = (value) => (Math.abs(value) < 1 ? trimmed(value) : inUnit(value, COUNTS));
-  const count = (value) => (Number.isInteger(value) ? value.toLocaleString("en") : trimmed(value, 4));
-  const percent = (share) => `${trimmed(share * 100)}%`;
-  const seconds = (value) => (value && value < 1 ? `${trimmed(value * 1e3)} ms` : `${trimmed(value, 4)} s`);
-  const hex = (value) => `0x${value.toString(16)}`;
 
   const state = {
     region: 0, view: "map", show: data.show, scale: data.scale, columns: data.columns ? "own" : "0",
@@ -68,37 +49,13 @@
     const value = slice < 0 ? region.totals.accesses[granule] : region.levels[region.codes[at]];
     return value > 0 ? value : NaN;
   };
+  const map = () => maps[state.show === "remote" && state.view !== "path" ? "remote" : "accesses"];
   const values = (slice) => {
     const all = new Float32Array(state.to - state.from);
     for (let at = 0; at < all.length; at++) all[at] = valueAt(state.from + at, slice);
     return all;
   };
 
-  // An axis: where values stand, and its ticks.
-  const axis = (from, to, isLog, label, step = "ten") => {
-    const place = isLog
-      ? (value) => Math.log(Math.max(value, from) / from) / Math.log(to / from)
-      : (value) => (value - from) / (to - from || 1);
-    const ticks = (wanted) => {
-      if (isLog) {
-        const decades = [];
-        for (let power = Math.floor(Math.log10(from)); power <= Math.ceil(Math.log10(to)); power++) {
-          for (const digit of [1, 2, 5]) decades.push(digit * 10 ** power);
-        }
-        const inside = decades.filter((value) => value >= from * 0.999 && value <= to * 1.001);
-        const tens = inside.filter((value) => Math.abs(Math.log10(value) % 1) < 1e-9);
-        return inside.length <= wanted + 2 || tens.length < 2 ? inside : tens;
-      }
-      const factor = step === "bytes" ? unit(to - from, BYTES)[0] : 1;
-      const rough = (to - from) / factor / wanted;
-      const ten = 10 ** Math.floor(Math.log10(rough || 1));
-      const wide = [1, 2, 5, 10].find((digit) => digit * ten >= rough * 0.999) * ten * factor;
-      const inside = [];
-      for (let value = Math.ceil(from / wide - 1e-9) * wide; value <= to * (1 + 1e-9) && inside.length < 60; value += wide) inside.push(value);
-      return inside;
-    };
-    return { from, to, isLog, place, ticks, label };
-  };
   const countAxis = (all) => {
     if (state.show === "remote" && state.view !== "path") return axis(0, 1, false, percent);
     const sorted = Float32Array.from(all.filter((value) => value > 0)).sort();
@@ -109,116 +66,6 @@
     return isLog ? axis(Math.max(least, most / 1e6), most, true, short) : axis(0, most, false, short);
   };
 
-  // Drawing.
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const palette = () => ({
-    text: colour("--text"), soft: colour("--soft"), line: colour("--faint"), grid: colour("--grid"), card: colour("--card"),
-    first: colour("--c0"), second: colour("--c1"), over: dark.matches ? "#ff5c5c" : "#dc2626",
-    never: data.never[dark.matches ? "dark" : "light"], beyond: data.beyond[dark.matches ? "dark" : "light"],
-  });
-  const context = canvas.getContext("2d");
-  let ratio = 1;
-  const size = (height) => {
-    ratio = devicePixelRatio || 1;
-    canvas.style.height = `${height}px`;
-    canvas.width = Math.round(canvas.clientWidth * ratio);
-    canvas.height = Math.round(height * ratio);
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-    return canvas.clientWidth;
-  };
-  const write = (text, x, y, fill, align = "left", bold = false) => {
-    context.font = context.font.replace(/^(bold )?/, bold ? "bold " : "");
-    context.fillStyle = fill;
-    context.textAlign = align;
-    context.fillText(text, x, y);
-  };
-  const rule = (x0, y0, x1, y1, stroke, width = 1) => {
-    context.strokeStyle = stroke;
-    context.lineWidth = width;
-    context.beginPath();
-    context.moveTo(x0, y0);
-    context.lineTo(x1, y1);
-    context.stroke();
-  };
-  const line = (points, stroke, width) => {
-    context.strokeStyle = stroke;
-    context.lineWidth = width;
-    context.lineJoin = "round";
-    context.beginPath();
-    let isDown = false;
-    for (const point of points) {
-      if (!point) isDown = false;
-      else if (isDown) context.lineTo(...point);
-      else context.moveTo(...point), (isDown = true);
-    }
-    context.stroke();
-  };
-  const image = (cells, columns, rows, scale, end, x, y, width, height) => {
-    const colours = palette();
-    const map = maps[state.show === "remote" && state.view !== "path" ? "remote" : "accesses"];
-    const picture = new ImageData(columns, rows);
-    for (let at = 0; at < columns * rows; at++) {
-      const value = cells[at];
-      const place = Math.round(255 * Math.min(1, Math.max(0, scale.place(value))));
-      const rgb = at >= end ? colours.beyond : Number.isNaN(value) ? colours.never : map.subarray(3 * place, 3 * place + 3);
-      picture.data.set(rgb, 4 * at);
-      picture.data[4 * at + 3] = 255;
-    }
-    const small = document.createElement("canvas");
-    [small.width, small.height] = [columns, rows];
-    small.getContext("2d").putImageData(picture, 0, 0);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(small, x, y, width, height);
-    context.strokeStyle = colours.line;
-    context.lineWidth = 1;
-    context.strokeRect(x - 0.5, y - 0.5, width + 1, height + 1);
-  };
-  const bar = (scale, title, x, y, height) => {
-    const colours = palette();
-    const map = maps[state.show === "remote" && state.view !== "path" ? "remote" : "accesses"];
-    title.split("|").forEach((part, at) => write(part, x, y + 4 + 15 * at, colours.text));
-    const top = y + 14 + 15 * (title.split("|").length - 1);
-    const tall = height - (top - y) - 34;
-    for (let at = 0; at < tall; at++) {
-      const place = 3 * Math.round(255 * (1 - at / tall));
-      context.fillStyle = `rgb(${map[place]},${map[place + 1]},${map[place + 2]})`;
-      context.fillRect(x, top + at, 14, 1.5);
-    }
-    context.strokeStyle = colours.line;
-    context.lineWidth = 1;
-    context.strokeRect(x - 0.5, top - 0.5, 15, tall + 1);
-    for (const value of scale.ticks(6)) {
-      const at = top + tall * (1 - scale.place(value));
-      rule(x + 14, at, x + 18, at, colours.line);
-      write(scale.label(value), x + 22, at + 4, colours.soft);
-    }
-    context.fillStyle = `rgb(${colours.never})`;
-    context.fillRect(x, top + tall + 14, 14, 14);
-    context.strokeRect(x - 0.5, top + tall + 13.5, 15, 15);
-    write("never accessed", x + 22, top + tall + 25, colours.soft);
-  };
-  const frame = (x, y, area, titles, hasGrid = true, isDown = false) => {
-    const colours = palette();
-    const [left, top, width, height] = area;
-    write(titles[1], left, top - 10, colours.text);
-    for (const value of y.ticks(height / 50)) {
-      const at = top + height * (isDown ? y.place(value) : 1 - y.place(value));
-      if (hasGrid) rule(left, at, left + width, at, colours.grid);
-      rule(left - 5, at, left, at, colours.line);
-      write(y.label(value), left - 8, at + 4, colours.soft, "right");
-    }
-    for (const value of x.ticks(width / 100)) {
-      const at = left + width * x.place(value);
-      rule(at, top + height, at, top + height + 5, colours.line);
-      write(x.label(value), at, top + height + 18, colours.soft, "center");
-    }
-    write(titles[0], left + width / 2, top + height + 38, colours.text, "center");
-    context.strokeStyle = colours.line;
-    context.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
-  };
-
   const columnsOf = (granules) => {
     const square = Math.ceil(Math.sqrt(granules));
     const wanted = { period: region.peaks[0]?.[0] ?? square, own: state.own }[state.columns] ?? square;
@@ -227,6 +74,7 @@
   // Granules on a grid of cells, the highest where several share one.
   const grid = (all, columns, width, height) => {
     const rows = Math.max(1, Math.ceil(all.length / columns));
+    const ratio = pixels();
     const [acrossBy, downBy] = [Math.ceil(columns / (width * ratio)), Math.ceil(rows / (height * ratio))];
     const [cells, lines] = [Math.ceil(columns / acrossBy), Math.ceil(rows / downBy)];
     const highest = new Float32Array(cells * lines).fill(NaN);
@@ -252,7 +100,6 @@
     const columns = columnsOf(all.length);
     const width = canvas.clientWidth;
     const room = Math.max(160, width - (width < 640 ? 64 : 84) - 148);
-    ratio = devicePixelRatio || 1;
     const fit = grid(all, columns, room, Math.min(760, Math.max(300, room)));
     // While slices play, one scale of colours holds for all of them.
     const scale = countAxis(state.slice < 0 ? all : region.levelsUsed ?? (region.levelsUsed = Float32Array.from(region.levels)));
@@ -262,7 +109,7 @@
     const top = 24;
     const rowBytes = columns * region.granuleBytes;
     write("offset of the row", 0, 10, colours.text);
-    image(fit.highest, fit.cells, fit.lines, scale, fit.end, left, top, fit.width, fit.height);
+    image(map(), fit.highest, fit.cells, fit.lines, scale, fit.end, left, top, fit.width, fit.height);
     const start = (region.firstGranule + state.from) * region.granuleBytes;
     // Some rows, each with its own offset; the last line may hang over.
     const rows = fit.lines * fit.downBy;
@@ -281,14 +128,13 @@
       write(bytes(value), at, top + fit.height + 18, colours.soft, "center");
     }
     write(`offset within the row of ${count(columns)} granules = ${bytes(rowBytes)}`, left, top + Math.max(fit.height, below) + 36, colours.text);
-    bar(scale, measure() + logMark(scale), left + fit.width + 24, top, Math.min(420, Math.max(fit.height, 216)));
+    bar(map(), scale, measure() + logMark(scale), left + fit.width + 24, top, Math.min(420, Math.max(fit.height, 216)));
     layout = [{ kind: "map", left, top, fit, slice: state.slice, from: state.from }];
   };
   const drawSlices = () => {
     const width = canvas.clientWidth - 136;
     const perRow = Math.max(1, Math.min(slices.length, Math.floor(width / 150)));
     const each = Math.min(360, width / perRow - 14);
-    ratio = devicePixelRatio || 1;
     // Some hundred small maps are as many as one can look at.
     const every = Math.ceil(slices.length / 120);
     const chosen = slices.map((_, at) => at).filter((at) => at % every === 0);
@@ -305,10 +151,10 @@
       write(`${slices[chosen[number]][0]}`, left, top - 5, colours.text, "left", true);
       const name = slices[chosen[number]][3];
       if (context.measureText(name).width < fit.width - 36) write(name, left + fit.width, top - 5, colours.soft, "right");
-      image(fit.highest, fit.cells, fit.lines, scale, fit.end, left, top, fit.width, fit.height);
+      image(map(), fit.highest, fit.cells, fit.lines, scale, fit.end, left, top, fit.width, fit.height);
       return { kind: "map", left, top, fit, slice: chosen[number], from: state.from };
     });
-    bar(scale, measure("|and slice") + logMark(scale), width + 12, 12, 320);
+    bar(map(), scale, measure("|and slice") + logMark(scale), width + 12, 12, 320);
     if (every > 1) $("hint").textContent = `Every ${every}th slice is shown. ${$("hint").textContent}`;
   };
   const plotArea = (height, right = 20) => [72, 30, canvas.clientWidth - 72 - right, height];
@@ -362,9 +208,8 @@
   };
   const drawPath = () => {
     const width = canvas.clientWidth;
-    ratio = devicePixelRatio || 1;
     const room = Math.max(160, width - 72 - 140);
-    const [acrossBy, downBy] = [Math.ceil(slices.length / (room * ratio)), Math.ceil(region.granules / 420)];
+    const [acrossBy, downBy] = [Math.ceil(slices.length / (room * pixels())), Math.ceil(region.granules / 420)];
     const [columns, rows] = [Math.ceil(slices.length / acrossBy), Math.ceil(region.granules / downBy)];
     const cells = new Float32Array(columns * rows);
     for (let slice = 0; slice < slices.length; slice++) {
@@ -377,7 +222,7 @@
     size(520);
     const area = [72, 30, room, 430];
     const scale = countAxis(cells);
-    image(cells, columns, rows, scale, Infinity, ...area);
+    image(map(), cells, columns, rows, scale, Infinity, ...area);
     const start = region.firstGranule * region.granuleBytes;
     const y = axis(start, start + rows * downBy * region.granuleBytes, false, bytes, "bytes");
     const x = axis(slices[0][1], slices.at(-1)[2], false, seconds);
@@ -392,7 +237,7 @@
       const isJump = (at) => at > 0 && region.path_[at - 1] && Math.abs(region.path_[at - 1][0] - region.path_[at][0]) > region.granules / 2;
       line(region.path_.flatMap((spot, at) => (spot ? [...(isJump(at) ? [null] : []), place(at, spot[0] + shift * spot[1])] : [null])), colours.over, wide);
     }
-    bar(scale, measure("|and slice") + logMark(scale), area[0] + room + 20, area[1], 340);
+    bar(map(), scale, measure("|and slice") + logMark(scale), area[0] + room + 20, area[1], 340);
     layout = [{ kind: "path", area, across: columns * acrossBy, down: rows * downBy }];
   };
   const drawWorkingSet = () => {

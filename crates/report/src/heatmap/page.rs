@@ -16,7 +16,7 @@ use crate::quantity::Quantity;
 
 const STYLE: &str = include_str!("../page/page.css");
 const MORE_STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const SCRIPT: &str = concat!(include_str!("numbers.js"), include_str!("paint.js"), include_str!("page.js"));
 
 /// A region of the page.
 #[derive(Clone, Debug)]

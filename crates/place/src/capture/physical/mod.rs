@@ -34,10 +34,6 @@ use crate::capture::{CaptureError, Stop};
 use self::frames::{Found, FrameCounts, Frames, PageTable};
 use self::queue::Queue;
 
-/// Accesses that are looked at between two looks at the page faults.
-const BATCH: usize = 4096;
-/// Lines of one access: no instruction touches more, and a line of text that says so is not to take hours.
-const LINES_MAX: u64 = 64;
 /// At least so long between two looks at all pages.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// At most such a part of the time goes into them.
@@ -115,19 +111,9 @@ pub fn record(
     let mut tracee = Tracee::start(&options.command, stop)?;
     let watch = FaultWatch::open(tracee.pid());
     let mut recorder = Recorder::new(caches, options, watch);
-    let mut batch = Vec::with_capacity(BATCH);
-    let (mut behind, mut tracer_died) = (0, false);
-    while !stop.is_asked() && behind < BATCHES_BEHIND {
-        batch.clear();
-        match tracee.accesses.next_batch(&mut batch, BATCH) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) if tracee::is_last_word(&error) => {
-                tracer_died = true;
-                break;
-            }
-            Err(error) => return Err(error.into()),
-        }
+    let mut batch = Vec::new();
+    let mut behind = 0;
+    while !stop.is_asked() && behind < BATCHES_BEHIND && tracee.read(&mut batch)? {
         recorder.open_table(tracee.pid())?;
         recorder.look_at_pages();
         if recorder.traffic.is_enough() {
@@ -145,13 +131,8 @@ pub fn record(
     recorder.look_at_pages();
     let wall = begun.elapsed();
     let is_enough = recorder.traffic.is_enough();
-    if is_enough || tracer_died || stop.is_asked() {
-        tracee.end();
-    }
-    let status = tracee.wait()?;
-    if recorder.traffic.progress == Progress::default() && !stop.is_asked() {
-        return Err(CaptureError::NothingTraced(status.to_string()));
-    }
+    let tracer_died = tracee.tracer_died;
+    let status = tracee.finish(is_enough, recorder.traffic.progress != Progress::default(), stop)?;
     recorder.traffic.queue.write(&recorder.traffic.frames, true, writer)?;
     let ending = match () {
         () if is_enough => Ending::Enough,
@@ -343,9 +324,7 @@ impl Recorder {
             _ => Kind::Load,
         };
         self.accesses += u64::from(kind != Kind::Fetch);
-        let first = access.key / LINE_BYTES;
-        let last = access.key.saturating_add(u64::from(access.size.max(1)) - 1) / LINE_BYTES;
-        for line in first..=last.min(first + LINES_MAX) {
+        for line in tracee::lines_of(access) {
             let level = self.caches.access(kind, line, &mut self.traffic);
             let progress = &mut self.traffic.progress;
             match level {

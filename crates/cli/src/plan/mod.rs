@@ -1,5 +1,7 @@
 //! `tiermem plan`: which parts of a program's memory belong in fast memory, and when.
 
+mod how;
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -7,18 +9,19 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::{Bytes, Nanos};
-use tiermem_model::placement::{Assumed, Plan, Span};
-use tiermem_place::plan::Recorded;
-use tiermem_trace::recording::{self, LevelChoice, Recording, Selection, parse_level};
+use tiermem_model::placement::{Plan, Span};
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 use crate::words;
 
+pub use self::how::HowArgs;
+
 const HELP: &str = "\
 Examples:
   tiermem plan app.rec --fast 2GiB -o app.plan.json
   tiermem plan app.rec --fast 2GiB --granule 2MiB --move-bandwidth 4GiB
+  tiermem plan app.rec --fast 2GiB --move-bandwidth measured   # where it is to run
   tiermem sim place app.rec --plan app.plan.json                # what it would have saved
   tiermem run --plan app.plan.json -- ./app                     # what it does save
 
@@ -62,66 +65,12 @@ pub struct Options {
     format: Format,
 }
 
-/// How a recording is taken for placement, and what memory is taken to be.
-#[derive(Debug, Args)]
-pub struct HowArgs {
-    /// What is moved at a time, a multiple of 4KiB [default: the recording's granule].
-    #[arg(long, value_name = "SIZE")]
-    pub granule: Option<Bytes>,
-    /// The source whose counts are taken, if the recording has several [default: the first].
-    #[arg(long, value_name = "NAME")]
-    source: Option<String>,
-    /// By where accesses were answered, if the source tells: all, memory, local, remote, cached.
-    #[arg(long, value_name = "TYPE", default_value = "all", value_parser = parse_level)]
-    access: LevelChoice,
-    /// Latency of fast memory.
-    #[arg(long, value_name = "TIME", default_value = "96ns")]
-    fast_latency: Nanos,
-    /// Latency of slow memory.
-    #[arg(long, value_name = "TIME", default_value = "244ns")]
-    slow_latency: Nanos,
-    /// Bytes that can be moved in a second, both ways together.
-    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
-    move_bandwidth: Bytes,
-}
-
-impl HowArgs {
-    /// What memory is taken to be.
-    pub fn assumed(&self) -> Assumed {
-        Assumed {
-            fast_latency_ns: self.fast_latency.0 as f64,
-            slow_latency_ns: self.slow_latency.0 as f64,
-            move_bytes_per_s: self.move_bandwidth.0 as f64,
-        }
-    }
-
-    /// Reads a recording, and takes what is wanted of it.
-    pub fn read(&self, path: &Path, granule_bytes: Option<u64>) -> Result<(Recording, Recorded), Failure> {
-        let recording = recording::read(path).map_err(Failure::failed)?;
-        let sources = &recording.head.sources;
-        let source = match &self.source {
-            None => None,
-            Some(name) => Some(sources.iter().position(|source| source.name == *name).ok_or_else(|| {
-                let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
-                Failure::usage(anyhow!("the recording has no source {name}; it has {}", names.join(", ")))
-            })?),
-        };
-        let source = source.and_then(|at| u8::try_from(at).ok());
-        let selection = Selection { source, level: self.access, ..Selection::default() };
-        let granule_bytes = granule_bytes.or(self.granule.map(|granule| granule.0));
-        let granule_bytes = granule_bytes.unwrap_or(recording.head.granule_bytes);
-        let recorded = Recorded::of(&recording, &selection, granule_bytes)
-            .map_err(|reason| Failure::failed(anyhow!("{}: {reason}", path.display())))?;
-        Ok((recording, recorded))
-    }
-}
-
 /// Makes the plan, writes and prints it.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let (recording, recorded) = options.how.read(&options.recording, None)?;
     let name = options.recording.display().to_string();
     let plan = recorded
-        .plan(&recording, &name, options.fast.0, &options.how.assumed())
+        .plan(&recording, &name, options.fast.0, &options.how.assumed()?)
         .map_err(|reason| Failure::failed(anyhow!("{name}: {reason}")))?;
     let text = serde_json::to_string_pretty(&plan).map_err(|error| Failure::failed(anyhow!(error)))? + "\n";
     if let Some(output) = &options.output {

@@ -1,0 +1,139 @@
+//! How a recording is taken for placement, and what memory is taken to be.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::anyhow;
+use clap::Args;
+use tiermem_base::{Bytes, Nanos};
+use tiermem_model::placement::Assumed;
+use tiermem_place::migrate::speed;
+use tiermem_place::plan::Recorded;
+use tiermem_trace::recording::{self, LevelChoice, Recording, Selection, parse_level};
+
+use crate::failure::Failure;
+use crate::nodes;
+
+/// What `tiermem plan` and `tiermem sim place` share.
+#[derive(Debug, Args)]
+pub struct HowArgs {
+    /// What is moved at a time, a multiple of 4KiB [default: the recording's granule].
+    #[arg(long, value_name = "SIZE")]
+    pub granule: Option<Bytes>,
+    /// The source whose counts are taken, if the recording has several [default: the first].
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    /// By where accesses were answered, if the source tells: all, memory, local, remote, cached.
+    #[arg(long, value_name = "TYPE", default_value = "all", value_parser = parse_level)]
+    access: LevelChoice,
+    /// Latency of fast memory.
+    #[arg(long, value_name = "TIME", default_value = "96ns")]
+    fast_latency: Nanos,
+    /// Latency of slow memory.
+    #[arg(long, value_name = "TIME", default_value = "244ns")]
+    slow_latency: Nanos,
+    /// Bytes that can be moved in a second, both ways together; or `measured` between this machine's nodes of fast and slow memory,
+    /// or measured:FAST,SLOW with the nodes' numbers.
+    #[arg(long, value_name = "SIZE|measured", default_value = "2GiB")]
+    move_bandwidth: MoveBandwidth,
+}
+
+/// Bytes that can be moved in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MoveBandwidth {
+    Given(Bytes),
+    /// Between these nodes.
+    Measured([Option<u32>; 2]),
+}
+
+impl FromStr for MoveBandwidth {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some(rest) = text.strip_prefix("measured") else {
+            return text
+                .parse()
+                .map(MoveBandwidth::Given)
+                .map_err(|error| format!("{error}; or say `measured`"));
+        };
+        if rest.is_empty() {
+            return Ok(MoveBandwidth::Measured([None; 2]));
+        }
+        let pair = rest.strip_prefix(':').and_then(|rest| rest.split_once(','));
+        let numbers =
+            pair.and_then(|(fast, slow)| Some([Some(fast.parse().ok()?), Some(slow.parse().ok()?)]));
+        numbers.map(MoveBandwidth::Measured).ok_or_else(|| "two nodes are named like measured:0,1".to_owned())
+    }
+}
+
+impl MoveBandwidth {
+    /// Measures, if that is wanted.
+    fn bytes_per_s(self) -> Result<f64, Failure> {
+        let [fast, slow] = match self {
+            MoveBandwidth::Given(bytes) => return Ok(bytes.0 as f64),
+            MoveBandwidth::Measured(nodes) => nodes,
+        };
+        let Some(nodes) = nodes::fast_and_slow(fast, slow)? else {
+            return Err(Failure::failed(anyhow!(
+                "this machine has one node with memory, so that no moves can be measured; say with --move-bandwidth SIZE how many bytes \
+                 are moved in a second where the plan will run"
+            )));
+        };
+        let measured = speed::measure(nodes).map_err(|error| {
+            Failure::failed(anyhow!(
+                "moving pages between nodes {} and {} cannot be measured: {error}; say with --move-bandwidth SIZE how fast it is",
+                nodes[0],
+                nodes[1]
+            ))
+        })?;
+        let rate = Bytes(measured as u64);
+        eprintln!("tiermem: pages move between nodes {} and {} at {rate}/s", nodes[0], nodes[1]);
+        Ok(measured)
+    }
+}
+
+impl HowArgs {
+    /// What memory is taken to be.
+    pub fn assumed(&self) -> Result<Assumed, Failure> {
+        Ok(Assumed {
+            fast_latency_ns: self.fast_latency.0 as f64,
+            slow_latency_ns: self.slow_latency.0 as f64,
+            move_bytes_per_s: self.move_bandwidth.bytes_per_s()?,
+        })
+    }
+
+    /// Reads a recording, and takes what is wanted of it.
+    pub fn read(&self, path: &Path, granule_bytes: Option<u64>) -> Result<(Recording, Recorded), Failure> {
+        let recording = recording::read(path).map_err(Failure::failed)?;
+        let sources = &recording.head.sources;
+        let source = match &self.source {
+            None => None,
+            Some(name) => Some(sources.iter().position(|source| source.name == *name).ok_or_else(|| {
+                let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+                Failure::usage(anyhow!("the recording has no source {name}; it has {}", names.join(", ")))
+            })?),
+        };
+        let source = source.and_then(|at| u8::try_from(at).ok());
+        let selection = Selection { source, level: self.access, ..Selection::default() };
+        let granule_bytes = granule_bytes.or(self.granule.map(|granule| granule.0));
+        let granule_bytes = granule_bytes.unwrap_or(recording.head.granule_bytes);
+        let recorded = Recorded::of(&recording, &selection, granule_bytes)
+            .map_err(|reason| Failure::failed(anyhow!("{}: {reason}", path.display())))?;
+        Ok((recording, recorded))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bandwidth_is_given_or_measured_between_nodes() {
+        assert_eq!("4GiB".parse(), Ok(MoveBandwidth::Given(Bytes(4 << 30))));
+        assert_eq!("measured".parse(), Ok(MoveBandwidth::Measured([None, None])));
+        assert_eq!("measured:0,2".parse(), Ok(MoveBandwidth::Measured([Some(0), Some(2)])));
+        for wrong in ["fast", "measured:1", "measured:a,b", "measured2"] {
+            assert!(wrong.parse::<MoveBandwidth>().is_err(), "{wrong}");
+        }
+    }
+}
