@@ -27,7 +27,7 @@ QEMU_MIN = (8, 1)
 LINUX_MIN = (6, 9)
 
 # These only end what hangs.
-DOWNLOAD_PATIENCE_S = 900
+DOWNLOAD_PATIENCE_S = 600
 
 
 class Unavailable(Exception):
@@ -55,6 +55,10 @@ def unpacked() -> pathlib.Path:
             with tempfile.TemporaryDirectory(prefix="fetching-", dir=cache()) as folder:
                 _Fetch(pathlib.Path(folder)).into(place)
     return place
+
+
+class OutOfReach(Unavailable):
+    """The mirror does not answer in time, of which nobody here is to blame."""
 
 
 @contextlib.contextmanager
@@ -134,7 +138,7 @@ def _run(command: list[str], complaint: str, cwd: pathlib.Path | None = None) ->
             command, capture_output=True, text=True, check=False, cwd=cwd, env=environment, timeout=DOWNLOAD_PATIENCE_S
         )
     except subprocess.TimeoutExpired as late:
-        raise Unavailable(f"{complaint} ({command[0]} took more than {DOWNLOAD_PATIENCE_S} s)") from late
+        raise OutOfReach(f"{complaint} ({command[0]} took more than {DOWNLOAD_PATIENCE_S} s)") from late
     if done.returncode != 0:
         raise Unavailable(f"{complaint} {command[0]} says: {done.stderr.strip()}")
     return done.stdout
