@@ -1,6 +1,6 @@
 //! What regions are called, and what kind of memory they are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tiermem_trace::recording::{Region, RegionKind};
 
@@ -44,7 +44,8 @@ fn given_name(kernel_name: &str) -> Option<&str> {
 pub(super) struct Names {
     /// Files that code was mapped of: programs and libraries, whose parts have names of their own.
     programs: BTreeSet<String>,
-    taken: BTreeSet<String>,
+    /// Names that are somebody's, and the last number given to those that began alike.
+    taken: BTreeMap<String, u32>,
     anonymous: u32,
 }
 
@@ -58,11 +59,16 @@ impl Names {
     /// A name for the region of a mapping. `before` is the mapping below it in memory.
     pub fn name(&mut self, line: &MapLine, before: Option<&MapLine>) -> String {
         let name = self.wanted(line, before.filter(|before| before.end == line.start));
-        let numbered = (2..).map(|number| format!("{name} #{number}"));
-        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !self.taken.contains(name));
-        let name = free.unwrap_or(name);
-        self.taken.insert(name.clone());
-        name
+        let mut number = self.taken.get(&name).copied().unwrap_or(0);
+        loop {
+            number += 1;
+            let numbered = if number == 1 { name.clone() } else { format!("{name} #{number}") };
+            if !self.taken.contains_key(&numbered) {
+                self.taken.insert(name, number);
+                self.taken.entry(numbered.clone()).or_insert(1);
+                return numbered;
+            }
+        }
     }
 
     fn wanted(&mut self, line: &MapLine, before: Option<&MapLine>) -> String {
@@ -118,6 +124,20 @@ mod tests {
         let mut names = Names::among(lines.iter());
         let before = std::iter::once(None).chain(lines.iter().map(Some));
         lines.iter().zip(before).map(|(line, before)| (names.name(line, before), kind(line))).collect()
+    }
+
+    #[test]
+    fn what_is_called_alike_is_numbered_around_names_that_are_given() {
+        let text = "\
+10000-11000 rw-p 0 00:00 0 [anon:a]
+20000-21000 rw-p 0 00:00 0 [anon:a #2]
+30000-31000 rw-p 0 00:00 0 [anon:a]
+40000-41000 rw-p 0 00:00 0 [anon:a]
+50000-51000 rw-p 0 00:00 0 [anon:a #2]
+";
+        let named = named(text);
+        let names: BTreeSet<_> = named.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["a", "a #2", "a #3", "a #4", "a #2 #2"].into());
     }
 
     #[test]

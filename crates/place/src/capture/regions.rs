@@ -148,7 +148,7 @@ impl Regions {
         let Regions { known, current, build_ids } = self;
         let mut of = |id: &u32| {
             let line = &known[*id as usize].line;
-            let build_id = build_ids.entry(*id).or_insert_with(|| build_id::of_path(line.file())).clone();
+            let build_id = build_ids.entry(*id).or_insert_with(|| build_id(line)).clone();
             let region = Region { build_id, ..naming::region(line, 0, 0) };
             (*id, line.start, crate::plan::planned(&region))
         };
@@ -191,12 +191,17 @@ impl Regions {
         let before = std::iter::once(None).chain(ordered.iter().map(|it| Some(&it.line)));
         let region = |(it, before): (&&Known, Option<&MapLine>)| Region {
             name: names.name(&it.line, before),
-            build_id: build_id::of_path(it.line.file()),
+            build_id: build_id(&it.line),
             ..naming::region(&it.line, it.first_slice, it.last_slice)
         };
         let regions = ordered.iter().zip(before).map(region).collect();
         (regions, places)
     }
+}
+
+/// Of what is mapped. A file that was deleted is not the one that bears its name by now, such as a library that was replaced.
+fn build_id(line: &MapLine) -> Option<String> {
+    build_id::of_path(line.path.as_deref())
 }
 
 /// The region that one has become a part of, or itself.
@@ -290,6 +295,23 @@ mod tests {
         let starts: Vec<u64> =
             regions(&[above, both]).planned().into_iter().map(|(_, start, _)| start).collect();
         assert_eq!(starts, [0x20000, 0x50000]);
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_does_not_lend_its_build_id() {
+        let program = std::env::current_exe().unwrap();
+        let program = program.to_str().unwrap();
+        let build_ids = |suffix: &str| {
+            let text = format!("10000-20000 r-xp 00000000 08:01 7 {program}{suffix}\n");
+            let mut regions = regions(&[&text]);
+            let planned = regions.planned()[0].2.build_id.clone();
+            let (recorded, _) = regions.finish();
+            assert_eq!(recorded[0].path.as_deref(), Some(program));
+            (planned, recorded[0].build_id.clone())
+        };
+        let known = build_id::of_path(Some(program));
+        assert_eq!(build_ids(""), (known.clone(), known));
+        assert_eq!(build_ids(" (deleted)"), (None, None));
     }
 
     #[test]
