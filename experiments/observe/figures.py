@@ -26,7 +26,7 @@ PICTURES: dict[str, list[tuple[str, str, list[str]]]] = {
         ("decode-wss", "Working set", ["--view", "wss", "--all-regions"]),
     ],
     "prompt": [("prompt-path", "Filling a prompt in batches: the path", ["--region", "{region}", "--view", "path"])],
-    "matvec": [("matvec-path", "A matrix by a vector: the path", ["--region", "{region}", "--view", "path", "--slices", "{second}"])],
+    "matvec": [("matvec-path", "Matrix by vector: the path", ["--region", "{region}", "--view", "path", "--slices", "{second}"])],
     "pagerank": [("pagerank-map", "Page rank: all regions", ["--all-regions"])],
     "redis": [("redis-map", "Redis under YCSB's workload B", ["--region", "{region}"])],
     "skewed": [("skewed-map", "Granules whose heat is 1/n", ["--region", "{region}"])],

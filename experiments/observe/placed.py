@@ -4,10 +4,11 @@
     experiments/observe/placed.py --tiermem target/release/tiermem --out docs/results/observe
     experiments/observe/placed.py --tiermem target/debug/tiermem --short --out results
 
-llama.cpp decodes with a small model in a guest and is recorded there; a plan is made of the recording, with half of what was
-touched fast; then the model decodes again in another guest, with pages that stay where they are first touched, with the plan, and
-following what is seen (`--follow`), which take turns. Told are the shares of pages touched that lay in slow memory. An emulated
-machine's times say nothing. Writes placed.json and placed.md, which run.py takes into its page.
+llama.cpp decodes with a small model in a guest and is recorded there; plans are made of the recording, with a half and with a
+quarter of what was touched fast, the latter half as large as the weights; then the model decodes again in another guest, with pages
+that stay where they are first touched, with the plan, and with the plan and what is seen (`--follow`), which take turns. Told are
+the shares of pages touched that lay in slow memory. An emulated machine's times say nothing. Writes placed.json and placed.md,
+which run.py takes into its page.
 
 It needs a C compiler, and llama-cpp-python built without AVX-512, as requirements.txt has it, which the emulator does not know.
 """
@@ -28,10 +29,10 @@ from measure import placements
 from recordings import HERE, Tools
 
 GUEST = HERE.parents[1] / "tests/e2e/guest/machine.py"
-# The guest's other node holds the system and all files; a third of this would do.
+# Node 0 holds the system and all files.
 MEMORY_MIB = "1024,512"
-FOLLOWED = {"first-touch": "where first touched", "plan": "the plan", "live": "what is seen"}
-FAST_SHARE = 0.5
+FOLLOWED = {"first-touch": "where first touched", "plan": "the plan", "live": "the plan, and what is seen"}
+FAST_SHARES = (0.5, 0.25)
 # The kernel divides pages of 2 MiB when it moves a part of one, which a small model would be full of.
 SMALL_PAGES = "echo never >/sys/kernel/mm/transparent_hugepage/enabled\n"
 
@@ -68,35 +69,50 @@ def measured(tools: Tools, rounds: int) -> dict[str, Any]:
     tokens = 20 if tools.short else 40
     record = f"tiermem record --slice 100ms --granule 512KiB -o /out/placed.rec -- decode /model.gguf {tokens}\n"
     in_guest(SMALL_PAGES + record, files, tools.folder)
-    replayed = placements(tools, "placed", FAST_SHARE)
+    replayed = [planned(tools, share) for share in FAST_SHARES]
 
-    run = "tiermem run --plan /plan.json --slice 100ms --format json"
-    turns = [(turn, follow) for turn in range(rounds) for follow in FOLLOWED]
-    each = (f"{run} --follow {follow} -- decode /model.gguf {tokens} >/out/{turn}.{follow} || exit 1\n" for turn, follow in turns)
+    run = "tiermem run --slice 100ms --format json"
+    turns = [(turn, at, follow) for turn in range(rounds) for at in range(len(replayed)) for follow in FOLLOWED]
+    each = (
+        f"{run} --plan /{at}.json --follow {follow} -- decode /model.gguf {tokens} >/out/{turn}.{at}.{follow} || exit 1\n"
+        for turn, at, follow in turns
+    )
+    files |= {f"/{at}.json": tools.folder / f"placed.{row['fast_bytes']}.plan.json" for at, row in enumerate(replayed)}
+    runs: list[dict[str, list[dict[str, Any]]]] = [{follow: [] for follow in FOLLOWED} for _ in replayed]
     with tempfile.TemporaryDirectory() as folder:
-        files["/plan.json"] = tools.folder / "placed.plan.json"
         in_guest(SMALL_PAGES + "".join(each), files, Path(folder))
-        # What the program prints comes before.
-        told = [(follow, json.loads((Path(folder) / f"{turn}.{follow}").read_text().splitlines()[-1])[0]) for turn, follow in turns]
-    return {"replayed": replayed, "tokens": tokens, "runs": {name: [run for of, run in told if of == name] for name in FOLLOWED}}
+        for turn, at, follow in turns:
+            # What the program prints comes before.
+            runs[at][follow].append(json.loads((Path(folder) / f"{turn}.{at}.{follow}").read_text().splitlines()[-1])[0])
+    return {"tokens": tokens, "plans": [{"replayed": row, "runs": of} for row, of in zip(replayed, runs, strict=True)]}
+
+
+def planned(tools: Tools, share: float) -> dict[str, Any]:
+    """A plan for such a share of what was touched, and what it does when it is replayed."""
+    row = placements(tools, "placed", share)
+    (tools.folder / "placed.plan.json").rename(tools.folder / f"placed.{row['fast_bytes']}.plan.json")
+    return row
 
 
 def table(found: dict[str, Any]) -> str:
     """The page."""
-    replayed = found["replayed"]
-    mib = {key: replayed[key] / 2**20 for key in ("touched_bytes", "fast_bytes")}
+    touched = found["plans"][0]["replayed"]["touched_bytes"]
     lines = [
-        f"{mib['touched_bytes']:.0f} MiB touched, {mib['fast_bytes']:.0f} MiB fast, {found['tokens']} tokens decoded.",
+        f"{touched / 2**20:.0f} MiB touched, {found['tokens']} tokens decoded.",
         "",
-        "| pages follow | touched in slow memory | replayed | moved | runs |",
-        "| --- | --- | --- | --- | --- |",
+        "| fast memory | pages follow | touched in slow memory | replayed | moved | runs |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
-    for follow, runs in found["runs"].items():
-        shares = sorted(run["slow_share"] for run in runs)
-        share = f"**{statistics.median(shares):.1%}** ({shares[0]:.1%} to {shares[-1]:.1%})"
-        moved = statistics.median(run["moved_bytes"] for run in runs)
-        cells = [FOLLOWED[follow], share, f"{replayed[follow]:.1%}", f"{moved / 2**20:.0f} MiB", str(len(runs))]
-        lines.append(f"| {' | '.join(cells)} |")
+    for plan in found["plans"]:
+        replayed = plan["replayed"]
+        for follow, runs in plan["runs"].items():
+            shares = sorted(run["slow_share"] for run in runs)
+            share = f"**{statistics.median(shares):.1%}** ({shares[0]:.1%} to {shares[-1]:.1%})"
+            moved = statistics.median(run["moved_bytes"] for run in runs)
+            # Of a live program the plan is followed too, where it is right.
+            alone = replayed["plan+live" if follow == "live" else follow]
+            cells = [f"{replayed['fast_bytes'] / 2**20:.0f} MiB", FOLLOWED[follow], share, f"{alone:.1%}"]
+            lines.append(f"| {' | '.join([*cells, f'{moved / 2**20:.0f} MiB', str(len(runs))])} |")
     return "\n".join(lines) + "\n"
 
 
@@ -105,7 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tiermem", type=Path, default=Path("target/release/tiermem"), help="the preload library lies beside it")
     parser.add_argument("--recordings", type=Path, default=Path("target/observe"))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("docs/results/observe"))
     parser.add_argument("--short", action="store_true", help="one round of few tokens: to see that it runs")
     args = parser.parse_args()
