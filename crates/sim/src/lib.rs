@@ -8,3 +8,4 @@ pub mod cache;
 pub mod cxl_flash;
 pub mod events;
 pub mod hindsight;
+pub mod link;

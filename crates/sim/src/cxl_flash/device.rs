@@ -19,9 +19,9 @@ use super::flash::{Backend, Places, Read, scheduler};
 use super::mshr::{Flights, NONE, Waiting};
 use super::outcome::{Counts, Outcome};
 use super::pages::Pages;
-use super::server::Server;
 use super::windows::Windows;
 use crate::events::EventQueue;
+use crate::link::Server;
 
 /// What a request and its answer take of the link beside the data: a slot of a flit.
 const HEADER_BYTES: u32 = 16;

@@ -12,7 +12,6 @@ pub mod hints;
 mod mshr;
 pub mod outcome;
 pub mod pages;
-mod server;
 mod windows;
 
 /// Requests of a trace that come later, after more than two years, are taken to come then: times stay far from the end of

@@ -5,7 +5,7 @@ const TICKS_PER_NS: u64 = 64;
 /// First come, first served, with a latency that overlaps and a bandwidth that does not.
 ///
 /// Times are kept in ticks of a 64th of a nanosecond: fine enough for the header of a request at 64 GB/s, and enough of them for
-/// [`super::TIME_NS_MAX`].
+/// [`crate::cxl_flash::TIME_NS_MAX`].
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
     latency: u64,
