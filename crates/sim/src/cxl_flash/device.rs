@@ -21,7 +21,7 @@ use super::outcome::{Counts, Outcome};
 use super::pages::Pages;
 use super::windows::Windows;
 use crate::events::EventQueue;
-use crate::link::Server;
+use crate::link::Link;
 
 /// What a request and its answer take of the link beside the data: a slot of a flit.
 const HEADER_BYTES: u32 = 16;
@@ -142,9 +142,9 @@ struct Machine<'a, E> {
     cache: Option<Cache<E>>,
     flights: Flights,
     backend: Backend,
-    dram: Server,
-    down: Server,
-    up: Server,
+    dram: Link,
+    down: Link,
+    up: Link,
     prefetcher: Prefetcher,
     /// Requests that were sent, and when those whose answer is foreseen will have it, in this order.
     outstanding: usize,
@@ -169,7 +169,7 @@ struct Machine<'a, E> {
 impl<'a, E: Evict> Machine<'a, E> {
     fn new(device: &'a Device, wishes: Wishes, cache: Option<Cache<E>>) -> Self {
         let config = &device.config;
-        let link = Server::new(config.host.link_latency.0, config.host.link_gb_per_s);
+        let link = Link::new(config.host.link_latency.0, config.host.link_gb_per_s);
         Machine {
             device,
             events: EventQueue::default(),
@@ -178,7 +178,7 @@ impl<'a, E: Evict> Machine<'a, E> {
             cache,
             flights: Flights::default(),
             backend: Backend::new(device.back_end()),
-            dram: Server::new(config.dram.latency.0, config.dram.gb_per_s),
+            dram: Link::new(config.dram.latency.0, config.dram.gb_per_s),
             down: link,
             up: link,
             windows: Windows::new(wishes.window),
