@@ -9,6 +9,8 @@ pub mod caches;
 pub mod child;
 pub mod cpu_time;
 pub mod disk;
+#[cfg(test)]
+mod forked;
 pub mod limits;
 pub mod mapping;
 pub mod memory;
@@ -23,5 +25,5 @@ pub mod populate;
 pub mod prefetch;
 pub mod smaps;
 pub mod uring;
-mod userfault;
+pub mod userfaultfd;
 pub mod wait;

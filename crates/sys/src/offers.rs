@@ -10,7 +10,6 @@ use crate::numa;
 use crate::page_scan::PageScan;
 use crate::perf::{self, Attributes};
 use crate::smaps::{Clear, Smaps};
-use crate::userfault;
 
 const PAGE_BYTES: u64 = 4096;
 const TYPE_HARDWARE: u32 = 0;
@@ -19,27 +18,6 @@ const CYCLES: u64 = 0;
 const DISABLED: u64 = 1 << 0;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-
-/// What the kernel's `userfaultfd` can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Userfault {
-    /// Write protection that the kernel lifts by itself and remembers, of pages that are not there yet and of files' too.
-    pub watches_writes: bool,
-    /// A page can be moved into its place, without a copy.
-    pub moves: bool,
-}
-
-/// Opens a `userfaultfd` for faults of the program alone, which needs no privilege, and asks what it can do.
-///
-/// # Errors
-/// `ENOSYS` where the kernel has none; `EPERM` where something forbids it.
-pub fn userfault() -> io::Result<Userfault> {
-    let (_descriptor, offered) = userfault::open(0)?;
-    Ok(Userfault {
-        watches_writes: offered & userfault::WATCH_WRITES == userfault::WATCH_WRITES,
-        moves: offered & userfault::MOVE != 0,
-    })
-}
 
 /// Opens a counter of this process's cycles.
 ///
@@ -152,6 +130,7 @@ fn address(mapping: &Mapping) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::userfaultfd::{self, Features};
 
     #[test]
     fn what_is_refused_has_an_error_of_the_system() {
@@ -167,7 +146,6 @@ mod tests {
             libc::EINVAL,
         ];
         for (what, error) in [
-            ("userfault", userfault().err()),
             ("hardware_counter", hardware_counter().err()),
             ("written_pages", written_pages().err()),
             ("pagemap_scan", pagemap_scan().err()),
@@ -182,7 +160,7 @@ mod tests {
     fn offers_agree_with_each_other() {
         assert!(referenced_pages().unwrap());
         if let Ok(is_told) = written_pages() {
-            assert!(is_told && userfault().unwrap().watches_writes);
+            assert!(is_told && userfaultfd::offered().unwrap().0.contains(Features::WATCH_WRITES));
             pagemap_scan().unwrap();
         }
         if let Ok(node) = move_pages() {

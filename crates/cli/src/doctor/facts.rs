@@ -5,9 +5,10 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use tiermem_sys::offers::{self, Userfault};
+use tiermem_sys::offers;
 use tiermem_sys::pagemap::{PAGE_BYTES, PageEntry, PageMap};
 use tiermem_sys::perf::FaultWatch;
+use tiermem_sys::userfaultfd::{self, Features, Way};
 
 use super::damon::Damon;
 use crate::record;
@@ -29,8 +30,8 @@ pub struct Facts {
     pub written: Result<(), String>,
     /// The call that tells them.
     pub scan: Result<(), String>,
-    /// userfaultfd.
-    pub userfault: Result<Userfault, String>,
+    /// What userfaultfd offers, and how it was had.
+    pub userfault: Result<(Features, Way), String>,
     /// Page faults are told with their addresses.
     pub faults: Result<(), String>,
     /// Frame numbers are told.
@@ -63,7 +64,7 @@ impl Facts {
             referenced: offers::referenced_pages().map_err(text).and_then(told),
             written: offers::written_pages().map_err(text).and_then(told),
             scan: offers::pagemap_scan().map_err(text),
-            userfault: offers::userfault().map_err(text),
+            userfault: userfaultfd::offered().map_err(|error| error.to_string()),
             faults: FaultWatch::open(std::process::id()).map(drop).map_err(text),
             frames: frames(),
             damon: Damon::read(),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tiermem_sys::uring::{Bell, Ring};
+use tiermem_sys::userfaultfd::Features;
 
 use super::damon::{Damon, Files};
 use super::facts::{Facts, Privileges};
@@ -65,9 +66,8 @@ pub fn rows(facts: &Facts) -> Vec<Row> {
 fn userfault(facts: &Facts) -> Row {
     let (item, purpose) = ("userfaultfd", "source writes: a write protection that costs the program little");
     match &facts.userfault {
-        Ok(offered) if offered.watches_writes => {
-            let moves = if offered.moves { "; pages can be moved, too" } else { "" };
-            Row::yes(item, purpose, format!("writes can be watched without waiting for them{moves}"))
+        Ok((offered, _)) if offered.contains(Features::WATCH_WRITES) => {
+            Row::yes(item, purpose, "writes can be watched without waiting for them")
         }
         Ok(_) => Row::lacking(
             item,

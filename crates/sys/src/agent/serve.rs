@@ -2,20 +2,16 @@
 
 use std::cell::OnceCell;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
 use super::protocol::{Advice, Call, Policy, REQUEST_BYTES, Reply, Request};
 use super::runs::Draw;
 use crate::cpu_time::thread_cpu_time;
-use crate::userfault;
+use crate::userfaultfd::{Features, Modes, Options, Userfault};
 
 /// The largest node of a mask.
 const NODE_BITS: libc::c_ulong = 64;
-
-const UFFDIO_REGISTER: libc::c_ulong = 0xC020_AA00;
-const UFFDIO_REGISTER_MODE_WP: u64 = 2;
 
 /// Connects to the socket that [`super::SOCKET_VARIABLE`] names and serves it on a thread that takes no signals. Does
 /// nothing if there is no such variable or nobody listens: a program must run as if nothing had been loaded with it.
@@ -170,15 +166,7 @@ fn range(address: u64, bytes: u64) -> io::Result<(*mut libc::c_void, usize)> {
 /// The descriptor through which ranges are write-protected so that the kernel remembers what is written.
 #[derive(Default)]
 struct WriteWatch {
-    descriptor: OnceCell<OwnedFd>,
-}
-
-#[repr(C)]
-struct Register {
-    start: u64,
-    bytes: u64,
-    mode: u64,
-    ioctls: u64,
+    descriptor: OnceCell<Userfault>,
 }
 
 impl WriteWatch {
@@ -186,14 +174,12 @@ impl WriteWatch {
         let descriptor = match self.descriptor.get() {
             Some(descriptor) => descriptor,
             None => {
-                let (opened, _) = userfault::open(userfault::WATCH_WRITES)?;
+                // Asynchronous protection stops nobody, so it does not matter whose faults these are.
+                let options = Options { features: Features::WATCH_WRITES, user_mode_is_enough: true };
+                let opened = Userfault::open(options).map_err(|error| error.into_io())?;
                 self.descriptor.get_or_init(|| opened)
             }
         };
-        let mut register = Register { start: address, bytes, mode: UFFDIO_REGISTER_MODE_WP, ioctls: 0 };
-        // SAFETY: the descriptor is a userfaultfd, the argument as long as the request says; asynchronous write
-        // protection changes no contents and makes no access wait.
-        let done = unsafe { libc::ioctl(descriptor.as_raw_fd(), UFFDIO_REGISTER, &raw mut register) };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        descriptor.register_range(address, bytes, Modes::WRITE_PROTECT)
     }
 }

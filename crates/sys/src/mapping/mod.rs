@@ -1,42 +1,26 @@
-//! Mapped memory: the bytes of a memory tier, the process's own or those of a file.
+//! Mapped memory: the bytes of a memory tier, the process's own or those of a file ([`Mapping`]); and memory that others write
+//! while this process holds it ([`SharedMapping`]).
+
+pub(crate) mod area;
+mod memory_file;
+pub(crate) mod pages;
+mod shared;
 
 use std::fs::File;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap};
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync};
 
 use crate::disk;
 use crate::populate::Populate;
 
-/// Why memory was not mapped.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot map {bytes} bytes of memory: {source}")]
-pub struct MapError {
-    pub(crate) bytes: usize,
-    pub(crate) source: Errno,
-}
-
-/// Addresses that are mapped until this value is dropped.
-#[derive(Debug)]
-pub(crate) struct Area {
-    pub(crate) start: NonNull<u8>,
-    pub(crate) len: usize,
-}
-
-// SAFETY: an area is a range of addresses; by itself it reads and writes nothing there.
-unsafe impl Send for Area {}
-// SAFETY: as above.
-unsafe impl Sync for Area {}
-
-impl Drop for Area {
-    fn drop(&mut self) {
-        // SAFETY: the range was mapped by one of `Mapping`'s constructors. Whoever reaches into it holds the area: the
-        // mapping, which no reference to its bytes outlives, and each `Populate`.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
-    }
-}
+use area::Area;
+pub use area::MapError;
+pub use memory_file::{HugePages, memory_file};
+pub use pages::{Pages, PagesError};
+pub use shared::{Access, SharedMapping};
 
 /// A mapping of the process's own memory, zero at first, of which a page takes memory once it is written; or of a file
 /// that this process has for itself.
