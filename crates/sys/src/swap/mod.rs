@@ -1,0 +1,15 @@
+//! Swap: the areas that the machine has, files made for it, turning it on and off.
+//!
+//! Swap is the machine's: other programs' pages go there too, and turning it off reads all of them back.
+
+mod areas;
+mod error;
+mod file;
+mod switch;
+
+pub use areas::{SwapArea, areas};
+pub use error::SwapError;
+pub use file::{LABEL_BYTES_MAX, SWAP_FILE_BYTES_MIN, check_file, make_file};
+#[cfg(test)]
+pub(crate) use switch::tests::TestSwap;
+pub use switch::{Discard, SwapOptions, turn_off, turn_on};
