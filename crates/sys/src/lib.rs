@@ -7,6 +7,7 @@ pub mod aligned;
 pub mod boot;
 pub mod caches;
 pub mod child;
+pub mod control_group;
 pub mod cpu_time;
 pub mod disk;
 #[cfg(test)]

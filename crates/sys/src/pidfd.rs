@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// A process, whatever becomes of its number.
 #[derive(Debug)]
@@ -45,6 +45,16 @@ impl PidFd {
     }
 }
 
+impl PidFd {
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// `ESRCH` if it has gone, `EPERM` if it is somebody else's.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(pidfd_send_signal(&self.0, signal)?)
+    }
+}
+
 /// Why a wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
@@ -54,6 +64,13 @@ pub enum Woken {
     Readable,
     /// The time is up.
     InTime,
+}
+
+impl From<OwnedFd> for PidFd {
+    /// Of a descriptor that the kernel made for a process.
+    fn from(descriptor: OwnedFd) -> Self {
+        PidFd(descriptor)
+    }
 }
 
 impl AsFd for PidFd {

@@ -1,0 +1,27 @@
+//! Control groups of the memory controller, of both versions: made, limited, reclaimed from, watched, ended.
+//!
+//! The version is that of the mount under which the machine has the memory controller; a machine may have both kinds of mounts.
+//! What one version lacks is refused with what it would need ([`GroupError::Unsupported`]).
+//!
+//! A limit holds what is charged from then on: pages of a process that is moved into a group stay with the group that they were
+//! charged to.
+
+mod error;
+mod events;
+mod files;
+mod group;
+mod hierarchy;
+mod kill;
+mod limits;
+mod reclaim;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use error::GroupError;
+pub use events::Events;
+pub use files::Version;
+pub use group::Group;
+pub use hierarchy::Hierarchy;
+pub use limits::Limit;
+pub use watch::{PressureLevel, Watch};
