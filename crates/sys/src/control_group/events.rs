@@ -33,7 +33,8 @@ impl Group {
         };
         match self.version() {
             Version::One => {
-                // Where swap is limited to nothing, it is the limit of both together that is met first.
+                // Where swap is limited to nothing, it is the limit of both together that is met first. (Linux 6.18 does not count
+                // that one.)
                 let limit = self.failures("memory.failcnt")? + self.failures("memory.memsw.failcnt")?;
                 let control = table("memory.oom_control")?;
                 Ok(Events {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
+
 use super::error::GroupError;
 use super::files::{self, Version};
 
@@ -84,6 +86,11 @@ impl Group {
         needs: &'static str,
     ) -> Result<PathBuf, GroupError> {
         files::existing(attempted, (self.version, &self.path), name, needs)
+    }
+
+    /// Whether this user may make groups below.
+    pub fn may_be_changed(&self) -> bool {
+        access(&self.path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
     }
 
     /// Moves a process here, with all its threads. What it has in memory stays charged to the group where it was.

@@ -245,7 +245,8 @@ impl Child {
 fn version_1_has_a_process_wait_for_memory_and_tells() {
     let Some(made) = TestGroup::make("waits", Version::One) else { return };
     let group = &made.0;
-    group.set_limits(Limit::Bytes(4 * MIB), Limit::Bytes(0)).unwrap();
+    // Some swap, so that it is memory's own limit that is met first, and too little, should there be any.
+    group.set_limits(Limit::Bytes(4 * MIB), Limit::Bytes(MIB)).unwrap();
     group.set_out_of_memory_waits(true).unwrap();
     assert!(group.out_of_memory_waits().unwrap());
     let mut watch = group.watch_out_of_memory().unwrap();
