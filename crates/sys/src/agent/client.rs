@@ -26,6 +26,38 @@ pub enum AgentError {
     Lost(io::Error),
 }
 
+/// Why a program's memory was not locked.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// The program may not lock so much.
+    #[error(
+        "cannot lock {bytes} bytes at {address:#x} of process {pid}: it may lock {left_bytes} more; start it with a higher limit \
+         (ulimit -l, RLIMIT_MEMLOCK) or with CAP_IPC_LOCK"
+    )]
+    Limit {
+        /// The process.
+        pid: u32,
+        /// The first address.
+        address: u64,
+        /// Bytes that were to be locked.
+        bytes: u64,
+        /// Bytes that it may still lock.
+        left_bytes: u64,
+    },
+    /// The kernel refused for another reason: a part of the range is not mapped, or memory is used up.
+    #[error("cannot lock {bytes} bytes at {address:#x} of process {pid}: {source}")]
+    Agent {
+        /// The process.
+        pid: u32,
+        /// The first address.
+        address: u64,
+        /// Bytes that were to be locked.
+        bytes: u64,
+        /// What it said.
+        source: AgentError,
+    },
+}
+
 /// Where agents connect to.
 #[derive(Debug)]
 pub struct Listener {
@@ -153,6 +185,32 @@ impl Agent {
         self.call(Call::Bind, address, bytes, policy as u64, nodes).map(drop)
     }
 
+    /// Brings a range of whole pages into memory and keeps it there, until it is unlocked or this value is dropped. What is locked
+    /// already, by the program or before, is left alone. Returns how many bytes were locked: all that was not yet, or none.
+    ///
+    /// # Errors
+    /// If the program may not lock so much ([`LockError::Limit`] says how much), or the kernel refuses.
+    pub fn lock(&mut self, address: u64, bytes: u64) -> Result<u64, LockError> {
+        let request = Request { call: Call::Lock as u64, address, bytes, ..Request::default() };
+        let pid = self.pid;
+        let failed = |source| LockError::Agent { pid, address, bytes, source };
+        let reply = self.exchange(request).map_err(failed)?;
+        match outcome(reply) {
+            Err(AgentError::Refused(_)) if reply.count < bytes => {
+                Err(LockError::Limit { pid, address, bytes, left_bytes: reply.count })
+            }
+            other => other.map_err(failed),
+        }
+    }
+
+    /// Undoes it, for what of the range was locked by [`Agent::lock`]. Returns how many bytes that were.
+    ///
+    /// # Errors
+    /// If the agent has gone.
+    pub fn unlock(&mut self, address: u64, bytes: u64) -> Result<u64, AgentError> {
+        self.call(Call::Unlock, address, bytes, 0, 0)
+    }
+
     fn call(
         &mut self,
         call: Call,
@@ -165,17 +223,26 @@ impl Agent {
     }
 
     fn ask(&mut self, request: Request) -> Result<u64, AgentError> {
+        outcome(self.exchange(request)?)
+    }
+
+    fn exchange(&mut self, request: Request) -> Result<Reply, AgentError> {
         let mut reply = [0; REPLY_BYTES];
         self.stream.write_all(&request.to_bytes()).map_err(AgentError::Lost)?;
         self.stream.read_exact(&mut reply).map_err(AgentError::Lost)?;
         let reply = Reply::of(&reply);
         self.spent.requests += 1;
         self.spent.cpu += Duration::from_nanos(reply.cpu_ns);
-        match i32::try_from(reply.errno) {
-            Ok(0) => Ok(reply.count),
-            Ok(errno) => Err(AgentError::Refused(io::Error::from_raw_os_error(errno))),
-            Err(_) => Err(AgentError::Lost(io::Error::other("it answers with no reply of an agent's"))),
-        }
+        Ok(reply)
+    }
+}
+
+/// What a reply counted.
+fn outcome(reply: Reply) -> Result<u64, AgentError> {
+    match i32::try_from(reply.errno) {
+        Ok(0) => Ok(reply.count),
+        Ok(errno) => Err(AgentError::Refused(io::Error::from_raw_os_error(errno))),
+        Err(_) => Err(AgentError::Lost(io::Error::other("it answers with no reply of an agent's"))),
     }
 }
 
@@ -259,6 +326,75 @@ mod tests {
         assert!(matches!(agent.bind(4096, 4096, Policy::Bind, 1 << 63), Err(AgentError::Refused(_))));
         assert!(matches!(agent.call(Call::Advise, 0, 4096, 4, 0), Err(AgentError::Refused(_))));
         assert!(matches!(agent.advise(0, 4096, Advice::SmallPages), Err(AgentError::Refused(_))));
+    }
+
+    #[test]
+    fn memory_is_locked_by_request_and_only_that_is_unlocked() {
+        let mapping = Mapping::anonymous(16 << 12).unwrap();
+        let (start, page) = (mapping.bytes().as_ptr().addr() as u64, 4096);
+        let is_there = || {
+            let map = crate::pagemap::PageMap::open(std::process::id()).unwrap();
+            (0..16).filter(|at| map.page(start / page + at) != crate::pagemap::PageEntry::Absent).count()
+        };
+        let mut agent = own();
+        let locked = agent.lock(start + 2 * page, 4 * page);
+        if let Err(error @ LockError::Limit { .. }) = &locked {
+            return eprintln!("not run: {error}");
+        }
+        assert_eq!((locked.unwrap(), is_there() >= 4), (4 * page, true));
+        assert_eq!(agent.lock(start, 6 * page).unwrap(), 2 * page, "what is locked is not locked again");
+        // The program's own lock stays.
+        // SAFETY: locking changes no contents.
+        assert_eq!(unsafe { libc::mlock(mapping.bytes()[10 * 4096..].as_ptr().cast(), 4096) }, 0);
+        assert_eq!(agent.lock(start + 9 * page, 3 * page).unwrap(), 2 * page);
+        assert_eq!(agent.unlock(start + 5 * page, 11 * page).unwrap(), 3 * page);
+        assert_eq!(agent.unlock(start + 5 * page, 11 * page).unwrap(), 0);
+        let unmapped = agent.lock(4096, 4096).unwrap_err();
+        assert!(matches!(unmapped, LockError::Agent { source: AgentError::Refused(_), .. }), "{unmapped}");
+        assert!(agent.lock(start + 1, 4096).is_err() && agent.lock(u64::MAX - 4095, 8192).is_err());
+        let locked_here = || {
+            let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let of = |text: &str| u64::from_str_radix(text, 16).unwrap();
+            let mut within = false;
+            let mut bytes = 0;
+            for line in smaps.lines() {
+                match line.split(' ').next().unwrap().split_once('-') {
+                    Some((from, to)) if line.starts_with(|c: char| c.is_ascii_hexdigit()) => {
+                        within = of(from) < start + 16 * page && of(to) > start;
+                    }
+                    _ if within && line.starts_with("Locked:") => {
+                        let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+                        bytes += kib << 10;
+                    }
+                    _ => {}
+                }
+            }
+            bytes
+        };
+        assert_eq!(locked_here(), 6 * page, "five of the agent's, one of the program's");
+        // It goes with who asked.
+        drop(agent);
+        while locked_here() != page {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_limit_is_told_with_what_is_left() {
+        let error = LockError::Limit { pid: 7, address: 4096, bytes: 8192, left_bytes: 4096 }.to_string();
+        assert!(error.contains("may lock 4096 more") && error.contains("ulimit -l"), "{error}");
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mapping = Mapping::anonymous(4 << 12).unwrap();
+        let start = mapping.bytes().as_ptr().addr() as u64;
+        let reply = Reply { errno: libc::ENOMEM as u64, count: 4096, cpu_ns: 0 };
+        let server = std::thread::spawn(move || {
+            let mut theirs = theirs;
+            theirs.read_exact(&mut [0; super::super::protocol::REQUEST_BYTES]).unwrap();
+            theirs.write_all(&reply.to_bytes()).unwrap();
+        });
+        let refused = Agent::of(ours).lock(start, 4 << 12).unwrap_err();
+        server.join().unwrap();
+        assert!(matches!(refused, LockError::Limit { left_bytes: 4096, bytes: 16384, .. }), "{refused}");
     }
 
     #[test]

@@ -17,10 +17,23 @@ pub(super) enum Call {
     /// Makes mappings of their own of runs in granules of a range, which are drawn as `detail` (a granule's bytes), `nodes` (their
     /// origin), `run_bytes` and `seed` say, and of nothing else in it.
     Mark = 6,
+    /// `mlock` of what of a range is not locked yet. A refusal's count says how many bytes may still be locked.
+    Lock = 7,
+    /// `munlock` of what the agent has locked of a range.
+    Unlock = 8,
 }
 
 impl Call {
-    const ALL: [Call; 6] = [Call::Split, Call::Join, Call::WatchWrites, Call::Advise, Call::Bind, Call::Mark];
+    const ALL: [Call; 8] = [
+        Call::Split,
+        Call::Join,
+        Call::WatchWrites,
+        Call::Advise,
+        Call::Bind,
+        Call::Mark,
+        Call::Lock,
+        Call::Unlock,
+    ];
 
     pub(super) fn from_code(code: u64) -> Option<Call> {
         Call::ALL.into_iter().find(|call| *call as u64 == code)
@@ -77,7 +90,7 @@ pub(super) struct Request {
     pub seed: u64,
 }
 
-/// What became of it: the system's error or 0, what it counted, and the processor time that it took.
+/// What became of it: the system's error or 0, what it counted (with an error only where the call says so), and the processor time that it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reply {
     pub errno: u64,

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
+use super::locks::{Locks, Refused};
 use super::protocol::{Advice, Call, Policy, REQUEST_BYTES, Reply, Request};
 use super::runs::Draw;
 use crate::cpu_time::thread_cpu_time;
@@ -41,17 +42,17 @@ fn without_signals(start: impl FnOnce()) {
 
 /// Answers requests until the other end goes away.
 pub fn serve(mut stream: UnixStream) {
-    let mut watch = WriteWatch::default();
+    let mut state = State::default();
     let mut request = [0; REQUEST_BYTES];
     while stream.read_exact(&mut request).is_ok() {
         let before = thread_cpu_time();
-        let done = make(&Request::of(&request), &mut watch);
+        let done = make(&Request::of(&request), &mut state);
         let cpu_ns = (thread_cpu_time() - before).as_nanos() as u64;
         let reply = match done {
             Ok(count) => Reply { errno: 0, count, cpu_ns },
-            Err(error) => {
+            Err(Refused { error, left_bytes }) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                Reply { errno: u64::from(errno.unsigned_abs()), count: 0, cpu_ns }
+                Reply { errno: u64::from(errno.unsigned_abs()), count: left_bytes, cpu_ns }
             }
         };
         if stream.write_all(&reply.to_bytes()).is_err() {
@@ -64,9 +65,17 @@ fn invalid() -> io::Error {
     io::Error::from_raw_os_error(libc::EINVAL)
 }
 
-fn make(request: &Request, watch: &mut WriteWatch) -> io::Result<u64> {
+/// What is undone when the other end goes away.
+#[derive(Default)]
+struct State {
+    watch: WriteWatch,
+    locks: Locks,
+}
+
+fn make(request: &Request, state: &mut State) -> Result<u64, Refused> {
     let call = Call::from_code(request.call).ok_or_else(invalid)?;
-    match call {
+    let done = match call {
+        Call::Lock => return state.locks.lock(pages(request)?),
         Call::Split => split(request.address, request.bytes, request.detail, request.nodes),
         Call::Mark => {
             let draw = Draw {
@@ -78,7 +87,7 @@ fn make(request: &Request, watch: &mut WriteWatch) -> io::Result<u64> {
             mark(request.address, request.bytes, draw)
         }
         Call::Join => advise_mapped(request.address, request.bytes, libc::MADV_DODUMP).map(|_| 0),
-        Call::WatchWrites => watch.add(request.address, request.bytes).map(|()| 0),
+        Call::WatchWrites => state.watch.add(request.address, request.bytes).map(|()| 0),
         Call::Advise => {
             let advice = Advice::from_code(request.detail).ok_or_else(invalid)?;
             advise(request.address, request.bytes, advice as libc::c_int).map(|()| 0)
@@ -87,7 +96,16 @@ fn make(request: &Request, watch: &mut WriteWatch) -> io::Result<u64> {
             let policy = Policy::from_code(request.detail).ok_or_else(invalid)?;
             bind(request.address, request.bytes, policy, request.nodes).map(|()| 0)
         }
-    }
+        Call::Unlock => state.locks.unlock(pages(request)?),
+    };
+    Ok(done?)
+}
+
+/// A range of whole pages.
+fn pages(request: &Request) -> io::Result<std::ops::Range<u64>> {
+    let end = request.address.checked_add(request.bytes).ok_or_else(invalid)?;
+    let is_whole = request.address.is_multiple_of(4096) && request.bytes.is_multiple_of(4096);
+    if is_whole { Ok(request.address..end) } else { Err(invalid()) }
 }
 
 /// Leaves every second granule out of core dumps: a mapping has one set of such flags, so the kernel makes one of each

@@ -82,6 +82,11 @@ impl Features {
         self.0
     }
 
+    /// Both together, where no operator can be called.
+    pub const fn and(self, others: Features) -> Features {
+        Features(self.0 | others.0)
+    }
+
     /// Whether all of `others` are among these.
     pub const fn contains(self, others: Features) -> bool {
         self.0 & others.0 == others.0
