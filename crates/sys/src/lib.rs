@@ -4,6 +4,7 @@ pub mod affinity;
 pub mod agent;
 pub mod aging;
 pub mod aligned;
+mod area;
 pub mod boot;
 pub mod caches;
 pub mod child;

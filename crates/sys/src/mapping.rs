@@ -5,8 +5,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap};
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync};
 
+use crate::area::Area;
 use crate::disk;
 use crate::populate::Populate;
 
@@ -16,26 +17,6 @@ use crate::populate::Populate;
 pub struct MapError {
     pub(crate) bytes: usize,
     pub(crate) source: Errno,
-}
-
-/// Addresses that are mapped until this value is dropped.
-#[derive(Debug)]
-pub(crate) struct Area {
-    pub(crate) start: NonNull<u8>,
-    pub(crate) len: usize,
-}
-
-// SAFETY: an area is a range of addresses; by itself it reads and writes nothing there.
-unsafe impl Send for Area {}
-// SAFETY: as above.
-unsafe impl Sync for Area {}
-
-impl Drop for Area {
-    fn drop(&mut self) {
-        // SAFETY: the range was mapped by one of `Mapping`'s constructors. Whoever reaches into it holds the area: the
-        // mapping, which no reference to its bytes outlives, and each `Populate`.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
-    }
 }
 
 /// A mapping of the process's own memory, zero at first, of which a page takes memory once it is written; or of a file

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use crate::mapping::Area;
+use crate::area::Area;
 
 /// Every page, whatever their size: what is there already costs a memory access.
 const STEP_BYTES: usize = 4096;
