@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::View;
+use crate::view::View;
 
 /// Samples kept: ten minutes of them.
 const SAMPLES_MAX: usize = 600;

@@ -17,7 +17,9 @@ mod listener;
 pub mod metrics;
 pub mod page;
 mod server;
+mod view;
 
 pub use history::Sample;
 pub use lines::{Gone, Lines};
-pub use server::{HttpError, HttpPort, HttpServer, View, json};
+pub use server::{HttpError, HttpPort, HttpServer, json};
+pub use view::View;

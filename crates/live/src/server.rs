@@ -19,7 +19,8 @@ use tokio::sync::{oneshot, watch};
 
 use crate::history::{History, Sample};
 use crate::listener::Bounded;
-use crate::page::{self, File};
+use crate::page;
+use crate::view::View;
 
 /// How long requests under way may take when the server is stopped.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
@@ -27,22 +28,6 @@ const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 const CONNECTIONS_MAX: usize = 64;
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 const SAMPLE_PERIOD: Duration = Duration::from_secs(1);
-
-/// All figures of a server at one moment. As JSON it is an object.
-pub trait View: Serialize + Send + Sync + 'static {
-    /// What plots over time need of it: an object too, whose members do not change while the server runs.
-    type Counters: Clone + Serialize + Send + 'static;
-    /// The page, and what it loads beside [what all pages share](page).
-    const PAGE: &'static [File];
-
-    /// Seconds since the server started, by which rates are worked out: it must come from the same moment as the figures. 0 as long as
-    /// there is nothing to see.
-    fn uptime_s(&self) -> f64;
-    /// What the plots need.
-    fn counters(&self) -> Self::Counters;
-    /// The figures as `/metrics` gives them ([`crate::metrics`]).
-    fn metrics(&self, ready: bool) -> String;
-}
 
 /// Why the HTTP port could not be opened.
 #[derive(Debug, thiserror::Error)]

@@ -5,6 +5,7 @@
 
 mod chart;
 mod curves;
+mod escape;
 mod gather;
 pub mod heatmap;
 mod page;

@@ -13,6 +13,7 @@ pub mod engine;
 pub mod fronts;
 mod glob;
 pub mod hash;
+pub mod host;
 pub mod http;
 pub mod load;
 pub mod replay;

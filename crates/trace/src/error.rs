@@ -32,10 +32,12 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// Neither the name nor the content tells which format the file has.
-    #[error("{}: cannot tell the format of this trace; the formats are {}", path.display(), crate::Format::names())]
+    #[error("{}: cannot tell the format of this trace; the formats are {}", path.display(), formats)]
     UnknownFormat {
         /// The file.
         path: PathBuf,
+        /// The names of the formats that can be read.
+        formats: String,
     },
     /// The file is not of the format that it was taken for, or uses a part of it that is not understood.
     #[error("{}: {reason}", path.display())]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tiermem_base::Bytes;
 use tiermem_policy::extents::Mode;
 
-use super::desk::{DeskError, Step};
+use super::outcome::{DeskError, Step};
 use crate::config::ExportMode;
 use crate::disks::Disks;
 use crate::engine::{Drops, Engine, ExportStatus, WriteBack};

@@ -7,23 +7,22 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tiermem_live::Lines;
-use tiermem_live::control::{Control, ControlRefusal};
+use tiermem_live::control::Control;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::command::{SetCommand, Which, Working, begin_flushes, drop_clean, flush, set};
+use super::outcome::{DeskError, PATIENCE, Step};
 use super::view::{Observer, View};
-use crate::engine::{ControlError, Engine};
-use crate::server::{ErrandError, Errands, Progress};
+use crate::engine::Engine;
+use crate::server::{Errands, Progress};
 
-/// The event loop is never this long without a moment for a question, unless the machine stands still.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is told that something still goes on.
 const TELL_PERIOD: Duration = Duration::from_secs(1);
 /// Commands are short.
@@ -36,49 +35,6 @@ pub(super) struct Desk {
     observer: Observer,
     control: Control,
 }
-
-/// Why something was not answered or not done.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DeskError {
-    #[error(transparent)]
-    Errand(#[from] ErrandError),
-    #[error("the server is stopping")]
-    Stopping,
-    #[error("the server has not found the time for an answer in {} s: is its machine overloaded?", PATIENCE.as_secs())]
-    Late,
-    #[error(transparent)]
-    Refused(#[from] ControlRefusal),
-    #[error("whoever asked has gone")]
-    Gone,
-    #[error("this is no such command: {0}")]
-    Command(#[from] serde_json::Error),
-    #[error("there is no export {name:?}; there are: {}", there.join(", "))]
-    NoExport { name: String, there: Vec<String> },
-    #[error(
-        "an export becomes read-only when the server is started: --mode read-only, or mode = \"read-only\" for the export"
-    )]
-    ReadOnly,
-    #[error(transparent)]
-    Engine(#[from] ControlError),
-}
-
-impl IntoResponse for DeskError {
-    fn into_response(self) -> Response {
-        let status = match self {
-            DeskError::Refused(refusal) => return refusal.into_response(),
-            DeskError::Errand(_) | DeskError::Stopping | DeskError::Late | DeskError::Gone => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-            DeskError::Command(_) => StatusCode::BAD_REQUEST,
-            DeskError::NoExport { .. } => StatusCode::NOT_FOUND,
-            DeskError::ReadOnly | DeskError::Engine(_) => StatusCode::CONFLICT,
-        };
-        (status, format!("{self}\n")).into_response()
-    }
-}
-
-/// A step of an errand: an answer, or how to go on.
-pub(super) type Step<T> = Result<T, Progress>;
 
 impl Desk {
     pub(super) fn new(errands: Errands<Engine>, observer: Observer, control: Control) -> Self {

@@ -4,6 +4,7 @@
 pub mod command;
 mod desk;
 mod metrics;
+mod outcome;
 pub mod view;
 
 use std::sync::Arc;

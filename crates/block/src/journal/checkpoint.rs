@@ -15,6 +15,7 @@ use tiermem_tier::block::{AlignedBuffer, Request};
 
 use super::page::PAGE_BYTES;
 use super::record::Record;
+use super::round::Round;
 use super::superblock::{Superblock, Tail};
 use super::{Journal, Lsn, PAGE_TOKEN, SUPERBLOCK_TOKEN};
 
@@ -26,24 +27,6 @@ const WRITES_MAX: usize = 64;
 const PAGE_COST_BYTES: u64 = 64;
 /// Bytes of log that emptying it needs whatever there is.
 const ROUND_COST_BYTES: u64 = 64 << 10;
-
-/// What a checkpoint waits for.
-#[derive(Debug, Default)]
-pub(super) enum Round {
-    /// Nothing: there is none.
-    #[default]
-    Idle,
-    /// That the log is sealed up to here.
-    Sealed { images: VecDeque<(u32, u64, AlignedBuffer)>, upto: Lsn },
-    /// Writes of images.
-    Written { images: VecDeque<(u32, u64, AlignedBuffer)>, in_flight: usize },
-    /// A sync of the images: at least that one.
-    Synced { sync: u64 },
-    /// The write of the superblock.
-    Superblock { tail: Tail },
-    /// A sync of it: at least that one.
-    Freed { tail: Tail, sync: u64 },
-}
 
 impl Journal {
     /// Whether the engine may begin new work. Where it is false it finishes what it has begun, which may append records of up to 1/32

@@ -3,7 +3,7 @@
 use tiermem_policy::extents::GeometryError;
 use tiermem_tier::block::BlockError;
 
-use super::superblock::FORMAT_VERSION;
+use super::FORMAT_VERSION;
 
 /// Why a cache device cannot be formatted or opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -42,6 +42,7 @@ mod placement;
 mod record;
 mod recover;
 mod ring;
+mod round;
 mod scan;
 mod states;
 mod superblock;
@@ -58,8 +59,10 @@ pub use layout::{LOG_BYTES_MAX, LOG_BYTES_MIN, Layout, LayoutConfig};
 pub use live::Journal;
 pub use record::{PIECES_MAX, Reader, Record, TEXT_BYTES_MAX, VOLUMES_MAX, VolumeInfo, VolumeState};
 pub use recover::{Recovered, open};
-pub use superblock::FORMAT_VERSION;
 pub use table::{BlockState, UnitState};
+
+/// The version of the format.
+pub const FORMAT_VERSION: u32 = 1;
 
 /// The tokens of the journal's requests have this bit.
 pub const TOKEN_BIT: u64 = 1 << 63;

@@ -3,10 +3,8 @@
 
 use super::bytes::{crc, put, u32_at, u64_at};
 use super::page::PAGE_BYTES;
-use super::{JournalError, Layout, LayoutConfig};
+use super::{FORMAT_VERSION, JournalError, Layout, LayoutConfig};
 
-/// The version of the format.
-pub const FORMAT_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"TMBLOCK\0";
 /// Stands in the place of the version while the device is being formatted.
 const UNFINISHED: u32 = 0;

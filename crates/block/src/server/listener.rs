@@ -15,7 +15,7 @@ use std::time::Duration;
 use socket2::{Domain, SockAddr, SockRef, Socket as Socket2, TcpKeepalive, Type};
 use tokio::net::{TcpListener, UnixListener};
 
-use super::stream::Plain;
+use super::socket::Plain;
 use crate::nbd::Address;
 
 /// A peer that vanished without a word is noticed some minutes after this.

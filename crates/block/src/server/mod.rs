@@ -14,12 +14,14 @@
 
 mod buffers;
 mod connection;
+mod counter;
 mod listener;
 mod negotiation;
 mod outbox;
 mod run;
 mod seats;
 mod side;
+mod socket;
 mod stats;
 mod stream;
 mod times;

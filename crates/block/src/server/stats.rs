@@ -1,24 +1,10 @@
 //! What was served, counted for whoever shows it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::counter::Counter;
 use super::times::{OpTimes, OpTimesTotals};
 use crate::nbd::Command;
-
-/// Counted by one thread, read by any. Only one writes, so adding needs no locked instruction.
-#[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(super) fn add(&self, more: u64) {
-        self.0.store(self.get().wrapping_add(more), Ordering::Relaxed);
-    }
-
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// Requests and bytes of a connection or of an export, while they are counted.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::stats::Counter;
+use super::counter::Counter;
 use crate::nbd::Command;
 
 /// Each power of two is told apart in so many parts, as a power of two: quantiles are right to some 3%.

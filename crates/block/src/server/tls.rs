@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoClientAuth, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConnection};
 
-use super::stream::Plain;
+use super::socket::Plain;
 use crate::nbd::Tls;
 
 /// What TLS is spoken with.

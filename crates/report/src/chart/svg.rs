@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::labels::spread;
 use super::{At, Axis, Chart, Mark};
-use crate::page::escape;
+use crate::escape::escape;
 
 /// How large a chart is drawn, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]

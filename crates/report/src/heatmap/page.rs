@@ -11,7 +11,7 @@ use super::autocorrelation::{self, Likeness};
 use super::colour::{Map, Rgb, Theme};
 use super::words::{bytes, count, noun, several, slices, time};
 use super::{Field, Look, Part, ScaleChoice, Show, base64, packed};
-use crate::page::escape;
+use crate::escape::escape;
 use crate::quantity::Quantity;
 
 const STYLE: &str = include_str!("../page/page.css");

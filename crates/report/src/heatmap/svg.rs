@@ -6,7 +6,7 @@ use super::base64;
 use super::colour::Rgb;
 use super::png;
 use super::scene::{Anchor, Item, Scene};
-use crate::page::escape;
+use crate::escape::escape;
 
 /// Cells up to which each run of one colour is a rectangle; more become a picture within the picture.
 const RUNS_MAX: usize = 4000;

@@ -18,27 +18,12 @@ use tiermem_model::cost::size_for;
 use tiermem_model::mrc::{Kind, Unit};
 
 use crate::chart::{Chart, Shape, draw};
+use crate::escape::escape;
 use crate::gather::{PolicyCurve, Report};
 use crate::quantity::{Quantity, grouped, trimmed};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-
-/// Text that may stand in HTML, within quotes too.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            '\'' => out += "&#39;",
-            other => out.push(other),
-        }
-    }
-    out
-}
 
 /// What curves call a policy.
 fn policy_name(kind: Kind) -> String {

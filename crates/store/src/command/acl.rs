@@ -6,8 +6,8 @@ use crate::clients::{Clients, Kind, Slot};
 use crate::resp::{Args, parse_i64};
 use crate::users::{self, CATEGORIES, Command, DEFAULT, User, Users, find_category, is_name};
 
-use super::context::{Context, Outcome, Refusal};
-use super::refusal::printable;
+use super::context::Context;
+use super::refusal::{Outcome, Refusal, printable};
 
 /// Bits of a password that `ACL GENPASS` makes, and the most.
 const PASSWORD_BITS: i64 = 256;

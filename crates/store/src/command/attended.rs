@@ -5,11 +5,12 @@ use crate::clients::{Author, Class, Clients, PauseKind};
 use crate::engine::Engine;
 use crate::resp::{Args, Version};
 
-use super::context::{Context, Outcome, Refusal};
-use super::dispatch::{Verdict, refuse, start};
+use super::context::Context;
 use super::mode::Mode;
-use super::spec::{Flags, Group, Spec};
-use super::{monitor, permit, transaction};
+use super::refusal::{Outcome, Refusal};
+use super::run::{Verdict, refuse, show, start};
+use super::spec::{Flags, Group, Spec, keys};
+use super::{permit, transaction};
 
 /// Runs one request, queues it, or says that it has to wait.
 #[cold]
@@ -94,27 +95,6 @@ pub(super) fn call(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_
         remember_reads(context, spec, args);
     }
     settle(context, spec);
-}
-
-/// Shows a request to whoever monitors.
-pub(super) fn show(context: &mut Context<'_>, spec: &Spec, args: Args<'_>) {
-    if context.host.clients.attention() & Clients::MONITORED != 0 && !spec.flags.contains(Flags::ADMIN) {
-        monitor::tell(context, args);
-    }
-}
-
-/// The keys that a command names.
-pub(super) fn keys<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    let (first, last, step) = spec.keys;
-    let first = usize::from(first.unsigned_abs());
-    let last = if last < 0 {
-        args.len() - usize::from(last.unsigned_abs())
-    } else {
-        usize::from(last.unsigned_abs())
-    };
-    // Without keys the first is 0, which is the command's name.
-    let count = if first == 0 { 0 } else { (last + 1).saturating_sub(first) };
-    args.iter_from(first).take(count).step_by(usize::from(step.unsigned_abs()).max(1))
 }
 
 fn remember_reads(context: &mut Context<'_>, spec: &Spec, args: Args<'_>) {

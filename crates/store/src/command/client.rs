@@ -4,9 +4,9 @@ use crate::clients::{Clients, PauseKind, Peer, Slot};
 use crate::resp::{Args, Writer, parse_i64};
 use crate::users::Users;
 
-use super::context::{Context, Outcome, Refusal};
+use super::context::Context;
 use super::mode::Mode;
-use super::refusal::printable;
+use super::refusal::{Outcome, Refusal, printable};
 
 /// Names are shown in lists of one line per client, so they hold neither blanks nor control bytes.
 pub(super) fn check_name(name: &[u8]) -> Outcome {

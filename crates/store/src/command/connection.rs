@@ -5,9 +5,10 @@ use crate::resp::{Args, Version, parse_i64};
 use crate::users::{DEFAULT, Login};
 
 use super::client::check_name;
-use super::context::{Context, Outcome, Refusal, Session};
+use super::context::Context;
 use super::mode::Mode;
-use super::refusal::{printable, wrong_arity};
+use super::refusal::{Outcome, Refusal, printable, wrong_arity};
+use crate::host::Session;
 
 pub(super) fn ping(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     match args.len() {

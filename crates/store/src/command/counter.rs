@@ -3,8 +3,9 @@
 use crate::engine::{Condition, Expiry};
 use crate::resp::{Args, parse_i64};
 
-use super::context::{Context, Outcome, Refusal};
+use super::context::Context;
 use super::extended::{Extended, Parsed};
+use super::refusal::{Outcome, Refusal};
 use super::string::string;
 
 pub(super) fn incr(context: &mut Context<'_>, args: Args<'_>) -> Outcome {

@@ -1,26 +1,14 @@
 //! From a request to its handler.
 
-use std::time::Instant;
-
 use crate::resp::Args;
 
 use super::attended;
-use super::context::{Context, Outcome, Refusal};
-use super::mode::Mode;
-use super::refusal::{printable, wrong_arity};
-use super::spec::{Flags, Handler, Spec};
+use super::context::Context;
+use super::refusal::{Outcome, Refusal, printable, wrong_arity};
+use super::run::{Verdict, refuse, start};
+use super::spec::{Flags, Spec};
 use super::table::{COMMANDS, lookup};
 use super::transaction;
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a request that has to wait must be offered again"]
-pub enum Verdict {
-    /// It is answered.
-    Done,
-    /// Nothing was done: requests are held up, it must be offered again when they no longer are.
-    Later,
-}
 
 /// Runs a request of which nothing is known: most are refused.
 #[cold]
@@ -45,20 +33,6 @@ pub(super) fn run(
         refuse(context, &refusal);
     }
     Verdict::Done
-}
-
-/// Writes an error and counts it.
-#[cold]
-pub(super) fn refuse(context: &mut Context<'_>, refusal: &Refusal) {
-    context.host.stats.error_replies += 1;
-    context.host.command_statistics.note_error(refusal.code());
-    refusal.write(context.reply());
-}
-
-/// Counts and shows a call of a command that runs elsewhere, or in parts.
-pub(super) fn account(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) {
-    context.host.command_statistics.count(spec.number(COMMANDS));
-    attended::show(context, spec, args);
 }
 
 /// Refuses a request that cannot run with the shards there are. An `EXEC` ends its transaction and its watching.
@@ -87,36 +61,6 @@ fn resolve(context: &mut Context<'_>, args: Args<'_>) -> Result<&'static Spec, R
         authenticate(context, spec)?;
     }
     Ok(spec)
-}
-
-/// Calls a command's handler, and counts the call.
-#[inline]
-pub(super) fn start(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
-    context.session.command = Some(spec);
-    let number = spec.number(COMMANDS);
-    if !context.session.mode.has(Mode::GUEST) {
-        context.host.command_statistics.count(number);
-    }
-    let outcome = if context.host.command_statistics.is_due() {
-        let began = Instant::now();
-        let outcome = call(context, spec, args);
-        context.host.command_statistics.end(number, began);
-        outcome
-    } else {
-        call(context, spec, args)
-    };
-    if outcome.is_err() {
-        context.host.command_statistics.fail(number);
-    }
-    outcome
-}
-
-#[inline]
-fn call(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
-    match spec.handler {
-        Handler::Plain(run) => run(context, args),
-        Handler::OverTable(run) => run(context, args, COMMANDS),
-    }
 }
 
 /// Lets a client in that needs no password any more, since `CONFIG SET` or `ACL SETUSER` took it away.

@@ -3,7 +3,8 @@
 use crate::engine::{Condition, Expiry};
 use crate::resp::{Args, parse_i64};
 
-use super::context::{Context, Outcome, Refusal};
+use super::context::Context;
+use super::refusal::{Outcome, Refusal};
 use super::string::{reply_value, store_or_take_back};
 
 /// A time to live as it was written: the number and what it counts.

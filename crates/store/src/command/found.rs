@@ -2,9 +2,12 @@
 //! runs ([`super::route`]), and running it.
 
 use super::context::Context;
-use super::dispatch::{Verdict, execute, run};
+use super::dispatch::{execute, run};
+use super::permit;
+use super::run::Verdict;
 use super::spec::Spec;
 use super::table::lookup;
+use crate::host::{Host, Session};
 use crate::resp::Args;
 
 /// The command that a request means, if there is such a one and it takes so many arguments.
@@ -38,5 +41,11 @@ impl Found {
     #[inline]
     pub fn is(self, name: &str) -> bool {
         self.0.is_some_and(|spec| spec.name == name)
+    }
+
+    /// Whether the user who asks may not run it.
+    #[inline]
+    pub fn is_forbidden(self, session: &Session, host: &Host, args: Args<'_>) -> bool {
+        permit::is_forbidden(session, host, self.0, args)
     }
 }

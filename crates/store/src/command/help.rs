@@ -2,7 +2,8 @@
 
 use crate::resp::Args;
 
-use super::context::{Context, Outcome};
+use super::context::Context;
+use super::refusal::Outcome;
 
 const ACL: &[&str] = &[
     "CAT [<category>]",

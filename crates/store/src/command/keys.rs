@@ -4,8 +4,9 @@ use crate::engine::{DATABASES, ValueKind};
 use crate::glob;
 use crate::resp::{Args, parse_i64};
 
-use super::context::{Context, Outcome, Refusal};
+use super::context::Context;
 use super::permit::Sight;
+use super::refusal::{Outcome, Refusal};
 use super::string::{keep_scratch, reply_too_large};
 
 /// Keys visited between two looks at how long the reply has become.

@@ -3,8 +3,9 @@
 use crate::engine::{FORESEEN_MAX, ValueKind};
 use crate::resp::{Args, Writer, parse_i64};
 
-use super::context::{Context, Outcome, Refusal};
+use super::context::Context;
 use super::permit::Sight;
+use super::refusal::{Outcome, Refusal};
 use super::string::keep_scratch;
 use crate::glob;
 use crate::shards::merge::split_cursor;

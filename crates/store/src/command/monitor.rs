@@ -5,22 +5,9 @@ use std::io::Write;
 use crate::clients::Peer;
 use crate::resp::Args;
 
-use super::context::{Context, Outcome};
-
-/// Which arguments nobody may read: passwords.
-pub(super) fn is_secret(args: Args<'_>, at: usize) -> bool {
-    if args[0].eq_ignore_ascii_case(b"auth") {
-        return at > 0;
-    }
-    if args[0].eq_ignore_ascii_case(b"acl") && args.len() > 1 && args[1].eq_ignore_ascii_case(b"setuser") {
-        return at > 2;
-    }
-    args[0].eq_ignore_ascii_case(b"hello")
-        && (1..=2).any(|before| at > before && args[at - before].eq_ignore_ascii_case(b"auth"))
-}
-
-/// What stands in an argument's place that nobody may read.
-pub(super) const REDACTED: &[u8] = b"(redacted)";
+use super::context::Context;
+use super::refusal::Outcome;
+use crate::host::{REDACTED, is_secret};
 
 pub(super) fn monitor(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     context.host.clients.add_monitor(context.session.slot);

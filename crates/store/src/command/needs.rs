@@ -1,10 +1,10 @@
 //! Which keys a request looks at, for whoever must bring them near before it runs.
 
-use super::attended::keys;
-use super::context::{Context, Host, Session};
+use super::context::Context;
 use super::found::Found;
 use super::keyspace::{SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX};
-use super::spec::{Flags, Spec};
+use super::spec::{Flags, Spec, keys};
+use crate::host::{Host, Session};
 use crate::resp::{Args, parse_i64};
 use crate::shards::Placement;
 use crate::shards::merge::split_cursor;

@@ -7,15 +7,15 @@
 use std::sync::Arc;
 
 use crate::clients::Clients;
+use crate::host::{Host, Session};
 use crate::resp::Args;
 use crate::users::{Access, User};
 
 use super::access;
-use super::attended::keys;
-use super::context::{Context, Host, Outcome, Refusal, Session};
-use super::found::Found;
+use super::context::Context;
 use super::mode::Mode;
-use super::spec::{Flags, Spec};
+use super::refusal::{Outcome, Refusal};
+use super::spec::{Flags, Spec, keys};
 use super::table::COMMANDS;
 
 /// Why a request is refused.
@@ -74,6 +74,19 @@ fn ask(
     Some((denied, reason))
 }
 
+/// Whether the user who asks may not; that is for the client's home to say, before anything is done for the request.
+#[inline]
+pub(super) fn is_forbidden(
+    session: &Session,
+    host: &Host,
+    spec: Option<&'static Spec>,
+    args: Args<'_>,
+) -> bool {
+    is_guarded(session, host)
+        && !session.mode.has(Mode::GUEST)
+        && spec.is_some_and(|spec| ask(session, host, spec, args).is_some())
+}
+
 /// Refuses what the user may not do.
 pub(super) fn check(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_>) -> Outcome {
     if !is_guarded(context.session, context.host) || context.session.mode.has(Mode::GUEST) {
@@ -104,16 +117,6 @@ pub(super) fn check(context: &mut Context<'_>, spec: &'static Spec, args: Args<'
         Denied::Key => Refusal::Text("NOPERM No permissions to access a key"),
         Denied::Channel => Refusal::Text("NOPERM No permissions to access a channel"),
     })
-}
-
-impl Found {
-    /// Whether the user who asks may not; that is for the client's home to say, before anything is done for the request.
-    #[inline]
-    pub fn is_forbidden(self, session: &Session, host: &Host, args: Args<'_>) -> bool {
-        is_guarded(session, host)
-            && !session.mode.has(Mode::GUEST)
-            && self.0.is_some_and(|spec| ask(session, host, spec, args).is_some())
-    }
 }
 
 /// Which keys the user who asks may see.

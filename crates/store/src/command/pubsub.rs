@@ -3,8 +3,9 @@
 use crate::clients::Kind;
 use crate::resp::{Args, Writer};
 
-use super::context::{Context, Outcome};
+use super::context::Context;
 use super::mode::Mode;
+use super::refusal::Outcome;
 
 pub(super) fn subscribe(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     begin(context, args, Kind::Channel, b"subscribe")

@@ -1,6 +1,74 @@
-//! Errors that several commands give, in Redis's words.
+//! Error replies, in Redis's words.
 
-use super::context::Refusal;
+use crate::clients::TooMuch;
+use crate::engine::StoreError;
+use crate::resp::Writer;
+
+/// An error reply.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A fixed text, the code first.
+    Text(&'static str),
+    /// A text made for the occasion; may hold bytes that the client sent.
+    Built(Vec<u8>),
+    /// The engine refused.
+    Store(StoreError),
+}
+
+impl Refusal {
+    pub(super) const WRONG_TYPE: Self =
+        Refusal::Text("WRONGTYPE Operation against a key holding the wrong kind of value");
+    pub(super) const SYNTAX: Self = Refusal::Text("ERR syntax error");
+    pub(super) const NOT_AN_INTEGER: Self = Refusal::Text("ERR value is not an integer or out of range");
+
+    /// The word that errors of this kind begin with.
+    pub(super) fn code(&self) -> &str {
+        let text = match self {
+            Refusal::Text(text) => text.as_bytes(),
+            Refusal::Built(text) => text,
+            Refusal::Store(StoreError::OutOfMemory) => b"OOM",
+            Refusal::Store(_) => b"ERR",
+        };
+        let end = text.iter().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(text.len());
+        std::str::from_utf8(&text[..end]).unwrap_or("ERR")
+    }
+
+    /// Writes the error.
+    pub fn write(&self, mut reply: Writer<'_>) {
+        match self {
+            Refusal::Text(text) => reply.error(text.as_bytes()),
+            Refusal::Built(text) => reply.error(text),
+            Refusal::Store(StoreError::OutOfMemory) => {
+                reply.error(b"OOM command not allowed when used memory > 'maxmemory'.");
+            }
+            Refusal::Store(error) => reply.error(format!("ERR {error}").as_bytes()),
+        }
+    }
+}
+
+impl From<TooMuch> for Refusal {
+    fn from(_: TooMuch) -> Self {
+        Refusal::Text(
+            "ERR the server remembers too many names, subscriptions and watched keys for its clients: use fewer or \
+             shorter ones",
+        )
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Refusal::Store(error)
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Self {
+        Refusal::Built(text.into_bytes())
+    }
+}
+
+/// What a handler returns: the reply is written, or this error is to be.
+pub type Outcome = Result<(), Refusal>;
 
 /// The error for a number of arguments that `name` does not take.
 pub(super) fn wrong_arity(name: &str) -> Refusal {

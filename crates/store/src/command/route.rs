@@ -1,10 +1,10 @@
 //! Where a request runs when there are several shards: what a command's name and keys say about it.
 
-use super::attended::keys;
-use super::context::{Context, Session};
-use super::dispatch::account;
+use super::context::Context;
 use super::found::Found;
-use super::spec::{Flags, Spec};
+use super::run::account;
+use super::spec::{Flags, Spec, keys};
+use crate::host::Session;
 use crate::resp::{Args, Request, parse_i64};
 use crate::shards::Placement;
 use crate::shards::merge::{Merge, split_cursor};
@@ -212,46 +212,11 @@ fn in_transaction(session: &Session, spec: &'static Spec, placement: Placement) 
     }
 }
 
-/// None, one or several shards.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ShardSet {
-    /// None.
-    #[default]
-    Empty,
-    /// This one.
-    One(usize),
-    /// Several.
-    Several,
-}
-
-/// There are several where one was wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Several;
-
-impl ShardSet {
-    /// Adds a shard.
-    pub fn add(&mut self, shard: usize) {
-        *self = match *self {
-            ShardSet::Empty => ShardSet::One(shard),
-            ShardSet::One(one) if one == shard => *self,
-            _ => ShardSet::Several,
-        };
-    }
-
-    /// The one, if there is any.
-    pub fn only(self) -> Result<Option<usize>, Several> {
-        match self {
-            ShardSet::Empty => Ok(None),
-            ShardSet::One(shard) => Ok(Some(shard)),
-            ShardSet::Several => Err(Several),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Transaction;
+    use crate::host::Transaction;
+    use crate::shards::ShardSet;
 
     const PLACEMENT: Placement = Placement { own: 1, shards: 4 };
 

@@ -10,8 +10,10 @@ use crate::resp::Args;
 use crate::shards::board::Figures;
 use crate::stats::CommandStatistics;
 
-use super::context::{Context, Outcome};
+use super::context::Context;
+use super::refusal::Outcome;
 use super::spec::Spec;
+use super::table::COMMANDS;
 
 pub(super) fn time(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     let now_us = context.host.now_us;
@@ -29,7 +31,6 @@ type Section = fn(&mut String, &Context<'_>, &Facts) -> core::fmt::Result;
 struct Facts {
     figures: Figures,
     commands: CommandStatistics,
-    table: &'static [Spec],
 }
 
 /// Which sections are shown when none is asked for.
@@ -59,12 +60,12 @@ const SECTIONS: [(&str, Shown, Section); 15] = [
     ("Shards", Shown::Always, shards),
 ];
 
-pub(super) fn info(context: &mut Context<'_>, args: Args<'_>, table: &'static [Spec]) -> Outcome {
+pub(super) fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let asked = |name: &str| args.iter_from(1).any(|section| name.as_bytes().eq_ignore_ascii_case(section));
     let all = asked("all") || asked("everything");
     let default = args.len() == 1 || asked("default");
     let host = &*context.host;
-    let facts = Facts { figures: host.all_figures(context.engine), commands: host.all_commands(), table };
+    let facts = Facts { figures: host.all_figures(context.engine), commands: host.all_commands() };
     context.host.note_peak(&facts.figures);
     let mut text = String::new();
     for (name, shown, write) in SECTIONS {
@@ -286,7 +287,7 @@ fn modules(_: &mut String, _: &Context<'_>, _: &Facts) -> core::fmt::Result {
 
 /// `usec` is estimated from one call in 64 or so.
 fn commandstats(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result {
-    for (number, spec) in Spec::all(facts.table).enumerate() {
+    for (number, spec) in Spec::all(COMMANDS).enumerate() {
         let Some(it) = facts.commands.figures(number) else { continue };
         let usec_per_call = it.usec as f64 / it.calls.max(1) as f64;
         write!(
@@ -310,7 +311,7 @@ fn errorstats(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::R
 }
 
 fn latencystats(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result {
-    for (number, spec) in Spec::all(facts.table).enumerate() {
+    for (number, spec) in Spec::all(COMMANDS).enumerate() {
         let figures = facts.commands.figures(number);
         if let Some([p50, p99, p999]) = figures.and_then(|it| it.percentiles_usec) {
             let name = spec.full_name();

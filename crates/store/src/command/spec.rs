@@ -1,6 +1,5 @@
-//! What is known of a command: its name, arity, flags, keys and handler.
+//! What is known of a command: its name, arity, flags and keys.
 
-use super::context::{Context, Outcome};
 use crate::resp::Args;
 
 /// What a command does to the server, in Redis's words.
@@ -96,15 +95,6 @@ pub enum Group {
     Transaction,
 }
 
-/// Runs one command.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Handler {
-    /// Most commands.
-    Plain(fn(&mut Context<'_>, Args<'_>) -> Outcome),
-    /// A command about commands, which is given the table that it stands in.
-    OverTable(fn(&mut Context<'_>, Args<'_>, &'static [Spec]) -> Outcome),
-}
-
 /// One command, or one of a command's subcommands.
 #[derive(Debug)]
 pub struct Spec {
@@ -120,9 +110,8 @@ pub struct Spec {
     pub keys: (i8, i8, i8),
     /// Its family.
     pub group: Group,
-    /// Its subcommands; when there are some, they do the work.
+    /// Its subcommands; where there are some, they do the work.
     pub subcommands: &'static [Spec],
-    pub(super) handler: Handler,
 }
 
 impl Spec {
@@ -170,4 +159,18 @@ impl Spec {
         self.container = container;
         self
     }
+}
+
+/// The keys that a command names.
+pub(super) fn keys<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    let (first, last, step) = spec.keys;
+    let first = usize::from(first.unsigned_abs());
+    let last = if last < 0 {
+        args.len() - usize::from(last.unsigned_abs())
+    } else {
+        usize::from(last.unsigned_abs())
+    };
+    // Without keys the first is 0, which is the command's name.
+    let count = if first == 0 { 0 } else { (last + 1).saturating_sub(first) };
+    args.iter_from(first).take(count).step_by(usize::from(step.unsigned_abs()).max(1))
 }

@@ -3,10 +3,10 @@
 use crate::engine::{Condition, Engine, Expiry, FORESEEN_MAX, Hit, StoreError, ValueKind};
 use crate::resp::{Args, Writer, parse_i64};
 
-use super::context::{Context, Outcome, Refusal};
+use super::context::Context;
 use super::mode::Mode;
 use super::output::{Mark, PIN_BYTES_MIN};
-use super::refusal::wrong_arity;
+use super::refusal::{Outcome, Refusal, wrong_arity};
 
 /// Redis's own bound on a string, 512 MiB; the engine's is usually lower.
 const STRING_BYTES_MAX: u64 = 512 << 20;
@@ -17,7 +17,7 @@ const STRING_BYTES_MAX: u64 = 512 << 20;
 /// copied, and when the queue would then grow beyond `reply_bytes_max` it is refused.
 #[inline]
 pub(super) fn reply_value(context: &mut Context<'_>, key: &[u8]) -> Result<bool, Refusal> {
-    let Context { engine, session, output, host } = context;
+    let Context { engine, session, output, host, .. } = context;
     let untouched = session.mode.has(Mode::NO_TOUCH);
     let hit = if untouched { engine.peek(session.db, key) } else { engine.get(session.db, key) };
     let Some(hit) = hit else {

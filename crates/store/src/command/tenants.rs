@@ -5,7 +5,8 @@ use core::fmt::Write;
 use crate::engine::{DivisionStats, TenantAdvice, TenantStats, TenantTierStats, TierStats};
 use crate::resp::Args;
 
-use super::context::{Context, Outcome, Refusal};
+use super::context::Context;
+use super::refusal::{Outcome, Refusal};
 
 pub(super) fn tenants(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let figures = context.host.all_figures(context.engine).engine;

@@ -9,8 +9,9 @@ use std::task::Waker;
 
 use tiermem_tier::flash::FetchId;
 
-use crate::command::{Found, Host, KEYS_ON_FLASH_MAX, Needs, Session};
+use crate::command::{Found, KEYS_ON_FLASH_MAX, Needs};
 use crate::engine::{Away, Engine, HEADER_BYTES};
+use crate::host::{Host, Session};
 use crate::resp::Args;
 use crate::shards::Placement;
 

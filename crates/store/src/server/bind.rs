@@ -13,8 +13,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::ServerConfig;
 use super::draws;
 use super::tls::{TlsConfig, TlsError};
-use crate::command::SettingsWatcher;
 use crate::engine::Engine;
+use crate::host::SettingsWatcher;
 use crate::settings::Settings;
 use crate::snapshot::LoadError;
 

@@ -18,7 +18,8 @@ use super::links::{Links, Step};
 use super::shard::{Core, READ_BYTES, Shard};
 use super::stream::Stream;
 use crate::clients::TIGHT_OUTPUT_BYTES;
-use crate::command::{Context, Found, Output, Session};
+use crate::command::{Context, Found, HANDLERS, Output};
+use crate::host::Session;
 use crate::resp::{KeysAhead, Parser, Progress, Writer};
 
 /// Replies are handed to the kernel when they come to this much, even amid a batch.
@@ -324,7 +325,7 @@ impl Connection {
                     }
                     let Core { engine, host, .. } = core;
                     let Connection { session, output, parser, links, .. } = self;
-                    let mut context = Context { engine, session, output, host };
+                    let mut context = Context { engine, session, output, host, handlers: &HANDLERS };
                     let step = match links {
                         None => found.execute(&mut context, parser.args(rest)).into(),
                         Some(links) => links.execute(&mut context, parser.args(rest), found),

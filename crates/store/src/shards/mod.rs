@@ -27,6 +27,9 @@
 pub mod board;
 pub mod doors;
 pub mod merge;
+mod set;
+
+pub use set::{Several, ShardSet};
 
 use tiermem_base::hash::placement_hash;
 

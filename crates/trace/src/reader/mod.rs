@@ -57,7 +57,7 @@ pub fn open_file(path: &Path, options: &ReadOptions) -> Result<Trace, TraceError
     let given = options.format.or(options.columns.as_ref().map(|_| Format::CSV));
     let format = given
         .or_else(|| Format::guess(path, start))
-        .ok_or_else(|| TraceError::UnknownFormat { path: path.to_owned() })?;
+        .ok_or_else(|| TraceError::UnknownFormat { path: path.to_owned(), formats: Format::names() })?;
     let opened = open_source(path, source, format, options)?;
     Ok(Trace::of(opened.records, options.skip_bad, opened.extent))
 }

@@ -9,8 +9,8 @@ mod users;
 
 use std::path::Path;
 
-use super::context::{Context, Outcome, Refusal};
-use super::refusal::printable;
+use super::context::Context;
+use super::refusal::{Outcome, Refusal, printable};
 use crate::glob;
 use crate::resp::Args;
 use parameter::{Access, CONFIG_SECTION, Parameter};

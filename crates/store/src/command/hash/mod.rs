@@ -18,7 +18,7 @@ pub(super) use ttl::{
 };
 pub(super) use write::{hdel, hmset, hset, hsetnx};
 
-use super::context::Refusal;
+use super::refusal::Refusal;
 use crate::engine::{Change as Noted, Engine, ItemRef, ValueKind};
 use crate::hash::{self, Broken, Change, Field, Hash, Ttl};
 

@@ -1,7 +1,8 @@
 //! Fields whose values are numbers.
 
-use super::super::context::{Context, Outcome, Refusal};
+use super::super::context::Context;
 use super::super::extended::{Extended, Parsed};
+use super::super::refusal::{Outcome, Refusal};
 use super::{find, open, put};
 use crate::hash::Ttl;
 use crate::resp::{Args, parse_i64};

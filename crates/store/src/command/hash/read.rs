@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use tiermem_base::Rng;
 
-use super::super::context::{Context, Outcome, Refusal};
+use super::super::context::Context;
 use super::super::output::Mark;
+use super::super::refusal::{Outcome, Refusal};
 use super::{find, open, view};
 use crate::engine::{Engine, ItemRef};
 use crate::hash::{Field, Hash};
@@ -107,7 +108,7 @@ fn all(
         head(&mut context.reply(), 0);
         return Ok(());
     };
-    let Context { engine, session, output, host } = &mut *context;
+    let Context { engine, session, output, host, .. } = &mut *context;
     let (hash, now_ms) = (view(engine, item)?, engine.clock_ms());
     engine.charge_read(item, hash.used_bytes());
     head(&mut Writer::new(output.bytes(), session.version), live(&hash, now_ms));
@@ -229,7 +230,7 @@ fn repeated(
         return Ok(());
     }
     random_head(context, count as usize, values);
-    let Context { engine, session, output, host } = context;
+    let Context { engine, session, output, host, .. } = context;
     let hash = view(engine, item)?;
     for _ in 0..count {
         let Some(field) = hash.random(now_ms, &mut |bound| rng.below(bound))? else { break };
@@ -255,7 +256,7 @@ fn distinct(
     let count = count.min(live);
     random_head(context, count as usize, values);
     // Drawing few of many, the same is seldom drawn twice; else one walk chooses (Knuth 2, 3.4.2, algorithm S).
-    let Context { engine, session, output, host } = context;
+    let Context { engine, session, output, host, .. } = context;
     let few = if count <= live / 3 { draw(engine, item, count, rng)? } else { BTreeSet::new() };
     let hash = view(engine, item)?;
     let mut write = |field| {

@@ -1,7 +1,8 @@
 //! `HSCAN`.
 
-use super::super::context::{Context, Outcome, Refusal};
+use super::super::context::Context;
 use super::super::keyspace::{SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX, parse_cursor};
+use super::super::refusal::{Outcome, Refusal};
 use super::{open, view};
 use crate::glob;
 use crate::resp::{Args, Writer, parse_i64};

@@ -1,7 +1,7 @@
 //! Giving fields values, and taking fields out.
 
-use super::super::context::{Context, Outcome, Refusal};
-use super::super::refusal::wrong_arity;
+use super::super::context::Context;
+use super::super::refusal::{Outcome, Refusal, wrong_arity};
 use super::{build, find, open, open_mut, put, shrink};
 use crate::engine::Change as Noted;
 use crate::hash::{self, Ttl};

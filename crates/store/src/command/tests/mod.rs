@@ -7,10 +7,11 @@ mod attended;
 mod hash;
 mod users;
 
-use super::{Context, Found, Host, Output, Session, Verdict};
+use super::{Context, Found, Output, Verdict};
 use crate::clients::Peer;
 use crate::config::StoreConfig;
 use crate::engine::Engine;
+use crate::host::{Host, Session};
 use crate::resp::{Limits, Parser, Progress};
 
 /// A client, an engine and a clock.
@@ -81,7 +82,7 @@ impl Client {
         assert_eq!(parser.parse(bytes.as_bytes(), &limits), Ok(Progress::Complete));
         let mut output = Output::default();
         let Client { engine, session, host, .. } = self;
-        let mut context = Context { engine, session, output: &mut output, host };
+        let mut context = Context { engine, session, output: &mut output, host, handlers: &super::HANDLERS };
         let args = parser.args(bytes.as_bytes());
         let verdict = Found::of(args).execute(&mut context, args);
         if verdict == Verdict::Later {

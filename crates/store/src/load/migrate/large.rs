@@ -1,7 +1,7 @@
 //! Copying one hash of many fields piece by piece.
 
 use super::Links;
-use super::copy::{Batch, Item, Requests, add_expiries, answered, field_expiries};
+use super::batch::{Batch, Item, Requests, add_expiries, answered, field_expiries};
 use super::source::page;
 use super::state::State;
 use crate::load::LoadError;

@@ -8,6 +8,7 @@
 //! A key that changes meanwhile is copied as it is when it is read; one that changes afterwards is not copied again. Whoever
 //! moves clients over lets them write to both, or runs the migration once more with fewer keys left to change.
 
+mod batch;
 mod copy;
 mod large;
 mod source;

@@ -3,7 +3,7 @@
 use tiermem_base::Rng;
 
 use super::Links;
-use super::copy::Requests;
+use super::batch::Requests;
 use crate::load::link::Link;
 use crate::load::reply::Reply;
 use crate::load::report::shown;

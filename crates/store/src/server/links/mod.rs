@@ -16,8 +16,10 @@ use std::task::{Context as TaskContext, Poll};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::clients::Peer;
-use crate::command::{Context, Found, Mode, Output, Route, Session, ShardSet, Verdict, refuse_request};
+use crate::command::{Context, Found, Mode, Output, Route, Verdict, refuse_request};
+use crate::host::Session;
 use crate::resp::{Args, Request, Version};
+use crate::shards::ShardSet;
 use crate::shards::doors::{Doors, PIPE_BYTES, Visit};
 use crate::shards::merge::Merge;
 use pipe::{Expected, Link};

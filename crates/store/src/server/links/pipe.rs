@@ -9,8 +9,9 @@ use std::task::{Context as TaskContext, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
 use super::Broken;
-use crate::command::{Session, ShardSet};
+use crate::host::Session;
 use crate::resp::{Args, ReplyEnd, Request, Version};
+use crate::shards::ShardSet;
 use crate::users::DEFAULT;
 
 /// Memory of buffers kept between requests.

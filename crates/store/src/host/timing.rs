@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::latency::Latencies;
+use super::latencies::Latencies;
 use super::slowlog::Slowlog;
 
 /// Requests between two readings of the clock within a batch.

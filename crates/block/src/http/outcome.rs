@@ -1,0 +1,56 @@
+//! What comes of a command or a question to the engine: an answer, a wait, or an error that tells the operator what to do.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use tiermem_live::control::ControlRefusal;
+
+use crate::engine::ControlError;
+use crate::server::{ErrandError, Progress};
+
+/// The event loop is never this long without a moment for a question, unless the machine stands still.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why something was not answered or not done.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DeskError {
+    #[error(transparent)]
+    Errand(#[from] ErrandError),
+    #[error("the server is stopping")]
+    Stopping,
+    #[error("the server has not found the time for an answer in {} s: is its machine overloaded?", PATIENCE.as_secs())]
+    Late,
+    #[error(transparent)]
+    Refused(#[from] ControlRefusal),
+    #[error("whoever asked has gone")]
+    Gone,
+    #[error("this is no such command: {0}")]
+    Command(#[from] serde_json::Error),
+    #[error("there is no export {name:?}; there are: {}", there.join(", "))]
+    NoExport { name: String, there: Vec<String> },
+    #[error(
+        "an export becomes read-only when the server is started: --mode read-only, or mode = \"read-only\" for the export"
+    )]
+    ReadOnly,
+    #[error(transparent)]
+    Engine(#[from] ControlError),
+}
+
+impl IntoResponse for DeskError {
+    fn into_response(self) -> Response {
+        let status = match self {
+            DeskError::Refused(refusal) => return refusal.into_response(),
+            DeskError::Errand(_) | DeskError::Stopping | DeskError::Late | DeskError::Gone => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            DeskError::Command(_) => StatusCode::BAD_REQUEST,
+            DeskError::NoExport { .. } => StatusCode::NOT_FOUND,
+            DeskError::ReadOnly | DeskError::Engine(_) => StatusCode::CONFLICT,
+        };
+        (status, format!("{self}\n")).into_response()
+    }
+}
+
+/// A step of an errand: an answer, or how to go on.
+pub(super) type Step<T> = Result<T, Progress>;

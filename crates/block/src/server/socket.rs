@@ -1,0 +1,53 @@
+//! A connected socket, TCP or unix, before anything is said over it.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::task::{Context, Poll};
+
+use tokio::net::{TcpStream, UnixStream};
+
+/// A connected socket.
+#[derive(Debug)]
+pub(super) enum Plain {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Plain {
+    pub(super) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Plain::Tcp(stream) => stream.poll_read_ready(cx),
+            Plain::Unix(stream) => stream.poll_read_ready(cx),
+        }
+    }
+
+    pub(super) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Plain::Tcp(stream) => stream.poll_write_ready(cx),
+            Plain::Unix(stream) => stream.poll_write_ready(cx),
+        }
+    }
+
+    pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Plain::Tcp(stream) => stream.try_read(buffer),
+            Plain::Unix(stream) => stream.try_read(buffer),
+        }
+    }
+
+    pub(super) fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Plain::Tcp(stream) => stream.try_write_vectored(slices),
+            Plain::Unix(stream) => stream.try_write_vectored(slices),
+        }
+    }
+}
+
+impl AsFd for Plain {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Plain::Tcp(stream) => stream.as_fd(),
+            Plain::Unix(stream) => stream.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What the server of one shard knows beside keys and values: clients, settings, counters, slow requests, snapshots.
+
+mod latencies;
+mod persistence;
+mod queue;
+mod redact;
+mod session;
+mod slowlog;
+mod timing;
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+pub use latencies::{Event, Latencies};
+pub use persistence::Persistence;
+pub use queue::{QUEUED_BYTES, Transaction};
+pub use redact::{REDACTED, is_secret};
+pub use session::Session;
+pub use slowlog::Slowlog;
+pub use timing::{Timeline, Timing};
+
+use crate::clients::{Clients, Peer};
+use crate::engine::{Engine, EngineStats};
+use crate::settings::Settings;
+use crate::shards::Placement;
+use crate::shards::board::Figures;
+use crate::shards::doors::Doors;
+use crate::stats::{CommandStatistics, ServerStats};
+
+/// What one shard's server knows that commands report or change.
+#[derive(Debug, Default)]
+pub struct Host {
+    /// Counters.
+    pub stats: ServerStats,
+    /// The counters, the server's and the engine's, when `CONFIG RESETSTAT` was last called.
+    pub stats_base: Box<(ServerStats, EngineStats)>,
+    /// What was called, and how it went, since the start or the last `CONFIG RESETSTAT`.
+    pub command_statistics: CommandStatistics,
+    /// What `CONFIG SET` changes; change it through [`Host::change_settings`].
+    pub settings: Settings,
+    /// Told of changed settings.
+    pub settings_watcher: SettingsWatcher,
+    /// The file that the server was configured with, for `CONFIG REWRITE`.
+    pub config_file: Option<PathBuf>,
+    /// The address listened on, empty without one.
+    pub bind: String,
+    /// Whether listening beyond this machine without a password is refused.
+    pub protected_mode: bool,
+    /// The TCP port, 0 without one.
+    pub tcp_port: u16,
+    /// The port for TLS, 0 without one.
+    pub tls_port: u16,
+    /// The unix socket's path, empty without one.
+    pub unix_socket: String,
+    /// The longest reply to one request, in bytes.
+    pub reply_bytes_max: usize,
+    /// What the transaction of the present client may hold, in bytes.
+    pub queue_bytes_max: usize,
+    /// The other shards, if there are any.
+    pub doors: Option<Doors>,
+    /// Who is connected.
+    pub clients: Clients,
+    /// Slow requests and latencies.
+    pub timing: Timing,
+    /// When the store had served how many requests.
+    pub timeline: Timeline,
+    /// Unix time in microseconds when the server started.
+    pub started_us: u64,
+    /// Unix time in microseconds of the present batch.
+    pub now_us: u64,
+    /// Requests per second lately.
+    pub ops_per_sec: u64,
+    /// Bytes per second lately that came from sockets ...
+    pub input_bytes_per_sec: u64,
+    /// ... and that went to them.
+    pub output_bytes_per_sec: u64,
+    /// The most that tiers and buffers were seen to take.
+    pub used_bytes_peak: u64,
+    /// Forty hexadecimal digits that tell one run of the server from another.
+    pub run_id: String,
+    /// Snapshots, and the wish to stop.
+    pub persistence: Persistence,
+    /// Memory for values that are put together, kept between commands.
+    pub scratch: Vec<u8>,
+}
+
+impl Host {
+    /// The state of a client that has just connected.
+    pub fn new_session(&self, id: u64) -> Session {
+        Session { id, authenticated: self.settings.users.are_open(), ..Session::default() }
+    }
+
+    /// Lets a client in: notes it, and makes its session.
+    pub fn welcome(&mut self, id: u64, peer: Peer) -> Session {
+        let slot = self.clients.enter(id, peer, self.now_us);
+        Session { slot, ..self.new_session(id) }
+    }
+
+    /// Has all that observes follow the settings. [`Context::refresh`](crate::command::Context::refresh) is to be called behind it.
+    pub fn observe(&mut self) {
+        let settings = &self.settings;
+        self.timing.slowlog.slower_than_us = settings.slowlog_slower_than_us;
+        self.timing.slowlog.entries_max = settings.slowlog_entries_max;
+        self.timing.slowlog.forget_surplus();
+        self.timing.latencies.threshold_ms = settings.latency_threshold_ms;
+        self.timing.latencies.histograms = settings.latency_tracking;
+        self.timing.update();
+        self.clients.set_guarded(settings.users.guard_default());
+        self.clients.set_notify_flags(settings.notify);
+        self.clients.set_tracked_keys_max(settings.tracked_keys_max);
+        self.clients.set_output_total_bytes_max(self.output_total_bytes_max());
+    }
+
+    /// Which of how many shards this is.
+    pub fn placement(&self) -> Placement {
+        self.doors.as_ref().map_or_else(Placement::default, |doors| doors.placement)
+    }
+
+    /// Into how many parts memory for requests and replies is divided: with several shards each of them may lie in two, where the
+    /// client is at home and where the key is.
+    fn buffers(&self) -> usize {
+        match self.placement().shards {
+            1 => 1,
+            shards => 2 * shards,
+        }
+    }
+
+    /// This shard's part of what replies of all clients together may take.
+    pub fn output_total_bytes_max(&self) -> usize {
+        self.settings.output_total_bytes_max / self.buffers()
+    }
+
+    /// This shard's part of what unfinished requests may take.
+    pub fn request_buffer_bytes(&self) -> usize {
+        self.settings.request_buffer_bytes / self.buffers()
+    }
+
+    /// Counts a client that comes; `false`: there are as many as there may be, and it is not counted.
+    pub fn count_in(&mut self) -> bool {
+        let before = match &self.doors {
+            None => self.stats.clients_connected,
+            Some(doors) => doors.clients.fetch_add(1, Ordering::Relaxed),
+        };
+        self.stats.clients_connected += 1;
+        let fits = before < self.settings.maxclients as u64;
+        if !fits {
+            self.count_out();
+        }
+        fits
+    }
+
+    /// Counts a client that goes.
+    pub fn count_out(&mut self) {
+        self.stats.clients_connected -= 1;
+        if let Some(doors) = &self.doors {
+            doors.clients.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Replaces the settings and tells whoever must act on it.
+    pub fn change_settings(&mut self, settings: Settings) {
+        self.settings = settings;
+        self.observe();
+        if let SettingsWatcher(Some(watcher)) = &self.settings_watcher {
+            watcher(&self.settings);
+        }
+    }
+
+    /// This shard's figures.
+    pub fn figures(&self, engine: &Engine) -> Figures {
+        let (server_base, engine_base) = (*self.stats_base).clone();
+        Figures {
+            engine: engine.stats(),
+            engine_base,
+            server: self.stats.clone(),
+            server_base,
+            keys: core::array::from_fn(|db| engine.len(db as u8)),
+            ops_per_sec: self.ops_per_sec,
+            tail_ages_ms: Vec::new(),
+            input_bytes_per_sec: self.input_bytes_per_sec,
+            output_bytes_per_sec: self.output_bytes_per_sec,
+            saves: Some(self.persistence.figures(engine.sets())),
+        }
+    }
+
+    /// What was called at all shards.
+    pub fn all_commands(&self) -> CommandStatistics {
+        let mut commands = self.command_statistics.clone();
+        if let Some(doors) = &self.doors {
+            doors.board.add_others_commands(doors.placement, &mut commands);
+        }
+        commands
+    }
+
+    /// The figures of all shards, those of the others as they were at most a tick ago.
+    pub fn all_figures(&self, engine: &Engine) -> Figures {
+        let mut figures = self.figures(engine);
+        if let Some(doors) = &self.doors {
+            figures.add(&doors.board.others(doors.placement));
+        }
+        figures
+    }
+
+    /// Notes how much tiers and buffers take, should it be more than ever.
+    pub fn note_peak(&mut self, figures: &Figures) {
+        self.used_bytes_peak = self.used_bytes_peak.max(figures.used_bytes());
+    }
+
+    /// Begins the statistics that `INFO` shows anew; `engine` are the engine's now.
+    pub fn forget_statistics(&mut self, engine: EngineStats) {
+        *self.stats_base = (self.stats.clone(), engine);
+        self.command_statistics = CommandStatistics::default();
+    }
+}
+
+/// Is called with changed settings.
+pub type WatchSettings = dyn Fn(&Settings);
+
+/// What a host calls with changed settings.
+#[derive(Clone, Default)]
+pub struct SettingsWatcher(pub Option<Rc<WatchSettings>>);
+
+impl std::fmt::Debug for SettingsWatcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SettingsWatcher({})", if self.0.is_some() { "some" } else { "none" })
+    }
+}

@@ -1,0 +1,73 @@
+//! What is known of snapshots, and of the wish to stop.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+use crate::shards::board::SaveFigures;
+use crate::snapshot::{SaveError, Saved, Saving};
+
+/// What is known of snapshots, and what was asked of whoever runs the store.
+#[derive(Debug, Default)]
+pub struct Persistence {
+    /// Where snapshots are written, if anywhere.
+    pub path: Option<PathBuf>,
+    /// When the last one was written, in Unix seconds; that of the start before the first.
+    pub last_save_s: u64,
+    /// Whether the last one failed.
+    pub last_failed: bool,
+    /// What the last one in the background took, in seconds.
+    pub last_background_s: Option<u64>,
+    /// Since when one is being written in the background, in Unix seconds.
+    pub running_since_s: Option<u64>,
+    /// It, from its beginning to its end.
+    pub saving: Option<Saving>,
+    /// How many were written.
+    pub saves: u64,
+    /// Values that had been written when the last one was.
+    pub sets_then: u64,
+    /// One in the background was asked for.
+    pub wanted: Rc<Notify>,
+    /// The store is to stop.
+    pub stop: Rc<Notify>,
+    /// Whether it writes a snapshot then; `None`: where one is configured.
+    pub save_at_stop: Option<bool>,
+}
+
+impl Persistence {
+    /// What others may see of it, after so many values were written.
+    pub fn figures(&self, sets: u64) -> SaveFigures {
+        SaveFigures {
+            changes: sets.saturating_sub(self.sets_then),
+            running_since_s: self.running_since_s,
+            last_save_s: self.last_save_s,
+            last_failed: self.last_failed,
+            last_background_s: self.last_background_s,
+            saves: self.saves,
+        }
+    }
+
+    /// Notes what came of a snapshot, at `now_s` and after so many values were written.
+    pub fn note(&mut self, result: &Result<Saved, SaveError>, now_s: u64, sets: u64) {
+        self.last_failed = result.is_err();
+        match result {
+            Ok(saved) => {
+                (self.last_save_s, self.sets_then) = (now_s, sets);
+                self.saves += 1;
+                tracing::info!(
+                    items = saved.items,
+                    bytes = saved.bytes,
+                    ms = saved.took_ms,
+                    "snapshot written"
+                );
+            }
+            Err(error) => tracing::error!(%error),
+        }
+    }
+
+    /// Where a snapshot is to be written when the store stops.
+    pub fn path_at_stop(&self) -> Option<&PathBuf> {
+        self.path.as_ref().filter(|_| self.save_at_stop != Some(false))
+    }
+}
