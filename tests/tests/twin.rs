@@ -1,21 +1,20 @@
 //! The simulator against the live engine: one trace, one ladder, every count equal.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
+#[path = "twin/division.rs"]
+mod division;
+
 use std::path::Path;
 
 use tiermem_base::curve::{Curve, DEFAULT_CURVE};
 use tiermem_base::{Access, Bytes, Op, Rng};
-use tiermem_model::advisor::Plan;
 use tiermem_policy::evict::lru::Bump;
-use tiermem_policy::ladder::{Admission, LadderConfig, LevelCounters, Order, Part, Priority, Reactive};
+use tiermem_policy::ladder::{Admission, LadderConfig, LevelCounters, Order, Priority, Reactive};
 use tiermem_policy::log::{self, LogConfig};
-use tiermem_policy::partition::Objective;
 use tiermem_policy::promote::Promotion;
 use tiermem_sim::cache::Sharing;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
-use tiermem_store::engine::{
-    Aim, By, Condition, DATABASES, Declared, Division, Engine, EngineConfig, Expiry, Tenancy,
-};
+use tiermem_store::engine::{By, Condition, DATABASES, Declared, Engine, EngineConfig, Expiry, Tenancy};
 use tiermem_tier::block::Immediate;
 use tiermem_tier::flash::FlashConfig;
 use tiermem_tier::flash::format::Layout;
@@ -38,8 +37,9 @@ struct Counts {
     tiers: Vec<[u64; 5]>,
     aborted: u64,
     expired: u64,
-    /// Of each tenant in each tier: bytes, share and K.
-    divided: Vec<Vec<[u64; 3]>>,
+    /// In the end, and at the end of each window.
+    division: division::State,
+    windows: Vec<division::State>,
     metadata_bytes: u64,
     charged_us: u64,
     flash: Option<FlashCounts>,
@@ -86,25 +86,14 @@ impl FlashTier {
 /// Tenants of whom something is declared: their number, their part of every tier, their K.
 const SHARES: [(u16, f64, u8); 2] = [(1, 0.5, 16), (2, 0.125, 0)];
 
-fn tenancy() -> Tenancy {
-    let declared =
-        SHARES.map(|(tenant, share, k)| Declared { name: tenant.to_string(), share: Some(share), k });
-    Tenancy { by: By::Database, declared: declared.into(), ..Tenancy::default() }
+fn declared() -> Vec<Declared> {
+    SHARES.map(|(tenant, share, k)| Declared { name: tenant.to_string(), share: Some(share), k }).into()
 }
 
-/// Who divides memory while a trace runs, and what is declared about it.
-#[derive(Clone, Copy)]
-struct Divided<'a>(&'a Plan);
-
-impl Divided<'_> {
-    /// Keys' names are sixteen digits: the first says whose it is, the second ends it.
-    fn tenancy(self) -> Tenancy {
-        let aim = Aim::Divide(self.0.objective);
-        // The simulator has no clock to measure with.
-        let terms = [1, 2, 3].map(|tenant| format!("{tenant}:miss=1ms").parse().unwrap()).into();
-        let division = Division { aim, window: self.0.window, terms, ..Division::default() };
-        Tenancy { by: By::Prefix(b'f'), plan: self.0.clone(), division, ..Tenancy::default() }
-    }
+/// Tenants that are databases, and share what is theirs as it was declared.
+fn by_database() -> (By, Sharing) {
+    let names = (0..DATABASES).map(|db| db.to_string()).collect();
+    (By::Database, Sharing { names, declared: declared(), ..Sharing::default() })
 }
 
 fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Counts {
@@ -115,7 +104,7 @@ fn live_with(
     ladder: &LadderConfig,
     flash: Option<FlashTier>,
     trace: &[Access],
-    divided: Option<Divided<'_>>,
+    shared: Option<&(By, Sharing)>,
 ) -> Counts {
     let cxl = Curve::named(DEFAULT_CURVE).unwrap();
     let spec = |(at, level): (usize, &tiermem_policy::ladder::LevelConfig)| TierSpec {
@@ -125,11 +114,11 @@ fn live_with(
         price_per_gb: None,
     };
     let tiers = ladder.levels.iter().enumerate().map(spec).collect();
-    let tenancy = match divided {
-        Some(divided) => divided.tenancy(),
-        None if ladder.tenants => tenancy(),
-        None => Tenancy::default(),
+    let tenancy = |(by, sharing): &(By, Sharing)| {
+        let Sharing { plan, division, declared, .. } = sharing.clone();
+        Tenancy { by: *by, declared, plan, division, owners: Vec::new() }
     };
+    let tenancy = shared.map(tenancy).unwrap_or_default();
     let with = EngineConfig { ladder: ladder.clone(), tenancy, ..EngineConfig::new(tiers) };
     let config = EngineConfig { spin: false, seed: 7, ..with };
     let mut engine = Engine::new(config).unwrap();
@@ -138,17 +127,23 @@ fn live_with(
         let device = Box::new(Immediate::new(region_bytes as usize));
         engine.attach_flash("flash", None, device, &config).unwrap();
     }
-    let mut waits = 0;
+    let (mut waits, mut windows) = (0, Vec::new());
     let value = vec![0xA5; trace.iter().map(|access| access.size as usize).max().unwrap()];
     for access in trace {
-        engine.set_clock(access.time_ns / 1_000_000);
+        engine.set_clock_us(access.time_ns / 1000);
         let key = Access::key_name(access.key);
         let value = &value[..access.size as usize];
-        let db = if ladder.tenants && divided.is_none() { access.tenant as u8 } else { 0 };
+        let db = if shared.is_some_and(|(by, _)| *by == By::Database) { access.tenant as u8 } else { 0 };
         let found = match access.op {
             Op::Get | Op::Read | Op::Load | Op::Scan => {
                 engine.resolve(db, &key);
-                engine.get(db, &key).is_some()
+                let found = engine.get(db, &key).is_some();
+                // Who has missed needs time to bring back what it has missed.
+                let reload_ns = shared.and_then(|(_, sharing)| sharing.reload_ns.get(&access.tenant));
+                if !found && let Some(reload_ns) = reload_ns {
+                    engine.set_clock_us((access.time_ns + reload_ns) / 1000);
+                }
+                found
             }
             Op::Set | Op::Write | Op::Store => false,
             Op::Del => {
@@ -168,10 +163,14 @@ fn live_with(
                 }
             }
             // A value that no tier can take is refused; the simulator sees the same refusal.
-            let _ = engine.set(db, &key, value, Condition::Always, Expiry::Never);
+            let ttl_ms = u64::from(access.ttl_s) * 1000;
+            let expiry =
+                if ttl_ms > 0 { Expiry::AtUnixMs(engine.clock_ms() + ttl_ms) } else { Expiry::Never };
+            let _ = engine.set(db, &key, value, Condition::Always, expiry);
         }
         if let Some(question) = engine.take_question() {
             engine.take_answer(question.answer());
+            windows.push(division::State::of_engine(&engine.stats()));
         }
         engine.unstage();
         engine.commit();
@@ -188,13 +187,8 @@ fn live_with(
             .collect(),
         aborted: stats.moves_aborted,
         expired: stats.expired,
-        divided: stats
-            .tenants
-            .iter()
-            .map(|tenant| {
-                tenant.tiers.iter().map(|tier| [tier.bytes, tier.share_bytes, u64::from(tier.k)]).collect()
-            })
-            .collect(),
+        division: division::State::of_engine(&stats),
+        windows,
         metadata_bytes: stats.metadata_bytes,
         charged_us: (engine.charged_ns() / 1e3) as u64,
         flash: stats.flash.map(|figures| {
@@ -229,32 +223,33 @@ fn simulated_with(
     ladder: &LadderConfig,
     flash: Option<FlashTier>,
     trace: &[Access],
-    divided: Option<Divided<'_>>,
+    shared: Option<&(By, Sharing)>,
 ) -> Counts {
     let slow = Curve::named(DEFAULT_CURVE).unwrap();
     let slower_ns = |tier| if tier == 0 { 0.0 } else { Kind::Emulated(slow).slower_ns() };
-    let sharing = |Divided(plan): Divided<'_>| Sharing {
-        plan: Some(plan.clone()),
-        slower_ns: (0..ladder.levels.len()).map(slower_ns).collect(),
-        // Keys that nobody owns.
-        tenants: 1,
-    };
+    let slower_ns: Vec<f64> = (0..ladder.levels.len()).map(slower_ns).collect();
+    let sharing = |(_, sharing): &(By, Sharing)| Sharing { slower_ns, ..sharing.clone() };
     let config = TieredConfig {
         ladder: ladder.clone(),
         overhead_bytes: OVERHEAD_BYTES,
         header_bytes: 8,
         tail: flash.map(|flash| flash.log()),
         slow,
-        sharing: divided.map(sharing),
+        sharing: shared.map(sharing),
         seed: 7,
     };
     let mut cache = TieredCache::new(config);
-    let part = |(tenant, share, k)| Part { tenant, share, k };
-    if divided.is_none() {
-        cache.share_out(&SHARES.map(part), DATABASES as usize - SHARES.len());
-    }
+    let mut windows = Vec::new();
+    let ended = |cache: &TieredCache| {
+        let advisor = cache.divider().and_then(|divider| divider.advisor());
+        advisor.map_or(0, |advisor| advisor.windows())
+    };
     for access in trace {
+        let before = ended(&cache);
         cache.access(access);
+        if ended(&cache) > before {
+            windows.push(division::State::of_simulator(&cache));
+        }
     }
     let tier = |at| {
         let LevelCounters { hits, promotions, demotions, evictions, items, .. } = cache.level(at);
@@ -265,14 +260,9 @@ fn simulated_with(
         misses: cache.misses,
         tiers: (0..cache.levels()).map(tier).collect(),
         aborted: cache.counters().moves_aborted,
-        expired: cache.counters().expired,
-        divided: (0..cache.tenants_seen() as u16)
-            .map(|tenant| {
-                let level = |tier| cache.tenant_level(tenant, tier);
-                let tiers = (0..cache.levels()).map(level);
-                tiers.map(|level| [level.bytes, level.share_bytes, u64::from(level.k)]).collect()
-            })
-            .collect(),
+        expired: cache.expired(),
+        division: division::State::of_simulator(&cache),
+        windows,
         metadata_bytes: cache.metadata_bytes(),
         charged_us: (cache.charged_ns() / 1e3) as u64,
         flash: cache.tail().map(|tail| {
@@ -374,58 +364,19 @@ fn tenants_have_the_same_in_both() {
     for capacities in [&[4 << 20][..], &[1 << 20, 4 << 20]] {
         for watermarks in [None, Some(Default::default())] {
             let ladder = LadderConfig {
-                tenants: true,
                 charge_metadata: false,
                 // Others judge some newcomers by their hashes.
                 admission: Admission::Fast,
                 watermarks,
                 ..LadderConfig::with_capacities(capacities)
             };
-            let (mut live, mut simulated) = (live(&ladder, None, &trace), simulated(&ladder, None, &trace));
+            let shared = Some(&by_database());
+            let mut live = live_with(&ladder, None, &trace, shared);
+            let mut simulated = simulated_with(&ladder, None, &trace, shared);
             (live.metadata_bytes, simulated.metadata_bytes) = (0, 0);
-            // The engine names only those who are there.
-            simulated.divided.retain(|tiers| tiers.iter().any(|tier| tier[0] > 0));
             assert_eq!(live, simulated, "{capacities:?}, {watermarks:?}");
             let evictions: u64 = live.tiers.iter().map(|tier| tier[3]).sum();
             assert!(evictions > 10_000, "they press on each other");
-        }
-    }
-}
-
-/// What is found best while a trace runs is the same in both, and so is what comes of it.
-#[test]
-fn memory_is_divided_the_same_way_in_both() {
-    let mix = "mix:0.4*zipf(alpha=0.8,objects=20k,size=64-1024)+0.4*zipf(alpha=1.1,objects=20k,size=300)\
-               +0.2*scan(objects=30k,size=2000),requests=90k";
-    let mut trace: Vec<Access> = tiermem_trace::open(mix).unwrap().collect::<Result<_, _>>().unwrap();
-    for (at, access) in trace.iter_mut().enumerate() {
-        access.tenant += 1;
-        access.key = (u64::from(access.tenant) << 60) | (0xF << 56) | (access.key & 0xFF_FFFF);
-        access.op = if at % 50 == 49 { Op::Del } else { access.op };
-    }
-    // Tenants have their numbers by who sets something first.
-    let first = |tenant: u32| *trace.iter().find(|access| access.tenant == tenant).unwrap();
-    let heads: Vec<Access> = (1..=3).map(|tenant| Access { op: Op::Set, ..first(tenant) }).collect();
-    let trace: Vec<Access> = heads.into_iter().chain(trace).collect();
-    for capacities in [&[4 << 20][..], &[1 << 20, 4 << 20], &[1 << 20, 40 << 20]] {
-        for objective in [Objective::Latency, Objective::Mean, Objective::Fair] {
-            let plan = Plan { objective, window: 15_000, rate: 0.2, ..Plan::default() };
-            let ladder = LadderConfig {
-                tenants: true,
-                charge_metadata: false,
-                admission: Admission::Fast,
-                ..LadderConfig::with_capacities(capacities)
-            };
-            let divided = Some(Divided(&plan));
-            let live = live_with(&ladder, None, &trace, divided);
-            let mut simulated = simulated_with(&ladder, None, &trace, divided);
-            simulated.divided.retain(|tiers| tiers.iter().any(|tier| tier[0] > 0));
-            let (metadata_bytes, live_bytes) = (simulated.metadata_bytes, live.metadata_bytes);
-            let live = Counts { metadata_bytes: 0, ..live };
-            assert_eq!(live, Counts { metadata_bytes: 0, ..simulated }, "{capacities:?}, {objective}");
-            assert!(live_bytes > metadata_bytes, "the engine keeps names too");
-            let shares: Vec<u64> = live.divided.iter().map(|tiers| tiers[0][1]).collect();
-            assert!(shares.iter().max() > shares.iter().min(), "{shares:?} are not equal");
         }
     }
 }

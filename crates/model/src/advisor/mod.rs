@@ -3,16 +3,19 @@
 //! An [`Advisor`] is told of the look-ups and writes of a sample of the keys, each with its tenant. It keeps every tenant's curves
 //! ([`curves`]), one for each K of a few, and what a miss costs it ([`tiermem_policy::miss_cost`]). After so many look-ups
 //! a window ends: the advisor gives a [`Question`], which knows all that is needed and can be answered anywhere, so that
-//! nobody who serves requests waits for the answer. It reads no clock and draws nothing: the simulator and the store ask
-//! the same advisor.
+//! nobody who serves requests waits for the answer. It reads no clock and draws nothing. The [`Divider`] stands between it and a
+//! ladder of tiers: it decides what the advisor is told and when, and does what it says.
 //!
 //! Choosing K alone (DLRU, section 3.1) and dividing memory by merged curves (kRedis, section 4.1) are the same question with and
 //! without [`Plan::divides`]; where curves come from is [`Plan::way`].
 
 mod curves;
+mod divider;
+mod division;
 mod plan;
 mod question;
-pub mod tiers;
+mod tenants;
+mod tiers;
 
 use tiermem_base::hash::Sample;
 use tiermem_policy::choose_k::K_DEFAULT;
@@ -20,8 +23,11 @@ use tiermem_policy::miss_cost::MissCosts;
 
 use crate::partition::Profile;
 use curves::TenantCurves;
+pub use divider::{Divider, DividerConfig, Outcome};
+pub use division::{Aim, Division};
 pub use plan::{Plan, Room, Standing, Way};
 pub use question::{Answer, Part, Question, Verdict};
+pub use tenants::{Declared, OTHERS, Tally, Tenants};
 
 /// Sizes at which curves are kept, beside those of the tiers: so many in equal steps ...
 const EVEN_SIZES: u64 = 16;

@@ -53,7 +53,7 @@ pub use config::{
 pub use entry::Admission;
 pub use order::{Order, Priority};
 pub use outlet::Outlet;
-pub use tenants::{Part, TENANTS_MAX, TenantCounters, TenantLevel};
+pub use tenants::{Setting, TENANTS_MAX, TenantCounters, TenantLevel};
 pub use tickets::{MoveKind, Ticket};
 pub use tuning::Tuning;
 

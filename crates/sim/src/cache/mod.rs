@@ -8,6 +8,7 @@ pub mod dividing;
 pub mod dlru;
 pub mod pass;
 mod tail;
+mod tenants;
 pub mod tiered;
 
 pub use belady::Belady;

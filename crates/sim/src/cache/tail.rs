@@ -24,6 +24,40 @@ struct Held {
     bytes: u32,
     segment: u32,
     offset: u32,
+    expires_at_ms: Option<u64>,
+}
+
+impl Held {
+    fn kept(&self) -> Kept {
+        Kept { key: self.key, bytes: self.bytes, expires_at_ms: self.expires_at_ms }
+    }
+}
+
+/// What is stored with an item.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    /// Its key.
+    pub key: u64,
+    /// Bytes of header, key and value, as they lie in the log.
+    pub bytes: u32,
+    /// When it expires, in Unix milliseconds.
+    pub expires_at_ms: Option<u64>,
+}
+
+impl Kept {
+    /// Whether its time is over.
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms)
+    }
+}
+
+/// An item that has left the log.
+#[derive(Clone, Copy, Debug)]
+pub struct Gone {
+    /// Of its key.
+    pub hash: u64,
+    /// Its time was over.
+    pub expired: bool,
 }
 
 /// What was appended to a segment, dead or alive.
@@ -120,23 +154,17 @@ impl Tail {
     }
 
     /// An item leaves memory; whether it lies here now. `is_unchanged`: it was read from here and has not changed since.
-    pub fn receive(&mut self, index: &mut Index, leaving: &Leaving, key: u64, is_unchanged: bool) -> bool {
+    pub fn receive(&mut self, index: &mut Index, leaving: &Leaving, item: Kept, is_unchanged: bool) -> bool {
         let is_here = is_unchanged && index.find_log(leaving.hash).is_some();
         match self.log.receive(leaving, is_here, self.fillings.len()) {
             Fate::Stays => true,
             Fate::Rejected | Fate::Refused => false,
-            Fate::Enters => self.append(index, Stream::Fresh, leaving.hash, (key, leaving.bytes), 0),
+            Fate::Enters => self.append(index, Stream::Fresh, leaving.hash, item, 0),
         }
     }
 
-    fn append(
-        &mut self,
-        index: &mut Index,
-        stream: Stream,
-        hash: u64,
-        (key, bytes): (u64, u32),
-        heat: u32,
-    ) -> bool {
+    fn append(&mut self, index: &mut Index, stream: Stream, hash: u64, item: Kept, heat: u32) -> bool {
+        let Kept { key, bytes, expires_at_ms } = item;
         let Some(appended) = self.log.append(stream, bytes) else { return false };
         if let Some(sealed) = appended.sealed {
             self.write(sealed, true, |filling| filling.sealed = true);
@@ -156,7 +184,7 @@ impl Tail {
         }
         self.written[segment as usize].push(Written { offset, bytes, hash });
         self.write(segment, false, |filling| filling.used = offset + bytes);
-        self.held.insert(hash >> UNKNOWN_BITS, Held { key, bytes, segment, offset });
+        self.held.insert(hash >> UNKNOWN_BITS, Held { key, bytes, segment, offset, expires_at_ms });
         if let Some(old) = index.put_log(hash, appended.place.with_heat(heat)) {
             self.log.forget(old);
         }
@@ -186,9 +214,9 @@ impl Tail {
         (segment, self.log.sequence(segment))
     }
 
-    /// Key and bytes of the item that the index names for this hash.
-    pub fn item(&self, hash: u64) -> Option<(u64, u32)> {
-        self.held.get(&(hash >> UNKNOWN_BITS)).map(|held| (held.key, held.bytes))
+    /// The item that the index names for this hash.
+    pub fn item(&self, hash: u64) -> Option<Kept> {
+        self.held.get(&(hash >> UNKNOWN_BITS)).map(Held::kept)
     }
 
     /// The item of this hash is dead; whether there was one.
@@ -222,8 +250,8 @@ impl Tail {
         }
     }
 
-    /// A piece of the work beside requests. Hashes of what left the log are appended to `gone`.
-    pub fn advance(&mut self, index: &mut Index, rng: &mut Rng, gone: &mut Vec<u64>) {
+    /// A piece of the work beside requests. What left the log is appended to `gone`.
+    pub fn advance(&mut self, index: &mut Index, now_ms: u64, rng: &mut Rng, gone: &mut Vec<Gone>) {
         self.fillings.retain(|filling| !filling.handed_over);
         if let Some((_, stage @ Stage::Reading(true))) = &mut self.emptying {
             *stage = Stage::Walking;
@@ -231,11 +259,11 @@ impl Tail {
         for segment in self.emptied.drain(..) {
             self.log.emptied(segment);
         }
-        self.empty(index, rng, gone);
+        self.empty(index, now_ms, rng, gone);
         self.hand_over();
     }
 
-    fn empty(&mut self, index: &mut Index, rng: &mut Rng, gone: &mut Vec<u64>) {
+    fn empty(&mut self, index: &mut Index, now_ms: u64, rng: &mut Rng, gone: &mut Vec<Gone>) {
         let (mut walk, stage) = match self.emptying.take() {
             Some(victim) => victim,
             None => {
@@ -254,7 +282,7 @@ impl Tail {
                 let used = self.log.used_in(walk.segment);
                 walk.begin(self.log.is_choked(self.fillings.len()));
                 while let Some(at) = walk.next_place(used) {
-                    if !self.deal_with(index, &mut walk, at, gone) {
+                    if !self.deal_with(index, &mut walk, at, now_ms, gone) {
                         break;
                     }
                 }
@@ -271,7 +299,14 @@ impl Tail {
     }
 
     /// Deals with what stands at byte `at` of a victim; `false`: it is to survive, and there is no space for it now.
-    fn deal_with(&mut self, index: &mut Index, walk: &mut Walk, at: u32, gone: &mut Vec<u64>) -> bool {
+    fn deal_with(
+        &mut self,
+        index: &mut Index,
+        walk: &mut Walk,
+        at: u32,
+        now_ms: u64,
+        gone: &mut Vec<Gone>,
+    ) -> bool {
         let written = &self.written[walk.segment as usize];
         let Ok(found) = written.binary_search_by_key(&at, |item| item.offset) else {
             walk.skip();
@@ -284,16 +319,21 @@ impl Tail {
             walk.pass(bytes);
             return true;
         };
-        match self.log.keeps(place, bytes, walk.kept_bytes, self.emptied.is_empty()) {
+        let expired = live.kept().is_expired(now_ms);
+        let heat = match expired {
+            true => None,
+            false => self.log.keeps(place, bytes, walk.kept_bytes, self.emptied.is_empty()),
+        };
+        match heat {
             Some(heat) => {
-                if !self.append(index, Stream::Kept, hash, (live.key, bytes), heat) {
+                if !self.append(index, Stream::Kept, hash, live.kept(), heat) {
                     return false;
                 }
                 walk.kept_bytes += bytes;
             }
             None => {
                 self.forget(index, hash);
-                gone.push(hash);
+                gone.push(Gone { hash, expired });
             }
         }
         walk.pass(bytes);

@@ -6,16 +6,17 @@
 use tiermem_base::curve::{Curve, LOCAL_DRAM, Surcharge};
 use tiermem_base::hash::KeyHasher;
 use tiermem_base::{Access, Op, Rng};
+use tiermem_model::advisor::Outcome;
 use tiermem_policy::index::Index;
 use tiermem_policy::ladder::{
-    Act, Admit, Eviction, Ladder, LadderConfig, LadderCounters, LevelCounters, NewItem, Part, TENANTS_MAX,
-    TenantLevel, Why,
+    Act, Admit, Eviction, Ladder, LadderConfig, LadderCounters, LevelCounters, NewItem, TenantLevel, Why,
 };
 use tiermem_policy::log::{ITEM_HEADER_BYTES, Leaving, LogConfig};
 use tiermem_policy::{Id, Now};
 
 use super::Tail;
 use super::dividing::{Dividing, Sharing};
+use super::tail::{Gone, Kept};
 
 /// How often an admission may wait for moves; as in the engine.
 const ADMIT_TRIES: usize = 8;
@@ -35,7 +36,7 @@ pub struct TieredConfig {
     pub tail: Option<LogConfig>,
     /// What the tiers below the first are; what they cost beyond local DRAM is charged as the engine charges it.
     pub slow: Curve,
-    /// How tenants share it, where the ladder tells them apart.
+    /// How tenants share it; without, they are not told apart.
     pub sharing: Option<Sharing>,
     /// Seed of the index's hash and of the policies' choices.
     pub seed: u64,
@@ -49,18 +50,23 @@ struct Stored {
     bytes: u64,
     /// The log has the same item.
     is_unchanged: bool,
+    /// Whose the key is.
+    tenant: u16,
 }
 
 /// A ladder and the keys on it.
 #[derive(Debug)]
 pub struct TieredCache {
-    ladder: Ladder,
+    pub(super) ladder: Ladder,
     index: Index,
     hasher: KeyHasher,
     rng: Rng,
-    now: Now,
-    /// Whose the access at hand is.
-    tenant: u16,
+    pub(super) now: Now,
+    /// The access at hand, and whose it is.
+    pub(super) access: Access,
+    pub(super) tenant: u16,
+    /// When it is, where what a miss costs is known.
+    pub(super) at_ns: Option<u64>,
     acts: Vec<Act>,
     /// What each item number stands for.
     stored: Vec<Stored>,
@@ -69,15 +75,17 @@ pub struct TieredCache {
     overhead_bytes: u64,
     header_bytes: u64,
     tail: Option<Tail>,
-    dividing: Option<Dividing>,
+    pub(super) dividing: Option<Dividing>,
     /// Items that went to the log from each tier.
     sunk: Vec<u64>,
-    gone: Vec<u64>,
+    gone: Vec<Gone>,
     read: Surcharge,
     write: Surcharge,
     charged_ns: f64,
     acts_max: usize,
     moved_bytes: u64,
+    /// Items whose time was over when they were met, and not found by the ladder.
+    expired_met: u64,
     /// Pieces of the log's work that writers waited for.
     pub waits: u64,
     /// Look-ups.
@@ -89,8 +97,8 @@ pub struct TieredCache {
 impl TieredCache {
     /// An empty ladder.
     pub fn new(config: TieredConfig) -> Self {
-        let mut ladder = Ladder::new(config.ladder);
-        let dividing = config.sharing.map(|sharing| Dividing::new(sharing, &mut ladder, config.seed));
+        let ladder = Ladder::new(LadderConfig { tenants: config.sharing.is_some(), ..config.ladder });
+        let dividing = config.sharing.map(|sharing| Dividing::new(sharing, &ladder, config.seed));
         // Hashes that lie on flash must mean the same in the next life.
         let hash = if config.tail.is_some() { KeyHasher::stable } else { KeyHasher::seeded };
         let hasher = hash(config.seed);
@@ -104,7 +112,9 @@ impl TieredCache {
             hasher,
             rng: Rng::seeded(config.seed),
             now: Now::default(),
+            access: Access::default(),
             tenant: 0,
+            at_ns: None,
             acts: Vec::new(),
             stored: Vec::new(),
             item_bytes: 0,
@@ -115,14 +125,13 @@ impl TieredCache {
             charged_ns: 0.0,
             acts_max: 0,
             moved_bytes: 0,
+            expired_met: 0,
             waits: 0,
             requests: 0,
             misses: 0,
         };
-        if cache.tail.is_some() {
-            cache.charge_index();
-            cache.report_outlet();
-        }
+        cache.apply_settings();
+        cache.report_outlet();
         cache
     }
 
@@ -135,6 +144,7 @@ impl TieredCache {
             Op::Get | Op::Read | Op::Load | Op::Scan => {
                 let hit = self.get(access.key);
                 if !hit {
+                    self.reload();
                     self.set(access.key, access.size);
                 }
                 hit
@@ -148,40 +158,11 @@ impl TieredCache {
                 false
             }
         };
-        if let Some(dividing) = &mut self.dividing {
-            dividing.settle(&mut self.ladder);
-        }
+        self.divide();
         if let Some(tail) = &mut self.tail {
             tail.hand_over();
         }
         hit
-    }
-
-    /// From now on it is this access's tenant that asks.
-    fn come(&mut self, access: &Access) {
-        self.tenant = (access.tenant % TENANTS_MAX as u32) as u16;
-        if let Some(dividing) = &mut self.dividing {
-            dividing.welcome(self.tenant, &mut self.ladder);
-        }
-    }
-
-    /// A look-up has found its item in this place, or, if `is_below`, in the log.
-    fn note_look_up(&mut self, key: u64, found: Option<Id>, is_below: bool) {
-        if self.dividing.is_none() {
-            return;
-        }
-        let hash = self.hash(key);
-        if let Some(dividing) = &mut self.dividing {
-            let bytes = found.map(|id| self.ladder.place_bytes(id));
-            dividing.looked_up(self.tenant, hash, bytes, is_below, &self.ladder);
-        }
-    }
-
-    fn note_write(&mut self, key: u64, bytes: u64) {
-        let hash = self.hash(key);
-        if let Some(dividing) = &mut self.dividing {
-            dividing.wrote(self.tenant, hash, self.ladder.place_bytes_for(bytes));
-        }
     }
 
     fn get(&mut self, key: u64) -> bool {
@@ -189,27 +170,28 @@ impl TieredCache {
         let is_staged = self.recall(key);
         self.begin();
         self.requests += 1;
-        if let Some(id) = self.find(key) {
-            self.note_look_up(key, Some(id), false);
+        if let Some(id) = self.find_live(key) {
+            self.note_look_up(key, Outcome::Memory(id));
             let tier = self.ladder.hit(id, self.now);
             self.charged_ns += charge(self.read, tier, self.stored[id.index()].bytes);
             return true;
         }
-        let hit = is_staged && self.get_staged(key);
-        self.note_look_up(key, None, hit);
-        self.misses += u64::from(!hit);
-        hit
+        let staged = if is_staged { self.find_staged(key) } else { None };
+        // Before the item comes into memory: a window that ends here is of what lies there until now.
+        self.note_look_up(key, if staged.is_some() { Outcome::Below } else { Outcome::Nowhere });
+        self.misses += u64::from(staged.is_none());
+        staged.into_iter().for_each(|item| self.get_staged(item));
+        staged.is_some()
     }
 
-    /// A look-up that found its item in the log; it comes into memory if it is hot.
-    fn get_staged(&mut self, key: u64) -> bool {
-        let hash = self.hash(key);
-        let Some(tail) = &mut self.tail else { return false };
-        let Some((held, log_bytes)) = tail.item(hash).filter(|&(held, _)| held == key) else { return false };
+    /// A look-up that found its item in the log, which comes into memory if it is hot.
+    fn get_staged(&mut self, item: Kept) {
+        let hash = self.hash(item.key);
+        let Some(tail) = &mut self.tail else { return };
         let reuse = tail.hit(&mut self.index, hash, self.now.requests);
-        let bytes = u64::from(log_bytes) + self.header_bytes - u64::from(ITEM_HEADER_BYTES);
+        let bytes = u64::from(item.bytes) + self.header_bytes - u64::from(ITEM_HEADER_BYTES);
         if self.ladder.wants(reuse, bytes)
-            && let Some(id) = self.enter(held, bytes, None)
+            && let Some(id) = self.enter(item.key, bytes, item.expires_at_ms, None)
         {
             self.stored[id.index()].is_unchanged = true;
             self.charged_ns += charge(self.read, self.ladder.loc(id).tier, bytes);
@@ -217,25 +199,33 @@ impl TieredCache {
                 tail.promoted();
             }
         }
-        true
+    }
+
+    /// The item of this key that was read from the log, unless its time is over: then it is forgotten.
+    fn find_staged(&mut self, key: u64) -> Option<Kept> {
+        let item = self.tail.as_ref()?.item(self.hash(key)).filter(|item| item.key == key)?;
+        if !item.is_expired(self.now.unix_ms) {
+            return Some(item);
+        }
+        self.expired_met += 1;
+        self.forget_in_log(key);
+        self.note_gone(key, self.tenant);
+        None
     }
 
     fn remove(&mut self, key: u64) {
         self.prepare();
         let is_staged = self.recall(key);
         self.begin();
-        if let Some(id) = self.find(key) {
+        if let Some(id) = self.find_live(key) {
             self.forget_copy(id);
             self.forget(id);
-        } else if is_staged {
+        } else if is_staged && self.find_staged(key).is_some() {
             self.forget_in_log(key);
         } else {
             return;
         }
-        let hash = self.hash(key);
-        if let Some(dividing) = &mut self.dividing {
-            dividing.removed(self.tenant, hash);
-        }
+        self.note_gone(key, self.tenant);
     }
 
     /// Reads the key from the log if it lies only there, as a server does before it runs a request; whether it is there.
@@ -267,11 +257,12 @@ impl TieredCache {
         self.wait_for_outlet();
         self.begin();
         let bytes = self.overhead_bytes + u64::from(size);
-        if self.dividing.is_some() {
-            self.note_write(key, bytes);
-        }
-        let Some(old) = self.find(key) else {
-            if self.enter(key, bytes, None).is_some() {
+        let ttl_ms = u64::from(self.access.ttl_s) * 1000;
+        let expires_at_ms = (ttl_ms > 0).then(|| self.now.unix_ms + ttl_ms);
+        let found = self.find_live(key);
+        self.note_write(key, bytes);
+        let Some(old) = found else {
+            if self.enter(key, bytes, expires_at_ms, None).is_some() {
                 // Unseen: what the log has of the key is replaced without being read.
                 self.forget_in_log(key);
             }
@@ -282,24 +273,32 @@ impl TieredCache {
         if self.ladder.rewrite_in_place(old, bytes) {
             let was = std::mem::replace(&mut self.stored[old.index()].bytes, bytes);
             self.item_bytes = self.item_bytes + bytes - was;
+            self.ladder.set_expires_at_ms(old, expires_at_ms, self.now);
             self.charged_ns += charge(self.write, self.ladder.loc(old).tier, bytes);
             return;
         }
         let held = self.ladder.pin(old);
-        let entered = self.enter(key, bytes, Some(old));
+        let entered = self.enter(key, bytes, expires_at_ms, Some(old));
         self.ladder.unpin(held);
         if entered.is_some() {
             self.forget(old);
         } else if self.ladder.config().eviction == Eviction::AllItems && self.ladder.could_hold(bytes) {
             self.forget(old);
-            self.enter(key, bytes, None);
+            self.enter(key, bytes, expires_at_ms, None);
         }
     }
 
-    fn enter(&mut self, key: u64, bytes: u64, rewrites: Option<Id>) -> Option<Id> {
+    fn enter(
+        &mut self,
+        key: u64,
+        bytes: u64,
+        expires_at_ms: Option<u64>,
+        rewrites: Option<Id>,
+    ) -> Option<Id> {
         self.report_outlet();
         let hash = self.hash(key);
-        let item = NewItem { key: hash, bytes, expires_at_ms: None, rewrites, tenant: self.tenant };
+        let tenant = self.tenant;
+        let item = NewItem { key: hash, bytes, expires_at_ms, rewrites, tenant };
         let mut tries = 0;
         while tries < ADMIT_TRIES {
             let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut self.acts);
@@ -313,7 +312,7 @@ impl TieredCache {
                     if self.stored.len() <= id.index() {
                         self.stored.resize(id.index() + 1, Stored::default());
                     }
-                    self.stored[id.index()] = Stored { key, bytes, is_unchanged: false };
+                    self.stored[id.index()] = Stored { key, bytes, is_unchanged: false, tenant };
                     self.item_bytes += bytes;
                     self.charged_ns += charge(self.write, loc.tier, bytes);
                     return Some(id);
@@ -365,11 +364,12 @@ impl TieredCache {
     /// A piece of the log's own work.
     fn advance(&mut self) {
         let Some(tail) = &mut self.tail else { return };
-        tail.advance(&mut self.index, &mut self.rng, &mut self.gone);
-        for hash in self.gone.drain(..) {
+        tail.advance(&mut self.index, self.now.unix_ms, &mut self.rng, &mut self.gone);
+        for Gone { hash, expired } in self.gone.drain(..) {
             // Where memory has the item too, that copy is the only one now.
-            if let Some(id) = self.index.find(hash, |id| self.stored[id.index()].is_unchanged) {
-                self.stored[id.index()].is_unchanged = false;
+            match self.index.find(hash, |id| self.stored[id.index()].is_unchanged) {
+                Some(id) => self.stored[id.index()].is_unchanged = false,
+                None => self.expired_met += u64::from(expired),
             }
         }
         self.report_outlet();
@@ -381,9 +381,11 @@ impl TieredCache {
         }
     }
 
-    fn charge_index(&mut self) {
+    pub(super) fn charge_index(&mut self) {
         let tail_bytes = self.tail.as_ref().map_or(0, Tail::metadata_bytes);
-        self.ladder.set_index_bytes(self.index.bytes() + tail_bytes, self.index.growth_bytes());
+        let tenants_bytes = self.dividing.as_ref().map_or(0, |it| it.divider.metadata_bytes());
+        let bytes = self.index.bytes() + tail_bytes + tenants_bytes;
+        self.ladder.set_index_bytes(bytes, self.index.growth_bytes());
     }
 
     fn execute(&mut self) {
@@ -391,14 +393,23 @@ impl TieredCache {
         self.acts_max = self.acts_max.max(acts.len());
         for act in acts.drain(..) {
             match act {
-                Act::Drop { id, loc, why, last_used, .. } => {
+                Act::Drop { id, loc, why, last_used, expires_at_ms } => {
                     self.charged_ns += charge(self.read, loc.tier, self.overhead_bytes);
                     let stored = self.stored[id.index()];
                     let hash = self.hash(stored.key);
                     self.index.remove(hash, id);
                     self.item_bytes -= stored.bytes;
-                    if why == Why::Evicted && self.offer(stored, hash, last_used) {
-                        self.sunk[usize::from(loc.tier)] += 1;
+                    match why {
+                        Why::Evicted => {
+                            let sunk = self.offer(stored, hash, expires_at_ms, last_used);
+                            self.sunk[usize::from(loc.tier)] += u64::from(sunk);
+                        }
+                        Why::Expired => {
+                            if stored.is_unchanged {
+                                self.forget_in_log(stored.key);
+                            }
+                            self.note_gone(stored.key, stored.tenant);
+                        }
                     }
                 }
                 Act::Move { id, from, to, .. } => {
@@ -414,7 +425,7 @@ impl TieredCache {
     }
 
     /// Offers an item that leaves memory to the log; whether it lies there now.
-    fn offer(&mut self, stored: Stored, hash: u64, last_used: u64) -> bool {
+    fn offer(&mut self, stored: Stored, hash: u64, expires_at_ms: Option<u64>, last_used: u64) -> bool {
         let Some(tail) = &mut self.tail else { return false };
         if !stored.is_unchanged && !self.ladder.may_grow() {
             tail.unindexed += 1;
@@ -423,7 +434,8 @@ impl TieredCache {
         // Beyond 4 GiB it is no more than too large.
         let log_bytes = stored.bytes - self.header_bytes + u64::from(ITEM_HEADER_BYTES);
         let leaving = Leaving { hash, bytes: u32::try_from(log_bytes).unwrap_or(u32::MAX), last_used };
-        let taken = tail.receive(&mut self.index, &leaving, stored.key, stored.is_unchanged);
+        let item = Kept { key: stored.key, bytes: leaving.bytes, expires_at_ms };
+        let taken = tail.receive(&mut self.index, &leaving, item, stored.is_unchanged);
         self.report_outlet();
         self.charge_index();
         taken
@@ -456,18 +468,21 @@ impl TieredCache {
         self.index.find(self.hash(key), |id| self.stored[id.index()].key == key)
     }
 
-    fn hash(&self, key: u64) -> u64 {
+    /// The item of this key in memory, unless its time is over: then it is removed.
+    fn find_live(&mut self, key: u64) -> Option<Id> {
+        let id = self.find(key)?;
+        if self.ladder.expires_at_ms(id).is_none_or(|at_ms| at_ms > self.now.unix_ms) {
+            return Some(id);
+        }
+        self.forget_copy(id);
+        self.note_gone(key, self.stored[id.index()].tenant);
+        self.forget(id);
+        self.expired_met += 1;
+        None
+    }
+
+    pub(super) fn hash(&self, key: u64) -> u64 {
         self.hasher.hash(0, &Access::key_name(key))
-    }
-
-    /// Gives tenants their parts of the tiers, and what is left to so many others, where the ladder tells tenants apart.
-    pub fn share_out(&mut self, parts: &[Part], others: usize) {
-        self.ladder.share_out(parts, others);
-    }
-
-    /// One more than the highest number of a tenant that has had something or a share; 0 where they are not told apart.
-    pub fn tenants_seen(&self) -> usize {
-        self.ladder.tenants_seen()
     }
 
     /// A tenant in a tier.
@@ -483,6 +498,11 @@ impl TieredCache {
     /// What the whole has seen.
     pub fn counters(&self) -> LadderCounters {
         self.ladder.counters()
+    }
+
+    /// Items whose time was over.
+    pub fn expired(&self) -> u64 {
+        self.ladder.counters().expired + self.expired_met
     }
 
     /// Bytes of metadata.

@@ -1,29 +1,18 @@
-//! What the engine's own requests say about how its memory should be divided: an [`Advisor`] is told of them, and what it advises is
-//! done.
-//!
-//! Questions are taken out, answered wherever there is time for it, and brought back ([`Engine::take_question`],
-//! [`Engine::take_answer`]). Shares change at once and memory with the requests that want it: nobody waits for a division.
+//! What the engine's own requests say about how its memory should be divided: a [`Divider`] is told of them, and what it says is
+//! done; the figures of that.
 
 use std::sync::Arc;
 
 use serde::Serialize;
-use tiermem_model::advisor::{Advisor, Answer, Part, Plan, Question, Room, Verdict, tiers};
+use tiermem_model::advisor::{
+    Advisor, Answer, Divider, DividerConfig, Division, Outcome, Part, Question, Verdict,
+};
 use tiermem_model::mrc::Curve;
-use tiermem_model::partition::TenantTerms;
-
-use tiermem_policy::Id;
 use tiermem_policy::choose_k::Overheads;
+use tiermem_policy::ladder::Ladder;
 
-use super::{Division, Engine};
-
-/// An engine's advisor, and what it last said.
-#[derive(Debug)]
-pub(super) struct Advice {
-    advisor: Advisor,
-    question: Option<Question>,
-    /// By tenant.
-    told: Vec<Option<Arc<TenantAdvice>>>,
-}
+use super::owners::Whose;
+use super::{Engine, EngineConfig};
 
 /// How memory was divided lately.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -53,6 +42,24 @@ pub struct DivisionStats {
 }
 
 impl DivisionStats {
+    fn of(advisor: &Advisor) -> Self {
+        let (history, plan) = (advisor.history(), advisor.plan());
+        let verdict = history.verdict.as_ref();
+        DivisionStats {
+            objective: if plan.divides { plan.objective.to_string() } else { "k".to_owned() },
+            windows: advisor.windows(),
+            verdict: verdict.map_or_else(|| "no window has ended yet".to_owned(), Verdict::to_string),
+            divided_after: history.divided_after,
+            predicted_before_ns: history.predicted_ns.0,
+            predicted_after_ns: history.predicted_ns.1,
+            measured_before_ns: history.measured_ns.0,
+            measured_after_ns: history.measured_ns.1,
+            metadata_bytes: advisor.metadata_bytes(),
+            sample_rate: advisor.rate(),
+            shards: 1,
+        }
+    }
+
     /// Adds another shard's: what is counted is added, what is a mean becomes the mean of both.
     pub(super) fn add(&mut self, other: &DivisionStats) {
         self.windows += other.windows;
@@ -145,143 +152,55 @@ impl TenantAdvice {
     }
 }
 
-impl Advice {
-    pub fn tenant(&self, tenant: u16) -> Option<Arc<TenantAdvice>> {
-        self.told.get(usize::from(tenant))?.clone()
-    }
-
-    /// A key is gone, and not for want of room.
-    #[inline]
-    pub fn note_gone(&mut self, tenant: u16, hash: u64) {
-        if self.advisor.follows(hash) {
-            self.advisor.removed(tenant, hash);
-        }
-    }
-
-    /// All keys are gone.
-    pub fn forget(&mut self) {
-        self.advisor.forget();
-    }
-
-    /// Whether memory is divided as an answer said, and not by what was declared.
-    pub fn is_in_force(&self) -> bool {
-        self.advisor.history().divided_after.is_some()
-    }
-
-    pub fn metadata_bytes(&self) -> u64 {
-        self.advisor.metadata_bytes()
-    }
-
-    fn stats(&self) -> DivisionStats {
-        let history = self.advisor.history();
-        let plan = self.advisor.plan();
-        DivisionStats {
-            objective: if plan.divides { plan.objective.to_string() } else { "k".to_owned() },
-            windows: self.advisor.windows(),
-            verdict: history
-                .verdict
-                .as_ref()
-                .map_or_else(|| "no window has ended yet".to_owned(), Verdict::to_string),
-            divided_after: history.divided_after,
-            predicted_before_ns: history.predicted_ns.0,
-            predicted_after_ns: history.predicted_ns.1,
-            measured_before_ns: history.measured_ns.0,
-            measured_after_ns: history.measured_ns.1,
-            metadata_bytes: self.metadata_bytes(),
-            sample_rate: self.advisor.rate(),
-            shards: 1,
-        }
+impl EngineConfig {
+    /// What divides this engine's memory.
+    pub(super) fn divider(&self, ladder: &Ladder) -> Divider {
+        let tenancy = &self.tenancy;
+        let mut names = Whose::names(tenancy.by, tenancy.tells_apart());
+        names.extend(tenancy.declared.iter().map(|declared| declared.name.clone()));
+        names.extend(tenancy.owners.iter().map(|owner| owner.name.clone()));
+        let config = DividerConfig {
+            plan: tenancy.plan.clone(),
+            division: tenancy.division.clone(),
+            names,
+            declared: tenancy.declared.clone(),
+            slower_ns: self.tiers.iter().map(|tier| tier.kind.slower_ns()).collect(),
+            shards: u64::from(self.growth),
+            seed: self.seed,
+        };
+        Divider::new(config, ladder)
     }
 }
 
 impl Engine {
-    /// Counts a look-up for its tenant, which is returned, and the advisor; `found` is what it found in memory.
+    /// Tells the divider of a look-up; whose key it was.
     #[inline]
-    pub(super) fn note_look_up(&mut self, db: u8, key: &[u8], hash: u64, found: Option<Id>) -> u16 {
-        let tenant = self.tenants.note_get(db, key, found.is_some());
-        if let Some(advice) = &mut self.advice {
-            let is_last = advice.advisor.note_lookup();
-            if advice.advisor.follows_misses(hash) {
-                let found = found.map(|id| self.ladder.place_bytes(id).min(u64::from(u32::MAX)) as u32);
-                if found.is_none() {
-                    advice.advisor.missed(tenant, hash, self.now_us * 1000);
-                }
-                if advice.advisor.follows(hash) {
-                    advice.advisor.looked_up(tenant, hash, found);
-                }
-            }
-            if is_last {
-                self.end_window();
-            }
+    pub(super) fn note_look_up(&mut self, db: u8, key: &[u8], hash: u64, outcome: Outcome) -> u16 {
+        let tenant = self.tenant_of(db, key);
+        let now_ns = Some(self.now_us * 1000);
+        if self.divider.looked_up(tenant, hash, outcome, now_ns, &self.ladder) {
+            self.apply_settings();
         }
         tenant
     }
 
-    /// Counts a look-up of what is not in memory: `found` says whether it is on flash. For the division of memory it has missed.
-    pub(super) fn note_look_up_below(&mut self, db: u8, key: &[u8], hash: u64, found: bool) {
-        self.note_look_up(db, key, hash, None);
-        if found {
-            self.tenants.note_found(db, key);
-        }
-    }
-
-    /// Counts a write of an item of so many bytes for its tenant and the advisor.
+    /// Tells the divider of a write of an item of so many bytes.
     #[inline]
     pub(super) fn note_write(&mut self, tenant: u16, hash: u64, bytes: u64) {
-        self.tenants.note_set(tenant);
-        if let Some(advice) = &mut self.advice
-            && advice.advisor.follows_misses(hash)
-        {
-            advice.advisor.set_back(tenant, hash, self.now_us * 1000);
-            if advice.advisor.follows(hash) {
-                // As look-ups see it: what its place takes.
-                let place_bytes = self.ladder.place_bytes_for(bytes);
-                advice.advisor.wrote(tenant, hash, place_bytes.min(u64::from(u32::MAX)) as u32);
-            }
-        }
+        self.divider.wrote(tenant, hash, bytes, Some(self.now_us * 1000), &self.ladder);
     }
 
-    /// Tells the advisor of a key that is gone, and not for want of room.
+    /// Tells the divider of a key that is gone, and not for want of room.
     #[inline]
     pub(super) fn note_gone(&mut self, db: u8, key: &[u8], hash: u64) {
-        if let Some(advice) = &mut self.advice {
-            advice.note_gone(self.tenants.of(db, key), hash);
-        }
+        self.divider.removed(self.tenant_of(db, key), hash);
     }
 
+    /// Does what the divider says, and has tier 0 charged with what it keeps.
     #[cold]
-    fn end_window(&mut self) {
-        let rooms = self.rooms();
-        let standings = self.tenants.standings(|tenant| tiers::held_bytes(&self.ladder, tenant));
-        if let Some(advice) = &mut self.advice {
-            advice.question = Some(advice.advisor.end_window(&standings, &rooms));
-        }
-        self.charge_tenants();
-    }
-
-    /// Has tier 0 charged with what is kept about tenants.
-    pub(super) fn charge_tenants(&mut self) {
-        self.tenants_bytes =
-            self.tenants.bytes() + self.advice.as_ref().map_or(0, |advice| advice.metadata_bytes());
+    pub(super) fn apply_settings(&mut self) {
+        self.divider.take_settings().for_each(|setting| self.ladder.apply(setting));
         self.charge_index();
-    }
-
-    /// The tiers, as a division sees them: without the metadata, which the first one holds.
-    pub(super) fn rooms(&self) -> Vec<Room> {
-        let slower_ns = |tier: usize| self.config.tiers.get(tier).map_or(0.0, |tier| tier.kind.slower_ns());
-        tiers::rooms(&self.ladder, slower_ns)
-    }
-
-    /// Begins to watch, if anything is to be divided.
-    pub(super) fn begin_advice(&mut self) {
-        let rooms = self.rooms();
-        let plan = self.config.tenancy.division.apply(&self.config.tenancy.plan);
-        self.advice = plan.map(|plan| {
-            // Each shard sees its part of the look-ups.
-            let window = (plan.window / self.shards()).max(1);
-            let advisor = Advisor::new(Plan { window, ..plan }, &rooms, self.config.seed);
-            Box::new(Advice { advisor, question: None, told: Vec::new() })
-        });
     }
 
     /// The K that are chosen from, where tenants are told apart.
@@ -292,69 +211,42 @@ impl Engine {
 
     /// Says what choosing a victim costs here; what was watched so far is forgotten.
     pub fn set_draw_costs(&mut self, overheads: &Overheads) {
-        self.config.tenancy.plan.overheads = overheads.clone();
-        self.begin_advice();
-    }
-
-    /// Tenants are promised this shard's part of what they were.
-    pub(super) fn promise(&mut self) {
-        let shards = self.shards();
-        let terms = self.config.tenancy.division.effective();
-        let own: Vec<TenantTerms> = terms.map(|one| one.part(shards)).collect();
-        self.tenants.promise(&own);
-    }
-
-    fn shards(&self) -> u64 {
-        u64::from(self.config.growth.max(1))
+        self.divider.set_draw_costs(overheads, &self.ladder);
+        self.apply_settings();
     }
 
     /// What divides memory, as it is.
     pub fn division(&self) -> Division {
-        self.config.tenancy.division.clone()
+        self.divider.division().clone()
     }
 
     /// Changes it; what was declared holds again where memory is no longer divided. It was checked ([`Division::check`]).
     pub fn divide_by(&mut self, division: Division) {
-        let before = std::mem::replace(&mut self.config.tenancy.division, division);
-        self.promise();
-        let division = &self.config.tenancy.division;
-        if (before.aim, before.window) != (division.aim, division.window) {
-            self.begin_advice();
-            self.ladder.share_anew();
-            self.share_out();
-        }
+        self.divider.divide_by(division, &self.ladder);
+        self.apply_settings();
     }
 
     /// What a window's end asks, if one has ended. Whoever takes it brings the answer ([`Self::take_answer`]).
     pub fn take_question(&mut self) -> Option<Question> {
-        self.advice.as_mut()?.question.take()
+        self.divider.take_question()
     }
 
     /// Does what an answer says.
     pub fn take_answer(&mut self, answer: Answer) {
-        // What another advisor was asked, or a window before the last, says nothing of now.
-        let Some(advice) = self.advice.as_mut().filter(|it| it.advisor.windows() == answer.window) else {
+        if !self.divider.answered(&answer, &self.ladder) {
             return;
-        };
-        advice.advisor.note(&answer);
-        let tenants = &self.tenants;
-        answer.carry_out(&mut self.ladder, tenants.count(), |tenant| tenants.declared_k(tenant));
+        }
+        self.apply_settings();
         if !answer.parts.is_empty() {
-            advice.told.clear();
+            self.advised = vec![None; self.divider.tenants().count()];
         }
         for part in &answer.parts {
-            let at = usize::from(part.tenant);
-            if at >= advice.told.len() {
-                advice.told.resize(at + 1, None);
-            }
-            advice.told[at] = Some(Arc::new(TenantAdvice::of(part)));
+            self.advised[usize::from(part.tenant)] = Some(Arc::new(TenantAdvice::of(part)));
         }
-        // Of those in no part as well.
-        self.set_declared_ks();
     }
 
     /// Figures of the division, where there is one.
     pub(super) fn division_stats(&self) -> Option<DivisionStats> {
-        self.advice.as_ref().map(|advice| advice.stats())
+        self.divider.advisor().map(DivisionStats::of)
     }
 }

@@ -16,7 +16,8 @@ impl Engine {
     /// Changes a tier's capacity. What is above it leaves a little in every step and every [`Self::shrink`].
     pub fn set_capacity(&mut self, tier: usize, capacity_bytes: u64) {
         self.ladder.set_capacity(tier, capacity_bytes);
-        self.share_out();
+        self.divider.resized(&self.ladder);
+        self.apply_settings();
     }
 
     /// Makes a step where a tier is above its capacity, for a shard that nobody asks for anything; whether all are within

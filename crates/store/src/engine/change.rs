@@ -74,7 +74,7 @@ impl Engine {
             let Some(copy) = self.find_live(db, key, hash) else { return Ok(None) };
             id = copy;
         } else {
-            self.note_write(self.tenants.of(db, key), hash, self.ladder.place_bytes(id));
+            self.note_write(self.tenant_of(db, key), hash, self.ladder.place_bytes(id));
         }
         let item = ItemRef(id);
         Ok(Some(ValueMut { bytes: self.value_again_mut(item), kind: header.kind, item }))

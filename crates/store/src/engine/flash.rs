@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use tiermem_base::hash::KeyHasher;
+use tiermem_model::advisor::Outcome;
 use tiermem_policy::Id;
 use tiermem_policy::index::Found;
 use tiermem_policy::ladder::Loc;
@@ -110,7 +111,7 @@ impl Engine {
     #[inline]
     pub(super) fn charge_index(&mut self) {
         let flash_bytes = self.below.flash.as_ref().map_or(0, |flash| flash.metadata_bytes());
-        let bytes = self.index.bytes() + flash_bytes + self.tenants_bytes;
+        let bytes = self.index.bytes() + flash_bytes + self.divider.metadata_bytes();
         self.ladder.set_index_bytes(bytes, self.index.growth_bytes());
     }
 
@@ -324,13 +325,16 @@ impl Engine {
             self.uncount(db);
             self.expired_on_access += u64::from(expired);
         }
+        if expired {
+            self.note_gone(db, key, hash);
+        }
         None
     }
 
     /// Reads a staged item as a look-up does; it moves into memory if it is hot.
     pub(super) fn get_staged(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Hit<'_>> {
         let found = self.has_staged(db, key, hash).then(|| self.find_staged(db, key, hash)).flatten();
-        self.note_look_up_below(db, key, hash, found.is_some());
+        self.note_look_up(db, key, hash, if found.is_some() { Outcome::Below } else { Outcome::Nowhere });
         let at = found?;
         self.get_hits += 1;
         let place = self.index.find_log(hash);

@@ -106,10 +106,9 @@ impl Engine {
                     if !stays {
                         self.uncount(header.db);
                         let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
-                        if why == Why::Expired
-                            && let Some(advice) = &mut self.advice
-                        {
-                            advice.note_gone(self.tenants.of(header.db, key), hash);
+                        if why == Why::Expired {
+                            let tenant = self.whose.of(self.divider.tenants(), header.db, key);
+                            self.divider.removed(tenant, hash);
                         }
                         let change = if why == Why::Expired { Change::Expired } else { Change::Evicted };
                         self.changes.note(change, header.db, key);
@@ -143,10 +142,8 @@ impl Engine {
         self.changes.note(Change::Flushed(db), db.unwrap_or(0), &[]);
         let others = db.map_or(0, |db| self.keys.iter().sum::<u64>() - self.len(db));
         self.flush_on_flash(db.filter(|_| others > 0));
-        if others == 0
-            && let Some(advice) = &mut self.advice
-        {
-            advice.forget();
+        if others == 0 {
+            self.divider.forget();
         }
         if others == 0 && self.ladder.clear() {
             self.forget_kept();
@@ -169,9 +166,8 @@ impl Engine {
             if db.is_none_or(|db| db == header.db) {
                 let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len));
                 let hash = self.hasher.hash(header.db, key);
-                if let Some(advice) = &mut self.advice {
-                    advice.note_gone(self.tenants.of(header.db, key), hash);
-                }
+                let tenant = self.whose.of(self.divider.tenants(), header.db, key);
+                self.divider.removed(tenant, hash);
                 self.forget(id, hash);
             }
         }

@@ -13,7 +13,6 @@ mod advice;
 mod ahead;
 mod capacity;
 mod change;
-mod division;
 mod flash;
 mod flash_figures;
 mod item;
@@ -30,20 +29,21 @@ mod tenants;
 mod types;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use tiermem_base::hash::KeyHasher;
 use tiermem_base::{Bytes, Rng};
+pub use tiermem_model::advisor::{Aim, Declared, Division};
+use tiermem_model::advisor::{Divider, Outcome};
 use tiermem_policy::index::{Found, Index};
 use tiermem_policy::ladder::{Act, Admit, Ladder, LadderConfig, LevelConfig, Loc, NewItem};
 use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW};
 use tiermem_policy::{Id, Now};
 use tiermem_tier::{TierError, TierSpec, Tiers};
 
-use advice::Advice;
 pub use advice::{DivisionStats, TenantAdvice};
 pub use ahead::FORESEEN_MAX;
 pub use change::ValueMut;
-pub use division::{Aim, Division};
 pub use flash::Away;
 use flash::Below;
 pub use flash_figures::FlashFigures;
@@ -53,11 +53,11 @@ use keep::Keeping;
 pub use keep::TakenUp;
 pub use notes::{Change, Changes};
 pub use owners::Owner;
+use owners::Whose;
 pub use pin::Pin;
 pub use snapshot::{Gathered, Gathering, Restored};
 pub use stats::{EngineStats, TierStats};
-use tenants::Tenants;
-pub use tenants::{By, Declared, PREFIX_BYTES_MAX, Tenancy, TenantStats, TenantTierStats};
+pub use tenants::{By, PREFIX_BYTES_MAX, Tenancy, TenantStats, TenantTierStats};
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};
 
 /// How often an admission may have to wait for moves before it counts as failed; one is the rule.
@@ -181,11 +181,11 @@ pub struct Engine {
     refused: u64,
     expired_on_access: u64,
     changes: Changes,
-    tenants: Tenants,
-    /// What tenants' names and curves take.
-    tenants_bytes: u64,
-    /// What divides memory while the engine runs, if something does.
-    advice: Option<Box<Advice>>,
+    whose: Whose,
+    /// What tenants are to have.
+    divider: Divider,
+    /// By tenant.
+    advised: Vec<Option<Arc<TenantAdvice>>>,
     /// Unix time in microseconds.
     now_us: u64,
 }
@@ -215,16 +215,16 @@ impl Engine {
             refused: 0,
             expired_on_access: 0,
             changes: Changes::default(),
-            tenants: Tenants::new(&config.tenancy),
-            tenants_bytes: 0,
-            advice: None,
+            whose: Whose::new(config.tenancy.by),
+            divider: config.divider(&ladder),
+            advised: Vec::new(),
             now_us: 0,
             ladder,
             config,
         };
-        engine.promise();
-        engine.begin_advice();
-        engine.share_out();
+        engine.apply_settings();
+        let owners = std::mem::take(&mut engine.config.tenancy.owners);
+        engine.set_owners(&owners);
         Ok(engine)
     }
 
@@ -258,7 +258,7 @@ impl Engine {
     #[inline]
     fn note_hit(&mut self, db: u8, key: &[u8], hash: u64, id: Id) {
         self.get_hits += 1;
-        let tenant = self.note_look_up(db, key, hash, Some(id));
+        let tenant = self.note_look_up(db, key, hash, Outcome::Memory(id));
         self.ladder.hit_of(Some(tenant), id, self.now);
     }
 

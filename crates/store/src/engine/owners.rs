@@ -1,8 +1,11 @@
-//! Whose keys begin how: the table by which a key's owner is found without anything being made or asked on the way.
+//! Whose a key is. Databases and prefixes say it of every key by itself, so that nothing has to be kept for an item that comes
+//! back from flash or from a snapshot; owners of what keys begin with stand in a table, by which a key's owner is found without
+//! anything being made or asked on the way. Numbers are given on first use and are a shard's own; names are the same everywhere.
 
+use tiermem_model::advisor::{OTHERS, Tenants};
 use tiermem_policy::Id;
 
-use super::Engine;
+use super::{By, DATABASES, Engine, PREFIX_BYTES_MAX};
 
 /// A name, and how its keys begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +62,87 @@ impl Owners {
     }
 }
 
+/// Whose a key is, by the key alone.
+#[derive(Debug)]
+pub(super) struct Whose {
+    by: By,
+    owners: Owners,
+}
+
+impl Whose {
+    pub fn new(by: By) -> Self {
+        Whose { by, owners: Owners::default() }
+    }
+
+    /// The tenants that there are before any key is.
+    pub fn names(by: By, tells_apart: bool) -> Vec<String> {
+        match by {
+            By::Nobody if !tells_apart => Vec::new(),
+            By::Nobody => vec!["(all)".to_owned()],
+            By::Database => (0..DATABASES).map(|db| db.to_string()).collect(),
+            By::Prefix(_) | By::User => vec!["(others)".to_owned()],
+        }
+    }
+
+    /// Whose a key is, as far as that is known: nobody becomes a tenant by asking.
+    #[inline]
+    pub fn of(&self, tenants: &Tenants, db: u8, key: &[u8]) -> u16 {
+        match self.by {
+            By::Nobody => OTHERS,
+            By::Database => u16::from(db),
+            By::User => self.owners.of(key).unwrap_or(OTHERS),
+            By::Prefix(separator) => {
+                prefix(separator, key).and_then(|name| tenants.number_of(name)).unwrap_or(OTHERS)
+            }
+        }
+    }
+}
+
+fn prefix(separator: u8, key: &[u8]) -> Option<&[u8]> {
+    let head = &key[..key.len().min(PREFIX_BYTES_MAX)];
+    head.iter().position(|&byte| byte == separator).map(|end| &key[..end])
+}
+
 impl Engine {
+    /// Whose a key is, as far as that is known.
+    #[inline]
+    pub(super) fn tenant_of(&self, db: u8, key: &[u8]) -> u16 {
+        self.whose.of(self.divider.tenants(), db, key)
+    }
+
+    /// Whose an item of this key will be; a new tenant's if need be.
+    #[inline]
+    pub(super) fn tenant_for(&mut self, db: u8, key: &[u8]) -> u16 {
+        let By::Prefix(separator) = self.whose.by else { return self.tenant_of(db, key) };
+        let Some(name) = prefix(separator, key) else { return OTHERS };
+        match self.divider.tenants().number_of(name) {
+            Some(tenant) => tenant,
+            None => {
+                let tenant = self.divider.enter(name, &self.ladder);
+                self.apply_settings();
+                tenant
+            }
+        }
+    }
+
+    /// Whether owners of what keys begin with are the tenants.
+    #[inline]
+    pub fn has_owners(&self) -> bool {
+        self.whose.by == By::User
+    }
+
+    /// Has the keys that begin so belong to other tenants from now on. Items that are there stay with whom they belong to until
+    /// they are set again.
+    pub fn set_owners(&mut self, owners: &[Owner]) {
+        if self.has_owners() {
+            let (divider, ladder) = (&mut self.divider, &self.ladder);
+            let mut numbered = |it: &Owner| divider.enter(it.name.as_bytes(), ladder);
+            let owners = owners.iter().map(|it| (it.prefix.as_bytes(), numbered(it))).collect();
+            self.whose.owners = Owners::new(owners);
+            self.apply_settings();
+        }
+    }
+
     /// Whether an item that is written again may keep its place. With a new one it goes over to whom its key belongs to by now.
     #[inline]
     pub(super) fn stays_with(&self, item: Id, tenant: u16) -> bool {

@@ -1,23 +1,16 @@
-//! Whose a key is, and what each tenant asks for and has.
-//!
-//! Databases and prefixes say it of every key by itself, so that nothing has to be kept for an item that comes back from flash or
-//! from a snapshot. Numbers are given on first use and are a shard's own; names are the same everywhere.
+//! How keys are told apart by their tenants, and the figures of what each asks for and has.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tiermem_model::advisor::{Plan, Standing, tiers};
-use tiermem_model::partition::{TenantTerms, Terms};
-use tiermem_policy::ladder::{Part, TENANTS_MAX, TenantLevel};
+use tiermem_model::advisor::{Aim, Declared, Division, Plan, Tally};
+use tiermem_policy::ladder::TenantLevel;
 
-use super::owners::{Owner, Owners};
-use super::{Aim, DATABASES, Division, Engine, TenantAdvice};
+use super::{Engine, Owner, TenantAdvice};
 
 /// Bytes of a key in which its prefix must end.
 pub const PREFIX_BYTES_MAX: usize = 64;
-/// Whose the keys without a prefix are, and those of tenants beyond the most.
-const OTHERS: u16 = 0;
 
 /// How keys are told apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,17 +46,6 @@ impl Tenancy {
     pub fn tells_apart(&self) -> bool {
         self.by != By::Nobody || self.division.aim != Aim::Off
     }
-}
-
-/// A tenant of whom something is known beforehand.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Declared {
-    /// Its database's number, or its prefix.
-    pub name: String,
-    /// Its part of every tier, from 0 to 1; [`None`]: an equal part of what is left.
-    pub share: Option<f64>,
-    /// Its K; 0: the tiers' own.
-    pub k: u8,
 }
 
 /// A tenant's figures.
@@ -146,253 +128,24 @@ impl TenantStats {
     }
 }
 
-fn prefix(separator: u8, key: &[u8]) -> Option<&[u8]> {
-    let head = &key[..key.len().min(PREFIX_BYTES_MAX)];
-    head.iter().position(|&byte| byte == separator).map(|end| &key[..end])
-}
-
-/// What a tenant has asked for.
-#[derive(Clone, Copy, Debug, Default)]
-struct Asked {
-    gets: u64,
-    hits: u64,
-    sets: u64,
-}
-
-/// The tenants of an engine.
-#[derive(Debug)]
-pub(super) struct Tenants {
-    by: By,
-    /// By number.
-    names: Vec<Box<[u8]>>,
-    numbers: HashMap<Box<[u8]>, u16>,
-    asked: Vec<Asked>,
-    /// Of the declared ones that have a share.
-    parts: Vec<Part>,
-    /// By number: the K that was declared.
-    ks: HashMap<u16, u8>,
-    /// By number: terms, and what a miss costs where that is declared.
-    promised: HashMap<u16, (Terms, Option<f64>)>,
-    owners: Owners,
-}
-
-impl Tenants {
-    pub fn new(tenancy: &Tenancy) -> Self {
-        let (names, asked, parts) = (Vec::new(), Vec::new(), Vec::new());
-        let (numbers, promised, ks) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let owners = Owners::default();
-        let mut tenants = Tenants { by: tenancy.by, names, numbers, asked, parts, ks, promised, owners };
-        match tenancy.by {
-            By::Nobody if !tenancy.tells_apart() => {}
-            By::Nobody => {
-                tenants.number(b"(all)");
-            }
-            By::Database => {
-                (0..DATABASES).for_each(|db| _ = tenants.number(db.to_string().as_bytes()));
-            }
-            By::Prefix(_) | By::User => {
-                tenants.number(b"(others)");
-            }
-        }
-        for &Declared { ref name, share, k } in &tenancy.declared {
-            let tenant = tenants.number(name.as_bytes());
-            if let Some(share) = share {
-                tenants.parts.push(Part { tenant, share, k });
-            }
-            if k > 0 {
-                tenants.ks.insert(tenant, k);
-            }
-        }
-        tenants.set_owners(&tenancy.owners);
-        tenants
-    }
-
-    /// The number of a name, a new one if there is room for it.
-    fn number(&mut self, name: &[u8]) -> u16 {
-        if let Some(&number) = self.numbers.get(name) {
-            return number;
-        }
-        if self.names.len() >= TENANTS_MAX {
-            return OTHERS;
-        }
-        let number = self.names.len() as u16;
-        self.names.push(name.into());
-        self.numbers.insert(name.into(), number);
-        self.asked.push(Asked::default());
-        number
-    }
-
-    fn set_owners(&mut self, owners: &[Owner]) {
-        self.owners = Owners::new(
-            owners.iter().map(|it| (it.prefix.as_bytes(), self.number(it.name.as_bytes()))).collect(),
-        );
-    }
-
-    /// Whose a key is, as far as that is known: nobody becomes a tenant by asking.
-    #[inline]
-    pub fn of(&self, db: u8, key: &[u8]) -> u16 {
-        match self.by {
-            By::Nobody => OTHERS,
-            By::Database => u16::from(db),
-            By::User => self.owners.of(key).unwrap_or(OTHERS),
-            By::Prefix(separator) => {
-                prefix(separator, key).and_then(|name| self.numbers.get(name)).copied().unwrap_or(OTHERS)
-            }
-        }
-    }
-
-    /// Counts a look-up; whose it is.
-    #[inline]
-    pub fn note_get(&mut self, db: u8, key: &[u8], found: bool) -> u16 {
-        let tenant = self.of(db, key);
-        if let Some(asked) = self.asked.get_mut(usize::from(tenant)) {
-            asked.gets += 1;
-            asked.hits += u64::from(found);
-        }
-        tenant
-    }
-
-    /// A look-up that counted as a miss has found its key after all.
-    pub fn note_found(&mut self, db: u8, key: &[u8]) {
-        let tenant = self.of(db, key);
-        if let Some(asked) = self.asked.get_mut(usize::from(tenant)) {
-            asked.hits += 1;
-        }
-    }
-
-    /// Every tenant with what it has asked for, and what it has by `held_bytes`.
-    pub fn standings(&self, held_bytes: impl Fn(u16) -> Vec<u64>) -> Vec<Standing> {
-        let standing = |(&Asked { gets, hits, sets }, tenant): (&Asked, u16)| {
-            let (terms, miss_ns) = self.promised.get(&tenant).copied().unwrap_or_default();
-            let held_bytes = held_bytes(tenant);
-            Standing { tenant, lookups: gets, hits, writes: sets, held_bytes, terms, miss_ns }
-        };
-        let is_there = |standing: &Standing| {
-            let held_bytes: u64 = standing.held_bytes.iter().sum();
-            standing.lookups + standing.writes + held_bytes + standing.terms.least_bytes > 0
-        };
-        self.asked.iter().zip(0..).map(standing).filter(is_there).collect()
-    }
-
-    /// From now on tenants are promised this.
-    pub fn promise(&mut self, terms: &[TenantTerms]) {
-        self.promised.clear();
-        for one in terms {
-            let tenant = self.number(one.name.as_bytes());
-            self.promised.insert(tenant, (one.terms, one.miss.map(|miss| miss.0 as f64)));
-        }
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Its K, where that was declared.
-    pub fn declared_k(&self, tenant: u16) -> Option<u8> {
-        self.ks.get(&tenant).copied()
-    }
-
-    /// Bytes of names and counters.
-    pub fn bytes(&self) -> u64 {
-        let names: usize = self.names.iter().map(|name| 2 * name.len()).sum();
-        let entry = 2 * size_of::<Box<[u8]>>() + size_of::<(u16, Asked)>();
-        (names + self.names.capacity() * entry) as u64
-    }
-
-    /// Counts a write, whatever becomes of it.
-    #[inline]
-    pub fn note_set(&mut self, tenant: u16) {
-        if let Some(asked) = self.asked.get_mut(usize::from(tenant)) {
-            asked.sets += 1;
-        }
-    }
-}
-
 impl Engine {
-    /// Whose an item of this key will be; a new tenant's if need be.
-    #[inline]
-    pub(super) fn tenant_for(&mut self, db: u8, key: &[u8]) -> u16 {
-        let By::Prefix(separator) = self.tenants.by else { return self.tenants.of(db, key) };
-        let Some(name) = prefix(separator, key) else { return OTHERS };
-        let before = self.tenants.names.len();
-        let tenant = self.tenants.number(name);
-        if self.tenants.names.len() > before {
-            self.share_rest();
-            self.charge_tenants();
-        }
-        tenant
-    }
-
-    /// Whether owners of what keys begin with are the tenants.
-    #[inline]
-    pub fn has_owners(&self) -> bool {
-        self.tenants.by == By::User
-    }
-
-    /// Has the keys that begin so belong to other tenants from now on. Items that are there stay with whom they belong to until
-    /// they are set again.
-    pub fn set_owners(&mut self, owners: &[Owner]) {
-        if self.has_owners() {
-            self.tenants.set_owners(owners);
-            self.share_rest();
-        }
-    }
-
-    /// The tenants of whom nothing is declared share what is left.
-    pub(super) fn share_rest(&mut self) {
-        if self.advice.as_ref().is_some_and(|advice| advice.is_in_force()) {
-            tiers::share_with_newcomers(&mut self.ladder, self.tenants.count());
-            return;
-        }
-        let others = self.tenants.names.len() - self.tenants.parts.len();
-        self.ladder.share_rest(&self.tenants.parts, others);
-    }
-
-    /// Gives all tenants their parts of the tiers as large as these are now.
-    pub(super) fn share_out(&mut self) {
-        if self.advice.as_ref().is_some_and(|advice| advice.is_in_force()) {
-            // What counts is one share beside another: tiers that change their size change none of them.
-            return;
-        }
-        let others = self.tenants.names.len() - self.tenants.parts.len();
-        self.ladder.share_out(&self.tenants.parts, others);
-        self.set_declared_ks();
-    }
-
-    /// Gives tenants the K that was declared for them.
-    pub(super) fn set_declared_ks(&mut self) {
-        for tier in 0..self.ladder.levels() {
-            self.tenants.ks.iter().for_each(|(&tenant, &k)| self.ladder.set_k(tenant, tier, k));
-        }
-    }
-
     /// Figures of the tenants that were declared, have asked or have something.
     pub(super) fn tenant_stats(&self) -> Vec<TenantStats> {
-        let tenants = self.tenants.names.iter().zip(&self.tenants.asked).zip(0u16..);
-        let is_declared = |number| self.tenants.parts.iter().any(|part| part.tenant == number);
-        let is_there = |stats: &TenantStats| {
-            stats.gets + stats.sets > 0 || stats.tiers.iter().any(|tier| tier.items > 0)
+        let stats = |(number, (name, tally)): (u16, (&[u8], Tally))| {
+            let tiers = (0..self.ladder.levels())
+                .map(|tier| TenantTierStats::of(self.ladder.tenant_level(number, tier)));
+            let stats = TenantStats {
+                name: String::from_utf8_lossy(name).into_owned(),
+                gets: tally.lookups,
+                hits: tally.hits,
+                sets: tally.writes,
+                tiers: tiers.collect(),
+                advice: self.advised.get(usize::from(number)).cloned().flatten(),
+            };
+            let is_there = stats.gets + stats.sets > 0 || stats.tiers.iter().any(|tier| tier.items > 0);
+            (is_there || self.divider.tenants().has_declared_share(number)).then_some(stats)
         };
-        let stats = tenants.map(|((name, asked), number)| {
-            (
-                number,
-                TenantStats {
-                    name: String::from_utf8_lossy(name).into_owned(),
-                    gets: asked.gets,
-                    hits: asked.hits,
-                    sets: asked.sets,
-                    tiers: (0..self.ladder.levels())
-                        .map(|tier| TenantTierStats::of(self.ladder.tenant_level(number, tier)))
-                        .collect(),
-                    advice: self.advice.as_ref().and_then(|advice| advice.tenant(number)),
-                },
-            )
-        });
-        stats
-            .filter(|(number, stats)| is_declared(*number) || is_there(stats))
-            .map(|(_, stats)| stats)
-            .collect()
+        (0..).zip(self.divider.tenants().tallies()).filter_map(stats).collect()
     }
 }
 
@@ -401,6 +154,7 @@ mod tests {
     use super::*;
     use crate::engine::{Condition, EngineConfig, Expiry};
     use tiermem_base::Bytes;
+    use tiermem_policy::ladder::TENANTS_MAX;
     use tiermem_tier::{Kind, TierSpec};
 
     fn engine(by: By, declared: &[(&str, f64)]) -> Engine {

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::curve::{Curve, DEFAULT_CURVE, LOCAL_DRAM, Surcharge};
 use tiermem_base::{Access, Bytes};
-use tiermem_model::advisor::Plan;
+use tiermem_model::advisor::{Aim, Division, Plan};
 use tiermem_policy::ladder::{LEVELS_MAX, LadderConfig};
 use tiermem_policy::log::{self, LogConfig};
 use tiermem_policy::partition::Objective;
@@ -179,20 +179,18 @@ pub struct TieredArgs {
 impl TieredArgs {
     /// How tenants share so many tiers, if they are told apart.
     fn sharing(&self, tiers: usize, slow: Curve) -> Option<cache::Sharing> {
-        let plan = match self.tenants {
+        let aim = match self.tenants {
             Sharing::Free => return None,
-            Sharing::Equal => None,
-            Sharing::Divided(objective) => Some(Plan {
-                objective,
-                window: self.tenant_window,
-                rate: self.tenant_sample,
-                ..Plan::default()
-            }),
+            Sharing::Equal => Aim::Off,
+            Sharing::Divided(objective) => Aim::Divide(objective),
         };
+        let plan = Plan { rate: self.tenant_sample, ..Plan::default() };
+        let division = Division { aim, window: self.tenant_window, ..Division::default() };
         // All tiers below the first are alike.
         let slower_ns = Surcharge::over_dram(slow.read, LOCAL_DRAM.read).latency_ns;
         let slower_ns = (0..tiers).map(|tier| if tier == 0 { 0.0 } else { slower_ns }).collect();
-        Some(cache::Sharing { plan, slower_ns, tenants: 0 })
+        let names = vec!["0".to_owned()];
+        Some(cache::Sharing { plan, division, names, slower_ns, ..cache::Sharing::default() })
     }
 
     /// Whether no ladder is asked for.
@@ -289,7 +287,6 @@ pub fn run(
     let capacities: Vec<u64> = args.tier.iter().map(|tier| tier.size.units(item_bytes)).collect();
     let mut ladder = LadderConfig::with_capacities(&capacities[..memory_tiers]);
     args.ladder.apply(&mut ladder).map_err(|error| Failure::usage(anyhow!("{error}")))?;
-    ladder.tenants = args.tenants != Sharing::Free;
     let clairvoyant = best.fast_share(capacities[0], ITEM_OVERHEAD_BYTES, !args.preload);
     let tail =
         capacities.get(memory_tiers).map(|&bytes| args.log(bytes)).transpose().map_err(Failure::usage)?;
@@ -369,12 +366,12 @@ pub fn run(
     output::print_record(format, &total, &lists).map_err(Failure::failed)
 }
 
-/// A row for each tenant and tier, as they are in the end.
+/// A row for each tenant and tier, as they are in the end, by the tenants' numbers in the trace.
 fn of_tenants(cache: &TieredCache) -> Vec<Vec<Cell>> {
-    let row = |(tenant, tier)| {
-        let level = cache.tenant_level(tenant, tier);
+    let row = |name: u64, number: u16, tier: usize| {
+        let level = cache.tenant_level(number, tier);
         let counts = [
-            u64::from(tenant),
+            name,
             tier as u64,
             level.items,
             level.bytes,
@@ -385,8 +382,12 @@ fn of_tenants(cache: &TieredCache) -> Vec<Vec<Cell>> {
         ];
         counts.map(Cell::Count).into()
     };
-    let tiers = |tenant: usize| (0..cache.levels()).map(move |tier| (tenant as u16, tier));
-    (0..cache.tenants_seen()).flat_map(tiers).map(row).collect()
+    let names = cache.divider().into_iter().flat_map(|it| it.tenants().tallies()).map(|(name, _)| name);
+    let name = |name: &[u8]| String::from_utf8_lossy(name).parse().unwrap_or(0);
+    let mut tenants: Vec<(u64, u16)> = names.map(name).zip(0..).collect();
+    tenants.sort_unstable();
+    let tiers = |(name, number)| (0..cache.levels()).map(move |tier| row(name, number, tier));
+    tenants.into_iter().flat_map(tiers).collect()
 }
 
 /// The flash tier's row, after so many years of trace time.

@@ -17,6 +17,7 @@ mod entry;
 mod fullest;
 mod members;
 mod reuse;
+mod settings;
 
 use super::order::{AgeQuantile, Known, Order, Priority, may_go};
 use super::{Class, Ladder};
@@ -28,6 +29,7 @@ use entry::Entry;
 use fullest::Fullest;
 use members::Members;
 use reuse::{Coldest, Reuse};
+pub use settings::Setting;
 use tiermem_base::Rng;
 
 /// Tenants that a ladder tells apart.
@@ -61,17 +63,6 @@ struct Holding {
 
 const _: () =
     assert!(size_of::<Holding>() == 104, "with its place and its nodes 120 bytes, as docs/tenants.md says");
-
-/// What a tenant was declared to have.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Part {
-    /// Whose.
-    pub tenant: u16,
-    /// Of every tier, from 0 to 1.
-    pub share: f64,
-    /// Its K there; 0: the tiers' own.
-    pub k: u8,
-}
 
 /// What has happened to a tenant's items in one tier. Only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -197,8 +188,6 @@ pub(super) struct Tenants {
     wants: Option<u16>,
     /// A tier must become smaller, whoever is in the way.
     forced: bool,
-    /// Among how many what is not declared was shared last.
-    rest_for: usize,
     /// Halves of a window of reuse times that have begun.
     half: u32,
 }
@@ -211,7 +200,7 @@ impl Tenants {
             ..Holdings::default()
         };
         let levels = config.levels.iter().map(level).collect();
-        Tenants { entries: Column::default(), levels, wants: None, forced: false, rest_for: 0, half: 0 }
+        Tenants { entries: Column::default(), levels, wants: None, forced: false, half: 0 }
     }
 
     /// Reuse times noted from now on belong to this half of a window.
@@ -344,87 +333,6 @@ impl Tenants {
 }
 
 impl Ladder {
-    /// Gives a tenant its share of a tier and its K there; 0 is the tier's own K.
-    pub fn set_share(&mut self, tenant: u16, tier: usize, share_bytes: u64, k: u8) {
-        let Some(level) = self.tenants.as_mut().and_then(|tenants| tenants.levels.get_mut(tier)) else {
-            return;
-        };
-        let holding = level.at(tenant.min(TENANTS_MAX as u16 - 1));
-        (holding.is_declared, holding.k) = (true, k);
-        level.set_share(tenant, share_bytes);
-    }
-
-    /// Forgets all shares and K: each tenant has what one has of whom nothing is said, until more is.
-    pub fn share_anew(&mut self) {
-        let Some(tenants) = &mut self.tenants else { return };
-        tenants.rest_for = 0;
-        for level in &mut tenants.levels {
-            let share_bytes = level.share_default;
-            for tenant in 0..level.of.len() {
-                if let Some(holding) = level.of[tenant].as_mut() {
-                    (holding.is_declared, holding.k) = (false, 0);
-                    level.set_share(tenant as u16, share_bytes);
-                }
-            }
-        }
-    }
-
-    /// Gives a tenant its K in a tier, and leaves its share as it is.
-    pub fn set_k(&mut self, tenant: u16, tier: usize, k: u8) {
-        if let Some(level) = self.tenants.as_mut().and_then(|tenants| tenants.levels.get_mut(tier)) {
-            level.at(tenant.min(TENANTS_MAX as u16 - 1)).k = k;
-        }
-    }
-
-    /// Tenants that come from now on have so many bytes of each tier as their share.
-    pub fn share_with_newcomers(&mut self, share_bytes: &[u64]) {
-        if let Some(tenants) = &mut self.tenants {
-            for (level, &share_bytes) in tenants.levels.iter_mut().zip(share_bytes) {
-                level.share_default = share_bytes.max(1);
-            }
-        }
-    }
-
-    /// Gives tenants their parts of the tiers as large as these are now, and what is left to the `others`.
-    pub fn share_out(&mut self, parts: &[Part], others: usize) {
-        if let Some(tenants) = &mut self.tenants {
-            tenants.rest_for = 0;
-        }
-        self.share_rest(parts, others);
-        for (tier, &Part { tenant, share, k }) in
-            (0..self.levels.len()).flat_map(|tier| parts.iter().map(move |part| (tier, part)))
-        {
-            let share_bytes = (self.capacity_bytes(tier) as f64 * share) as u64;
-            self.set_share(tenant, tier, share_bytes.max(1), k);
-        }
-    }
-
-    /// So many others, of whom nothing is declared, share what is left, each as much: as if there were as many of them as the next
-    /// power of two, so that it need not be reckoned anew for each that comes.
-    pub fn share_rest(&mut self, parts: &[Part], others: usize) {
-        let among = others.max(1).next_power_of_two();
-        let Some(tenants) = self.tenants.as_mut().filter(|tenants| tenants.rest_for != among) else { return };
-        tenants.rest_for = among;
-        let rest = (1.0 - parts.iter().map(|part| part.share).sum::<f64>()).max(0.0);
-        for tier in 0..self.levels.len() {
-            let share_bytes = self.capacity_bytes(tier) as f64 * rest / among as f64;
-            self.set_share_default(tier, (share_bytes as u64).max(1));
-        }
-    }
-
-    /// The share that each tenant has of a tier of whom nothing else is said.
-    fn set_share_default(&mut self, tier: usize, share_bytes: u64) {
-        let Some(level) = self.tenants.as_mut().and_then(|tenants| tenants.levels.get_mut(tier)) else {
-            return;
-        };
-        level.share_default = share_bytes;
-        for tenant in 0..level.of.len() {
-            if level.get(tenant).is_some_and(|holding| !holding.is_declared) {
-                level.set_share(tenant as u16, share_bytes);
-            }
-        }
-    }
-
     /// A tenant in a tier; nothing where tenants are not told apart.
     pub fn tenant_level(&self, tenant: u16, tier: usize) -> TenantLevel {
         let Some(level) = self.tenants.as_ref().and_then(|tenants| tenants.levels.get(tier)) else {

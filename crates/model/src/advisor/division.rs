@@ -1,11 +1,12 @@
-//! What divides memory while the engine runs, as far as it can be changed meanwhile.
+//! What divides memory while requests are served, as far as it can be changed meanwhile.
 
 use std::str::FromStr;
 
 use tiermem_base::Bytes;
-use tiermem_model::advisor::Plan;
-use tiermem_model::partition::TenantTerms;
 use tiermem_policy::partition::Objective;
+
+use super::Plan;
+use crate::partition::TenantTerms;
 
 /// What is decided at the end of each window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,117 @@
+//! What tenants are to have, as whoever divides memory says it: one change at a time, which the ladder does at once. Memory follows
+//! with the requests that want it.
+
+use super::{Holdings, TENANTS_MAX};
+use crate::ladder::Ladder;
+
+/// A change to what tenants are to have of a ladder's tiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// All shares and K are forgotten: each tenant has what one has of whom nothing is said, until more is.
+    Anew,
+    /// Tenants that come from now on have so many bytes of a tier as their share.
+    Newcomers {
+        /// The tier.
+        tier: usize,
+        /// The share.
+        share_bytes: u64,
+    },
+    /// So do those that are there and of whom nothing else was said.
+    Undeclared {
+        /// The tier.
+        tier: usize,
+        /// The share.
+        share_bytes: u64,
+    },
+    /// A tenant has this share of a tier, and this K there.
+    Share {
+        /// Whose.
+        tenant: u16,
+        /// The tier.
+        tier: usize,
+        /// The share.
+        share_bytes: u64,
+        /// 0: the tier's own.
+        k: u8,
+    },
+    /// A tenant has this K in a tier; its share stays.
+    K {
+        /// Whose.
+        tenant: u16,
+        /// The tier.
+        tier: usize,
+        /// 0: the tier's own.
+        k: u8,
+    },
+}
+
+impl Ladder {
+    /// Changes what tenants are to have. Where they are not told apart nothing happens; no share is less than a byte.
+    pub fn apply(&mut self, setting: Setting) {
+        match setting {
+            Setting::Anew => {
+                for level in self.tenants.iter_mut().flat_map(|tenants| &mut tenants.levels) {
+                    level.forget_shares();
+                }
+            }
+            Setting::Newcomers { tier, share_bytes } => {
+                self.holdings(tier).into_iter().for_each(|level| level.share_default = share_bytes.max(1));
+            }
+            Setting::Undeclared { tier, share_bytes } => {
+                let levels = self.holdings(tier).into_iter();
+                levels.for_each(|level| level.set_share_default(share_bytes.max(1)));
+            }
+            Setting::Share { tenant, tier, share_bytes, k } => {
+                self.set_share(tenant, tier, share_bytes.max(1), k);
+                debug_assert!(
+                    self.tenants.is_none()
+                        || self.tenant_level(tenant, tier).share_bytes == share_bytes.max(1),
+                    "a tenant has the share that it was given"
+                );
+            }
+            Setting::K { tenant, tier, k } => self.set_k(tenant, tier, k),
+        }
+    }
+
+    /// What tenants hold in a tier, where they are told apart.
+    fn holdings(&mut self, tier: usize) -> Option<&mut Holdings> {
+        self.tenants.as_mut()?.levels.get_mut(tier)
+    }
+
+    /// Gives a tenant its share of a tier and its K there; 0 is the tier's own K.
+    pub fn set_share(&mut self, tenant: u16, tier: usize, share_bytes: u64, k: u8) {
+        let Some(level) = self.holdings(tier) else { return };
+        let holding = level.at(tenant.min(TENANTS_MAX as u16 - 1));
+        (holding.is_declared, holding.k) = (true, k);
+        level.set_share(tenant, share_bytes);
+    }
+
+    /// Gives a tenant its K in a tier, and leaves its share as it is.
+    pub fn set_k(&mut self, tenant: u16, tier: usize, k: u8) {
+        if let Some(level) = self.holdings(tier) {
+            level.at(tenant.min(TENANTS_MAX as u16 - 1)).k = k;
+        }
+    }
+}
+
+impl Holdings {
+    fn forget_shares(&mut self) {
+        let share_bytes = self.share_default;
+        for tenant in 0..self.of.len() {
+            if let Some(holding) = self.of[tenant].as_mut() {
+                (holding.is_declared, holding.k) = (false, 0);
+                self.set_share(tenant as u16, share_bytes);
+            }
+        }
+    }
+
+    /// The share that each tenant has of whom nothing else is said.
+    fn set_share_default(&mut self, share_bytes: u64) {
+        self.share_default = share_bytes;
+        for tenant in 0..self.of.len() {
+            if self.get(tenant).is_some_and(|holding| !holding.is_declared) {
+                self.set_share(tenant as u16, share_bytes);
+            }
+        }
+    }
+}
