@@ -7,4 +7,5 @@ pub mod block;
 pub mod cache;
 pub mod cxl_flash;
 pub mod events;
+pub mod frames;
 pub mod hindsight;
