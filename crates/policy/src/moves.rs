@@ -302,7 +302,10 @@ mod tests {
         let mut moves = Moves::new(1);
         let first = moves.open(7, 10, 'a').unwrap();
         assert_eq!(moves.open(8, 10, 'b'), None, "one at a time");
-        assert_eq!(moves.settle(first, Outcome::Done), Some(Settled::Live(Move { key: 7, bytes: 10, what: 'a' })));
+        assert_eq!(
+            moves.settle(first, Outcome::Done),
+            Some(Settled::Live(Move { key: 7, bytes: 10, what: 'a' }))
+        );
         assert_eq!(moves.settle(first, Outcome::Done), None);
         let second = moves.open(7, 10, 'c').unwrap();
         assert_ne!(first, second);

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 
 use tiermem_base::{Op, Rng};
 use tiermem_policy::column::CHUNK_ITEMS;
+use tiermem_policy::evict::clock::Clock;
 use tiermem_policy::evict::lru::{Bump, Lru};
 use tiermem_policy::evict::named::WithPolicy;
 use tiermem_policy::evict::{Evict, Named};
@@ -67,7 +68,10 @@ fn a_frame_that_was_fetched_and_not_written_is_dropped_and_not_written() {
     let mut rng = rng();
     bring(&mut frames, 0, true, 1, &mut rng);
     let acts = bring(&mut frames, 1, true, 2, &mut rng);
-    assert!(matches!(acts[0], Act::Demote { frame: Frame(0), from: 0, to: 1, has_copy: false, .. }), "{acts:?}");
+    assert!(
+        matches!(acts[0], Act::Demote { frame: Frame(0), from: 0, to: 1, has_copy: false, .. }),
+        "{acts:?}"
+    );
     bring(&mut frames, 0, false, 3, &mut rng);
     assert_eq!((frames.view(Frame(0)).copy, frames.space().copies(1)), (Some(1), 1));
     let acts = bring(&mut frames, 1, false, 4, &mut rng);
@@ -122,6 +126,33 @@ fn a_frame_that_is_touched_on_its_way_out_stays_and_is_hot() {
     frames.audit();
 }
 
+/// CLOCK spares once what was used: it tells a frame that came back hot from one that did not.
+#[test]
+fn who_stays_because_it_was_touched_is_hot_and_who_was_refused_is_not() {
+    for middle in [None, Some(TierConfig::memory(10))] {
+        for (outcome, victim) in [(Outcome::Touched, 2), (Outcome::Refused, 0)] {
+            let tiers: Vec<_> =
+                [TierConfig::memory(2)].into_iter().chain(middle).chain([TierConfig::storage(10)]).collect();
+            let config = Config::of(&tiers);
+            let policy = Clock::new(domains(&config), 1);
+            let mut frames = Frames::new(config, policy).unwrap();
+            frames.grow_to(9);
+            let (mut rng, mut acts) = (rng(), Vec::new());
+            (0..2).for_each(|frame| drop(bring(&mut frames, frame, true, 1, &mut rng)));
+            let Fault::Room(ticket) = frames.fault(Frame(2), false, 2, &mut rng, &mut acts) else { panic!() };
+            frames.done(ticket, outcome, 2, &mut acts);
+            // 1 goes for 2; then it is between 0, which came back, and 2.
+            bring(&mut frames, 2, true, 3, &mut rng);
+            acts.clear();
+            frames.fault(Frame(3), false, 4, &mut rng, &mut acts);
+            assert!(
+                matches!(acts[0], Act::Demote { frame, .. } if frame.0 == victim),
+                "{outcome:?}: {acts:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_frame_discarded_on_its_way_may_come_again_while_both_its_places_are_taken() {
     let mut frames = plain(two_tiers(2, 10), 9);
@@ -133,7 +164,9 @@ fn a_frame_discarded_on_its_way_may_come_again_while_both_its_places_are_taken()
     assert_eq!(acts, [Act::Recall { ticket }]);
     assert_eq!((frames.space().used(0), frames.space().used(1)), (2, 1), "somebody may still be copying");
     // It comes again, and makes room by another, for its own old place is not free yet.
-    assert!(matches!(frames.fault(Frame(0), false, 2, &mut rng, &mut acts), Fault::Room(other) if other != ticket));
+    assert!(
+        matches!(frames.fault(Frame(0), false, 2, &mut rng, &mut acts), Fault::Room(other) if other != ticket)
+    );
     let settled = frames.done(ticket, Outcome::Done, 3, &mut acts).unwrap();
     assert_eq!((settled.end, frames.space().used(0), frames.space().leaving(0)), (End::Void, 1, 1));
     assert!(matches!(frames.fault(Frame(0), false, 4, &mut rng, &mut acts), Fault::After(_)));
@@ -174,7 +207,10 @@ fn what_is_written_while_it_is_written_back_has_no_copy() {
         }
         frames.done(ticket, Outcome::Done, 3, &mut acts);
         let view = frames.view(Frame(0));
-        assert_eq!((view.copy.is_some(), view.is_dirty, frames.space().used(1)), (!is_written, is_written, 0));
+        assert_eq!(
+            (view.copy.is_some(), view.is_dirty, frames.space().used(1)),
+            (!is_written, is_written, 0)
+        );
         frames.audit();
     }
 }
@@ -249,7 +285,11 @@ fn a_step_keeps_frames_free_and_looks_at_no_more_than_it_moves() {
     assert_eq!(frames.step(1, 7, &mut rng, &mut acts), 7);
     assert_eq!((frames.counters().looks, acts.len()), (7, 7), "seven of fifty thousand");
     assert_eq!(frames.step(1, 1000, &mut rng, &mut acts), 194, "up to the high watermark");
-    assert_eq!((frames.counters().looks, frames.is_due()), (201, false), "what is on its way out is not asked again");
+    assert_eq!(
+        (frames.counters().looks, frames.is_due()),
+        (201, false),
+        "what is on its way out is not asked again"
+    );
     for act in acts.drain(..) {
         let Act::Demote { ticket, .. } = act else { panic!("{act:?}") };
         frames.done(ticket, Outcome::Done, 2, &mut Vec::new());
@@ -292,7 +332,9 @@ fn what_is_used_twice_in_the_second_tier_changes_places_with_what_is_cold() {
     frames.done(ticket, Outcome::Done, 3, &mut acts);
     frames.touch(Frame(0), 4);
     assert_eq!(frames.step(4, 4, &mut rng, &mut acts), 1);
-    let Some(Act::Fetch { ticket, frame: Frame(0), from: 1, to: 0, .. }) = acts.pop() else { panic!("{acts:?}") };
+    let Some(Act::Fetch { ticket, frame: Frame(0), from: 1, to: 0, .. }) = acts.pop() else {
+        panic!("{acts:?}")
+    };
     frames.done(ticket, Outcome::Done, 5, &mut acts);
     assert_eq!((frames.view(Frame(0)).tier, frames.counters().promotions), (Some(0), 1));
     frames.audit();
@@ -341,7 +383,8 @@ impl WithPolicy for Misses {
 
     /// All data lies in the last tier at first, so that a frame's first use is a fetch.
     fn with<E: Evict + Send + Debug + 'static>(self, policy: E) -> u64 {
-        let mut frames = Frames::new(Config { references: self.told, ..two_tiers(self.dram, 1000) }, policy).unwrap();
+        let mut frames =
+            Frames::new(Config { references: self.told, ..two_tiers(self.dram, 1000) }, policy).unwrap();
         frames.grow_to(256);
         (0..256).for_each(|frame| assert!(frames.adopt(Frame(frame), 1, 0, &mut Vec::new())));
         let mut rng = Rng::seeded(0);

@@ -53,16 +53,8 @@ Fields:
   read_bytes        bytes fetched from compressed, flash and remote tiers, for faults and ahead of them
   written_bytes     bytes sent to such tiers";
 
-const FIELDS: &[&str] = &[
-    "evict",
-    "prefetch",
-    "dram_bytes",
-    "touches",
-    "faults",
-    "fault_ratio",
-    "read_bytes",
-    "written_bytes",
-];
+const FIELDS: &[&str] =
+    &["evict", "prefetch", "dram_bytes", "touches", "faults", "fault_ratio", "read_bytes", "written_bytes"];
 
 /// Frames of these sizes can be simulated.
 const FRAME_BYTES: std::ops::RangeInclusive<u64> = 64..=1 << 30;
@@ -183,11 +175,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let source = options.trace.open()?;
     let touches = Touches::of(source.records(), options.frame.0 as u32).map_err(failure)?;
     source.finish();
-    let memory = Memory {
-        tiers: configure(&tiers, &touches)?,
-        first_touch: options.first_touch,
-        seed: options.seed,
-    };
+    let memory =
+        Memory { tiers: configure(&tiers, &touches)?, first_touch: options.first_touch, seed: options.seed };
     let with_k = |order| match order {
         Order::Named(named) => Order::Named(named.with_k(options.k)),
         Order::Belady => Order::Belady,
@@ -267,8 +256,8 @@ fn failure(error: TouchesError<Failure>) -> Failure {
         TouchesError::Size(error @ TooLarge::Owners { .. }) => {
             Failure::failed(anyhow!("{error}; --requests N cuts the trace"))
         }
-        TouchesError::Size(error) => {
-            Failure::failed(anyhow!("{error}; --requests N cuts the trace, and larger frames (--frame) are fewer"))
-        }
+        TouchesError::Size(error) => Failure::failed(anyhow!(
+            "{error}; --requests N cuts the trace, and larger frames (--frame) are fewer"
+        )),
     }
 }

@@ -70,7 +70,11 @@ impl<E: Evict> Frames<E> {
                 assert_eq!(owners.leaving(owner, tier), of(leaving), "owner {owner} leaving tier {tier}");
                 assert_eq!(owners.movable(owner, tier), of(movable), "owner {owner} movable in tier {tier}");
                 if self.config.apart && self.order.holds(tier) {
-                    assert_eq!(self.order.len(owner, tier), of(movable), "owner {owner}'s order of tier {tier}");
+                    assert_eq!(
+                        self.order.len(owner, tier),
+                        of(movable),
+                        "owner {owner}'s order of tier {tier}"
+                    );
                 }
                 all_used += of(used);
                 all_leaving += of(leaving);

@@ -156,7 +156,10 @@ mod tests {
                         cell.set(flag, true);
                         cell.set_copy(copy);
                         cell.set_tier(tier);
-                        assert_eq!((cell.tier(), cell.copy(), cell.pins(), cell.owner), (tier, copy, pins, 0xABCD));
+                        assert_eq!(
+                            (cell.tier(), cell.copy(), cell.pins(), cell.owner),
+                            (tier, copy, pins, 0xABCD)
+                        );
                         assert!(flags.iter().all(|&other| cell.is(other) == (other == flag)));
                         cell.set(flag, false);
                         cell.set_copy(None);

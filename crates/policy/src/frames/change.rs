@@ -166,7 +166,8 @@ impl<E: Evict> Frames<E> {
     /// The frame is this owner's from now on; whether it could be given, which is so while it lies nowhere.
     pub fn assign(&mut self, frame: Frame, owner: u16) -> bool {
         let cell = self.cells.get(frame);
-        let may_be = cell.tier().is_none() && !cell.is(MOVING) && usize::from(owner) < self.accounts.owners.len();
+        let may_be =
+            cell.tier().is_none() && !cell.is(MOVING) && usize::from(owner) < self.accounts.owners.len();
         if may_be {
             self.cells.at(frame).owner = owner;
         }

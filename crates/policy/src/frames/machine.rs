@@ -198,7 +198,8 @@ impl<E: Evict> Frames<E> {
         let per_frame = self.cells.bytes() + self.bits.bytes() + self.copies.bytes();
         debug_assert!(
             per_frame
-                <= (u64::from(self.len()) + crate::column::CHUNK_ITEMS as u64) * FRAME_BYTES_MAX as u64 * 9 / 8
+                <= (u64::from(self.len()) + crate::column::CHUNK_ITEMS as u64) * FRAME_BYTES_MAX as u64 * 9
+                    / 8
         );
         per_frame + self.moves.metadata_bytes() + self.accounts.owners.metadata_bytes()
     }
@@ -208,7 +209,9 @@ impl<E: Evict> Frames<E> {
     pub fn touch(&mut self, frame: Frame, now: u64) -> Touch {
         let cell = self.cells.get(frame);
         match cell.tier() {
-            Some(tier) if self.is_in_place(tier) => self.refer(frame, cell, tier, evict::Touch { now, write: false }),
+            Some(tier) if self.is_in_place(tier) => {
+                self.refer(frame, cell, tier, evict::Touch { now, write: false })
+            }
             _ => Touch::Away,
         }
     }

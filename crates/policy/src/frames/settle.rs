@@ -92,7 +92,9 @@ impl<E: Evict> Frames<E> {
         self.bits.take(frame);
         let counted = match (what.kind, what.from, what.why) {
             (Kind::Fill, ..) => &mut self.counters.fills,
-            (_, Some(from), _) if self.config.tiers[usize::from(from)].in_place => &mut self.counters.promotions,
+            (_, Some(from), _) if self.config.tiers[usize::from(from)].in_place => {
+                &mut self.counters.promotions
+            }
             (.., Why::Demand) => &mut self.counters.fetches,
             _ => &mut self.counters.prefetches,
         };

@@ -33,7 +33,8 @@ pub enum Op {
 
 pub fn op() -> impl Strategy<Value = Op> {
     let frame = 0..FRAMES;
-    let outcome = prop_oneof![6 => Just(Outcome::Done), 1 => Just(Outcome::Refused), 1 => Just(Outcome::Touched)];
+    let outcome =
+        prop_oneof![6 => Just(Outcome::Done), 1 => Just(Outcome::Refused), 1 => Just(Outcome::Touched)];
     let insertion = prop_oneof![
         Just(Insertion::Mru),
         Just(Insertion::Mid),
@@ -69,7 +70,12 @@ pub fn config() -> impl Strategy<Value = Config> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     let bounds = (1u32..8, prop_oneof![3 => Just(u32::MAX), 1 => 0u32..4], 1u32..5);
     (tiers, flags, bounds, 1u32..5).prop_map(
-        |((tiers, in_place, last), (apart, sampled, writes_told), (moves_max, pinned_max, candidates), owners)| {
+        |(
+            (tiers, in_place, last),
+            (apart, sampled, writes_told),
+            (moves_max, pinned_max, candidates),
+            owners,
+        )| {
             let count = tiers.len();
             let tier = |(at, (frames, keeps, low, more)): (usize, (u32, bool, u32, u32))| TierConfig {
                 frames: if at + 1 == count { last } else { frames + 2 },

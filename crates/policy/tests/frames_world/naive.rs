@@ -111,9 +111,10 @@ impl Naive {
     }
     pub fn charged(&self, owner: u16, tier: u8) -> u32 {
         let lie = self.pages.iter().filter(|page| page.owner == owner && page.tier == Some(tier)).count();
-        let ends = self.moves.values().filter(|one| one.owner == owner).map(|one| {
-            usize::from(one.to == Some(tier)) + usize::from(one.void && one.from == Some(tier))
-        });
+        let ends =
+            self.moves.values().filter(|one| one.owner == owner).map(|one| {
+                usize::from(one.to == Some(tier)) + usize::from(one.void && one.from == Some(tier))
+            });
         (lie + ends.sum::<usize>()) as u32
     }
     fn leaving_of(&self, owner: u16, tier: u8) -> u32 {
@@ -183,7 +184,9 @@ impl Naive {
     }
     /// Where the next page of a tier needs the place of a copy, the oldest goes.
     fn squeeze(&mut self, tier: u8) {
-        if self.copies(tier) > 0 && self.used(tier) + self.copies(tier) >= self.config.tiers[tier as usize].frames {
+        if self.copies(tier) > 0
+            && self.used(tier) + self.copies(tier) >= self.config.tiers[tier as usize].frames
+        {
             let oldest = self.copies[&tier][0];
             self.give_up_copy(oldest);
         }
@@ -350,7 +353,11 @@ impl Naive {
         }
         let Page { tier, owner, .. } = self.pages[page as usize];
         if self.in_place(tier) {
-            if write { self.wrote(page) } else { self.touch(page) };
+            if write {
+                self.wrote(page)
+            } else {
+                self.touch(page)
+            };
             return "Here".to_owned();
         }
         if self.free_moves() == 0 {
@@ -453,7 +460,8 @@ impl Naive {
                 let lies = one.to.filter(|_| !one.zero);
                 let cell = self.page(page);
                 cell.tier = lies;
-                (cell.dirty, cell.zero, cell.unused, cell.seen, cell.bit) = (false, false, false, false, false);
+                (cell.dirty, cell.zero, cell.unused, cell.seen, cell.bit) =
+                    (false, false, false, false, false);
                 if let Some(to) = lies {
                     self.enter(page, to, None);
                 }
@@ -575,7 +583,9 @@ impl Naive {
     }
     fn write_back(&mut self, page: u32) -> bool {
         let Page { tier, owner, copy, zero, .. } = self.pages[page as usize];
-        let Some(from) = tier.filter(|tier| self.in_place(Some(*tier)) && *tier < self.last()) else { return false };
+        let Some(from) = tier.filter(|tier| self.in_place(Some(*tier)) && *tier < self.last()) else {
+            return false;
+        };
         let to = from + 1;
         let may = self.moving(page).is_none()
             && self.writing(page).is_none()
@@ -633,7 +643,9 @@ impl Naive {
             }
             Op::Wrote { frame } => self.wrote(frame).to_owned(),
             Op::Prefetch { frame, insertion } => self.prefetch(frame, insertion),
-            Op::Done { nth: at, outcome } => nth(at).map_or(String::new(), |number| self.done(number, outcome)),
+            Op::Done { nth: at, outcome } => {
+                nth(at).map_or(String::new(), |number| self.done(number, outcome))
+            }
             Op::FoundZero { nth: at } => {
                 let found = nth(at).and_then(|number| self.moves.get_mut(&number));
                 found.filter(|one| one.kind == Kind::Demote).into_iter().for_each(|one| one.zero = true);

@@ -54,7 +54,13 @@ impl<'a> Belady<'a> {
             coming.grow_to(Id(frame));
             *coming.at(Id(frame)) = *first;
         }
-        Belady { future, touches, coming, heaps: vec![Heap::default(); domains], positions: Positions::default() }
+        Belady {
+            future,
+            touches,
+            coming,
+            heaps: vec![Heap::default(); domains],
+            positions: Positions::default(),
+        }
     }
 
     /// The farthest on top.

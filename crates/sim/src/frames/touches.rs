@@ -54,7 +54,10 @@ pub enum TooLarge {
         record: u64,
     },
     /// Frames.
-    #[error("record {record} touches frame number {} and more, which is as many as can be simulated", Id::COUNT_MAX)]
+    #[error(
+        "record {record} touches frame number {} and more, which is as many as can be simulated",
+        Id::COUNT_MAX
+    )]
     Frames {
         /// Counted from 1.
         record: u64,
@@ -81,7 +84,7 @@ pub struct Touches {
 
 impl Touches {
     /// Cuts accesses into touches of frames of so many bytes. A key is an address; the size is in bytes, and an access of none
-    /// touches the frame of its key. Deletions give frames up.
+    /// touches the frame of its key. Deletions give frames up; one of a frame that nobody has touched yet is passed over.
     pub fn of<E>(
         records: impl Iterator<Item = Result<Access, E>>,
         frame_bytes: u32,
@@ -219,12 +222,19 @@ mod tests {
         let (read, discard) = (Use::Read, Use::Discard);
         assert_eq!(told, [(0, 1, Use::Write), (1, 2, read), (2, 2, read), (2, 0, discard), (0, 0, discard)]);
         assert_eq!((touches.count(), touches.frames(), touches.owners()), (3, 3, 3));
-        assert_eq!((touches.extent(), touches.page_of(Frame(0)), touches.frame_of(7)), (Some((0, 2)), 2, None));
+        assert_eq!(
+            (touches.extent(), touches.page_of(Frame(0)), touches.frame_of(7)),
+            (Some((0, 2)), 2, None)
+        );
     }
 
     #[test]
     fn more_tenants_than_owners_are_refused() {
-        let records = (0..70_000).map(|tenant| Ok::<_, Infallible>(Access { tenant, ..Access::get(0, 0, 1) }));
-        assert!(matches!(Touches::of(records, 4096), Err(TouchesError::Size(TooLarge::Owners { record: 65_537 }))));
+        let records =
+            (0..70_000).map(|tenant| Ok::<_, Infallible>(Access { tenant, ..Access::get(0, 0, 1) }));
+        assert!(matches!(
+            Touches::of(records, 4096),
+            Err(TouchesError::Size(TooLarge::Owners { record: 65_537 }))
+        ));
     }
 }
