@@ -54,6 +54,11 @@ proptest! {
         }
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
     /// What every order owes its driver holds over frames: whoever it names is there and may go, and in the end all leave.
     #[test]
     fn every_order_conforms(config in config(), ops in prop::collection::vec(op(), 1..200)) {

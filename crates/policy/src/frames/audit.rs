@@ -2,22 +2,19 @@
 
 use super::cell::{DIRTY, Frame, MOVING, WRITING, ZERO};
 use super::config::TIERS_MAX;
-use super::machine::{Frames, Kind};
+use super::state::{Kind, State};
 use crate::evict::Evict;
 use std::collections::BTreeMap;
 
-impl<E: Evict> Frames<E> {
-    /// Holds every invariant against a count from scratch.
-    ///
-    /// # Panics
-    /// If one does not hold.
+impl<E: Evict> State<E> {
+    /// Holds every invariant against a count from scratch; panics if one does not hold.
     pub fn audit(&self) {
         let mut used = BTreeMap::<(u16, u8), u32>::new();
         let mut leaving = BTreeMap::<(u16, u8), u32>::new();
         let mut movable = BTreeMap::<(u16, u8), u32>::new();
         let mut copies = [0u32; TIERS_MAX];
         let mut pinned = 0;
-        for number in 0..self.len() {
+        for number in 0..self.cells.len() {
             let frame = Frame(number);
             let cell = self.cells.get(frame);
             let live = self.moves.find(u64::from(number)).map(|(_, one)| one.what);

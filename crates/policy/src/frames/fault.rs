@@ -1,11 +1,13 @@
-//! Bringing frames in: a fault waits for its frame, a wish does not.
+//! Bringing frames in: a fault waits for its frame, a wish does not. And the end of moves.
 
-use super::act::{Act, Fault, Wish};
+use super::act::{Act, Fault, Settled, Wish};
 use super::cell::{ASKED, Frame, MOVING};
 use super::evict::Room;
-use super::machine::{Ask, Frames, Kind, What};
+use super::machine::Frames;
+use super::mover::Mover;
+use super::state::{Kind, What};
 use crate::evict::{Departure, Evict};
-use crate::moves::Ticket;
+use crate::moves::{Outcome, Ticket};
 use crate::prefetch::{Demand, Insertion, Why};
 use tiermem_base::Rng;
 
@@ -20,36 +22,37 @@ impl<E: Evict> Frames<E> {
         rng: &mut Rng,
         acts: &mut Vec<Act>,
     ) -> Fault {
-        let cell = self.cells.get(frame);
-        if cell.is(MOVING) {
-            return self.wait_for(frame, write, acts);
+        let cell = self.state.cells.get(frame);
+        let is_here = cell.tier().is_some_and(|tier| self.state.is_in_place(tier)) && !cell.is(MOVING);
+        if is_here && write {
+            self.wrote(frame, now, acts);
+        } else if is_here {
+            self.touch(frame, now);
         }
-        if cell.tier().is_some_and(|tier| self.is_in_place(tier)) {
-            if write {
-                self.wrote(frame, now, acts);
-            } else {
-                self.touch(frame, now);
-            }
+        if is_here {
             return Fault::Here;
         }
-        self.ask_for(frame);
-        if self.moves.room() == 0 {
+        let mut mover = Mover { state: &mut self.state, now, rng, acts, why: Why::Demand };
+        if cell.is(MOVING) {
+            return mover.wait_for(frame, write);
+        }
+        mover.ask_for(frame);
+        if mover.state.moves.room() == 0 {
             return Fault::Busy;
         }
-        match self.room(0, cell.owner, &mut Ask { now, rng, acts, why: Why::Demand }) {
-            Room::After(ticket) => return Fault::Room(ticket),
-            Room::Busy => return Fault::Busy,
-            Room::None => return Fault::Full,
-            Room::Free => {}
+        match mover.room(0, cell.owner) {
+            Room::After(ticket) => Fault::Room(ticket),
+            Room::Busy => Fault::Busy,
+            Room::None => Fault::Full,
+            Room::Free => mover.bring(frame, write, Insertion::Mru).map_or(Fault::Busy, Fault::After),
         }
-        self.bring(frame, 0, Why::Demand, write, Insertion::Mru, acts).map_or(Fault::Busy, Fault::After)
     }
 
     /// What a prefetcher is to be told of a demand for the frame; to be asked before the demand.
     pub fn demand_of(&self, frame: Frame) -> Demand {
         let view = self.view(frame);
-        let in_place = view.tier.is_some_and(|tier| self.is_in_place(tier));
-        match self.moves.find(u64::from(frame.0)).map(|(_, one)| one.what) {
+        let in_place = view.tier.is_some_and(|tier| self.state.is_in_place(tier));
+        match self.state.moves.find(u64::from(frame.0)).map(|(_, one)| one.what) {
             Some(What { kind: Kind::Fetch, why: Why::Prefetch, awaited: false, .. }) => Demand::LatePrefetch,
             Some(What { kind: Kind::Fetch | Kind::Fill, .. }) if !in_place => Demand::UnderMiss,
             _ if in_place && view.is_prefetched => Demand::PrefetchHit,
@@ -68,86 +71,96 @@ impl<E: Evict> Frames<E> {
         rng: &mut Rng,
         acts: &mut Vec<Act>,
     ) -> Wish {
-        let cell = self.cells.get(frame);
-        let Some(tier) = cell.tier().filter(|_| !cell.is(MOVING)) else { return Wish::No };
-        if self.is_in_place(tier) || self.moves.room() <= self.moves.capacity() / 4 {
+        let cell = self.state.cells.get(frame);
+        let is_below = cell.tier().is_some_and(|tier| !self.state.is_in_place(tier)) && !cell.is(MOVING);
+        let mut mover = Mover { state: &mut self.state, now, rng, acts, why: Why::Prefetch };
+        if !is_below || !mover.has_spare_moves() {
             return Wish::No;
         }
-        if self.accounts.space.is_watched(0) {
-            if !self.accounts.space.is_above_low(0) || self.accounts.owners.is_at_quota(cell.owner, 0) {
-                return Wish::No;
-            }
+        let accounts = &mover.state.accounts;
+        let room = if !accounts.space.is_watched(0) {
+            mover.room(0, cell.owner)
+        } else if accounts.space.is_above_low(0) && accounts.has_room(cell.owner, 0) {
+            Room::Free
         } else {
-            match self.room(0, cell.owner, &mut Ask { now, rng, acts, why: Why::Prefetch }) {
-                Room::After(ticket) => return Wish::Room(ticket),
-                Room::Busy | Room::None => return Wish::No,
-                Room::Free => {}
-            }
+            Room::None
+        };
+        match room {
+            Room::After(ticket) => Wish::Room(ticket),
+            Room::Busy | Room::None => Wish::No,
+            Room::Free => mover.bring(frame, false, insertion).map_or(Wish::No, Wish::Sent),
         }
-        self.bring(frame, 0, Why::Prefetch, false, insertion, acts).map_or(Wish::No, Wish::Sent)
     }
 
+    /// Settles a move, in any order; `None` if it was settled before. `now` is when the frame enters an order.
+    pub fn done(
+        &mut self,
+        ticket: Ticket,
+        outcome: Outcome,
+        now: u64,
+        acts: &mut Vec<Act>,
+    ) -> Option<Settled> {
+        self.state.settle(ticket, outcome, now, acts)
+    }
+
+    /// A frame that moves down was looked at on its way, and holds zeros alone: it need not be kept anywhere.
+    pub fn found_zero(&mut self, ticket: Ticket) {
+        if let Some(what) = self.state.moves.get_mut(ticket)
+            && what.kind == Kind::Demote
+        {
+            what.is_zero = true;
+        }
+    }
+}
+
+impl<E: Evict> Mover<'_, E> {
     /// Tells the order once of a fault for a frame that is not there.
     fn ask_for(&mut self, frame: Frame) {
-        let cell = self.cells.at(frame);
+        let cell = self.state.cells.at(frame);
         if !cell.is(ASKED) {
             cell.set(ASKED, true);
             let owner = cell.owner;
-            self.order.miss(frame, owner);
+            self.state.order.miss(frame, owner);
         }
     }
 
     /// A fault for a frame whose move is under way. One that leaves is called back.
-    fn wait_for(&mut self, frame: Frame, write: bool, acts: &mut Vec<Act>) -> Fault {
-        let Some((ticket, one)) = self.moves.find(u64::from(frame.0)) else {
+    fn wait_for(&mut self, frame: Frame, write: bool) -> Fault {
+        let Some((ticket, one)) = self.state.moves.find(u64::from(frame.0)) else {
             debug_assert!(false, "a frame that moves has a move");
             return Fault::Busy;
         };
         let (was_awaited, kind) = (one.what.awaited, one.what.kind);
-        if let Some(what) = self.moves.find_mut(u64::from(frame.0)) {
+        if let Some(what) = self.state.moves.find_mut(u64::from(frame.0)) {
             what.awaited = true;
             what.write |= write;
         }
         match kind {
-            Kind::Demote | Kind::Drop if !was_awaited => acts.push(Act::Recall { ticket }),
+            Kind::Demote | Kind::Drop if !was_awaited => self.acts.push(Act::Recall { ticket }),
             Kind::Fetch | Kind::Fill => self.ask_for(frame),
             Kind::Demote | Kind::Drop | Kind::WriteBack => {}
         }
         Fault::After(ticket)
     }
 
-    /// Sends for a frame that lies below `to`, or nowhere, where there is room for it.
-    pub(super) fn bring(
-        &mut self,
-        frame: Frame,
-        to: u8,
-        why: Why,
-        write: bool,
-        insertion: Insertion,
-        acts: &mut Vec<Act>,
-    ) -> Option<Ticket> {
-        let cell = self.cells.get(frame);
-        let from = cell.tier();
-        self.accounts.take(cell.owner, to);
+    /// Sends for a frame that lies below the first tier, or nowhere, where there is room for it.
+    pub(super) fn bring(&mut self, frame: Frame, write: bool, insertion: Insertion) -> Option<Ticket> {
+        let cell = self.state.cells.get(frame);
+        let (from, why, to) = (cell.tier(), self.why, 0);
+        self.state.accounts.take(cell.owner, to);
         if let Some(from) = from {
-            self.leave_order(frame, from, Departure::Moved);
+            self.state.leave_order(frame, from, Departure::Moved);
         }
+        let is_promotion = from.is_some_and(|from| self.state.is_in_place(from));
         let kind = if from.is_some() { Kind::Fetch } else { Kind::Fill };
         let what = What {
-            kind,
-            from,
-            to: Some(to),
-            owner: cell.owner,
-            why,
-            stays: false,
-            awaited: why == Why::Demand && !from.is_some_and(|from| self.is_in_place(from)),
+            awaited: why == Why::Demand && !is_promotion,
             write,
-            is_zero: false,
-            unused_prefetch: false,
             insertion,
+            ..What::new(kind, from, Some(to), cell.owner, why)
         };
-        let ticket = self.open(frame, what)?;
-        acts.push(match from {
+        let ticket = self.state.open(frame, what)?;
+        self.acts.push(match from {
             Some(from) => Act::Fetch { ticket, frame, from, to, why },
             None => Act::Fill { ticket, frame, to },
         });

@@ -52,11 +52,13 @@ mod copies;
 mod evict;
 mod fault;
 mod machine;
+mod mover;
 mod order;
 pub mod owners;
 mod references;
 mod settle;
 mod space;
+mod state;
 mod step;
 
 pub use act::{Act, Counters, End, Fault, Pin, Settled, Touch, Wish};

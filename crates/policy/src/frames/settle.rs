@@ -2,14 +2,14 @@
 
 use super::act::{Act, End, Settled};
 use super::cell::{ASKED, Cell, DIRTY, Frame, MOVING, PREFETCHED, SEEN, WRITING, ZERO};
-use super::machine::{Frames, Kind, What};
+use super::state::{Kind, State, What};
 use crate::evict::{Evict, Origin};
 use crate::moves::{self, Outcome, Ticket};
 use crate::prefetch::{Insertion, Why};
 
-impl<E: Evict> Frames<E> {
+impl<E: Evict> State<E> {
     /// Settles a move, in any order; `None` if it was settled before. `now` is when the frame enters an order.
-    pub fn done(
+    pub fn settle(
         &mut self,
         ticket: Ticket,
         outcome: Outcome,
@@ -54,15 +54,6 @@ impl<E: Evict> Frames<E> {
             awaited: what.awaited,
             unused_prefetch,
         })
-    }
-
-    /// A frame that moves down was looked at on its way, and holds zeros alone: it need not be kept anywhere.
-    pub fn found_zero(&mut self, ticket: Ticket) {
-        if let Some(what) = self.moves.get_mut(ticket)
-            && what.kind == Kind::Demote
-        {
-            what.is_zero = true;
-        }
     }
 
     fn arrive_above(&mut self, frame: Frame, what: What, now: u64, acts: &mut Vec<Act>) -> End {
