@@ -7,5 +7,6 @@ pub mod block;
 pub mod cache;
 pub mod cxl_flash;
 pub mod events;
+pub mod frames;
 pub mod hindsight;
 pub mod link;

@@ -3,6 +3,7 @@
 mod block;
 mod cache;
 mod cxl_flash;
+mod frames;
 mod place;
 
 use clap::Subcommand;
@@ -23,6 +24,8 @@ pub enum Command {
     Block(Box<block::Options>),
     /// A memory expander whose capacity is flash behind a DRAM cache.
     CxlFlash(Box<cxl_flash::Options>),
+    /// Page faults of a program in less DRAM than it needs: eviction policies and prefetchers over tiers.
+    Frames(Box<frames::Options>),
     /// Where a program's pages lie: a plan replayed over a recording.
     Place(Box<place::Options>),
 }
@@ -33,6 +36,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Cache(options) => cache::run(*options),
         Command::Block(options) => block::run(&options),
         Command::CxlFlash(options) => cxl_flash::run(&options),
+        Command::Frames(options) => frames::run(&options),
         Command::Place(options) => place::run(&options),
     }
 }
