@@ -7,9 +7,9 @@ use tiermem_policy::extents::{Part, Share, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::Engine;
-use super::ledger::Wait;
 use super::op::{Held, Kind, Op, Source, Stage, common, units_of};
 use crate::backing::BackingError;
+use crate::journal::Wait;
 
 /// Bytes of one volume that are copied or written back at a time.
 const LEAVING_BYTES_MAX: u64 = 8 << 20;

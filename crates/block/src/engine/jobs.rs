@@ -5,10 +5,10 @@ use std::ops::Range;
 use tiermem_policy::extents::UNIT_BYTES;
 use tiermem_tier::block::AlignedBuffer;
 
-use super::ledger::Wait;
 use super::op::{Failure, Job, Kind, Op, Stage, op_bytes_max};
 use super::{Engine, Ready};
 use crate::disks::{Answer, Asker, Job as Asked, Outcome, Piece, Task};
+use crate::journal::Wait;
 use crate::nbd::{Context, Extent};
 
 /// Extents in one description: a reply may be shorter than its request.

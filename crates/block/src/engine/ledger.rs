@@ -10,17 +10,10 @@ use super::op::{Kind, Op, Stage, common, units_of};
 use super::open_blocks::OpenBlocks;
 use super::owed::Owed;
 use super::unmapped::Unmapped;
-use crate::journal::{Journal, Lsn, Record, UnitState, checksum};
+use crate::journal::{Journal, Lsn, Record, UnitState, Wait, checksum};
 
 /// Bytes of writes at most that are told to be done before they are stored.
 const EARLY_BYTES_MAX: u64 = 16 << 20;
-
-/// What an operation waits for before it may store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wait {
-    pub synced: Lsn,
-    pub sealed: Lsn,
-}
 
 /// The log, and what the engine must remember of it.
 pub(super) struct Ledger {

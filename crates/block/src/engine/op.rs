@@ -6,9 +6,9 @@ use tiermem_policy::extents::{Geometry, Plan, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::claims::ClaimId;
-use super::ledger::Wait;
 use super::owed::Generation;
 use crate::disks::{Asker, Piece};
+use crate::journal::Wait;
 use crate::nbd::Errno;
 
 /// No operation is about more bytes; a longer job is several, which NBD allows.

@@ -3,8 +3,8 @@
 use tiermem_policy::extents::UNIT_BYTES;
 
 use super::Engine;
-use super::ledger::Wait;
 use super::op::{Op, Stage};
+use crate::journal::Wait;
 
 impl Engine {
     /// Drops what is clean of the whole units of a range, and passes the trim on if the store lacks nothing of the volume.

@@ -50,6 +50,7 @@ mod suspects;
 pub mod table;
 mod unsealed;
 mod volumes;
+mod wait;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -60,6 +61,7 @@ pub use live::Journal;
 pub use record::{PIECES_MAX, Reader, Record, TEXT_BYTES_MAX, VOLUMES_MAX, VolumeInfo, VolumeState};
 pub use recover::{Recovered, open};
 pub use table::{BlockState, UnitState};
+pub use wait::Wait;
 
 /// The version of the format.
 pub const FORMAT_VERSION: u32 = 1;

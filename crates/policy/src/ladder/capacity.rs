@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::populate::distance_pages;
+use super::slots::populate::distance_pages;
 use super::{Ladder, LadderConfig, LevelConfig, PAGE_BYTES, SizeClasses, Slots};
 
 /// The most pages of a tier: places are counted in 32 bits of 16 bytes each.

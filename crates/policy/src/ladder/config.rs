@@ -2,7 +2,7 @@
 //! is one experiment.
 
 use super::{Admission, Order};
-use crate::evict::lru::Bump;
+use crate::evict::lru::{Bump, Lru};
 use crate::promote::Promotion;
 
 /// What happens when a tier is full at the moment an item is admitted (Wang 2024, section 5.1.1).
@@ -161,6 +161,15 @@ pub const INSERTION_POINT_SLOW: f64 = 0.5;
 const TENANTS_K: u8 = crate::choose_k::K_DEFAULT;
 
 impl LadderConfig {
+    /// The lists of all tiers and classes, with the points at which items enter them.
+    pub(super) fn lists(&self, classes: usize) -> Lru {
+        let points = self.levels.iter().flat_map(|level| vec![level.insertion_point; classes]);
+        // A scan finds hot items at the heads of the lists only if hits move them there.
+        let scans = self.promotion == Promotion::ReuseTimeScan;
+        let bump = if scans && self.bump == Bump::AtTail { Bump::Always } else { self.bump };
+        Lru::new(points, bump)
+    }
+
     /// Lists know no tenants: where these are told apart, tiers are sampled.
     pub(super) fn order_for_tenants(&mut self) {
         for level in &mut self.levels {

@@ -23,7 +23,6 @@ mod draw;
 mod entry;
 mod extent;
 mod growth;
-mod held;
 mod idle;
 mod leaving;
 mod moves;
@@ -284,7 +283,7 @@ impl Ladder {
             |level: &LevelConfig| matches!(level.order, Order::Sample { by: Priority::Frequency, .. });
         let mut ladder = Ladder {
             levels: config.levels.iter().map(level).collect(),
-            lists: order::lists(&config, classes.count() + 1),
+            lists: config.lists(classes.count() + 1),
             uses: Uses::new(config.levels.iter().any(by_frequency)),
             tenants: config.tenants.then(|| Tenants::new(&config)),
             classes,

@@ -396,17 +396,6 @@ pub(super) fn may_go(place: Place) -> bool {
     !place.is_moving() && !place.is_pinned()
 }
 
-/// The lists of a ladder whose tiers enter items at these points.
-pub(super) fn lists(config: &super::LadderConfig, classes: usize) -> Lru {
-    use crate::evict::lru::Bump;
-    use crate::promote::Promotion;
-    let points = config.levels.iter().flat_map(|level| vec![level.insertion_point; classes]);
-    // A scan finds hot items at the heads of the lists only if hits move them there.
-    let scans = config.promotion == Promotion::ReuseTimeScan;
-    let bump = if scans && config.bump == Bump::AtTail { Bump::Always } else { config.bump };
-    Lru::new(points, bump)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,16 +1,18 @@
 //! The space of one slotted tier: pages given to classes, slots within them, page runs for large items.
 
 mod adopt;
+mod held;
+pub(super) mod populate;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::classes::{Class, Fit, PAGE_BYTES, PAGE_UNITS, SizeClasses, UNIT_BYTES};
-use super::held::Held;
 use super::page_set::PageSet;
-use super::populate::Ahead;
 use crate::Id;
 use crate::waste::Waste;
+use held::Held;
+use populate::Ahead;
 
 /// Pages for which lists of them grow at least.
 const PAGES_MORE: usize = 16;

@@ -26,6 +26,7 @@ mod snapshot;
 mod staged;
 mod stats;
 mod tenants;
+mod tier_stats;
 mod types;
 
 use std::collections::VecDeque;
@@ -56,8 +57,9 @@ pub use owners::Owner;
 use owners::Whose;
 pub use pin::Pin;
 pub use snapshot::{Gathered, Gathering, Restored};
-pub use stats::{EngineStats, TierStats};
+pub use stats::EngineStats;
 pub use tenants::{By, PREFIX_BYTES_MAX, Tenancy, TenantStats, TenantTierStats};
+pub use tier_stats::TierStats;
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};
 
 /// How often an admission may have to wait for moves before it counts as failed; one is the rule.

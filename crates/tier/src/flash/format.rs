@@ -1,11 +1,9 @@
 //! What lies on the device, to the byte; drawn in `docs/store-format.md`. All numbers are little-endian.
 
-use super::FlashError;
+use super::{FlashError, VERSION};
 
 /// The unit of the layout: superblocks, journal halves and segments begin at multiples of it.
 pub const BLOCK_BYTES: usize = 4096;
-/// The version of everything here. Another one is refused.
-pub const VERSION: u32 = 1;
 /// Bytes of an item before its key.
 pub const ITEM_HEADER_BYTES: usize = tiermem_policy::log::ITEM_HEADER_BYTES as usize;
 

@@ -53,6 +53,9 @@ pub use syncs::Moment;
 use syncs::Syncs;
 pub use types::{Durability, FlashConfig, FlashError, Gone, Offer, Offered};
 
+/// The version of everything here. Another one is refused.
+pub const VERSION: u32 = 1;
+
 /// Databases that items are counted by.
 pub const DATABASES: usize = 16;
 

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use tiermem_policy::log::{Admission, RESERVE};
 
-use super::format;
+use super::VERSION;
 use crate::block::BlockError;
 
 /// Why a flash tier cannot be used.
@@ -26,7 +26,7 @@ pub enum FlashError {
     /// The device was written by another version.
     #[error(
         "it was written by version {found} of the format, this is version {}: start that version, or give --reset to begin empty",
-        format::VERSION
+        VERSION
     )]
     Version {
         /// The version found.

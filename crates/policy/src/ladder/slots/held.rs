@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::slots::{PageState, Slots};
+use super::{PageState, Slots};
 
 /// The window, and how many of its pages are free.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Held {
+pub(in crate::ladder) struct Held {
     window: Range<u32>,
     free: u32,
 }

@@ -1,0 +1,12 @@
+//! What somebody waits for who may go on only once records are on the device.
+
+use super::Lsn;
+
+/// Records that must be durable, and those whose seal must be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// All up to this one are durable.
+    pub synced: Lsn,
+    /// The seals of all up to this one are durable.
+    pub sealed: Lsn,
+}

@@ -1,0 +1,217 @@
+//! Memory that is taken before it is needed. The first write to a page waits for the system to find and clear memory for
+//! it, a huge page at a time, and nobody else is served meanwhile; so the driver is told which pages come next, and has
+//! their memory taken by somebody who may wait.
+//!
+//! Nothing here decides about items: a page whose memory was taken early counts as written, so it is given back as any
+//! other when the tier may hold less, and no more is taken than may be used.
+
+use std::ops::Range;
+
+use super::Slots;
+use crate::ladder::PAGE_BYTES;
+
+/// Memory is looked ahead for once in so many pages, a huge page of most processors, and never for less.
+const PIECE_PAGES: u32 = (2 << 20) / PAGE_BYTES as u32;
+/// At most this part of a tier is taken ahead.
+const TIER_PARTS: u64 = 16;
+/// Where most pages are in use the next free ones lie far away: so many times the distance is looked over.
+const LOOKED_OVER: u32 = 4;
+
+/// What is still to be looked over.
+#[derive(Clone, Debug, Default)]
+pub(in crate::ladder) struct Ahead {
+    /// Free pages that are to have their memory before they are given out; 0: none.
+    distance_pages: u32,
+    next: u32,
+    until: u32,
+    free_left: u32,
+}
+
+impl Ahead {
+    /// From the start of a tier. It is not known yet whether there will be items, so it is one piece.
+    pub fn of(distance_pages: u32) -> Self {
+        let piece = distance_pages.min(PIECE_PAGES);
+        Ahead { distance_pages, next: 0, until: piece, free_left: piece }
+    }
+
+    /// A page is given out; the next ones follow behind it, as the lowest free one goes first.
+    #[inline]
+    pub fn note_given(&mut self, page: u32, was_touched: bool) {
+        if !was_touched || page.is_multiple_of(PIECE_PAGES) {
+            self.next = page + 1;
+            self.until = self.next.saturating_add(self.distance_pages.saturating_mul(LOOKED_OVER));
+            self.free_left = self.distance_pages;
+        }
+    }
+}
+
+/// How many pages ahead a tier takes the memory of.
+pub(in crate::ladder) fn distance_pages(ahead_bytes: u64, capacity_bytes: u64) -> u32 {
+    let pages = (ahead_bytes.min(capacity_bytes / TIER_PARTS) / PAGE_BYTES) as u32;
+    if pages < PIECE_PAGES { 0 } else { pages }
+}
+
+impl Slots {
+    /// Changes how many free pages are to have their memory before they are given out.
+    pub fn set_distance(&mut self, pages: u32) {
+        if self.pages.is_empty() {
+            self.ahead = Ahead::of(pages);
+        }
+        self.ahead.distance_pages = pages;
+    }
+
+    /// How many that are.
+    pub fn distance_pages(&self) -> u32 {
+        self.ahead.distance_pages
+    }
+
+    /// Free pages in a row whose memory is to be taken now; they count as written.
+    pub fn take_ahead(&mut self) -> Option<Range<u32>> {
+        let mut first = None;
+        while self.ahead.free_left > 0 && self.ahead.next < self.ahead.until.min(self.end) {
+            let page = self.ahead.next;
+            let is_free = self.free_pages.contains(page);
+            let is_new = is_free && !self.touched.contains(page);
+            if is_new && self.touched.len() >= self.page_limit {
+                self.ahead.free_left = 0;
+                break;
+            }
+            if !is_new && first.is_some() {
+                break;
+            }
+            if is_new {
+                first.get_or_insert(page);
+                self.touched.insert(page);
+            }
+            self.ahead.next += 1;
+            self.ahead.free_left -= u32::from(is_free);
+        }
+        first.map(|first| first..self.ahead.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Id;
+    use crate::ladder::classes::{Fit, PAGE_UNITS, SizeClasses};
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::Arc;
+
+    fn slots(pages: u32, distance: u32) -> Slots {
+        let mut slots = Slots::new(Arc::new(SizeClasses::geometric(1.3)), pages);
+        slots.set_distance(distance);
+        slots
+    }
+
+    #[test]
+    fn whoever_fills_a_tier_finds_its_memory_there() {
+        let mut slots = slots(1000, 40);
+        let mut asked = BTreeSet::new();
+        asked.extend(slots.take_ahead().unwrap());
+        assert_eq!(asked.len() as u32, PIECE_PAGES, "an empty tier holds little");
+        for at in 0..1000u32 {
+            let unit = slots.take(Fit::Run(1), Id(at)).unwrap();
+            assert!(asked.contains(&(unit / PAGE_UNITS)), "page {}", unit / PAGE_UNITS);
+            asked.extend(slots.take_ahead().into_iter().flatten());
+            assert!(asked.len() as u32 <= at + 1 + 40 + 1);
+        }
+        assert_eq!(asked.len(), 1000);
+        // What is reused was held all along.
+        (0..500).for_each(|page| slots.release(page * PAGE_UNITS));
+        (0..500).for_each(|at| assert!(slots.take(Fit::Run(1), Id(at)).is_some()));
+        assert_eq!(slots.take_ahead(), None);
+    }
+
+    #[test]
+    fn a_large_item_is_followed_by_what_comes_behind_it() {
+        let mut slots = slots(1000, 64);
+        slots.take_ahead();
+        slots.take(Fit::Run(100), Id(1)).unwrap();
+        assert_eq!(slots.take_ahead(), Some(100..164));
+        assert_eq!(slots.take_ahead(), None);
+    }
+
+    #[test]
+    fn small_tiers_take_nothing_ahead() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(distance_pages(32 * MIB, 31 * MIB), 0);
+        assert_eq!(distance_pages(32 * MIB, 32 * MIB), PIECE_PAGES);
+        assert_eq!(distance_pages(32 * MIB, 1 << 40), 16 * PIECE_PAGES);
+        assert_eq!(distance_pages(0, 1 << 40), 0);
+        let mut slots = slots(100, 0);
+        for id in 0..100 {
+            slots.take(Fit::Run(1), Id(id)).unwrap();
+            assert_eq!(slots.take_ahead(), None);
+        }
+    }
+
+    proptest! {
+        /// Whatever is taken and given back and wherever the limits go: what is taken ahead is free, new and within the limits,
+        /// what counts as written is what is held, and the places given out are the same as without.
+        #[test]
+        fn what_is_taken_ahead_changes_no_place(
+            ops in prop::collection::vec((0u8..9, 0u64..300_000, any::<prop::sample::Index>()), 1..300),
+            distance in 1u32..60,
+        ) {
+            const PAGES: u32 = 150;
+            let (mut slots, mut without) = (slots(PAGES, distance), slots(PAGES, 0));
+            let mut held = BTreeSet::new();
+            let mut taken = BTreeMap::new();
+            for (number, (what, bytes, pick)) in ops.into_iter().enumerate() {
+                match what {
+                    0..3 => {
+                        let fit = slots.classes.fit(bytes);
+                        let unit = slots.take(fit, Id(number as u32));
+                        prop_assert_eq!(unit, without.take(fit, Id(number as u32)));
+                        if let Some(unit) = unit {
+                            let pages = if let Fit::Run(pages) = fit { pages } else { 1 };
+                            held.extend(unit / PAGE_UNITS..unit / PAGE_UNITS + pages);
+                            taken.insert(unit, fit);
+                        }
+                    }
+                    3 if !taken.is_empty() => {
+                        let unit = *taken.keys().nth(pick.index(taken.len())).unwrap();
+                        taken.remove(&unit);
+                        slots.release(unit);
+                        without.release(unit);
+                    }
+                    4 => {
+                        let pages = pick.index(PAGES as usize) as u32;
+                        slots.set_page_limit(pages);
+                        without.set_page_limit(pages);
+                    }
+                    5 => {
+                        let pages = pick.index(PAGES as usize + 1) as u32;
+                        for slots in [&mut slots, &mut without] {
+                            slots.set_end(pages);
+                            slots.set_page_limit(pages);
+                        }
+                    }
+                    6 => {
+                        without.take_surplus();
+                        if let Some(page) = slots.take_surplus() {
+                            prop_assert!(held.remove(&page));
+                        }
+                    }
+                    _ => {
+                        for page in slots.take_ahead().into_iter().flatten() {
+                            prop_assert!(slots.is_free(page) && page < slots.end);
+                            prop_assert!(held.insert(page), "page {} was held", page);
+                            prop_assert!(held.len() as u32 <= slots.page_limit());
+                        }
+                    }
+                }
+                let touched: BTreeSet<u32> = (0..PAGES).filter(|&page| slots.touched.contains(page)).collect();
+                prop_assert_eq!(&touched, &held);
+                prop_assert_eq!(slots.pages_free(), without.pages_free());
+            }
+            taken.into_keys().for_each(|unit| slots.release(unit));
+            while slots.close_empty_page() {}
+            slots.set_page_limit(0);
+            while slots.take_surplus().is_some() {}
+            prop_assert_eq!(slots.touched.len(), 0, "what is taken ahead is given back");
+        }
+    }
+}
