@@ -25,7 +25,7 @@ const COPY_MASK: u16 = 0b11 << COPY_SHIFT;
 const PIN_SHIFT: u16 = 12;
 const PIN_MASK: u16 = 0b1111 << PIN_SHIFT;
 
-const _: () = assert!(TIERS_MAX + 1 <= TIER_MASK as usize + 1, "a tier, or none, fits its bits");
+const _: () = assert!(TIERS_MAX <= TIER_MASK as usize, "a tier, or none, fits its bits");
 const _: () = assert!(TIERS_MAX <= (COPY_MASK >> COPY_SHIFT) as usize + 1, "a copy's tier fits its bits");
 
 /// Written since it came, or since it was last written back. Such a frame has no copy.

@@ -98,7 +98,8 @@ impl<E: Evict> Mover<'_, E> {
         let below = tier + 1;
         let has_copy = cell.copy() == Some(below);
         let is_zero = cell.is(ZERO);
-        if !is_zero && !(has_copy && self.state.accounts.has_room(cell.owner, below)) {
+        let falls_back = has_copy && self.state.accounts.has_room(cell.owner, below);
+        if !is_zero && !falls_back {
             match self.room(below, cell.owner) {
                 Room::Free => {}
                 other => return other,

@@ -12,7 +12,7 @@
 use super::slots::Slots;
 use super::{Class, Ladder, domain};
 use crate::column::Column;
-use crate::evict::{Departure, Evict, Lru, Origin, Touch};
+use crate::evict::{Departure, Evict, Origin, Touch};
 use crate::expiry::ExpiryWheel;
 use crate::ladder::place::{self, Place};
 use crate::{Id, Now};

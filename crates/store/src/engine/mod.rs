@@ -53,12 +53,12 @@ use item::Header;
 use keep::Keeping;
 pub use keep::TakenUp;
 pub use notes::{Change, Changes};
-pub use owners::Owner;
 use owners::Whose;
+pub use owners::{By, Owner, PREFIX_BYTES_MAX};
 pub use pin::Pin;
 pub use snapshot::{Gathered, Gathering, Restored};
 pub use stats::EngineStats;
-pub use tenants::{By, PREFIX_BYTES_MAX, Tenancy, TenantStats, TenantTierStats};
+pub use tenants::{Tenancy, TenantStats, TenantTierStats};
 pub use tier_stats::TierStats;
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};
 

@@ -5,7 +5,24 @@
 use tiermem_model::advisor::{OTHERS, Tenants};
 use tiermem_policy::Id;
 
-use super::{By, DATABASES, Engine, PREFIX_BYTES_MAX};
+use super::{DATABASES, Engine};
+
+/// Bytes of a key in which its prefix must end.
+pub const PREFIX_BYTES_MAX: usize = 64;
+
+/// How keys are told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Not at all.
+    #[default]
+    Nobody,
+    /// By the number of their database.
+    Database,
+    /// By what stands before the first of this byte in the key, within its first 64.
+    Prefix(u8),
+    /// By who owns what the key begins with.
+    User,
+}
 
 /// A name, and how its keys begin.
 #[derive(Clone, Debug, PartialEq, Eq)]

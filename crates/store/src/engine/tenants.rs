@@ -7,24 +7,7 @@ use serde::Serialize;
 use tiermem_model::advisor::{Aim, Declared, Division, Plan, Tally};
 use tiermem_policy::ladder::TenantLevel;
 
-use super::{Engine, Owner, TenantAdvice};
-
-/// Bytes of a key in which its prefix must end.
-pub const PREFIX_BYTES_MAX: usize = 64;
-
-/// How keys are told apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
-    /// Not at all.
-    #[default]
-    Nobody,
-    /// By the number of their database.
-    Database,
-    /// By what stands before the first of this byte in the key, within its first 64.
-    Prefix(u8),
-    /// By who owns what the key begins with.
-    User,
-}
+use super::{By, Engine, Owner, TenantAdvice};
 
 /// The tenants that an engine begins with.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::files::Version;
+use super::version::Version;
 
 /// Why a group was not made, changed or read.
 #[derive(Debug, thiserror::Error)]

@@ -1,30 +1,12 @@
 //! The files of a group: how each version names them, and reading and writing them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::error::GroupError;
-
-/// The version of a hierarchy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// A hierarchy for each controller, or a few.
-    One,
-    /// One hierarchy for all.
-    Two,
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Version::One => "version 1",
-            Version::Two => "version 2",
-        })
-    }
-}
+use super::version::Version;
 
 /// What a file that a version may lack would need.
 pub(super) const NEEDS_VERSION_2: &str = "mount control groups of version 2";

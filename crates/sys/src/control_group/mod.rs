@@ -16,12 +16,13 @@ mod limits;
 mod reclaim;
 #[cfg(test)]
 mod tests;
+mod version;
 mod watch;
 
 pub use error::GroupError;
 pub use events::Events;
-pub use files::Version;
 pub use group::Group;
 pub use hierarchy::Hierarchy;
 pub use limits::Limit;
+pub use version::Version;
 pub use watch::{PressureLevel, Watch};
