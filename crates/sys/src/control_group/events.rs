@@ -1,8 +1,9 @@
 //! What has happened to a group.
 
 use super::error::GroupError;
-use super::files::{self, Version};
+use super::files;
 use super::group::Group;
+use super::version::Version;
 
 const ATTEMPTED: &str = "read the events of";
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 
 use super::error::GroupError;
-use super::files::{self, Version};
+use super::files;
+use super::version::Version;
 
 /// A group of the memory controller, by its folder. Dropping this leaves the group as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::error::GroupError;
-use super::files::{self, Version};
+use super::files;
 use super::group::Group;
+use super::version::Version;
 use crate::proc_text::unescaped;
 
 /// A mounted hierarchy that has the memory controller.

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::error::GroupError;
-use super::files::{self, Version};
+use super::files;
 use super::group::Group;
+use super::version::Version;
 use crate::pidfd::PidFd;
 
 const ATTEMPTED: &str = "end the processes of";

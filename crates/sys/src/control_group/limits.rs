@@ -1,8 +1,9 @@
 //! Limits of memory and of swap.
 
 use super::error::GroupError;
-use super::files::{self, NEEDS_VERSION_2, Version};
+use super::files::{self, NEEDS_VERSION_2};
 use super::group::Group;
+use super::version::Version;
 
 const MEMORY_1: &str = "memory.limit_in_bytes";
 /// Memory and swap together.

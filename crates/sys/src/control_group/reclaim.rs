@@ -1,9 +1,10 @@
 //! Taking memory back from a group before its limit asks for it.
 
 use super::error::GroupError;
-use super::files::{self, NEEDS_VERSION_1, Version};
+use super::files::{self, NEEDS_VERSION_1};
 use super::group::Group;
 use super::limits::Limit;
+use super::version::Version;
 
 const ATTEMPTED: &str = "reclaim memory of";
 const OOM_1: &str = "memory.oom_control";

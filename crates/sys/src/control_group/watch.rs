@@ -9,8 +9,9 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::error::GroupError;
-use super::files::{self, NEEDS_VERSION_1, NEEDS_VERSION_2, Version};
+use super::files::{self, NEEDS_VERSION_1, NEEDS_VERSION_2};
 use super::group::Group;
+use super::version::Version;
 
 const ATTEMPTED: &str = "watch";
 
