@@ -3,8 +3,7 @@
 
 use std::path::Path;
 
-use tiermem_base::curve::{Curve, DEFAULT_CURVE};
-use tiermem_base::{Access, Bytes, Op, Rng};
+use tiermem_base::{Access, Bytes, Op, Rng, TierKind, TierSpec};
 use tiermem_model::advisor::Plan;
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{Admission, LadderConfig, LevelCounters, Order, Part, Priority, Reactive};
@@ -19,7 +18,6 @@ use tiermem_store::engine::{
 use tiermem_tier::block::Immediate;
 use tiermem_tier::flash::FlashConfig;
 use tiermem_tier::flash::format::Layout;
-use tiermem_tier::{Kind, TierSpec};
 
 /// Header and key name of an item in the engine.
 const OVERHEAD_BYTES: u64 = 8 + 16;
@@ -107,6 +105,15 @@ impl Divided<'_> {
     }
 }
 
+/// DRAM, and emulated memory below it.
+fn tiers(ladder: &LadderConfig) -> Vec<TierSpec> {
+    let spec = |(at, level): (usize, &tiermem_policy::ladder::LevelConfig)| {
+        let kind = if at == 0 { TierKind::Dram } else { TierKind::Emulated };
+        TierSpec::new(kind, Bytes(level.capacity_bytes)).named(&format!("tier{at}"))
+    };
+    ladder.levels.iter().enumerate().map(spec).collect()
+}
+
 fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Counts {
     live_with(ladder, flash, trace, None)
 }
@@ -117,14 +124,7 @@ fn live_with(
     trace: &[Access],
     divided: Option<Divided<'_>>,
 ) -> Counts {
-    let cxl = Curve::named(DEFAULT_CURVE).unwrap();
-    let spec = |(at, level): (usize, &tiermem_policy::ladder::LevelConfig)| TierSpec {
-        name: format!("tier{at}"),
-        kind: if at == 0 { Kind::Dram } else { Kind::Emulated(cxl) },
-        capacity: Bytes(level.capacity_bytes),
-        price_per_gb: None,
-    };
-    let tiers = ladder.levels.iter().enumerate().map(spec).collect();
+    let tiers = tiers(ladder);
     let tenancy = match divided {
         Some(divided) => divided.tenancy(),
         None if ladder.tenants => tenancy(),
@@ -231,11 +231,10 @@ fn simulated_with(
     trace: &[Access],
     divided: Option<Divided<'_>>,
 ) -> Counts {
-    let slow = Curve::named(DEFAULT_CURVE).unwrap();
-    let slower_ns = |tier| if tier == 0 { 0.0 } else { Kind::Emulated(slow).slower_ns() };
+    let tiers = tiers(ladder);
     let sharing = |Divided(plan): Divided<'_>| Sharing {
         plan: Some(plan.clone()),
-        slower_ns: (0..ladder.levels.len()).map(slower_ns).collect(),
+        slower_ns: tiers.iter().map(|tier| tier.slower_ns().unwrap()).collect(),
         // Keys that nobody owns.
         tenants: 1,
     };
@@ -244,7 +243,7 @@ fn simulated_with(
         overhead_bytes: OVERHEAD_BYTES,
         header_bytes: 8,
         tail: flash.map(|flash| flash.log()),
-        slow,
+        curves: tiers.iter().map(|tier| tier.curve().unwrap()).collect(),
         sharing: divided.map(sharing),
         seed: 7,
     };

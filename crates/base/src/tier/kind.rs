@@ -39,6 +39,9 @@ impl TierKind {
         (TierKind::Remote, "remote"),
     ];
 
+    /// Those whose bytes the processor reads and writes one by one.
+    pub const MEMORY: [TierKind; 4] = [TierKind::Dram, TierKind::Numa, TierKind::Dax, TierKind::Emulated];
+
     /// The word for it.
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
@@ -59,7 +62,7 @@ impl TierKind {
 
     /// Whether the processor reads and writes it byte by byte.
     pub fn is_memory(self) -> bool {
-        matches!(self, TierKind::Dram | TierKind::Numa | TierKind::Dax | TierKind::Emulated)
+        Self::MEMORY.contains(&self)
     }
 }
 

@@ -112,10 +112,12 @@ impl TierSpec {
         TierSpec { speed: Speed::Curve(curve.to_owned()), ..self }
     }
 
-    /// With another size.
+    /// With another size of a device at the same price for each byte.
     #[must_use]
     pub fn with_bytes(self, bytes: u64) -> Self {
-        TierSpec { capacity: Some(Capacity::Bytes(Bytes(bytes))), ..self }
+        let known = self.known_bytes();
+        let price = self.price.map(|price| price.by_gb(known).unwrap_or(price));
+        TierSpec { capacity: Some(Capacity::Bytes(Bytes(bytes))), price, ..self }
     }
 
     /// On a node.
@@ -247,11 +249,34 @@ impl TierSpec {
     /// # Errors
     /// When its kind is none of them.
     pub fn served_by(&self, engine: &str, kinds: &[TierKind]) -> Result<(), TierError> {
-        if kinds.contains(&self.kind) {
-            return Ok(());
-        }
+        if kinds.contains(&self.kind) { Ok(()) } else { Err(self.not_served_by(engine, kinds)) }
+    }
+
+    /// That an engine, which serves these kinds, does not serve it.
+    pub fn not_served_by(&self, engine: &str, kinds: &[TierKind]) -> TierError {
         let problem = format!("{engine} serves tiers of kind {}, and not {} yet", listed(kinds), self.kind);
-        Err(self.error("kind", problem))
+        self.error("kind", problem)
+    }
+
+    /// With so many times its bytes, where they are known.
+    #[must_use]
+    pub fn grown(self, times: u64) -> Self {
+        match self.known_bytes() {
+            Some(bytes) => self.with_bytes(bytes.saturating_mul(times)),
+            None => self,
+        }
+    }
+
+    /// One of `parts` equal parts of it, with as much of the device's bandwidth.
+    #[must_use]
+    pub fn divided(self, parts: u64) -> Self {
+        let bandwidth_share = Some(self.bandwidth_share.unwrap_or(1.0) / parts as f64);
+        let bandwidth_share = if parts > 1 { bandwidth_share } else { self.bandwidth_share };
+        let part = TierSpec { bandwidth_share, ..self };
+        match part.known_bytes() {
+            Some(bytes) => part.with_bytes(bytes / parts),
+            None => part,
+        }
     }
 
     /// Checks what cannot be wrong by its type alone.

@@ -296,6 +296,10 @@ fn what_an_engine_needs_it_asks_for() {
         ..spec("dram=300GB")
     };
     assert_eq!(each.price_by_gb().unwrap().amount, Amount::PerGb(1.0));
+    let part = each.clone().divided(3);
+    assert_eq!((part.known_bytes(), part.bandwidth_share), (Some(100_000_000_000), Some(1.0 / 3.0)));
+    assert_eq!(part.price_by_gb().unwrap().amount, Amount::PerGb(1.0));
+    assert_eq!(part.grown(3).known_bytes(), each.known_bytes());
     let unsized_one = TierSpec { capacity: None, ..each };
     assert!(unsized_one.price_by_gb().unwrap_err().problem.contains("give capacity, or price_per_gb"));
 }

@@ -268,7 +268,9 @@ impl Engine {
 
     /// The tiers, as a division sees them: without the metadata, which the first one holds.
     pub(super) fn rooms(&self) -> Vec<Room> {
-        let slower_ns = |tier: usize| self.config.tiers.get(tier).map_or(0.0, |tier| tier.kind.slower_ns());
+        // Every kind that an engine serves is taken to have a curve.
+        let slower_ns =
+            |tier: usize| self.config.tiers.get(tier).and_then(|it| it.slower_ns().ok()).unwrap_or(0.0);
         tiers::rooms(&self.ladder, slower_ns)
     }
 
