@@ -3,18 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tiermem_base::Bytes;
+use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_store::engine::{Engine, EngineConfig};
 use tiermem_store::snapshot::format::{Block, Blocks, Header, block_header, read_item};
-use tiermem_tier::{Kind, TierSpec};
 
 fn engine() -> Engine {
-    let tier = |name: &str, mib: u64| TierSpec {
-        name: name.to_owned(),
-        kind: Kind::Dram,
-        capacity: Bytes(mib << 20),
-        price_per_gb: None,
-    };
+    let tier = |name: &str, mib: u64| TierSpec::new(TierKind::Dram, Bytes(mib << 20)).named(name);
     let config = EngineConfig { spin: false, ..EngineConfig::new(vec![tier("dram", 1), tier("more", 1)]) };
     Engine::new(config).expect("memory")
 }

@@ -90,12 +90,16 @@ def test_a_flash_tier_below_memory_is_simulated_as_the_store_runs_it() -> None:
         (["--tier", "flash=32MiB", "--tier", "4MiB"], "the last one, below memory"),
         (["--tier", "4MiB", "--tier", "flash=1MiB"], "--flash-segment"),
         (["--tier", "4MiB", "--tier", "flash=32MiB", "--flash-segment", "100"], "power of two"),
-        (["--tier", "tape=4MiB"], "is none of dram"),
+        (["--tier", "tape=4MiB"], "is no kind of tier; there are dram"),
         (["--size", "10", "--policy", "best"], "there is no policy"),
         (["--size", "0%"], "percentage"),
         (["--size", "10", "--k", "0"], "0 is not in"),
         (["--policy", "lru"], "--size"),
         (["--size", "10", "--tier", "1MiB"], "cannot be used with"),
+        (["--size", "10", "--config", "x"], "cannot be used with"),
+        (["--size", "10", "--tenants", "fair"], "give --tier or --config"),
+        (["--config", "/nowhere.toml"], "cannot read the configuration /nowhere.toml"),
+        (["--tier", "4MiB", "--tier", "remote=1GiB"], "sim cache serves tiers of kind dram"),
     ],
 )
 def test_wrong_use_is_told(flags: list[str], why: str) -> None:

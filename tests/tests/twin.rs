@@ -6,8 +6,7 @@ mod division;
 
 use std::path::Path;
 
-use tiermem_base::curve::{Curve, DEFAULT_CURVE};
-use tiermem_base::{Access, Bytes, Op, Rng};
+use tiermem_base::{Access, Bytes, Op, Rng, TierKind, TierSpec};
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{Admission, LadderConfig, LevelCounters, Order, Priority, Reactive};
 use tiermem_policy::log::{self, LogConfig};
@@ -18,7 +17,6 @@ use tiermem_store::engine::{By, Condition, DATABASES, Declared, Engine, EngineCo
 use tiermem_tier::block::Immediate;
 use tiermem_tier::flash::FlashConfig;
 use tiermem_tier::flash::format::Layout;
-use tiermem_tier::{Kind, TierSpec};
 
 /// Header and key name of an item in the engine.
 const OVERHEAD_BYTES: u64 = 8 + 16;
@@ -96,6 +94,15 @@ fn by_database() -> (By, Sharing) {
     (By::Database, Sharing { names, declared: declared(), ..Sharing::default() })
 }
 
+/// DRAM, and emulated memory below it.
+fn tiers(ladder: &LadderConfig) -> Vec<TierSpec> {
+    let spec = |(at, level): (usize, &tiermem_policy::ladder::LevelConfig)| {
+        let kind = if at == 0 { TierKind::Dram } else { TierKind::Emulated };
+        TierSpec::new(kind, Bytes(level.capacity_bytes)).named(&format!("tier{at}"))
+    };
+    ladder.levels.iter().enumerate().map(spec).collect()
+}
+
 fn live(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Counts {
     live_with(ladder, flash, trace, None)
 }
@@ -106,14 +113,7 @@ fn live_with(
     trace: &[Access],
     shared: Option<&(By, Sharing)>,
 ) -> Counts {
-    let cxl = Curve::named(DEFAULT_CURVE).unwrap();
-    let spec = |(at, level): (usize, &tiermem_policy::ladder::LevelConfig)| TierSpec {
-        name: format!("tier{at}"),
-        kind: if at == 0 { Kind::Dram } else { Kind::Emulated(cxl) },
-        capacity: Bytes(level.capacity_bytes),
-        price_per_gb: None,
-    };
-    let tiers = ladder.levels.iter().enumerate().map(spec).collect();
+    let tiers = tiers(ladder);
     let tenancy = |(by, sharing): &(By, Sharing)| {
         let Sharing { plan, division, declared, .. } = sharing.clone();
         Tenancy { by: *by, declared, plan, division, owners: Vec::new() }
@@ -225,16 +225,15 @@ fn simulated_with(
     trace: &[Access],
     shared: Option<&(By, Sharing)>,
 ) -> Counts {
-    let slow = Curve::named(DEFAULT_CURVE).unwrap();
-    let slower_ns = |tier| if tier == 0 { 0.0 } else { Kind::Emulated(slow).slower_ns() };
-    let slower_ns: Vec<f64> = (0..ladder.levels.len()).map(slower_ns).collect();
+    let tiers = tiers(ladder);
+    let slower_ns: Vec<f64> = tiers.iter().map(|tier| tier.slower_ns().unwrap()).collect();
     let sharing = |(_, sharing): &(By, Sharing)| Sharing { slower_ns, ..sharing.clone() };
     let config = TieredConfig {
         ladder: ladder.clone(),
         overhead_bytes: OVERHEAD_BYTES,
         header_bytes: 8,
         tail: flash.map(|flash| flash.log()),
-        slow,
+        curves: tiers.iter().map(|tier| tier.curve().unwrap()).collect(),
         sharing: shared.map(sharing),
         seed: 7,
     };

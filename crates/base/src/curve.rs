@@ -4,9 +4,10 @@
 //! DDR5-4800 and an AsteraLabs A1000 CXL expander, published by the authors of Tang 2024 (bytedance,
 //! eurosys24-artifacts, Apache-2.0). Taken from the runs with one thread and sequential access: latency is the
 //! lowest that was seen (injected delay 20000, hardly any load), bandwidth the highest (no injected delay). One
-//! core cannot load a device beyond that, so the rest of the loaded-latency curve does not matter here.
+//! core cannot load a device beyond that, so the rest of the loaded-latency curve does not matter here. Flash and a store
+//! behind a network are assumptions, so that whoever simulates and whoever decides assume the same.
 
-use crate::units::Nanos;
+use crate::units::{Bandwidth, Nanos};
 
 /// One direction of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,6 +19,16 @@ pub struct Point {
 }
 
 impl Point {
+    /// The latency in whole nanoseconds.
+    pub fn latency(&self) -> Nanos {
+        Nanos(self.latency_ns.round() as u64)
+    }
+
+    /// The bandwidth in whole bytes a second.
+    pub fn bandwidth(&self) -> Bandwidth {
+        Bandwidth::from_gb_per_s(self.bandwidth_gb_per_s)
+    }
+
     /// Time to touch a contiguous range: one latency and the transfer.
     pub fn range_ns(&self, bytes: u64) -> f64 {
         self.latency_ns + bytes as f64 / self.bandwidth_gb_per_s
@@ -51,16 +62,39 @@ const NUMA_2018: Curve = {
     Curve { read: remote(LOCAL_DRAM.read), write: remote(LOCAL_DRAM.write) }
 };
 
-const NAMED: [(&str, Curve); 3] = [
-    (
-        DEFAULT_CURVE,
-        Curve {
-            read: Point { latency_ns: 244.18, bandwidth_gb_per_s: 16.6778 },
-            write: Point { latency_ns: 243.95, bandwidth_gb_per_s: 21.8054 },
-        },
-    ),
-    ("local-dram", LOCAL_DRAM),
-    ("numa-2018", NUMA_2018),
+/// Name of [`LOCAL_DRAM`].
+pub const LOCAL_DRAM_CURVE: &str = "local-dram";
+/// Name of the curve of another node's memory.
+pub const NUMA_CURVE: &str = "numa-2018";
+/// Name of [`NVME_FLASH`].
+pub const FLASH_CURVE: &str = "nvme-flash";
+/// Name of [`NETWORK_STORE`].
+pub const STORE_CURVE: &str = "network-store";
+
+/// A flash drive behind PCIe as simulators and planners take it to be unless told: an assumption of its order of size, no
+/// measurement.
+pub const NVME_FLASH: Curve = assumed(80_000.0, 3.0);
+
+/// A store a millisecond away behind ten gigabits, likewise.
+pub const NETWORK_STORE: Curve = assumed(1_000_000.0, 1.25);
+
+const fn assumed(latency_ns: f64, bandwidth_gb_per_s: f64) -> Curve {
+    let point = Point { latency_ns, bandwidth_gb_per_s };
+    Curve { read: point, write: point }
+}
+
+/// An AsteraLabs A1000 behind CXL 1.1: the default of emulated tiers.
+pub const A1000_CXL: Curve = Curve {
+    read: Point { latency_ns: 244.18, bandwidth_gb_per_s: 16.6778 },
+    write: Point { latency_ns: 243.95, bandwidth_gb_per_s: 21.8054 },
+};
+
+const NAMED: [(&str, Curve); 5] = [
+    (DEFAULT_CURVE, A1000_CXL),
+    (LOCAL_DRAM_CURVE, LOCAL_DRAM),
+    (NUMA_CURVE, NUMA_2018),
+    (FLASH_CURVE, NVME_FLASH),
+    (STORE_CURVE, NETWORK_STORE),
 ];
 
 impl Curve {

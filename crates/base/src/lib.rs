@@ -1,5 +1,5 @@
-//! The vocabulary every other room shares: quantities with units, the seeded random source, hashing, the
-//! access record and latency-bandwidth curves.
+//! The vocabulary every other room shares: quantities with units, the description of tiers, the seeded random source, hashing,
+//! the access record and latency-bandwidth curves.
 //!
 //! Nothing here does I/O, reads a clock or starts a thread.
 #![forbid(unsafe_code)]
@@ -11,10 +11,12 @@ pub mod heat;
 pub mod intern;
 pub mod recency;
 pub mod rng;
+pub mod tier;
 pub mod units;
 
 pub use access::{Access, Op};
 pub use heat::Heat;
 pub use intern::Interner;
 pub use rng::Rng;
-pub use units::{Bytes, Nanos};
+pub use tier::{TierKind, TierSpec};
+pub use units::{Bandwidth, Bytes, Nanos};

@@ -23,6 +23,11 @@ pub struct Bytes(pub u64);
 #[serde(try_from = "String", into = "String")]
 pub struct Nanos(pub u64);
 
+/// Bytes in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Bandwidth(pub u64);
+
 const BYTE_UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -51,6 +56,64 @@ fn parse(text: &str, units: &[(&str, u64)], wanted: &'static str) -> Result<u64,
         Ok(value.round() as u64)
     } else {
         Err(error())
+    }
+}
+
+/// The shortest whole number with a unit that is exactly so many: what is written so is read back as the same.
+fn exact(number: u64, units: &[(&str, u64)]) -> String {
+    let whole = units.iter().filter(|(_, factor)| number.is_multiple_of(*factor));
+    let texts = whole.map(|(unit, factor)| format!("{}{unit}", number / factor));
+    // Of equally short ones the first, which is the largest unit. Each list ends with a unit of one.
+    if number == 0 {
+        format!("0{}", units[units.len() - 1].0)
+    } else {
+        texts.min_by_key(String::len).unwrap_or_default()
+    }
+}
+
+impl Bytes {
+    /// To the byte; [`fmt::Display`] rounds to what people read.
+    pub fn exact(self) -> String {
+        exact(self.0, &BYTE_UNITS)
+    }
+}
+
+impl Nanos {
+    /// To the nanosecond; [`fmt::Display`] rounds to what people read.
+    pub fn exact(self) -> String {
+        let mut units = TIME_UNITS;
+        units.reverse();
+        exact(self.0, &units)
+    }
+}
+
+impl Bandwidth {
+    /// Of so many GB a second.
+    pub fn from_gb_per_s(gb_per_s: f64) -> Self {
+        Bandwidth((gb_per_s * 1e9).round() as u64)
+    }
+
+    /// GB a second, which is bytes a nanosecond.
+    pub fn gb_per_s(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+impl FromStr for Bandwidth {
+    type Err = UnitError;
+    /// Reads a size, with or without `/s`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let error = || UnitError { text: text.to_owned(), wanted: "bytes a second such as 20GB/s or 2GiB/s" };
+        let size = text.trim();
+        let size = size.strip_suffix("/s").unwrap_or(size);
+        size.parse::<Bytes>().map(|bytes| Bandwidth(bytes.0)).map_err(|_| error())
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    /// To the byte.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/s", Bytes(self.0).exact())
     }
 }
 
@@ -100,7 +163,7 @@ impl fmt::Display for Nanos {
 }
 
 macro_rules! string_form {
-    ($type:ty) => {
+    ($type:ty, $exact:expr) => {
         impl TryFrom<String> for $type {
             type Error = UnitError;
             fn try_from(text: String) -> Result<Self, UnitError> {
@@ -108,14 +171,16 @@ macro_rules! string_form {
             }
         }
         impl From<$type> for String {
+            /// To the last unit: what a file says must be read back as the same.
             fn from(value: $type) -> String {
-                value.to_string()
+                $exact(value)
             }
         }
     };
 }
-string_form!(Bytes);
-string_form!(Nanos);
+string_form!(Bytes, Bytes::exact);
+string_form!(Nanos, Nanos::exact);
+string_form!(Bandwidth, |bandwidth: Bandwidth| bandwidth.to_string());
 
 #[cfg(test)]
 mod tests {
@@ -148,7 +213,38 @@ mod tests {
         assert_eq!(Nanos(1500).to_string(), "1.50us");
     }
 
+    #[test]
+    fn what_a_file_says_is_exact_and_short() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (1, "1B"),
+            (512 << 20, "512MiB"),
+            (3 << 29, "1536MiB"),
+            (1_000_000_000, "1GB"),
+            (600_000_000_000_000, "600TB"),
+            (1_234_567, "1234567B"),
+        ] {
+            assert_eq!(Bytes(bytes).exact(), text);
+        }
+        assert_eq!(Nanos(1500).exact(), "1500ns");
+        assert_eq!(Nanos(2_000_000_000).exact(), "2s");
+        assert_eq!(Bandwidth(1_250_000_000).to_string(), "1250MB/s");
+        for text in ["20GB/s", "20GB", " 20 GB/s", "20000MB/s"] {
+            assert_eq!(text.parse(), Ok(Bandwidth(20_000_000_000)), "{text}");
+        }
+        for text in ["", "/s", "fast", "20GB/s/s", "-1GB/s"] {
+            assert!(text.parse::<Bandwidth>().unwrap_err().to_string().contains("bytes a second"), "{text}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn exact_forms_are_read_back_as_the_same(number: u64) {
+            prop_assert_eq!(Bytes(number).exact().parse::<Bytes>().unwrap(), Bytes(number));
+            prop_assert_eq!(Nanos(number).exact().parse::<Nanos>().unwrap(), Nanos(number));
+            prop_assert_eq!(Bandwidth(number).to_string().parse::<Bandwidth>().unwrap(), Bandwidth(number));
+        }
+
         #[test]
         fn whole_units_survive_a_round_trip(number in 1u64..1024, shift in prop::sample::select(vec![0u32, 10, 20, 30])) {
             let bytes = Bytes(number << shift);

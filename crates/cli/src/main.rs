@@ -23,6 +23,7 @@ mod size;
 mod source;
 mod store;
 mod text;
+mod tiers;
 mod trace;
 mod words;
 

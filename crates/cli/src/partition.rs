@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use tiermem_base::{Access, Bytes, Nanos};
+use tiermem_base::curve::NETWORK_STORE;
+use tiermem_base::tier::{Capacity, TierError};
+use tiermem_base::{Access, Bytes, Nanos, TierSpec};
 use tiermem_model::mrc::{Kind, Survey, Unit};
 use tiermem_model::partition::{self, Pieces, Profile, Share, TenantTerms};
 use tiermem_policy::choose_k::{K_DEFAULT, Overheads};
@@ -13,7 +15,9 @@ use tiermem_policy::partition::Objective;
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
+use crate::size::Size;
 use crate::source::{Reading, TraceArgs, sample_rate, steps_bar, trace_argument};
+use crate::tiers;
 
 const FIELDS: &[&str] = &[
     "tenant",
@@ -34,6 +38,7 @@ Examples:
   tiermem partition shared.csv.zst --memory 512MiB
   tiermem partition web.csv src2.csv --memory 1GiB --tenant web:miss=2ms --tenant src2:miss=200us,min=64MiB
   tiermem partition 'mix:0.5*zipf(alpha=0.8)+0.5*zipf(alpha=1.2)' --memory 50% --objective fair
+  tiermem partition shared.csv.zst --config store.toml
   tiermem partition clients.csv --tenants 15 --memory 25% --sample 0.01 -o tenants.toml
 
 Tenants: those of the one trace (its tenant column), or one for each of several traces, named after its file.
@@ -62,9 +67,13 @@ pub struct Options {
     /// One trace with tenants, or several, each a tenant's.
     #[arg(value_name = "TRACE", required = true, value_parser = trace_argument)]
     traces: Vec<String>,
-    /// The memory to divide, or a percentage of all tenants' working sets.
-    #[arg(long, value_name = "SIZE")]
-    memory: crate::size::Size,
+    /// The memory to divide, or a percentage of all tenants' working sets [default: what the tiers of memory in --config have
+    /// together].
+    #[arg(long, value_name = "SIZE", required_unless_present = "config")]
+    memory: Option<Size>,
+    /// A file with [[tier]] tables, as `tiermem store serve` reads it: the memory to divide, and below it where misses are answered.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// What is given at a time [default: 1/256 of the memory].
     #[arg(long, value_name = "SIZE")]
     granule: Option<Bytes>,
@@ -74,9 +83,10 @@ pub struct Options {
     /// What is known of a tenant and promised to it: NAME:miss=2ms,min=64MiB,max=1GiB,weight=2,hits=0.9,latency=300us; repeat it for several.
     #[arg(long, value_name = "TERMS")]
     tenant: Vec<TenantTerms>,
-    /// What a miss costs a tenant of whom nothing else is said.
-    #[arg(long, value_name = "TIME", default_value = "1ms")]
-    miss: Nanos,
+    /// What a miss costs a tenant of whom nothing else is said [default: a read from the first tier of --config that is no memory, or
+    /// 1ms, as of the curve network-store].
+    #[arg(long, value_name = "TIME")]
+    miss: Option<Nanos>,
     /// Tenants are the remainders of the trace's tenants divided by N.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     tenants: Option<u32>,
@@ -113,8 +123,14 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             "no trace has look-ups or writes, so there is nobody to divide for"
         )));
     }
+    let tiers = options.config.as_deref().map(tiers::read).transpose()?.unwrap_or_default();
+    let miss = miss(options, &tiers)?;
     let working_set: u64 = seen.values().map(|one| one.survey.working_set(Unit::Bytes)).sum();
-    let total_bytes = options.memory.units(working_set);
+    let total_bytes = match options.memory {
+        Some(memory) => memory.units(working_set),
+        None => memory_bytes(&tiers, working_set)
+            .map_err(|error| tiers::unfit(options.config.as_deref(), error))?,
+    };
     let granule_bytes = options.granule.map_or(total_bytes / 256, |granule| granule.0).max(1);
     let pieces = Pieces { total_bytes, granule_bytes };
     if !(1..=1 << 16).contains(&pieces.count()) {
@@ -125,7 +141,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             pieces.count()
         )));
     }
-    let profiles = profiles(options, &seen, total_bytes)?;
+    let profiles = profiles(options, &seen, total_bytes, miss)?;
     let overheads = Overheads::default();
     let refuse = |error| Failure::usage(anyhow!("{error} of {}", Bytes(granule_bytes)));
     let shares = partition::divide(&profiles, options.objective, pieces, &overheads).map_err(refuse)?;
@@ -139,6 +155,31 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     let rows = rows(&seen, &profiles, &shares, &equal);
     output::print_rows(options.format, &Rows { fields: FIELDS, rows }).map_err(Failure::failed)
+}
+
+/// What a miss costs: as it was given, or a read from where it is answered.
+fn miss(options: &Options, tiers: &[TierSpec]) -> Result<Nanos, Failure> {
+    match (options.miss, tiers.iter().find(|tier| !tier.kind.is_memory())) {
+        (Some(miss), _) => Ok(miss),
+        (None, Some(below)) => {
+            let curve = below.curve().map_err(|error| tiers::unfit(options.config.as_deref(), error))?;
+            Ok(curve.read.latency())
+        }
+        (None, None) => Ok(NETWORK_STORE.read.latency()),
+    }
+}
+
+/// What the tiers of memory have together, where a percentage is one of so large a working set.
+fn memory_bytes(tiers: &[TierSpec], working_set: u64) -> Result<u64, TierError> {
+    let mut sum = 0u64;
+    for tier in tiers.iter().filter(|tier| tier.kind.is_memory()) {
+        let bytes = match tier.capacity {
+            Some(Capacity::Percent(_)) => tier.capacity.map_or(0, |it| it.of_working_set(working_set)),
+            _ => tier.bytes()?,
+        };
+        sum = sum.saturating_add(bytes);
+    }
+    Ok(sum)
 }
 
 /// What was seen of one tenant.
@@ -200,6 +241,7 @@ fn profiles(
     options: &Options,
     seen: &BTreeMap<String, Seen>,
     total_bytes: u64,
+    miss: Nanos,
 ) -> Result<Vec<Profile>, Failure> {
     for terms in &options.tenant {
         if !seen.contains_key(&terms.name) {
@@ -234,7 +276,7 @@ fn profiles(
             curves: options.k.iter().map(curve).collect(),
             keys_sampled: one.survey.keys_sampled() as u64,
             rate: one.rate,
-            miss_ns: given.and_then(|terms| terms.miss).unwrap_or(options.miss).0 as f64,
+            miss_ns: given.and_then(|terms| terms.miss).unwrap_or(miss).0 as f64,
             k: K_DEFAULT,
             terms: given.map(|terms| terms.terms).unwrap_or_default(),
         });

@@ -3,10 +3,10 @@
 use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::curve::{Curve, DEFAULT_CURVE, LOCAL_DRAM, Surcharge};
-use tiermem_base::{Bytes, Rng};
+use tiermem_base::{Bytes, Rng, TierKind, TierSpec};
 use tiermem_policy::ladder::Loc;
 use tiermem_sys::cpu_time::thread_cpu_time;
-use tiermem_tier::{Kind, TierSpec, Tiers};
+use tiermem_tier::Tiers;
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
@@ -48,14 +48,9 @@ pub struct Options {
 /// Measures and prints.
 pub fn run(options: Options) -> Result<(), Failure> {
     let curve = Curve::named(&options.curve).map_err(|error| Failure::usage(anyhow!("{error}")))?;
-    let tier = |name: &str, kind| TierSpec {
-        name: name.into(),
-        kind,
-        capacity: Bytes(ARENA_BYTES),
-        price_per_gb: None,
-    };
-    let specs = [tier("dram", Kind::Dram), tier("emulated", Kind::Emulated(curve))];
-    let mut tiers = Tiers::new(&specs, true).map_err(Failure::failed)?;
+    let tier = |kind| TierSpec::new(kind, Bytes(ARENA_BYTES));
+    let specs = [tier(TierKind::Dram), tier(TierKind::Emulated).with_curve(&options.curve)];
+    let mut tiers = Tiers::new(&specs, 0, true).map_err(Failure::failed)?;
     let end = Loc { tier: 0, unit: 0 };
     for tier in [0, 1] {
         tiers.bytes_mut(Loc { tier, ..end }, ARENA_BYTES as usize).fill(1);

@@ -5,19 +5,23 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_model::cost::Prices;
+use tiermem_base::TierSpec;
+use tiermem_base::tier::Price;
+use tiermem_model::cost::{Offer, Prices};
 use tiermem_model::mrc::Kind;
 use tiermem_report::{Gatherer, Options as ReportOptions, Report, expected_requests, sample_rate_for};
 
 use crate::failure::Failure;
 use crate::source::{TraceArgs, advise_on_trace, positive_k, sample_rate, steps_bar};
 use crate::text::print_text;
+use crate::tiers;
 
 const HELP: &str = "\
 Examples:
   tiermem report twitter_cluster52.csv.zst -o report.html
   tiermem report big.parquet --sample 0.01 -o report.html
   tiermem report redis.log --price-dram 6 --price-cxl 3 --price-misses 2.50 -o report.html
+  tiermem report redis.log --config tiers.toml -o report.html    # the prices of its first two [[tier]] tables
 
 One HTML file that needs no network: popularity, sizes, times, the working set, miss-ratio curves by policy and by K, what
 each tenth of the memory buys, and what each hit ratio costs.
@@ -25,8 +29,9 @@ each tenth of the memory buys, and what each hit ratio costs.
 Traces of more than 3 million requests are sampled (about a million requests' worth of keys) unless --sample says how
 much; the first line of the page tells.
 
-Prices: DRAM 4.875 dollars a GB, as work on hybrid memory pools cites it. CXL memory has no public list price; the default, half of
-DRAM's, is an assumption, so give your own. Both are spread over --months.";
+Prices: those of the first two tiers that are memory in the file of --config, by their names. Else DRAM at 4.875 dollars a GB, as
+work on hybrid memory pools cites it, and CXL memory. That has no public list price; the default, half of DRAM's, is an assumption, so
+give your own. What is paid once is spread over --months.";
 
 /// What `tiermem report` takes.
 #[derive(Debug, Args)]
@@ -52,6 +57,9 @@ pub struct Options {
     /// So many sizes on each curve.
     #[arg(long, value_name = "COUNT", default_value_t = 28, value_parser = clap::value_parser!(u16).range(2..=1000))]
     sizes: u16,
+    /// A file with [[tier]] tables, as `tiermem store serve` reads it: what memory costs.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     prices: PriceArgs,
 }
@@ -59,12 +67,12 @@ pub struct Options {
 /// What memory costs.
 #[derive(Debug, Args)]
 pub struct PriceArgs {
-    /// Dollars for a GB of DRAM.
-    #[arg(long, value_name = "DOLLARS", default_value_t = Prices::default().dram_per_gb, value_parser = price)]
-    price_dram: f64,
-    /// Dollars for a GB of CXL memory.
-    #[arg(long, value_name = "DOLLARS", default_value_t = Prices::default().cxl_per_gb, value_parser = price)]
-    price_cxl: f64,
+    /// Dollars for a GB of DRAM, the fast memory [default: 4.875].
+    #[arg(long, value_name = "DOLLARS", value_parser = price)]
+    price_dram: Option<f64>,
+    /// Dollars for a GB of CXL memory, the slow memory [default: 2.4375].
+    #[arg(long, value_name = "DOLLARS", value_parser = price)]
+    price_cxl: Option<f64>,
     /// Dollars for a million misses.
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
     price_misses: Option<f64>,
@@ -77,16 +85,52 @@ pub struct PriceArgs {
 }
 
 impl PriceArgs {
-    fn prices(&self) -> Prices {
-        Prices {
-            dram_per_gb: self.price_dram,
-            cxl_per_gb: self.price_cxl,
+    /// What was said, before what the file says.
+    fn prices(&self, config: Option<&Path>) -> Result<Prices, Failure> {
+        let usual = Prices::default();
+        let [fast, slow] = match config {
+            Some(path) => offers(path)?,
+            None => [usual.fast, usual.slow],
+        };
+        let given = |offer: Offer, dollars: Option<f64>| Offer {
+            price: dollars.map_or(offer.price, Price::dollars_per_gb),
+            name: offer.name,
+        };
+        Ok(Prices {
+            fast: given(fast, self.price_dram),
+            slow: given(slow, self.price_cxl),
             months: self.months,
             fast_hit_share: self.fast_hits,
             per_million_misses: self.price_misses,
-        }
+        })
     }
 }
+
+/// The fast and the slow memory that a file describes.
+fn offers(path: &Path) -> Result<[Offer; 2], Failure> {
+    let tiers = tiers::read(path)?;
+    let memory: Vec<&TierSpec> = tiers.iter().filter(|tier| tier.kind.is_memory()).collect();
+    let [fast, slow, ..] = memory[..] else {
+        return Err(Failure::usage(anyhow!(
+            "the configuration {}: a report compares two tiers of memory, and it describes {}: describe a fast and a slow one",
+            path.display(),
+            memory.len()
+        )));
+    };
+    let offer = |tier: &TierSpec| {
+        let price = tier.price_by_gb().map_err(|error| tiers::unfit(Some(path), error))?;
+        if price.currency != DOLLARS {
+            let problem =
+                format!("a report counts dollars: give the price in {DOLLARS}, not {}", price.currency);
+            return Err(tiers::unfit(Some(path), tier.error("currency", problem)));
+        }
+        Ok(Offer { name: tier.name.clone(), price })
+    };
+    Ok([offer(fast)?, offer(slow)?])
+}
+
+/// The currency in which pages are written.
+const DOLLARS: &str = "USD";
 
 fn kind(text: &str) -> Result<Kind, String> {
     text.parse()
@@ -132,6 +176,7 @@ fn report(options: &Options) -> Result<Report, Failure> {
         }
     };
     let defaults = ReportOptions::default();
+    let prices = options.prices.prices(options.config.as_deref())?;
     let chosen = |given: &[Kind], otherwise| if given.is_empty() { otherwise } else { given.to_vec() };
     let mut ks = if options.k.is_empty() { defaults.ks } else { options.k.clone() };
     ks.sort_by(f64::total_cmp);
@@ -143,7 +188,7 @@ fn report(options: &Options) -> Result<Report, Failure> {
         sizes: usize::from(options.sizes),
         policies: chosen(&options.policy, defaults.policies),
         ks,
-        prices: options.prices.prices(),
+        prices,
     });
     let source = options.trace.open()?;
     for record in source.records() {

@@ -1,4 +1,4 @@
-//! The HTTP port that each of the servers has: `/metrics` for Prometheus, `/ready` for whoever routes traffic, and a live page
+//! What all servers share: their configuration file, and the HTTP port that each of them has: `/metrics` for Prometheus, `/ready` for whoever routes traffic, and a live page
 //! at `/` with its data at `/api/snapshot` and `/api/history`.
 //!
 //! A server says what there is to see ([`View`]) and publishes views as it goes; [`HttpServer`] shows the newest. It has a thread
@@ -6,10 +6,11 @@
 //! slow down a request.
 //!
 //! [`metrics`] writes Prometheus's text, and [`page`] has what pages share: plots, figures, colours, and how they follow a server.
-//! Where a server takes commands, [`control`] says from whom, [`Lines`] answer what takes a while, and [`client`] gives them.
+//! [`config`] reads the configuration file that all commands share. Where a server takes commands, [`control`] says from whom, [`Lines`] answer what takes a while, and [`client`] gives them.
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod config;
 pub mod control;
 mod history;
 mod lines;

@@ -1,34 +1,49 @@
 //! What memory costs, and what it buys: from a miss-ratio curve to money.
 
 use serde::{Deserialize, Serialize};
+use tiermem_base::TierKind;
+use tiermem_base::tier::{HOURS_PER_MONTH, Price};
 
 use crate::mrc::{Curve, Unit};
 
-/// Bytes of the gigabyte by which memory is sold.
-const GB: f64 = 1e9;
+/// Memory that can be bought.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Offer {
+    /// What it is called.
+    pub name: String,
+    /// What it costs, by the gigabyte.
+    pub price: Price,
+}
 
-/// What memory and misses cost.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+impl Offer {
+    /// Memory of this kind at the price that it is taken to have; of kinds of which nothing is assumed it costs nothing.
+    pub fn usual(name: &str, kind: TierKind) -> Self {
+        let price = Price::usual(kind).unwrap_or_else(|| Price::dollars_per_gb(0.0));
+        Offer { name: name.to_owned(), price }
+    }
+}
+
+/// What memory and misses cost, all in one currency.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prices {
-    /// Of a GB (10^9 bytes) of DRAM, bought once.
-    pub dram_per_gb: f64,
-    /// Of a GB of CXL memory, bought once.
-    pub cxl_per_gb: f64,
-    /// Over so many months the purchase is spread.
+    /// The fast memory.
+    pub fast: Offer,
+    /// The slow memory.
+    pub slow: Offer,
+    /// Over so many months is spread what is paid once.
     pub months: f64,
-    /// The share of the hits that DRAM shall serve where both are bought, 0 to 1.
+    /// The share of the hits that fast memory shall serve where both are bought, 0 to 1.
     pub fast_hit_share: f64,
     /// Of a million misses, if that is known.
     pub per_million_misses: Option<f64>,
 }
 
 impl Default for Prices {
-    /// DRAM at 4.875 a GB, the price that the design of the tiers cites. For CXL memory no public list price exists: it is
-    /// assumed to cost half as much, as where memory of retired servers is used again. Three years.
+    /// DRAM and CXL memory at what tiers of their kinds are taken to cost. Three years.
     fn default() -> Self {
         Prices {
-            dram_per_gb: 4.875,
-            cxl_per_gb: 4.875 / 2.0,
+            fast: Offer::usual("DRAM", TierKind::Dram),
+            slow: Offer::usual("CXL", TierKind::Emulated),
             months: 36.0,
             fast_hit_share: 0.8,
             per_million_misses: None,
@@ -43,12 +58,12 @@ pub struct Cost {
     pub hit_ratio: f64,
     /// All memory.
     pub bytes: f64,
-    /// The DRAM of it, where the rest is CXL memory.
-    pub dram_bytes: f64,
-    /// All of it bought as DRAM.
-    pub all_dram: f64,
-    /// All of it bought as CXL memory.
-    pub all_cxl: f64,
+    /// The fast memory of it, where the rest is slow.
+    pub fast_bytes: f64,
+    /// All of it bought as fast memory.
+    pub all_fast: f64,
+    /// All of it bought as slow memory.
+    pub all_slow: f64,
     /// Both.
     pub tiered: f64,
     /// The misses that are left, if their price and the rate of requests are known.
@@ -56,19 +71,20 @@ pub struct Cost {
 }
 
 impl Prices {
-    /// The cost of a memory of so many bytes, of which `dram_bytes` are DRAM, per month.
-    pub fn per_month(&self, bytes: f64, dram_bytes: f64) -> f64 {
-        let cxl_bytes = (bytes - dram_bytes).max(0.0);
-        (dram_bytes * self.dram_per_gb + cxl_bytes * self.cxl_per_gb) / GB / self.months
+    /// The cost of a memory of so many bytes, of which `fast_bytes` are fast, per month.
+    pub fn per_month(&self, bytes: f64, fast_bytes: f64) -> f64 {
+        let slow_bytes = (bytes - fast_bytes).max(0.0);
+        self.fast.price.per_month(fast_bytes, self.months)
+            + self.slow.price.per_month(slow_bytes, self.months)
     }
 
     /// What the cache of this size costs whose curve, in bytes, this is. In a chain of two tiers under one order of
-    /// eviction, DRAM serves the hits of a cache of its own size: its part is the smallest that has its share of the hits.
+    /// eviction, the fast one serves the hits of a cache of its own size: its part is the smallest that has its share of the hits.
     pub fn of_size(&self, curve: &Curve, bytes: f64, requests_per_second: Option<f64>) -> Cost {
         debug_assert!(curve.unit == Unit::Bytes, "memory is bought in bytes");
         let hit_ratio = 1.0 - curve.miss_ratio(bytes.round() as u64);
-        let dram = size_for(curve, 1.0 - self.fast_hit_share * hit_ratio).unwrap_or(bytes).min(bytes);
-        const SECONDS_PER_MONTH: f64 = 365.25 / 12.0 * 86_400.0;
+        let fast = size_for(curve, 1.0 - self.fast_hit_share * hit_ratio).unwrap_or(bytes).min(bytes);
+        const SECONDS_PER_MONTH: f64 = HOURS_PER_MONTH * 3600.0;
         let misses = self
             .per_million_misses
             .zip(requests_per_second)
@@ -76,10 +92,10 @@ impl Prices {
         Cost {
             hit_ratio,
             bytes,
-            dram_bytes: dram,
-            all_dram: self.per_month(bytes, bytes),
-            all_cxl: self.per_month(bytes, 0.0),
-            tiered: self.per_month(bytes, dram),
+            fast_bytes: fast,
+            all_fast: self.per_month(bytes, bytes),
+            all_slow: self.per_month(bytes, 0.0),
+            tiered: self.per_month(bytes, fast),
             misses,
         }
     }
@@ -133,8 +149,8 @@ mod tests {
         let prices = Prices { months: 10.0, fast_hit_share: 0.5, ..Prices::default() };
         // Half of the hits at 2 GB (0.6) are those of 0.6 GB.
         let cost = prices.of_size(&curve(&[0.5, 0.4, 0.4]), 2e9, Some(1.0));
-        assert!((cost.hit_ratio - 0.6).abs() < 1e-9 && (cost.dram_bytes - 0.6e9).abs() < 1.0, "{cost:?}");
-        assert!((cost.all_dram - 0.975).abs() < 1e-9 && (cost.all_cxl - 0.4875).abs() < 1e-9);
+        assert!((cost.hit_ratio - 0.6).abs() < 1e-9 && (cost.fast_bytes - 0.6e9).abs() < 1.0, "{cost:?}");
+        assert!((cost.all_fast - 0.975).abs() < 1e-9 && (cost.all_slow - 0.4875).abs() < 1e-9);
         assert!((cost.tiered - (0.6 * 0.4875 + 1.4 * 0.24375)).abs() < 1e-9);
         assert_eq!(cost.misses, None);
         // 2,629,800 seconds a month, 40% of whose requests miss.

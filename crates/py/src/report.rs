@@ -1,7 +1,8 @@
 //! The report page.
 
 use pyo3::prelude::*;
-use tiermem_model::cost::Prices;
+use tiermem_base::tier::Price;
+use tiermem_model::cost::{Offer, Prices};
 use tiermem_report::{Gatherer, Options, sample_rate_for};
 
 use crate::failure::Failure;
@@ -21,14 +22,18 @@ pub struct PriceItems {
 impl PriceItems {
     fn prices(self) -> Result<Prices, Failure> {
         let usual = Prices::default();
+        let given = |offer: Offer, dollars: Option<f64>| Offer {
+            price: dollars.map_or(offer.price, Price::dollars_per_gb),
+            name: offer.name,
+        };
         let prices = Prices {
-            dram_per_gb: self.dram_per_gb.unwrap_or(usual.dram_per_gb),
-            cxl_per_gb: self.cxl_per_gb.unwrap_or(usual.cxl_per_gb),
+            fast: given(usual.fast, self.dram_per_gb),
+            slow: given(usual.slow, self.cxl_per_gb),
             months: self.months.unwrap_or(usual.months),
             per_million_misses: self.per_million_misses,
-            ..usual
+            fast_hit_share: usual.fast_hit_share,
         };
-        let all = [Some(prices.dram_per_gb), Some(prices.cxl_per_gb), prices.per_million_misses];
+        let all = [self.dram_per_gb, self.cxl_per_gb, self.per_million_misses];
         let valid = all.into_iter().flatten().all(|price| price.is_finite() && price >= 0.0);
         match valid && prices.months.is_finite() && prices.months > 0.0 {
             true => Ok(prices),

@@ -134,7 +134,7 @@ impl Gatherer {
         Ok(Report {
             gains: gains(&fine, working_set, GAIN_PARTS),
             costs: match unit {
-                Unit::Bytes => costs(&fine, options.prices, working_set, stat.requests_per_second),
+                Unit::Bytes => costs(&fine, &options.prices, working_set, stat.requests_per_second),
                 Unit::Objects => Vec::new(),
             },
             bought: bought.kind,
@@ -163,7 +163,7 @@ fn by_factors(whole: u64, count: usize) -> Vec<u64> {
 }
 
 /// Costs at hit ratios that lie evenly between none and all that can be hit.
-fn costs(curve: &Curve, prices: Prices, working_set: u64, requests_per_second: Option<f64>) -> Vec<Cost> {
+fn costs(curve: &Curve, prices: &Prices, working_set: u64, requests_per_second: Option<f64>) -> Vec<Cost> {
     let lowest = curve.points.iter().map(|point| point.miss_ratio).fold(1.0, f64::min);
     let sizes = (1..=COST_SIZES).filter_map(|step| {
         let hit_ratio = (1.0 - lowest) * f64::from(step) / f64::from(COST_SIZES);

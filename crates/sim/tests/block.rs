@@ -8,7 +8,7 @@ use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaning::Cleaning;
-use tiermem_policy::extents::{Fill, Mode, Prices, Sizing};
+use tiermem_policy::extents::{Fill, Mode, RequestCost, Sizing};
 use tiermem_sim::block::{BlockError, BlockTraceError, Costs, Counts, Setup, run, working_sets};
 
 const KIB: u64 = 1 << 10;
@@ -151,7 +151,7 @@ fn simulate_one(records: &[Access], setup: &Setup) -> Counts {
 }
 
 fn observed() -> Sizing {
-    Sizing::Observed(Prices::default())
+    Sizing::Observed(RequestCost::default())
 }
 
 /// What choosing goes by: requests to the backing store, and bytes.

@@ -2,7 +2,7 @@
 //! seen the phases before must come to hit as often as one that starts with the phase, and no step may be long.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-use tiermem_base::curve::{Curve, DEFAULT_CURVE};
+use tiermem_base::curve::{A1000_CXL, LOCAL_DRAM};
 use tiermem_base::{Access, Op};
 use tiermem_policy::ladder::{LadderConfig, Order, Priority};
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
@@ -32,13 +32,12 @@ fn phase(at: usize) -> Vec<Access> {
 }
 
 fn cache(ladder: &LadderConfig) -> TieredCache {
-    let slow = Curve::named(DEFAULT_CURVE).unwrap();
     TieredCache::new(TieredConfig {
         ladder: ladder.clone(),
         overhead_bytes: 24,
         header_bytes: 8,
         tail: None,
-        slow,
+        curves: vec![LOCAL_DRAM, A1000_CXL],
         sharing: None,
         seed: 1,
     })

@@ -13,12 +13,11 @@
 
 use std::time::{Duration, Instant};
 
-use tiermem_base::{Bytes, Rng};
+use tiermem_base::{Bytes, Rng, TierKind, TierSpec};
 use tiermem_store::engine::{AHEAD_BYTES, Condition, Engine, EngineConfig, Expiry};
 use tiermem_sys::cpu_time::{thread_cpu_time, thread_faults};
 use tiermem_tier::block::{self, Backend};
 use tiermem_tier::flash::FlashConfig;
-use tiermem_tier::{Kind, TierSpec};
 
 /// A server looks for expired keys so often without requests; here after so many requests.
 const IDLE_EVERY: u64 = 256;
@@ -77,12 +76,7 @@ impl World {
     fn new(items: u64, value_bytes: usize, pace: Pace) -> World {
         // About what they take, so that what comes on top has to drive something out.
         let capacity = (items as f64 * (value_bytes as f64 + 80.0) * 1.02) as u64;
-        let tier = TierSpec {
-            name: "dram".to_owned(),
-            kind: Kind::Dram,
-            capacity: Bytes(capacity + (24 << 20)),
-            price_per_gb: None,
-        };
+        let tier = TierSpec::new(TierKind::Dram, Bytes(capacity + (24 << 20)));
         let mut config = EngineConfig::new(vec![tier]);
         config.ladder.ahead_bytes = pace.ahead_bytes;
         let engine = Engine::new(config).expect("there is memory");

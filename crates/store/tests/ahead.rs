@@ -5,16 +5,14 @@
 
 use std::time::{Duration, Instant};
 
-use tiermem_base::Bytes;
+use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
 use tiermem_sys::memory::resident_bytes;
-use tiermem_tier::{Kind, TierSpec};
 
 const MIB: u64 = 1 << 20;
 
 fn engine(capacity: u64) -> Engine {
-    let capacity = Bytes(capacity);
-    let dram = TierSpec { name: "dram".to_owned(), kind: Kind::Dram, capacity, price_per_gb: None };
+    let dram = TierSpec::new(TierKind::Dram, Bytes(capacity));
     let mut engine = Engine::new(EngineConfig::new(vec![dram])).unwrap();
     engine.set_clock(1_000_000);
     engine

@@ -4,23 +4,14 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tiermem_base::Bytes;
-use tiermem_base::curve::{Curve, DEFAULT_CURVE};
+use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_policy::ladder::{Eviction, Tuning};
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, StoreError, ValueKind};
-use tiermem_tier::{Kind, TierSpec};
 
 fn engine(dram: u64, emulated: u64) -> Engine {
-    let cxl = Kind::Emulated(Curve::named(DEFAULT_CURVE).unwrap());
-    let spec = |name: &str, kind, capacity| TierSpec {
-        name: name.into(),
-        kind,
-        capacity: Bytes(capacity),
-        price_per_gb: None,
-    };
-    let mut tiers = vec![spec("dram", Kind::Dram, dram)];
+    let mut tiers = vec![TierSpec::new(TierKind::Dram, Bytes(dram))];
     if emulated > 0 {
-        tiers.push(spec("cxl", cxl, emulated));
+        tiers.push(TierSpec::new(TierKind::Emulated, Bytes(emulated)));
     }
     let mut config = EngineConfig { spin: false, ..EngineConfig::new(tiers) };
     config.ladder.class_factor = 1.5;

@@ -9,10 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Wake;
 
 use proptest::prelude::*;
-use tiermem_base::Rng;
+use tiermem_base::{Rng, TierKind};
 use tiermem_policy::ladder::{Eviction, Tuning};
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, StoreError};
-use tiermem_tier::Kind;
 use tiermem_tier::block::MemoryDisk;
 use tiermem_tier::flash::{Durability, Moment};
 use world::{Change, Known, Model, START_MS, attach_flash_in_boot, look, name, set, tier, value};
@@ -22,7 +21,7 @@ fn engine(disk: &MemoryDisk) -> Engine {
 }
 
 fn engine_in_boot(disk: &MemoryDisk, boot: u8, durability: Durability) -> Engine {
-    let tiers = vec![tier("dram", Kind::Dram, 1), tier("more", Kind::Dram, 1)];
+    let tiers = vec![tier("dram", TierKind::Dram, 1), tier("more", TierKind::Dram, 1)];
     let mut engine = Engine::new(EngineConfig::new(tiers)).unwrap();
     attach_flash_in_boot(&mut engine, disk, boot, durability);
     engine.set_clock(START_MS);

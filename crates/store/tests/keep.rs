@@ -5,10 +5,9 @@
 mod world;
 
 use proptest::prelude::*;
+use tiermem_base::{TierKind, TierSpec};
 use tiermem_store::engine::{Engine, EngineConfig, Expiry, TakenUp, ValueKind};
 use tiermem_tier::block::MemoryDisk;
-use tiermem_tier::device::MappedSpec;
-use tiermem_tier::{Kind, TierSpec};
 use world::{Change, Known, Model, START_MS, TempPath, attach_flash, items_in, look, name, set, tier, value};
 
 const FLASH_BYTES: usize = 6 << 20;
@@ -26,8 +25,8 @@ impl Machine {
     }
 
     fn tiers(&self) -> Vec<TierSpec> {
-        let spec = MappedSpec { path: self.path.0.clone(), layout: 0, reset: false };
-        vec![tier("dram", Kind::Dram, 1), tier("dax", Kind::Mapped(spec), 2)]
+        let dax = tier("dax", TierKind::Dax, 2).at_path(&self.path.0);
+        vec![tier("dram", TierKind::Dram, 1), dax]
     }
 
     fn start(&mut self, now_ms: u64) -> (Engine, TakenUp) {

@@ -8,18 +8,18 @@ use std::path::Path;
 use std::slice;
 
 use proptest::prelude::*;
+use tiermem_base::TierKind;
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
 use tiermem_store::shards::Placement;
 use tiermem_store::snapshot::format::Taken;
 use tiermem_store::snapshot::{Files, Load, LoadError, Loaded, Progress, Saving, Step, path_of};
-use tiermem_tier::Kind;
 use tiermem_tier::block::MemoryDisk;
 use world::{START_MS, TempPath, attach_flash, items_in, look, name, tier, value};
 
 const FLASH_BYTES: usize = 16 << 20;
 
 fn engine(session: u8, fast_mib: u64, slow_mib: u64) -> Engine {
-    let tiers = vec![tier("dram", Kind::Dram, fast_mib), tier("more", Kind::Dram, slow_mib)];
+    let tiers = vec![tier("dram", TierKind::Dram, fast_mib), tier("more", TierKind::Dram, slow_mib)];
     let config = EngineConfig { session: [session; 16], spin: false, ..EngineConfig::new(tiers) };
     let mut engine = Engine::new(config).unwrap();
     engine.set_clock(START_MS);

@@ -5,9 +5,7 @@ pub mod block;
 pub mod device;
 pub mod flash;
 pub mod region;
-mod spec;
 mod tiers;
 
 pub use device::{Device, Memory};
-pub use spec::{Kind, TierSpec};
 pub use tiers::{TierError, Tiers};

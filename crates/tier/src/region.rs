@@ -5,6 +5,7 @@
 //! other's. Behind it stands the [`State`], which changes as the store runs, and between it and the pages the table that
 //! says how each page is cut up ([`Form`]).
 
+use tiermem_base::{TierKind, TierSpec};
 use tiermem_policy::ladder::{PAGE_BYTES, UNIT_BYTES};
 
 /// Bytes of the header with the padding behind it.
@@ -36,6 +37,13 @@ impl Division {
         let pages_bytes = capacity.saturating_sub(pages_offset) / PAGE_BYTES * PAGE_BYTES;
         Division { pages_offset, pages_bytes }
     }
+}
+
+/// Bytes of a tier in which items can lie: a region that outlives the process begins with a header and a table. None of a tier
+/// whose capacity is unknown.
+pub fn pages_bytes(tier: &TierSpec) -> u64 {
+    let capacity = tier.known_bytes().unwrap_or(0);
+    if tier.kind == TierKind::Dax { Division::of(capacity).pages_bytes } else { capacity }
 }
 
 /// Whose region it is.

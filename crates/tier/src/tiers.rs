@@ -8,14 +8,13 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::time::Instant;
 
-use tiermem_base::Bytes;
+use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_policy::ladder::{Loc, PAGE_BYTES};
 use tiermem_sys::mapping::MapError;
 use tiermem_sys::numa::{self, Node};
 use tiermem_sys::prefetch::prefetch;
 
-use crate::device::{Device, Dram, Emulated, Mapped, MappedError, Memory};
-use crate::spec::{Kind, TierSpec};
+use crate::device::{Device, Dram, Emulated, Mapped, MappedError, MappedSpec, Memory};
 use populate::Populator;
 
 /// Debts up to here are carried on: a clock read costs some 25 ns, so smaller ones cannot be spun off precisely.
@@ -26,6 +25,8 @@ const CACHE_LINE_BYTES: usize = 64;
 /// Why a tier has no memory.
 #[derive(Debug, thiserror::Error)]
 enum DeviceError {
+    #[error(transparent)]
+    Described(#[from] tiermem_base::tier::TierError),
     #[error(transparent)]
     Map(#[from] MapError),
     #[error("there is no NUMA node {node} with memory here: {}", describe(nodes))]
@@ -56,12 +57,30 @@ fn on_node(len: usize, node: u32) -> Result<Dram, DeviceError> {
     }
 }
 
+/// The device of a tier.
+fn open(spec: &TierSpec, layout: u64) -> Result<Device, DeviceError> {
+    let capacity = spec.bytes()?;
+    let len = capacity as usize;
+    Ok(match spec.kind {
+        TierKind::Dram => Device::Dram(Dram::new(len)?),
+        TierKind::Emulated => Device::Emulated(Emulated::new(len, spec.curve()?)?),
+        TierKind::Numa => Device::Dram(on_node(len, spec.node()?)?),
+        TierKind::Dax => {
+            let mapped = MappedSpec { path: spec.path()?.to_owned(), layout, reset: spec.reset };
+            Device::Mapped(Box::new(Mapped::open(&mapped, capacity)?))
+        }
+        TierKind::Compressed | TierKind::Flash | TierKind::Remote => {
+            return Err(spec.not_served_by("memory", &TierKind::MEMORY).into());
+        }
+    })
+}
+
 /// A tier that could not be set up.
 #[derive(Debug, thiserror::Error)]
-#[error("tier {name:?} of {capacity}: {source}")]
+#[error("tier {name:?} of {}: {source}", Bytes(*capacity_bytes))]
 pub struct TierError {
     name: String,
-    capacity: Bytes,
+    capacity_bytes: u64,
     source: DeviceError,
 }
 
@@ -102,23 +121,20 @@ pub struct Tiers {
 }
 
 impl Tiers {
-    /// Sets the tiers up, fastest first. With `spin` the process really waits for what emulated tiers charge.
-    pub fn new(specs: &[TierSpec], spin: bool) -> Result<Self, TierError> {
+    /// Sets the tiers up, fastest first. `layout` is what else than its capacity decides where items lie in a tier that
+    /// outlives the process: one of another layout is not taken up. With `spin` the process really waits for what emulated tiers
+    /// charge.
+    ///
+    /// # Errors
+    /// When a tier is of a kind that is no memory, or the machine cannot give it.
+    pub fn new(specs: &[TierSpec], layout: u64, spin: bool) -> Result<Self, TierError> {
         let tiers = specs.iter().map(|spec| {
-            let len = spec.capacity.0 as usize;
-            let device = match &spec.kind {
-                Kind::Dram => Dram::new(len).map(Device::Dram).map_err(DeviceError::from),
-                Kind::Emulated(curve) => {
-                    Emulated::new(len, *curve).map(Device::Emulated).map_err(DeviceError::from)
-                }
-                Kind::Numa(node) => on_node(len, *node).map(Device::Dram),
-                Kind::Mapped(mapped) => {
-                    let device = Mapped::open(mapped, spec.capacity.0).map(Box::new);
-                    device.map(Device::Mapped).map_err(DeviceError::from)
-                }
+            let error = |source| TierError {
+                name: spec.name.clone(),
+                capacity_bytes: spec.known_bytes().unwrap_or(0),
+                source,
             };
-            let error = |source| TierError { name: spec.name.clone(), capacity: spec.capacity, source };
-            let device = device.map_err(error)?;
+            let device = open(spec, layout).map_err(error)?;
             if let Some(memory) = device.populate() {
                 // The first page of a mapping takes a lock on the whole address space. The thread that populates must not be
                 // the one that holds it, for it may be kept from running.
@@ -279,17 +295,26 @@ impl Tiers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tiermem_base::curve::{Curve, DEFAULT_CURVE};
 
     fn tiers(spin: bool) -> Tiers {
-        let spec = |name: &str, kind| TierSpec {
-            name: name.into(),
-            kind,
-            capacity: Bytes(1 << 20),
-            price_per_gb: None,
-        };
-        let cxl = Curve::named(DEFAULT_CURVE).unwrap();
-        Tiers::new(&[spec("dram", Kind::Dram), spec("cxl", Kind::Emulated(cxl))], spin).unwrap()
+        let specs = [TierKind::Dram, TierKind::Emulated].map(|kind| TierSpec::new(kind, Bytes(1 << 20)));
+        Tiers::new(&specs, 0, spin).unwrap()
+    }
+
+    #[test]
+    fn what_is_no_memory_or_has_no_place_is_refused() {
+        for (tier, part) in [
+            (
+                "flash:/srv/x=1MiB",
+                "memory serves tiers of kind dram, numa, dax and emulated, and not flash yet",
+            ),
+            ("numa=1MiB", "a tier of kind numa has a node"),
+            ("dax=1MiB", "a tier of kind dax has a path"),
+            ("dram=10%", "give bytes"),
+        ] {
+            let error = Tiers::new(&[tier.parse().unwrap()], 0, false).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]

@@ -1,8 +1,5 @@
 //! The cache's section.
 
-use std::path::PathBuf;
-use std::str::FromStr;
-
 use serde::Deserialize;
 use tiermem_base::{Bytes, Nanos};
 use tiermem_policy::extents::Geometry;
@@ -11,29 +8,24 @@ use tiermem_policy::extents::cleaning::Cleaning;
 
 use super::ConfigError;
 
-/// Unless the operator says otherwise, DRAM for copies is this part of the cache, and so many bytes at most.
-const MEMORY_SHARE: u64 = 16;
-const MEMORY_BYTES_MAX: u64 = 256 << 20;
 /// With less for the log's table hardly anything would be there when it is needed.
 const TABLE_MEMORY_BYTES_MIN: u64 = 1 << 20;
-
-/// Where cached bytes lie.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CachePlace {
-    /// A file or block device; it outlives the process.
-    Path(PathBuf),
-    /// DRAM; nothing of it outlives the process, and so a flush brings all that is dirty to the stores.
-    Dram,
-}
 
 /// `[cache]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheSection {
-    /// A file or block device, or `dram`.
-    pub path: String,
+    /// Names of tiers: the one that the cache lies on, and before it, where there is one, DRAM for copies of what is read again
+    /// and again.
+    #[serde(default)]
+    pub tiers: Vec<String>,
+    /// Instead of a tier's name: a file or block device, or `dram`.
+    pub path: Option<String>,
     /// Its size.
-    pub capacity: Bytes,
+    pub capacity: Option<Bytes>,
+    /// The name of the tier that says how far away and how fast the exports' stores are, by which the sizes of blocks are
+    /// chosen. Default a millisecond, behind ten gigabits.
+    pub backing_tier: Option<String>,
     /// Block sizes, ascending powers of two. Default 32, 64, 128 and 256 KiB.
     #[serde(default = "blocks")]
     pub blocks: Vec<Bytes>,
@@ -89,17 +81,14 @@ fn blocks() -> Vec<Bytes> {
     [32, 64, 128, 256].map(|kib| Bytes(kib << 10)).to_vec()
 }
 
-impl FromStr for CacheSection {
-    type Err = String;
-
-    /// `PATH:SIZE`, or `dram:SIZE`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let form = || format!("`{text}` is not PATH:SIZE, as in /srv/cache:16GiB or dram:2GiB");
-        let (path, size) = text.rsplit_once(':').filter(|(path, _)| !path.is_empty()).ok_or_else(form)?;
-        let capacity = size.parse().map_err(|error| format!("{}: {error}", form()))?;
-        Ok(CacheSection {
-            path: path.to_owned(),
-            capacity,
+impl CacheSection {
+    /// A cache in a file or block device, or in `dram`, and everything else as it is by default.
+    pub(super) fn on(path: String, capacity: Bytes) -> Self {
+        CacheSection {
+            tiers: Vec::new(),
+            path: Some(path),
+            capacity: Some(capacity),
+            backing_tier: None,
             blocks: blocks(),
             group: None,
             fill: FillName::default(),
@@ -111,17 +100,10 @@ impl FromStr for CacheSection {
             sequential_cutoff: None,
             promote_after: None,
             reset: false,
-        })
-    }
-}
-
-impl CacheSection {
-    /// Where cached bytes lie.
-    pub fn place(&self) -> CachePlace {
-        if self.path == "dram" { CachePlace::Dram } else { CachePlace::Path(PathBuf::from(&self.path)) }
+        }
     }
 
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+    pub(super) fn validate(&self, capacity_bytes: u64) -> Result<(), ConfigError> {
         let value = |key, problem: String| Err(ConfigError::Value { key, problem });
         if let Some(percent @ (0 | 91..)) = self.dirty_percent {
             return value("dirty_percent", format!("{percent} is not between 1 and 90"));
@@ -134,16 +116,10 @@ impl CacheSection {
             );
         }
         let sizes: Vec<u64> = self.blocks.iter().map(|size| size.0).collect();
-        match Geometry::new(&sizes, self.group.map(|group| group.0), self.capacity.0) {
+        match Geometry::new(&sizes, self.group.map(|group| group.0), capacity_bytes) {
             Ok(_) => Ok(()),
             Err(error) => value("cache", error.to_string()),
         }
-    }
-
-    /// DRAM for copies; none where all is in DRAM.
-    pub(super) fn memory_bytes(&self) -> u64 {
-        let default = Bytes((self.capacity.0 / MEMORY_SHARE).min(MEMORY_BYTES_MAX));
-        if self.place() == CachePlace::Dram { 0 } else { self.memory.unwrap_or(default).0 }
     }
 
     pub(super) fn admission(&self) -> AdmissionRules {
@@ -161,21 +137,5 @@ impl CacheSection {
             low_percent: default.low_percent.min(high_percent / 3 * 2),
             high_percent,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flag_says_place_and_size() {
-        let cache: CacheSection = "/srv/a:b:2GiB".parse().unwrap();
-        assert_eq!((cache.place(), cache.capacity), (CachePlace::Path("/srv/a:b".into()), Bytes(2 << 30)));
-        assert_eq!("dram:1MiB".parse::<CacheSection>().unwrap().place(), CachePlace::Dram);
-        for wrong in ["", "x", ":1GiB", "x:", "x:big"] {
-            assert!(wrong.parse::<CacheSection>().unwrap_err().contains("PATH:SIZE"), "{wrong}");
-        }
-        assert!("x:1KiB".parse::<CacheSection>().unwrap().validate().is_err());
     }
 }

@@ -3,12 +3,16 @@
 mod cache;
 mod export;
 mod http;
+mod tiers;
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use tiermem_base::TierSpec;
+use tiermem_base::tier::TierError;
+use tiermem_live::config::{self as file, FileError, Reader};
 use tiermem_policy::extents::{Fill, Sizing};
 
 use crate::backing::BackingSpec;
@@ -16,29 +20,20 @@ use crate::engine::{EngineConfig, VolumeConfig};
 use crate::nbd::Address;
 use crate::server::{ServerConfig, TlsConfig};
 
-pub use cache::{CachePlace, CacheSection, FillName, SizingName};
+pub use cache::{CacheSection, FillName, SizingName};
 pub use export::{ExportMode, ExportSection};
 pub use http::HttpAddress;
+pub use tiers::{CachePlace, CacheTiers};
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read the configuration {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The file is no TOML, has an unknown key, or a value of the wrong kind.
-    #[error("the configuration {} is not valid: {source}", path.display())]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and in which line.
-        source: Box<toml::de::Error>,
-    },
+    /// The file cannot be read, or does not say what it should.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A tier asks for what the block cache has not.
+    #[error(transparent)]
+    Tier(#[from] TierError),
     /// There is no cache.
     #[error(
         "no cache is configured: give a file or block device and a size, for example --cache /srv/cache:16GiB"
@@ -68,6 +63,19 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// The same of tiers that a file describes: an error that names it.
+    #[must_use]
+    pub fn of_tiers_in(self, file: Option<&Path>) -> Self {
+        match (self, file) {
+            (ConfigError::Tier(source), Some(path)) => {
+                ConfigError::File(FileError::Tiers { path: path.to_owned(), source })
+            }
+            (error, _) => error,
+        }
+    }
+}
+
 /// The whole configuration. Unknown keys are errors.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -81,6 +89,9 @@ pub struct BlockConfig {
     pub http_control: Option<bool>,
     /// The cache.
     pub cache: Option<CacheSection>,
+    /// Tiers that the cache may name.
+    #[serde(rename = "tier")]
+    pub tiers: Vec<TierSpec>,
     /// Volumes.
     #[serde(rename = "export")]
     pub exports: Vec<ExportSection>,
@@ -113,10 +124,7 @@ impl BlockConfig {
     /// # Errors
     /// When it cannot be read or is no configuration.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        toml::from_str(&text)
-            .map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })
+        Ok(file::read(path, Reader::Block)?)
     }
 
     /// Where to listen.
@@ -140,13 +148,22 @@ impl BlockConfig {
         self.cache.as_ref().ok_or(ConfigError::NoCache)
     }
 
+    /// What the cache lies on, and what it takes the stores behind it to be.
+    ///
+    /// # Errors
+    /// When there is no cache, or it names tiers that are not there or that it cannot use.
+    pub fn cache_tiers(&self) -> Result<CacheTiers, ConfigError> {
+        tiers::resolve(self.cache()?, &self.tiers)
+    }
+
     /// Checks what its parts cannot check by themselves.
     ///
     /// # Errors
     /// When something is missing or contradicts something else.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let cache = self.cache()?;
-        cache.validate()?;
+        let tiers = self.cache_tiers()?;
+        cache.validate(tiers.capacity_bytes)?;
         if self.exports.is_empty() {
             return Err(ConfigError::NoExport);
         }
@@ -155,7 +172,7 @@ impl BlockConfig {
             if !names.insert(&export.name) {
                 return Err(ConfigError::SameName(export.name.clone()));
             }
-            export.validate(cache.capacity.0)?;
+            export.validate(tiers.capacity_bytes)?;
         }
         Ok(())
     }
@@ -191,6 +208,7 @@ impl BlockConfig {
     /// As [`Self::cache`].
     pub fn engine_config(&self, seed: u64) -> Result<EngineConfig, ConfigError> {
         let cache = self.cache()?;
+        let tiers = self.cache_tiers()?;
         Ok(EngineConfig {
             sizes_bytes: cache.blocks.iter().map(|size| size.0).collect(),
             group_bytes: cache.group.map(|group| group.0),
@@ -200,11 +218,11 @@ impl BlockConfig {
             },
             sizing: match cache.sizing {
                 SizingName::Request => Sizing::Request,
-                SizingName::Observed => Sizing::Observed(Default::default()),
+                SizingName::Observed => Sizing::Observed(tiers.request_cost),
             },
             // Those without a limit share the first; any may be given one while it is served.
             shares: 1 + self.exports.len() as u16,
-            memory_bytes: cache.memory_bytes(),
+            memory_bytes: tiers.memory_bytes,
             table_bytes: cache.table_memory.map(|bytes| bytes.0),
             admission: cache.admission(),
             cleaning: cache.cleaning(),
@@ -250,14 +268,26 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_twice_is_told() {
-        let wrong =
-            |text: &str| toml::from_str::<BlockConfig>(text).unwrap().validate().unwrap_err().to_string();
+        let read = |text: &str| file::parse::<BlockConfig>(text, Reader::Block);
+        let wrong = |text: &str| read(text).unwrap().validate().unwrap_err().to_string();
         assert!(wrong("").contains("--cache"));
         let cache = "[cache]\npath = \"c\"\ncapacity = \"1GiB\"\n";
         assert!(wrong(cache).contains("--export"));
         let export = "[[export]]\nname = \"a\"\nbacking = \"x\"\n";
         assert!(wrong(&format!("{cache}{export}{export}")).contains("`a`"));
         assert!(wrong(&format!("{cache}{export}quota = \"2GiB\"")).contains("quota"));
-        assert!(toml::from_str::<BlockConfig>("colour = 1").is_err());
+        assert!(read("colour = 1").is_err());
+    }
+
+    #[test]
+    fn the_keys_that_others_pass_over_are_those_that_are_read() {
+        // The error names them all.
+        let error = file::parse::<BlockConfig>("colour = 1", Reader::Block).unwrap_err();
+        let (_, expected) = error.message().split_once("expected one of ").unwrap();
+        let mut expected: Vec<&str> = expected.split(", ").map(|key| key.trim_matches('`')).collect();
+        let mut keys = Reader::Block.keys().to_vec();
+        expected.sort_unstable();
+        keys.sort_unstable();
+        assert_eq!(expected, keys);
     }
 }

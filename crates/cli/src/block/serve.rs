@@ -34,7 +34,8 @@ pub struct Options {
     /// Where NBD clients connect; may be repeated [default: 127.0.0.1:10809].
     #[arg(long, value_name = "unix:PATH|HOST:PORT")]
     listen: Vec<Address>,
-    /// Where cached bytes lie, and how many: a file or block device, or dram for what need not outlive the process.
+    /// Where cached bytes lie, and how many: a file or block device, or dram for what need not outlive the process; also as a tier,
+    /// flash:PATH=SIZE or dram=SIZE.
     #[arg(long, value_name = "PATH:SIZE")]
     cache: Option<CacheSection>,
     /// A volume to export and where it lives: a file, a block device, nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH,
@@ -108,6 +109,7 @@ fn configure(options: Options) -> Result<BlockConfig, ConfigError> {
     if !options.listen.is_empty() {
         config.listen = options.listen;
     }
+    let tiers_file = options.config.as_deref().filter(|_| options.cache.is_none());
     config.cache = options.cache.or(config.cache.take());
     if !options.exports.is_empty() {
         config.exports = options.exports;
@@ -121,13 +123,13 @@ fn configure(options: Options) -> Result<BlockConfig, ConfigError> {
         cache.memory = options.cache_memory.or(cache.memory);
         cache.table_memory = options.cache_table_memory.or(cache.table_memory);
     }
-    config.validate()?;
+    config.validate().map_err(|error| error.of_tiers_in(tiers_file))?;
     Ok(config)
 }
 
 /// Opens the stores and the cache.
 fn open(config: &BlockConfig) -> Result<Engine, Failure> {
-    let cache = config.cache().map_err(Failure::usage)?;
+    let cache = config.cache_tiers().map_err(Failure::usage)?;
     let mut stores = Vec::new();
     for (volume, spec) in config.volumes().map_err(Failure::usage)? {
         let store = spec
@@ -142,22 +144,23 @@ fn open(config: &BlockConfig) -> Result<Engine, Failure> {
         stores.push((volume, store));
     }
     let engine_config = config.engine_config(seed()).map_err(Failure::usage)?;
-    let mut engine = match cache.place() {
+    let place = cache.place.to_string();
+    let mut engine = match cache.place {
         CachePlace::Dram => {
-            let device = MemoryDisk::new(cache.capacity.0 as usize).open();
+            let device = MemoryDisk::new(cache.capacity_bytes as usize).open();
             Engine::new(Box::new(device), engine_config).map_err(Failure::failed)?
         }
         CachePlace::Path(path) => {
-            let refused =
-                |error: EngineError| Failure::failed(anyhow::anyhow!("the cache {}: {error}", cache.path));
+            let refused = |error: EngineError| Failure::failed(anyhow::anyhow!("the cache {place}: {error}"));
             if !cache.reset {
                 refuse_stranger(&path).map_err(|error| refused(error.into()))?;
             }
-            let device = block::open(&path, cache.capacity.0, Backend::default()).map_err(Failure::failed)?;
+            let device =
+                block::open(&path, cache.capacity_bytes, Backend::default()).map_err(Failure::failed)?;
             let how = device.describe();
             let (engine, found) = Engine::open(device, engine_config, cache.reset).map_err(refused)?;
             tracing::info!(
-                place = cache.path, how, capacity = %cache.capacity, blocks = found.blocks, kept_units = found.kept_units,
+                place, how, capacity = %Bytes(cache.capacity_bytes), blocks = found.blocks, kept_units = found.kept_units,
                 dropped_units = found.dropped_units, taken_units = found.taken_units, lost_units = found.poisoned_units,
                 "the cache is open"
             );

@@ -1,11 +1,11 @@
 //! How a recording is taken for placement, and what memory is taken to be.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_base::{Bytes, Nanos};
+use tiermem_base::{Bytes, Nanos, TierKind, TierSpec};
 use tiermem_model::placement::Assumed;
 use tiermem_place::migrate::speed;
 use tiermem_place::plan::Recorded;
@@ -13,6 +13,7 @@ use tiermem_trace::recording::{self, LevelChoice, Recording, Selection, parse_le
 
 use crate::failure::Failure;
 use crate::nodes;
+use crate::tiers;
 
 /// What `tiermem plan` and `tiermem sim place` share.
 #[derive(Debug, Args)]
@@ -26,12 +27,15 @@ pub struct HowArgs {
     /// By where accesses were answered, if the source tells: all, memory, local, remote, cached.
     #[arg(long, value_name = "TYPE", default_value = "all", value_parser = parse_level)]
     access: LevelChoice,
-    /// Latency of fast memory.
-    #[arg(long, value_name = "TIME", default_value = "96ns")]
-    fast_latency: Nanos,
-    /// Latency of slow memory.
-    #[arg(long, value_name = "TIME", default_value = "244ns")]
-    slow_latency: Nanos,
+    /// A file with [[tier]] tables, as `tiermem store serve` reads it: the first tier is the fast memory, the second the slow one.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Latency of fast memory [default: the tier's, or 96ns, as of the curve local-dram].
+    #[arg(long, value_name = "TIME")]
+    fast_latency: Option<Nanos>,
+    /// Latency of slow memory [default: the tier's, or 244ns, as of the curve a1000-cxl].
+    #[arg(long, value_name = "TIME")]
+    slow_latency: Option<Nanos>,
     /// Bytes that can be moved in a second, both ways together; or `measured` between this machine's nodes of fast and slow memory,
     /// or measured:FAST,SLOW with the nodes' numbers.
     #[arg(long, value_name = "SIZE|measured", default_value = "2GiB")]
@@ -93,13 +97,49 @@ impl MoveBandwidth {
 }
 
 impl HowArgs {
+    /// The tiers of fast and slow memory: the file's first two, or DRAM and CXL memory of unknown size.
+    pub fn tiers(&self) -> Result<[TierSpec; 2], Failure> {
+        let Some(path) = &self.config else {
+            return Ok([TierKind::Dram, TierKind::Emulated].map(TierSpec::unsized_of));
+        };
+        let tiers = tiers::read(path)?;
+        let memory: Vec<TierSpec> = tiers.into_iter().filter(|tier| tier.kind.is_memory()).take(2).collect();
+        memory.try_into().map_err(|found: Vec<TierSpec>| {
+            Failure::usage(anyhow!(
+                "the configuration {}: pages are placed in two tiers of memory, and it describes {}: describe a fast and a slow one",
+                path.display(),
+                found.len()
+            ))
+        })
+    }
+
     /// What memory is taken to be.
     pub fn assumed(&self) -> Result<Assumed, Failure> {
+        let [fast, slow] = self.tiers()?;
+        let latency_ns = |given: Option<Nanos>, tier: &TierSpec| match given {
+            Some(latency) => Ok(latency.0 as f64),
+            None => {
+                let curve = tier.curve().map_err(|error| tiers::unfit(self.config.as_deref(), error))?;
+                Ok(curve.read.latency().0 as f64)
+            }
+        };
         Ok(Assumed {
-            fast_latency_ns: self.fast_latency.0 as f64,
-            slow_latency_ns: self.slow_latency.0 as f64,
+            fast_latency_ns: latency_ns(self.fast_latency, &fast)?,
+            slow_latency_ns: latency_ns(self.slow_latency, &slow)?,
             move_bytes_per_s: self.move_bandwidth.bytes_per_s()?,
         })
+    }
+
+    /// The fast memory that there is: as it was given, or the capacity of the file's first tier.
+    pub fn fast_bytes(&self, given: Option<Bytes>) -> Result<Option<u64>, Failure> {
+        match (given, &self.config) {
+            (Some(bytes), _) => Ok(Some(bytes.0)),
+            (None, Some(path)) => {
+                let bytes = self.tiers()?[0].bytes();
+                bytes.map(Some).map_err(|error| tiers::unfit(Some(path), error))
+            }
+            (None, None) => Ok(None),
+        }
     }
 
     /// Reads a recording, and takes what is wanted of it.

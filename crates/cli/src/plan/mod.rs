@@ -22,6 +22,7 @@ Examples:
   tiermem plan app.rec --fast 2GiB -o app.plan.json
   tiermem plan app.rec --fast 2GiB --granule 2MiB --move-bandwidth 4GiB
   tiermem plan app.rec --fast 2GiB --move-bandwidth measured   # where it is to run
+  tiermem plan app.rec --config tiers.toml                      # for its first two [[tier]] tables
   tiermem sim place app.rec --plan app.plan.json                # what it would have saved
   tiermem run --plan app.plan.json -- ./app                     # what it does save
 
@@ -52,9 +53,9 @@ pub struct Options {
     /// A recording.
     #[arg(value_name = "REC")]
     recording: PathBuf,
-    /// The fast memory that the program may have.
-    #[arg(long, value_name = "SIZE")]
-    fast: Bytes,
+    /// The fast memory that the program may have [default: the capacity of the first tier of --config].
+    #[arg(long, value_name = "SIZE", required_unless_present = "config")]
+    fast: Option<Bytes>,
     /// The plan to write.
     #[arg(short, long, value_name = "PLAN")]
     output: Option<PathBuf>,
@@ -67,10 +68,11 @@ pub struct Options {
 
 /// Makes the plan, writes and prints it.
 pub fn run(options: &Options) -> Result<(), Failure> {
+    let fast_bytes = options.how.fast_bytes(options.fast)?.unwrap_or_default();
     let (recording, recorded) = options.how.read(&options.recording, None)?;
     let name = options.recording.display().to_string();
     let plan = recorded
-        .plan(&recording, &name, options.fast.0, &options.how.assumed()?)
+        .plan(&recording, &name, fast_bytes, &options.how.assumed()?)
         .map_err(|reason| Failure::failed(anyhow!("{name}: {reason}")))?;
     let text = serde_json::to_string_pretty(&plan).map_err(|error| Failure::failed(anyhow!(error)))? + "\n";
     if let Some(output) = &options.output {

@@ -7,7 +7,8 @@ use std::thread::available_parallelism;
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_base::{Access, Bytes, Nanos};
+use tiermem_base::curve::{NETWORK_STORE, NVME_FLASH};
+use tiermem_base::{Access, Bandwidth, Bytes, Nanos};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaning::Cleaning;
@@ -122,17 +123,17 @@ pub struct Options {
     #[arg(long)]
     volumes: bool,
     /// Latency of the backing store.
-    #[arg(long, value_name = "TIME", default_value = "1ms")]
+    #[arg(long, value_name = "TIME", default_value_t = NETWORK_STORE.read.latency())]
     core_latency: Nanos,
     /// Bytes a second of the backing store.
-    #[arg(long, value_name = "SIZE", default_value = "1.25GB")]
-    core_bandwidth: Bytes,
+    #[arg(long, value_name = "SIZE", default_value_t = NETWORK_STORE.read.bandwidth())]
+    core_bandwidth: Bandwidth,
     /// Latency of the cache's device.
-    #[arg(long, value_name = "TIME", default_value = "80us")]
+    #[arg(long, value_name = "TIME", default_value_t = NVME_FLASH.read.latency())]
     cache_latency: Nanos,
     /// Bytes a second of the cache's device.
-    #[arg(long, value_name = "SIZE", default_value = "3GB")]
-    cache_bandwidth: Bytes,
+    #[arg(long, value_name = "SIZE", default_value_t = NVME_FLASH.read.bandwidth())]
+    cache_bandwidth: Bandwidth,
     /// The seed of the policies that draw at random.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -228,7 +229,7 @@ impl SizingArg {
     /// In a cache of these block sizes.
     fn within(self, sizes: &[u64], costs: &Costs) -> Result<Sizing, Failure> {
         match self {
-            SizingArg::Observed => Ok(Sizing::Observed(costs.prices())),
+            SizingArg::Observed => Ok(Sizing::Observed(costs.request_cost())),
             SizingArg::Request => Ok(Sizing::Request),
             SizingArg::Around(size, writes) => match sizes.iter().position(|other| *other == size) {
                 Some(class) => {

@@ -51,8 +51,8 @@ pub struct Options {
     /// A plan; its granule and its fast memory are taken.
     #[arg(long, value_name = "PLAN")]
     plan: Option<PathBuf>,
-    /// Fast memory, instead of the plan's.
-    #[arg(long, value_name = "SIZE", required_unless_present = "plan")]
+    /// Fast memory, instead of the plan's [default: the plan's, or the capacity of the first tier of --config].
+    #[arg(long, value_name = "SIZE", required_unless_present_any = ["plan", "config"])]
     fast: Option<Bytes>,
     #[command(flatten)]
     how: HowArgs,
@@ -115,7 +115,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     // What is smaller than a granule lies in fast memory, beside what is divided.
     let fast_bytes = match (options.fast, &plan) {
         (Some(fast), _) => fast.0.saturating_sub(recorded.small_bytes),
-        (None, plan) => plan.as_ref().map_or(0, |plan| plan.fast_bytes),
+        (None, Some(plan)) => plan.fast_bytes,
+        (None, None) => {
+            options.how.fast_bytes(None)?.unwrap_or_default().saturating_sub(recorded.small_bytes)
+        }
     };
     let memory = memory(&program, fast_bytes, &options.how.assumed()?);
     let schedule =

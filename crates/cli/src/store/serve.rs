@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use tiermem_base::Bytes;
-use tiermem_store::config::{FlashTier, StoreConfig, TierConfig, check_memory};
+use tiermem_base::{Bytes, TierSpec};
+use tiermem_store::config::{FlashTier, StoreConfig, check_memory};
 use tiermem_store::engine::{Engine, EngineConfig};
 use tiermem_store::http::HttpServer;
 use tiermem_store::http::view::View;
@@ -52,11 +52,11 @@ pub struct Options {
     /// A unix socket for Redis clients as well.
     #[arg(long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
-    /// A tier as kind=size or kind:where=size, the fastest first; may be repeated, and replaces the file's list: dram=1GiB,
-    /// emulated=4GiB, numa:1=4GiB, dax:/dev/dax0.0=4GiB, flash:/srv/tiermem.flash=64GiB
-    /// [default: dram=512MiB and emulated=2GiB].
-    #[arg(long = "tier", value_name = "KIND=SIZE")]
-    tiers: Vec<TierConfig>,
+    /// A tier as kind=size or kind:place=size, the fastest first; may be repeated, and replaces the file's list: dram=1GiB,
+    /// emulated=4GiB, emulated:numa-2018=4GiB (with the name of a curve), numa:1=4GiB, dax:/dev/dax0.0=4GiB,
+    /// flash:/srv/tiermem.flash=64GiB [default: dram=512MiB and emulated=2GiB].
+    #[arg(long = "tier", value_name = "KIND:PLACE=SIZE")]
+    tiers: Vec<TierSpec>,
     /// Overwrite whatever the tiers' files and devices hold.
     #[arg(long)]
     reset: bool,
@@ -181,13 +181,14 @@ fn configure(options: Options) -> Result<StoreConfig, tiermem_store::config::Con
     }
     config.snapshot = options.snapshot.or(config.snapshot.take());
     config.snapshot_load = options.snapshot_load.or(config.snapshot_load.take());
+    let tiers_file = options.config.as_deref().filter(|_| options.tiers.is_empty());
     if !options.tiers.is_empty() {
         config.tiers = options.tiers;
     }
     if options.reset {
         config.tiers.iter_mut().for_each(|tier| tier.reset = true);
     }
-    config.validate()?;
+    config.validate().map_err(|error| error.of_tiers_in(tiers_file))?;
     check_memory(&config.tiers, config.shards)?;
     Ok(config)
 }
@@ -273,7 +274,8 @@ fn load_snapshot(engines: &mut [Engine], files: &Files, which: Load) {
 /// Tells people how to reach the store.
 fn announcement(config: &StoreConfig, server: &Server, http: &HttpServer) -> String {
     for tier in &config.tiers {
-        tracing::info!(tier = tier.name, kind = tier.kind.name(), capacity = %tier.capacity, "tier");
+        let capacity = Bytes(tier.known_bytes().unwrap_or(0));
+        tracing::info!(tier = tier.name, kind = tier.kind.name(), %capacity, "tier");
     }
     let address = server.local_addr().unwrap_or(config.server.listen);
     let mut text = format!("redis-cli {}\n", redis_cli_flags(address));

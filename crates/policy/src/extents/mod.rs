@@ -47,7 +47,7 @@ pub use events::Event;
 pub use geometry::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Geometry, GeometryError, UNIT_BYTES};
 pub use plan::{Part, Plan, Request, Verdict};
 pub use restore::RestoreError;
-pub use sizing::{Around, Prices, Sizing};
+pub use sizing::{Around, RequestCost, Sizing};
 pub use space::Share;
 pub use table::Block;
 
@@ -195,7 +195,7 @@ impl<O: Evict> Extents<O> {
         let shares = config.shares.max(1);
         let units = u64::from(geometry.slots()) * geometry.piece_units();
         let observer = match config.sizing {
-            Sizing::Observed(prices) => Some(Box::new(Observer::new(&geometry, config.fill, prices))),
+            Sizing::Observed(cost) => Some(Box::new(Observer::new(&geometry, config.fill, cost))),
             _ => None,
         };
         Extents {

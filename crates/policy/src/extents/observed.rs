@@ -16,7 +16,7 @@ use tiermem_base::hash::sample_hash;
 
 use super::geometry::{Geometry, UNIT_BYTES};
 use super::plan::{Plan, Request, Verdict};
-use super::sizing::{Around, Prices, Sizing};
+use super::sizing::{Around, RequestCost, Sizing};
 use super::{Config, Extents, Fill, Volume};
 
 /// Groups of a miniature: with fewer its order of eviction is not that of the cache.
@@ -52,7 +52,7 @@ pub struct Observer {
     volumes: Vec<Seen>,
     /// What a volume goes by that has seen too little itself.
     all: Seen,
-    prices: Prices,
+    cost: RequestCost,
     /// Parts of requests that are in the sample and wait, the oldest first.
     noted: VecDeque<Request>,
     /// A region is in the sample when its hash lies below.
@@ -63,7 +63,7 @@ pub struct Observer {
 
 impl Observer {
     /// For a cache of this geometry that fills so.
-    pub fn new(geometry: &Geometry, fill: Fill, prices: Prices) -> Self {
+    pub fn new(geometry: &Geometry, fill: Fill, cost: RequestCost) -> Self {
         let classes = geometry.classes() as u8;
         let none = Around::default();
         let each = (0..classes)
@@ -83,7 +83,7 @@ impl Observer {
             minis: minis.collect(),
             volumes: Vec::new(),
             all: Seen::new(rules.len()),
-            prices,
+            cost,
             noted: VecDeque::with_capacity(NOTED_MAX),
             // All of the address space where the share is 1: the conversion ends at the largest number.
             threshold: (share * u64::MAX as f64) as u64,
@@ -133,7 +133,7 @@ impl Observer {
         let seen = &mut self.volumes[volume];
         let costs = seen.costs.iter_mut().zip(&mut self.all.costs);
         for (mini, (own, all)) in self.minis.iter_mut().zip(costs) {
-            let price = price(mini, part, &mut self.plan, &self.prices);
+            let price = price(mini, part, &mut self.plan, &self.cost);
             *own += price;
             *all += price;
         }
@@ -180,7 +180,7 @@ impl Seen {
 }
 
 /// What a request costs in a cache.
-fn price(mini: &mut Extents<Lru>, part: &Request, plan: &mut Plan, prices: &Prices) -> u64 {
+fn price(mini: &mut Extents<Lru>, part: &Request, plan: &mut Plan, cost: &RequestCost) -> u64 {
     let mut bytes = 0;
     plan.again = false;
     while mini.plan(part, plan) == Verdict::Clean {
@@ -192,5 +192,5 @@ fn price(mini: &mut Extents<Lru>, part: &Request, plan: &mut Plan, prices: &Pric
     mini.finish(plan);
     bytes += plan.fetch.iter().map(|range| range.end - range.start).sum::<u64>();
     let requests = u64::from(!plan.fetch.is_empty());
-    requests * prices.request_ns + bytes / UNIT_BYTES * (UNIT_BYTES / 1024) * prices.kib_ns
+    requests * cost.request_ns + bytes / UNIT_BYTES * (UNIT_BYTES / 1024) * cost.kib_ns
 }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use tiermem_base::curve::{NETWORK_STORE, Point};
+
 use super::geometry::Geometry;
 
 /// What a miss brings in beside what it needs: for reads and for writes the class of block around it, as far as nothing there is
@@ -22,22 +24,33 @@ pub enum Sizing {
     /// The same for what was widened.
     Around(Around),
     /// Whichever of these serves the volume best at the moment: [`super::observed`].
-    Observed(Prices),
+    Observed(RequestCost),
 }
 
-/// What it costs to ask the backing store, as far as that decides how much to ask for.
+/// What it costs in time to ask the backing store, as far as that decides how much to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prices {
+pub struct RequestCost {
     /// Nanoseconds a request.
     pub request_ns: u64,
     /// Nanoseconds 1024 bytes.
     pub kib_ns: u64,
 }
 
-impl Default for Prices {
-    /// A store a millisecond away behind ten gigabits.
+impl RequestCost {
+    /// Of a store as its curve describes it, one way.
+    pub fn of(store: &Point) -> Self {
+        // In whole nanoseconds, so that sums are the same in any order; a store too slow for that costs as much as can be summed
+        // up.
+        let most = (u64::MAX >> 20) as f64;
+        let kib_ns = (1024.0 / store.bandwidth_gb_per_s).round().min(most) as u64;
+        RequestCost { request_ns: store.latency().0, kib_ns }
+    }
+}
+
+impl Default for RequestCost {
+    /// Of a store behind a network, as everybody takes it to be unless told.
     fn default() -> Self {
-        Prices { request_ns: 1_000_000, kib_ns: 820 }
+        RequestCost::of(&NETWORK_STORE.read)
     }
 }
 
@@ -78,6 +91,13 @@ pub fn divide(geometry: &Geometry, missing: Range<u64>, mut each: impl FnMut(u64
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_costs_what_the_curve_says() {
+        assert_eq!(RequestCost::default(), RequestCost { request_ns: 1_000_000, kib_ns: 819 });
+        let none = Point { latency_ns: 0.0, bandwidth_gb_per_s: 0.0 };
+        assert_eq!(RequestCost::of(&none).kib_ns, u64::MAX >> 20);
+    }
 
     #[test]
     fn the_published_example() {

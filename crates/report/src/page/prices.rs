@@ -2,16 +2,17 @@
 
 use std::fmt::Write;
 
-use tiermem_model::cost::{Cost, Prices};
+use tiermem_base::tier::{Amount, Per};
+use tiermem_model::cost::{Cost, Offer};
 
-use super::policy_name;
+use super::{escape, policy_name};
 use crate::chart::{At, Axis, Chart, Colour, Mark};
 use crate::gather::Report;
 use crate::quantity::{Quantity, grouped, trimmed};
 
 /// So many caches like this one are priced together: a power of a thousand, so that sums are at least some dollars.
 fn caches(report: &Report) -> f64 {
-    let whole = report.costs.last().map_or(0.0, |cost| cost.all_dram);
+    let whole = report.costs.last().map_or(0.0, |cost| cost.all_fast);
     [1.0, 1e3, 1e6].into_iter().find(|count| whole * count >= 1.0).unwrap_or(1e9)
 }
 
@@ -24,9 +25,22 @@ fn per_month(count: f64) -> String {
     }
 }
 
-/// A price as it was given.
-fn dollars(price: f64) -> String {
-    format!("${price}")
+/// A price as it was given, and who says so.
+fn offered(offer: &Offer) -> String {
+    let (Amount::PerGb(amount) | Amount::Each(amount)) = offer.price.amount;
+    // A price for all of a tier, by the gigabyte, has no end of digits.
+    let amount = (amount * 1e4).round() / 1e4;
+    let per = match offer.price.per {
+        Per::Once => "",
+        Per::Month => " a month",
+        Per::Hour => " an hour",
+    };
+    let date = offer.price.date.as_deref().map_or(String::new(), |date| format!(", {date}"));
+    let source = match &offer.price.source {
+        Some(source) => format!(" ({}{})", escape(source), escape(&date)),
+        None => escape(&date),
+    };
+    format!("{} at ${amount} a GB{per}{source}", escape(&offer.name))
 }
 
 /// The total, where misses have a price.
@@ -44,6 +58,7 @@ fn cheapest(report: &Report) -> Option<(&Cost, f64)> {
 pub fn chart(report: &Report) -> Option<Chart> {
     let last = report.costs.last()?;
     let count = caches(report);
+    let (fast, slow) = (&report.prices.fast.name[..], &report.prices.slow.name[..]);
     let line = |name: &str, colour, of: &dyn Fn(&Cost) -> Option<f64>| Mark::Line {
         name: name.to_owned(),
         colour,
@@ -56,11 +71,11 @@ pub fn chart(report: &Report) -> Option<Chart> {
             .collect(),
     };
     let mut marks = vec![
-        line("DRAM", Colour::Distinct(1), &|cost| Some(cost.all_dram)),
-        line("CXL", Colour::Distinct(0), &|cost| Some(cost.all_cxl)),
-        line("DRAM + CXL", Colour::Distinct(2), &|cost| Some(cost.tiered)),
+        line(fast, Colour::Distinct(1), &|cost| Some(cost.all_fast)),
+        line(slow, Colour::Distinct(0), &|cost| Some(cost.all_slow)),
+        line(&format!("{fast} + {slow}"), Colour::Distinct(2), &|cost| Some(cost.tiered)),
     ];
-    let mut largest = last.all_dram.max(last.all_cxl) * count;
+    let mut largest = last.all_fast.max(last.all_slow) * count;
     let finding = match cheapest(report) {
         Some((cost, total_cost)) => {
             // Misses of tiny caches would squeeze everything else.
@@ -80,8 +95,8 @@ pub fn chart(report: &Report) -> Option<Chart> {
             let half =
                 report.costs.iter().find(|cost| cost.hit_ratio >= 0.9 * last.hit_ratio).unwrap_or(last);
             format!(
-                "The last tenth of the hits costs {} times what the first nine cost together. DRAM + CXL: DRAM where \
-                 {} of the hits are, CXL for the rest.",
+                "The last tenth of the hits costs {} times what the first nine cost together. {fast} + {slow}: {fast} where \
+                 {} of the hits are, {slow} for the rest.",
                 trimmed((last.tiered - half.tiered) / half.tiered.max(f64::MIN_POSITIVE), 2),
                 Quantity::Share.tick(report.prices.fast_hit_share)
             )
@@ -101,11 +116,12 @@ pub fn chart(report: &Report) -> Option<Chart> {
 pub fn table(report: &Report, out: &mut String) {
     let Some(last) = report.costs.last() else { return };
     let (prices, count) = (&report.prices, caches(report));
+    let (fast, slow) = (escape(&prices.fast.name), escape(&prices.slow.name));
     let priced = report.costs.iter().any(|cost| cost.misses.is_some());
     let _ = write!(
         out,
         "<section class=\"card\" id=\"costs\"><h3>Prices</h3><div class=\"scroll\"><table><thead><tr><th>hit ratio</th><th>memory</th>\
-         <th>of it DRAM</th><th>all DRAM</th><th>all CXL</th><th>DRAM + CXL</th>{}</tr></thead><tbody>",
+         <th>of it {fast}</th><th>all {fast}</th><th>all {slow}</th><th>{fast} + {slow}</th>{}</tr></thead><tbody>",
         if priced { "<th>misses</th><th>together</th>" } else { "" }
     );
     let mut rows: Vec<&Cost> = Vec::new();
@@ -123,9 +139,9 @@ pub fn table(report: &Report, out: &mut String) {
             "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
             Quantity::Share.tick(cost.hit_ratio),
             Quantity::Bytes.text(cost.bytes),
-            Quantity::Bytes.text(cost.dram_bytes),
-            Quantity::Money.text(cost.all_dram * count),
-            Quantity::Money.text(cost.all_cxl * count),
+            Quantity::Bytes.text(cost.fast_bytes),
+            Quantity::Money.text(cost.all_fast * count),
+            Quantity::Money.text(cost.all_slow * count),
             Quantity::Money.text(cost.tiered * count),
         );
         if let Some((misses, total)) = cost.misses.zip(total(cost)) {
@@ -143,19 +159,20 @@ pub fn table(report: &Report, out: &mut String) {
         Some(_) => " The trace tells no times, so the cost of misses per month is unknown.".to_owned(),
         None => " Misses are taken to cost nothing.".to_owned(),
     };
-    let assumed = if prices.cxl_per_gb == Prices::default().cxl_per_gb {
-        " (an assumption: half of DRAM's)"
-    } else {
-        ""
+    let once = match [&prices.fast, &prices.slow].map(|offer| offer.price.per) {
+        [Per::Once, Per::Once] => format!(", bought once and used for {} months", trimmed(prices.months, 3)),
+        [Per::Once, _] | [_, Per::Once] => {
+            format!("; what is bought once is used for {} months", trimmed(prices.months, 3))
+        }
+        _ => String::new(),
     };
     let _ = write!(
         out,
-        "</tbody></table></div><p class=\"note\">Dollars {}, under {}: DRAM at {} a GB and CXL memory at {} a GB{assumed}, bought once and \
-         used for {} months; values alone, without what a store keeps about them.{misses}</p></section>",
+        "</tbody></table></div><p class=\"note\">Dollars {}, under {}: {} and {}{once}; values alone, without what a store \
+         keeps about them.{misses}</p></section>",
         per_month(count),
         policy_name(report.bought),
-        dollars(prices.dram_per_gb),
-        dollars(prices.cxl_per_gb),
-        trimmed(prices.months, 3),
+        offered(&prices.fast),
+        offered(&prices.slow),
     );
 }

@@ -1,7 +1,8 @@
 //! What a request waits for, reckoned and not measured: a latency for each step that must follow another, and the bytes
 //! at a bandwidth.
 
-use tiermem_policy::extents::{Plan, Prices, Request};
+use tiermem_base::curve::{Curve, NETWORK_STORE, NVME_FLASH, Point};
+use tiermem_policy::extents::{Plan, Request, RequestCost};
 
 /// Latency and bandwidth of the two devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,14 +18,9 @@ pub struct Costs {
 }
 
 impl Default for Costs {
-    /// A backing store a millisecond away behind ten gigabits, flash in front of it.
+    /// A backing store behind a network, flash in front of it.
     fn default() -> Self {
-        Costs {
-            core_latency_ns: 1_000_000,
-            core_bandwidth: 1_250_000_000,
-            cache_latency_ns: 80_000,
-            cache_bandwidth: 3_000_000_000,
-        }
+        Costs::of(&NETWORK_STORE, &NVME_FLASH)
     }
 }
 
@@ -38,10 +34,21 @@ fn step_ns(bytes: u64, latency_ns: u64, bandwidth: u64) -> u64 {
 }
 
 impl Costs {
+    /// Of a backing store and a cache's device as their curves describe them, by how they are read.
+    pub fn of(core: &Curve, cache: &Curve) -> Self {
+        let (core, cache) = (core.read, cache.read);
+        Costs {
+            core_latency_ns: core.latency().0,
+            core_bandwidth: core.bandwidth().0,
+            cache_latency_ns: cache.latency().0,
+            cache_bandwidth: cache.bandwidth().0,
+        }
+    }
+
     /// What choosing block sizes goes by.
-    pub fn prices(&self) -> Prices {
-        let kib_ns = u128::from(1024 * 1_000_000_000u64) / u128::from(self.core_bandwidth.max(1));
-        Prices { request_ns: self.core_latency_ns, kib_ns: u64::try_from(kib_ns).unwrap_or(u64::MAX >> 20) }
+    pub fn request_cost(&self) -> RequestCost {
+        let bandwidth_gb_per_s = self.core_bandwidth as f64 / 1e9;
+        RequestCost::of(&Point { latency_ns: self.core_latency_ns as f64, bandwidth_gb_per_s })
     }
 
     /// How long it takes to write bytes back: read from the cache, then written to the backing store.

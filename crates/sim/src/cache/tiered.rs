@@ -3,13 +3,14 @@
 //! It makes the same calls in the same order as the live engine, so one trace gives the same hits, moves and
 //! evictions in both; a test of the store holds the two against each other.
 
-use tiermem_base::curve::{Curve, LOCAL_DRAM, Surcharge};
+use tiermem_base::curve::{Curve, LOCAL_DRAM, Point, Surcharge};
 use tiermem_base::hash::KeyHasher;
 use tiermem_base::{Access, Op, Rng};
 use tiermem_model::advisor::Outcome;
 use tiermem_policy::index::Index;
 use tiermem_policy::ladder::{
-    Act, Admit, Eviction, Ladder, LadderConfig, LadderCounters, LevelCounters, NewItem, TenantLevel, Why,
+    Act, Admit, Eviction, LEVELS_MAX, Ladder, LadderConfig, LadderCounters, LevelCounters, NewItem,
+    TenantLevel, Why,
 };
 use tiermem_policy::log::{ITEM_HEADER_BYTES, Leaving, LogConfig};
 use tiermem_policy::{Id, Now};
@@ -34,8 +35,8 @@ pub struct TieredConfig {
     pub header_bytes: u64,
     /// The log below the last tier, if there is one.
     pub tail: Option<LogConfig>,
-    /// What the tiers below the first are; what they cost beyond local DRAM is charged as the engine charges it.
-    pub slow: Curve,
+    /// How fast each tier is; what it costs beyond local DRAM is charged as the engine charges what it emulates.
+    pub curves: Vec<Curve>,
     /// How tenants share it; without, they are not told apart.
     pub sharing: Option<Sharing>,
     /// Seed of the index's hash and of the policies' choices.
@@ -79,8 +80,8 @@ pub struct TieredCache {
     /// Items that went to the log from each tier.
     sunk: Vec<u64>,
     gone: Vec<Gone>,
-    read: Surcharge,
-    write: Surcharge,
+    read: Surcharges,
+    write: Surcharges,
     charged_ns: f64,
     acts_max: usize,
     moved_bytes: u64,
@@ -120,8 +121,8 @@ impl TieredCache {
             item_bytes: 0,
             overhead_bytes: config.overhead_bytes,
             header_bytes: config.header_bytes,
-            read: Surcharge::over_dram(config.slow.read, LOCAL_DRAM.read),
-            write: Surcharge::over_dram(config.slow.write, LOCAL_DRAM.write),
+            read: surcharges(&config.curves, |curve| curve.read),
+            write: surcharges(&config.curves, |curve| curve.write),
             charged_ns: 0.0,
             acts_max: 0,
             moved_bytes: 0,
@@ -555,7 +556,18 @@ impl TieredCache {
     }
 }
 
-/// What touching a range costs beyond local DRAM, of which tier 0 is made.
-fn charge(surcharge: Surcharge, tier: u8, bytes: u64) -> f64 {
-    if tier == 0 { 0.0 } else { surcharge.range_ns(bytes) }
+/// What each tier costs beyond local DRAM.
+type Surcharges = [Surcharge; LEVELS_MAX];
+
+/// Of tiers of these curves, one way.
+fn surcharges(curves: &[Curve], way: impl Fn(&Curve) -> Point) -> Surcharges {
+    std::array::from_fn(|tier| {
+        let curve = curves.get(tier).unwrap_or(&LOCAL_DRAM);
+        Surcharge::over_dram(way(curve), way(&LOCAL_DRAM))
+    })
+}
+
+/// What touching a range of a tier costs beyond local DRAM.
+fn charge(surcharges: Surcharges, tier: u8, bytes: u64) -> f64 {
+    surcharges[usize::from(tier)].range_ns(bytes)
 }

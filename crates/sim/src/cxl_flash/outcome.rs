@@ -202,7 +202,7 @@ impl Outcome {
     pub fn performance_per_dollar(&self, device: &Device, device_dram: bool) -> f64 {
         let (price, capacity) = (&device.config.price, device.config.flash.capacity.0 as f64);
         let cache = if device_dram { device.config.cache.size.0 as f64 } else { 0.0 };
-        let cost = price.flash_per_gb * capacity + price.dram_per_gb * cache;
-        self.counts.sub_us_percent() / 100.0 * price.dram_per_gb * capacity / cost
+        let cost = price.flash.of(capacity) + price.dram.of(cache);
+        self.counts.sub_us_percent() / 100.0 * price.dram.of(capacity) / cost
     }
 }

@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use tiermem_base::Bytes;
+use tiermem_base::tier::TierError;
+use tiermem_base::{Bytes, TierSpec};
 use tiermem_policy::log::{Admission, RESERVE};
 use tiermem_tier::block::Backend;
 use tiermem_tier::flash::{Durability, FlashConfig};
-
-use super::{ConfigError, TierConfig};
 
 /// What is written at once and emptied at once; the largest item on flash is a little smaller.
 const SEGMENT_BYTES: u64 = 2 << 20;
@@ -36,50 +35,38 @@ pub struct FlashTier {
 
 impl FlashTier {
     /// Reads the description of a tier of kind `flash`.
-    pub(super) fn of(tier: &TierConfig) -> Result<Self, ConfigError> {
-        let error = |problem: String| ConfigError::Tier { name: tier.name.clone(), problem };
-        let path = tier.path.clone().ok_or_else(|| {
-            error("a flash tier needs a file or block device: path = \"/srv/tiermem.flash\", or --tier flash:/srv/tiermem.flash=8GiB".into())
-        })?;
-        let segment = tier.segment.unwrap_or(Bytes(SEGMENT_BYTES)).0;
+    pub(super) fn of(tier: &TierSpec) -> Result<Self, TierError> {
+        let options = &tier.flash;
+        let (path, capacity) = (tier.path()?.to_owned(), Bytes(tier.bytes()?));
+        let segment = options.segment.unwrap_or(Bytes(SEGMENT_BYTES)).0;
         if !(64 << 10..=256 << 20).contains(&segment) || !segment.is_power_of_two() {
-            return Err(error("segment must be a power of two between 64KiB and 256MiB".into()));
+            return Err(tier.error("segment", "must be a power of two between 64KiB and 256MiB"));
         }
-        if tier.capacity.0 / segment < SEGMENTS_MIN {
+        if capacity.0 / segment < SEGMENTS_MIN {
             let least = Bytes(SEGMENTS_MIN * segment);
-            return Err(error(format!(
-                "{} is too small: give at least {least}, or make segments smaller",
-                tier.capacity
-            )));
+            let problem = format!("{capacity} is too small: give at least {least}, or make segments smaller");
+            return Err(tier.error("capacity", problem));
         }
-        let reserve = tier.reserve.unwrap_or(RESERVE);
+        let reserve = options.reserve.unwrap_or(RESERVE);
         if !(0.02..=0.5).contains(&reserve) {
-            return Err(error("reserve must be between 0.02 and 0.5".into()));
+            return Err(tier.error("reserve", format!("{reserve} must be between 0.02 and 0.5")));
         }
-        let admission = tier
-            .admission
-            .as_deref()
-            .unwrap_or("seen")
-            .parse()
-            .map_err(|it| error(format!("admission: {it}")))?;
-        let durability = tier
-            .durability
-            .as_deref()
-            .unwrap_or("process")
-            .parse()
-            .map_err(|it| error(format!("durability: {it}")))?;
-        let backend = match tier.io.as_deref().unwrap_or("auto") {
+        let admission = options.admission.as_deref().unwrap_or("seen").parse();
+        let durability = options.durability.as_deref().unwrap_or("process").parse();
+        let backend = match options.io.as_deref().unwrap_or("auto") {
             "auto" => Backend::Auto,
             "uring" => Backend::Uring,
             "threads" => Backend::Threads,
-            other => return Err(error(format!("io: {other:?} is none of auto, uring, threads"))),
+            other => return Err(tier.error("io", format!("{other:?} is none of auto, uring, threads"))),
         };
+        let admission = admission.map_err(|problem: String| tier.error("admission", problem))?;
+        let durability = durability.map_err(|problem: String| tier.error("durability", problem))?;
         Ok(FlashTier {
             name: tier.name.clone(),
             path,
-            capacity: tier.capacity,
+            capacity,
             backend,
-            endurance: tier.endurance,
+            endurance: options.endurance,
             admission,
             durability,
             segment_bytes: segment as u32,

@@ -1,9 +1,9 @@
 //! Whether the tiers fit the memory that this process may use.
 
-use tiermem_base::Bytes;
+use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_sys::memory::{LimitSource, MemoryLimit};
 
-use super::{ConfigError, TierConfig, TierKind};
+use super::ConfigError;
 
 /// What the process uses beside its tiers: the program, requests and replies under way.
 pub const PROCESS_BYTES: u64 = 192 << 20;
@@ -18,7 +18,7 @@ const FLASH_SEGMENTS_BUFFERED: u64 = 14;
 const FLASH_READ_BYTES: u64 = 32 << 20;
 
 /// What a flash tier takes of memory beside its metadata, which is charged to tier 0.
-fn flash_buffers(tiers: &[TierConfig], shards: u32) -> u64 {
+fn flash_buffers(tiers: &[TierSpec], shards: u32) -> u64 {
     let flash = tiers.iter().filter_map(|tier| super::FlashTier::of(tier).ok());
     let buffers = flash.map(|flash| flash.segment_bytes() * FLASH_SEGMENTS_BUFFERED + FLASH_READ_BYTES);
     buffers.sum::<u64>() * u64::from(shards)
@@ -26,7 +26,7 @@ fn flash_buffers(tiers: &[TierConfig], shards: u32) -> u64 {
 
 /// Checks the tiers against the cgroup's limit or the machine's memory, whichever is less. Where neither can be
 /// read nothing is checked.
-pub fn check_memory(tiers: &[TierConfig], shards: u32) -> Result<(), ConfigError> {
+pub fn check_memory(tiers: &[TierSpec], shards: u32) -> Result<(), ConfigError> {
     match tiermem_sys::memory::limit() {
         Some(limit) => check_memory_against(tiers, shards, &limit),
         None => Ok(()),
@@ -34,16 +34,12 @@ pub fn check_memory(tiers: &[TierConfig], shards: u32) -> Result<(), ConfigError
 }
 
 /// Checks the tiers against a limit.
-pub fn check_memory_against(
-    tiers: &[TierConfig],
-    shards: u32,
-    limit: &MemoryLimit,
-) -> Result<(), ConfigError> {
+pub fn check_memory_against(tiers: &[TierSpec], shards: u32, limit: &MemoryLimit) -> Result<(), ConfigError> {
     // A file's pages can be written back and taken again; a device's memory is its own.
     let in_memory = |kind| !matches!(kind, TierKind::Dax | TierKind::Flash | TierKind::Remote);
     let buffers = flash_buffers(tiers, shards);
     let tiers = tiers.iter().filter(|tier| in_memory(tier.kind));
-    let tiers = tiers.fold(0u64, |sum, tier| sum.saturating_add(tier.capacity.0));
+    let tiers = tiers.fold(0u64, |sum, tier| sum.saturating_add(tier.known_bytes().unwrap_or(0)));
     let process = PROCESS_BYTES + SHARD_BYTES * u64::from(shards.saturating_sub(1));
     let needed = tiers.saturating_add(process).saturating_add(buffers);
     if needed <= limit.bytes {
@@ -68,13 +64,13 @@ mod tests {
 
     #[test]
     fn tiers_that_do_not_fit_are_refused_with_both_figures() {
-        let tiers: Vec<TierConfig> = vec!["dram=1GiB".parse().unwrap(), "emulated=1GiB".parse().unwrap()];
+        let tiers: Vec<TierSpec> = vec!["dram=1GiB".parse().unwrap(), "emulated=1GiB".parse().unwrap()];
         let limit = |bytes| MemoryLimit { bytes, source: LimitSource::Machine };
         assert!(check_memory_against(&tiers, 1, &limit(3 << 30)).is_ok());
         let error = check_memory_against(&tiers, 1, &limit(2 << 30)).unwrap_err().to_string();
         assert!(error.contains("the machine allows 2GiB"), "{error}");
         // A flash tier's capacity is not memory, but its buffers are.
-        let tiers: Vec<TierConfig> =
+        let tiers: Vec<TierSpec> =
             vec!["dram=1GiB".parse().unwrap(), "flash:/srv/flash=100GiB".parse().unwrap()];
         assert!(check_memory_against(&tiers, 1, &limit(2 << 30)).is_ok());
         assert!(check_memory_against(&tiers, 1, &limit((1 << 30) + PROCESS_BYTES)).is_err());

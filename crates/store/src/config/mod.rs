@@ -12,17 +12,18 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use tiermem_base::{Bytes, Nanos};
+use tiermem_base::tier::TierError;
+use tiermem_base::{Bytes, Nanos, TierKind, TierSpec};
+use tiermem_live::config::{self as file, FileError, Reader};
 
 pub use flash::FlashTier;
 pub use memory::{PROCESS_BYTES, SHARD_BYTES, check_memory, check_memory_against};
 pub use policy::PolicySection;
 pub use tenant::{TenantConfig, TenantsSection};
-pub use tier::{TierConfig, TierKind};
 pub use user::UserConfig;
 
 use tiermem_policy::ladder::LadderConfig;
-use tiermem_tier::TierSpec;
+use tiermem_tier::region::pages_bytes;
 
 use crate::command::Live;
 use crate::engine::{AHEAD_BYTES, EngineConfig};
@@ -34,30 +35,12 @@ use crate::snapshot::Load;
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read the configuration {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The file is no TOML, has an unknown key, or a value of the wrong kind.
-    #[error("the configuration {} is not valid: {source}", path.display())]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and in which line.
-        source: Box<toml::de::Error>,
-    },
-    /// A tier's description contradicts itself or asks for what there is not.
-    #[error("tier {name:?}: {problem}")]
-    Tier {
-        /// The tier's name, or what was given for it.
-        name: String,
-        /// What is wrong with it.
-        problem: String,
-    },
+    /// The file cannot be read, or does not say what it should.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A tier asks for what the store has not.
+    #[error(transparent)]
+    Tier(#[from] TierError),
     /// There is no tier at all.
     #[error("no tier is configured: give at least one, for example --tier dram=512MiB")]
     NoTier,
@@ -96,6 +79,19 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// The same of tiers that a file describes: an error that names it.
+    #[must_use]
+    pub fn of_tiers_in(self, file: Option<&Path>) -> Self {
+        match (self, file) {
+            (ConfigError::Tier(source), Some(path)) => {
+                ConfigError::File(FileError::Tiers { path: path.to_owned(), source })
+            }
+            (error, _) => error,
+        }
+    }
+}
+
 /// The whole configuration. Unknown keys are errors.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -128,7 +124,7 @@ pub struct StoreConfig {
     pub declared_users: Vec<UserConfig>,
     /// Tiers, the fastest first. Default: 512 MiB of DRAM and 2 GiB of emulated CXL memory.
     #[serde(rename = "tier")]
-    pub tiers: Vec<TierConfig>,
+    pub tiers: Vec<TierSpec>,
 }
 
 impl Default for StoreConfig {
@@ -226,10 +222,7 @@ impl ServerSection {
 impl StoreConfig {
     /// Reads a configuration file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        toml::from_str(&text)
-            .map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })
+        Ok(file::read(path, Reader::Store)?)
     }
 
     /// Checks everything that can be checked without touching the machine.
@@ -268,17 +261,9 @@ impl StoreConfig {
     }
 
     /// The tiers of one of the shards: an equal part of each.
-    fn shard_tiers(&self) -> Vec<TierConfig> {
+    fn shard_tiers(&self) -> Vec<TierSpec> {
         let shards = u64::from(self.shards.max(1));
-        let part = |tier: &TierConfig| TierConfig {
-            capacity: Bytes(tier.capacity.0 / shards),
-            bandwidth_share: match tier.kind {
-                TierKind::Emulated => Some(tier.bandwidth_share.unwrap_or(1.0) / shards as f64),
-                _ => tier.bandwidth_share,
-            },
-            ..tier.clone()
-        };
-        self.tiers.iter().map(part).collect()
+        self.tiers.iter().map(|tier| tier.clone().divided(shards)).collect()
     }
 
     /// Which snapshots are loaded.
@@ -297,17 +282,11 @@ impl StoreConfig {
     }
 
     fn ladder(&self) -> Result<LadderConfig, ConfigError> {
-        let pages = |spec: TierSpec| Bytes(spec.pages_bytes());
-        let capacities: Vec<Bytes> = self.specs().map(pages).collect();
+        let capacities: Vec<Bytes> = self.memory_tiers().map(|tier| Bytes(pages_bytes(tier))).collect();
         let mut ladder = self.policy.ladder(&capacities)?;
         ladder.tune(self.live_over(&ladder)?.policy);
         ladder.ahead_bytes = AHEAD_BYTES;
         Ok(ladder)
-    }
-
-    fn specs(&self) -> impl Iterator<Item = TierSpec> {
-        let factor = self.policy.class_factor.unwrap_or(LadderConfig::default().class_factor);
-        self.memory_tiers().map(move |tier| tier.spec(factor))
     }
 
     /// What can change later as the file has it, `[config]` included.
@@ -340,13 +319,14 @@ impl StoreConfig {
         Ok(live)
     }
 
-    fn memory_tiers(&self) -> impl Iterator<Item = &TierConfig> {
+    fn memory_tiers(&self) -> impl Iterator<Item = &TierSpec> {
         self.tiers.iter().filter(|tier| tier.kind != TierKind::Flash)
     }
 
     /// The flash tier below the others, if there is one.
     pub fn flash_tier(&self) -> Result<Option<FlashTier>, ConfigError> {
-        self.tiers.iter().find(|tier| tier.kind == TierKind::Flash).map(FlashTier::of).transpose()
+        let flash = self.tiers.iter().find(|tier| tier.kind == TierKind::Flash);
+        Ok(flash.map(FlashTier::of).transpose()?)
     }
 
     /// What the engine of one of the shards needs of it; `seed` for its hash.
@@ -358,7 +338,7 @@ impl StoreConfig {
             let one = StoreConfig { declared_tenants: Vec::new(), ..one };
             return Ok(EngineConfig { growth: self.shards, tenancy, ..one.engine_config(seed)? });
         }
-        let tiers = self.specs().collect();
+        let tiers = self.memory_tiers().cloned().collect();
         let ladder = self.ladder()?;
         Ok(EngineConfig {
             ladder,
@@ -393,7 +373,7 @@ mod tests {
     use tiermem_policy::ladder::Eviction;
 
     fn read(text: &str) -> Result<StoreConfig, String> {
-        let config: StoreConfig = toml::from_str(text).map_err(|error| error.to_string())?;
+        let config: StoreConfig = file::parse(text, Reader::Store).map_err(|error| error.to_string())?;
         config.validate().map_err(|error| error.to_string())?;
         Ok(config)
     }
@@ -435,7 +415,7 @@ mod tests {
             "#,
         )
         .unwrap();
-        assert_eq!(config.tiers[1].bandwidth.unwrap().0, 20_000_000_000);
+        assert_eq!(config.tiers[1].curve().unwrap().read.bandwidth_gb_per_s, 10.0);
         let settings = config.server_config(None).unwrap().settings;
         assert_eq!((settings.timeout_ms, settings.log_level), (30_000, LogLevel::Debug));
         assert_eq!(config.engine_config(0).unwrap().ladder.eviction, Eviction::Forbidden);
@@ -477,10 +457,15 @@ mod tests {
                 "shares of 3GiB are more than the 2.50GiB",
             ),
             ("tier = []", "no tier is configured"),
-            ("[[tier]]\nname = \"a\"\nkind = \"dram\"", "missing field `capacity`"),
+            ("[[tier]]\nname = \"a\"\nkind = \"dram\"", "capacity: is missing"),
+            ("[[tier]]\nname = \"a\"\nkind = \"dram\"\ncapacity = \"10%\"", "known to simulators alone"),
             ("[[tier]]\nname = \"a\"\nkind = \"dram\"\ncapacity = \"64KiB\"", "64KiB is too small"),
             ("[[tier]]\nname = \"a\"\nkind = \"paper\"\ncapacity = \"1GiB\"", "unknown variant `paper`"),
-            ("[[tier]]\nname = \"a\"\nkind = \"remote\"\ncapacity = \"1GiB\"", "not supported yet"),
+            (
+                "[[tier]]\nname = \"a\"\nkind = \"remote\"\ncapacity = \"1GiB\"",
+                "emulated and flash, and not remote yet",
+            ),
+            ("[[tier]]\nname = \"a\"\nkind = \"compressed\"\ncapacity = \"1GiB\"", "and not compressed yet"),
             ("[[tier]]\nname = \"a\"\nkind = \"numa\"\ncapacity = \"1GiB\"", "has a node"),
             ("[[tier]]\nname = \"a\"\nkind = \"dax\"\ncapacity = \"1GiB\"", "has a path"),
             (
@@ -492,5 +477,17 @@ mod tests {
             let error = read(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn the_keys_that_others_pass_over_are_those_that_are_read() {
+        // The error names them all.
+        let error = file::parse::<StoreConfig>("colour = 1", Reader::Store).unwrap_err();
+        let (_, expected) = error.message().split_once("expected one of ").unwrap();
+        let mut expected: Vec<&str> = expected.split(", ").map(|key| key.trim_matches('`')).collect();
+        let mut keys = Reader::Store.keys().to_vec();
+        expected.sort_unstable();
+        keys.sort_unstable();
+        assert_eq!(expected, keys);
     }
 }

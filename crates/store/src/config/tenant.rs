@@ -1,7 +1,7 @@
 //! Tenants: how they are told apart, and what is known of them beforehand.
 
 use serde::Deserialize;
-use tiermem_base::{Bytes, Nanos};
+use tiermem_base::{Bytes, Nanos, TierSpec};
 use tiermem_model::advisor::{Plan, Way};
 use tiermem_model::partition::TenantTerms;
 use tiermem_policy::ladder::TENANTS_MAX;
@@ -172,7 +172,7 @@ impl StoreConfig {
             window: self.tenants.window,
             declared: terms.collect::<Result<_, _>>()?,
             terms: Vec::new(),
-            memory_bytes: self.memory_tiers().map(|tier| tier.capacity.0).fold(0, u64::saturating_add),
+            memory_bytes: self.memory_tiers().filter_map(TierSpec::known_bytes).fold(0, u64::saturating_add),
             tells_apart: aim != Aim::Off || self.tenants.by != "none",
         })
     }
@@ -200,7 +200,7 @@ impl StoreConfig {
         if self.declared_tenants.len() >= TENANTS_MAX {
             return error("tenant", format!("there can be {} at most", TENANTS_MAX - 1));
         }
-        let total = self.memory_tiers().map(|tier| tier.capacity.0).fold(0, u64::saturating_add);
+        let total = self.memory_tiers().filter_map(TierSpec::known_bytes).fold(0, u64::saturating_add);
         let shares = self.declared_tenants.iter().filter_map(|tenant| tenant.share);
         let shares = shares.map(|it| it.0).fold(0, u64::saturating_add);
         if shares > total {

@@ -164,7 +164,8 @@ impl EngineConfig {
             division: tenancy.division.clone(),
             names,
             declared: tenancy.declared.clone(),
-            slower_ns: self.tiers.iter().map(|tier| tier.kind.slower_ns()).collect(),
+            // Every kind that an engine serves is taken to have a curve.
+            slower_ns: self.tiers.iter().map(|tier| tier.slower_ns().unwrap_or(0.0)).collect(),
             shards: u64::from(self.growth),
             seed: self.seed,
         };

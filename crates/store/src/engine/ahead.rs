@@ -59,20 +59,12 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::engine::{Condition, EngineConfig, Expiry};
-    use tiermem_base::Bytes;
-    use tiermem_base::curve::{Curve, DEFAULT_CURVE};
-    use tiermem_tier::{Kind, TierSpec};
+    use tiermem_base::{Bytes, TierKind, TierSpec};
 
     #[test]
     fn what_is_foreseen_is_neither_counted_nor_charged() {
-        let tier = |name: &str, kind, mib: u64| TierSpec {
-            name: name.to_owned(),
-            kind,
-            capacity: Bytes(mib << 20),
-            price_per_gb: None,
-        };
-        let cxl = Curve::named(DEFAULT_CURVE).unwrap();
-        let tiers = vec![tier("dram", Kind::Dram, 2), tier("cxl", Kind::Emulated(cxl), 8)];
+        let tier = |kind, mib: u64| TierSpec::new(kind, Bytes(mib << 20));
+        let tiers = vec![tier(TierKind::Dram, 2), tier(TierKind::Emulated, 8)];
         let mut engine = Engine::new(EngineConfig { spin: false, ..EngineConfig::new(tiers) }).unwrap();
         let keys: Vec<String> = (0..5000).map(|key| format!("key:{key}")).collect();
         for key in &keys[..4000] {

@@ -1,8 +1,10 @@
 //! The engine's work beside requests: steps of the ladder, and executing what it decides.
 
+use tiermem_base::TierSpec;
 use tiermem_policy::Id;
 use tiermem_policy::index::Found;
 use tiermem_policy::ladder::{Act, Eviction as LadderEviction, Ticket, Tuning, Why};
+use tiermem_tier::region::pages_bytes;
 
 use super::item::HEADER_BYTES;
 use super::{Change, Copied, Engine, EngineStats, Eviction, TierStats};
@@ -216,12 +218,12 @@ impl Engine {
 
     /// A copy of all counters.
     pub fn stats(&self) -> EngineStats {
-        let tier = |(at, spec): (usize, &tiermem_tier::TierSpec)| {
+        let tier = |(at, spec): (usize, &TierSpec)| {
             let level = self.ladder.level(at);
             TierStats {
                 name: spec.name.clone(),
                 kind: spec.kind.name().to_owned(),
-                capacity_bytes: spec.capacity.0 - spec.pages_bytes() + self.capacity_bytes(at),
+                capacity_bytes: spec.known_bytes().unwrap_or(0) - pages_bytes(spec) + self.capacity_bytes(at),
                 used_bytes: self.ladder.charged_bytes(at),
                 item_bytes: self.item_bytes[at],
                 items: level.items,

@@ -33,14 +33,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tiermem_base::hash::KeyHasher;
-use tiermem_base::{Bytes, Rng};
+use tiermem_base::{Rng, TierSpec};
 pub use tiermem_model::advisor::{Aim, Declared, Division};
 use tiermem_model::advisor::{Divider, Outcome};
 use tiermem_policy::index::{Found, Index};
 use tiermem_policy::ladder::{Act, Admit, Ladder, LadderConfig, LevelConfig, Loc, NewItem};
 use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW};
 use tiermem_policy::{Id, Now};
-use tiermem_tier::{TierError, TierSpec, Tiers};
+use tiermem_tier::region::pages_bytes;
+use tiermem_tier::{TierError, Tiers};
 
 pub use advice::{DivisionStats, TenantAdvice};
 pub use ahead::FORESEEN_MAX;
@@ -111,8 +112,7 @@ impl EngineConfig {
     /// The tiers with as many bytes as they may come to have: memory that is not used is not taken.
     fn tier_specs(&self) -> Vec<TierSpec> {
         let growth = u64::from(self.growth.max(1));
-        let grown = |tier: &TierSpec| TierSpec { capacity: Bytes(tier.capacity.0 * growth), ..tier.clone() };
-        self.tiers.iter().map(grown).collect()
+        self.tiers.iter().map(|tier| tier.clone().grown(growth)).collect()
     }
 
     /// The ladder's configuration with a level for each tier, where it has none of its own.
@@ -120,7 +120,7 @@ impl EngineConfig {
         let mut ladder = self.ladder.clone();
         if ladder.levels.is_empty() {
             let level = |(at, tier): (usize, &TierSpec)| LevelConfig {
-                capacity_bytes: tier.pages_bytes(),
+                capacity_bytes: pages_bytes(tier),
                 insertion_point: if at == 0 { INSERTION_POINT_FAST } else { INSERTION_POINT_SLOW },
                 order: Default::default(),
             };
@@ -196,7 +196,9 @@ impl Engine {
     /// Sets the tiers up. Memory is taken as it is used.
     pub fn new(config: EngineConfig) -> Result<Self, TierError> {
         let ladder = Ladder::new(config.ladder_config());
-        let mut tiers = Tiers::new(&config.tier_specs(), config.spin)?;
+        // Pages are divided by this factor between size classes.
+        let layout = config.ladder.class_factor.to_bits();
+        let mut tiers = Tiers::new(&config.tier_specs(), layout, config.spin)?;
         tiers.announce_session(config.session);
         let mut engine = Engine {
             keeping: Keeping::over(&tiers),

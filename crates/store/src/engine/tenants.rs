@@ -136,17 +136,11 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::engine::{Condition, EngineConfig, Expiry};
-    use tiermem_base::Bytes;
+    use tiermem_base::{Bytes, TierKind, TierSpec};
     use tiermem_policy::ladder::TENANTS_MAX;
-    use tiermem_tier::{Kind, TierSpec};
 
     fn engine(by: By, declared: &[(&str, f64)]) -> Engine {
-        let dram = TierSpec {
-            name: "dram".to_owned(),
-            kind: Kind::Dram,
-            capacity: Bytes(8 << 20),
-            price_per_gb: None,
-        };
+        let dram = TierSpec::new(TierKind::Dram, Bytes(8 << 20));
         let declared = declared
             .iter()
             .map(|&(name, share)| Declared { name: name.to_owned(), share: Some(share), k: 0 })

@@ -7,12 +7,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
-use tiermem_base::Bytes;
+use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_policy::log::Admission;
 use tiermem_store::engine::{Condition, Engine, Expiry};
 use tiermem_tier::block::{BlockIo, MemoryDisk};
 use tiermem_tier::flash::{Durability, FlashConfig};
-use tiermem_tier::{Kind, TierSpec};
 
 /// The time at which everything begins.
 pub const START_MS: u64 = 1000;
@@ -36,8 +35,8 @@ impl Drop for TempPath {
     }
 }
 
-pub fn tier(name: &str, kind: Kind, mib: u64) -> TierSpec {
-    TierSpec { name: name.to_owned(), kind, capacity: Bytes(mib << 20), price_per_gb: None }
+pub fn tier(name: &str, kind: TierKind, mib: u64) -> TierSpec {
+    TierSpec::new(kind, Bytes(mib << 20)).named(name)
 }
 
 /// Gives an engine the whole of a disk, into which everybody that leaves memory is let.

@@ -87,11 +87,9 @@ fn work(wishes: &Receiver<Wish>) {
 #[cfg(target_arch = "x86_64")]
 mod tests {
     use super::*;
-    use crate::device::MappedSpec;
-    use crate::{Kind, TierSpec, Tiers};
+    use crate::Tiers;
     use std::time::{Duration, Instant};
-    use tiermem_base::Bytes;
-    use tiermem_base::curve::{Curve, DEFAULT_CURVE};
+    use tiermem_base::{Bytes, TierKind, TierSpec};
     use tiermem_policy::ladder::{Loc, UNIT_BYTES};
     use tiermem_sys::mapping::Mapping;
     use tiermem_sys::memory::resident_bytes_of;
@@ -99,18 +97,12 @@ mod tests {
     const TIER_PAGES: u32 = 256;
     const TIER_BYTES: u64 = TIER_PAGES as u64 * PAGE_BYTES;
 
-    fn tiers(kinds: [Kind; 2]) -> Tiers {
-        let spec = |kind| TierSpec {
-            name: "tier".to_owned(),
-            kind,
-            capacity: Bytes(TIER_BYTES),
-            price_per_gb: None,
-        };
-        Tiers::new(&kinds.map(spec), false).unwrap()
+    fn spec(kind: TierKind) -> TierSpec {
+        TierSpec::new(kind, Bytes(TIER_BYTES))
     }
 
     fn in_memory() -> Tiers {
-        tiers([Kind::Dram, Kind::Emulated(Curve::named(DEFAULT_CURVE).unwrap())])
+        Tiers::new(&[TierKind::Dram, TierKind::Emulated].map(spec), 0, false).unwrap()
     }
 
     fn resident(tiers: &Tiers, tier: u8, pages: &Range<u32>) -> u64 {
@@ -196,8 +188,8 @@ mod tests {
     #[test]
     fn a_file_has_its_memory() {
         let path = std::env::temp_dir().join(format!("tiermem-populate-tier-{}", std::process::id()));
-        let mapped = Kind::Mapped(MappedSpec { path: path.clone(), layout: 0, reset: true });
-        let mut tiers = tiers([Kind::Dram, mapped]);
+        let mapped = TierSpec { reset: true, ..spec(TierKind::Dax).at_path(&path) };
+        let mut tiers = Tiers::new(&[spec(TierKind::Dram), mapped], 0, false).unwrap();
         tiers.populate(1, 0..10);
         assert!(tiers.populator.thread.is_none());
         tiers.populate(0, 0..10);

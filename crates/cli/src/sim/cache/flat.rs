@@ -25,25 +25,25 @@ const FIELDS: &[&str] =
 #[derive(Debug, Args)]
 pub struct FlatArgs {
     /// A cache size, or a percentage of the working set; repeat it for several in one pass.
-    #[arg(long, value_name = "N", required_unless_present_any = ["tier", "sizes"], conflicts_with = "tier")]
+    #[arg(long, value_name = "N", required_unless_present_any = ["tier", "config", "sizes"], conflicts_with_all = ["tier", "config"])]
     size: Vec<Size>,
     /// So many sizes, evenly over the working set.
-    #[arg(long, value_name = "COUNT", conflicts_with = "tier", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["tier", "config"], value_parser = clap::value_parser!(u32).range(1..=10_000))]
     sizes: Option<u32>,
     /// Count sizes in bytes of values instead of objects.
     #[arg(long)]
     bytes: bool,
     /// The policy; repeat it for several in one pass.
-    #[arg(long, value_name = "NAME", default_value = "lru", conflicts_with = "tier")]
+    #[arg(long, value_name = "NAME", default_value = "lru", conflicts_with_all = ["tier", "config"])]
     policy: Vec<Policy>,
     /// The K of klru and redis; repeat it for several.
     #[arg(long, value_name = "K", default_values_t = [K_DEFAULT], value_parser = clap::value_parser!(u32).range(1..=4096))]
     k: Vec<u32>,
     /// Look-ups after which dlru and dlru-krr choose K [default: 5000000 and 1000000].
-    #[arg(long, value_name = "N", conflicts_with = "tier", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["tier", "config"], value_parser = clap::value_parser!(u64).range(1..))]
     k_window: Option<u64>,
     /// The share of the keys from which they do [default: 0.005 and 0.01].
-    #[arg(long, value_name = "R", conflicts_with = "tier", value_parser = sample_rate)]
+    #[arg(long, value_name = "R", conflicts_with_all = ["tier", "config"], value_parser = sample_rate)]
     k_sample: Option<f64>,
     /// A row for every N requests of the trace.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

@@ -16,14 +16,15 @@ Examples:
   tiermem sim cache twitter_cluster52.csv.zst --size 4MiB --bytes --window 100000 --warmup 200000
   tiermem sim cache zipf:objects=1M,requests=10M --tier 64MiB --tier 256MiB --promotion naive
   tiermem sim cache zipf:objects=1M,requests=10M,size=1000 --tier dram=64MiB --tier flash=512MiB --flash-segment 1MiB
+  tiermem sim cache zipf:objects=1M,requests=10M --config store.toml    # over its [[tier]] tables
 
-Without --tier: one tier for each --policy and size, all in one pass over the trace.
+Without --tier and --config: one tier for each --policy and size, all in one pass over the trace.
   A miss brings the object in, unless it is larger than the cache. The size of an object is that of its first access
   since it came in, and then of each write; a deletion is no request.
   A percentage, --sizes and the policy belady need the whole trace first: it is held in memory, 12 bytes a request
   (belady: 16). The working set is all distinct objects, each with its largest size.
 With --tier --tenants HOW: the same, shared among the trace's tenants.
-With --tier: the store's own ladder, fastest tier first, its slots and size classes included; flash=BYTES, as the last one, is the
+With --tier or --config: the store's own ladder, fastest tier first, its slots and size classes included; flash=BYTES, as the last one, is the
   log that the store keeps on flash, over a device that is never late.
 
 Policies: fifo, clock, clock2, lru, lru-lazy (the store's), slru, s4lru, klru, redis (klru with its eviction pool), random,
@@ -87,6 +88,7 @@ pub struct Options {
 /// Simulates and prints.
 pub fn run(options: Options) -> Result<(), Failure> {
     if options.tiered.is_empty() {
+        options.tiered.check_unused()?;
         flat::run(&options.trace, &options.flat, options.format)
     } else {
         tiered::run(&options.trace, &options.tiered, options.flat.spans(), options.format)

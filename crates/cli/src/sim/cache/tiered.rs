@@ -1,11 +1,13 @@
 //! `tiermem sim cache --tier`: the store's ladder over a trace, without bytes.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_base::curve::{Curve, DEFAULT_CURVE, LOCAL_DRAM, Surcharge};
-use tiermem_base::{Access, Bytes};
+use tiermem_base::curve::{Curve, LOCAL_DRAM, Surcharge};
+use tiermem_base::tier::{Capacity, TierError};
+use tiermem_base::{Access, Bytes, TierKind, TierSpec};
 use tiermem_model::advisor::{Aim, Division, Plan};
 use tiermem_policy::ladder::{LEVELS_MAX, LadderConfig};
 use tiermem_policy::log::{self, LogConfig};
@@ -18,8 +20,8 @@ use tiermem_tier::flash::format::Layout;
 use crate::failure::Failure;
 use crate::ladder::LadderArgs;
 use crate::output::{self, Cell, Format, Rows};
-use crate::size::Size;
 use crate::source::{TraceArgs, sample_rate};
+use crate::tiers;
 
 /// What is counted, of a window or of the whole.
 const COUNTED: [&str; 16] = [
@@ -93,26 +95,48 @@ const fn around_counted<const N: usize>(
     fields
 }
 
+/// What the store's ladder and log are of.
+const SERVED: [TierKind; 5] =
+    [TierKind::Dram, TierKind::Numa, TierKind::Dax, TierKind::Emulated, TierKind::Flash];
+/// Bytes of a segment where nobody says.
+const SEGMENT_BYTES: u64 = 2 << 20;
+
 /// One `--tier`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct TierSize {
-    size: Size,
-    is_flash: bool,
+#[derive(Clone, Debug, PartialEq)]
+enum TierArg {
+    /// Described.
+    Spec(Box<TierSpec>),
+    /// Its size alone.
+    Size(Capacity),
 }
 
-impl FromStr for TierSize {
+impl FromStr for TierArg {
     type Err = String;
 
-    /// Reads a size, or as the store does `kind=size`; where the bytes would lie (`flash:PATH=8GiB`) does not matter here.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, size) = text.rsplit_once('=').unwrap_or(("dram", text));
-        let kind = kind.split_once(':').map_or(kind, |(kind, _)| kind);
-        let is_flash = match kind {
-            "flash" => true,
-            "dram" | "numa" | "dax" | "emulated" => false,
-            _ => return Err(format!("{kind:?} is none of dram, numa, dax, emulated, flash")),
-        };
-        Ok(TierSize { size: size.parse()?, is_flash })
+        match text.parse() {
+            Ok(capacity) if !text.contains('=') => {
+                let spec = TierSpec { capacity: Some(capacity), ..TierSpec::unsized_of(TierKind::Dram) };
+                spec.check().map(|()| TierArg::Size(capacity)).map_err(|error| error.to_string())
+            }
+            _ => text
+                .parse()
+                .map(|spec| TierArg::Spec(Box::new(spec)))
+                .map_err(|error: TierError| error.to_string()),
+        }
+    }
+}
+
+impl TierArg {
+    /// The tier in this place of the ladder.
+    fn spec(&self, at: usize) -> TierSpec {
+        match self {
+            TierArg::Spec(spec) => (**spec).clone(),
+            TierArg::Size(capacity) => {
+                let kind = if at == 0 { TierKind::Dram } else { TierKind::Emulated };
+                TierSpec { capacity: Some(*capacity), ..TierSpec::unsized_of(kind) }
+            }
+        }
     }
 }
 
@@ -140,31 +164,35 @@ impl FromStr for Sharing {
 /// Which ladder is simulated.
 #[derive(Debug, Args)]
 pub struct TieredArgs {
-    /// Capacity of a tier, or a percentage of the bytes of all items; fastest first; repeat it for a ladder. The last one can be
-    /// flash=BYTES: the store's log. kind=BYTES is understood as by store serve.
+    /// A tier as kind:place=size, as store serve has it, or its size alone: DRAM first, and emulated memory below it. Sizes are bytes
+    /// or a percentage of the bytes of all items; fastest first; repeat it for a ladder. The last one can be flash=SIZE: the
+    /// store's log.
+    #[arg(long, value_name = "KIND=SIZE")]
+    tier: Vec<TierArg>,
+    /// A file with [[tier]] tables, as store serve reads it; --tier replaces its list.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Flash: bytes that are written at once and emptied at once [default: the tier's, or 2MiB].
     #[arg(long, value_name = "BYTES")]
-    tier: Vec<TierSize>,
-    /// Flash: bytes that are written at once and emptied at once.
-    #[arg(long, value_name = "BYTES", default_value = "2MiB")]
-    flash_segment: Bytes,
-    /// Flash: who comes in when it is full: seen or all.
-    #[arg(long, default_value = "seen")]
-    flash_admission: log::Admission,
-    /// Flash: share that live items never fill.
-    #[arg(long, value_name = "SHARE", default_value_t = log::RESERVE)]
-    flash_reserve: f64,
-    /// Flash: bytes that the device bears to be written, for lifetime_years.
+    flash_segment: Option<Bytes>,
+    /// Flash: who comes in when it is full: seen or all [default: the tier's, or seen].
+    #[arg(long)]
+    flash_admission: Option<log::Admission>,
+    /// Flash: share that live items never fill [default: the tier's, or 0.1].
+    #[arg(long, value_name = "SHARE")]
+    flash_reserve: Option<f64>,
+    /// Flash: bytes that the device bears to be written, for lifetime_years [default: the tier's].
     #[arg(long, value_name = "BYTES")]
     flash_endurance: Option<Bytes>,
-    /// The curve of the tiers below the first.
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_CURVE)]
-    curve: String,
+    /// The curve of all tiers of memory below the first [default: each tier's own; of emulated ones a1000-cxl].
+    #[arg(long, value_name = "NAME")]
+    curve: Option<String>,
     /// Store every key of the trace before, in order of appearance, so that no look-up misses for want of a write.
     #[arg(long)]
     preload: bool,
     /// How the trace's tenants share the tiers: free, where whoever asks more has more; equal; or divided while it runs, by latency,
     /// mean, hits, fair.
-    #[arg(long, value_name = "HOW", default_value = "free", requires = "tier")]
+    #[arg(long, value_name = "HOW", default_value = "free")]
     tenants: Sharing,
     /// Look-ups after which tiers are divided anew.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -177,8 +205,8 @@ pub struct TieredArgs {
 }
 
 impl TieredArgs {
-    /// How tenants share so many tiers, if they are told apart.
-    fn sharing(&self, tiers: usize, slow: Curve) -> Option<cache::Sharing> {
+    /// How tenants share tiers of these curves, if they are told apart.
+    fn sharing(&self, curves: &[Curve]) -> Option<cache::Sharing> {
         let aim = match self.tenants {
             Sharing::Free => return None,
             Sharing::Equal => Aim::Off,
@@ -186,25 +214,65 @@ impl TieredArgs {
         };
         let plan = Plan { rate: self.tenant_sample, ..Plan::default() };
         let division = Division { aim, window: self.tenant_window, ..Division::default() };
-        // All tiers below the first are alike.
-        let slower_ns = Surcharge::over_dram(slow.read, LOCAL_DRAM.read).latency_ns;
-        let slower_ns = (0..tiers).map(|tier| if tier == 0 { 0.0 } else { slower_ns }).collect();
+        let slower_ns = |curve: &Curve| Surcharge::over_dram(curve.read, LOCAL_DRAM.read).latency_ns;
+        let slower_ns = curves.iter().map(slower_ns).collect();
         let names = vec!["0".to_owned()];
         Some(cache::Sharing { plan, division, names, slower_ns, ..cache::Sharing::default() })
     }
 
+    /// The tiers: those that were given, or the file's.
+    fn tiers(&self) -> Result<Vec<TierSpec>, Failure> {
+        let mut tiers = match &self.config {
+            Some(path) if self.tier.is_empty() => tiers::read(path)?,
+            _ => self.tier.iter().enumerate().map(|(at, tier)| tier.spec(at)).collect(),
+        };
+        if let Some(curve) = &self.curve {
+            let memory = tiers.iter_mut().skip(1).filter(|tier| tier.kind.is_memory());
+            memory.for_each(|tier| *tier = tier.clone().with_curve(curve));
+        }
+        for (at, tier) in tiers.iter().enumerate() {
+            tier.served_by("sim cache", &SERVED).map_err(|error| self.unfit(error))?;
+            if tier.kind == TierKind::Flash && (at == 0 || at + 1 < tiers.len()) {
+                return Err(Failure::usage(anyhow!("a flash tier is the last one, below memory")));
+            }
+        }
+        Ok(tiers)
+    }
+
+    /// That a tier is not what a ladder needs.
+    fn unfit(&self, error: TierError) -> Failure {
+        tiers::unfit(self.config.as_deref().filter(|_| self.tier.is_empty()), error)
+    }
+
     /// Whether no ladder is asked for.
     pub fn is_empty(&self) -> bool {
-        self.tier.is_empty()
+        self.tier.is_empty() && self.config.is_none()
+    }
+
+    /// That nothing is asked for which only a ladder has.
+    pub fn check_unused(&self) -> Result<(), Failure> {
+        match self.tenants {
+            Sharing::Free => Ok(()),
+            _ => Err(Failure::usage(anyhow!("--tenants share tiers: give --tier or --config"))),
+        }
     }
 
     /// The log on a flash tier of so many bytes, divided as the store divides it.
-    fn log(&self, capacity_bytes: u64) -> anyhow::Result<LogConfig> {
-        let segment_bytes = self.flash_segment.0;
+    fn log(&self, tier: &TierSpec, capacity_bytes: u64) -> anyhow::Result<LogConfig> {
+        let options = &tier.flash;
+        let segment_bytes = self.flash_segment.or(options.segment).unwrap_or(Bytes(SEGMENT_BYTES)).0;
+        let reserve = self.flash_reserve.or(options.reserve).unwrap_or(log::RESERVE);
+        let admission = match (self.flash_admission, &options.admission) {
+            (Some(admission), _) => admission,
+            (None, Some(word)) => {
+                word.parse().map_err(|problem: String| anyhow!(tier.error("admission", problem)))?
+            }
+            (None, None) => log::Admission::default(),
+        };
         if !(64 << 10..=256 << 20).contains(&segment_bytes) || !segment_bytes.is_power_of_two() {
             return Err(anyhow!("--flash-segment must be a power of two between 64KiB and 256MiB"));
         }
-        if !(0.02..=0.5).contains(&self.flash_reserve) {
+        if !(0.02..=0.5).contains(&reserve) {
             return Err(anyhow!("--flash-reserve must be between 0.02 and 0.5"));
         }
         let layout = Layout::divide(0, capacity_bytes, segment_bytes as u32).ok_or_else(|| {
@@ -213,12 +281,7 @@ impl TieredArgs {
                 Bytes(capacity_bytes)
             )
         })?;
-        Ok(LogConfig {
-            segments: layout.segments,
-            segment_bytes: layout.segment_bytes,
-            admission: self.flash_admission,
-            reserve: self.flash_reserve,
-        })
+        Ok(LogConfig { segments: layout.segments, segment_bytes: layout.segment_bytes, admission, reserve })
     }
 }
 
@@ -264,6 +327,58 @@ fn of_tier(cache: &TieredCache, tier: usize) -> [u64; 5] {
     [level.hits, level.promotions, level.demotions + sunk, level.evictions - sunk, level.relocations]
 }
 
+/// A ladder before its first request, and what is known of it.
+struct Start {
+    cache: TieredCache,
+    /// Of each tier, the log's among them.
+    capacities: Vec<u64>,
+    clairvoyant_fast_share: f64,
+    /// Bytes that the flash device bears to be written.
+    endurance: Option<Bytes>,
+}
+
+/// Sets a ladder up as it is described, and fills it if that is wanted.
+fn set_up(trace: &TraceArgs, args: &TieredArgs) -> Result<Start, Failure> {
+    let tiers = args.tiers()?;
+    let memory_tiers = tiers.iter().take_while(|tier| tier.kind != TierKind::Flash).count();
+    if memory_tiers > LEVELS_MAX {
+        return Err(Failure::usage(anyhow!("a ladder has at most {LEVELS_MAX} tiers above flash")));
+    }
+    let curves = tiers[..memory_tiers].iter().map(TierSpec::curve).collect::<Result<Vec<_>, _>>();
+    let curves = curves.map_err(|error| args.unfit(error))?;
+    let mut best = BestPlacement::default();
+    if tiers.iter().any(|tier| matches!(tier.capacity, Some(Capacity::Percent(_)))) {
+        each_record(trace, |access| best.note(access))?;
+    }
+    let item_bytes = best.working_set_bytes(ITEM_OVERHEAD_BYTES);
+    let bytes = |tier: &TierSpec| match tier.capacity {
+        Some(capacity) => Ok(capacity.of_working_set(item_bytes)),
+        None => tier.bytes(),
+    };
+    let capacities = tiers.iter().map(bytes).collect::<Result<Vec<u64>, _>>();
+    let capacities = capacities.map_err(|error| args.unfit(error))?;
+    let mut ladder = LadderConfig::with_capacities(&capacities[..memory_tiers]);
+    args.ladder.apply(&mut ladder).map_err(|error| Failure::usage(anyhow!("{error}")))?;
+    ladder.tenants = args.tenants != Sharing::Free;
+    let clairvoyant_fast_share = best.fast_share(capacities[0], ITEM_OVERHEAD_BYTES, !args.preload);
+    let flash = tiers.get(memory_tiers).zip(capacities.get(memory_tiers));
+    let tail = flash.map(|(tier, &bytes)| args.log(tier, bytes)).transpose().map_err(Failure::usage)?;
+    let endurance = args.flash_endurance.or(flash.and_then(|(tier, _)| tier.flash.endurance));
+    let mut cache = TieredCache::new(TieredConfig {
+        ladder,
+        overhead_bytes: ITEM_OVERHEAD_BYTES,
+        header_bytes: ITEM_HEADER_BYTES,
+        tail,
+        sharing: args.sharing(&curves),
+        curves,
+        seed: 0,
+    });
+    if args.preload {
+        each_record(trace, |access| cache.preload(access))?;
+    }
+    Ok(Start { cache, capacities, clairvoyant_fast_share, endurance })
+}
+
 /// Simulates and prints. `spans`: requests before anything is counted, and requests of a window.
 pub fn run(
     trace: &TraceArgs,
@@ -271,38 +386,7 @@ pub fn run(
     (warmup, window): (u64, Option<u64>),
     format: Format,
 ) -> Result<(), Failure> {
-    let memory_tiers = args.tier.iter().take_while(|tier| !tier.is_flash).count();
-    if args.tier.len() > memory_tiers + 1 || memory_tiers == 0 {
-        return Err(Failure::usage(anyhow!("a flash tier is the last one, below memory")));
-    }
-    if memory_tiers > LEVELS_MAX {
-        return Err(Failure::usage(anyhow!("a ladder has at most {LEVELS_MAX} tiers above flash")));
-    }
-    let slow = Curve::named(&args.curve).map_err(|error| Failure::usage(anyhow!("{error}")))?;
-    let mut best = BestPlacement::default();
-    if args.tier.iter().any(|tier| matches!(tier.size, Size::Share(_))) {
-        each_record(trace, |access| best.note(access))?;
-    }
-    let item_bytes = best.working_set_bytes(ITEM_OVERHEAD_BYTES);
-    let capacities: Vec<u64> = args.tier.iter().map(|tier| tier.size.units(item_bytes)).collect();
-    let mut ladder = LadderConfig::with_capacities(&capacities[..memory_tiers]);
-    args.ladder.apply(&mut ladder).map_err(|error| Failure::usage(anyhow!("{error}")))?;
-    let clairvoyant = best.fast_share(capacities[0], ITEM_OVERHEAD_BYTES, !args.preload);
-    let tail =
-        capacities.get(memory_tiers).map(|&bytes| args.log(bytes)).transpose().map_err(Failure::usage)?;
-    let mut cache = TieredCache::new(TieredConfig {
-        ladder,
-        overhead_bytes: ITEM_OVERHEAD_BYTES,
-        header_bytes: ITEM_HEADER_BYTES,
-        tail,
-        slow,
-        sharing: args.sharing(memory_tiers, slow),
-        seed: 0,
-    });
-    if args.preload {
-        each_record(trace, |access| cache.preload(access))?;
-    }
-
+    let Start { mut cache, capacities, clairvoyant_fast_share, endurance } = set_up(trace, args)?;
     let mut rows = Vec::new();
     let mut start = Totals::of(&cache);
     let mut before = start;
@@ -341,13 +425,13 @@ pub fn run(
     total.push(Cell::Count(cache.items()));
     let items = cache.items() + cache.tail().map_or(0, Tail::items);
     total.push(Cell::Number(cache.metadata_bytes() as f64 / items.max(1) as f64, 2));
-    total.push(Cell::Number(clairvoyant, 6));
+    total.push(Cell::Number(clairvoyant_fast_share, 6));
     let tier = |(at, &capacity): (usize, &u64)| {
         let mut cells = vec![Cell::Count(at as u64), Cell::Count(capacity)];
         cells.extend(of_tier(&cache, at).map(Cell::Count));
         cells
     };
-    let tiers = capacities[..memory_tiers].iter().enumerate().map(tier).collect();
+    let tiers = capacities[..cache.levels()].iter().enumerate().map(tier).collect();
     let tiers = Rows { fields: TIER_FIELDS, rows: tiers };
     let windows = Rows { fields: &WINDOW_FIELDS, rows };
     let mut lists = vec![("tiers", tiers)];
@@ -356,7 +440,7 @@ pub fn run(
     }
     if let Some(tail) = cache.tail() {
         let years = (trace_ns.end - trace_ns.start) as f64 / NS_PER_YEAR;
-        let rows = vec![of_flash(tail, cache.waits, years, args.flash_endurance)];
+        let rows = vec![of_flash(tail, cache.waits, years, endurance)];
         lists.push(("flash", Rows { fields: FLASH_FIELDS, rows }));
     }
     if window.is_some() {
@@ -462,13 +546,14 @@ mod tests {
 
     #[test]
     fn tiers_are_sizes_or_kinds_with_sizes() {
-        let tier = |size, is_flash| Ok(TierSize { size, is_flash });
-        assert_eq!("64MiB".parse(), tier(Size::Units(64 << 20), false));
-        assert_eq!("emulated=10%".parse(), tier(Size::Share(0.1), false));
-        assert_eq!("flash=8GiB".parse(), tier(Size::Units(8 << 30), true));
-        assert_eq!("flash:/srv/a=b=8GiB".parse(), tier(Size::Units(8 << 30), true));
-        for wrong in ["tape=1GiB", "flash=", "flash"] {
-            assert!(wrong.parse::<TierSize>().is_err(), "{wrong}");
+        let tier = |at, text: &str| text.parse::<TierArg>().unwrap().spec(at);
+        assert_eq!(tier(0, "64MiB"), "dram=64MiB".parse().unwrap());
+        assert_eq!(tier(1, "64MiB"), "emulated=64MiB".parse().unwrap());
+        assert_eq!(tier(1, "10%"), "emulated=10%".parse().unwrap());
+        assert_eq!(tier(0, "emulated=10%"), "emulated=10%".parse().unwrap());
+        assert_eq!(tier(1, "flash:/srv/a=b=8GiB"), "flash:/srv/a=b=8GiB".parse().unwrap());
+        for wrong in ["tape=1GiB", "flash=", "flash", "10k", "0"] {
+            assert!(wrong.parse::<TierArg>().is_err(), "{wrong}");
         }
     }
 }

@@ -114,7 +114,7 @@ pub struct Options {
 
 /// Measures and prints.
 pub fn run(options: Options) -> Result<(), Failure> {
-    let curve = Curve::named(&options.curve).map_err(|error| Failure::usage(anyhow!("{error}")))?;
+    Curve::named(&options.curve).map_err(|error| Failure::usage(anyhow!("{error}")))?;
     if !(0.0..1.0).contains(&options.warmup) || !(0.001..=1.0).contains(&options.fast_fraction) {
         return Err(Failure::usage(anyhow!("--warmup lies in [0, 1) and --fast-fraction in [0.001, 1]")));
     }
@@ -129,7 +129,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
 
     let plan = Plan { window: options.tenant_window, rate: options.tenant_sample, ..Plan::default() };
     let sizes = (Bytes(fast_bytes), Bytes(item_bytes));
-    let build = |&kind: &SystemKind| System::new(kind, sizes, curve, &plan);
+    let build = |&kind: &SystemKind| System::new(kind, sizes, &options.curve, &plan);
     let mut systems =
         options.systems.iter().map(build).collect::<Result<Vec<_>, _>>().map_err(Failure::failed)?;
     let bar = ProgressBar::new((systems.len() * (options.rounds + 1)) as u64);

@@ -4,8 +4,7 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
-use tiermem_base::curve::Curve;
-use tiermem_base::{Access, Bytes, Rng};
+use tiermem_base::{Access, Bytes, Rng, TierKind, TierSpec};
 use tiermem_model::advisor::Plan;
 use tiermem_policy::evict::lru::Bump;
 use tiermem_policy::ladder::{Admission, LadderConfig, Order, Priority, Reactive};
@@ -14,7 +13,7 @@ use tiermem_store::engine::{
     Aim, By, Condition, Division, Engine, EngineConfig, EngineStats, Expiry, Tenancy,
 };
 use tiermem_sys::cpu_time::thread_cpu_time;
-use tiermem_tier::{Kind, TierError, TierSpec};
+use tiermem_tier::TierError;
 
 /// Bytes of an item beside its value: the engine's header and a key name of sixteen digits.
 pub const ITEM_OVERHEAD_BYTES: u64 = 24;
@@ -156,23 +155,22 @@ impl System {
     pub fn new(
         kind: SystemKind,
         (fast, items): (Bytes, Bytes),
-        curve: Curve,
+        curve: &str,
         plan: &Plan,
     ) -> Result<Self, TierError> {
         // Slots are larger than items, pages are given to classes as a whole, and the watermarks keep some free.
         let roomy = Bytes(items.0 + items.0 / 4 + (256 << 20));
-        let tier =
-            |name: &str, kind, capacity| TierSpec { name: name.into(), kind, capacity, price_per_gb: None };
-        let (dram, cxl) = (Kind::Dram, Kind::Emulated(curve));
+        let dram = |bytes| TierSpec::new(TierKind::Dram, bytes);
+        let cxl = TierSpec::new(TierKind::Emulated, roomy).named("cxl").with_curve(curve);
         let tiers = match kind {
-            SystemKind::AllDram => vec![tier("dram", dram, roomy)],
-            SystemKind::AllCxl => vec![tier("cxl", cxl, roomy)],
+            SystemKind::AllDram => vec![dram(roomy)],
+            SystemKind::AllCxl => vec![cxl],
             SystemKind::Interleaved31 | SystemKind::Interleaved11 | SystemKind::Interleaved13 => {
-                vec![tier("dram", dram, roomy), tier("cxl", cxl, roomy)]
+                vec![dram(roomy), cxl]
             }
-            _ => vec![tier("dram", dram, fast), tier("cxl", cxl, roomy)],
+            _ => vec![dram(fast), cxl],
         };
-        let capacities: Vec<u64> = tiers.iter().map(|tier: &TierSpec| tier.capacity.0).collect();
+        let capacities: Vec<u64> = tiers.iter().filter_map(TierSpec::known_bytes).collect();
         // The fraction is one of item bytes, so metadata lies beside the tiers here; it is reported.
         let mut ladder =
             LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&capacities) };

@@ -1,5 +1,6 @@
 //! From what is written to what can be simulated: every geometry that cannot be is refused here, by key and reason.
 
+use tiermem_base::tier::Amount;
 use tiermem_base::units::Bytes;
 use tiermem_policy::cleaning::Victim;
 use tiermem_policy::evict::Named as Policy;
@@ -136,9 +137,14 @@ fn numbers(config: &Config) -> Result<()> {
         ("flash.over_provisioning", flash.over_provisioning, 10.0),
         ("host.link_gb_per_s", host.link_gb_per_s, 1e6),
         ("dram.gb_per_s", dram.gb_per_s, 1e6),
-        ("price.dram_per_gb", price.dram_per_gb, 1e9),
-        ("price.flash_per_gb", price.flash_per_gb, 1e9),
     ];
+    if let Amount::Each(_) = price.dram.amount {
+        let why = "is for DRAM of one size, and it is compared at two: give price_per_gb";
+        return refuse("price.dram.price_each", why);
+    }
+    if (price.dram.per, &price.dram.currency) != (price.flash.per, &price.flash.currency) {
+        return refuse("price.flash", "is not paid as price.dram is: give both the same per and currency");
+    }
     // NaN is in no range.
     if let Some((key, value, most)) =
         shares.into_iter().find(|(_, value, most)| !(0.0..=*most).contains(value))

@@ -54,6 +54,10 @@ const SHORT: [(&str, &str); 10] = [
     ("write_log", "flash.write_log"),
 ];
 
+/// Keys of `[price]` as they were, and what they are now.
+const OLD_PRICES: [(&str, &str); 2] =
+    [("dram_per_gb", "dram.price_per_gb"), ("flash_per_gb", "flash.price_per_gb")];
+
 /// The layers so far.
 #[derive(Clone, Debug)]
 pub struct Layers(Table);
@@ -78,9 +82,12 @@ impl Layers {
         // Read as a whole configuration first: that finds unknown keys and wrong types, with their lines.
         let table = toml::from_str::<Config>(text).and_then(|_| toml::from_str::<Table>(text));
         let table = table.map_err(|error| {
-            let start = error.span().map_or(0, |span| span.start.min(text.len()));
+            let span = error.span().unwrap_or_default();
+            let start = span.start.min(text.len());
             let line = 1 + text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
-            let why = error.message().lines().collect::<Vec<_>>().join(" ");
+            let written = text.lines().nth(line - 1).unwrap_or_default().trim();
+            let why =
+                replaced(written).unwrap_or_else(|| error.message().lines().collect::<Vec<_>>().join(" "));
             ConfigError::File { path: path.to_owned(), line, why }
         })?;
         lay(&mut self.0, table);
@@ -96,6 +103,9 @@ impl Layers {
             })?;
             self.set("flash.channels", channels)?;
             return self.set("flash.ways", ways);
+        }
+        if let Some((_, new)) = OLD_PRICES.iter().find(|(old, _)| key.strip_prefix("price.") == Some(*old)) {
+            return Err(ConfigError::key(key, format!("is written price.{new}={value} now")));
         }
         let full = SHORT.iter().find(|(short, _)| *short == key).map_or(key, |(_, full)| full);
         let mut at = &mut self.0;
@@ -132,9 +142,18 @@ impl Layers {
     }
 }
 
+/// What stands in the place of a line that was understood before prices were those of tiers.
+fn replaced(line: &str) -> Option<String> {
+    let (key, value) = line.split_once('=')?;
+    let (_, new) = OLD_PRICES.iter().find(|(old, _)| *old == key.trim())?;
+    Some(format!("`{line}` is written `{new} = {}` now, in [price] as before", value.trim()))
+}
+
 fn lay(base: &mut Table, over: Table) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
+            // A price is one thing: by the gigabyte or for all, it replaces the one before with all its keys.
+            (Some(Value::Table(base)), Value::Table(over)) if key == "price" => base.extend(over),
             (Some(Value::Table(base)), Value::Table(over)) => lay(base, over),
             // Some keys take a number or a word: the word's type stays, so that either can be laid over it.
             (Some(Value::String(base)), Value::Integer(over)) => *base = over.to_string(),
@@ -159,5 +178,62 @@ fn like(before: &Value, text: &str) -> Result<Value, String> {
             _ => Err(wrong("on or off")),
         },
         _ => Ok(Value::String(text.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tiermem_base::tier::{Amount, Per};
+
+    fn with(text: &str) -> Result<Config, ConfigError> {
+        let mut layers = Layers::default();
+        layers.text(Path::new("device.toml"), text)?;
+        let config = layers.config()?;
+        config.device().map(|_| config)
+    }
+
+    #[test]
+    fn a_price_is_that_of_a_tier() {
+        let config =
+            with("[price]\ndram.price_per_gb = 4\nflash = { price_each = 99.0, source = \"an offer\" }")
+                .unwrap();
+        assert_eq!(config.price.dram.amount, Amount::PerGb(4.0));
+        assert_eq!((config.price.flash.amount, config.price.flash.per), (Amount::Each(99.0), Per::Once));
+        let mut layers = Layers::default();
+        layers.set("price.flash.price_per_gb", "0.05").unwrap();
+        assert_eq!(layers.config().unwrap().price.flash.amount, Amount::PerGb(0.05));
+        // What is printed is read as the same.
+        let printed = layers.to_toml();
+        assert_eq!(with(&printed), layers.config(), "{printed}");
+    }
+
+    #[test]
+    fn prices_as_they_were_written_are_answered_with_the_line_that_replaces_theirs() {
+        let error = with("seed = 1\n[price]\ndram_per_gb = 4.5").unwrap_err().to_string();
+        assert!(
+            error.contains(
+                "device.toml, line 3: `dram_per_gb = 4.5` is written `dram.price_per_gb = 4.5` now"
+            ),
+            "{error}"
+        );
+        with("seed = 1\n[price]\ndram.price_per_gb = 4.5").unwrap();
+        let mut layers = Layers::default();
+        let error = layers.set("price.flash_per_gb", "0.05").unwrap_err().to_string();
+        assert!(error.contains("is written price.flash.price_per_gb=0.05 now"), "{error}");
+    }
+
+    #[test]
+    fn prices_that_cannot_be_compared_are_refused() {
+        for (text, part) in [
+            ("[price]\ndram = { price_each = 300.0 }", "price.dram.price_each: "),
+            ("[price]\nflash = { price_per_gb = 0.1, per = \"month\" }", "price.flash: is not paid as"),
+            ("[price]\nflash = { price_per_gb = 0.1, currency = \"EUR\" }", "price.flash: is not paid as"),
+            ("[price]\nflash = { price_per_gb = -1.0 }", "price_per_gb: -1"),
+            ("[price]\ntape.price_per_gb = 1", "unknown field `tape`"),
+        ] {
+            let error = with(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
     }
 }

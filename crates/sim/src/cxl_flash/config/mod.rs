@@ -10,6 +10,8 @@ pub use prefetch::Prefetch;
 pub use presets::{PRESETS, Preset};
 
 use serde::{Deserialize, Serialize};
+use tiermem_base::curve::{A1000_CXL, LOCAL_DRAM};
+use tiermem_base::tier::Price;
 use tiermem_base::units::{Bytes, Nanos};
 use tiermem_policy::evict::Named as Policy;
 use tiermem_policy::evict::named::K_DEFAULT;
@@ -38,8 +40,8 @@ pub struct Config {
     pub flash: Flash,
     /// How room is made on flash.
     pub cleaning: Cleaning,
-    /// What a gigabyte costs.
-    pub price: Price,
+    /// What its memories cost.
+    pub price: Prices,
     /// Seed of everything that is drawn.
     pub seed: u64,
 }
@@ -74,8 +76,11 @@ pub enum Mode {
 impl Default for Host {
     fn default() -> Self {
         // 16 cores with 16 line fill buffers each. They wait, for traces are of programs that ran on DRAM: with their times as
-        // they are a device that falls behind would never be seen to hit. The link is what CXL adds to a DRAM access, measured (AsteraLabs A1000: 244 against 96 ns), halved; x16 at 32 GT/s.
-        Host { mode: Mode::Paced, outstanding: 256, link_latency: Nanos(74), link_gb_per_s: 64.0 }
+        // they are a device that falls behind would never be seen to hit. The link is what CXL adds to a DRAM access, measured, halved;
+        // x16 at 32 GT/s.
+        let link_ns = (A1000_CXL.read.latency_ns - LOCAL_DRAM.read.latency_ns) / 2.0;
+        let link_latency = Nanos(link_ns.round() as u64);
+        Host { mode: Mode::Paced, outstanding: 256, link_latency, link_gb_per_s: 64.0 }
     }
 }
 
@@ -283,20 +288,20 @@ impl Default for Cleaning {
     }
 }
 
-/// What a gigabyte costs.
+/// What the device's memories cost, each as the price of a tier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Price {
+pub struct Prices {
     /// DRAM.
-    pub dram_per_gb: f64,
+    pub dram: Price,
     /// Flash.
-    pub flash_per_gb: f64,
+    pub flash: Price,
 }
 
-impl Default for Price {
+impl Default for Prices {
     fn default() -> Self {
-        // Figure 14 of Yang 2023: DRAM 5 dollars, flash 0.05 to 0.30.
-        Price { dram_per_gb: 5.0, flash_per_gb: 0.30 }
+        // Figure 14 of Yang 2023: DRAM 5 dollars a GB, flash 0.05 to 0.30.
+        Prices { dram: Price::dollars_per_gb(5.0), flash: Price::dollars_per_gb(0.30) }
     }
 }
 
