@@ -34,6 +34,19 @@ def test_every_row_has_all_fields_and_says_what_would_help() -> None:
     assert [f"source {name}" for name in SOURCES] == [item for item in found if item.startswith("source ")]
     for item in ["NUMA nodes", "CXL memory", "DAMON", "PAGEMAP_SCAN", "userfaultfd", "preload library", "privileges"]:
         assert item in found
+    for item in ["userfaultfd faults", "userfaultfd shared", "process_madvise", "swap", "control groups"]:
+        assert item in found
+
+
+def test_swap_and_control_groups_are_those_of_the_machine() -> None:
+    found = rows()
+    areas = [line.split()[0] for line in pathlib.Path("/proc/swaps").read_text().splitlines()[1:]]
+    assert all(area in found["swap"]["found"] for area in areas)
+    assert (found["swap"]["state"] == "yes") == bool(areas)
+    mounts = [line.split(" - ")[1].split(" ", 2) for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
+    one = any(kind == "cgroup" and "memory" in options.split(",") for kind, _, options in mounts)
+    if one:
+        assert "version 1" in found["control groups"]["found"]
 
 
 def test_forms_say_the_same() -> None:

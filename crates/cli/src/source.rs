@@ -8,7 +8,9 @@ use anyhow::anyhow;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use tiermem_base::Access;
-use tiermem_trace::{Addresses, ReadOptions, Spec, Trace, TraceError};
+use tiermem_trace::{
+    Addresses, OptionalColumn, OptionalRow, OptionalSet, ReadOptions, Spec, Trace, TraceError,
+};
 
 use crate::failure::Failure;
 
@@ -142,11 +144,16 @@ impl TraceArgs {
 
     /// The same for those who tell of an error themselves.
     pub fn try_open(&self) -> Result<Trace, TraceError> {
+        self.try_open_with(OptionalSet::NONE)
+    }
+
+    fn try_open_with(&self, optional: OptionalSet) -> Result<Trace, TraceError> {
         let read = ReadOptions {
             format: self.reading.trace_format,
             skip_bad: self.reading.skip_bad,
             columns: self.reading.columns.clone(),
             addresses: self.reading.addresses,
+            optional,
             ..ReadOptions::default()
         };
         tiermem_trace::open_with(&self.trace, &read)
@@ -154,7 +161,17 @@ impl TraceArgs {
 
     /// Opens the trace and puts up a progress bar.
     pub fn open(&self) -> Result<Source, Failure> {
-        let trace = self.open_trace()?;
+        self.open_with(OptionalSet::NONE)
+    }
+
+    /// The same, with those of these columns that the trace has. Where physical addresses are the keys, the column of frames has
+    /// gone into them.
+    pub fn open_with(&self, optional: OptionalSet) -> Result<Source, Failure> {
+        let is_left = |column: &OptionalColumn| {
+            self.reading.addresses == Addresses::Virtual || *column != OptionalColumn::Frame
+        };
+        let optional = optional.columns().filter(is_left).collect();
+        let trace = self.try_open_with(optional).map_err(|error| advise_on_trace(&error))?;
         let Reading { requests: limit, value_scale: scale, .. } = self.reading;
         let bar = progress_bar(&trace, limit);
         // Whoever takes the records also asks how far they are; one thread does both.
@@ -188,6 +205,16 @@ impl Source {
             let access = record.map_err(|error| advise_on_trace(&error))?;
             Ok(Access { size: (f64::from(access.size) * self.scale) as u32, ..access })
         })
+    }
+
+    /// The optional columns that come with the records.
+    pub fn optional(&self) -> OptionalSet {
+        self.trace.borrow().optional()
+    }
+
+    /// Those of the record that came last.
+    pub fn optional_row(&self) -> OptionalRow {
+        self.trace.borrow().optional_row()
     }
 
     /// Moves the bar to where so many requests are done.

@@ -9,6 +9,7 @@ mod error;
 pub mod filter;
 pub mod generate;
 mod open;
+mod optional;
 #[cfg(feature = "pairs")]
 pub mod pairs;
 #[cfg(feature = "parquet")]
@@ -23,6 +24,7 @@ pub mod writer;
 
 pub use error::{BadRecord, Place, SpecError, TraceError};
 pub use open::{open, open_with};
+pub use optional::{OptionalColumn, OptionalColumns, OptionalRow, OptionalSet};
 pub use reader::{Addresses, CsvColumns, Fields, Format, ReadOptions};
 pub use spec::{Kind, Spec, parse_count};
 pub use trace::{Notes, Trace};

@@ -9,17 +9,27 @@
 //! | `tenant` | UINT_32 | client, database or volume |
 //! | `key_size` | UINT_16 | bytes of the key's name, 0 if unknown |
 //! | `ttl_s` | UINT_32 | seconds to live, 0 for none |
-//! | `frame` | UINT_64 | physical frame of 4096 bytes in which the address lies; only in physical traces of memory |
+//! | `frame` | UINT_64 | optional: the physical frame of 4096 bytes in which the address lies |
+//! | `node` | UINT_8 | optional: the memory node where the page lies, 255 if that is not known |
+//! | `level` | UINT_8 | optional: where the access was answered, 0 unknown, 1 cache, 2 local memory, 3 remote memory |
+//! | `pc` | UINT_64 | optional: the address of the instruction |
+//!
+//! An optional column is there for all records or not at all: there are no nulls.
 //!
 //! The file's metadata says with what seed names became keys ([`KEY_SEED`]) and what the trace was made from ([`SOURCE`]).
 
+use crate::optional::{OptionalColumn, OptionalSet};
 use crate::reader::Fields;
 
-/// The schema in Parquet's message form, with the column of frames or without. All columns are required: a reader need not
-/// look for nulls.
-pub(crate) fn schema(frames: bool) -> String {
-    let frame = if frames { "REQUIRED INT64 frame (INTEGER(64,false));" } else { "" };
-    format!("{COLUMNS}{frame}}}")
+/// The schema in Parquet's message form, with these of the optional columns. All columns are required: a reader need not look
+/// for nulls.
+pub(crate) fn schema(optional: OptionalSet) -> String {
+    let line = |column: OptionalColumn| match column.max() {
+        u64::MAX => format!("REQUIRED INT64 {} (INTEGER(64,false));\n", column.name()),
+        _ => format!("REQUIRED INT32 {} (INTEGER(8,false));\n", column.name()),
+    };
+    let lines: String = optional.columns().map(line).collect();
+    format!("{COLUMNS}{lines}}}")
 }
 
 /// The columns that every file has.
@@ -43,13 +53,13 @@ pub(crate) enum Column {
     Tenant,
     KeySize,
     Ttl,
-    Frame,
+    Optional(OptionalColumn),
 }
 
 impl Column {
-    /// All of them in the schema's order. The frame is the last, so that a file may do without it, and it comes behind the
-    /// key, which a reader of physical addresses makes of both.
-    pub const ALL: [Column; 8] = [
+    /// All of them in the schema's order. Those that a file may do without are the last. The frame comes behind the key: a
+    /// reader of physical addresses makes one of both.
+    pub const ALL: [Column; 11] = [
         Column::Time,
         Column::Op,
         Column::Key,
@@ -57,7 +67,10 @@ impl Column {
         Column::Tenant,
         Column::KeySize,
         Column::Ttl,
-        Column::Frame,
+        Column::Optional(OptionalColumn::Frame),
+        Column::Optional(OptionalColumn::Node),
+        Column::Optional(OptionalColumn::Level),
+        Column::Optional(OptionalColumn::Pc),
     ];
 
     /// The name in the file.
@@ -70,17 +83,16 @@ impl Column {
             Column::Tenant => "tenant",
             Column::KeySize => "key_size",
             Column::Ttl => "ttl_s",
-            Column::Frame => "frame",
+            Column::Optional(column) => column.name(),
         }
     }
 
-    /// The field of a record that it holds.
+    /// The field of a record that it holds; that of an optional column is none but the key, which always is read.
     pub const fn field(self) -> Fields {
         match self {
             Column::Time => Fields::TIME,
             Column::Op => Fields::OP,
-            // A frame is a part of the physical address.
-            Column::Key | Column::Frame => Fields::KEY,
+            Column::Key | Column::Optional(_) => Fields::KEY,
             Column::Size => Fields::SIZE,
             Column::Tenant => Fields::TENANT,
             Column::KeySize => Fields::KEY_SIZE,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tiermem_base::Access;
 
 use crate::TraceError;
+use crate::optional::{OptionalColumns, OptionalRow, OptionalSet};
 
 /// Records that [`Trace`] takes from its source at once when it is used as an iterator.
 const BATCH_RECORDS: usize = 1024;
@@ -20,6 +21,8 @@ pub struct Trace {
     /// Records read ahead for the iterator, from `batch_at` on.
     batch: Vec<Access>,
     batch_at: usize,
+    /// The optional columns of `batch`, or of the last batch that was handed out.
+    optional: OptionalColumns,
     /// The error that comes once the records before it are taken.
     error: Option<TraceError>,
     /// Broken records that may still be passed over.
@@ -40,6 +43,12 @@ pub(crate) trait Records: Send {
     /// What was read so far that is no access, or is strange but legal.
     fn notes(&self) -> Notes {
         Notes::default()
+    }
+
+    /// The optional columns of the records that the last call of [`Records::read`] has appended, as many; those that were asked
+    /// for and are there.
+    fn optional(&self) -> Option<&OptionalColumns> {
+        None
     }
 }
 
@@ -83,10 +92,13 @@ impl Trace {
     }
 
     pub(crate) fn of(records: Box<dyn Records>, skip_bad: u64, extent: Extent) -> Self {
+        let optional =
+            OptionalColumns::with(records.optional().map_or(OptionalSet::NONE, OptionalColumns::set));
         Trace {
             records,
             batch: Vec::new(),
             batch_at: 0,
+            optional,
             error: None,
             skips_left: skip_bad,
             skipped: 0,
@@ -118,12 +130,43 @@ impl Trace {
         }
     }
 
+    /// The optional columns that come with the records: those that [`crate::ReadOptions::optional`] asked for and the trace has.
+    pub fn optional(&self) -> OptionalSet {
+        self.optional.set()
+    }
+
+    /// The same as [`Self::next_batch`], and appends the optional columns of the same records to `columns`, those that it has.
+    pub fn next_batch_with(
+        &mut self,
+        records: &mut Vec<Access>,
+        columns: &mut OptionalColumns,
+        max: usize,
+    ) -> Result<usize, TraceError> {
+        // What the iterator has read ahead lies in front.
+        let first = if self.batch_at < self.batch.len() { self.batch_at } else { 0 };
+        let count = self.next_batch(records, max)?;
+        columns.extend_from(&self.optional, first..first + count);
+        Ok(count)
+    }
+
+    /// The optional columns of the record that the iterator has yielded last.
+    pub fn optional_row(&self) -> OptionalRow {
+        self.batch_at.checked_sub(1).map_or_else(OptionalRow::default, |at| self.optional.row(at))
+    }
+
     /// Appends records until there are `max`, an error stands in `self.error`, or the trace ends.
     fn fill(&mut self, records: &mut Vec<Access>, max: usize) -> usize {
         let start = records.len();
+        self.optional.clear();
         while !self.finished && records.len() - start < max {
             let before = records.len();
-            match self.records.read(records, max - (before - start)) {
+            let read = self.records.read(records, max - (before - start));
+            let count = records.len() - before;
+            if let Some(columns) = self.records.optional() {
+                debug_assert!(columns.are_of(count), "columns are as long as the records: {count}");
+                self.optional.extend_from(columns, 0..count);
+            }
+            match read {
                 Ok(()) if records.len() == before => self.finished = true,
                 Ok(()) => break,
                 // Only a broken record can be passed over: after a failed read there is no next record.

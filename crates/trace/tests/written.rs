@@ -224,7 +224,11 @@ fn parquet_that_is_broken_or_of_others_is_an_error_with_a_reason() {
 #[cfg(feature = "parquet")]
 mod frames {
     use super::*;
-    use tiermem_trace::Addresses;
+    use tiermem_trace::{Addresses, OptionalColumn, OptionalColumns, OptionalSet};
+
+    fn framed(frames: &[u64]) -> OptionalColumns {
+        OptionalColumns::of(OptionalColumn::Frame, frames.to_vec())
+    }
 
     fn physical() -> ReadOptions {
         ReadOptions { addresses: Addresses::Physical, ..ReadOptions::default() }
@@ -242,9 +246,9 @@ mod frames {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("a.parquet");
             let (records, frames): (Vec<_>, Vec<_>) = records.into_iter().unzip();
-            let mut writer = writer::create(&path, &WriteOptions { frames: true, ..WriteOptions::default() }).unwrap();
+            let mut writer = writer::create(&path, &WriteOptions { optional: OptionalSet::of(OptionalColumn::Frame), ..WriteOptions::default() }).unwrap();
             for (records, frames) in records.chunks(7).zip(frames.chunks(7)) {
-                writer.write_framed(records, frames).unwrap();
+                writer.write_with(records, &framed(frames)).unwrap();
             }
             writer.finish().unwrap();
             prop_assert_eq!(&read(&path), &records);
@@ -272,9 +276,12 @@ mod frames {
     fn a_frame_that_is_no_frame_is_an_error_and_not_another_address() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.parquet");
-        let mut writer =
-            writer::create(&path, &WriteOptions { frames: true, ..WriteOptions::default() }).unwrap();
-        writer.write_framed(&[Access::new(0, Op::Load, 64, 64)], &[u64::MAX]).unwrap();
+        let mut writer = writer::create(
+            &path,
+            &WriteOptions { optional: OptionalSet::of(OptionalColumn::Frame), ..WriteOptions::default() },
+        )
+        .unwrap();
+        writer.write_with(&[Access::new(0, Op::Load, 64, 64)], &framed(&[u64::MAX])).unwrap();
         writer.finish().unwrap();
         let error = open_with(path.to_str().unwrap(), &physical()).unwrap().next().unwrap().unwrap_err();
         assert!(error.to_string().contains("frame"), "{error}");
@@ -283,16 +290,268 @@ mod frames {
     #[test]
     fn records_and_frames_come_together_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
-        let framed = WriteOptions { frames: true, ..WriteOptions::default() };
+        let with_frames =
+            WriteOptions { optional: OptionalSet::of(OptionalColumn::Frame), ..WriteOptions::default() };
         let record = [Access::new(0, Op::Load, 64, 64)];
-        let mut writer = writer::create(&dir.path().join("a.parquet"), &framed).unwrap();
-        assert!(writer.write(&record).is_err() && writer.write_framed(&record, &[]).is_err());
+        let mut writer = writer::create(&dir.path().join("a.parquet"), &with_frames).unwrap();
+        assert!(writer.write(&record).is_err() && writer.write_with(&record, &framed(&[])).is_err());
         for name in ["a.parquet", "a.csv", "a.oracleGeneral"] {
             let path = dir.path().join(name);
             assert!(
-                writer::create(&path, &WriteOptions::default()).unwrap().write_framed(&record, &[1]).is_err()
+                writer::create(&path, &WriteOptions::default())
+                    .unwrap()
+                    .write_with(&record, &framed(&[1]))
+                    .is_err()
             );
-            assert!(name == "a.parquet" || writer::create(&path, &framed).is_err());
+            assert!(name == "a.parquet" || writer::create(&path, &with_frames).is_err());
         }
+    }
+}
+
+#[cfg(feature = "parquet")]
+mod optional_columns {
+    use super::*;
+    use std::sync::Arc;
+    use tiermem_trace::{OptionalColumn, OptionalColumns, OptionalSet};
+
+    fn all() -> ReadOptions {
+        ReadOptions { optional: OptionalSet::ALL, ..ReadOptions::default() }
+    }
+
+    fn set(bits: usize) -> OptionalSet {
+        OptionalColumn::ALL
+            .into_iter()
+            .enumerate()
+            .filter(|(at, _)| bits >> at & 1 == 1)
+            .map(|(_, it)| it)
+            .collect()
+    }
+
+    /// The columns of this set, their values cut to what they can hold.
+    fn columns(set: OptionalSet, values: &[u64]) -> OptionalColumns {
+        let mut columns = OptionalColumns::with(set);
+        for column in set.columns() {
+            let fitting = values.iter().map(|value| value.rotate_left(column as u32) & column.max());
+            columns.get_mut(column).unwrap().extend(fitting);
+        }
+        columns
+    }
+
+    fn write_with(path: &Path, records: &[Access], columns: &OptionalColumns) {
+        let options = WriteOptions { optional: columns.set(), ..WriteOptions::default() };
+        let mut writer = writer::create(path, &options).unwrap();
+        writer.write_with(records, columns).unwrap();
+        writer.finish().unwrap();
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn columns_come_back_in_batches_and_one_by_one(
+            records in prop::collection::vec((record(), any::<u64>()), 1..3000), bits in 0..16_usize, batch in 1..700_usize,
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("a.parquet");
+            let (records, values): (Vec<_>, Vec<_>) = records.into_iter().unzip();
+            let columns = columns(set(bits), &values);
+            write_with(&path, &records, &columns);
+            let open = |options: &ReadOptions| open_with(path.to_str().unwrap(), options).unwrap();
+            // Whoever asks for none gets none.
+            prop_assert!(open(&ReadOptions::default()).optional().is_empty());
+            prop_assert_eq!(&read(&path), &records);
+
+            let mut trace = open(&all());
+            prop_assert_eq!(trace.optional(), columns.set());
+            let (mut found, mut found_columns) = (Vec::new(), OptionalColumns::with(trace.optional()));
+            // The first few by the iterator, which reads ahead.
+            for (at, record) in records.iter().enumerate().take(batch % 5) {
+                prop_assert_eq!(trace.next().unwrap().unwrap(), *record);
+                prop_assert_eq!(trace.optional_row(), columns.row(at));
+                found.push(*record);
+                found_columns.push(&columns.row(at));
+            }
+            while trace.next_batch_with(&mut found, &mut found_columns, batch).unwrap() > 0 {}
+            prop_assert_eq!(&found, &records);
+            prop_assert_eq!(&found_columns, &columns);
+
+            let mut trace = open(&ReadOptions { fields: Fields::KEY, ..all() });
+            let mut at = 0;
+            while let Some(access) = trace.next() {
+                prop_assert_eq!(access.unwrap().key, records[at].key);
+                prop_assert_eq!(trace.optional_row(), columns.row(at));
+                at += 1;
+            }
+            prop_assert_eq!(at, records.len());
+            // One that is asked for and not there stays away.
+            let one = ReadOptions { optional: OptionalSet::of(OptionalColumn::Pc), ..ReadOptions::default() };
+            prop_assert_eq!(open(&one).optional().contains(OptionalColumn::Pc), columns.get(OptionalColumn::Pc).is_some());
+        }
+    }
+
+    #[test]
+    fn a_column_that_is_not_there_is_not_in_the_file() {
+        use parquet::file::reader::{FileReader, SerializedFileReader};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        let names = |path: &Path| -> Vec<String> {
+            let file = SerializedFileReader::new(std::fs::File::open(path).unwrap()).unwrap();
+            file.metadata()
+                .file_metadata()
+                .schema_descr()
+                .columns()
+                .iter()
+                .map(|it| it.name().to_owned())
+                .collect()
+        };
+        let record = [Access::new(1, Op::Load, 64, 64)];
+        write(&path, &record).unwrap();
+        let fields = ["time_ns", "op", "key", "size", "tenant", "key_size", "ttl_s"];
+        assert_eq!(names(&path), fields);
+        let path = dir.path().join("b.parquet");
+        write_with(&path, &record, &columns(OptionalSet::of(OptionalColumn::Level), &[2]));
+        assert_eq!(names(&path), [&fields[..], &["level"]].concat());
+    }
+
+    #[test]
+    fn records_and_columns_fit_each_other_and_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = [Access::new(0, Op::Load, 64, 64)];
+        let node = |values: Vec<u64>| OptionalColumns::of(OptionalColumn::Node, values);
+        let options = WriteOptions { optional: node(vec![]).set(), ..WriteOptions::default() };
+        for wrong in [
+            OptionalColumns::default(),
+            node(vec![]),
+            node(vec![1, 2]),
+            node(vec![256]),
+            OptionalColumns::of(OptionalColumn::Level, vec![1]),
+        ] {
+            let mut writer = writer::create(&dir.path().join("a.parquet"), &options).unwrap();
+            let error = writer.write_with(&record, &wrong).unwrap_err().to_string();
+            assert!(error.contains("node") && error.contains("a.parquet"), "{error}");
+        }
+        for name in ["a.csv", "a.oracleGeneral"] {
+            let error = writer::create(&dir.path().join(name), &options).err().unwrap().to_string();
+            assert!(error.contains("no room for the columns node; parquet has"), "{error}");
+        }
+    }
+
+    /// A file of another tool's: `key`, and a column of this type with these values.
+    fn foreign(
+        path: &Path,
+        column: &str,
+        wide: Option<&[i64]>,
+        narrow: Option<&[i32]>,
+        levels: Option<&[i16]>,
+    ) {
+        use parquet::data_type::{Int32Type, Int64Type};
+        use parquet::file::writer::SerializedFileWriter;
+        let schema = format!("message other {{ REQUIRED INT64 key; {column}; }}");
+        let schema = Arc::new(parquet::schema::parser::parse_message_type(&schema).unwrap());
+        let out = std::fs::File::create(path).unwrap();
+        let mut file = SerializedFileWriter::new(out, schema, Arc::default()).unwrap();
+        let mut group = file.next_row_group().unwrap();
+        let mut keys = group.next_column().unwrap().unwrap();
+        keys.typed::<Int64Type>().write_batch(&[1, 2], None, None).unwrap();
+        keys.close().unwrap();
+        let mut values = group.next_column().unwrap().unwrap();
+        if let Some(wide) = wide {
+            values.typed::<Int64Type>().write_batch(wide, levels, None).unwrap();
+        }
+        if let Some(narrow) = narrow {
+            values.typed::<Int32Type>().write_batch(narrow, levels, None).unwrap();
+        }
+        values.close().unwrap();
+        group.close().unwrap();
+        file.close().unwrap();
+    }
+
+    #[test]
+    fn a_column_of_another_type_is_read_where_it_fits_and_told_where_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("other.parquet");
+        let rows = || -> Result<Vec<Option<u64>>, String> {
+            let mut trace = open_with(path.to_str().unwrap(), &all()).map_err(|error| error.to_string())?;
+            let mut rows = Vec::new();
+            while let Some(access) = trace.next() {
+                access.map_err(|error| error.to_string())?;
+                rows.push(trace.optional_row().get(OptionalColumn::Node));
+            }
+            Ok(rows)
+        };
+        foreign(&path, "REQUIRED INT64 node", Some(&[3, 255]), None, None);
+        assert_eq!(rows().unwrap(), [Some(3), Some(255)]);
+        foreign(&path, "OPTIONAL INT32 node", None, Some(&[3, 4]), Some(&[1, 1]));
+        assert_eq!(rows().unwrap(), [Some(3), Some(4)], "no value is null, though one could be");
+        for (column, wide, narrow, levels, what) in [
+            ("OPTIONAL INT32 node", None, Some(&[3_i32][..]), Some(&[1_i16, 0][..]), "nulls"),
+            ("REQUIRED INT64 node", Some(&[3_i64, 256][..]), None, None, "cannot be 256"),
+            ("REQUIRED INT32 node", None, Some(&[-1, 0][..]), None, "cannot be"),
+        ] {
+            foreign(&path, column, wide, narrow, levels);
+            let error = rows().unwrap_err();
+            assert!(
+                error.contains(what) && error.contains("`node`") && error.contains("other.parquet"),
+                "{error}"
+            );
+        }
+        foreign_double(&path);
+        let error = rows().unwrap_err();
+        assert!(error.contains("`node` holds DOUBLE, not integers"), "{error}");
+        // Whoever does not ask for it reads the file all the same.
+        assert_eq!(read(&path).len(), 2);
+    }
+
+    fn foreign_double(path: &Path) {
+        use parquet::data_type::{DoubleType, Int64Type};
+        use parquet::file::writer::SerializedFileWriter;
+        let schema = "message other { REQUIRED INT64 key; REQUIRED DOUBLE node; }";
+        let schema = Arc::new(parquet::schema::parser::parse_message_type(schema).unwrap());
+        let out = std::fs::File::create(path).unwrap();
+        let mut file = SerializedFileWriter::new(out, schema, Arc::default()).unwrap();
+        let mut group = file.next_row_group().unwrap();
+        let mut keys = group.next_column().unwrap().unwrap();
+        keys.typed::<Int64Type>().write_batch(&[1, 2], None, None).unwrap();
+        keys.close().unwrap();
+        let mut values = group.next_column().unwrap().unwrap();
+        values.typed::<DoubleType>().write_batch(&[1.0, 2.0], None, None).unwrap();
+        values.close().unwrap();
+        group.close().unwrap();
+        file.close().unwrap();
+    }
+
+    /// A recording has a node and a level of each sample, in columns of the same names.
+    #[test]
+    fn a_recordings_nodes_and_levels_are_read_as_a_traces() {
+        use tiermem_trace::recording::{self, Head, Level, Recording, Region, Sample, Slice};
+        let head = Head {
+            slices: vec![Slice::default()],
+            regions: vec![Region { start: 4096, bytes: 8192, ..Region::default() }],
+            ..Head::default()
+        };
+        let sample = |offset, level, node| Sample {
+            slice: 0,
+            region: 0,
+            offset,
+            bytes: 64,
+            weight: 1.0,
+            latency_cycles: 0.0,
+            source: 0,
+            op: Op::Load,
+            level,
+            mode: recording::Mode::User,
+            node,
+        };
+        let samples = vec![sample(0, Level::Remote, 1), sample(64, Level::Unknown, recording::NODE_UNKNOWN)];
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        recording::write(&path, &Recording { head, samples }).unwrap();
+        let mut trace = open_with(path.to_str().unwrap(), &all()).unwrap();
+        let (mut records, mut found) = (Vec::new(), OptionalColumns::with(trace.optional()));
+        trace.next_batch_with(&mut records, &mut found, 10).unwrap();
+        assert_eq!(records.iter().map(|it| it.key).collect::<Vec<_>>(), [4096, 4160]);
+        assert_eq!(found.get(OptionalColumn::Node), Some(&[1, 255][..]));
+        assert_eq!(found.get(OptionalColumn::Level), Some(&[3, 0][..]));
+        assert_eq!(found.set().columns().count(), 2);
     }
 }

@@ -3,6 +3,7 @@
 mod damon;
 mod facts;
 mod memory;
+mod paging;
 mod sources;
 mod watching;
 
@@ -121,6 +122,7 @@ fn all() -> Vec<Row> {
     let mut rows = sources::rows(&facts);
     rows.extend(watching::rows(&facts));
     rows.extend(memory::rows(&facts));
+    rows.extend(paging::rows(&facts));
     rows
 }
 

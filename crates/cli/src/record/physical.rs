@@ -11,9 +11,9 @@ use tiermem_base::{Bytes, Nanos};
 use tiermem_place::capture::Stop;
 use tiermem_place::capture::physical::{self, Ending, Summary, Timing};
 
-use tiermem_trace::Format as TraceFormat;
 use tiermem_trace::filter::hierarchy::{Shape, Shapes};
 use tiermem_trace::writer::{self, WriteOptions};
+use tiermem_trace::{Format as TraceFormat, OptionalColumn, OptionalSet};
 
 use crate::failure::Failure;
 use crate::interrupt;
@@ -119,7 +119,11 @@ pub fn run(
     format: Format,
 ) -> Result<(), Failure> {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let write = WriteOptions { format: Some(TraceFormat::PARQUET), source: words.join(" "), frames: true };
+    let write = WriteOptions {
+        format: Some(TraceFormat::PARQUET),
+        source: words.join(" "),
+        optional: OptionalSet::of(OptionalColumn::Frame),
+    };
     let CacheArgs { l1i, l1d, l2, llc } = options.caches;
     let TimingArgs { ghz, ipc, l2_ns, llc_ns, memory_ns } = options.timing;
     let what = physical::Options {

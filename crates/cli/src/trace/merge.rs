@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use tiermem_trace::filter::{KeySpaces, Merge, MergeError, MergeOptions};
-use tiermem_trace::{ReadOptions, Trace};
+use tiermem_trace::{OptionalRow, OptionalSet, ReadOptions, Trace};
 
 use super::sink::{OutputArgs, Sink};
 use crate::failure::Failure;
@@ -80,9 +80,14 @@ pub fn run(options: Options) -> Result<(), Failure> {
     };
     let mut merge =
         Merge::new(traces, MergeOptions { keep_tenants: options.keep_tenants, keys }).map_err(explain)?;
-    let mut sink = Sink::create(&options.output.output, &options.output.format, &options.traces.join(" "))?;
+    let mut sink = Sink::create(
+        &options.output.output,
+        &options.output.format,
+        &options.traces.join(" "),
+        OptionalSet::NONE,
+    )?;
     for (access, number) in merge.by_ref().zip(0u64..) {
-        sink.write(&access.map_err(explain)?)?;
+        sink.write(&access.map_err(explain)?, &OptionalRow::default())?;
         bar.moved_to(number);
     }
     sink.finish()?;

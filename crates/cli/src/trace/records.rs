@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use tiermem_base::Access;
+use tiermem_trace::{OptionalColumn, OptionalRow, OptionalSet};
 
 use crate::output::Format;
 
@@ -11,28 +12,45 @@ pub const FIELDS: [&str; 7] = ["time_ns", "op", "key", "size", "tenant", "key_si
 /// Columns of a table, so wide that all but huge values line up without reading ahead.
 const WIDTHS: [usize; FIELDS.len()] = [15, 5, 20, 10, 6, 8, 8];
 
+/// The same for the optional ones.
+const fn optional_width(column: OptionalColumn) -> usize {
+    match column {
+        OptionalColumn::Frame => 12,
+        OptionalColumn::Node | OptionalColumn::Level => 5,
+        OptionalColumn::Pc => 20,
+    }
+}
+
 /// Writes records in one of the formats.
 #[derive(Debug)]
 pub struct RecordWriter<W> {
     out: W,
     format: Format,
+    /// The columns beside the fields.
+    optional: OptionalSet,
     written: u64,
 }
 
 impl<W: Write> RecordWriter<W> {
     /// Writes what stands before the records.
-    pub fn new(out: W, format: Format) -> io::Result<Self> {
-        let mut writer = RecordWriter { out, format, written: 0 };
+    pub fn new(out: W, format: Format, optional: OptionalSet) -> io::Result<Self> {
+        let mut writer = RecordWriter { out, format, optional, written: 0 };
         match format {
-            Format::Table => writer.table_line(&FIELDS.map(str::to_owned))?,
-            Format::Csv => writeln!(writer.out, "{}", FIELDS.join(","))?,
+            Format::Table => {
+                writer.table_line(&FIELDS.map(str::to_owned), |column| column.name().to_owned())?;
+            }
+            Format::Csv => {
+                let names = FIELDS.into_iter().chain(optional.columns().map(OptionalColumn::name));
+                writeln!(writer.out, "{}", names.collect::<Vec<_>>().join(","))?;
+            }
             Format::Json => write!(writer.out, "[")?,
         }
         Ok(writer)
     }
 
-    /// Writes a record.
-    pub fn write(&mut self, access: &Access) -> io::Result<()> {
+    /// Writes a record, and of `row` the columns that this was begun with.
+    pub fn write(&mut self, access: &Access, row: &OptionalRow) -> io::Result<()> {
+        let value = |column| row.get(column).unwrap_or_default();
         let Access { time_ns, key, size, tenant, ttl_s, key_size, op } = *access;
         match self.format {
             Format::Table => {
@@ -40,16 +58,24 @@ impl<W: Write> RecordWriter<W> {
                 let [size, tenant, key_size, ttl_s] = numbers.map(|number| number.to_string());
                 let line =
                     [time_ns.to_string(), op.to_string(), key.to_string(), size, tenant, key_size, ttl_s];
-                self.table_line(&line)?;
+                self.table_line(&line, |column| value(column).to_string())?;
             }
-            Format::Csv => writeln!(self.out, "{time_ns},{op},{key},{size},{tenant},{key_size},{ttl_s}")?,
+            Format::Csv => {
+                write!(self.out, "{time_ns},{op},{key},{size},{tenant},{key_size},{ttl_s}")?;
+                self.optional.columns().try_for_each(|column| write!(self.out, ",{}", value(column)))?;
+                writeln!(self.out)?;
+            }
             Format::Json => {
                 let before = if self.written == 0 { "" } else { "," };
                 write!(
                     self.out,
                     "{before}\n{{\"time_ns\":{time_ns},\"op\":\"{op}\",\"key\":{key},\"size\":{size},\
-                     \"tenant\":{tenant},\"key_size\":{key_size},\"ttl_s\":{ttl_s}}}"
+                     \"tenant\":{tenant},\"key_size\":{key_size},\"ttl_s\":{ttl_s}"
                 )?;
+                for column in self.optional.columns() {
+                    write!(self.out, ",\"{}\":{}", column.name(), value(column))?;
+                }
+                write!(self.out, "}}")?;
             }
         }
         self.written += 1;
@@ -64,7 +90,11 @@ impl<W: Write> RecordWriter<W> {
         self.out.flush()
     }
 
-    fn table_line(&mut self, cells: &[String; FIELDS.len()]) -> io::Result<()> {
+    fn table_line(
+        &mut self,
+        cells: &[String; FIELDS.len()],
+        optional: impl Fn(OptionalColumn) -> String,
+    ) -> io::Result<()> {
         for ((cell, width), number) in cells.iter().zip(WIDTHS).zip(0..) {
             let gap = if number == 0 { "" } else { "  " };
             // The operation is text, everything else a number.
@@ -72,6 +102,9 @@ impl<W: Write> RecordWriter<W> {
                 1 => write!(self.out, "{gap}{cell:<width$}")?,
                 _ => write!(self.out, "{gap}{cell:>width$}")?,
             }
+        }
+        for column in self.optional.columns() {
+            write!(self.out, "  {:>1$}", optional(column), optional_width(column))?;
         }
         writeln!(self.out)
     }
@@ -81,13 +114,37 @@ impl<W: Write> RecordWriter<W> {
 mod tests {
     use super::*;
     use tiermem_base::Op;
+    use tiermem_trace::OptionalColumns;
 
     fn written(format: Format, accesses: &[Access]) -> String {
+        written_with(format, accesses, &OptionalColumns::default())
+    }
+
+    fn written_with(format: Format, accesses: &[Access], columns: &OptionalColumns) -> String {
         let mut out = Vec::new();
-        let mut writer = RecordWriter::new(&mut out, format).unwrap();
-        accesses.iter().for_each(|access| writer.write(access).unwrap());
+        let mut writer = RecordWriter::new(&mut out, format, columns.set()).unwrap();
+        (0..).zip(accesses).for_each(|(at, access)| writer.write(access, &columns.row(at)).unwrap());
         writer.finish().unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn optional_columns_stand_behind_the_fields() {
+        let access = Access::new(5, Op::Load, 64, 8);
+        let mut columns =
+            OptionalColumns::with([OptionalColumn::Pc, OptionalColumn::Level].into_iter().collect());
+        columns.get_mut(OptionalColumn::Level).unwrap().push(3);
+        columns.get_mut(OptionalColumn::Pc).unwrap().push(u64::MAX);
+        let written = |format| written_with(format, &[access], &columns);
+        let csv =
+            "time_ns,op,key,size,tenant,key_size,ttl_s,level,pc\n5,load,64,8,0,0,0,3,18446744073709551615\n";
+        assert_eq!(written(Format::Csv), csv);
+        let json: serde_json::Value = serde_json::from_str(&written(Format::Json)).unwrap();
+        assert_eq!((&json[0]["level"], &json[0]["pc"]), (&3.into(), &u64::MAX.into()));
+        assert!(json[0].get("node").is_none());
+        let table = written(Format::Table);
+        let lines: Vec<&str> = table.lines().collect();
+        assert!(lines[0].ends_with("pc") && lines[0].len() == lines[1].len(), "{table}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter};
 
 use clap::Args;
+use tiermem_trace::OptionalSet;
 
 use super::count;
 use super::records::RecordWriter;
@@ -19,7 +20,12 @@ Fields:
   size        bytes of the value or of the request
   tenant      a client, a database or a volume; 0 where the trace has none
   key_size    bytes of the key's name; 0 where it is not known
-  ttl_s       seconds the value may live; 0 where there is no limit or none is known";
+  ttl_s       seconds the value may live; 0 where there is no limit or none is known
+and of traces that have them:
+  frame       the physical frame of 4096 bytes in which the address lies
+  node        the memory node where the page lies; 255 where that is not known
+  level       where the access was answered: 0 unknown, 1 cache, 2 local memory, 3 remote memory
+  pc          the address of the instruction";
 
 const HELP: &str = "\
 Examples:
@@ -51,13 +57,13 @@ pub fn run(options: Options) -> Result<(), Failure> {
 /// Prints the records of a trace behind the first `skip`.
 pub fn print(trace: &TraceArgs, skip: u64, format: Format) -> Result<(), Failure> {
     let failed = |error| Failure::writing("the records", error);
-    let source = trace.open()?;
+    let source = trace.open_with(OptionalSet::ALL)?;
     let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    let mut writer = RecordWriter::new(out, format).map_err(failed)?;
+    let mut writer = RecordWriter::new(out, format, source.optional()).map_err(failed)?;
     let skip = usize::try_from(skip).unwrap_or(usize::MAX);
     for record in source.records().skip(skip) {
         match record {
-            Ok(access) => writer.write(&access).map_err(failed)?,
+            Ok(access) => writer.write(&access, &source.optional_row()).map_err(failed)?,
             Err(failure) => {
                 // What could be read is printed, and then what could not.
                 writer.finish().map_err(failed)?;

@@ -8,7 +8,7 @@ use clap::Args;
 use tiermem_base::Access;
 use tiermem_trace::filter::Verdict;
 use tiermem_trace::writer::{self, WriteOptions, Writer};
-use tiermem_trace::{Format as TraceFormat, TraceError};
+use tiermem_trace::{Format as TraceFormat, OptionalColumns, OptionalRow, OptionalSet, TraceError};
 
 use super::records::RecordWriter;
 use crate::failure::Failure;
@@ -61,17 +61,25 @@ pub enum Sink {
         writer: Box<dyn Writer>,
         /// Records that it has not been given yet.
         batch: Vec<Access>,
+        /// Their optional columns, those that the file has.
+        columns: OptionalColumns,
     },
 }
 
 impl Sink {
-    /// Opens the file, or standard output for `-`; `source` says what the records were made from.
-    pub fn create(name: &str, format: &FormatArgs, source: &str) -> Result<Sink, Failure> {
+    /// Opens the file, or standard output for `-`; `source` says what the records were made from, `optional` which columns they
+    /// have beside their fields, those that are [`kept`].
+    pub fn create(
+        name: &str,
+        format: &FormatArgs,
+        source: &str,
+        optional: OptionalSet,
+    ) -> Result<Sink, Failure> {
         if name != "-" {
-            let options =
-                WriteOptions { format: format.output_format, source: source.to_owned(), frames: false };
+            let options = WriteOptions { format: format.output_format, source: source.to_owned(), optional };
             let writer = writer::create(Path::new(name), &options).map_err(write_failure)?;
-            return Ok(Sink::File { writer, batch: Vec::with_capacity(BATCH_RECORDS) });
+            let batch = Vec::with_capacity(BATCH_RECORDS);
+            return Ok(Sink::File { writer, batch, columns: OptionalColumns::with(optional) });
         }
         if format.output_format.is_some_and(|format| format != TraceFormat::CSV) {
             return Err(Failure::usage(anyhow!(
@@ -79,21 +87,23 @@ impl Sink {
             )));
         }
         let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        RecordWriter::new(out, Format::Csv).map(Sink::Printed).map_err(print_failure)
+        RecordWriter::new(out, Format::Csv, OptionalSet::NONE).map(Sink::Printed).map_err(print_failure)
     }
 
-    /// Writes a record.
+    /// Writes a record, and of `row` the columns that it was opened with.
     #[inline]
-    pub fn write(&mut self, access: &Access) -> Result<(), Failure> {
+    pub fn write(&mut self, access: &Access, row: &OptionalRow) -> Result<(), Failure> {
         match self {
-            Sink::Printed(writer) => writer.write(access).map_err(print_failure),
-            Sink::File { writer, batch } => {
+            Sink::Printed(writer) => writer.write(access, row).map_err(print_failure),
+            Sink::File { writer, batch, columns } => {
                 batch.push(*access);
+                columns.push(row);
                 if batch.len() < BATCH_RECORDS {
                     return Ok(());
                 }
-                let written = writer.write(batch).map_err(write_failure);
+                let written = writer.write_with(batch, columns).map_err(write_failure);
                 batch.clear();
+                columns.clear();
                 written
             }
         }
@@ -103,8 +113,8 @@ impl Sink {
     pub fn finish(self) -> Result<(), Failure> {
         match self {
             Sink::Printed(writer) => writer.finish().map_err(print_failure),
-            Sink::File { mut writer, batch } => {
-                writer.write(&batch).and_then(|()| writer.finish()).map_err(write_failure)
+            Sink::File { mut writer, batch, columns } => {
+                writer.write_with(&batch, &columns).and_then(|()| writer.finish()).map_err(write_failure)
             }
         }
     }
@@ -121,18 +131,30 @@ fn write_failure(error: TraceError) -> Failure {
     }
 }
 
+/// Those of the optional columns for which an output has room. That others are left out is said.
+pub fn kept(name: &str, format: &FormatArgs, optional: OptionalSet) -> OptionalSet {
+    if optional.is_empty() || name != "-" && writer::has_room_for(format.output_format, Path::new(name)) {
+        return optional;
+    }
+    eprintln!(
+        "tiermem: {name} has no room for the columns {optional}, which are left out; a .parquet file has"
+    );
+    OptionalSet::NONE
+}
+
 /// Writes what `judge` keeps of a trace.
 pub fn copy(
     trace: &TraceArgs,
     output: &OutputArgs,
     mut judge: impl FnMut(&Access) -> Verdict,
 ) -> Result<(), Failure> {
-    let source = trace.open()?;
-    let mut sink = Sink::create(&output.output, &output.format, &trace.trace)?;
+    let source = trace.open_with(OptionalSet::ALL)?;
+    let optional = kept(&output.output, &output.format, source.optional());
+    let mut sink = Sink::create(&output.output, &output.format, &trace.trace, optional)?;
     for record in source.records() {
         let access = record?;
         match judge(&access) {
-            Verdict::Keep => sink.write(&access)?,
+            Verdict::Keep => sink.write(&access, &source.optional_row())?,
             Verdict::Drop => (),
             Verdict::End => break,
         }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::Nanos;
+use tiermem_trace::OptionalSet;
 use tiermem_trace::filter::Splitter;
 
 use super::positive_count;
-use super::sink::{FormatArgs, Sink};
+use super::sink::{self, FormatArgs, Sink};
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
 use crate::source::TraceArgs;
@@ -100,6 +101,7 @@ fn window(text: &str) -> Result<Nanos, String> {
 /// The files written so far.
 struct Parts<'a> {
     options: &'a Options,
+    optional: OptionalSet,
     open: BTreeMap<u64, Sink>,
     requests: BTreeMap<u64, u64>,
 }
@@ -122,8 +124,8 @@ impl Parts<'_> {
                     "there are more than {OPEN_MAX} parts; split by --parts N, or choose tenants with `tiermem trace filter --tenant`"
                 )));
             }
-            let sink =
-                Sink::create(&self.file(part), &self.options.output_format, &self.options.trace.trace)?;
+            let (format, trace) = (&self.options.output_format, &self.options.trace.trace);
+            let sink = Sink::create(&self.file(part), format, trace, self.optional)?;
             self.open.insert(part, sink);
         }
         *self.requests.entry(part).or_insert(0) += 1;
@@ -142,15 +144,16 @@ impl Parts<'_> {
 /// Writes the parts and prints what they are.
 pub fn run(options: Options) -> Result<(), Failure> {
     let splitter = options.by.splitter();
-    let source = options.trace.open()?;
-    let mut parts = Parts { options: &options, open: BTreeMap::new(), requests: BTreeMap::new() };
+    let source = options.trace.open_with(OptionalSet::ALL)?;
+    let optional = sink::kept(&options.output, &options.output_format, source.optional());
+    let mut parts = Parts { options: &options, optional, open: BTreeMap::new(), requests: BTreeMap::new() };
     for (record, number) in source.records().zip(0u64..) {
         let access = record?;
         let part = splitter.part(number, &access);
         if splitter.is_in_order() && !parts.open.contains_key(&part) {
             parts.close()?;
         }
-        parts.sink(part)?.write(&access)?;
+        parts.sink(part)?.write(&access, &source.optional_row())?;
     }
     parts.close()?;
     source.finish();

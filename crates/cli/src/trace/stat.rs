@@ -1,7 +1,8 @@
 //! `tiermem trace stat`: what a trace is like.
 
 use clap::Args;
-use tiermem_trace::stat::{Collector, StatOptions, TraceStat};
+use tiermem_trace::OptionalSet;
+use tiermem_trace::stat::{Collector, StatOptions, TraceStat, ValueStat};
 
 use super::{positive_count, stat_table};
 use crate::failure::Failure;
@@ -46,6 +47,8 @@ Fields (json nests what csv puts into tables of its own, and joins by a point, a
   popularity                  accesses of the key of each rank, 1 for the most popular; ranks grow by 5%
   growth                      for up to 128 equal stretches of the trace: requests until its end, time_ns there, keys_total and
                               bytes_total seen until then, keys_in_use and bytes_in_use during it, keys_new to it
+  columns                     of traces that have them (frame, node, level, pc): the least and largest value; of nodes and levels
+                              also values: requests of each value and their share
   size_bytes                  sizes of accesses
   inter_arrival_ns            time from an access to the next
   reuse_time_requests         requests from an access to a key to the next access to it
@@ -89,6 +92,8 @@ const POPULARITY_FIELDS: &[&str] = &["rank", "accesses"];
 const GROWTH_FIELDS: &[&str] =
     &["requests", "time_ns", "keys_total", "bytes_total", "keys_in_use", "bytes_in_use", "keys_new"];
 const NEAR_FIELDS: &[&str] = &["blocks", "share"];
+const COLUMN_FIELDS: &[&str] = &["column", "min", "max"];
+const COLUMN_VALUE_FIELDS: &[&str] = &["column", "value", "requests", "share"];
 const DISTRIBUTION_FIELDS: &[&str] =
     &["distribution", "count", "min", "mean", "p50", "p90", "p99", "p999", "max"];
 const HISTOGRAM_FIELDS: &[&str] = &["distribution", "from", "to", "count"];
@@ -113,10 +118,14 @@ pub struct Options {
 
 /// Measures and prints.
 pub fn run(options: Options) -> Result<(), Failure> {
-    let source = options.trace.open()?;
+    let source = options.trace.open_with(OptionalSet::ALL)?;
     let mut collector = Collector::new(StatOptions { sample_rate: options.sample, block: options.block });
+    let has_columns = !source.optional().is_empty();
     for record in source.records() {
         collector.observe(&record?);
+        if has_columns {
+            collector.observe_columns(&source.optional_row());
+        }
     }
     source.finish();
     let stat = collector.finish();
@@ -207,7 +216,21 @@ fn lists(stat: &TraceStat) -> Vec<(&'static str, Rows)> {
             std::iter::once(Cell::Text(name.to_owned())).chain(counts).collect()
         })
     });
-    vec![
+    let columns = stat.columns.iter().map(|column| {
+        vec![Cell::Text(column.column.to_owned()), Cell::Count(column.min), Cell::Count(column.max)]
+    });
+    let column_values = stat.columns.iter().flat_map(|column| {
+        let row = |value: &ValueStat| {
+            let name = Cell::Text(column.column.to_owned());
+            vec![name, Cell::Count(value.value), Cell::Count(value.requests), share(value.share)]
+        };
+        column.values.iter().map(row).collect::<Vec<_>>()
+    });
+    let of_columns = [
+        ("columns", Rows { fields: COLUMN_FIELDS, rows: columns.collect() }),
+        ("columns.values", Rows { fields: COLUMN_VALUE_FIELDS, rows: column_values.collect() }),
+    ];
+    let mut lists = vec![
         ("ops", Rows { fields: OP_FIELDS, rows: ops.collect() }),
         ("tenants", Rows { fields: TENANT_FIELDS, rows: tenants.collect() }),
         ("spatial.near", Rows { fields: NEAR_FIELDS, rows: near.collect() }),
@@ -215,5 +238,8 @@ fn lists(stat: &TraceStat) -> Vec<(&'static str, Rows)> {
         ("growth", Rows { fields: GROWTH_FIELDS, rows: growth.collect() }),
         ("distributions", Rows { fields: DISTRIBUTION_FIELDS, rows: rows.collect() }),
         ("histograms", Rows { fields: HISTOGRAM_FIELDS, rows: buckets.collect() }),
-    ]
+    ];
+    // Most traces have none.
+    lists.extend(of_columns.into_iter().filter(|_| !stat.columns.is_empty()));
+    lists
 }

@@ -90,7 +90,20 @@ fn write(out: &mut impl Write, stat: &TraceStat) -> io::Result<()> {
     if stat.tenants.len() > 1 {
         write_tenants(out, stat)?;
     }
+    write_columns(out, stat)?;
     write_distributions(out, stat)
+}
+
+/// The optional columns, if the trace has any: each value of nodes and levels, the range of others.
+fn write_columns(out: &mut impl Write, stat: &TraceStat) -> io::Result<()> {
+    for column in &stat.columns {
+        writeln!(out, "\n{:<9}{} to {}", column.column, column.min, column.max)?;
+        for value in &column.values {
+            let (requests, share) = (grouped(value.requests), percent(value.share));
+            writeln!(out, "{:>9}{requests:>18}{share:>9}", value.value)?;
+        }
+    }
+    Ok(())
 }
 
 fn write_tenants(out: &mut impl Write, stat: &TraceStat) -> io::Result<()> {

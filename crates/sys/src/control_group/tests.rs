@@ -309,3 +309,57 @@ fn version_1_is_reclaimed_from_and_keeps_its_limit() {
     assert!(child.go.send());
     assert_eq!(status_of(child.pid), 0, "its bytes are what they were");
 }
+
+#[test]
+fn version_2_limits_and_has_memory_back() {
+    let Some(made) = TestGroup::make("limits", Version::Two) else { return };
+    let group = &made.0;
+    assert_eq!(group.memory_limit().unwrap(), Limit::Unlimited);
+    for (memory, swap) in [(8, 8), (4, 2), (64, 0)] {
+        let (memory, swap) = (Limit::Bytes(memory * MIB), Limit::Bytes(swap * MIB));
+        group.set_limits(memory, swap).unwrap();
+        assert_eq!((group.memory_limit().unwrap(), group.swap_limit().unwrap()), (memory, swap));
+    }
+    group.set_high(Limit::Bytes(32 * MIB)).unwrap();
+    assert_eq!(group.high().unwrap(), Limit::Bytes(32 * MIB));
+    let mapping = SharedMapping::anonymous(8 << 20).unwrap();
+    let child = Child::start(&mapping, group);
+    assert_eq!(group.processes().unwrap(), [child.pid as u32]);
+    assert!(child.go.send() && child.done.wait());
+    assert!(group.usage_bytes().unwrap() >= 8 * MIB && group.peak_bytes().unwrap() >= 8 * MIB);
+    assert!(group.stat().unwrap()["anon"] >= 8 * MIB);
+    // Without swap there is little to take back: an answer, not an error.
+    assert!(group.reclaim(4 * MIB).unwrap() < 8 * MIB);
+    assert!(matches!(group.out_of_memory_waits(), Err(GroupError::Unsupported { .. })));
+    assert!(child.go.send());
+    assert_eq!(status_of(child.pid), 0);
+}
+
+#[test]
+fn version_2_kills_together_and_tells() {
+    let Some(made) = TestGroup::make("kill", Version::Two) else { return };
+    let group = &made.0;
+    let ended_by_kill = |child: &Child| {
+        let status = status_of(child.pid);
+        libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL
+    };
+    let mapping = SharedMapping::anonymous(8 << 20).unwrap();
+    group.set_limits(Limit::Bytes(4 * MIB), Limit::Bytes(0)).unwrap();
+    group.set_killed_together(true).unwrap();
+    let mut watch = group.watch_out_of_memory().unwrap();
+    assert!(!watch.wait(Duration::ZERO).unwrap());
+    let (greedy, beside) = (Child::start(&mapping, group), Child::start(&mapping, group));
+    assert!(greedy.go.send());
+    assert!(watch.wait(Duration::from_secs(60)).unwrap(), "told");
+    assert!(ended_by_kill(&greedy) && ended_by_kill(&beside));
+    let events = group.events().unwrap();
+    assert!(events.limit > 0 && events.out_of_memory > Some(0) && events.killed >= Some(2), "{events:?}");
+    let children = [Child::start(&mapping, group), Child::start(&mapping, group)];
+    group.kill(Duration::from_secs(60)).unwrap();
+    assert!(children.iter().all(ended_by_kill) && group.processes().unwrap().is_empty());
+    // Times that the kernel takes, where it measures them at all.
+    match group.watch_stalls(Duration::from_millis(150), Duration::from_secs(1)) {
+        Ok(mut watch) => assert!(!watch.wait(Duration::ZERO).unwrap()),
+        Err(error) => eprintln!("no stalls are told here: {error}"),
+    }
+}

@@ -27,6 +27,7 @@ use self::core::info::{Open, Opened};
 use self::core::lines::Lines;
 use self::core::source::{Source, read_error};
 use crate::TraceError;
+use crate::optional::OptionalSet;
 use crate::trace::{Extent, Trace};
 
 /// How a file is to be read.
@@ -45,6 +46,8 @@ pub struct ReadOptions {
     /// Which address of a memory trace is its key. Physical ones are in Parquet files alone; of other traces they are an
     /// error.
     pub addresses: Addresses,
+    /// Which of the columns that a trace may have are read; of those it does not have nothing comes.
+    pub optional: OptionalSet,
 }
 
 /// Opens the trace in the file `path`.

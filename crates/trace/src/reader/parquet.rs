@@ -21,13 +21,14 @@ use super::core::info::{FormatInfo, Open, Opened};
 use super::core::layout::SIZE_UNKNOWN;
 use super::core::source::read_error;
 use super::wanted::Addresses;
+use crate::optional::{OptionalColumn, OptionalColumns};
 use crate::parquet_form::{Column, FRAME_BYTES};
 use crate::trace::{Extent, Records};
 use crate::{Place, TraceError};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "parquet",
-    about: "the trace form as Parquet: time_ns, op, key, size, tenant, key_size, ttl_s, perhaps frame",
+    about: "the trace form as Parquet: time_ns, op, key, size, tenant, key_size, ttl_s, perhaps frame, node, level, pc",
     file_names: &[],
     open: Open::Columnar { looks: |start| start.starts_with(b"PAR1"), open, open_bytes },
 };
@@ -57,6 +58,9 @@ fn open_chunks<C: ChunkReader + 'static>(
     let form = |reason: String| TraceError::Form { path: path.to_owned(), reason };
     let file = SerializedFileReader::new(chunks).map_err(|error| form(error.to_string()))?;
     let places = places(file.metadata(), options).map_err(form)?;
+    let found = |wanted| places.iter().any(|(column, _)| *column == Column::Optional(wanted));
+    let optional =
+        OptionalColumns::with(options.optional.columns().filter(|column| found(*column)).collect());
     let records = u64::try_from(file.metadata().file_metadata().num_rows()).unwrap_or(0);
     let has_size = places.iter().any(|(column, _)| *column == Column::Size);
     let records_of_file = ParquetRecords {
@@ -68,9 +72,23 @@ fn open_chunks<C: ChunkReader + 'static>(
         left_in_group: 0,
         records_read: 0,
         size: if has_size { 0 } else { SIZE_UNKNOWN },
+        addresses: options.addresses,
+        optional,
         finished: false,
     };
     Ok(Opened { records: Box::new(records_of_file), extent: Extent::Records(records) })
+}
+
+const FRAME: Column = Column::Optional(OptionalColumn::Frame);
+
+/// Whether the options ask for a column that traces may do without.
+fn is_wanted(column: Column, options: &ReadOptions) -> bool {
+    match column {
+        // A frame is a part of the physical address.
+        FRAME if options.addresses == Addresses::Physical => true,
+        Column::Optional(column) => options.optional.contains(column),
+        _ => true,
+    }
 }
 
 /// Where the columns stand that are needed and there.
@@ -83,9 +101,9 @@ fn places(metadata: &ParquetMetaData, options: &ReadOptions) -> Result<Vec<(Colu
             Some(at) if schema.column(at).max_rep_level() > 0 || schema.column(at).max_def_level() > 1 => {
                 return Err(format!("the column `{}` is nested", column.name()));
             }
-            Some(_) if column == Column::Frame && options.addresses == Addresses::Virtual => {}
+            Some(_) if !is_wanted(column, options) => {}
             Some(at) if options.fields.contains(column.field()) => places.push((column, at)),
-            None if column == Column::Frame && options.addresses == Addresses::Physical => {
+            None if column == FRAME && options.addresses == Addresses::Physical => {
                 return Err(Addresses::NO_FRAMES.to_owned());
             }
             None if column == Column::Key => {
@@ -109,6 +127,9 @@ struct ParquetRecords<C: ChunkReader + 'static> {
     records_read: u64,
     /// The size where no column says it.
     size: u32,
+    addresses: Addresses,
+    /// Of the records that were read last.
+    optional: OptionalColumns,
     finished: bool,
 }
 
@@ -174,15 +195,40 @@ impl<C: ChunkReader + 'static> ParquetRecords<C> {
 }
 
 impl ColumnState {
+    /// The next values of an optional column.
+    fn optional(&mut self, count: usize, column: OptionalColumn) -> Result<Vec<u64>, String> {
+        let name = column.name();
+        let levels = self.optional.then_some(&mut self.levels);
+        let unsigned: Vec<u64> = match &mut self.values {
+            Values::Narrow(reader, values) => {
+                read_column(reader, count, levels, values)?;
+                values.iter().map(|value| u64::from(value.cast_unsigned())).collect()
+            }
+            Values::Wide(reader, values) => {
+                read_column(reader, count, levels, values)?;
+                values.iter().map(|value| value.cast_unsigned()).collect()
+            }
+            Values::Text(..) | Values::Always(_) => {
+                return Err(format!("the column `{name}` holds no integers"));
+            }
+        };
+        // Other tools make columns of which values may be null. Here a column is there for all records or not at all.
+        if unsigned.len() != count {
+            return Err(format!(
+                "the column `{name}` has nulls; a trace has it for all records or not at all"
+            ));
+        }
+        match unsigned.iter().find(|value| **value > column.max()) {
+            Some(value) => Err(format!("the column `{name}` cannot be {value}")),
+            None => Ok(unsigned),
+        }
+    }
+
     /// Puts the next values into `records`.
     fn fill(&mut self, records: &mut [Access]) -> Result<(), String> {
         let column = self.column;
         let misfit =
             |value: &dyn std::fmt::Display| format!("the column `{}` cannot be {value}", column.name());
-        if column == Column::Frame && self.optional {
-            // A null would leave a virtual address among physical ones.
-            return Err("the column `frame` may be null; it must not be".to_owned());
-        }
         let levels = self.optional.then_some(&mut self.levels);
         match &mut self.values {
             Values::Always(op) => records.iter_mut().for_each(|record| record.op = *op),
@@ -263,6 +309,14 @@ fn each<V>(
     Ok(())
 }
 
+/// The physical address of a virtual one.
+fn physical(frame: u64, address: u64) -> Result<u64, String> {
+    let start = frame.checked_mul(FRAME_BYTES);
+    start
+        .map(|start| start + address % FRAME_BYTES)
+        .ok_or_else(|| format!("the column `frame` cannot be {frame}"))
+}
+
 /// Sets the field of `column`; `None` if the value does not fit it.
 fn put(column: Column, record: &mut Access, value: u64) -> Option<()> {
     match column {
@@ -273,14 +327,16 @@ fn put(column: Column, record: &mut Access, value: u64) -> Option<()> {
         Column::Tenant => record.tenant = u32::try_from(value).ok()?,
         Column::KeySize => record.key_size = u16::try_from(value).ok()?,
         Column::Ttl => record.ttl_s = u32::try_from(value).ok()?,
-        // The key was put before: see the order of the columns.
-        Column::Frame => record.key = value.checked_mul(FRAME_BYTES)? + record.key % FRAME_BYTES,
+        // These are no fields of a record: see `optional`.
+        Column::Optional(_) => return None,
     }
     Some(())
 }
 
 impl<C: ChunkReader + 'static> Records for ParquetRecords<C> {
     fn read(&mut self, out: &mut Vec<Access>, max: usize) -> Result<(), TraceError> {
+        // They are those of this call's records, of which there may be none.
+        self.optional.clear();
         // A row group may be empty.
         while self.left_in_group == 0 && !self.finished {
             let opened = self.open_group();
@@ -293,10 +349,10 @@ impl<C: ChunkReader + 'static> Records for ParquetRecords<C> {
         }
         let start = out.len();
         out.resize(start + count, Access::get(0, 0, self.size));
-        let filled = self.columns.iter_mut().try_for_each(|column| column.fill(&mut out[start..]));
-        if let Err(reason) = filled {
+        if let Err(reason) = self.fill(&mut out[start..]) {
             // Columns stand at different records now, so there is no going on.
             out.truncate(start);
+            self.optional.clear();
             self.finished = true;
             return Err(self.failed(reason));
         }
@@ -304,9 +360,34 @@ impl<C: ChunkReader + 'static> Records for ParquetRecords<C> {
         self.records_read += count as u64;
         Ok(())
     }
+
+    fn optional(&self) -> Option<&OptionalColumns> {
+        Some(&self.optional)
+    }
 }
 
 impl<C: ChunkReader + 'static> ParquetRecords<C> {
+    /// Gives the records the next values of all columns.
+    fn fill(&mut self, records: &mut [Access]) -> Result<(), String> {
+        for state in &mut self.columns {
+            let Column::Optional(column) = state.column else {
+                state.fill(records)?;
+                continue;
+            };
+            let values = state.optional(records.len(), column)?;
+            // The keys were put before: see the order of the columns.
+            if column == OptionalColumn::Frame && self.addresses == Addresses::Physical {
+                for (record, frame) in records.iter_mut().zip(&values) {
+                    record.key = physical(*frame, record.key)?;
+                }
+            }
+            if let Some(kept) = self.optional.get_mut(column) {
+                *kept = values;
+            }
+        }
+        Ok(())
+    }
+
     fn failed(&self, reason: String) -> TraceError {
         read_error(&self.path, Place::Record(self.records_read), std::io::Error::other(reason))
     }

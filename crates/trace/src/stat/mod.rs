@@ -6,6 +6,7 @@
 //! counts of them are divided by R, and so are stack distances (SHARDS, FAST 2015). Everything else stays exact.
 
 mod addresses;
+mod columns;
 mod distribution;
 mod growth;
 mod popularity;
@@ -19,8 +20,12 @@ use tiermem_base::intern::Interner;
 use tiermem_base::recency::Recency;
 use tiermem_base::{Access, Op};
 
+use crate::optional::OptionalRow;
+
 pub use addresses::AddressStat;
 use addresses::Addresses;
+use columns::Columns;
+pub use columns::{ColumnStat, ValueStat};
 pub use distribution::{Bucket, Distribution, DistributionStat};
 use growth::Growth;
 pub use growth::GrowthPoint;
@@ -102,6 +107,9 @@ pub struct TraceStat {
     pub spatial: SpatialStat,
     /// Footprint and locality of a memory trace, by its loads and stores; `None` without any.
     pub addresses: Option<AddressStat>,
+    /// The optional columns that were taken in ([`Collector::observe_columns`]).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<ColumnStat>,
 }
 
 impl TraceStat {
@@ -194,6 +202,7 @@ pub struct Collector {
     interner: Interner,
     keys: Vec<KeyState>,
     recency: Recency,
+    columns: Columns,
 }
 
 impl Collector {
@@ -222,6 +231,7 @@ impl Collector {
             interner: Interner::new(),
             keys: Vec::new(),
             recency: Recency::of_objects(),
+            columns: Columns::default(),
         }
     }
 
@@ -238,6 +248,11 @@ impl Collector {
             self.observe_key(access);
         }
         self.requests += 1;
+    }
+
+    /// Takes the optional columns of an access in.
+    pub fn observe_columns(&mut self, row: &OptionalRow) {
+        self.columns.observe(row);
     }
 
     fn observe_time(&mut self, time_ns: u64) {
@@ -360,6 +375,7 @@ impl Collector {
             accesses_per_key: accesses_per_key.stat(self.rate),
             spatial: self.spatial.stat(),
             addresses: self.addresses.stat(),
+            columns: self.columns.stat(),
         }
     }
 }

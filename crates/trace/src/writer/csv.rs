@@ -6,8 +6,9 @@ use std::path::Path;
 use tiermem_base::Access;
 
 use super::output::{Output, write_error};
-use super::{Writer, no_frames};
+use super::{Writer, without_columns};
 use crate::TraceError;
+use crate::optional::OptionalColumns;
 
 const HEADER: &str = "time_ns,op,key,size,tenant,key_size,ttl_s\n";
 
@@ -37,8 +38,9 @@ impl Writer for CsvWriter {
         Ok(())
     }
 
-    fn write_framed(&mut self, _: &[Access], _: &[u64]) -> Result<(), TraceError> {
-        Err(no_frames(self.output.path()))
+    fn write_with(&mut self, records: &[Access], columns: &OptionalColumns) -> Result<(), TraceError> {
+        without_columns(self.output.path(), columns)?;
+        self.write(records)
     }
 
     fn finish(self: Box<Self>) -> Result<(), TraceError> {

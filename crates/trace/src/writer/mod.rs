@@ -13,6 +13,7 @@ use std::path::Path;
 
 use tiermem_base::Access;
 
+use crate::optional::{OptionalColumns, OptionalSet};
 use crate::{Format, TraceError};
 
 /// Takes the records of one trace, in order.
@@ -22,9 +23,9 @@ pub trait Writer {
     /// Writes `records` behind those before. After an error the writer is of no more use.
     fn write(&mut self, records: &[Access]) -> Result<(), TraceError>;
 
-    /// Writes `records` that lie in these physical frames of 4096 bytes, as many frames as records. Only a file that was
-    /// begun with [`WriteOptions::frames`] takes them, and it takes nothing else.
-    fn write_framed(&mut self, records: &[Access], frames: &[u64]) -> Result<(), TraceError>;
+    /// Writes `records` with their optional columns, each as long as there are records. A file takes those that it was begun with
+    /// ([`WriteOptions::optional`]), all of them and no others.
+    fn write_with(&mut self, records: &[Access], columns: &OptionalColumns) -> Result<(), TraceError>;
 
     /// Completes the file and gives it its name.
     fn finish(self: Box<Self>) -> Result<(), TraceError>;
@@ -37,9 +38,8 @@ pub struct WriteOptions {
     pub format: Option<Format>,
     /// What the trace was made from, such as the TRACE argument; formats with room for it keep it.
     pub source: String,
-    /// Whether each record comes with the physical frame of its address ([`Writer::write_framed`]). Only Parquet has a
-    /// column for it.
-    pub frames: bool,
+    /// The optional columns that each record comes with ([`Writer::write_with`]). Only Parquet has room for them.
+    pub optional: OptionalSet,
 }
 
 /// Whether [`create`] can write the format.
@@ -91,8 +91,9 @@ pub fn create(path: &Path, options: &WriteOptions) -> Result<Box<dyn Writer>, Tr
     if format == Format::PARQUET {
         return Ok(Box::new(parquet::ParquetWriter::create(path, options)?));
     }
-    if options.frames {
-        let reason = format!("the format {} has no room for physical addresses; parquet has", format.name());
+    if !options.optional.is_empty() {
+        let (name, columns) = (format.name(), options.optional);
+        let reason = format!("the format {name} has no room for the columns {columns}; parquet has");
         return Err(TraceError::Form { path: path.to_owned(), reason });
     }
     if format == Format::ORACLE_GENERAL {
@@ -101,9 +102,20 @@ pub fn create(path: &Path, options: &WriteOptions) -> Result<Box<dyn Writer>, Tr
     Ok(Box::new(csv::CsvWriter::create(path)?))
 }
 
-/// For formats without room for frames: [`create`] has refused to begin such a file with them.
-fn no_frames(path: &Path) -> TraceError {
-    output::write_error(path)(std::io::Error::other("the file was begun without a column of frames"))
+/// Whether a file of this format, or else of this name, has room for optional columns.
+pub fn has_room_for(format: Option<Format>, path: &Path) -> bool {
+    format.unwrap_or_else(|| format_of_name(path)).has_optional_columns()
+}
+
+/// For formats without room for optional columns: [`create`] has refused to begin such a file with them.
+fn without_columns(path: &Path, columns: &OptionalColumns) -> Result<(), TraceError> {
+    match columns.set() {
+        none if none.is_empty() => Ok(()),
+        some => {
+            let what = format!("the file was begun without the columns {some}");
+            Err(output::write_error(path)(std::io::Error::other(what)))
+        }
+    }
 }
 
 fn format_of_name(path: &Path) -> Format {

@@ -12,8 +12,9 @@ use std::path::Path;
 use tiermem_base::Access;
 
 use super::output::{Output, named_beside, write_error};
-use super::{Writer, no_frames};
+use super::{Writer, without_columns};
 use crate::TraceError;
+use crate::optional::OptionalColumns;
 
 const RECORD_BYTES: usize = 24;
 /// Records that the second pass turns at once.
@@ -85,8 +86,9 @@ impl Writer for OracleGeneralWriter {
         records.iter().try_for_each(|record| self.put(record)).map_err(write_error(&path))
     }
 
-    fn write_framed(&mut self, _: &[Access], _: &[u64]) -> Result<(), TraceError> {
-        Err(no_frames(self.output.path()))
+    fn write_with(&mut self, records: &[Access], columns: &OptionalColumns) -> Result<(), TraceError> {
+        without_columns(self.output.path(), columns)?;
+        self.write(records)
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), TraceError> {

@@ -20,6 +20,7 @@ use tiermem_base::{Access, Op};
 use super::output::{Output, write_error};
 use super::{WriteOptions, Writer};
 use crate::TraceError;
+use crate::optional::{OptionalColumn, OptionalColumns, OptionalSet};
 use crate::parquet_form::{Column, KEY_SEED, SOURCE, schema};
 
 /// Records of a row group: what writer and reader hold in memory, and what a part of a parallel scan is.
@@ -31,21 +32,21 @@ pub(super) struct ParquetWriter {
     file: SerializedFileWriter<Output>,
     /// The records of the row group to come.
     group: Vec<Access>,
-    /// Their frames, as many; `None` in a file without the column.
-    frames: Option<Vec<u64>>,
+    /// Their optional columns, those that the file has.
+    optional: OptionalColumns,
     operations: [ByteArray; Op::ALL.len()],
 }
 
 impl ParquetWriter {
     pub fn create(path: &Path, options: &WriteOptions) -> Result<Self, TraceError> {
         let failed = |error| failed(path, error);
-        let schema = Arc::new(parse_message_type(&schema(options.frames)).map_err(failed)?);
+        let schema = Arc::new(parse_message_type(&schema(options.optional)).map_err(failed)?);
         let properties = properties(options).map_err(failed)?;
         let output = Output::create_plain(path)?;
         let file = SerializedFileWriter::new(output, schema, Arc::new(properties)).map_err(failed)?;
         let operations = Op::ALL.map(|op| ByteArray::from(op.name()));
-        let frames = options.frames.then(|| Vec::with_capacity(GROUP_RECORDS));
-        Ok(ParquetWriter { file, group: Vec::with_capacity(GROUP_RECORDS), frames, operations })
+        let optional = OptionalColumns::with(options.optional);
+        Ok(ParquetWriter { file, group: Vec::with_capacity(GROUP_RECORDS), optional, operations })
     }
 
     fn write_group(&mut self) -> Result<(), ParquetError> {
@@ -53,7 +54,11 @@ impl ParquetWriter {
             return Ok(());
         }
         let mut group = self.file.next_row_group()?;
-        for column in Column::ALL {
+        let has = |column: &Column| match column {
+            Column::Optional(column) => self.optional.get(*column).is_some(),
+            _ => true,
+        };
+        for column in Column::ALL.into_iter().filter(has) {
             let Some(mut writer) = group.next_column()? else { break };
             let records = &self.group;
             // Parquet's integers are signed; their logical type says that these are not.
@@ -68,31 +73,31 @@ impl ParquetWriter {
                 Column::Tenant => put::<Int32Type, _>(&mut writer, records, |it| signed(it.tenant))?,
                 Column::KeySize => put::<Int32Type, _>(&mut writer, records, |it| i32::from(it.key_size))?,
                 Column::Ttl => put::<Int32Type, _>(&mut writer, records, |it| signed(it.ttl_s))?,
-                Column::Frame => {
-                    let frames = self.frames.as_deref().unwrap_or_default();
-                    put::<Int64Type, _>(&mut writer, frames, |frame| frame.cast_signed())?;
+                Column::Optional(column) => {
+                    let values = self.optional.get(column).unwrap_or_default();
+                    match column.max() {
+                        u64::MAX => put::<Int64Type, _>(&mut writer, values, |value| value.cast_signed())?,
+                        _ => put::<Int32Type, _>(&mut writer, values, |value| *value as i32)?,
+                    }
                 }
             }
             writer.close()?;
         }
         group.close()?;
         self.group.clear();
-        self.frames.iter_mut().for_each(Vec::clear);
+        self.optional.clear();
         Ok(())
     }
 
-    /// Takes records in, with as many frames if the file has them.
-    fn take(&mut self, mut records: &[Access], mut frames: &[u64]) -> Result<(), TraceError> {
-        while !records.is_empty() {
+    /// Takes records in, with the optional columns that the file has.
+    fn take(&mut self, records: &[Access], columns: &OptionalColumns) -> Result<(), TraceError> {
+        let mut at = 0;
+        while at < records.len() {
             let room = GROUP_RECORDS - self.group.len();
-            let (part, after) = records.split_at(records.len().min(room));
-            self.group.extend_from_slice(part);
-            records = after;
-            if let Some(kept) = &mut self.frames {
-                let (part, after) = frames.split_at(part.len());
-                kept.extend_from_slice(part);
-                frames = after;
-            }
+            let end = records.len().min(at + room);
+            self.group.extend_from_slice(&records[at..end]);
+            self.optional.extend_from(columns, at..end);
+            at = end;
             if self.group.len() == GROUP_RECORDS {
                 self.write_group().map_err(|error| failed(self.path(), error))?;
             }
@@ -100,7 +105,7 @@ impl ParquetWriter {
         Ok(())
     }
 
-    fn misused(&self, what: &'static str) -> TraceError {
+    fn misused(&self, what: String) -> TraceError {
         write_error(self.path())(std::io::Error::other(what))
     }
 
@@ -140,8 +145,8 @@ fn properties(options: &WriteOptions) -> Result<WriterProperties, ParquetError> 
         .set_column_dictionary_enabled(path(Column::Key), false)
         .set_column_encoding(path(Column::Key), Encoding::PLAIN)
         // Frames repeat within a page's lines and hardly otherwise, which Zstandard sees as well as a dictionary.
-        .set_column_dictionary_enabled(path(Column::Frame), false)
-        .set_column_encoding(path(Column::Frame), Encoding::PLAIN)
+        .set_column_dictionary_enabled(path(Column::Optional(OptionalColumn::Frame)), false)
+        .set_column_encoding(path(Column::Optional(OptionalColumn::Frame)), Encoding::PLAIN)
         .set_column_dictionary_enabled(path(Column::Time), false)
         .set_column_encoding(path(Column::Time), Encoding::DELTA_BINARY_PACKED)
         .build())
@@ -153,18 +158,24 @@ fn failed(path: &Path, error: ParquetError) -> TraceError {
 
 impl Writer for ParquetWriter {
     fn write(&mut self, records: &[Access]) -> Result<(), TraceError> {
-        match self.frames {
-            None => self.take(records, &[]),
-            Some(_) => Err(self.misused("the file has a column of frames, and these records have none")),
-        }
+        self.write_with(records, &OptionalColumns::default())
     }
 
-    fn write_framed(&mut self, records: &[Access], frames: &[u64]) -> Result<(), TraceError> {
-        match self.frames {
-            Some(_) if records.len() == frames.len() => self.take(records, frames),
-            Some(_) => Err(self.misused("records and frames are not equally many")),
-            None => Err(self.misused("the file was begun without a column of frames")),
+    fn write_with(&mut self, records: &[Access], columns: &OptionalColumns) -> Result<(), TraceError> {
+        let (begun, given) = (self.optional.set(), columns.set());
+        if begun != given {
+            let text = |set: OptionalSet| if set.is_empty() { "none".to_owned() } else { set.to_string() };
+            let what = format!(
+                "the file was begun with the columns: {}; these records have: {}",
+                text(begun),
+                text(given)
+            );
+            return Err(self.misused(what));
         }
+        if !columns.are_of(records.len()) {
+            return Err(self.misused(format!("the columns {given} do not fit the {} records", records.len())));
+        }
+        self.take(records, columns)
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), TraceError> {

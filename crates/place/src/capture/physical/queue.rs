@@ -1,8 +1,8 @@
 //! Transactions that wait for their frames to become known, in order, and their way to the writer.
 
 use tiermem_base::Access;
-use tiermem_trace::TraceError;
 use tiermem_trace::writer::Writer;
+use tiermem_trace::{OptionalColumn, OptionalColumns, TraceError};
 
 use super::frames::{Frames, Mapping};
 
@@ -21,7 +21,6 @@ pub(super) struct Queue {
     /// How many of them stood here when frames were last looked for.
     settled: usize,
     resolved: Vec<Access>,
-    frames: Vec<u64>,
     /// Transactions left out.
     pub left_out: u64,
     /// Transactions written that fill lines.
@@ -47,7 +46,7 @@ impl Queue {
             return Ok(());
         }
         self.resolved.clear();
-        self.frames.clear();
+        let mut resolved_frames = Vec::new();
         let mappings = self.mappings.drain(..self.settled);
         for (record, mapping) in self.records.drain(..self.settled).zip(mappings) {
             match frames.frame(mapping) {
@@ -56,13 +55,13 @@ impl Queue {
                     self.loads += u64::from(!is_store);
                     self.stores += u64::from(is_store);
                     self.resolved.push(record);
-                    self.frames.push(frame.get());
+                    resolved_frames.push(frame.get());
                 }
                 None => self.left_out += 1,
             }
         }
         self.settled = 0;
-        writer.write_framed(&self.resolved, &self.frames)
+        writer.write_with(&self.resolved, &OptionalColumns::of(OptionalColumn::Frame, resolved_frames))
     }
 }
 
@@ -83,7 +82,8 @@ mod tests {
             unreachable!("every transaction has its frame")
         }
 
-        fn write_framed(&mut self, records: &[Access], frames: &[u64]) -> Result<(), TraceError> {
+        fn write_with(&mut self, records: &[Access], columns: &OptionalColumns) -> Result<(), TraceError> {
+            let frames = columns.get(OptionalColumn::Frame).unwrap();
             assert_eq!(records.len(), frames.len());
             self.0.extend(records.iter().map(|record| record.key).zip(frames.iter().copied()));
             Ok(())

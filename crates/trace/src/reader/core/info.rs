@@ -54,6 +54,15 @@ impl Format {
         self.0.about
     }
 
+    /// Whether it has room for [`crate::OptionalColumn`]s.
+    pub fn has_optional_columns(self) -> bool {
+        match self.0.open {
+            #[cfg(feature = "parquet")]
+            Open::Columnar { .. } => true,
+            _ => false,
+        }
+    }
+
     pub(in crate::reader) fn opener(self) -> &'static Open {
         &self.0.open
     }
