@@ -246,7 +246,9 @@ fn configure(tiers: &[FrameTier], touches: &Touches) -> Result<Vec<TierConfig>, 
         return Err(Failure::usage(anyhow!("{} tiers: at most {TIERS_MAX} can be simulated", configs.len())));
     }
     let config = tiermem_policy::frames::Config::of(&configs);
-    config.check().map_err(|error| Failure::usage(anyhow!("{error}")))?;
+    config.check().map_err(|error| {
+        Failure::usage(anyhow!("{error}; give the tiers fastest first, memory before the others"))
+    })?;
     Ok(configs)
 }
 
