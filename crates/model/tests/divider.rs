@@ -142,6 +142,18 @@ fn a_division_is_done_and_newcomers_have_a_part_as_one_more_than_all() {
     assert_eq!(world.has(c), [(500_000, 1), (1, 2)], "no share is nothing");
 }
 
+/// What a newcomer has is said before all is forgotten: whoever is in no part would keep what it had before the first division.
+#[test]
+fn who_is_in_no_part_has_what_a_newcomer_has() {
+    let mut world = World::new(config());
+    let (b, c) = (world.enter("b"), world.enter("c"));
+    assert_eq!(world.shares(b), [DRAM / 8, SLOW / 8]);
+    world.answer(&[(0, [100_000, 400_000]), (c, [200_000, 800_000])]);
+    assert_eq!(world.shares(b), [DRAM / 5, SLOW / 5]);
+    assert_eq!(world.has(1), [(DRAM / 5, 9), (SLOW / 5, 9)]);
+    assert_eq!(world.shares(c), [200_000, 800_000]);
+}
+
 #[test]
 fn choosing_k_leaves_shares_alone() {
     let mut world = World::new(config());

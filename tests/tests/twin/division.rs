@@ -189,11 +189,13 @@ fn memory_is_divided_the_same_way_in_both() {
 /// With metadata charged and over a flash tier as well.
 #[test]
 fn memory_over_flash_is_divided_the_same_way_in_both() {
-    let trace = trace();
+    let mut trace = trace();
+    // Enough for the flash tier to overflow.
+    trace.iter_mut().for_each(|access| access.size *= 3);
     let flash =
         FlashTier { region_bytes: 16 << 20, segment_bytes: 64 << 10, admission: log::Admission::Seen };
     for aim in AIMS {
-        let ladder = LadderConfig::with_capacities(&[3 << 20, 2 << 20]);
+        let ladder = LadderConfig::with_capacities(&[4 << 20, 3 << 20]);
         assert!(ladder.charge_metadata);
         let counts = compare(aim, &ladder, Some(flash), &trace);
         let on_flash = counts.flash.as_ref().unwrap();
