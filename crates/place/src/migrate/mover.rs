@@ -26,16 +26,6 @@ pub trait Pages {
     fn move_to(&mut self, addresses: &[u64], node: u32, status: &mut [i32]) -> io::Result<()>;
 }
 
-impl<P: Pages + ?Sized> Pages for &mut P {
-    fn nodes(&mut self, addresses: &[u64], nodes: &mut [i32]) -> io::Result<()> {
-        (**self).nodes(addresses, nodes)
-    }
-
-    fn move_to(&mut self, addresses: &[u64], node: u32, status: &mut [i32]) -> io::Result<()> {
-        (**self).move_to(addresses, node, status)
-    }
-}
-
 /// The pages of a real process.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessPages {
