@@ -99,7 +99,7 @@ def placed(out: Path) -> str:
     path = out / "placed.md"
     if not path.exists():
         return ""
-    about = "llama.cpp in an emulated guest of two nodes, by `experiments/observe/placed.py`. *Replayed* is of the recording."
+    about = "An emulated guest of two nodes, by `experiments/observe/placed.py`. *Replayed* is of the recording."
     return f"## A plan carried out\n\n{about}\n\n{path.read_text()}"
 
 

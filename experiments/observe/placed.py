@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""What a plan does for a language model where there are two nodes of memory: an emulated guest, so that it runs on any machine.
+"""What a plan does for programs where there are two nodes of memory: an emulated guest, so that it runs on any machine.
 
     experiments/observe/placed.py --tiermem target/release/tiermem --out docs/results/observe
+    experiments/observe/placed.py --programs hotspot --rounds 5
     experiments/observe/placed.py --tiermem target/debug/tiermem --short --out results
 
-llama.cpp decodes with a small model in a guest and is recorded there; plans are made of the recording, with a half and with a
-quarter of what was touched fast, the latter half as large as the weights; then the model decodes again in another guest, with pages
-that stay where they are first touched, with the plan, and with the plan and what is seen (`--follow`), which take turns. Told are
-the shares of pages touched that lay in slow memory. An emulated machine's times say nothing. Writes placed.json and placed.md,
-which run.py takes into its page.
+A program is recorded in a guest; plans are made of the recording, with a half and with a quarter of what was touched fast; then it
+runs again in another guest, with pages that stay where the kernel puts them when they are first touched, on a node that has room for
+so much and no more (`--follow first-touch`), with the plan, and with the plan and what is seen (`--follow live`), which take turns.
+Told are the shares of pages touched that lay in slow memory. An emulated machine's times say nothing. Writes placed.json and
+placed.md, which run.py takes into its page.
 
-It needs a C compiler, and llama-cpp-python built without AVX-512, as requirements.txt has it, which the emulator does not know.
+Programs: decode (llama.cpp decodes with a small model, whose weights are read into memory of its own: all files of a guest lie on its
+first node before it starts, so that nothing of them is touched first) and hotspot (examples/workloads). decode needs a C compiler, and
+llama-cpp-python built without AVX-512, as requirements.txt has it, which the emulator does not know.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +37,42 @@ GUEST = HERE.parents[1] / "tests/e2e/guest/machine.py"
 MEMORY_MIB = "1024,512"
 FOLLOWED = {"first-touch": "where first touched", "plan": "the plan", "live": "the plan, and what is seen"}
 FAST_SHARES = (0.5, 0.25)
+HOTSPOT = "hotspot --footprint 50331648 --hot 4194304 --background 5 --per-second 200000 --pass-ms 8000"
 # The kernel divides pages of 2 MiB when it moves a part of one, which a small model would be full of.
 SMALL_PAGES = "echo never >/sys/kernel/mm/transparent_hugepage/enabled\n"
 
 
-def program(tools: Tools) -> Path:
-    """programs/decode.c, compiled against what llama-cpp-python has brought along."""
+@dataclass(frozen=True)
+class Program:
+    """What is recorded and placed: its files in the guest, and its command."""
+
+    about: str
+    files: dict[str, Path]
+    command: str
+
+
+def decode(tools: Tools) -> Program:
+    """programs/decode.c, compiled against what llama-cpp-python has brought along, and a model of 20 MiB."""
     spec = importlib.util.find_spec("llama_cpp")
     if not spec or not spec.origin:
-        sys.exit("llama-cpp-python is not installed")
+        sys.exit("llama-cpp-python is not installed; --programs hotspot goes without it")
     libraries = Path(spec.origin).parent / "lib"
     headers = libraries.parents[1] / "include"
     built = tools.folder / "decode"
     command = ["cc", "-O2", str(HERE / "programs/decode.c"), "-o", str(built), f"-I{headers}", f"-L{libraries}", "-lllama"]
     subprocess.run([*command, f"-Wl,-rpath,{libraries}", f"-Wl,-rpath-link,{libraries}"], check=True)
-    return built
+    model = tools.model("small", "--size", "20MiB")
+    tokens = 20 if tools.short else 40
+    return Program(f"{tokens} tokens decoded", {"/model.gguf": model, "/bin/decode": built}, f"decode /model.gguf {tokens}")
+
+
+def hotspot(tools: Tools) -> Program:
+    """4 MiB of 48 are hot at a time, and pass through once in 8 s."""
+    passes = 1 if tools.short else 3
+    return Program("4 MiB of 48 MiB hot at a time", {"/bin/hotspot": Path(tools.workload("hotspot"))}, f"{HOTSPOT} --passes {passes}")
+
+
+PROGRAMS = {"decode": decode, "hotspot": hotspot}
 
 
 def in_guest(script: str, files: dict[str, Path], out: Path) -> None:
@@ -60,60 +85,59 @@ def in_guest(script: str, files: dict[str, Path], out: Path) -> None:
         sys.exit(f"the guest's script failed:\n{done.stdout}{done.stderr}")
 
 
-def measured(tools: Tools, rounds: int) -> dict[str, Any]:
-    """All of it."""
-    model = tools.model("small", "--size", "20MiB")
-    beside = tools.tiermem.parent
-    files = {"/model.gguf": model, "/bin/decode": program(tools), "/bin/tiermem": tools.tiermem}
-    files["/bin/libtiermem_preload.so"] = beside / "libtiermem_preload.so"
-    tokens = 20 if tools.short else 40
-    record = f"tiermem record --slice 100ms --granule 512KiB -o /out/placed.rec -- decode /model.gguf {tokens}\n"
+def measured(tools: Tools, name: str, rounds: int) -> dict[str, Any]:
+    """All of a program."""
+    program = PROGRAMS[name](tools)
+    files = program.files | {"/bin/tiermem": tools.tiermem}
+    files["/bin/libtiermem_preload.so"] = tools.tiermem.parent / "libtiermem_preload.so"
+    record = f"tiermem record --slice 100ms --granule 512KiB -o /out/{name}.rec -- {program.command} >/dev/null\n"
     in_guest(SMALL_PAGES + record, files, tools.folder)
-    replayed = [planned(tools, share) for share in FAST_SHARES]
+    replayed = [planned(tools, name, share) for share in FAST_SHARES]
 
     run = "tiermem run --slice 100ms --format json"
     turns = [(turn, at, follow) for turn in range(rounds) for at in range(len(replayed)) for follow in FOLLOWED]
     each = (
-        f"{run} --plan /{at}.json --follow {follow} -- decode /model.gguf {tokens} >/out/{turn}.{at}.{follow} || exit 1\n"
+        f"{run} --plan /{at}.json --follow {follow} -- {program.command} >/out/{turn}.{at}.{follow} || exit 1\n"
         for turn, at, follow in turns
     )
-    files |= {f"/{at}.json": tools.folder / f"placed.{row['fast_bytes']}.plan.json" for at, row in enumerate(replayed)}
+    files |= {f"/{at}.json": tools.folder / f"{name}.{row['fast_bytes']}.plan.json" for at, row in enumerate(replayed)}
     runs: list[dict[str, list[dict[str, Any]]]] = [{follow: [] for follow in FOLLOWED} for _ in replayed]
     with tempfile.TemporaryDirectory() as folder:
         in_guest(SMALL_PAGES + "".join(each), files, Path(folder))
         for turn, at, follow in turns:
             # What the program prints comes before.
             runs[at][follow].append(json.loads((Path(folder) / f"{turn}.{at}.{follow}").read_text().splitlines()[-1])[0])
-    return {"tokens": tokens, "plans": [{"replayed": row, "runs": of} for row, of in zip(replayed, runs, strict=True)]}
+    plans = [{"replayed": row, "runs": of} for row, of in zip(replayed, runs, strict=True)]
+    return {"program": name, "about": program.about, "plans": plans}
 
 
-def planned(tools: Tools, share: float) -> dict[str, Any]:
+def planned(tools: Tools, name: str, share: float) -> dict[str, Any]:
     """A plan for such a share of what was touched, and what it does when it is replayed."""
-    row = placements(tools, "placed", share)
-    (tools.folder / "placed.plan.json").rename(tools.folder / f"placed.{row['fast_bytes']}.plan.json")
+    row = placements(tools, name, share)
+    (tools.folder / f"{name}.plan.json").rename(tools.folder / f"{name}.{row['fast_bytes']}.plan.json")
     return row
 
 
-def table(found: dict[str, Any]) -> str:
+def table(found: list[dict[str, Any]]) -> str:
     """The page."""
-    touched = found["plans"][0]["replayed"]["touched_bytes"]
     lines = [
-        f"{touched / 2**20:.0f} MiB touched, {found['tokens']} tokens decoded.",
-        "",
-        "| fast memory | pages follow | touched in slow memory | replayed | moved | runs |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| program | fast memory | pages follow | touched in slow memory | replayed | moved | runs |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for plan in found["plans"]:
-        replayed = plan["replayed"]
-        for follow, runs in plan["runs"].items():
-            shares = sorted(run["slow_share"] for run in runs)
-            share = f"**{statistics.median(shares):.1%}** ({shares[0]:.1%} to {shares[-1]:.1%})"
-            moved = statistics.median(run["moved_bytes"] for run in runs)
-            # Of a live program the plan is followed too, where it is right.
-            alone = replayed["plan+live" if follow == "live" else follow]
-            cells = [f"{replayed['fast_bytes'] / 2**20:.0f} MiB", FOLLOWED[follow], share, f"{alone:.1%}"]
-            lines.append(f"| {' | '.join([*cells, f'{moved / 2**20:.0f} MiB', str(len(runs))])} |")
-    return "\n".join(lines) + "\n"
+    for program in found:
+        for plan in program["plans"]:
+            replayed = plan["replayed"]
+            for follow, runs in plan["runs"].items():
+                shares = sorted(run["slow_share"] for run in runs if run["slow_share"] is not None)
+                share = f"**{statistics.median(shares):.1%}** ({shares[0]:.1%} to {shares[-1]:.1%})" if shares else "not measured"
+                moved = statistics.median(run["moved_bytes"] for run in runs)
+                # Of a live program the plan is followed too, where it is right.
+                alone = replayed["plan+live" if follow == "live" else follow]
+                fast = f"{replayed['fast_bytes'] / 2**20:.0f} of {replayed['touched_bytes'] / 2**20:.0f} MiB"
+                cells = [program["program"], fast, FOLLOWED[follow], share, f"{alone:.1%}"]
+                lines.append(f"| {' | '.join([*cells, f'{moved / 2**20:.0f} MiB', str(len(shares))])} |")
+    about = "; ".join(f"{program['program']}: {program['about']}" for program in found)
+    return "\n".join(["Touched and fast, by program; " + about + ".", "", *lines]) + "\n"
 
 
 def main() -> None:
@@ -121,6 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tiermem", type=Path, default=Path("target/release/tiermem"), help="the preload library lies beside it")
     parser.add_argument("--recordings", type=Path, default=Path("target/observe"))
+    parser.add_argument("--programs", default=",".join(PROGRAMS), help="which, by name")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("docs/results/observe"))
     parser.add_argument("--short", action="store_true", help="one round of few tokens: to see that it runs")
@@ -128,7 +153,7 @@ def main() -> None:
     for folder in (args.recordings, args.out):
         folder.mkdir(parents=True, exist_ok=True)
     tools = Tools(args.tiermem.resolve(), args.recordings.resolve(), args.short)
-    found = measured(tools, 1 if args.short else args.rounds)
+    found = [measured(tools, name, 1 if args.short else args.rounds) for name in args.programs.split(",")]
     (args.out / "placed.json").write_text(json.dumps(found, indent=1) + "\n")
     (args.out / "placed.md").write_text(table(found))
     print(table(found), end="")

@@ -49,7 +49,8 @@ fn decoding_with_half_the_memory_is_halved_and_near_the_clairvoyant() {
         let [weights, buffers] = decoding(240, parts, 30, seed);
         let (heats, slices) = ([&weights, &buffers], slices(parts * 30));
         let regions = vec![region("model.gguf", 240), region("buffers", 4)];
-        let plan = analyse(regions, &heats, &slices, 122 * GRANULE, &ASSUMED).unwrap();
+        let plan =
+            analyse(regions, &Program::new(&heats, &slices).unwrap(), 122 * GRANULE, &ASSUMED).unwrap();
         let predicted = plan.predicted;
         assert_eq!(plan.sweeps.len(), 1, "{predicted:?}");
         assert!(predicted.slow_share_after < predicted.slow_share_before / 2.0, "{parts}: {predicted:?}");
@@ -71,8 +72,8 @@ fn decoding_that_is_faster_than_moves_has_some_granules_pass() {
         let pass_s = parts as f64 * SLICE_NS as f64 / 1e9;
         let assumed = Assumed { move_bytes_per_s: 480.0 * GRANULE as f64 / (3.0 * pass_s), ..ASSUMED };
         let regions = vec![region("model.gguf", 240), region("buffers", 4)];
-        let plan = analyse(regions, &heats, &slices, 122 * GRANULE, &assumed).unwrap();
         let program = Program::new(&heats, &slices).unwrap();
+        let plan = analyse(regions, &program, 122 * GRANULE, &assumed).unwrap();
         let still = replay::best_static(&program, &memory(&program, 122 * GRANULE, &assumed)).slow_share();
         let predicted = plan.predicted;
         assert!(plan.sweeps.len() == 1 && plan.sweeps[0].every > 1, "{parts}: {:?}", plan.sweeps);
@@ -90,7 +91,9 @@ fn a_program_with_phases_gets_them() {
         let from = slice / 5 % 3 * 30;
         heat.row_mut(slice)[from..from + 30].fill(10.0);
     }
-    let plan = analyse(vec![region("data", 90)], &[&heat], &slices(60), 30 * GRANULE, &ASSUMED).unwrap();
+    let (heats, slices) = ([&heat], slices(60));
+    let program = Program::new(&heats, &slices).unwrap();
+    let plan = analyse(vec![region("data", 90)], &program, 30 * GRANULE, &ASSUMED).unwrap();
     assert!(plan.phases.len() == 3 || !plan.sweeps.is_empty(), "{plan:?}");
     assert!(plan.predicted.slow_share_after < plan.predicted.slow_share_before / 2.0, "{:?}", plan.predicted);
 }
@@ -99,7 +102,9 @@ fn a_program_with_phases_gets_them() {
 fn a_program_that_is_always_the_same_gets_no_moves() {
     let row: Vec<f32> = (0..100).map(|at| if at >= 80 { 50.0 } else { 1.0 }).collect();
     let heat = Heat::of(GRANULE, 100, row.repeat(20));
-    let plan = analyse(vec![region("data", 100)], &[&heat], &slices(20), 20 * GRANULE, &ASSUMED).unwrap();
+    let (heats, slices) = ([&heat], slices(20));
+    let program = Program::new(&heats, &slices).unwrap();
+    let plan = analyse(vec![region("data", 100)], &program, 20 * GRANULE, &ASSUMED).unwrap();
     assert!(plan.sweeps.is_empty() && plan.phases.is_empty());
     assert_eq!(
         plan.always.iter().map(|span| (span.offset, span.bytes)).collect::<Vec<_>>(),
@@ -115,11 +120,11 @@ fn a_plan_in_a_file_is_the_plan() {
     let heats = [&weights, &buffers];
     let slices = slices(160);
     let regions = vec![region("model.gguf", 64), region("buffers", 4)];
-    let plan = analyse(regions, &heats, &slices, 34 * GRANULE, &ASSUMED).unwrap();
+    let program = Program::new(&heats, &slices).unwrap();
+    let plan = analyse(regions, &program, 34 * GRANULE, &ASSUMED).unwrap();
     let text = serde_json::to_string_pretty(&plan).unwrap();
     let read = Plan::read(&text).unwrap();
     assert_eq!(read, plan);
-    let program = Program::new(&heats, &slices).unwrap();
     let memory = memory(&program, plan.fast_bytes, &plan.assumed);
     let outcome = replay::follow(&program, &memory, &read.schedule(), false);
     assert!((outcome.slow_share() - plan.predicted.slow_share_after).abs() < 1e-3);
@@ -192,7 +197,7 @@ proptest! {
         let memory = Memory { fast_granules: fast, moves_per_s };
         let first = replay::first_touch(&program, &memory);
         let still = replay::best_static(&program, &memory);
-        let live = replay::follow(&program, &memory, &Default::default(), true);
+        let live = replay::follow_seen(&program, &memory);
         let knowing = replay::clairvoyant(&program, &memory);
         for outcome in [first, still, live, knowing] {
             prop_assert!((outcome.accesses - heat.sum()).abs() < 1e-6 * heat.sum() + 1e-9);
@@ -202,7 +207,7 @@ proptest! {
         prop_assert_eq!(first.moves, 0);
         let moves = moves_per_s * SLICE_NS as f64 / 1e9 * rows.len() as f64;
         prop_assert!(knowing.moves as f64 <= moves && live.moves as f64 <= moves);
-        if let Ok(plan) = analyse(vec![region("data", granules)], &heats, &slices, u64::from(fast) * GRANULE, &ASSUMED) {
+        if let Ok(plan) = analyse(vec![region("data", granules)], &program, u64::from(fast) * GRANULE, &ASSUMED) {
             let text = serde_json::to_string(&plan).unwrap();
             prop_assert_eq!(Plan::read(&text).unwrap(), plan);
         }

@@ -1,7 +1,7 @@
 //! Making a placement plan of a recording.
 
 use tiermem_base::Heat;
-use tiermem_model::placement::{self, Assumed, MadeFrom, Plan, PlannedRegion};
+use tiermem_model::placement::{self, Assumed, MadeFrom, Plan, PlannedRegion, Program};
 use tiermem_trace::recording::{Recording, Region, RegionKind, Selection};
 
 /// What a plan is made of: the regions that were accessed, and their heat.
@@ -11,6 +11,8 @@ pub struct Recorded {
     pub regions: Vec<PlannedRegion>,
     /// The heat of each, in the same order.
     pub heats: Vec<Heat>,
+    /// The first and the last slice in which each was mapped, in the same order.
+    pub lifetimes: Vec<(u32, u32)>,
     /// Start and end of each slice, in nanoseconds.
     pub slices: Vec<(u64, u64)>,
     /// Bytes of regions that were accessed and are smaller than a granule: libraries, stacks. They are left where the kernel puts
@@ -31,7 +33,8 @@ impl Recorded {
         if all.saturating_mul(recording.head.slices.len() as u64) > 1 << 30 {
             return Err(format!("{all} granules in each slice are too many; take a coarser granule"));
         }
-        let (mut regions, mut heats, mut small_bytes) = (Vec::new(), Vec::new(), 0);
+        let (mut regions, mut heats, mut lifetimes, mut small_bytes) =
+            (Vec::new(), Vec::new(), Vec::new(), 0);
         for found in recording.heat(selection, granule_bytes) {
             let region = &recording.head.regions[found.region];
             match region.kind {
@@ -41,6 +44,7 @@ impl Recorded {
                 _ => {
                     regions.push(planned(region));
                     heats.push(found.heat);
+                    lifetimes.push((region.first_slice, region.last_slice));
                 }
             }
         }
@@ -50,12 +54,20 @@ impl Recorded {
             );
         }
         let slices = recording.head.slices.iter().map(|slice| (slice.start_ns, slice.end_ns)).collect();
-        Ok(Recorded { regions, heats, slices, small_bytes })
+        Ok(Recorded { regions, heats, lifetimes, slices, small_bytes })
     }
 
     /// The heats as a program takes them.
     pub fn heats(&self) -> Vec<&Heat> {
         self.heats.iter().collect()
+    }
+
+    /// The program as a placement sees it, of [`Self::heats`].
+    ///
+    /// # Errors
+    /// If there are more granules than a plan can name.
+    pub fn program<'a>(&'a self, heats: &'a [&'a Heat]) -> Result<Program<'a>, String> {
+        Ok(Program::new(heats, &self.slices)?.with_lifetimes(&self.lifetimes))
     }
 
     /// Makes the plan for so much fast memory.
@@ -70,7 +82,8 @@ impl Recorded {
         assumed: &Assumed,
     ) -> Result<Plan, String> {
         let left = fast_bytes.saturating_sub(self.small_bytes);
-        let plan = placement::analyse(self.regions.clone(), &self.heats(), &self.slices, left, assumed)?;
+        let heats = self.heats();
+        let plan = placement::analyse(self.regions.clone(), &self.program(&heats)?, left, assumed)?;
         let executable = &recording.head.executable;
         let made_from = MadeFrom {
             recording: file.to_owned(),

@@ -2,13 +2,15 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
 use proptest::prelude::*;
-use tiermem_policy::placement::{Act, Follower, Options, Phase, Schedule, Seen, Sweep, Tier};
+use tiermem_policy::placement::{
+    Act, FirstTouch, Options, Outcome, Phase, Placer, Schedule, Seen, Sweep, Tier,
+};
 
 const SLICE_NS: u64 = 100_000_000;
 
 /// A program over granules, slice by slice; what it accessed in fast and in slow memory.
 struct World {
-    follower: Follower,
+    placer: Placer,
     tiers: Vec<Option<Tier>>,
     capacity: usize,
     moves_max: usize,
@@ -16,14 +18,16 @@ struct World {
     fast: f64,
     slow: f64,
     moves: usize,
+    tried: usize,
 }
 
 impl World {
+    /// Pages lie where they are first touched; so many moves are allowed in a slice.
     fn new(options: Options, moves_max: usize) -> Self {
         let (count, capacity) = (options.granules as usize, options.fast_granules as usize);
-        let follower = Follower::new(options);
+        let moves_per_s = moves_max as f64 * 1e9 / SLICE_NS as f64;
         World {
-            follower,
+            placer: Placer::new(options, FirstTouch::Kernel, moves_per_s),
             tiers: vec![None; count],
             capacity,
             moves_max,
@@ -31,6 +35,7 @@ impl World {
             fast: 0.0,
             slow: 0.0,
             moves: 0,
+            tried: 0,
         }
     }
 
@@ -45,7 +50,7 @@ impl World {
             if self.tiers[at].is_none() {
                 let tier = if self.in_fast() < self.capacity { Tier::Fast } else { Tier::Slow };
                 self.tiers[at] = Some(tier);
-                self.follower.placed(*granule, tier);
+                self.placer.placed(*granule, tier);
             }
             match self.tiers[at] {
                 Some(Tier::Fast) => self.fast += f64::from(*count),
@@ -53,29 +58,29 @@ impl World {
             }
         }
         let (from_ns, to_ns) = (self.slice * SLICE_NS, (self.slice + 1) * SLICE_NS);
-        self.follower.observe(&Seen { from_ns, to_ns, accesses });
+        self.placer.slice(&Seen { from_ns, to_ns, accesses });
         self.slice += 1;
-        let mut acts = Vec::new();
-        self.follower.step(to_ns, self.moves_max, &mut acts);
-        assert!(acts.len() <= self.moves_max);
-        let mut no_room = false;
-        for act in acts {
+        let before = self.tried;
+        while let Some(act) = self.placer.next_move() {
+            self.tried += 1;
             let at = act.granule as usize;
             assert_ne!(self.tiers[at], Some(act.to), "it lies there already");
             assert!(self.tiers[at].is_some(), "what is not there cannot move");
-            let failed = fails(act) || (no_room && act.to == Tier::Fast);
-            no_room = failed && act.to == Tier::Slow;
+            let failed = fails(act);
             if !failed {
                 self.tiers[at] = Some(act.to);
                 self.moves += 1;
             }
-            self.follower.done(act, !failed);
+            self.placer.moved(act, if failed { Outcome::Refused } else { Outcome::Moved });
             assert!(self.in_fast() <= self.capacity, "more than fits in fast memory");
         }
+        // What is too little for an exchange is kept.
+        assert!(self.tried - before <= self.moves_max + 1, "more than is allowed in a slice");
+        assert!(self.tried <= self.moves_max * self.slice as usize, "more than is allowed");
         for (granule, tier) in (0..).zip(&self.tiers) {
-            assert_eq!(self.follower.tier(granule), *tier, "granule {granule}");
+            assert_eq!(self.placer.tier(granule), *tier, "granule {granule}");
         }
-        assert_eq!(self.follower.fast() as usize, self.in_fast());
+        assert_eq!(self.placer.fast() as usize, self.in_fast());
     }
 
     fn slow_share(&self) -> f64 {
@@ -174,7 +179,7 @@ fn a_program_that_departs_from_its_plan_is_followed_by_what_is_seen() {
     };
     assert!(run(false).slow_share() > 0.9);
     assert!(run(true).slow_share() < 0.45, "{}", run(true).slow_share());
-    assert!(run(true).follower.has_departed());
+    assert!(run(true).placer.has_departed());
 }
 
 #[test]
@@ -203,6 +208,118 @@ fn a_schedule_that_names_what_does_not_exist_is_followed_as_far_as_it_does() {
         let accesses: Vec<_> = (0..10).map(|granule| (granule, 1.0)).collect();
         world.run(&accesses, |_| false);
     }
+}
+
+/// A placer of ten granules, three of them fast, whose accesses are told in slices of 100 ms.
+fn placer(always: &[u32], first_touch: FirstTouch, per_slice: f64) -> Placer {
+    let schedule = Schedule { always: always.to_vec(), ..Schedule::default() };
+    Placer::new(options(10, 3, schedule), first_touch, per_slice * 10.0)
+}
+
+/// The moves of a slice, of which some are refused.
+fn moves(placer: &mut Placer, slice: u64, accesses: &[(u32, f32)], refused: &[u32]) -> Vec<(u32, Tier)> {
+    let (from_ns, to_ns) = (slice * SLICE_NS, (slice + 1) * SLICE_NS);
+    placer.slice(&Seen { from_ns, to_ns, accesses });
+    let mut made = Vec::new();
+    while let Some(act) = placer.next_move() {
+        made.push((act.granule, act.to));
+        let is_refused = refused.contains(&act.granule);
+        placer.moved(act, if is_refused { Outcome::Refused } else { Outcome::Moved });
+    }
+    made
+}
+
+#[test]
+fn the_hottest_comes_in_first_and_the_coldest_makes_its_room() {
+    use Tier::{Fast, Slow};
+    let lying = || {
+        let mut placer = placer(&[7, 9, 8], FirstTouch::Kernel, 100.0);
+        (0..3).for_each(|granule| placer.placed(granule, Fast));
+        (3..10).for_each(|granule| placer.placed(granule, Slow));
+        placer
+    };
+    let accesses = [(0, 5.0), (1, 1.0), (2, 9.0)];
+    let all = [(1, Slow), (7, Fast), (0, Slow), (9, Fast), (2, Slow), (8, Fast)];
+    assert_eq!(moves(&mut lying(), 0, &accesses, &[]), all);
+    // Another makes room for the one that is first; what was refused is left alone for some time.
+    let mut placer = lying();
+    assert_eq!(
+        moves(&mut placer, 0, &accesses, &[1, 9]),
+        [(1, Slow), (0, Slow), (7, Fast), (2, Slow), (9, Fast), (8, Fast)]
+    );
+    assert_eq!(moves(&mut placer, 1, &[], &[]), []);
+    assert_eq!((placer.tier(1), placer.tier(9), placer.fast()), (Some(Fast), Some(Slow), 3));
+}
+
+#[test]
+fn what_a_slice_did_not_use_is_not_saved_up() {
+    let mut placer = placer(&[5, 6, 7], FirstTouch::Kernel, 4.0);
+    (0..3).for_each(|granule| placer.placed(granule, Tier::Fast));
+    for slice in 0..10 {
+        assert_eq!(moves(&mut placer, slice, &[(0, 1.0)], &[]), []);
+    }
+    (5..8).for_each(|granule| placer.placed(granule, Tier::Slow));
+    assert_eq!(moves(&mut placer, 10, &[(5, 1.0)], &[]).len(), 4);
+    assert_eq!(moves(&mut placer, 11, &[(5, 1.0)], &[]).len(), 2);
+}
+
+#[test]
+fn more_in_fast_memory_than_belongs_there_goes_first() {
+    let mut placer = placer(&[9], FirstTouch::Kernel, 100.0);
+    (0..5).for_each(|granule| placer.placed(granule, Tier::Fast));
+    placer.placed(9, Tier::Slow);
+    let accesses: Vec<(u32, f32)> = (0..5).map(|granule| (granule, 9.0 - granule as f32)).collect();
+    let expected = [(4, Tier::Slow), (3, Tier::Slow), (2, Tier::Slow), (9, Tier::Fast)];
+    assert_eq!(moves(&mut placer, 0, &accesses, &[]), expected);
+}
+
+#[test]
+fn homes_are_given_in_order_while_there_is_room_that_is_not_kept() {
+    use Tier::{Fast, Slow};
+    let homes = |placer: &Placer| (0..10).map(|granule| placer.decided(granule)).collect::<Vec<_>>();
+    let mut bound = placer(&[8], FirstTouch::Bound, 100.0);
+    assert_eq!(bound.fast_left(), 3);
+    bound.mapped(0..2);
+    bound.mapped(4..6);
+    assert_eq!(homes(&bound)[..6], [Some(Fast), Some(Fast), None, None, Some(Slow), Some(Slow)]);
+    assert_eq!((bound.fast_left(), bound.fast()), (1, 0));
+    // What is touched takes the room that it was promised.
+    bound.placed(0, Fast);
+    assert_eq!((bound.fast_left(), bound.fast()), (1, 1));
+    // Somebody else had it: the room is nobody's.
+    bound.placed(1, Slow);
+    assert_eq!(bound.fast_left(), 2);
+    bound.mapped(2..4);
+    assert_eq!(homes(&bound)[2..4], [Some(Fast), Some(Slow)]);
+    bound.mapped(8..9);
+    assert_eq!((bound.decided(8), bound.home(8), bound.fast_left()), (Some(Fast), Fast, 1));
+    bound.placed(8, Fast);
+    assert_eq!(bound.fast_left(), 0);
+    // What goes gives its room back, and is decided on anew when it comes again.
+    bound.unmapped(0..3);
+    assert_eq!((homes(&bound)[0], bound.fast_left(), bound.fast()), (None, 2, 1));
+    bound.mapped(0..6);
+    assert_eq!(homes(&bound)[..6], [Some(Fast), Some(Fast), Some(Slow), Some(Slow), Some(Slow), Some(Slow)]);
+    // Where the kernel decides it is by who comes first.
+    let mut kernel = placer(&[], FirstTouch::Kernel, 0.0);
+    kernel.mapped(0..10);
+    assert_eq!(homes(&kernel), [None; 10]);
+    for (granule, tier) in [(9, Fast), (2, Fast), (5, Fast), (0, Slow)] {
+        assert_eq!(kernel.home(granule), tier);
+        kernel.placed(granule, tier);
+    }
+}
+
+#[test]
+fn what_has_gone_when_it_was_to_be_moved_lies_nowhere() {
+    let mut placer = placer(&[9], FirstTouch::Kernel, 100.0);
+    (0..3).for_each(|granule| placer.placed(granule, Tier::Fast));
+    placer.placed(9, Tier::Slow);
+    placer.slice(&Seen { from_ns: 0, to_ns: SLICE_NS, accesses: &[] });
+    let out = placer.next_move().unwrap();
+    placer.moved(out, Outcome::Absent);
+    assert_eq!((placer.tier(out.granule), placer.fast()), (None, 2));
+    assert_eq!(placer.next_move(), Some(Act { granule: 9, to: Tier::Fast }));
 }
 
 proptest! {

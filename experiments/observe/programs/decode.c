@@ -2,7 +2,7 @@
 //
 //     decode MODEL TOKENS [THREADS]
 //
-// The model's file is mapped, and weights are used as they lie there. Decoding begins with the token that begins a text; the likeliest
+// Weights are read from the model's file into memory of the program's own, so that they lie where they are first touched. Decoding begins with the token that begins a text; the likeliest
 // token follows each time, and one that ends a text ends nothing. Prints the seconds and the last token as JSON. `placed.py`
 // compiles it against the library that llama-cpp-python has built.
 
@@ -46,6 +46,7 @@ int main(int argc, char **argv) {
     double begun = seconds();
     struct llama_model_params wanted = llama_model_default_params();
     wanted.use_extra_bufts = 0;
+    wanted.use_mmap = 0;
     struct llama_model *model = llama_model_load_from_file(argv[1], wanted);
     struct llama_context_params shape = llama_context_default_params();
     shape.n_ctx = (unsigned)tokens + 1;

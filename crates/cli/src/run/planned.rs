@@ -23,11 +23,11 @@ pub const HELP: &str = "\
 Fields of the report with --plan:
   slices, seconds        of time in which the program was looked at
   touches                pages touched, as estimated from the processor's bits
-  slow_share             the share of them that went to slow memory
+  slow_share             the share of them that went to slow memory; null where --follow first-touch was not measured
   predicted_before, predicted_after
                          the plan's own figures: pages where they are first touched, and by the plan
   moved_bytes            moved by the plan
-  corrected_bytes        moved once, because they were touched before their place was known
+  corrected_bytes        of what the plan always has in fast memory: moved once, as it was touched before its place was known
   failed_pages           pages that could not be moved
   moving_s               the time that moving took, of one processor
   departed_slices        slices in which the program was followed by what was seen (--follow live)
@@ -59,7 +59,8 @@ enum Follow {
     Plan,
     /// As it says, and as is seen where the program departs from it.
     Live,
-    /// Not at all: the first bytes lie in fast memory, as many as the plan has, and nothing moves; what a plan is held against.
+    /// Not at all: the kernel places pages when they are first touched, and nothing moves; what a plan is held against. Pages are
+    /// held locked on the fast node, so that it has room for what the plan has and no more.
     FirstTouch,
 }
 
@@ -140,6 +141,9 @@ pub fn run(args: &PlanArgs, file: &Path, command: Vec<OsString>, format: Format)
     for note in &report.notes {
         eprintln!("tiermem: {note}");
     }
+    if let Some(reason) = &report.not_measured {
+        eprintln!("tiermem: first touch was not measured: {reason}");
+    }
     let printed = match format {
         Format::Table => print_table(&report, &options.plan),
         format => output::print_rows(format, &rows(&report, &options.plan)),
@@ -162,7 +166,7 @@ fn rows(report: &Report, plan: &Plan) -> Rows {
         Cell::Count(report.slices),
         Cell::Number(report.wall.as_secs_f64(), 3),
         Cell::Number(report.fast_touches + report.slow_touches, 0),
-        Cell::Number(report.slow_share(), 4),
+        Cell::Number(report.slow_share().unwrap_or(f64::NAN), 4),
         Cell::Number(plan.predicted.slow_share_before, 4),
         Cell::Number(plan.predicted.slow_share_after, 4),
         Cell::Count(report.moved_pages * 4096),
@@ -185,7 +189,7 @@ fn print_table(report: &Report, plan: &Plan) -> io::Result<()> {
     let before = percent(plan.predicted.slow_share_before);
     let after = percent(plan.predicted.slow_share_after);
     let remark = format!("of {touches:.0} pages touched; predicted {after} by the plan, {before} without");
-    line("slow", percent(report.slow_share()), remark)?;
+    line("slow", report.slow_share().map_or_else(|| "not measured".to_owned(), percent), remark)?;
     let moving = Nanos(report.moving.as_nanos() as u64);
     let failed: u64 = report.failed_pages.values().sum();
     let corrected = Bytes(report.corrected_pages * 4096);

@@ -18,8 +18,9 @@ Examples:
   tiermem sim place app.rec --plan app.plan.json
   tiermem sim place app.rec --fast 2GiB                    # without a plan
 
-The recording's slices are replayed. Pages come to be where they are first touched, in fast memory while it has room; between
-slices a placement moves what it wants, no more than the bandwidth allows.
+The recording is replayed slice by slice. Pages start where they are first touched: in fast memory until it is full, then in slow
+memory. A plan places memory when it is mapped: what it names in fast memory, the rest there too while there is room. Between
+slices granules move, no more than --move-bandwidth allows in a slice; what a slice does not use is not saved up.
 
 Placements:
   first-touch   nothing moves
@@ -110,8 +111,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         }
     };
     let heats = recorded.heats();
-    let program =
-        Program::new(&heats, &recorded.slices).map_err(|reason| Failure::failed(anyhow!(reason)))?;
+    let program = recorded.program(&heats).map_err(|reason| Failure::failed(anyhow!(reason)))?;
     // What is smaller than a granule lies in fast memory, beside what is divided.
     let fast_bytes = match (options.fast, &plan) {
         (Some(fast), _) => fast.0.saturating_sub(recorded.small_bytes),
@@ -130,7 +130,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         outcomes.push(("plan", replay::follow(&program, &memory, schedule, false)));
         outcomes.push(("plan+live", replay::follow(&program, &memory, schedule, true)));
     }
-    outcomes.push(("live", replay::follow(&program, &memory, &Schedule::default(), true)));
+    outcomes.push(("live", replay::follow_seen(&program, &memory)));
     outcomes.push(("clairvoyant", clairvoyant));
     let unlimited = replay::Memory { moves_per_s: f64::INFINITY, ..memory };
     outcomes.push(("unlimited", replay::clairvoyant(&program, &unlimited)));

@@ -1,7 +1,6 @@
 //! Making a plan of a recording: several are drawn up, each is replayed over the recording by the code that will follow it, and
 //! the one with the fewest accesses to slow memory is taken (Fisher 2025, section 5.1: analyse once, off line).
 
-use tiermem_base::Heat;
 use tiermem_policy::placement::{self as follow, Schedule};
 
 use super::plan::{Assumed, Phase, Plan, PlannedRegion, Predicted, Span, Sweep};
@@ -20,30 +19,28 @@ const ALIKE: f64 = 0.7;
 /// A phase has so many slices at least.
 const PHASE_SLICES_MIN: usize = 2;
 
-/// Makes a plan of the heat of regions (all of one granule, each with as many rows as there are slices) for `fast_bytes` of fast
-/// memory. What it was made from is the caller's to fill in.
+/// Makes a plan of a recorded program and its regions, in the same order, for `fast_bytes` of fast memory. What it was made from is
+/// the caller's to fill in.
 ///
 /// # Errors
-/// If nothing was accessed, or the regions do not belong together.
+/// If there is nothing to plan.
 pub fn analyse(
     regions: Vec<PlannedRegion>,
-    heats: &[&Heat],
-    slices: &[(u64, u64)],
+    program: &Program<'_>,
     fast_bytes: u64,
     assumed: &Assumed,
 ) -> Result<Plan, String> {
-    let program = Program::new(heats, slices)?;
-    let memory = memory(&program, fast_bytes, assumed);
-    let before = replay::first_touch(&program, &memory);
+    let memory = memory(program, fast_bytes, assumed);
+    let before = replay::first_touch(program, &memory);
     let kinds = [
-        vec![Draft::still(&program, &memory)],
-        Draft::sweeping(&program, &memory),
-        Draft::with_phases(&program, &memory).into_iter().collect(),
+        vec![Draft::still(program, &memory)],
+        Draft::sweeping(program, &memory),
+        Draft::with_phases(program, &memory).into_iter().collect(),
     ];
     let mut best: Option<(Draft, Outcome)> = None;
     for drafts in kinds {
         let replayed = drafts.into_iter().map(|draft| {
-            let outcome = replay::follow(&program, &memory, &draft.schedule(), false);
+            let outcome = replay::follow(program, &memory, &draft.schedule(), false);
             (draft, outcome)
         });
         let Some(of_kind) = replayed.min_by(|a, b| a.1.slow.total_cmp(&b.1.slow)) else { continue };
@@ -54,8 +51,9 @@ pub fn analyse(
         }
     }
     let (draft, after) = best.ok_or("there is nothing to plan")?;
-    let clairvoyant = replay::clairvoyant(&program, &memory);
-    let seconds = (slices.iter().map(|(start, end)| end - start).sum::<u64>() as f64 / 1e9).max(1e-9);
+    let clairvoyant = replay::clairvoyant(program, &memory);
+    let seconds =
+        (program.slices().iter().map(|(start, end)| end - start).sum::<u64>() as f64 / 1e9).max(1e-9);
     let moved = after.moves as f64 * program.granule_bytes() as f64;
     let saved = (before.slow - after.slow).max(0.0) * (assumed.slow_latency_ns - assumed.fast_latency_ns);
     let predicted = Predicted {
@@ -66,7 +64,7 @@ pub fn analyse(
         moving_s_per_s: readable(moved / assumed.move_bytes_per_s.max(1.0) / seconds),
         saved_ns_per_s: readable(saved / seconds),
     };
-    Ok(draft.plan(&program, regions, fast_bytes, assumed, predicted))
+    Ok(draft.plan(program, regions, fast_bytes, assumed, predicted))
 }
 
 /// A number with six digits: a plan is read by people too.

@@ -9,4 +9,4 @@ pub mod replay;
 pub use analyse::{analyse, memory};
 pub use fit::{Misfit, begins_behind};
 pub use plan::{Assumed, MadeFrom, Phase, Plan, PlannedRegion, Predicted, Span, Sweep};
-pub use program::Program;
+pub use program::{Mapped, Program};

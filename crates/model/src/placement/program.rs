@@ -1,7 +1,20 @@
 //! A recorded program as a placement sees it: granules of all its regions, numbered one behind the other, and who was
 //! accessed how often in each slice.
 
+use std::ops::Range;
+
 use tiermem_base::Heat;
+
+/// Granules that were mapped together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// The granules.
+    pub granules: Range<u32>,
+    /// The slice in which they came.
+    pub first_slice: u32,
+    /// The last slice in which they were there.
+    pub last_slice: u32,
+}
 
 /// A recorded program.
 #[derive(Clone, Debug)]
@@ -11,6 +24,8 @@ pub struct Program<'a> {
     granule_bytes: u64,
     firsts: Vec<u32>,
     granules: u32,
+    /// What was mapped when, in the order of granules.
+    mapped: Vec<Mapped>,
 }
 
 impl<'a> Program<'a> {
@@ -32,7 +47,41 @@ impl<'a> Program<'a> {
             granules =
                 count.and_then(|count| granules.checked_add(count)).ok_or("there are too many granules")?;
         }
-        Ok(Program { heats, slices, granule_bytes, firsts, granules })
+        let mut program = Program { heats, slices, granule_bytes, firsts, granules, mapped: Vec::new() };
+        let whole = slices.len().saturating_sub(1) as u32;
+        program.mapped = program.mapped_by_region(heats.iter().map(|_| (0, whole)));
+        Ok(program)
+    }
+
+    /// The same, its regions mapped from one slice to another, each.
+    #[must_use]
+    pub fn with_lifetimes(self, lifetimes: &[(u32, u32)]) -> Self {
+        let mapped = self.mapped_by_region(lifetimes.iter().copied());
+        self.with_mappings(mapped)
+    }
+
+    /// The same with mappings of its own: what comes in parts, has holes, or comes again.
+    #[must_use]
+    pub fn with_mappings(mut self, mut mapped: Vec<Mapped>) -> Self {
+        mapped.sort_by_key(|it| (it.granules.start, it.first_slice));
+        self.mapped = mapped;
+        self
+    }
+
+    fn mapped_by_region(&self, lifetimes: impl Iterator<Item = (u32, u32)>) -> Vec<Mapped> {
+        let ends = self.firsts.iter().skip(1).chain([&self.granules]);
+        let regions = self.firsts.iter().zip(ends).zip(lifetimes);
+        let mapped = regions.map(|((first, end), (first_slice, last_slice))| Mapped {
+            granules: *first..*end,
+            first_slice,
+            last_slice,
+        });
+        mapped.collect()
+    }
+
+    /// What was mapped when, in the order of granules.
+    pub fn mapped(&self) -> &[Mapped] {
+        &self.mapped
     }
 
     /// Bytes of a granule.

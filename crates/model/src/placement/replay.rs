@@ -1,10 +1,13 @@
 //! Who would have met how many accesses in slow memory: a recording replayed against a placement.
 //!
-//! Pages come to be where they are first touched, in fast memory while there is room; in between slices a placement moves
-//! granules, no more than fit through the memory's bandwidth in a slice. What happens within a slice is not known: a granule
-//! that moves is slow for the slice before and fast for the one behind.
+//! [`Placer`] decides, as it does for a program that runs: this is the other body that it drives. Mappings come at the start of the
+//! slice in which they were first seen; where the kernel decides, pages come to be where they are first touched, in fast memory
+//! while there is room; in between slices granules move. What happens within a slice is not known: a granule that moves is slow for
+//! the slice before and fast for the one behind, and what is touched first in one slice is touched in the order of addresses.
 
-use tiermem_policy::placement::{Act, Follower, Options, Schedule, Seen, Tier};
+use tiermem_policy::placement::{
+    self as placing, Act, Allowance, FirstTouch, Options, Placer, Schedule, Seen, Tier,
+};
 
 use super::Program;
 
@@ -35,51 +38,66 @@ impl Outcome {
     }
 }
 
-/// Moves that fit between the start of a slice and that of the next.
-fn moves_in(program: &Program<'_>, memory: &Memory, slice: usize) -> usize {
-    let (start, end) = program.slices()[slice];
-    (memory.moves_per_s * (end.saturating_sub(start)) as f64 / 1e9).min(1e9) as usize
+/// How a program is placed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct How {
+    /// The plan.
+    pub schedule: Schedule,
+    /// Whether what is seen is followed where the program departs from the plan.
+    pub live: bool,
+    /// Who decides where a page lies that is touched for the first time.
+    pub first_touch: FirstTouch,
 }
 
-/// Nothing moves: first come, first served.
+/// Nothing moves: first come, first served, as the kernel does.
 pub fn first_touch(program: &Program<'_>, memory: &Memory) -> Outcome {
     let never = Memory { moves_per_s: 0.0, ..*memory };
-    follow(program, &never, &Schedule::default(), false)
+    replay(program, &never, &How::default())
 }
 
-/// The plan is followed; with `live`, what is seen is followed where the program departs from the plan. With a plan that is
-/// empty and `live`, only what is seen is followed.
+/// The plan is followed; with `live`, what is seen is followed where the program departs from the plan.
 pub fn follow(program: &Program<'_>, memory: &Memory, schedule: &Schedule, live: bool) -> Outcome {
-    let half_life_ns = program.slices().first().map_or(1, |(start, end)| (end - start) * 4);
-    let mut follower = Follower::new(Options {
+    replay(program, memory, &How { schedule: schedule.clone(), live, first_touch: FirstTouch::Bound })
+}
+
+/// What is seen is followed, without a plan: pages begin where they are first touched.
+pub fn follow_seen(program: &Program<'_>, memory: &Memory) -> Outcome {
+    replay(program, memory, &How { live: true, ..How::default() })
+}
+
+fn replay(program: &Program<'_>, memory: &Memory, how: &How) -> Outcome {
+    carry_out(program, memory, how, |_, _| placing::Outcome::Moved).0
+}
+
+/// Replays a program under a placement. `moving` is told each move and the slice behind which it is made, and says what becomes of
+/// it. Gives where accesses went, and the placement as it is at the end.
+pub fn carry_out(
+    program: &Program<'_>,
+    memory: &Memory,
+    how: &How,
+    mut moving: impl FnMut(usize, Act) -> placing::Outcome,
+) -> (Outcome, Placer) {
+    let options = Options {
         granules: program.granules(),
         fast_granules: memory.fast_granules,
-        schedule: schedule.clone(),
-        live,
-        half_life_ns,
-    });
-    // Fast memory is kept free for what the plan has in it always, so long as that has not come.
-    let mut is_awaited = vec![false; program.granules() as usize];
-    let always = schedule.always.iter().take(memory.fast_granules as usize);
-    let mut awaited = 0;
-    for granule in always {
-        if let Some(mark) = is_awaited.get_mut(*granule as usize).filter(|mark| !**mark) {
-            *mark = true;
-            awaited += 1;
-        }
-    }
+        schedule: how.schedule.clone(),
+        live: how.live,
+        half_life_ns: program.slices().first().map_or(1, |(start, end)| (end - start) * 4),
+    };
+    let mut placer = Placer::new(options, how.first_touch, memory.moves_per_s);
     let mut outcome = Outcome::default();
-    let (mut accesses, mut acts): (Vec<(u32, f32)>, Vec<Act>) = (Vec::new(), Vec::new());
+    let mut accesses: Vec<(u32, f32)> = Vec::new();
     for slice in 0..program.slices().len() {
+        let went = program.mapped().iter().filter(|it| it.last_slice as usize + 1 == slice);
+        went.for_each(|it| placer.unmapped(it.granules.clone()));
+        let came = program.mapped().iter().filter(|it| it.first_slice as usize == slice);
+        came.for_each(|it| placer.mapped(it.granules.clone()));
         let (from_ns, to_ns) = program.slices()[slice];
         program.accesses(slice, &mut accesses);
         for (granule, count) in &accesses {
-            let tier = follower.tier(*granule).unwrap_or_else(|| {
-                let is_due = std::mem::take(&mut is_awaited[*granule as usize]);
-                awaited -= u32::from(is_due);
-                let has_room = follower.fast() + awaited < memory.fast_granules;
-                let tier = if is_due || has_room { Tier::Fast } else { Tier::Slow };
-                follower.placed(*granule, tier);
+            let tier = placer.tier(*granule).unwrap_or_else(|| {
+                let tier = placer.home(*granule);
+                placer.placed(*granule, tier);
                 tier
             });
             outcome.accesses += f64::from(*count);
@@ -87,13 +105,14 @@ pub fn follow(program: &Program<'_>, memory: &Memory, schedule: &Schedule, live:
                 outcome.slow += f64::from(*count);
             }
         }
-        follower.observe(&Seen { from_ns, to_ns, accesses: &accesses });
-        acts.clear();
-        follower.step(to_ns, moves_in(program, memory, slice), &mut acts);
-        outcome.moves += acts.len() as u64;
-        acts.iter().for_each(|act| follower.done(*act, true));
+        placer.slice(&Seen { from_ns, to_ns, accesses: &accesses });
+        while let Some(act) = placer.next_move() {
+            let became = moving(slice, act);
+            outcome.moves += u64::from(became == placing::Outcome::Moved);
+            placer.moved(act, became);
+        }
     }
-    outcome
+    (outcome, placer)
 }
 
 /// What is hottest over all slices lies in fast memory from the start, and nothing moves: the best that never moves can do.
@@ -135,6 +154,7 @@ fn prefetching(program: &Program<'_>, memory: &Memory, has_room_kept: &[bool]) -
         accesses.iter().for_each(|(granule, count)| uses[*granule as usize].push((slice as u32, *count)));
     }
     let mut fast = vec![None::<bool>; count];
+    let mut allowance = Allowance::new(memory.moves_per_s);
     let (mut in_fast, mut outcome) = (0_u32, Outcome::default());
     for slice in 0..slices {
         program.accesses(slice, &mut accesses);
@@ -152,7 +172,8 @@ fn prefetching(program: &Program<'_>, memory: &Memory, has_room_kept: &[bool]) -
             }
             uses[at].pop();
         }
-        let mut left = moves_in(program, memory, slice);
+        let (from_ns, to_ns) = program.slices()[slice];
+        allowance.slice(to_ns.saturating_sub(from_ns));
         // When it is needed next, and how much then: sooner first, and more before less.
         let need = |at: usize| uses[at].last().map_or((u32::MAX, 0.0), |(slice, weight)| (*slice, -*weight));
         let order = |a: &usize, b: &usize| {
@@ -168,7 +189,7 @@ fn prefetching(program: &Program<'_>, memory: &Memory, has_room_kept: &[bool]) -
             // Room that is kept is no room.
             let is_full = in_fast + awaited >= memory.fast_granules;
             let cost = if is_full { 2 } else { 1 };
-            if left < cost {
+            if allowance.left() < cost {
                 break;
             }
             if is_full {
@@ -181,7 +202,7 @@ fn prefetching(program: &Program<'_>, memory: &Memory, has_room_kept: &[bool]) -
             }
             fast[comer] = Some(true);
             in_fast += 1;
-            left -= cost;
+            (0..cost).for_each(|_| allowance.spend());
             outcome.moves += cost as u64;
         }
     }

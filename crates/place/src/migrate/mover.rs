@@ -1,4 +1,4 @@
-//! Pages of a process: where they lie, and moving them no faster than allowed.
+//! Pages of a process: where they lie, and moving them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -63,11 +63,6 @@ impl Moved {
 #[derive(Debug)]
 pub struct Mover<P> {
     pages: P,
-    bytes_per_s: f64,
-    /// Bytes that may be moved now; below 0 when more was moved than was allowed.
-    allowed: f64,
-    /// When that was.
-    at: Instant,
     /// Pages that were moved.
     pub moved: u64,
     /// Pages that could not be moved, by the kernel's error number.
@@ -79,27 +74,16 @@ pub struct Mover<P> {
 }
 
 impl<P: Pages> Mover<P> {
-    /// Moves at most so many bytes in a second.
-    pub fn new(pages: P, bytes_per_s: f64) -> Self {
+    /// Of these pages.
+    pub fn new(pages: P) -> Self {
         Mover {
             pages,
-            bytes_per_s,
-            allowed: 0.0,
-            at: Instant::now(),
             moved: 0,
             failed: BTreeMap::new(),
             took: Duration::ZERO,
             addresses: Vec::new(),
             status: Vec::new(),
         }
-    }
-
-    /// How many bytes may be moved at a time; what was not used is kept for a second at most.
-    pub fn allowance(&mut self, now: Instant) -> u64 {
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        self.at = now;
-        self.allowed = (self.allowed + passed * self.bytes_per_s).min(self.bytes_per_s);
-        self.allowed.max(0.0) as u64
     }
 
     /// Moves the pages between two addresses to a node.
@@ -134,7 +118,6 @@ impl<P: Pages> Mover<P> {
                     *self.failed.entry(*status).or_default() += 1;
                 }
             }
-            self.allowed -= (self.addresses.len() as u64 * PAGE_BYTES) as f64;
         }
         self.took += begun.elapsed();
         Ok(moved)
@@ -191,7 +174,7 @@ mod tests {
     #[test]
     fn pages_are_moved_once_and_those_that_cannot_be_are_counted() {
         let pages = Fake((0..10).map(|page| (page * PAGE_BYTES, i32::from(page == 4))).collect());
-        let mut mover = Mover::new(pages, 1e6);
+        let mut mover = Mover::new(pages);
         let moved = mover.move_range(0, 20 * PAGE_BYTES, 1).unwrap();
         assert_eq!(moved, Moved { present: 10, there: 5 });
         assert!(!moved.is_done());
@@ -200,17 +183,5 @@ mod tests {
         // What lies there already costs nothing.
         mover.move_range(0, PAGE_BYTES, 1).unwrap();
         assert_eq!(mover.moved, 4);
-    }
-
-    #[test]
-    fn what_is_moved_is_taken_from_what_is_allowed() {
-        let pages = Fake((0..1000).map(|page| (page * 2 * PAGE_BYTES, 0)).collect());
-        let mut mover = Mover::new(pages, 4096.0 * 100.0);
-        let begun = mover.at;
-        assert_eq!(mover.allowance(begun), 0);
-        assert_eq!(mover.allowance(begun + Duration::from_millis(500)), 50 * 4096);
-        mover.move_range(0, 200 * PAGE_BYTES, 1).unwrap();
-        assert_eq!(mover.allowance(begun + Duration::from_millis(600)), 0);
-        assert_eq!(mover.allowance(begun + Duration::from_secs(100)), 100 * 4096);
     }
 }

@@ -21,6 +21,17 @@ pub struct Act {
     pub to: Tier,
 }
 
+/// What became of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The granule lies where it should.
+    Moved,
+    /// It stays where it was.
+    Refused,
+    /// Nothing of it is in memory.
+    Absent,
+}
+
 /// What was accessed within a stretch of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
@@ -89,10 +100,11 @@ const REST_STEPS: u32 = 64;
 
 /// Follows a plan.
 ///
-/// The driver tells where granules lie ([`Self::placed`], [`Self::gone`]), what was accessed ([`Self::observe`]), and asks for
-/// moves ([`Self::step`]); each of them is answered by [`Self::done`], at once or later.
+/// It is told where granules lie ([`Self::placed`], [`Self::gone`]) and what was accessed ([`Self::observe`]), settles what is
+/// wanted now ([`Self::step`]), and is asked for one move after the other ([`Self::next`]), each of which is answered
+/// ([`Self::done`]) before the next.
 #[derive(Clone, Debug)]
-pub struct Follower {
+pub(super) struct Follower {
     options: Options,
     places: Vec<Place>,
     /// Granules in fast memory and on their way there.
@@ -110,6 +122,8 @@ pub struct Follower {
     departed: bool,
     /// What is wanted, in the order of urgency; a stamp for each granule that is.
     wanted: Vec<u32>,
+    /// How far `wanted` was gone through in this step.
+    cursor: usize,
     stamps: Vec<u32>,
     stamp: u32,
     victims: Vec<(f32, u32)>,
@@ -149,6 +163,7 @@ impl Follower {
             still: vec![false; count as usize],
             departed: false,
             wanted: Vec::with_capacity(count as usize),
+            cursor: 0,
             stamps: vec![0; count as usize],
             stamp: 0,
             victims: Vec::with_capacity(count as usize),
@@ -175,18 +190,22 @@ impl Follower {
         self.set(granule, Place::Gone);
     }
 
-    /// A move was made, or failed. Where a move out of fast memory failed there is no room for the one into it that follows,
-    /// which the driver then reports as failed too.
-    pub fn done(&mut self, act: Act, ok: bool) {
+    /// What became of a move.
+    pub fn done(&mut self, act: Act, outcome: Outcome) {
         let Some(Place::Moving(to)) = self.places.get(act.granule as usize).copied() else { return };
         if to != act.to {
             return;
         }
         let from = if to == Tier::Fast { Tier::Slow } else { Tier::Fast };
-        if !ok {
+        if outcome == Outcome::Refused {
             self.rests[act.granule as usize] = self.steps + REST_STEPS;
         }
-        self.set(act.granule, Place::At(if ok { to } else { from }));
+        let place = match outcome {
+            Outcome::Moved => Place::At(to),
+            Outcome::Refused => Place::At(from),
+            Outcome::Absent => Place::Gone,
+        };
+        self.set(act.granule, place);
     }
 
     /// Where a granule lies, `None` if it is not there. One that moves is still where it was.
@@ -347,47 +366,55 @@ impl Follower {
         wanted.extend_from_slice(hottest);
     }
 
-    /// Decides on at most `moves_max` moves, in the order in which they are to be made: a move out of fast memory, where it is
-    /// full, before the one that needs its room.
-    pub fn step(&mut self, now_ns: u64, moves_max: usize, acts: &mut Vec<Act>) {
+    /// Settles what is wanted now and who makes room for it, for [`Self::next`].
+    pub fn step(&mut self, now_ns: u64) {
         self.steps += 1;
-        let start = acts.len();
         if self.departed {
             self.want_by_heat();
         } else {
             self.want_by_plan(now_ns);
         }
-        let capacity = self.options.fast_granules;
-        self.wanted.truncate(capacity as usize);
+        self.wanted.truncate(self.options.fast_granules as usize);
+        self.cursor = 0;
         self.stamp += 1;
         for granule in &self.wanted {
             self.stamps[*granule as usize] = self.stamp;
         }
         self.find_victims(now_ns);
-        // The driver may have found more in fast memory than belongs there.
-        while self.fast > capacity && acts.len() - start < moves_max && self.make_room(acts) {}
-        let mut next = 0;
-        while next < self.wanted.len() && acts.len() - start < moves_max {
-            let granule = self.wanted[next];
-            next += 1;
-            let rests = self.rests[granule as usize] > self.steps;
-            if self.places[granule as usize] != Place::At(Tier::Slow) || rests {
-                continue;
-            }
-            if self.fast >= capacity && (acts.len() - start + 2 > moves_max || !self.make_room(acts)) {
-                break;
-            }
-            self.set(granule, Place::Moving(Tier::Fast));
-            acts.push(Act { granule, to: Tier::Fast });
-        }
     }
 
-    /// Moves the next victim out; false if there is none.
-    fn make_room(&mut self, acts: &mut Vec<Act>) -> bool {
-        let Some((_, victim)) = self.victims.pop() else { return false };
-        self.set(victim, Place::Moving(Tier::Slow));
-        acts.push(Act { granule: victim, to: Tier::Slow });
-        true
+    /// The next move of this step, if there is one and so many more may be made.
+    pub fn next(&mut self, moves_left: usize) -> Option<Act> {
+        if moves_left == 0 {
+            return None;
+        }
+        let capacity = self.options.fast_granules;
+        // More may have been found in fast memory than belongs there.
+        if self.fast > capacity {
+            return self.make_room();
+        }
+        while let Some(&granule) = self.wanted.get(self.cursor) {
+            let rests = self.rests[granule as usize] > self.steps;
+            if self.places[granule as usize] != Place::At(Tier::Slow) || rests {
+                self.cursor += 1;
+                continue;
+            }
+            if self.fast >= capacity {
+                // A move out alone serves nobody.
+                return if moves_left >= 2 { self.make_room() } else { None };
+            }
+            self.cursor += 1;
+            self.set(granule, Place::Moving(Tier::Fast));
+            return Some(Act { granule, to: Tier::Fast });
+        }
+        None
+    }
+
+    /// Has the next victim move out; `None` if there is none.
+    fn make_room(&mut self) -> Option<Act> {
+        let (_, granule) = self.victims.pop()?;
+        self.set(granule, Place::Moving(Tier::Slow));
+        Some(Act { granule, to: Tier::Slow })
     }
 
     /// What lies in fast memory and is not wanted there, the one to go first at the end.

@@ -1,13 +1,18 @@
 //! Which granules of a program's memory lie in fast memory now: a plan that was made once, followed while the program runs
 //! (Fisher 2025, section 5.1), and corrected by what is seen of it (section 6.1).
 //!
-//! [`Follower`] is told where granules lie and what was accessed, and says what to move; whoever drives it moves, in the
-//! simulator numbers and in the live engine pages. It never has more granules in fast memory than it was given, moves no
-//! more than it is allowed to at a time, and makes room before it fills it.
+//! [`Placer`] is told what a program maps, where granules lie and what was accessed, and says where what is mapped is to come to
+//! lie and what to move; whoever drives it moves, in a replay numbers and in the live engine pages. It moves no more than it is
+//! allowed to in a slice, and makes room in fast memory before it fills it.
 
+mod allowance;
 mod follower;
 mod heat;
+mod home;
+mod placer;
 mod position;
 
-pub use follower::{Act, Follower, Options, Phase, Schedule, Seen, Tier};
+pub use allowance::Allowance;
+pub use follower::{Act, Options, Outcome, Phase, Schedule, Seen, Tier};
+pub use placer::{FirstTouch, Placer};
 pub use position::Sweep;

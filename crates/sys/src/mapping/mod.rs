@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync};
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymous, msync};
 
 use crate::disk;
 use crate::populate::Populate;
@@ -122,6 +122,15 @@ impl Mapping {
         unsafe { bytes.align_to_mut::<f64>() }.1
     }
 
+    /// Has all pages in memory, and keeps them there until the mapping is dropped.
+    ///
+    /// # Errors
+    /// If the limit on locked memory is lower (`ulimit -l`; root has none), or there is not so much memory.
+    pub fn lock(&self) -> std::io::Result<()> {
+        // SAFETY: the range is our own mapping, whose contents stay what they are.
+        Ok(unsafe { mlock(self.start.as_ptr().cast(), self.len) }?)
+    }
+
     /// Writes what was changed in this range back to the file and waits until it is durable.
     ///
     /// # Errors
@@ -168,6 +177,13 @@ mod tests {
         assert_eq!(mapping.bytes()[3 * 4096 - 8..], 1f64.to_ne_bytes());
         mapping.discard(1, 4094);
         assert_eq!(mapping.bytes()[4095], 7);
+    }
+
+    #[test]
+    fn what_is_locked_is_in_memory() {
+        let mapping = Mapping::anonymous(16 * 4096).unwrap();
+        mapping.lock().unwrap();
+        assert_eq!(crate::memory::resident_bytes_of(mapping.bytes()), Some(16 * 4096));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! NUMA nodes: which the machine has, and which memory; memory policies, and on which node pages lie.
 
+mod files;
 mod nodes;
 mod pages;
 mod policy;
 mod ram;
 mod weights;
 
+pub use files::cached_bytes;
 pub use nodes::{Node, Place, Topology, cores_beside, free_bytes, list, nodes, tier_of};
 pub use pages::{held, move_to, nodes_of};
 pub use policy::{Policy, bind, set_child_policy, set_thread_policy};

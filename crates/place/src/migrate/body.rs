@@ -1,0 +1,267 @@
+//! The live body of a placement: what [`Placer`] decides, carried out on the pages of a program that runs.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use tiermem_model::placement::{Plan, PlannedRegion, begins_behind};
+use tiermem_policy::placement::{self as placing, Act, FirstTouch, Outcome, Placer, Schedule, Seen, Tier};
+
+use super::attached::Attached;
+use super::mover::{Moved, Mover, Pages};
+use super::report::{Failure, Report};
+
+/// How pages are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Where the kernel puts them when they are first touched; nothing moves. What a plan is held against.
+    FirstTouch,
+    /// As the plan says.
+    Planned,
+    /// As the plan says, and as is seen where the program departs from it.
+    Live,
+}
+
+impl Placement {
+    /// What decides on it, for a plan and the length of a slice.
+    pub fn placer(self, plan: &Plan, slice_ns: u64, move_bytes_per_s: f64) -> Placer {
+        let is_still = self == Placement::FirstTouch;
+        let options = placing::Options {
+            granules: plan.firsts().last().copied().unwrap_or(0),
+            fast_granules: (plan.fast_bytes / plan.granule_bytes).min(u64::from(u32::MAX)) as u32,
+            schedule: if is_still { Schedule::default() } else { plan.schedule() },
+            live: self == Placement::Live,
+            half_life_ns: slice_ns.saturating_mul(4),
+        };
+        let first_touch = if is_still { FirstTouch::Kernel } else { FirstTouch::Bound };
+        let granules_per_s = if is_still { 0.0 } else { move_bytes_per_s / plan.granule_bytes as f64 };
+        Placer::new(options, first_touch, granules_per_s)
+    }
+}
+
+/// A region that a program has mapped now.
+#[derive(Clone, Debug)]
+pub struct MappedRegion {
+    /// Its number, the same as long as it is there.
+    pub number: u32,
+    /// Its first address.
+    pub start: u64,
+    /// What a plan knows it by.
+    pub described: PlannedRegion,
+    /// What is mapped of it: start and end of each stretch, in the order of addresses.
+    pub stretches: Vec<(u64, u64)>,
+}
+
+/// Accesses that were seen in one region.
+#[derive(Clone, Copy, Debug)]
+pub struct Touched {
+    /// The region's number.
+    pub region: u32,
+    /// The first address.
+    pub address: u64,
+    /// How many bytes were looked at as one.
+    pub bytes: u64,
+    /// How often they were accessed.
+    pub weight: f64,
+}
+
+/// Has memory between two addresses come from a node when it is first touched, as far as the kernel lets that be asked for.
+pub type Bind<'a> = &'a mut dyn FnMut(u64, u64, u32);
+
+/// A program's memory while it is placed.
+#[derive(Debug)]
+pub struct Body<'a, P> {
+    plan: &'a Plan,
+    /// Of fast and of slow memory.
+    nodes: [u32; 2],
+    placer: Placer,
+    mover: Mover<P>,
+    firsts: Vec<u32>,
+    attached: Vec<Option<Attached>>,
+    report: Report,
+}
+
+impl<'a, P: Pages> Body<'a, P> {
+    /// Begins with nothing mapped; nodes are those of fast and of slow memory.
+    pub fn new(plan: &'a Plan, placer: Placer, nodes: [u32; 2], pages: P) -> Self {
+        Body {
+            plan,
+            nodes,
+            placer,
+            mover: Mover::new(pages),
+            firsts: plan.firsts(),
+            attached: vec![None; plan.regions.len()],
+            report: Report::default(),
+        }
+    }
+
+    /// What decides.
+    pub fn placer(&self) -> &Placer {
+        &self.placer
+    }
+
+    /// What was measured so far.
+    pub fn report(&self) -> Report {
+        Report {
+            moved_pages: self.mover.moved - self.report.corrected_pages,
+            failed_pages: self.mover.failed.clone(),
+            moving: self.mover.took,
+            regions_found: self.attached.iter().flatten().count(),
+            ..self.report.clone()
+        }
+    }
+
+    fn node(&self, tier: Tier) -> u32 {
+        match tier {
+            Tier::Fast => self.nodes[0],
+            Tier::Slow => self.nodes[1],
+        }
+    }
+
+    fn count(&self, planned: usize) -> u32 {
+        self.firsts[planned + 1] - self.firsts[planned]
+    }
+
+    /// Finds the plan's regions among those that are mapped now. What went is told first, then what came, both in the order of
+    /// granules; memory that is yet to be touched gets its home.
+    ///
+    /// # Errors
+    /// If a region is not what the plan was made for, or pages cannot be moved.
+    pub fn attach(&mut self, now: &[MappedRegion], bind: Bind<'_>) -> Result<(), Failure> {
+        let described: Vec<PlannedRegion> = now.iter().map(|it| it.described.clone()).collect();
+        let places = self.plan.find(&described).map_err(Failure::Misfit)?;
+        let mut added = Vec::new();
+        for (planned, place) in places.into_iter().enumerate() {
+            let found = place.map(|at| {
+                let MappedRegion { number, start, described, stretches } = &now[at];
+                // Offsets of the plan count from where the region began then.
+                let behind = begins_behind(&self.plan.regions[planned], described);
+                let origin = start.saturating_add_signed(behind.saturating_neg());
+                Attached { region: *number, origin, mapped: stretches.clone() }
+            });
+            let before = std::mem::replace(&mut self.attached[planned], found.clone());
+            if let Some(before) = &before {
+                let (first, count) = (self.firsts[planned], self.count(planned));
+                for granule in before.lost_to(found.as_ref(), self.plan.granule_bytes, count) {
+                    self.placer.unmapped(first + granule..first + granule + 1);
+                }
+            }
+            let Some(found) = found else { continue };
+            added.extend(found.added_to(before.as_ref()).into_iter().map(|stretch| (planned, stretch)));
+        }
+        for (planned, stretch) in added {
+            let Some(found) = self.attached[planned].clone() else { continue };
+            let of = found.granules(stretch, self.plan.granule_bytes, self.count(planned));
+            let first = self.firsts[planned];
+            self.placer.mapped(first + of.start..first + of.end);
+            self.settle(first, &found, stretch, of, bind)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the homes of what has been added to a region, and moves there what the plan names and was touched before.
+    fn settle(
+        &mut self,
+        first: u32,
+        found: &Attached,
+        (from, to): (u64, u64),
+        of: Range<u32>,
+        bind: Bind<'_>,
+    ) -> Result<(), Failure> {
+        let granule_bytes = self.plan.granule_bytes;
+        let address = |granule: u32| found.origin.saturating_add(u64::from(granule) * granule_bytes);
+        let mut at = of.start;
+        while at < of.end {
+            let home = self.placer.decided(first + at);
+            let same = (at..of.end).take_while(|it| self.placer.decided(first + it) == home).count() as u32;
+            let run = at..at + same;
+            at = run.end;
+            // Pages of files are taken where the kernel likes, whatever is asked for here; what is named and not where it should
+            // be is moved below.
+            let Some(tier) = home else { continue };
+            let node = self.node(tier);
+            bind(address(run.start).max(from), address(run.end).min(to), node);
+            for granule in run {
+                if tier == Tier::Slow || !self.placer.is_named(first + granule) {
+                    continue;
+                }
+                let before = self.mover.moved;
+                let (start, end) = (address(granule).max(from), address(granule + 1).min(to));
+                let moved = self.mover.move_range(start, end, node).map_err(Failure::Move)?;
+                if moved.present > 0 && moved.is_done() {
+                    self.placer.placed(first + granule, tier);
+                }
+                self.report.corrected_pages += self.mover.moved - before;
+            }
+        }
+        Ok(())
+    }
+
+    /// A slice of time is over: counts what was touched in it, and makes the moves that are decided on.
+    ///
+    /// # Errors
+    /// If the program has gone, or its pages cannot be moved.
+    pub fn after_slice(&mut self, from_ns: u64, to_ns: u64, touched: &[Touched]) -> Result<(), Failure> {
+        let mut accesses: BTreeMap<u32, f32> = BTreeMap::new();
+        for it in touched {
+            let (start, end) = (it.address, it.address + it.bytes);
+            let [fast, slow] = self.mover.sample(start, end, self.nodes).map_err(Failure::Move)?;
+            match fast + slow {
+                0 => self.report.unknown_touches += it.weight,
+                known => {
+                    self.report.fast_touches += it.weight * fast as f64 / known as f64;
+                    self.report.slow_touches += it.weight * slow as f64 / known as f64;
+                }
+            }
+            let Some(granule) = self.granule_of(it) else { continue };
+            *accesses.entry(granule).or_default() += it.weight as f32;
+            // Somebody else may have moved it.
+            let tier = if fast >= slow { Tier::Fast } else { Tier::Slow };
+            if fast + slow > 0 {
+                self.placer.placed(granule, tier);
+            }
+        }
+        let accesses: Vec<(u32, f32)> = accesses.into_iter().collect();
+        self.placer.slice(&Seen { from_ns, to_ns, accesses: &accesses });
+        self.report.slices += 1;
+        self.report.departed_slices += u64::from(self.placer.has_departed());
+        while let Some(act) = self.placer.next_move() {
+            let outcome = self.carry_out(act);
+            self.placer.moved(act, *outcome.as_ref().unwrap_or(&Outcome::Refused));
+            outcome?;
+        }
+        Ok(())
+    }
+
+    fn granule_of(&self, touched: &Touched) -> Option<u32> {
+        let is_here = |it: &Option<Attached>| it.as_ref().is_some_and(|it| it.region == touched.region);
+        let planned = self.attached.iter().position(is_here)?;
+        let attached = self.attached[planned].as_ref()?;
+        // Where a region begins a little behind the planned one, a piece has parts of two granules.
+        let middle = touched.address + touched.bytes / 2;
+        let at = middle.checked_sub(attached.origin)? / self.plan.granule_bytes;
+        let granule = u64::from(self.firsts[planned]) + at;
+        (granule < u64::from(self.firsts[planned + 1])).then_some(granule as u32)
+    }
+
+    /// Moves what there is of a granule.
+    fn carry_out(&mut self, act: Act) -> Result<Outcome, Failure> {
+        let node = self.node(act.to);
+        let planned = self.firsts.partition_point(|first| *first <= act.granule).checked_sub(1);
+        let Some((planned, Some(attached))) = planned.and_then(|at| Some((at, self.attached.get(at)?)))
+        else {
+            return Ok(Outcome::Absent);
+        };
+        let granule_bytes = self.plan.granule_bytes;
+        let offset = u64::from(act.granule - self.firsts[planned]) * granule_bytes;
+        let mut all = Moved::default();
+        for (start, end) in attached.parts(offset, offset.saturating_add(granule_bytes)) {
+            let moved = self.mover.move_range(start, end, node).map_err(Failure::Move)?;
+            (all.present, all.there) = (all.present + moved.present, all.there + moved.there);
+        }
+        Ok(match all {
+            Moved { present: 0, .. } => Outcome::Absent,
+            all if all.is_done() => Outcome::Moved,
+            _ => Outcome::Refused,
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! What was measured of a program whose memory was placed, and why that may not be.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use tiermem_model::placement::Misfit;
+
+use crate::capture::CaptureError;
+use crate::capture::live::Ending;
+
+/// Why a program could not be run under a plan.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// It could not be started or looked at.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// The plan is not for this program.
+    #[error("{0}")]
+    Misfit(Misfit),
+    /// Its pages cannot be moved.
+    #[error("pages of the program cannot be moved: {0}")]
+    Move(io::Error),
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Slices of time.
+    pub slices: u64,
+    /// From start to end.
+    pub wall: Duration,
+    /// Pages touched in fast memory, as estimated.
+    pub fast_touches: f64,
+    /// Pages touched in slow memory.
+    pub slow_touches: f64,
+    /// Pages touched of which the kernel did not tell where they lie.
+    pub unknown_touches: f64,
+    /// Pages moved by the plan.
+    pub moved_pages: u64,
+    /// Pages that the plan names and that were touched before their place was known, moved there once.
+    pub corrected_pages: u64,
+    /// Pages that could not be moved, by the kernel's error number.
+    pub failed_pages: BTreeMap<i32, u64>,
+    /// The time that moving took, of one processor.
+    pub moving: Duration,
+    /// Slices in which the program was followed by what was seen.
+    pub departed_slices: u64,
+    /// The plan's regions that were found.
+    pub regions_found: usize,
+    /// Why the shares of memory say nothing of what was asked for, if they do not.
+    pub not_measured: Option<String>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// How it ended.
+    pub ending: Option<Ending>,
+}
+
+impl Report {
+    /// The share of touches that went to slow memory; `None` where that was not measured.
+    pub fn slow_share(&self) -> Option<f64> {
+        let all = self.fast_touches + self.slow_touches;
+        let share = if all > 0.0 { self.slow_touches / all } else { 0.0 };
+        self.not_measured.is_none().then_some(share)
+    }
+}

@@ -1,0 +1,91 @@
+//! How many granules may be moved: what the bandwidth given to moving comes to in each slice.
+
+/// Granules of the smallest thing that is worth doing where fast memory is full: one goes out and one comes in.
+const EXCHANGE: f64 = 2.0;
+
+/// Granules that may be moved, slice by slice.
+///
+/// Allowance that was not used lapses, it is not saved up: bandwidth that has passed cannot be used later. Whoever carries moves
+/// out makes them between two slices, no faster than the rate (which `--move-bandwidth measured` takes from that very loop), so a
+/// second's moves at once would take that second: the next slice would come late, what is moved ahead of a hotspot would come too
+/// late, and a replay, which makes all moves of a slice before the next one, would promise what nobody can do. What is too little
+/// for an exchange is kept all the same: else a rate that comes to less than that in a slice would never move anything.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    granules_per_s: f64,
+    /// Granules that may be moved now.
+    left: f64,
+}
+
+impl Allowance {
+    /// At most so many granules in a second, out of and into fast memory together; infinite for no limit.
+    pub fn new(granules_per_s: f64) -> Self {
+        Allowance { granules_per_s: granules_per_s.max(0.0), left: 0.0 }
+    }
+
+    /// A slice of so many nanoseconds has passed.
+    pub fn slice(&mut self, slice_ns: u64) {
+        let kept = if self.left < EXCHANGE { self.left } else { 0.0 };
+        // Nothing at no limit is no number: nothing has passed then.
+        let fresh = (self.granules_per_s * slice_ns as f64 / 1e9).max(0.0);
+        self.left = kept + fresh;
+    }
+
+    /// Granules that may be moved now.
+    pub fn left(&self) -> usize {
+        self.left as usize
+    }
+
+    /// A granule is moved, or it was tried: what the kernel refuses has cost its time as well.
+    pub fn spend(&mut self) {
+        debug_assert!(self.left >= 1.0, "a move that is not allowed");
+        self.left -= 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn what_was_not_used_lapses() {
+        let mut allowance = Allowance::new(50.0);
+        (0..10).for_each(|_| allowance.slice(SECOND / 10));
+        assert_eq!(allowance.left(), 5);
+        (0..5).for_each(|_| allowance.spend());
+        assert_eq!(allowance.left(), 0);
+        allowance.slice(3 * SECOND);
+        assert_eq!(allowance.left(), 150);
+    }
+
+    #[test]
+    fn less_than_an_exchange_is_kept_so_that_a_low_rate_moves_something() {
+        let mut allowance = Allowance::new(3.0);
+        let mut moved = 0;
+        for _ in 0..100 {
+            allowance.slice(SECOND / 10);
+            if allowance.left() >= 2 {
+                (0..2).for_each(|_| allowance.spend());
+                moved += 2;
+            }
+        }
+        assert!((28..=30).contains(&moved), "{moved}");
+    }
+
+    #[test]
+    fn there_may_be_no_limit_and_no_allowance() {
+        let mut unlimited = Allowance::new(f64::INFINITY);
+        unlimited.slice(0);
+        assert_eq!(unlimited.left(), 0);
+        unlimited.slice(1);
+        unlimited.spend();
+        assert_eq!(unlimited.left(), usize::MAX);
+        for none in [0.0, -1.0, f64::NAN] {
+            let mut allowance = Allowance::new(none);
+            allowance.slice(SECOND);
+            assert_eq!(allowance.left(), 0);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Changes one decision after the other, and says which change no test notices.
+
+    scripts/mutations.py scripts/mutations/placement.toml
+    scripts/mutations.py scripts/mutations/placement.toml --only saved
+
+A list has the tests that guard the decisions (`tests`, commands) and the changes (`[[change]]`: name, file, from, to). `from` stands in the
+file exactly once. A change passes that makes one of the tests fail; it is taken back either way. Exit code 1 if one goes unnoticed, or
+does not compile, which proves nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def outcome(change: dict[str, str], tests: list[str]) -> str:
+    """What the tests say of a change."""
+    path = ROOT / change["file"]
+    before = path.read_text()
+    if before.count(change["from"]) != 1:
+        return f"is no change: {change['file']} has {before.count(change['from'])} times {change['from']!r}"
+    path.write_text(before.replace(change["from"], change["to"]))
+    try:
+        for test in tests:
+            done = subprocess.run(shlex.split(test), cwd=ROOT, capture_output=True, text=True, check=False)
+            if "could not compile" in done.stderr:
+                return f"does not compile:\n{done.stderr}"
+            if done.returncode:
+                failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("test ") and line.endswith("FAILED")]
+                return f"noticed by {', '.join(failed) or test}"
+    finally:
+        path.write_text(before)
+    return "goes unnoticed"
+
+
+def main() -> int:
+    """Tries all of a list."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("list", type=Path)
+    parser.add_argument("--only", default="", help="changes whose name has this in it")
+    args = parser.parse_args()
+    wanted = tomllib.loads(args.list.read_text())
+    bad = 0
+    for change in wanted["change"]:
+        if args.only in change["name"]:
+            said = outcome(change, wanted["tests"])
+            bad += not said.startswith("noticed")
+            print(f"{change['name']}: {said}", flush=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
