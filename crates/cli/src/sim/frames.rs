@@ -7,7 +7,6 @@ use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::Bytes;
 use tiermem_policy::Id;
-use tiermem_policy::evict::Named;
 use tiermem_policy::evict::named::K_DEFAULT;
 use tiermem_policy::frames::{TIERS_MAX, TierConfig};
 use tiermem_policy::prefetch;
