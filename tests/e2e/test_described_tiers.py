@@ -10,10 +10,10 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from store import PATIENCE_S, TESTDATA, Store, binary, tiermem
+from store import PATIENCE_S, Store, binary, tiermem
 
 TRACE = "zipf:objects=2k,requests=20k,size=1000"
-TWITTER = str(TESTDATA / "twitter_cluster52-20k.csv.zst")
+SMALL = "zipf:objects=200,requests=2k,size=100"
 MIB = 1 << 20
 
 
@@ -102,7 +102,7 @@ def test_the_simulator_takes_capacities_curves_and_flash(file: pathlib.Path) -> 
 def test_the_report_takes_names_and_prices(file: pathlib.Path, tmp_path: pathlib.Path) -> None:
     def page(*flags: str) -> str:
         path = tmp_path / "page.html"
-        done = tiermem("report", TWITTER, "-o", str(path), *flags)
+        done = tiermem("report", SMALL, "-o", str(path), "--sizes", "4", "--policy", "lru", "--k", "5", *flags)
         assert done.returncode == 0, done
         return path.read_text()
 
@@ -115,7 +115,7 @@ def test_the_report_takes_names_and_prices(file: pathlib.Path, tmp_path: pathlib
 
 def test_the_division_takes_memory_and_the_cost_of_a_miss(file: pathlib.Path) -> None:
     def divide(*flags: str) -> list[dict]:
-        done = tiermem("partition", TRACE, "--format", "json", *flags)
+        done = tiermem("partition", SMALL, "--format", "json", *flags)
         assert done.returncode == 0, done
         return json.loads(done.stdout)
 
@@ -161,8 +161,8 @@ def test_what_is_wrong_is_told_with_the_file(tmp_path: pathlib.Path, tiers: str,
         "store": ["store", "serve"],
         "block": ["block", "serve", "--export", "a=b"],
         "sim": ["sim", "cache", TRACE],
-        "report": ["report", TRACE, "-o", str(tmp_path / "page.html")],
-        "partition": ["partition", TRACE],
+        "report": ["report", SMALL, "-o", str(tmp_path / "page.html")],
+        "partition": ["partition", SMALL],
         "plan": ["plan", "nothing.rec"],
     }
     for command in commands:

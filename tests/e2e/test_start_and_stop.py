@@ -73,7 +73,7 @@ def test_wrong_use_exits_with_2(arguments: list[str], says: str) -> None:
         ("colour = 1\n", "unknown field `colour`"),
         ("[server]\nport = 1\n", "unknown field `port`"),
         ("[[tier]]\nname = 'a'\nkind = 'dram'\ncapacity = '1GiB'\nspeed = 1\n", "unknown field `speed`"),
-        ("[[tier]]\nname = 'a'\nkind = 'dram'\n", "missing field `capacity`"),
+        ("[[tier]]\nname = 'a'\nkind = 'dram'\n", "capacity: is missing"),
         ("max_value = '1TiB'\n", "max_value: must lie between"),
         ("[server\n", "line 1"),
         ("\x00\x01", "is not valid"),
