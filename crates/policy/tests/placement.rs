@@ -274,6 +274,23 @@ fn more_in_fast_memory_than_belongs_there_goes_first() {
 }
 
 #[test]
+fn more_in_fast_memory_than_belongs_there_goes_though_nothing_is_to_come() {
+    let mut placer = placer(&[0], FirstTouch::Kernel, 100.0);
+    (0..5).for_each(|granule| placer.placed(granule, Tier::Fast));
+    let accesses: Vec<(u32, f32)> = (0..5).map(|granule| (granule, 9.0 - granule as f32)).collect();
+    assert_eq!(moves(&mut placer, 0, &accesses, &[]), [(4, Tier::Slow), (3, Tier::Slow)]);
+}
+
+#[test]
+fn nothing_moves_out_before_what_needs_its_room_may_move_in() {
+    let mut placer = placer(&[9], FirstTouch::Kernel, 1.0);
+    (0..3).for_each(|granule| placer.placed(granule, Tier::Fast));
+    placer.placed(9, Tier::Slow);
+    assert_eq!(moves(&mut placer, 0, &[(1, 2.0), (2, 1.0)], &[]), []);
+    assert_eq!(moves(&mut placer, 1, &[], &[]), [(0, Tier::Slow), (9, Tier::Fast)]);
+}
+
+#[test]
 fn homes_are_given_in_order_while_there_is_room_that_is_not_kept() {
     use Tier::{Fast, Slow};
     let homes = |placer: &Placer| (0..10).map(|granule| placer.decided(granule)).collect::<Vec<_>>();
