@@ -16,7 +16,8 @@ PYTEST_ARGS ?=
 # The trace of `make bench`: four systems hold its items at once, so it is smaller than those in docs/RESULTS.md.
 BENCH_TRACE ?= zipf:alpha=0.99,objects=1M,requests=6M,size=300
 BENCH_ARGS ?= --preload
-FUZZ_SECONDS ?= 60
+# How long `make fuzz-smoke` fuzzes each target.
+FUZZ_SECONDS ?= $(if $(CI),20,60)
 # How many worlds `make hunt` makes for each property, and how often it kills.
 WORLDS ?= 2000
 KILL_ROUNDS ?= 100
@@ -47,7 +48,7 @@ test: ## everything that must hold before a change is merged
 	@$(MAKE) --no-print-directory lint unit e2e python
 	@if [ -n "$$CI" ]; then $(MAKE) --no-print-directory fuzz-smoke; fi
 
-lint: ## formatting, clippy, and licences and advisories where cargo-deny is installed
+lint: ## formatting, clippy, licences and advisories (cargo-deny)
 	@scripts/lint.sh
 
 unit: ## the tests written in Rust
@@ -81,5 +82,6 @@ docs: ## the documents that are written from the code
 	cargo run --locked --quiet -p tiermem-store --example redis_compatibility >docs/redis-compatibility.md.new
 	mv docs/redis-compatibility.md.new docs/redis-compatibility.md
 
-fuzz-smoke: ## the parser of requests, the trace readers, hashes and flash regions against noise, where cargo-fuzz is installed
+fuzz-smoke: ## every fuzz target built, and run for a minute (FUZZ_SECONDS; FUZZ_SANITIZER=address)
+	@scripts/bootstrap.sh test
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz_smoke.sh

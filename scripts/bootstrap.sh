@@ -3,7 +3,8 @@
 #
 #   scripts/bootstrap.sh run     to build and use tiermem: a C compiler, cargo, redis-cli
 #   scripts/bootstrap.sh test    to test it also: rustfmt and clippy, Redis's tools, Python with pytest, redis-py
-#                                and moto, twemproxy, fio, qemu-utils, libnbd's tools, nbdkit; Maven where there is a JDK
+#                                and moto, twemproxy, fio, qemu-utils, libnbd's tools, nbdkit; Maven where there is a JDK;
+#                                a nightly Rust and cargo-fuzz for the fuzz targets, cargo-deny for licences and advisories
 #
 # Packages are installed with apt where there is apt; elsewhere the script says what is needed and stops. With
 # CI=1 it also installs Chromium, which is large: without it the tests of the live page are skipped.
@@ -130,6 +131,26 @@ want_companions() {
     if have javac && ! have mvn; then need maven; fi
 }
 
+# What fuzzing and the check of dependencies need beside the stable Rust. Only `make fuzz-smoke` and `make lint` ask for it, and
+# they say what is missing: so a machine without rustup or without a registry can still run all other tests.
+want_cargo_tools() {
+    if have rustup && ! cargo +nightly --version >/dev/null 2>&1; then
+        say "Installing a nightly Rust, which fuzzing needs"
+        rustup toolchain install nightly --profile minimal || say "There is no nightly Rust: fuzzing needs it."
+    fi
+    if cargo +nightly --version >/dev/null 2>&1; then want_cargo_tool fuzz; fi
+    want_cargo_tool deny
+}
+
+# A tool of cargo's own registry. It is built once in a machine's life and runs for seconds, so nothing is optimised.
+want_cargo_tool() {
+    cargo "$1" --version >/dev/null 2>&1 && return
+    say "Installing cargo-$1"
+    CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 \
+        CARGO_PROFILE_RELEASE_DEBUG=false cargo install --quiet --locked "cargo-$1" ||
+        say "cargo-$1 could not be installed (cargo install --locked cargo-$1)."
+}
+
 # The first Python that is new enough and can make a virtual environment: one that stands first in PATH may not.
 find_python() {
     for name in python3 /usr/bin/python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9; do
@@ -186,4 +207,5 @@ check_cargo
 if [ "$purpose" = test ]; then
     make_environment
     link_redis_server
+    want_cargo_tools
 fi

@@ -1,19 +1,25 @@
 #!/bin/sh
 # Formatting, clippy, licences and advisories. A tool that is not installed is passed over, and that is said:
-# distributions package cargo without clippy.
+# distributions package cargo without clippy. In CI (CI=1) nothing may be passed over.
 set -eu
 cd "$(dirname "$0")/.."
+
+# Says what is not checked and what would help; in CI that is a failure.
+skip() {
+    echo "lint: $1" >&2
+    if [ -n "${CI:-}" ]; then exit 1; fi
+}
 
 if cargo fmt --version >/dev/null 2>&1; then
     cargo fmt --all --check
 else
-    echo "lint: formatting is not checked, as there is no rustfmt here"
+    skip "formatting is not checked, as there is no rustfmt here (rustup component add rustfmt)"
 fi
 
 if cargo clippy --version >/dev/null 2>&1; then
     cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 else
-    echo "lint: clippy is not run, as it does not come with this cargo ($(cargo --version))"
+    skip "clippy is not run, as it does not come with this cargo, $(cargo --version) (rustup component add clippy)"
 fi
 
 # Licences are also held by a test (tests/tests/licences.rs). Advisories are kept by others and come over the
@@ -23,8 +29,9 @@ if cargo deny --version >/dev/null 2>&1; then
     if cargo deny --log-level off fetch db; then
         cargo deny --log-level error check --disable-fetch advisories
     else
-        echo "lint: advisories are not checked, as their database cannot be fetched"
+        # Not a matter of this machine's tools: the network may not reach it, also in CI.
+        echo "lint: advisories are not checked, as their database cannot be fetched" >&2
     fi
 else
-    echo "lint: advisories are not checked, as there is no cargo-deny here (cargo install cargo-deny)"
+    skip "licences, sources and advisories are not checked, as there is no cargo-deny here (cargo install --locked cargo-deny)"
 fi

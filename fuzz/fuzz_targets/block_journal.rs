@@ -1,32 +1,42 @@
 //! A cache device may hold any bytes: opening it, and going on with it, must end without a panic. The first byte of an input says
-//! how the rest is used: as records, or as patches to the image of a cache that has lived.
+//! how the rest is used: as records, or as patches to the image of a cache that has lived; and how much of its table is kept in
+//! memory.
 #![no_main]
 
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use tiermem_base::Rng;
-use tiermem_block::journal::{self, Journal, LayoutConfig, Reader, Record, VolumeInfo, VolumeState};
+use tiermem_block::journal::{self, Journal, Layout, LayoutConfig, Reader, Record, VolumeInfo, VolumeState};
 use tiermem_tier::block::{BlockIo, MemoryDisk};
 
-const DISK_BYTES: usize = 1 << 20;
+/// The table has three pages then, of which the least that may be kept in memory is two.
+const DISK_BYTES: usize = 4 << 20;
+/// Patches may fall into so much of the data as well: opening reads data that power loss may have spoiled.
+const DATA_BYTES: usize = 64 << 10;
 
 fn config() -> LayoutConfig {
     LayoutConfig { block_bytes: vec![4096, 8192], group_bytes: None, log_bytes: Some(256 << 10) }
 }
 
-/// Opens what the disk holds, visits all of it, and appends `count` records more.
-fn live(disk: &MemoryDisk, count: u64) {
+/// Opens what the disk holds, visits all of it, and appends `count` rounds of records more. How many blocks there were; `None` if
+/// it is refused.
+fn live(disk: &MemoryDisk, table_bytes: Option<u64>, count: u64) -> Option<usize> {
     let mut device = disk.open();
-    let Ok((mut journal, _)) = journal::open(&mut device, &config()) else { return };
+    let (mut journal, _) = journal::open(&mut device, &config(), table_bytes).ok()?;
     let mut blocks = Vec::new();
-    journal.each_block(|block| blocks.push((block.slot, block.class, block.valid.clone())));
+    // What was just recovered can be read.
+    journal.each_block(&mut device, |block| blocks.push(block.clone())).expect("a cache that could be opened");
     let units = journal.layout().units();
-    for (slot, class, valid) in blocks.drain(..).take(64) {
-        for unit in valid.into_iter().flatten() {
-            assert!(unit < units && journal.sum(unit).is_some());
+    for block in blocks.iter().take(64) {
+        for unit in block.valid.iter().cloned().flatten() {
+            assert!(unit < units, "unit {unit} of {units}");
+            while !journal.has_sums(unit..unit + 1) {
+                pump(&mut journal, &mut device);
+            }
+            assert!(journal.sum(unit).is_some() || journal.has_lost_sums(unit..unit + 1), "unit {unit}");
         }
-        journal.append(Record::Unmap { slot, class });
+        journal.append(Record::Unmap { slot: block.slot, class: block.class });
     }
     let mut rng = Rng::seeded(count);
     let slots = u64::from(journal.layout().geometry.slots());
@@ -42,6 +52,7 @@ fn live(disk: &MemoryDisk, count: u64) {
         journal.want_sealed(journal.appended());
         pump(&mut journal, &mut device);
     }
+    Some(blocks.len())
 }
 
 fn pump(journal: &mut Journal, device: &mut dyn BlockIo) {
@@ -52,14 +63,19 @@ fn pump(journal: &mut Journal, device: &mut dyn BlockIo) {
     done.into_iter().for_each(|done| journal.complete(done));
 }
 
-/// A cache whose log has gone round, and which was killed.
+/// The front of a cache whose log has gone round, and which was killed. It holds no data behind that.
 fn image() -> &'static [u8] {
     static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
     IMAGE.get_or_init(|| {
         let disk = MemoryDisk::new(DISK_BYTES);
         journal::format(&mut disk.open(), &config(), false).expect("an empty disk");
-        live(&disk, 400);
-        disk.with_bytes(|bytes| bytes.to_vec())
+        live(&disk, None, 400);
+        let layout = Layout::plan(DISK_BYTES as u64, &config()).expect("a disk that was formatted");
+        assert!(layout.pages > 2, "{} pages", layout.pages);
+        let image = disk.with_bytes(|bytes| bytes[..layout.data_at as usize + DATA_BYTES].to_vec());
+        // Patches to what is refused anyway would try nothing.
+        assert!(live(&disk, Some(0), 0).is_some_and(|blocks| blocks > 0), "the image is no cache that has lived");
+        image
     })
 }
 
@@ -72,6 +88,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let disk = MemoryDisk::new(DISK_BYTES);
     disk.with_bytes(|bytes| {
+        let bytes = &mut bytes[..image().len()];
         bytes.copy_from_slice(image());
         // Patches: three bytes of place, one of length, the bytes.
         let mut patches = rest;
@@ -84,5 +101,6 @@ fuzz_target!(|input: &[u8]| {
             patches = next;
         }
     });
-    live(&disk, 20);
+    // All of the table, or as little as can be.
+    live(&disk, (mode % 4 == 3).then_some(0), 20);
 });

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pathlib
 import shutil
 import subprocess
 from collections.abc import Callable
 
 import pytest
+
+from store import binary
 
 RedisCli = Callable[..., subprocess.CompletedProcess]
 
@@ -17,3 +20,11 @@ def tool(name: str) -> str:
     if path is None:
         pytest.skip(f"there is no {name} here")
     return path
+
+
+def workload(name: str, flags: str = "") -> list[str]:
+    """A program beside the one under test, with its flags."""
+    path = pathlib.Path(binary()).parent / name
+    if not path.exists():
+        pytest.skip(f"{path} is not there: build it with `cargo build -p tiermem-workloads`")
+    return [str(path), *flags.split()]

@@ -16,19 +16,12 @@ from typing import Any
 
 import pytest
 
+from programs import workload
 from store import MIB, PATIENCE_S, binary, eventually, tiermem
 
 # Where the kernel counts DAMON's monitors, if it has DAMON.
 KDAMONDS = pathlib.Path("/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds")
 NODES = pathlib.Path("/sys/devices/system/node/has_memory")
-
-
-def workload(name: str, flags: str = "") -> list[str]:
-    """A program beside the one under test, with its flags."""
-    path = pathlib.Path(binary()).parent / name
-    if not path.exists():
-        pytest.skip(f"{path} is not there: build it with `cargo build -p tiermem-workloads`")
-    return [str(path), *flags.split()]
 
 
 def retried(attempt: Callable[[], Any]) -> Any:
@@ -183,7 +176,9 @@ def test_writes_are_told_from_reads(tmp_path: pathlib.Path) -> None:
 
 def test_a_part_is_looked_at_more_closely(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "closer.rec"
-    command = workload("skewed", "--footprint 16MiB --granule 64KiB --seconds 2 --per-second 1000000")
+    # Read so slowly that most pages are touched in few slices. On a busy machine the recorder's windows are as long as a slice or
+    # longer, for it waits for a processor between them; granules all of whose pages are touched in each are alike to it.
+    command = workload("skewed", "--footprint 16MiB --granule 64KiB --seconds 4 --per-second 10000")
 
     def attempt() -> None:
         _, said = record(out, "--slice", "200ms", "--closer", "anon=64KiB", "--small-pages", "--", *command)

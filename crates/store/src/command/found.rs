@@ -48,4 +48,9 @@ impl Found {
     pub fn is_forbidden(self, session: &Session, host: &Host, args: Args<'_>) -> bool {
         permit::is_forbidden(session, host, self.0, args)
     }
+
+    /// Whether it is about all who are connected.
+    pub fn is_about_clients(self) -> bool {
+        self.0.is_some_and(|spec| spec.container == "client" && matches!(spec.name, "list" | "kill"))
+    }
 }

@@ -46,7 +46,7 @@ pub enum Visit {
         /// The key.
         key: Box<[u8]>,
     },
-    /// Somebody wants the figures on the board to be of now, those of commands among them.
+    /// Somebody wants the figures on the board to be of now, those of commands among them, and whoever came before to be let in.
     Show(oneshot::Sender<()>),
     /// Memory of a tier is to go to another shard.
     Give {

@@ -259,6 +259,14 @@ impl Links {
         if found.is("monitor") {
             return self.monitor(context, args, found);
         }
+        if found.is_about_clients() {
+            // A guest's request may overtake clients that have been handed to its shard and were not let in yet: without this, CLIENT
+            // LIST would leave out clients that INFO, asked next, counts.
+            if !self.have_shown() {
+                return Step::Wait;
+            }
+            self.showing = None;
+        }
         // Replies before it come first: were they not taken, everybody's turn would wait for this client to read.
         if found.tells_all() && !(self.replies.is_empty() && self.has_turn()) {
             return Step::Wait;
@@ -354,20 +362,27 @@ impl Links {
 
     /// The request tells of all shards, whose figures must be of now.
     fn run_after_showing(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Found) -> Step {
+        if !self.have_shown() || !self.replies.is_empty() {
+            return Step::Wait;
+        }
+        self.showing = None;
+        self.run_here(context, args, found)
+    }
+
+    /// Whether all shards have let in whom they were given and shown their figures since they were asked to, which this does. Who is
+    /// done with it sets `showing` back.
+    fn have_shown(&mut self) -> bool {
         if self.showing.is_none() {
             self.alone = false;
-            let asked = self.doors.others().map(|shard| {
+            // This one too: it may have been given clients as well.
+            let asked = (0..self.doors.placement.shards).map(|shard| {
                 let (shown, showing) = oneshot::channel();
                 self.doors.send(shard, Visit::Show(shown));
                 showing
             });
             self.showing = Some(asked.collect());
         }
-        if self.showing.as_ref().is_some_and(|showing| !showing.is_empty()) || !self.replies.is_empty() {
-            return Step::Wait;
-        }
-        self.showing = None;
-        self.run_here(context, args, found)
+        self.showing.as_ref().is_some_and(Vec::is_empty)
     }
 
     /// `MONITOR`: pipes of their own for what is seen elsewhere, since nothing tells its lines from replies.
