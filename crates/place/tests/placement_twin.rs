@@ -447,7 +447,7 @@ fn what_the_plan_does_not_name_stays_where_it_was_touched() {
     let mut bind = |start: u64, end: u64, node: u32| {
         bound.push(((start - base(0)) / GRANULE..(end - base(0)) / GRANULE, node))
     };
-    body.attach(&[text.clone()], &mut bind).unwrap();
+    body.attach(std::slice::from_ref(&text), &mut bind).unwrap();
     body.after_slice(0, SLICE_NS, &[]).unwrap();
     body.attach(&[text], &mut bind).unwrap();
     assert_eq!(bound, [(0..6, NODES[1]), (6..8, NODES[0]), (8..10, NODES[1])]);

@@ -231,7 +231,7 @@ mod tests {
         let area =
             SwapArea { path: "/swap".into(), is_device: false, bytes: 1 << 30, used_bytes: 0, priority: -2 };
         let row = swap_areas(Ok(&[area.clone(), area]), rights(0));
-        assert_eq!((row.state, row.found.matches("/swap: 1 GiB").count()), (State::Yes, 2), "{}", row.found);
+        assert_eq!((row.state, row.found.matches("/swap: 1GiB").count()), (State::Yes, 2), "{}", row.found);
         assert_eq!(swap_areas(Ok(&[]), rights(SYS_ADMIN)).state, State::Limited);
         assert_eq!(swap_areas(Ok(&[]), rights(0)).state, State::No);
         assert_eq!(swap_areas(Err(&"no".to_owned()), rights(0)).state, State::Unknown);
