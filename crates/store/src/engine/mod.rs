@@ -13,6 +13,7 @@ mod advice;
 mod ahead;
 mod capacity;
 mod change;
+mod config;
 mod flash;
 mod flash_figures;
 mod item;
@@ -32,20 +33,19 @@ mod types;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use tiermem_base::Rng;
 use tiermem_base::hash::KeyHasher;
-use tiermem_base::{Rng, TierSpec};
 pub use tiermem_model::advisor::{Aim, Declared, Division};
 use tiermem_model::advisor::{Divider, Outcome};
 use tiermem_policy::index::{Found, Index};
-use tiermem_policy::ladder::{Act, Admit, Ladder, LadderConfig, LevelConfig, Loc, NewItem};
-use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW};
+use tiermem_policy::ladder::{Act, Admit, Ladder, Loc, NewItem};
 use tiermem_policy::{Id, Now};
-use tiermem_tier::region::pages_bytes;
 use tiermem_tier::{TierError, Tiers};
 
 pub use advice::{DivisionStats, TenantAdvice};
 pub use ahead::FORESEEN_MAX;
 pub use change::ValueMut;
+pub use config::{AHEAD_BYTES, EngineConfig};
 pub use flash::Away;
 use flash::Below;
 pub use flash_figures::FlashFigures;
@@ -65,72 +65,6 @@ pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreErro
 
 /// How often an admission may have to wait for moves before it counts as failed; one is the rule.
 const ADMIT_TRIES: usize = 8;
-
-/// Memory of each tier that another thread takes ahead of what is written there. It is long enough for a thread that runs when
-/// nobody else does to come in time, and small beside a tier: [`LadderConfig::ahead_bytes`].
-pub const AHEAD_BYTES: u64 = 32 << 20;
-
-/// How an engine is set up.
-#[derive(Clone, Debug)]
-pub struct EngineConfig {
-    /// Tiers, fastest first.
-    pub tiers: Vec<TierSpec>,
-    /// The ladder's parameters; its levels follow from `tiers`.
-    pub ladder: LadderConfig,
-    /// How many times their capacities the tiers may come to grow to, where other shards give theirs.
-    pub growth: u32,
-    /// The longest value.
-    pub value_bytes_max: usize,
-    /// Bytes that replies under way may pin.
-    pub pinned_bytes_max: usize,
-    /// Seeds the index's hash and the policies' random choices; from the system's entropy in a server.
-    pub seed: u64,
-    /// Whether the charge of emulated tiers is really waited for.
-    pub spin: bool,
-    /// Whose keys these are.
-    pub tenancy: Tenancy,
-    /// Names this run in everything that outlives it; drawn anew for each.
-    pub session: [u8; 16],
-}
-
-impl EngineConfig {
-    /// Default parameters over these tiers.
-    pub fn new(tiers: Vec<TierSpec>) -> Self {
-        EngineConfig {
-            tiers,
-            ladder: LadderConfig { ahead_bytes: AHEAD_BYTES, ..LadderConfig::default() },
-            growth: 1,
-            value_bytes_max: 16 << 20,
-            pinned_bytes_max: 64 << 20,
-            seed: 0,
-            spin: true,
-            tenancy: Tenancy::default(),
-            session: [0; 16],
-        }
-    }
-
-    /// The tiers with as many bytes as they may come to have: memory that is not used is not taken.
-    fn tier_specs(&self) -> Vec<TierSpec> {
-        let growth = u64::from(self.growth.max(1));
-        self.tiers.iter().map(|tier| tier.clone().grown(growth)).collect()
-    }
-
-    /// The ladder's configuration with a level for each tier, where it has none of its own.
-    pub fn ladder_config(&self) -> LadderConfig {
-        let mut ladder = self.ladder.clone();
-        if ladder.levels.is_empty() {
-            let level = |(at, tier): (usize, &TierSpec)| LevelConfig {
-                capacity_bytes: pages_bytes(tier),
-                insertion_point: if at == 0 { INSERTION_POINT_FAST } else { INSERTION_POINT_SLOW },
-                order: Default::default(),
-            };
-            ladder.levels = self.tiers.iter().enumerate().map(level).collect();
-        }
-        ladder.growth = self.growth;
-        ladder.tenants = self.tenancy.tells_apart();
-        ladder
-    }
-}
 
 /// A number for an item as long as nothing is written to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
