@@ -276,10 +276,10 @@ fn simulated_with(
                 rejected: log.rejected,
                 refused: log.refused,
                 unchanged: log.unchanged,
-                unindexed: tail.unindexed,
+                unindexed: tail.unindexed(),
                 kept: log.kept,
                 segments_emptied: log.segments_emptied,
-                reads: tail.reads,
+                reads: tail.reads(),
                 written_bytes: tail.written_bytes(),
                 waits: cache.waits,
             }
