@@ -10,9 +10,9 @@ use clap::Args;
 use tiermem_base::{Access, Bytes, Nanos};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
-use tiermem_policy::extents::cleaning::Cleaning;
+use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
-use tiermem_sim::block::{self, BlockError, Costs, Counts, Setup};
+use tiermem_sim::block::{self, BlockError, Costs, Counts, Setup, Troubles};
 
 use crate::columns;
 use crate::failure::Failure;
@@ -41,6 +41,7 @@ Fields (of --format csv and json, and of -o; the table tells what is asked for m
   dirty_at_end_bytes        of core_written_bytes, what was written back at the end
   mean_missed_request_bytes, mean_block_bytes   requests that missed, and the blocks allocated for them
   metadata_bytes, blocks_held, metadata_bytes_per_block   in the mean over the run, of the whole cache
+  memory_reads, memory_read_bytes   reads of the cache's device that copies in DRAM spared the requests (--memory)
   read_latency_us, write_latency_us   in the mean, reckoned from the --core and --cache options";
 
 const FIELDS: &[&str] = &[
@@ -72,6 +73,8 @@ const FIELDS: &[&str] = &[
     "metadata_bytes_per_block",
     "read_latency_us",
     "write_latency_us",
+    "memory_reads",
+    "memory_read_bytes",
 ];
 
 /// What `tiermem sim block` takes.
@@ -102,6 +105,9 @@ pub struct Options {
     /// Size of the groups that blocks of one size share [default: the largest block].
     #[arg(long, value_name = "SIZE")]
     group: Option<Bytes>,
+    /// DRAM above the cache's device, for copies of the 4 KiB units that are read from it again [default: none].
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Bytes>,
     /// Once the cache is full, a read that continues a stream of at least this length gets no place for what it misses.
     #[arg(long, value_name = "SIZE")]
     sequential_cutoff: Option<Bytes>,
@@ -330,10 +336,14 @@ fn points(options: &Options, working_sets: &BTreeMap<u32, u64>) -> Result<Vec<Po
                             },
                             cleaning: match options.cleaning {
                                 CleaningArg::None => None,
-                                CleaningArg::Background => {
-                                    Some(Cleaning { age_ns: options.cleaning_age.0, ..Cleaning::default() })
-                                }
+                                CleaningArg::Background => Some(CleanerRules {
+                                    age_ns: options.cleaning_age.0,
+                                    ..CleanerRules::default()
+                                }),
                             },
+                            troubles: Troubles::default(),
+                            quotas: Vec::new(),
+                            memory_bytes: options.memory.map_or(0, |size| size.0),
                             policy: options.policy,
                             capacity_bytes: cache.units(*working_set),
                             costs,
@@ -423,6 +433,8 @@ fn row(labels: &[String; 4], volume: &str, capacity_bytes: u64, counts: &Counts)
         mean(metadata_bytes, blocks),
         mean_us(counts.read_latency_ns, counts.reads),
         mean_us(counts.write_latency_ns, counts.writes),
+        Cell::Count(counts.memory_reads),
+        Cell::Count(counts.memory_read_bytes),
     ]);
     cells
 }
