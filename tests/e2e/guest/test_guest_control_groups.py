@@ -12,8 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 TESTS = ["version_2_limits_and_has_memory_back", "version_2_kills_together_and_tells"]
 
 SCRIPT = """
-mkdir -p /sys/fs/cgroup
-mount -t cgroup2 none /sys/fs/cgroup || exit 1
+grep -q "^[^ ]* /sys/fs/cgroup cgroup2 " /proc/mounts || mount -t cgroup2 none /sys/fs/cgroup || exit 1
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 RUST_BACKTRACE=1 sys-tests --show-output --test-threads 1 control_group::tests::version_2
 """
