@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import tiermem
 
 pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 
 Table = Callable[..., list[dict[str, str]]]
 SMALL = "zipf:objects=2k,requests=30k,size=64-1024"
@@ -80,6 +81,26 @@ def test_a_trace_as_columns(trace: str) -> None:
     assert tiermem.read_trace(trace, requests=10).to_table() == table.slice(0, 10).combine_chunks()
     reader = tiermem.read_trace(trace, batch_records=3000).to_reader()
     assert [batch.num_rows for batch in reader] == [3000] * 6 + [2000]
+
+
+def test_columns_that_a_file_has_come_with_it(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "placed.parquet"
+    columns = {
+        "key": pa.array([64, 4096], pa.uint64()),
+        "pc": pa.array([1, 2**64 - 1], pa.uint64()),
+        "node": pa.array([0, 255], pa.uint8()),
+    }
+    pq.write_table(pa.table(columns), file)
+    table = tiermem.read_trace(file).to_table()
+    assert table.column_names[7:] == ["node", "pc"]
+    assert table.schema.field("node").type == pa.uint8()
+    assert (table["node"].to_pylist(), table["pc"].to_pylist()) == ([0, 255], [1, 2**64 - 1])
+    # Functions take it as they take any trace.
+    assert tiermem.stat(tiermem.read_trace(file)).requests == 2
+    columns["node"] = pa.array([0, None], pa.uint8())
+    pq.write_table(pa.table(columns), file)
+    with pytest.raises(Exception, match="`node` has nulls"):
+        tiermem.read_trace(file).to_table()
 
 
 def test_what_arrow_gets_is_not_copied() -> None:

@@ -121,9 +121,10 @@ def read_trace(
 
     Returns:
         A stream with the columns ``time_ns`` (uint64, nanoseconds since the start), ``op`` (dictionary), ``key`` (uint64), ``size``
-        (uint32, bytes), ``tenant`` (uint32), ``key_size`` (uint16, bytes) and ``ttl_s`` (uint32, seconds). Give it to pyarrow,
-        polars, duckdb or pandas as it is, or call ``to_table()`` or ``to_reader()``. Buffers are handed over, not copied. It
-        can be taken once.
+        (uint32, bytes), ``tenant`` (uint32), ``key_size`` (uint16, bytes) and ``ttl_s`` (uint32, seconds), and those of ``frame``
+        (uint64), ``node`` (uint8), ``level`` (uint8) and ``pc`` (uint64) that the file has (``docs/traces.md``). Give it to
+        pyarrow, polars, duckdb or pandas as it is, or call ``to_table()`` or ``to_reader()``. Buffers are handed over, not
+        copied. It can be taken once.
 
     Raises:
         OSError: The file cannot be read (FileNotFoundError and its like).

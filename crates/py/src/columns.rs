@@ -5,15 +5,16 @@ use std::sync::{Arc, LazyLock};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, Int32Type, UInt32Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Int8Array, RecordBatch, StringArray, UInt16Array, UInt32Array,
-    UInt64Array,
+    Array, ArrayRef, DictionaryArray, Int8Array, RecordBatch, StringArray, UInt8Array, UInt16Array,
+    UInt32Array, UInt64Array,
 };
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use tiermem_base::{Access, Op};
+use tiermem_trace::{OptionalColumn, OptionalColumns, OptionalSet};
 
-/// The columns of the trace form; see `docs/traces.md`.
-pub static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
+/// The columns of the trace form with these of the optional ones; see `docs/traces.md`.
+pub fn schema(optional: OptionalSet) -> SchemaRef {
     let op = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
     let columns = [
         ("time_ns", DataType::UInt64),
@@ -24,20 +25,29 @@ pub static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
         ("key_size", DataType::UInt16),
         ("ttl_s", DataType::UInt32),
     ];
-    Arc::new(Schema::new(columns.map(|(name, of)| Field::new(name, of, false)).to_vec()))
-});
+    let optional = optional.columns().map(|column| (column.name(), type_of(column)));
+    let fields = columns.into_iter().chain(optional).map(|(name, of)| Field::new(name, of, false));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+fn type_of(column: OptionalColumn) -> DataType {
+    match column {
+        OptionalColumn::Frame | OptionalColumn::Pc => DataType::UInt64,
+        OptionalColumn::Node | OptionalColumn::Level => DataType::UInt8,
+    }
+}
 
 /// The names of operations, by code; every batch shares them.
 static OPS: LazyLock<ArrayRef> =
     LazyLock::new(|| Arc::new(StringArray::from_iter_values(Op::ALL.map(Op::name))));
 
-/// Records as columns.
+/// Records as columns, with their optional columns.
 ///
 /// # Errors
 /// None that a caller could cause: the columns are those of the schema.
-pub fn batch(records: &[Access]) -> Result<RecordBatch, ArrowError> {
+pub fn batch(records: &[Access], optional: &OptionalColumns) -> Result<RecordBatch, ArrowError> {
     let codes = Int8Array::from_iter_values(records.iter().map(|access| access.op.code() as i8));
-    let columns: Vec<ArrayRef> = vec![
+    let mut columns: Vec<ArrayRef> = vec![
         Arc::new(UInt64Array::from_iter_values(records.iter().map(|access| access.time_ns))),
         Arc::new(DictionaryArray::<Int8Type>::try_new(codes, OPS.clone())?),
         Arc::new(UInt64Array::from_iter_values(records.iter().map(|access| access.key))),
@@ -46,7 +56,15 @@ pub fn batch(records: &[Access]) -> Result<RecordBatch, ArrowError> {
         Arc::new(UInt16Array::from_iter_values(records.iter().map(|access| access.key_size))),
         Arc::new(UInt32Array::from_iter_values(records.iter().map(|access| access.ttl_s))),
     ];
-    RecordBatch::try_new(SCHEMA.clone(), columns)
+    for column in optional.set().columns() {
+        let values = optional.get(column).unwrap_or_default().iter().copied();
+        columns.push(match type_of(column) {
+            // The reader has seen to it that they fit.
+            DataType::UInt8 => Arc::new(UInt8Array::from_iter_values(values.map(|value| value as u8))),
+            _ => Arc::new(UInt64Array::from_iter_values(values)),
+        });
+    }
+    RecordBatch::try_new(schema(optional.set()), columns)
 }
 
 /// A column of a batch in the type wanted: as it is where it has that type, converted where it has another.

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatchReader;
 use tiermem_base::Access;
-use tiermem_trace::{ReadOptions, Trace};
+use tiermem_trace::{Addresses, OptionalColumn, OptionalSet, ReadOptions, Trace};
 
 use crate::columns;
 use crate::failure::Failure;
@@ -95,9 +95,19 @@ impl Input {
 
     /// Opens it.
     pub fn open(self, reading: &Reading) -> Result<Source, Failure> {
+        self.open_with(reading, OptionalSet::NONE)
+    }
+
+    /// Opens it, with those of these columns that a file has. Where physical addresses are the keys, frames have gone into them.
+    pub fn open_with(self, reading: &Reading, optional: OptionalSet) -> Result<Source, Failure> {
         let kind = match self {
             Input::Named(name) => {
-                Kind::Trace(Box::new(tiermem_trace::open_with(&name, &reading.options()?)?))
+                let mut options = reading.options()?;
+                let is_left = |column: &OptionalColumn| {
+                    options.addresses == Addresses::Virtual || *column != OptionalColumn::Frame
+                };
+                options.optional = optional.columns().filter(is_left).collect();
+                Kind::Trace(Box::new(tiermem_trace::open_with(&name, &options)?))
             }
             Input::Arrow(reader) => Kind::Arrow(reader.into_reader()?),
         };

@@ -8,9 +8,9 @@ use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
-use tiermem_trace::{Spec, SpecError, Trace};
+use tiermem_trace::{OptionalColumns, OptionalSet, Spec, SpecError, Trace};
 
-use crate::columns::{SCHEMA, batch};
+use crate::columns::{batch, schema};
 use crate::source::{Input, Reading};
 
 /// Accesses of a trace as record batches, read as they are taken. It speaks the Arrow stream interface, so that
@@ -19,6 +19,8 @@ use crate::source::{Input, Reading};
 #[pyclass(module = "tiermem._native")]
 pub struct TraceStream {
     trace: Mutex<Option<(Trace, u64)>>,
+    /// The columns that it has beside those of every trace.
+    optional: OptionalSet,
     batch_records: usize,
 }
 
@@ -35,9 +37,11 @@ impl TraceStream {
         let (trace, left) = taken.ok_or_else(|| {
             PyValueError::new_err("this stream has been read; read_trace() opens a new one")
         })?;
-        let batches = Batches { trace, left, batch_records: self.batch_records, records: Vec::new() };
+        let columns = OptionalColumns::with(self.optional);
+        let batches =
+            Batches { trace, left, batch_records: self.batch_records, records: Vec::new(), columns };
         let arrays = batches.map(|batch| batch.map(|batch| Arc::new(StructArray::from(batch)) as ArrayRef));
-        let field = Field::new_struct("", SCHEMA.fields().clone(), false);
+        let field = Field::new_struct("", schema(self.optional).fields().clone(), false);
         let arrays = Box::new(ArrayIterator::new(arrays, field.into()));
         Ok(to_stream_pycapsule(py, arrays, requested_schema)?)
     }
@@ -59,7 +63,8 @@ impl TraceStream {
 
     fn __repr__(&self) -> String {
         let is_open = self.trace.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).is_some();
-        let names: Vec<&str> = SCHEMA.fields().iter().map(|field| field.name().as_str()).collect();
+        let schema = schema(self.optional);
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         format!("TraceStream({}{})", names.join(", "), if is_open { "" } else { "; has been read" })
     }
 }
@@ -69,6 +74,7 @@ struct Batches {
     left: u64,
     batch_records: usize,
     records: Vec<tiermem_base::Access>,
+    columns: OptionalColumns,
 }
 
 impl Iterator for Batches {
@@ -76,16 +82,17 @@ impl Iterator for Batches {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.records.clear();
+        self.columns.clear();
         while self.records.len() < self.batch_records {
             let room = (self.batch_records - self.records.len())
                 .min(usize::try_from(self.left).unwrap_or(usize::MAX));
-            match self.trace.next_batch(&mut self.records, room) {
+            match self.trace.next_batch_with(&mut self.records, &mut self.columns, room) {
                 Ok(0) => break,
                 Ok(count) => self.left -= count as u64,
                 Err(error) => return Some(Err(ArrowError::ExternalError(Box::new(error)))),
             }
         }
-        if self.records.is_empty() { None } else { Some(batch(&self.records)) }
+        if self.records.is_empty() { None } else { Some(batch(&self.records, &self.columns)) }
     }
 }
 
@@ -100,13 +107,14 @@ fn stream(trace: Trace, limit: u64, batch_records: usize) -> PyResult<TraceStrea
     if batch_records == 0 {
         return Err(PyValueError::new_err("batch_records is at least 1"));
     }
-    Ok(TraceStream { trace: Mutex::new(Some((trace, limit))), batch_records })
+    let optional = trace.optional();
+    Ok(TraceStream { trace: Mutex::new(Some((trace, limit))), optional, batch_records })
 }
 
 /// Opens a trace as a stream of record batches.
 #[pyfunction]
 pub fn read_trace(trace: Input, reading: Reading, batch_records: usize) -> PyResult<TraceStream> {
-    let source = trace.open(&reading).map_err(PyErr::from)?;
+    let source = trace.open_with(&reading, OptionalSet::ALL).map_err(PyErr::from)?;
     let (trace, limit) = source.into_trace().ok_or_else(|| {
         PyTypeError::new_err("this is a table or stream of Arrow already; it needs no reading")
     })?;
