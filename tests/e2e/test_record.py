@@ -80,6 +80,8 @@ def test_a_record_has_both_addresses(stride: str, tmp_path: pathlib.Path) -> Non
     assert len(virtual) == len(physical) == summary["transactions"]
     for one, other in zip(virtual, physical, strict=True):
         assert one["key"] % PAGE == other["key"] % PAGE and one["key"] % 64 == 0
+        # By virtual addresses each access also has its frame: the physical address's.
+        assert one.pop("frame") == other["key"] // PAGE
         assert {**one, "key": 0} == {**other, "key": 0}
         assert one["op"] in ("load", "store") and one["size"] == 64
     times = [row["time_ns"] for row in virtual]
