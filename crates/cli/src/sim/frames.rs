@@ -5,7 +5,8 @@ use std::thread::available_parallelism;
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_base::Bytes;
+use tiermem_base::tier::Capacity;
+use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_policy::Id;
 use tiermem_policy::evict::named::K_DEFAULT;
 use tiermem_policy::frames::{TIERS_MAX, TierConfig};
@@ -14,7 +15,6 @@ use tiermem_sim::frames::{self, FirstTouch, Memory, Order, Setup, TooLarge, Touc
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
-use crate::size::Size;
 use crate::source::TraceArgs;
 
 const HELP: &str = "\
@@ -66,10 +66,10 @@ pub struct Options {
     trace: TraceArgs,
     /// Capacity of the first tier, DRAM.
     #[arg(long, value_name = "SIZE", required_unless_present = "tier")]
-    dram: Option<Size>,
+    dram: Option<Capacity>,
     /// A tier, such as dram=1GiB or flash=8GiB; fastest first; repeat it.
     #[arg(long, value_name = "KIND=SIZE")]
-    tier: Vec<FrameTier>,
+    tier: Vec<TierSpec>,
     /// Eviction policy; repeat it for several.
     #[arg(long, value_name = "NAME", default_value = "lru")]
     evict: Vec<EvictName>,
@@ -96,40 +96,10 @@ pub struct Options {
     format: Format,
 }
 
-/// One `--tier`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct FrameTier {
-    size: Size,
-    in_place: bool,
-    keeps_copies: bool,
-}
-
-impl FrameTier {
-    const DRAM: FrameTier = FrameTier { size: Size::Units(0), in_place: true, keeps_copies: false };
-}
-
-impl FromStr for FrameTier {
-    type Err = String;
-
-    /// Reads `kind=size`; a place behind a colon (`flash:PATH=8GiB`) does not matter here.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let Some((kind, size)) = text.rsplit_once('=') else {
-            return Err(format!("{text:?} is no tier such as dram=512MiB or flash=8GiB"));
-        };
-        let kind = kind.split_once(':').map_or(kind, |(kind, _)| kind);
-        let (in_place, keeps_copies) = match kind {
-            "dram" | "numa" | "dax" | "emulated" => (true, false),
-            // A compressed copy would take DRAM.
-            "compressed" => (false, false),
-            "flash" | "remote" => (false, true),
-            _ => {
-                return Err(format!(
-                    "{kind:?} is none of dram, numa, dax, emulated, compressed, flash, remote"
-                ));
-            }
-        };
-        Ok(FrameTier { size: size.parse()?, in_place, keeps_copies })
-    }
+/// What frames are told of a tier's kind: whether a program uses what lies there, and whether it keeps copies of what was fetched
+/// from it. A compressed copy would take DRAM.
+fn ways(kind: TierKind) -> (bool, bool) {
+    (kind.is_memory(), matches!(kind, TierKind::Flash | TierKind::Remote))
 }
 
 /// One `--evict`.
@@ -169,8 +139,9 @@ fn frame_bytes(text: &str) -> Result<Bytes, String> {
 
 /// Simulates and prints.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let dram = options.dram.map(|size| FrameTier { size, ..FrameTier::DRAM });
-    let tiers: Vec<FrameTier> = dram.into_iter().chain(options.tier.iter().copied()).collect();
+    let sized = |capacity| TierSpec { capacity: Some(capacity), ..TierSpec::unsized_of(TierKind::Dram) };
+    let tiers: Vec<TierSpec> =
+        options.dram.map(sized).into_iter().chain(options.tier.iter().cloned()).collect();
     let source = options.trace.open()?;
     let touches = Touches::of(source.records(), options.frame.0 as u32).map_err(failure)?;
     source.finish();
@@ -218,14 +189,15 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// The tiers in whole frames; flash below a single one.
-fn configure(tiers: &[FrameTier], touches: &Touches) -> Result<Vec<TierConfig>, Failure> {
+fn configure(tiers: &[TierSpec], touches: &Touches) -> Result<Vec<TierConfig>, Failure> {
     let frame_bytes = u64::from(touches.frame_bytes());
     let mut configs = Vec::new();
     for (at, tier) in tiers.iter().enumerate() {
-        let bytes = match tier.size {
-            // A percentage of an empty trace is nothing; a frame changes nothing there.
-            Size::Share(_) if touches.frames() == 0 => frame_bytes,
-            size => size.units(touches.working_set_bytes()),
+        let capacity = tier.capacity.ok_or_else(|| Failure::usage(tier.error("capacity", "is missing")))?;
+        let bytes = match capacity {
+            // A percentage of a trace that touches nothing is nothing; a frame changes nothing there.
+            Capacity::Percent(_) if touches.frames() == 0 => frame_bytes,
+            capacity => capacity.of_working_set(touches.working_set_bytes()),
         };
         let frames = (bytes / frame_bytes).min(u64::from(u32::MAX)) as u32;
         if frames == 0 {
@@ -235,7 +207,7 @@ fn configure(tiers: &[FrameTier], touches: &Touches) -> Result<Vec<TierConfig>, 
                 Bytes(frame_bytes)
             )));
         }
-        let FrameTier { in_place, keeps_copies, .. } = *tier;
+        let (in_place, keeps_copies) = ways(tier.kind);
         configs.push(TierConfig { frames, in_place, keeps_copies, low: 0, high: 0 });
     }
     if configs.len() == 1 {
