@@ -10,3 +10,4 @@ pub mod events;
 pub mod frames;
 pub mod hindsight;
 pub mod link;
+mod next_use;

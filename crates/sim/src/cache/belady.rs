@@ -14,9 +14,8 @@ use tiermem_policy::evict::heap::{Heap, Positions};
 use tiermem_policy::flat::{Cache, Capacity, Counts, Request};
 
 use super::Batch;
+use crate::next_use::{NEVER, next_uses};
 
-/// No next access.
-const NEVER: u32 = u32::MAX;
 /// Marks an object that is not held.
 const ABSENT: u32 = 0;
 
@@ -30,15 +29,12 @@ impl Future {
     pub fn of(batches: &[Arc<Batch>]) -> Option<Future> {
         let count: usize = batches.iter().map(|batch| batch.requests.len()).sum();
         let keys = batches.last().map_or(0, |batch| batch.keys);
-        let mut at = u32::try_from(count).ok().filter(|count| *count < NEVER)?;
-        let mut next = vec![NEVER; count];
-        let mut coming = vec![NEVER; keys as usize];
-        for request in batches.iter().rev().flat_map(|batch| batch.requests.iter().rev()) {
-            at -= 1;
-            let coming = &mut coming[request.key as usize];
-            next[at as usize] = *coming;
-            *coming = if request.op == Op::Del { NEVER } else { at };
+        if count >= NEVER as usize {
+            return None;
         }
+        let backward = batches.iter().rev().flat_map(|batch| batch.requests.iter().rev());
+        let backward = backward.map(|request| (request.key, request.op == Op::Del));
+        let (next, _) = next_uses((count, keys as usize), backward);
         Some(Future(Arc::new(next)))
     }
 }

@@ -10,9 +10,7 @@ use tiermem_policy::evict::heap::{Heap, Positions};
 use tiermem_policy::evict::{Departure, Domain, Evict, Origin, Touch};
 
 use super::touches::{Touched, Touches, Use};
-
-/// No next touch.
-const NEVER: u32 = u32::MAX;
+use crate::next_use::{NEVER, next_uses};
 
 /// For each touch the number of the next one of its frame, and for each frame that of the first: 4 bytes each.
 #[derive(Clone, Debug, Default)]
@@ -24,13 +22,9 @@ pub struct Future {
 impl Future {
     /// Looks through a trace from its end.
     pub fn of(touches: &Touches) -> Self {
-        let mut next = vec![NEVER; touches.touches().len()];
-        let mut first = vec![NEVER; touches.frames() as usize];
-        for (at, touched) in touches.touches().iter().enumerate().rev() {
-            let coming = &mut first[touched.frame.0 as usize];
-            next[at] = *coming;
-            *coming = if touched.what == Use::Discard { NEVER } else { at as u32 };
-        }
+        let backward = touches.touches().iter().rev();
+        let backward = backward.map(|touched| (touched.frame.0, touched.what == Use::Discard));
+        let (next, first) = next_uses((touches.touches().len(), touches.frames() as usize), backward);
         Future { next, first }
     }
 }
