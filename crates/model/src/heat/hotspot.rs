@@ -43,6 +43,9 @@ const PLACE_TOLERANCE: f64 = 0.05;
 /// would be in a quarter of them.
 const FAR_TOLERANCE: f64 = 0.125;
 const ARRIVING_MIN: f64 = 0.45;
+/// A place is known to within a granule. On a stretch of fewer granules than these that is more than the part above, and what
+/// stands still would seem to move by chance.
+const STRETCH_MIN: usize = (1.0 / FAR_TOLERANCE) as usize;
 /// Slices with a hotspot that a sweep is told from.
 const SLICES_MIN: usize = 6;
 
@@ -114,7 +117,7 @@ fn busy(totals: &[f64]) -> std::ops::Range<usize> {
 pub fn sweep(heat: &Heat, slices: &[(u64, u64)]) -> Option<Sweep> {
     let totals = heat.totals();
     let span = busy(&totals);
-    if span.len() < 4 {
+    if span.len() < STRETCH_MIN {
         return None;
     }
     let ring = span.len() as f64;
@@ -160,7 +163,7 @@ pub fn sweep(heat: &Heat, slices: &[(u64, u64)]) -> Option<Sweep> {
     let arrives = |pair: &[(f64, f64)]| {
         let (from, to) = (pair[0], pair[far]);
         let error = to.1 - from.1 - granules_per_s * (to.0 - from.0) / 1e9;
-        ((error + ring / 2.0).rem_euclid(ring) - ring / 2.0).abs() <= (ring * FAR_TOLERANCE).max(1.0)
+        ((error + ring / 2.0).rem_euclid(ring) - ring / 2.0).abs() <= ring * FAR_TOLERANCE
     };
     let arrived = places.windows(far + 1).filter(|pair| arrives(pair)).count() as f64;
     let arriving = arrived / (places.len() - far) as f64;
