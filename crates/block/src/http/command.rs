@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tiermem_base::Bytes;
 use tiermem_policy::extents::Mode;
 
-use super::outcome::{DeskError, Step};
+use super::outcome::{ApiError, Step};
 use crate::config::ExportMode;
 use crate::disks::Disks;
 use crate::engine::{Drops, Engine, ExportStatus, WriteBack};
@@ -109,8 +109,8 @@ pub(super) struct Working<'a> {
     pub(super) dirty_bytes: u64,
 }
 
-fn find(engine: &Engine, name: &str) -> Result<usize, DeskError> {
-    engine.find(name).ok_or_else(|| DeskError::NoExport {
+fn find(engine: &Engine, name: &str) -> Result<usize, ApiError> {
+    engine.find(name).ok_or_else(|| ApiError::NoExport {
         name: name.to_owned(),
         there: engine.exports().iter().map(|export| export.name.clone()).collect(),
     })
@@ -122,7 +122,7 @@ fn state(engine: &Engine, at: usize) -> ExportStatus {
 
 impl Which {
     /// The names and places of those that are meant.
-    pub(super) fn find(&self, engine: &Engine) -> Result<Vec<(String, usize)>, DeskError> {
+    pub(super) fn find(&self, engine: &Engine) -> Result<Vec<(String, usize)>, ApiError> {
         match &self.export {
             Some(name) => Ok(vec![(name.clone(), find(engine, name)?)]),
             None => {
@@ -134,14 +134,14 @@ impl Which {
 }
 
 /// Changes both or nothing.
-pub(super) fn set(engine: &mut Engine, command: &SetCommand) -> Result<SetDone, DeskError> {
+pub(super) fn set(engine: &mut Engine, command: &SetCommand) -> Result<SetDone, ApiError> {
     let at = find(engine, &command.export)?;
     let mode = match command.mode {
         None => None,
         Some(ExportMode::WriteBack) => Some(Mode::WriteBack),
         Some(ExportMode::WriteThrough) => Some(Mode::WriteThrough),
         Some(ExportMode::WriteAround) => Some(Mode::WriteAround),
-        Some(ExportMode::ReadOnly) => return Err(DeskError::ReadOnly),
+        Some(ExportMode::ReadOnly) => return Err(ApiError::ReadOnly),
     };
     // Of the two only a quota can be refused to an export that takes writes, so it comes first.
     if let Some(quota) = command.quota
@@ -165,11 +165,11 @@ pub(super) fn begin_flushes(engine: &mut Engine, found: Vec<(String, usize)>) ->
 pub(super) fn flush(
     export: String,
     begun: WriteBack,
-) -> impl FnMut(&mut Engine) -> Step<Result<Flushed, DeskError>> {
+) -> impl FnMut(&mut Engine) -> Step<Result<Flushed, ApiError>> {
     move |engine| {
         let written = engine.written_back_by(&begun).ok_or(Progress::Waits)?;
         let flushed = |written_back_bytes| Flushed { export: export.clone(), written_back_bytes };
-        Ok(written.map(flushed).map_err(DeskError::from))
+        Ok(written.map(flushed).map_err(ApiError::from))
     }
 }
 
@@ -177,7 +177,7 @@ pub(super) fn flush(
 pub(super) fn drop_clean(
     export: String,
     at: usize,
-) -> impl FnMut(&mut Engine) -> Step<Result<Dropped, DeskError>> {
+) -> impl FnMut(&mut Engine) -> Step<Result<Dropped, ApiError>> {
     let mut drops = Drops::default();
     move |engine| {
         let before = drops.clone();

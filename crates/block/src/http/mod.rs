@@ -2,7 +2,7 @@
 //! and what steers it: `/api/set`, `/api/flush`, `/api/drop`.
 
 pub mod command;
-mod desk;
+mod control_api;
 mod metrics;
 mod outcome;
 pub mod view;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::engine::Engine;
 use crate::server::Server;
-use desk::Desk;
+use control_api::ControlApi;
 use view::{Counters, Observer, View};
 
 /// How often figures are published.
@@ -59,9 +59,10 @@ pub fn show(
 ) -> Result<HttpServer, HttpError> {
     let (publisher, views) = watch::channel(Arc::new(View::default()));
     let observer = Observer::new(version, server.stats());
-    let desk = Desk::new(server.errands(), observer.clone(), Control::at(port.address(), control));
+    let control_api =
+        ControlApi::new(server.control_queue(), observer.clone(), Control::at(port.address(), control));
     server.publish(PUBLISH_PERIOD, move |engine, _| {
         publisher.send_replace(Arc::new(observer.view(engine)));
     });
-    port.serve(views, desk.routes())
+    port.serve(views, control_api.routes())
 }

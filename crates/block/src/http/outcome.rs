@@ -7,16 +7,16 @@ use axum::response::{IntoResponse, Response};
 use tiermem_live::control::ControlRefusal;
 
 use crate::engine::ControlError;
-use crate::server::{ErrandError, Progress};
+use crate::server::{ControlQueueError, Progress};
 
 /// The event loop is never this long without a moment for a question, unless the machine stands still.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why something was not answered or not done.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DeskError {
+pub(super) enum ApiError {
     #[error(transparent)]
-    Errand(#[from] ErrandError),
+    Queue(#[from] ControlQueueError),
     #[error("the server is stopping")]
     Stopping,
     #[error("the server has not found the time for an answer in {} s: is its machine overloaded?", PATIENCE.as_secs())]
@@ -37,20 +37,20 @@ pub(super) enum DeskError {
     Engine(#[from] ControlError),
 }
 
-impl IntoResponse for DeskError {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = match self {
-            DeskError::Refused(refusal) => return refusal.into_response(),
-            DeskError::Errand(_) | DeskError::Stopping | DeskError::Late | DeskError::Gone => {
+            ApiError::Refused(refusal) => return refusal.into_response(),
+            ApiError::Queue(_) | ApiError::Stopping | ApiError::Late | ApiError::Gone => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
-            DeskError::Command(_) => StatusCode::BAD_REQUEST,
-            DeskError::NoExport { .. } => StatusCode::NOT_FOUND,
-            DeskError::ReadOnly | DeskError::Engine(_) => StatusCode::CONFLICT,
+            ApiError::Command(_) => StatusCode::BAD_REQUEST,
+            ApiError::NoExport { .. } => StatusCode::NOT_FOUND,
+            ApiError::ReadOnly | ApiError::Engine(_) => StatusCode::CONFLICT,
         };
         (status, format!("{self}\n")).into_response()
     }
 }
 
-/// A step of an errand: an answer, or how to go on.
+/// A step of a control request: an answer, or how to go on.
 pub(super) type Step<T> = Result<T, Progress>;

@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 
 use tiermem_tier::block::{AlignedBuffer, Request};
 
+use super::checkpoint_progress::Round;
 use super::page::PAGE_BYTES;
 use super::record::Record;
-use super::round::Round;
 use super::superblock::{Superblock, Tail};
 use super::{Journal, Lsn, PAGE_TOKEN, SUPERBLOCK_TOKEN};
 

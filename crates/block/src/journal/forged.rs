@@ -5,7 +5,7 @@ use tiermem_tier::block::{BlockIo, MemoryDisk};
 
 use super::batch::{self, HEADER_BYTES, Header};
 use super::bytes::{crc, put};
-use super::mend::drive;
+use super::finish_recovery::drive;
 use super::page::{self, PAGE_BYTES};
 use super::superblock::{Found, Superblock};
 use super::{Journal, LayoutConfig, Lsn, Record, VolumeInfo, VolumeState, format, open};

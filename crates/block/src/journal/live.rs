@@ -6,11 +6,11 @@ use tiermem_policy::extents::UNIT_BYTES;
 use tiermem_tier::block::{AlignedBuffer, BlockError, BlockIo, Completion, Op, Request};
 
 use super::batch::Header;
+use super::checkpoint_progress::Round;
 use super::fetch::Images;
 use super::page::PAGE_BYTES;
 use super::record::{Record, SUMS_MAX, VolumeInfo};
 use super::ring::Ring;
-use super::round::Round;
 use super::superblock::Superblock;
 use super::table::{BlockState, Table, UnitState};
 use super::unsealed::Unsealed;

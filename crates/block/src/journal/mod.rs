@@ -27,8 +27,10 @@
 mod batch;
 mod bytes;
 mod checkpoint;
+mod checkpoint_progress;
 mod error;
 mod fetch;
+mod finish_recovery;
 #[cfg(test)]
 mod forged;
 mod format;
@@ -36,13 +38,11 @@ mod frames;
 mod io;
 mod layout;
 mod live;
-mod mend;
 mod page;
 mod placement;
 mod record;
 mod recover;
 mod ring;
-mod round;
 mod scan;
 mod states;
 mod superblock;

@@ -3,8 +3,8 @@
 use tiermem_tier::block::BlockIo;
 
 use super::fetch::{Images, fetch_for};
+use super::finish_recovery;
 use super::io::Window;
-use super::mend;
 use super::page::{self, PAGE_BYTES};
 use super::placement::Placement;
 use super::record::Record;
@@ -112,7 +112,7 @@ pub fn open(
     let ring = Ring::new(&layout, batches);
     let mut journal = Journal::new(layout, table, ring, superblock, (last, sealed, sequence));
     journal.volumes = volumes;
-    mend::mend(device, &mut journal, &verdicts, unfinished)?;
+    finish_recovery::mend(device, &mut journal, &verdicts, unfinished)?;
     Ok((journal, recovered))
 }
 

@@ -12,10 +12,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
 use tiermem_base::Access;
 
+use super::connection::{Broken, Line, Worker};
+use super::expected_content::ExpectedContent;
 use super::figures::{Complaint, End, Figures, Outcome, Wrong};
 use super::layout::{Layout, Span};
-use super::ledger::Ledger;
-use super::line::{Broken, Line, Worker};
 use super::order::Order;
 use super::pattern::{SECTOR, SECTOR_BYTES};
 use super::{Options, Pace, ReplayError, Survey};
@@ -47,7 +47,7 @@ struct Driver<'a> {
     /// By the numbers that [`Order`] gives: those of its entries are at work.
     workers: Vec<Worker>,
     order: Order,
-    ledgers: Vec<Ledger>,
+    expected_contents: Vec<ExpectedContent>,
     next: Option<Next>,
     exhausted: bool,
     /// When the replay began, and the time in the trace that stands for that moment.
@@ -125,7 +125,9 @@ impl<'a> Driver<'a> {
             lines,
             workers: (0..workers).map(|_| Worker::idle(now)).collect(),
             order: Order::default(),
-            ledgers: (0..count).map(|export| Ledger::new(options.seed, export as u32)).collect(),
+            expected_contents: (0..count)
+                .map(|export| ExpectedContent::new(options.seed, export as u32))
+                .collect(),
             next: None,
             exhausted: false,
             began: now,
@@ -271,9 +273,10 @@ impl<'a> Driver<'a> {
         worker.answer = None;
         worker.buffer.resize(worker.part as usize, 0);
         if worker.span.write {
-            let (ledger, first) = (&self.ledgers[worker.span.export], worker.part_offset() / SECTOR_BYTES);
+            let (expected_content, first) =
+                (&self.expected_contents[worker.span.export], worker.part_offset() / SECTOR_BYTES);
             for (sector, bytes) in (first..).zip(worker.buffer.as_chunks_mut::<SECTOR>().0) {
-                ledger.stamp(sector, worker.version).fill(bytes);
+                expected_content.stamp(sector, worker.version).fill(bytes);
             }
         }
         if let Err(words) = line.issue(number, worker) {
@@ -340,7 +343,7 @@ impl<'a> Driver<'a> {
         let (export, write, offset, part) =
             (worker.span.export, worker.span.write, worker.part_offset(), worker.part);
         let (first, sectors) = (offset / SECTOR_BYTES, part / SECTOR_BYTES);
-        let (ledger, figures) = (&mut self.ledgers[export], &mut self.figures[export]);
+        let (expected_content, figures) = (&mut self.expected_contents[export], &mut self.figures[export]);
         let failed = result.is_err();
         let mut wrong = None;
         match result {
@@ -349,14 +352,14 @@ impl<'a> Driver<'a> {
                 figures.errors += 1;
                 wrong = Some(Wrong::Refused(words));
                 if write && self.options.verify {
-                    ledger.lost(first, sectors);
+                    expected_content.lost(first, sectors);
                 }
             }
-            // Nobody else is at these sectors: what is in the ledger now was there when the request was sent.
+            // Nobody else is at these sectors: what is expected now was there when the request was sent.
             Ok(()) if !self.options.verify => {}
-            Ok(()) if write => ledger.written(first, sectors, worker.version),
+            Ok(()) if write => expected_content.written(first, sectors, worker.version),
             Ok(()) => {
-                let (differing, mismatch) = ledger.check(first, &worker.buffer);
+                let (differing, mismatch) = expected_content.check(first, &worker.buffer);
                 figures.mismatches += differing;
                 wrong = mismatch.map(Wrong::Differs);
             }

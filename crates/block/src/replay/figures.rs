@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::ledger::Mismatch;
+use super::expected_content::Mismatch;
 
 /// The longest time that is told apart from longer ones: an hour.
 const TIME_NS_MAX: u64 = 3_600_000_000_000;

@@ -4,16 +4,16 @@
 //! order, each one at a time: in a closed loop as soon as it is free, in a timed replay (an open loop) when the request is due. Workers
 //! stand for the threads with which Yang 2024 replays traces to several devices in parallel (section 2.3). Requests that overlap, and of
 //! which one writes, are done in the order of the trace: a worker whose request must wait for another's waits with it. So what a
-//! read must give is known ([`Ledger`]), whatever is under way beside it.
+//! read must give is known ([`ExpectedContent`]), whatever is under way beside it.
 //!
 //! A request is widened to whole sectors of 512 bytes, or to the export's least blocks where those are larger; one that is longer than the
 //! server takes at once, or than 1 MiB, is sent in parts, one after the other.
 
+mod connection;
 mod drive;
+mod expected_content;
 mod figures;
 mod layout;
-mod ledger;
-mod line;
 mod order;
 mod pattern;
 mod survey;
@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use tiermem_base::Access;
 
+pub use expected_content::{Expected, ExpectedContent, Found, Mismatch};
 pub use figures::{Complaint, End, Figures, Outcome, Side, Times, Wrong};
 pub use layout::{Layout, LayoutError, Span, Target};
-pub use ledger::{Expected, Found, Ledger, Mismatch};
 pub use pattern::{SECTOR_BYTES, Stamp};
 pub use survey::{Survey, VolumeSurvey};
 

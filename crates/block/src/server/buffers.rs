@@ -23,7 +23,7 @@ struct Hold {
     is_shut_out: bool,
 }
 
-/// What all hold, by the places of their seats.
+/// What all hold, by the places of their connections.
 #[derive(Debug)]
 pub(super) struct Buffers {
     holds: Vec<Hold>,

@@ -10,8 +10,8 @@ use std::time::Instant;
 use tiermem_tier::block::AlignedBuffer;
 
 use super::ServerConfig;
-use super::outbox::Outbox;
-use super::seats::{Core, Landed, SCRATCH_BYTES};
+use super::connections::{Answered, Core, SCRATCH_BYTES};
+use super::reply_queue::ReplyQueue;
 use super::stats::{ConnectionStats, ExportStats, Traffic};
 use super::stream::Stream;
 use crate::disks::{Answer, Disks, UNIT_BYTES};
@@ -67,7 +67,7 @@ struct Pending {
     from: usize,
 }
 
-/// A seat, left when this is dropped, however that comes.
+/// A connection's place in the table of connections; leaves it when dropped, on every path.
 struct Place<D: Disks> {
     core: Rc<RefCell<Core<D>>>,
     id: u64,
@@ -90,8 +90,8 @@ pub(super) struct Connection<D: Disks> {
     /// A request that was read and waits for memory.
     next: Option<Request>,
     filling: Option<Filling>,
-    outbox: Outbox,
-    landed: Vec<Landed>,
+    reply_queue: ReplyQueue,
+    answered: Vec<Answered>,
     /// Why no more requests are taken; it ends when the last reply is sent.
     ending: Option<End>,
     /// What the next call reads at most.
@@ -103,7 +103,7 @@ pub(super) struct Connection<D: Disks> {
 }
 
 impl<D: Disks> Connection<D> {
-    /// A session of the seat `id`, `bytes` of which were read already.
+    /// A session of the connection `id`, `bytes` of which were read already.
     pub(super) fn new(
         core: Rc<RefCell<Core<D>>>,
         id: u64,
@@ -121,8 +121,8 @@ impl<D: Disks> Connection<D> {
             pending: Pending { bytes, from: 0 },
             next: None,
             filling: None,
-            outbox: Outbox::default(),
-            landed: Vec::new(),
+            reply_queue: ReplyQueue::default(),
+            answered: Vec::new(),
             ending: None,
             read_bytes: SCRATCH_BYTES,
             jobs_max: config.jobs_max.max(1),
@@ -157,7 +157,7 @@ impl<D: Disks> Connection<D> {
     /// Tells how much memory is in use on behalf of this client that is in nobody's job.
     fn tell_held(&self, core: &mut Core<D>) {
         let filling = self.filling.as_ref().map_or(0, |filling| filling.buffer.len());
-        core.hold(self.place.id, (filling + self.outbox.bytes()) as u64);
+        core.hold(self.place.id, (filling + self.reply_queue.bytes()) as u64);
     }
 
     fn serve(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -187,19 +187,19 @@ impl<D: Disks> Connection<D> {
         count(&self.export.traffic);
     }
 
-    /// Puts replies to what is done in the outbox.
+    /// Puts replies to what is done into the reply queue.
     fn answer_mail(&mut self) {
-        let mut landed = std::mem::take(&mut self.landed);
-        self.place.core.borrow_mut().take_mail(self.place.id, &mut landed);
-        if !landed.is_empty() {
+        let mut answered = std::mem::take(&mut self.answered);
+        self.place.core.borrow_mut().take_mail(self.place.id, &mut answered);
+        if !answered.is_empty() {
             // One reading of the clock for all that came together.
             let now = Instant::now();
-            landed.drain(..).for_each(|landed| self.answer(landed, now));
+            answered.drain(..).for_each(|answered| self.answer(answered, now));
         }
-        self.landed = landed;
+        self.answered = answered;
     }
 
-    fn answer(&mut self, Landed { request, since, result }: Landed, now: Instant) {
+    fn answer(&mut self, Answered { request, since, result }: Answered, now: Instant) {
         let cookie = request.cookie;
         let failure = match result {
             Err((errno, reason)) => (errno, reason),
@@ -215,10 +215,10 @@ impl<D: Disks> Connection<D> {
             },
         };
         self.count(Traffic::error);
-        self.outbox.head(|out| self.replies.failed(cookie, failure.0, &failure.1, out));
+        self.reply_queue.head(|out| self.replies.failed(cookie, failure.0, &failure.1, out));
     }
 
-    /// Puts what a disk has answered in the outbox, if it is what `request` wants.
+    /// Puts what a disk has answered into the reply queue, if it is what `request` wants.
     fn give(&mut self, request: &Request, answer: Answer) -> Result<(), &'static str> {
         match (request.command, answer) {
             (Command::Read, Answer::Data(pieces)) => {
@@ -230,10 +230,10 @@ impl<D: Disks> Connection<D> {
                     return Err("the data are not those of the request");
                 }
                 // One chunk for all pieces: it is allowed whatever the client's flags are, and costs one header.
-                self.outbox.head(|out| {
+                self.reply_queue.head(|out| {
                     self.replies.read_whole(request.cookie, request.offset, request.len_bytes, out);
                 });
-                pieces.into_iter().for_each(|piece| self.outbox.payload(piece));
+                pieces.into_iter().for_each(|piece| self.reply_queue.payload(piece));
                 Ok(())
             }
             (Command::BlockStatus, Answer::Parts { allocation, cache }) => {
@@ -242,7 +242,7 @@ impl<D: Disks> Connection<D> {
             }
             (Command::Read | Command::BlockStatus, _) => Err("there are no data"),
             (_, Answer::Done) => {
-                self.outbox.head(|out| self.replies.done(request.cookie, out));
+                self.reply_queue.head(|out| self.replies.done(request.cookie, out));
                 Ok(())
             }
             _ => Err("there are data"),
@@ -264,7 +264,7 @@ impl<D: Disks> Connection<D> {
                 // A reply must say something: nothing special.
                 extents.push(request.len_bytes.into(), 0);
             }
-            self.outbox.head(|out| {
+            self.reply_queue.head(|out| {
                 Replies::status(request.cookie, context.id(), extents.as_slice(), left == 0, out);
             });
         }
@@ -272,11 +272,11 @@ impl<D: Disks> Connection<D> {
 
     /// Sends what the socket takes; ready when that was all.
     fn send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.outbox.is_empty() {
-            let sent = ready!(self.outbox.with_slices(|slices| self.stream.poll_write(cx, slices)))?;
+        while !self.reply_queue.is_empty() {
+            let sent = ready!(self.reply_queue.with_slices(|slices| self.stream.poll_write(cx, slices)))?;
             let mut core = self.place.core.borrow_mut();
             core.moved(self.place.id);
-            self.outbox.sent(sent, |buffer| core.disks.give_back(buffer));
+            self.reply_queue.sent(sent, |buffer| core.disks.give_back(buffer));
         }
         self.stream.poll_flush(cx)
     }
@@ -284,7 +284,7 @@ impl<D: Disks> Connection<D> {
     /// Whether so much is under way that no further request is looked at.
     fn is_full(&self, core: &mut Core<D>) -> bool {
         let (jobs, bytes) = core.held(self.place.id);
-        jobs >= self.jobs_max || bytes + self.outbox.bytes() as u64 >= self.bytes_max
+        jobs >= self.jobs_max || bytes + self.reply_queue.bytes() as u64 >= self.bytes_max
     }
 
     /// Takes in what has come, once; pending when nothing has or too much is under way.
@@ -378,7 +378,7 @@ impl<D: Disks> Connection<D> {
     fn refuse(&mut self, cookie: u64, fault: Fault) {
         tracing::debug!(connection = self.own.id, %fault, "a request is refused");
         self.count(Traffic::error);
-        self.outbox.head(|out| self.replies.failed(cookie, fault.error, fault.reason, out));
+        self.reply_queue.head(|out| self.replies.failed(cookie, fault.error, fault.reason, out));
     }
 
     /// Hands on the requests in `input` until they end or enough is under way, and takes what is done of them.
@@ -467,8 +467,8 @@ impl<D: Disks> Drop for Connection<D> {
     /// Buffers are the disks' to keep.
     fn drop(&mut self) {
         let mut core = self.place.core.borrow_mut();
-        let unsent = self.outbox.bytes();
-        self.outbox.sent(unsent, |buffer| core.disks.give_back(buffer));
+        let unsent = self.reply_queue.bytes();
+        self.reply_queue.sent(unsent, |buffer| core.disks.give_back(buffer));
         if let Some(filling) = self.filling.take() {
             core.disks.give_back(filling.buffer);
         }

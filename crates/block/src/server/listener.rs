@@ -136,13 +136,13 @@ impl Listeners {
 
     /// Goes over to the event loop that runs here.
     pub(super) fn start(self) -> io::Result<Entrance> {
-        let doors = self.sockets.into_iter().map(|socket| {
+        let sockets = self.sockets.into_iter().map(|socket| {
             Ok(match socket {
-                Socket::Tcp(socket) => Door::Tcp(TcpListener::from_std(socket)?),
-                Socket::Unix(socket) => Door::Unix(UnixListener::from_std(socket)?),
+                Socket::Tcp(socket) => ListeningSocket::Tcp(TcpListener::from_std(socket)?),
+                Socket::Unix(socket) => ListeningSocket::Unix(UnixListener::from_std(socket)?),
             })
         });
-        Ok(Entrance { doors: doors.collect::<io::Result<_>>()?, next: 0, _files: self.files })
+        Ok(Entrance { sockets: sockets.collect::<io::Result<_>>()?, next: 0, _files: self.files })
     }
 }
 
@@ -170,7 +170,7 @@ fn knock(path: &Path) -> io::Result<()> {
 }
 
 #[derive(Debug)]
-enum Door {
+enum ListeningSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
@@ -194,7 +194,7 @@ impl fmt::Display for Peer {
 /// Listeners that are waited at. Dropped, they close, and the unix sockets' files go.
 #[derive(Debug)]
 pub(super) struct Entrance {
-    doors: Vec<Door>,
+    sockets: Vec<ListeningSocket>,
     next: usize,
     _files: Vec<SocketFile>,
 }
@@ -202,17 +202,17 @@ pub(super) struct Entrance {
 impl Entrance {
     /// The next client, from whichever door; each door has its turn.
     pub(super) fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Plain, Peer)>> {
-        for _ in 0..self.doors.len() {
-            self.next = (self.next + 1) % self.doors.len();
-            let accepted = match &self.doors[self.next] {
-                Door::Tcp(listener) => listener.poll_accept(cx).map_ok(|(stream, address)| {
+        for _ in 0..self.sockets.len() {
+            self.next = (self.next + 1) % self.sockets.len();
+            let accepted = match &self.sockets[self.next] {
+                ListeningSocket::Tcp(listener) => listener.poll_accept(cx).map_ok(|(stream, address)| {
                     // Replies are written whole; nothing is gained by waiting for more. Neither option is worth a client.
                     let _ = stream.set_nodelay(true);
                     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
                     let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
                     (Plain::Tcp(stream), Peer::Tcp(address))
                 }),
-                Door::Unix(listener) => {
+                ListeningSocket::Unix(listener) => {
                     listener.poll_accept(cx).map_ok(|(stream, _)| (Plain::Unix(stream), Peer::Unix))
                 }
             };

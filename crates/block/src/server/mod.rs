@@ -13,28 +13,28 @@
 //! A connection that ends, however it ends, leaves only the jobs that are under way; their outcomes are thrown away.
 
 mod buffers;
+mod busy_poll;
 mod connection;
+mod connections;
+mod control_requests;
 mod counter;
+mod event_loop;
+mod latency;
 mod listener;
 mod negotiation;
-mod outbox;
-mod run;
-mod seats;
-mod side;
+mod reply_queue;
 mod socket;
 mod stats;
 mod stream;
-mod times;
 mod tls;
-mod vigil;
 
 use std::time::Duration;
 
+pub use control_requests::{ControlQueue, ControlQueueError, ControlRequest, Progress};
+pub use event_loop::Server;
+pub use latency::{OpTimesTotals, TimedOp, TimesTotals};
 pub use listener::{ListenError, Listeners};
-pub use run::Server;
-pub use side::{Errand, ErrandError, Errands, Progress};
 pub use stats::{ConnectionStats, ServerStats, Traffic, TrafficTotals};
-pub use times::{OpTimesTotals, TimedOp, TimesTotals};
 pub use tls::{TlsConfig, TlsError};
 
 /// What a server allows.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 
-use super::seats::Core;
+use super::connections::Core;
 use super::stream::Stream;
 use super::tls::Policy;
 use crate::disks::Disks;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::counter::Counter;
-use super::times::{OpTimes, OpTimesTotals};
+use super::latency::{OpTimes, OpTimesTotals};
 use crate::nbd::Command;
 
 /// Requests and bytes of a connection or of an export, while they are counted.

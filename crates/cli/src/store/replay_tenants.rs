@@ -7,8 +7,8 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use tiermem_base::Nanos;
-use tiermem_store::fronts::{self, End, Figures, Front, FrontsError, Pace};
 use tiermem_store::load::{Address, LoadError};
+use tiermem_store::load_generator::{self, ApplicationSpec, End, Figures, LoadGeneratorError, Pace};
 use tiermem_trace::TraceError;
 
 use crate::failure::Failure;
@@ -179,12 +179,12 @@ pub fn run(options: Options) -> Result<(), Failure> {
         (Some(time), _) => End::Time(time),
         (None, requests) => End::Accesses(requests.unwrap_or(0).max(1)),
     };
-    let driver = fronts::Options {
+    let driver = load_generator::Options {
         to: options.to,
         auth: options.auth,
         by: match options.by {
-            By::Prefix => fronts::By::Prefix,
-            By::Database => fronts::By::Database,
+            By::Prefix => load_generator::By::Prefix,
+            By::Database => load_generator::By::Database,
         },
         pace: match options.charge {
             true => Pace::Charge { round_trip: Duration::from_nanos(options.round_trip.0) },
@@ -196,14 +196,14 @@ pub fn run(options: Options) -> Result<(), Failure> {
         value_scale: options.reading.value_scale,
     };
     let reading = Reading { requests: None, ..options.reading };
-    let fronts = options.tenants.iter().map(|tenant| front(tenant, &reading)).collect();
+    let load_generator = options.tenants.iter().map(|tenant| application(tenant, &reading)).collect();
 
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
     let mut progress = |accesses| {
         bar.set_message(format!("{accesses} accesses in {:.0} s", bar.elapsed().as_secs_f64()));
     };
-    let result = fronts::run(&driver, fronts, &mut progress);
+    let result = load_generator::run(&driver, load_generator, &mut progress);
     bar.finish_and_clear();
     let figures = result.map_err(advise)?;
     print(options.format, &options.tenants, &figures, options.window)
@@ -217,13 +217,13 @@ pub fn run(options: Options) -> Result<(), Failure> {
     }
 }
 
-fn front(tenant: &Tenant, reading: &Reading) -> Front {
+fn application(tenant: &Tenant, reading: &Reading) -> ApplicationSpec {
     let args = TraceArgs { trace: tenant.trace.clone(), reading: reading.clone() };
-    let open = move || -> Result<fronts::Accesses, fronts::TraceFault> {
+    let open = move || -> Result<load_generator::Accesses, load_generator::TraceFault> {
         let trace = args.try_open()?;
-        Ok(Box::new(trace.map(|access| access.map_err(fronts::TraceFault::from))))
+        Ok(Box::new(trace.map(|access| access.map_err(load_generator::TraceFault::from))))
     };
-    Front { name: tenant.name.clone(), miss: tenant.miss, trace: Box::new(open) }
+    ApplicationSpec { name: tenant.name.clone(), miss: tenant.miss, trace: Box::new(open) }
 }
 
 fn print(
@@ -272,7 +272,7 @@ fn quantiles_and_rest(figures: &Figures) -> Vec<Cell> {
 }
 
 fn windows(name: &str, figures: &Figures, length: Duration) -> Vec<Vec<Cell>> {
-    let row = |(window, number): (&fronts::Window, u32)| {
+    let row = |(window, number): (&load_generator::Window, u32)| {
         vec![
             Cell::Text(name.to_owned()),
             Cell::Number((length * number).as_secs_f64(), 3),
@@ -285,20 +285,20 @@ fn windows(name: &str, figures: &Figures, length: Duration) -> Vec<Vec<Cell>> {
 }
 
 /// What went wrong on the way, and how to mend it.
-fn advise(error: FrontsError) -> Failure {
+fn advise(error: LoadGeneratorError) -> Failure {
     let advice = match &error {
-        FrontsError::Server(LoadError::Connect { .. }) => "; is the server running there?",
-        FrontsError::Server(LoadError::Login { .. }) => {
+        LoadGeneratorError::Server(LoadError::Connect { .. }) => "; is the server running there?",
+        LoadGeneratorError::Server(LoadError::Login { .. }) => {
             "; give the password with --auth, and as names databases that the server has"
         }
-        FrontsError::Server(LoadError::Garbage { .. } | LoadError::Unexpected { .. }) => {
+        LoadGeneratorError::Server(LoadError::Garbage { .. } | LoadError::Unexpected { .. }) => {
             "; is this a RESP server's port?"
         }
-        FrontsError::Value(_) => "; choose a smaller --value-scale",
-        FrontsError::Database { .. } => {
+        LoadGeneratorError::Value(_) => "; choose a smaller --value-scale",
+        LoadGeneratorError::Database { .. } => {
             return Failure::usage(anyhow!("{error}; with --by database names are 0, 1, 2 ..."));
         }
-        FrontsError::Trace { source, .. } => {
+        LoadGeneratorError::Trace { source, .. } => {
             return match source.downcast_ref::<TraceError>() {
                 Some(error) => advise_on_trace(error),
                 None => Failure::failed(anyhow!("{error}: {source}")),

@@ -133,7 +133,7 @@ impl Clients {
         let mut message = Message::new(write);
         for id in ids {
             if let Some(slot) = self.find(*id) {
-                let version = self.entry(slot).card.version;
+                let version = self.entry(slot).client_info.version;
                 self.push(slot, message.bytes(version));
             }
         }

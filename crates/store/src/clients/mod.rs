@@ -21,8 +21,8 @@
 //! Requests pay for none of this unless somebody uses it: [`Clients::attention`] is one byte that says whether any
 //! request must be looked at more closely, and [`crate::command::Found::execute`] tests it together with the session's mode.
 
-mod card;
 mod channels;
+mod client_info;
 mod notify;
 mod pause;
 mod tracking;
@@ -31,8 +31,8 @@ mod watched;
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
 
-pub use card::{Card, Peer};
 pub use channels::Kind;
+pub use client_info::{ClientInfo, Peer};
 pub use notify::{Author, Class, NotifyFlags};
 pub use pause::PauseKind;
 pub use tracking::{Prefixes, TABLE_KEYS_MAX, TrackingMode};
@@ -83,7 +83,7 @@ struct Entry {
     /// Subscriptions to channels and to patterns.
     subscribed: [BTreeSet<std::rc::Rc<[u8]>>; 2],
     tracking: Option<Box<TrackingMode>>,
-    card: Card,
+    client_info: ClientInfo,
 }
 
 /// The registry.
@@ -187,7 +187,8 @@ impl Clients {
             (self.entries.len() - 1) as Slot
         });
         self.slots.insert(id, slot);
-        self.entries[slot as usize] = Entry { id, card: Card::new(id, peer, now_us), ..Entry::default() };
+        self.entries[slot as usize] =
+            Entry { id, client_info: ClientInfo::new(id, peer, now_us), ..Entry::default() };
         slot
     }
 
@@ -231,7 +232,7 @@ impl Clients {
 
     /// Clients that are connected and at home here, in the order in which they came.
     pub fn connected(&self) -> impl Iterator<Item = Slot> {
-        self.slots.values().copied().filter(|slot| self.card(*slot).home.is_none())
+        self.slots.values().copied().filter(|slot| self.client_info(*slot).home.is_none())
     }
 
     /// How a client's task is woken; set once, when it first runs.
@@ -284,7 +285,7 @@ impl Clients {
         if own > PUSH_BYTES_MAX || (own > TIGHT_OUTPUT_BYTES && all > self.output_total_bytes_max) {
             tracing::warn!(client = entry.id, bytes = own, "dropped: it does not read what is pushed to it");
             self.dropped += 1;
-            if let (Some((shard, client)), Some(relay)) = (entry.card.home, &self.relay) {
+            if let (Some((shard, client)), Some(relay)) = (entry.client_info.home, &self.relay) {
                 // It may not look at its pipe before the client reads, which it does not.
                 relay.drop_client(shard, client);
             }
@@ -336,31 +337,31 @@ impl Clients {
 
     /// Names a client; an empty name is none.
     pub fn set_name(&mut self, slot: Slot, name: &[u8]) -> Result<(), TooMuch> {
-        let old = std::mem::take(&mut self.entry_mut(slot).card.name);
+        let old = std::mem::take(&mut self.entry_mut(slot).client_info.name);
         if !old.is_empty() {
             self.unremember(old.len());
         }
         if !name.is_empty() {
             self.remember(name.len())?;
-            self.entry_mut(slot).card.name = name.into();
+            self.entry_mut(slot).client_info.name = name.into();
         }
         Ok(())
     }
 
     /// Sets the protocol of what is pushed to a client.
     pub fn set_version(&mut self, slot: Slot, version: Version) {
-        self.entry_mut(slot).card.version = version;
+        self.entry_mut(slot).client_info.version = version;
     }
 
     /// What is told of a client.
     #[inline]
-    pub fn card_mut(&mut self, slot: Slot) -> &mut Card {
-        &mut self.entries[slot as usize].card
+    pub fn client_info_mut(&mut self, slot: Slot) -> &mut ClientInfo {
+        &mut self.entries[slot as usize].client_info
     }
 
     /// What is told of a client.
-    pub fn card(&self, slot: Slot) -> &Card {
-        &self.entry(slot).card
+    pub fn client_info(&self, slot: Slot) -> &ClientInfo {
+        &self.entry(slot).client_info
     }
 
     /// A client begins to monitor.

@@ -229,7 +229,7 @@ impl Clients {
         let Some(told) = told else {
             return self.tell_redirect_broken(slot, redirect);
         };
-        let version = self.entry(told).card.version;
+        let version = self.entry(told).client_info.version;
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes, version);
         match version {
@@ -260,7 +260,7 @@ impl Clients {
         if let Some(mode) = &mut entry.tracking {
             mode.broken = true;
         }
-        if entry.card.version == Version::Resp3 {
+        if entry.client_info.version == Version::Resp3 {
             let mut bytes = Vec::new();
             let mut writer = Writer::new(&mut bytes, Version::Resp3);
             writer.push(2);

@@ -116,7 +116,8 @@ pub(super) fn setuser(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     replace(context, users)?;
     disconnect(context, |context, slot| {
         let clients = &context.host.clients;
-        let user = context.host.settings.users.get(name).filter(|_| clients.card(slot).user_name() == name);
+        let user =
+            context.host.settings.users.get(name).filter(|_| clients.client_info(slot).user_name() == name);
         user.is_some_and(|user| hears_too_much(clients, slot, user))
     });
     context.reply().ok();
@@ -131,7 +132,9 @@ pub(super) fn deluser(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let names = args.iter_from(2).filter_map(|name| std::str::from_utf8(name).ok());
     let deleted: Vec<&str> = names.filter(|name| users.delete(name)).collect();
     replace(context, users)?;
-    disconnect(context, |context, slot| deleted.contains(&context.host.clients.card(slot).user_name()));
+    disconnect(context, |context, slot| {
+        deleted.contains(&context.host.clients.client_info(slot).user_name())
+    });
     context.reply().integer(deleted.len() as i64);
     Ok(())
 }

@@ -32,7 +32,7 @@ pub(super) fn setname(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 pub(super) fn getname(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     let Context { session, host, output, .. } = context;
     let mut reply = Writer::new(output.bytes(), session.version);
-    match &*host.clients.card(session.slot).name {
+    match &*host.clients.client_info(session.slot).name {
         [] => reply.null(),
         name => reply.bulk(name),
     }
@@ -67,7 +67,7 @@ fn on_or_off(word: &[u8]) -> Result<bool, Refusal> {
 /// No client is ever evicted here for what it holds, so this is only noted.
 pub(super) fn no_evict(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let on = on_or_off(&args[2])?;
-    context.host.clients.card_mut(context.session.slot).no_evict = on;
+    context.host.clients.client_info_mut(context.session.slot).no_evict = on;
     context.reply().ok();
     Ok(())
 }
@@ -75,7 +75,7 @@ pub(super) fn no_evict(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 pub(super) fn no_touch(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let on = on_or_off(&args[2])?;
     context.session.mode.set(Mode::NO_TOUCH, on);
-    context.host.clients.card_mut(context.session.slot).no_touch = on;
+    context.host.clients.client_info_mut(context.session.slot).no_touch = on;
     context.reply().ok();
     Ok(())
 }
@@ -139,7 +139,7 @@ pub(super) fn unpause(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
 fn note(context: &mut Context<'_>) {
     let Context { session, host, .. } = context;
     let now_us = host.now_us;
-    session.note(host.clients.card_mut(session.slot), now_us);
+    session.note(host.clients.client_info_mut(session.slot), now_us);
 }
 
 pub(super) fn info(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
@@ -194,7 +194,7 @@ pub(super) fn list(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             let ids = ids.ok_or(Refusal::Text("ERR Invalid client ID"))?;
             ids.into_iter()
                 .filter_map(|id| clients.find(u64::try_from(id).ok()?))
-                .filter(|slot| clients.card(*slot).home.is_none())
+                .filter(|slot| clients.client_info(*slot).home.is_none())
                 .collect()
         }
         Some(_) => return Err(Refusal::SYNTAX),
@@ -260,13 +260,13 @@ impl<'a> Filter<'a> {
     }
 
     fn means(&self, clients: &Clients, slot: Slot) -> bool {
-        let card = clients.card(slot);
+        let client_info = clients.client_info(slot);
         let is = |wanted: Option<&[u8]>, address: fn(&Peer) -> String| {
-            wanted.is_none_or(|wanted| wanted == address(&card.peer).as_bytes())
+            wanted.is_none_or(|wanted| wanted == address(&client_info.peer).as_bytes())
         };
-        self.id.is_none_or(|id| id == card.id)
+        self.id.is_none_or(|id| id == client_info.id)
             && self.kind.is_none_or(|kind| kind == ClientType::of(clients, slot))
-            && self.user.is_none_or(|user| user == card.user_name().as_bytes())
+            && self.user.is_none_or(|user| user == client_info.user_name().as_bytes())
             && is(self.address, Peer::address)
             && is(self.local_address, Peer::local_address)
     }

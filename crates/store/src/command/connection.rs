@@ -43,7 +43,7 @@ pub(super) fn reset(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     let named = context.host.clients.set_name(slot, &[]);
     debug_assert!(named.is_ok(), "no name takes no memory");
     context.host.clients.set_version(slot, Version::default());
-    context.host.clients.card_mut(slot).user = None;
+    context.host.clients.client_info_mut(slot).user = None;
     *context.session = Session { slot, command: context.session.command, ..context.host.new_session(id) };
     context.refresh();
     context.reply().simple("RESET");
@@ -79,7 +79,7 @@ fn authenticate(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Outc
         host.stats.access_denied_auth += 1;
         return Err(WRONG_PASSWORD);
     };
-    host.clients.card_mut(session.slot).user = login.name().cloned();
+    host.clients.client_info_mut(session.slot).user = login.name().cloned();
     session.mode.set(Mode::RESTRICTED, login.name().is_some());
     session.login = login;
     session.authenticated = true;

@@ -7,7 +7,7 @@ use tiermem_sys::cpu_time;
 
 use crate::engine::{EngineStats, Eviction, FlashFigures};
 use crate::resp::Args;
-use crate::shards::board::Figures;
+use crate::shards::shard_stats::Figures;
 use crate::stats::CommandStatistics;
 
 use super::context::Context;
@@ -361,10 +361,10 @@ fn tiers(text: &mut String, _: &Context<'_>, facts: &Facts) -> core::fmt::Result
 
 /// What each shard has of all that.
 fn shards(text: &mut String, context: &Context<'_>, _: &Facts) -> core::fmt::Result {
-    let Some(doors) = &context.host.doors else { return fields!(text, "shards": 1) };
-    write!(text, "shards:{}\r\nshard:{}\r\n", doors.placement.shards, doors.placement.own)?;
-    for (number, shown) in doors.board.each().enumerate() {
-        let figures = if number == doors.placement.own {
+    let Some(mailboxes) = &context.host.mailboxes else { return fields!(text, "shards": 1) };
+    write!(text, "shards:{}\r\nshard:{}\r\n", mailboxes.placement.shards, mailboxes.placement.own)?;
+    for (number, shown) in mailboxes.shard_stats.each().enumerate() {
+        let figures = if number == mailboxes.placement.own {
             Figures { tail_ages_ms: shown.tail_ages_ms, ..context.host.figures(context.engine) }
         } else {
             shown

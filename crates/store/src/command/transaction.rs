@@ -74,8 +74,8 @@ pub(super) fn watch(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Err(Refusal::Text("ERR WATCH inside MULTI is not allowed"));
     }
     let Context { engine, session, host, .. } = context;
-    if let Some(doors) = &host.doors {
-        session.watched_shards.add(doors.placement.own);
+    if let Some(mailboxes) = &host.mailboxes {
+        session.watched_shards.add(mailboxes.placement.own);
     }
     for key in args.iter_from(1) {
         let present = engine.peek(session.db, key).is_some();

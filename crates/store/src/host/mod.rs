@@ -24,8 +24,8 @@ use crate::clients::{Clients, Peer};
 use crate::engine::{Engine, EngineStats};
 use crate::settings::Settings;
 use crate::shards::Placement;
-use crate::shards::board::Figures;
-use crate::shards::doors::Doors;
+use crate::shards::mailboxes::Mailboxes;
+use crate::shards::shard_stats::Figures;
 use crate::stats::{CommandStatistics, ServerStats};
 
 /// What one shard's server knows that commands report or change.
@@ -58,7 +58,7 @@ pub struct Host {
     /// What the transaction of the present client may hold, in bytes.
     pub queue_bytes_max: usize,
     /// The other shards, if there are any.
-    pub doors: Option<Doors>,
+    pub mailboxes: Option<Mailboxes>,
     /// Who is connected.
     pub clients: Clients,
     /// Slow requests and latencies.
@@ -114,7 +114,7 @@ impl Host {
 
     /// Which of how many shards this is.
     pub fn placement(&self) -> Placement {
-        self.doors.as_ref().map_or_else(Placement::default, |doors| doors.placement)
+        self.mailboxes.as_ref().map_or_else(Placement::default, |mailboxes| mailboxes.placement)
     }
 
     /// Into how many parts memory for requests and replies is divided: with several shards each of them may lie in two, where the
@@ -138,9 +138,9 @@ impl Host {
 
     /// Counts a client that comes; `false`: there are as many as there may be, and it is not counted.
     pub fn count_in(&mut self) -> bool {
-        let before = match &self.doors {
+        let before = match &self.mailboxes {
             None => self.stats.clients_connected,
-            Some(doors) => doors.clients.fetch_add(1, Ordering::Relaxed),
+            Some(mailboxes) => mailboxes.clients.fetch_add(1, Ordering::Relaxed),
         };
         self.stats.clients_connected += 1;
         let fits = before < self.settings.maxclients as u64;
@@ -153,8 +153,8 @@ impl Host {
     /// Counts a client that goes.
     pub fn count_out(&mut self) {
         self.stats.clients_connected -= 1;
-        if let Some(doors) = &self.doors {
-            doors.clients.fetch_sub(1, Ordering::Relaxed);
+        if let Some(mailboxes) = &self.mailboxes {
+            mailboxes.clients.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -187,8 +187,8 @@ impl Host {
     /// What was called at all shards.
     pub fn all_commands(&self) -> CommandStatistics {
         let mut commands = self.command_statistics.clone();
-        if let Some(doors) = &self.doors {
-            doors.board.add_others_commands(doors.placement, &mut commands);
+        if let Some(mailboxes) = &self.mailboxes {
+            mailboxes.shard_stats.add_others_commands(mailboxes.placement, &mut commands);
         }
         commands
     }
@@ -196,8 +196,8 @@ impl Host {
     /// The figures of all shards, those of the others as they were at most a tick ago.
     pub fn all_figures(&self, engine: &Engine) -> Figures {
         let mut figures = self.figures(engine);
-        if let Some(doors) = &self.doors {
-            figures.add(&doors.board.others(doors.placement));
+        if let Some(mailboxes) = &self.mailboxes {
+            figures.add(&mailboxes.shard_stats.others(mailboxes.placement));
         }
         figures
     }

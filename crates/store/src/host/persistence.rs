@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 
-use crate::shards::board::SaveFigures;
+use crate::shards::shard_stats::SaveFigures;
 use crate::snapshot::{SaveError, Saved, Saving};
 
 /// What is known of snapshots, and what was asked of whoever runs the store.

@@ -1,6 +1,6 @@
 //! One client's standing with the server.
 
-use crate::clients::{Card, Slot};
+use crate::clients::{ClientInfo, Slot};
 use crate::command::{Mode, Spec};
 use crate::resp::Version;
 use crate::shards::ShardSet;
@@ -38,12 +38,12 @@ pub struct Session {
 impl Session {
     /// Brings what is told of the client up to date.
     #[inline]
-    pub fn note(&self, card: &mut Card, now_us: u64) {
-        card.active_us = now_us;
-        card.db = self.db;
-        card.command = self.command.map_or(("", ""), |spec| (spec.container, spec.name));
+    pub fn note(&self, client_info: &mut ClientInfo, now_us: u64) {
+        client_info.active_us = now_us;
+        client_info.db = self.db;
+        client_info.command = self.command.map_or(("", ""), |spec| (spec.container, spec.name));
         let queue = self.transaction.as_ref();
-        card.queued = queue.map_or(-1, |queue| queue.len() as i64);
-        card.queued_bytes = queue.map_or(0, |queue| queue.memory_bytes());
+        client_info.queued = queue.map_or(-1, |queue| queue.len() as i64);
+        client_info.queued_bytes = queue.map_or(0, |queue| queue.memory_bytes());
     }
 }

@@ -3,15 +3,15 @@
 //! Requests come as arrays of bulk strings or as inline lines; replies are written as RESP2 or RESP3. The
 //! limits and the wording of protocol errors are Redis 7.0's.
 
-mod ahead;
 mod inline;
+mod lookahead;
 mod number;
 mod parser;
 mod reply;
 mod request;
 mod writer;
 
-pub use ahead::KeysAhead;
+pub use lookahead::KeysAhead;
 pub use number::{parse_i64, parse_u64_digits};
 pub use parser::{INLINE_BYTES_MAX, Limits, Parser, Progress, ProtocolError};
 pub use reply::{Elements, ReplyEnd, whole_line};

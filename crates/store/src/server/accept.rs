@@ -19,7 +19,7 @@ use super::stream::{Pipe, Stream};
 use super::tls::{TlsConfig, TlsStream};
 use crate::clients::Peer;
 use crate::command::Mode;
-use crate::shards::doors::{Doors, Socket, Visit};
+use crate::shards::mailboxes::{Mailboxes, Message, Socket};
 
 /// How long accepting rests when the system has no more files or memory to give.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
@@ -48,7 +48,7 @@ pub(super) struct Entrance {
     pub(super) shard: Rc<Shard>,
     pub(super) certificate: Option<Certificate>,
     /// The other shards, if there are any.
-    pub(super) doors: Option<Doors>,
+    pub(super) mailboxes: Option<Mailboxes>,
     /// Whose turn it is to get a client; counted over all sockets listened on.
     pub(super) turn: Rc<std::cell::Cell<usize>>,
 }
@@ -61,9 +61,11 @@ impl Entrance {
                 Ok((stream, address)) => match self.next_door() {
                     None if tls => self.welcome_tls(stream, address),
                     None => self.welcome_tcp(stream, address),
-                    Some((doors, shard)) => match stream.into_std() {
-                        Ok(stream) if tls => doors.send(shard, Visit::Client(Socket::Tls(stream, address))),
-                        Ok(stream) => doors.send(shard, Visit::Client(Socket::Tcp(stream, address))),
+                    Some((mailboxes, shard)) => match stream.into_std() {
+                        Ok(stream) if tls => {
+                            mailboxes.send(shard, Message::Client(Socket::Tls(stream, address)))
+                        }
+                        Ok(stream) => mailboxes.send(shard, Message::Client(Socket::Tcp(stream, address))),
                         Err(error) => rest_after(error).await,
                     },
                 },
@@ -78,8 +80,8 @@ impl Entrance {
             match listener.accept().await {
                 Ok((stream, _)) => match self.next_door() {
                     None => self.welcome_unix(stream),
-                    Some((doors, shard)) => match stream.into_std() {
-                        Ok(stream) => doors.send(shard, Visit::Client(Socket::Unix(stream))),
+                    Some((mailboxes, shard)) => match stream.into_std() {
+                        Ok(stream) => mailboxes.send(shard, Message::Client(Socket::Unix(stream))),
                         Err(error) => rest_after(error).await,
                     },
                 },
@@ -89,50 +91,50 @@ impl Entrance {
     }
 
     /// The shard whose turn it is, if that is another one.
-    fn next_door(&self) -> Option<(&Doors, usize)> {
-        let doors = self.doors.as_ref()?;
+    fn next_door(&self) -> Option<(&Mailboxes, usize)> {
+        let mailboxes = self.mailboxes.as_ref()?;
         let turn = self.turn.get();
-        self.turn.set((turn + 1) % doors.placement.shards);
-        (turn != doors.placement.own).then_some((doors, turn))
+        self.turn.set((turn + 1) % mailboxes.placement.shards);
+        (turn != mailboxes.placement.own).then_some((mailboxes, turn))
     }
 
     /// Receives who and what comes from other shards, until the store stops.
-    pub(super) async fn receive(&self, visits: &mut UnboundedReceiver<Visit>) {
-        while let Some(visit) = visits.recv().await {
+    pub(super) async fn receive(&self, messages: &mut UnboundedReceiver<Message>) {
+        while let Some(visit) = messages.recv().await {
             match visit {
-                Visit::Client(socket) => {
+                Message::Client(socket) => {
                     if let Err(error) = self.receive_client(socket) {
                         tracing::warn!(%error, "a connection was not accepted");
                     }
                 }
-                Visit::Guest { pipe, peer, home } => self.welcome_guest(Pipe::new(pipe), peer, home),
-                Visit::Drop { client } => {
+                Message::Guest { pipe, peer, home } => self.welcome_guest(Pipe::new(pipe), peer, home),
+                Message::Drop { client } => {
                     let clients = &mut self.shard.borrow_mut().host.clients;
                     if let Some(slot) = clients.find(client) {
                         clients.kill(slot);
                     }
                 }
-                Visit::Event { class, event, db, key } => {
+                Message::Event { class, event, db, key } => {
                     let clients = &mut self.shard.borrow_mut().host.clients;
                     clients.publish_event_here(class, &event, db, &key);
                 }
-                Visit::Show(shown) => {
+                Message::Show(shown) => {
                     self.shard.borrow_mut().show_all();
                     // Whoever asked may be gone.
                     let _ = shown.send(());
                 }
-                Visit::Give { tier, bytes, to } => {
+                Message::Give { tier, bytes, to } => {
                     let core = &mut *self.shard.borrow_mut();
                     core.shares.give(&mut core.engine, tier, bytes, to);
                 }
-                Visit::Take { tier, bytes } => {
+                Message::Take { tier, bytes } => {
                     let core = &mut *self.shard.borrow_mut();
-                    if let Some(doors) = &core.host.doors {
-                        Shares::take(&mut core.engine, doors, tier, bytes);
+                    if let Some(mailboxes) = &core.host.mailboxes {
+                        Shares::take(&mut core.engine, mailboxes, tier, bytes);
                     }
                 }
-                Visit::Moved { tier } => self.shard.borrow_mut().shares.moved(tier),
-                Visit::Stop { saves } => {
+                Message::Moved { tier } => self.shard.borrow_mut().shares.moved(tier),
+                Message::Stop { saves } => {
                     let persistence = &mut self.shard.borrow_mut().host.persistence;
                     persistence.save_at_stop = saves.or(persistence.save_at_stop);
                     return;
@@ -193,7 +195,7 @@ impl Entrance {
             }
             let id = core.next_client_id();
             let session = core.host.welcome(id, peer);
-            core.host.clients.card_mut(session.slot).fd = stream.fd();
+            core.host.clients.client_info_mut(session.slot).fd = stream.fd();
             session
         };
         // The shard is free again: a connection that is dropped at once borrows it.
@@ -208,7 +210,7 @@ impl Entrance {
             let mut session = core.host.welcome(id, peer);
             session.authenticated = true;
             session.mode.set(Mode::GUEST, true);
-            core.host.clients.card_mut(session.slot).home = Some(home);
+            core.host.clients.client_info_mut(session.slot).home = Some(home);
             session
         };
         spawn_local(Connection::new(Stream::Pipe(pipe), Rc::clone(&self.shard), session));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::ServerConfig;
-use super::draws;
+use super::sampling_cost;
 use super::tls::{TlsConfig, TlsError};
 use crate::engine::Engine;
 use crate::host::SettingsWatcher;
@@ -146,7 +146,7 @@ impl Sockets {
     pub fn listen(self, mut engines: Vec<Engine>) -> Result<Server, ServeError> {
         assert!(!engines.is_empty(), "a store has at least one shard");
         if let Some(ks) = engines[0].k_candidates() {
-            let overheads = draws::measure(ks);
+            let overheads = sampling_cost::measure(ks);
             tracing::debug!(?overheads, "what choosing a victim costs");
             engines.iter_mut().for_each(|engine| engine.set_draw_costs(&overheads));
         }

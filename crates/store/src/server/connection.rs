@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use tiermem_tier::flash::Moment;
 use tokio::time::Sleep;
 
-use super::away::AwayKeys;
 use super::budget::{FREE_BYTES, Share};
 use super::links::{Links, Step};
+use super::pending_fetches::PendingFetches;
 use super::shard::{Core, READ_BYTES, Shard};
 use super::stream::Stream;
 use crate::clients::TIGHT_OUTPUT_BYTES;
@@ -57,7 +57,7 @@ pub(super) struct Connection {
     blocked: bool,
     share: Share,
     /// Keys on flash that requests of this connection wait for.
-    away: AwayKeys,
+    away: PendingFetches,
     /// What it has asked of other shards, if there are any and this one is its home.
     links: Option<Box<Links>>,
     /// The next request waits: for such a key, for space to write, or for replies from other shards.
@@ -86,7 +86,7 @@ impl Connection {
             paused: false,
             blocked: false,
             share: Share::default(),
-            away: AwayKeys::default(),
+            away: PendingFetches::default(),
             waiting: false,
             promised: Moment::default(),
             last_progress: Instant::now(),
@@ -289,9 +289,9 @@ impl Connection {
         let (charged_ns, waited_ns) = (core.engine.charged_ns() - charged, core.engine.waited_ns() - waited);
         let ns = (wall_ns as f64 - waited_ns + charged_ns).max(0.0) as u64;
         core.latency.record(ns, core.host.stats.commands_processed - requests);
-        let card = core.host.clients.card_mut(self.session.slot);
-        self.session.note(card, core.host.now_us);
-        card.pending_bytes = self.pending.len();
+        let client_info = core.host.clients.client_info_mut(self.session.slot);
+        self.session.note(client_info, core.host.now_us);
+        client_info.pending_bytes = self.pending.len();
         Ok(())
     }
 
@@ -525,7 +525,7 @@ impl Connection {
         let slot = self.session.slot;
         if timeout_ms == 0
             || core.host.clients.only_listens(slot)
-            || core.host.clients.card(slot).home.is_some()
+            || core.host.clients.client_info(slot).home.is_some()
         {
             return false;
         }
@@ -580,7 +580,7 @@ impl Drop for Connection {
         self.output.clear(&mut core.engine);
         self.away.cancel(&mut core.engine);
         self.unsent = 0;
-        let guest = core.host.clients.card(self.session.slot).home.is_some();
+        let guest = core.host.clients.client_info(self.session.slot).home.is_some();
         core.host.clients.leave(self.session.slot);
         core.engine.note_changes(core.host.clients.wants_changes());
         core.budget.release(&mut self.share);

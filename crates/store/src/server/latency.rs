@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::shards::board::Times;
+use crate::shards::shard_stats::Times;
 
 /// The longest time told apart, in nanoseconds; longer ones count as this.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;

@@ -8,15 +8,15 @@
 //! - a client that does not read its replies is not read from, and its queue ends at a limit.
 
 mod accept;
-mod away;
 mod bind;
 mod budget;
 mod clock;
 mod connection;
-mod draws;
 mod latency;
 mod links;
+mod pending_fetches;
 mod run;
+mod sampling_cost;
 mod saving;
 mod shard;
 mod shares;

@@ -22,7 +22,7 @@ use super::saving::{save_at_stop, save_when_asked};
 use super::shard::{Core, Shard};
 use super::snapshot::Snapshot;
 use crate::engine::Engine;
-use crate::shards::doors::{Doors, Visit};
+use crate::shards::mailboxes::{Mailboxes, Message};
 
 const TICK: Duration = Duration::from_millis(100);
 
@@ -43,10 +43,10 @@ struct Stage {
 
 impl Stage {
     /// Makes a shard's event loop, on the thread that will run it.
-    fn build(plan: &Plan, engine: Engine, doors: Option<Doors>) -> Result<Self, ServeError> {
+    fn build(plan: &Plan, engine: Engine, mailboxes: Option<Mailboxes>) -> Result<Self, ServeError> {
         let cores = &plan.config.pin_cores;
         if !cores.is_empty() {
-            let own = doors.as_ref().map_or(0, |doors| doors.placement.own);
+            let own = mailboxes.as_ref().map_or(0, |mailboxes| mailboxes.placement.own);
             let core = cores[own % cores.len()];
             tiermem_sys::affinity::pin_thread(core).map_err(|source| ServeError::Pin { core, source })?;
         }
@@ -59,11 +59,12 @@ impl Stage {
             .on_thread_unpark(move || flag.store(true, Ordering::Relaxed))
             .build_local(LocalOptions::default())
             .map_err(ServeError::EventLoop)?;
-        let mut core = Core::new(&plan.config, engine, plan.tcp_port, woken, doors.clone());
+        let mut core = Core::new(&plan.config, engine, plan.tcp_port, woken, mailboxes.clone());
         core.host.tls_port = plan.tls_port;
         let shard = Rc::new(RefCell::new(core));
         let certificate = plan.certificate.clone();
-        let entrance = Entrance { shard: Rc::clone(&shard), certificate, doors, turn: Rc::new(Cell::new(0)) };
+        let entrance =
+            Entrance { shard: Rc::clone(&shard), certificate, mailboxes, turn: Rc::new(Cell::new(0)) };
         Ok(Stage { runtime, shard, entrance })
     }
 
@@ -109,19 +110,19 @@ impl Server {
         let (tls, certificate) = tls.unzip();
         let certificate = certificate.map(Certificate::new);
         let plan = Arc::new(Plan { config, tcp_port, tls_port, certificate });
-        let mut doors = match engines.len() {
+        let mut mailboxes = match engines.len() {
             1 => Vec::new(),
-            shards => Doors::open(shards),
+            shards => Mailboxes::open(shards),
         };
-        let others = engines.split_off(1).into_iter().zip(doors.drain(doors.len().min(1)..));
+        let others = engines.split_off(1).into_iter().zip(mailboxes.drain(mailboxes.len().min(1)..));
         let mut threads = Vec::new();
-        for (engine, (doors, visits)) in others {
-            threads.push(start_shard(Arc::clone(&plan), engine, doors, visits)?);
+        for (engine, (mailboxes, messages)) in others {
+            threads.push(start_shard(Arc::clone(&plan), engine, mailboxes, messages)?);
         }
-        // Where there are several, nobody visits this one but guests.
-        let (doors, mut visits) = doors.pop().unzip();
+        // Where there are several, nobody sends to this one but guests.
+        let (mailboxes, mut messages) = mailboxes.pop().unzip();
         let Some(engine) = engines.pop() else { return Err(ServeError::NothingToListenOn) };
-        let stage = Stage::build(&plan, engine, doors.clone())?;
+        let stage = Stage::build(&plan, engine, mailboxes.clone())?;
         stage.shard.borrow_mut().host.settings_watcher = watcher;
         let config = &plan.config;
         let result = stage.runtime.block_on(async {
@@ -146,7 +147,7 @@ impl Server {
             tokio::select! {
                 () = shutdown => {}
                 () = asked.notified() => tracing::info!("stopping, as a client has asked"),
-                () = receive(&stage.entrance, visits.as_mut()) => tracing::info!("stopping, as a client has asked"),
+                () = receive(&stage.entrance, messages.as_mut()) => tracing::info!("stopping, as a client has asked"),
             }
             Ok(())
         });
@@ -154,9 +155,9 @@ impl Server {
             // Nothing was served, so what was there before is as good.
             stage.shard.borrow_mut().host.persistence.save_at_stop = Some(false);
         }
-        if let Some(doors) = doors {
+        if let Some(mailboxes) = mailboxes {
             let saves = stage.shard.borrow().host.persistence.save_at_stop;
-            doors.others().for_each(|shard| doors.send(shard, Visit::Stop { saves }));
+            mailboxes.others().for_each(|shard| mailboxes.send(shard, Message::Stop { saves }));
         }
         let shard = stage.end();
         for thread in threads {
@@ -174,10 +175,10 @@ impl Server {
     }
 }
 
-/// Receives visits, where there is anybody who could come.
-async fn receive(entrance: &Entrance, visits: Option<&mut UnboundedReceiver<Visit>>) {
-    match visits {
-        Some(visits) => entrance.receive(visits).await,
+/// Receives messages, where there is anybody who could come.
+async fn receive(entrance: &Entrance, messages: Option<&mut UnboundedReceiver<Message>>) {
+    match messages {
+        Some(messages) => entrance.receive(messages).await,
         None => std::future::pending().await,
     }
 }
@@ -186,30 +187,30 @@ async fn receive(entrance: &Entrance, visits: Option<&mut UnboundedReceiver<Visi
 fn start_shard(
     plan: Arc<Plan>,
     engine: Engine,
-    doors: Doors,
-    mut visits: UnboundedReceiver<Visit>,
+    mailboxes: Mailboxes,
+    mut messages: UnboundedReceiver<Message>,
 ) -> Result<JoinHandle<()>, ServeError> {
     let (ready, started) = std::sync::mpsc::channel();
-    let name = format!("shard-{}", doors.placement.own);
-    let to_first = doors.clone();
+    let name = format!("shard-{}", mailboxes.placement.own);
+    let to_first = mailboxes.clone();
     let run = move || {
-        let stage = match Stage::build(&plan, engine, Some(doors)) {
+        let stage = match Stage::build(&plan, engine, Some(mailboxes)) {
             Ok(stage) => stage,
             Err(error) => return drop(ready.send(Err(error))),
         };
         let _ = ready.send(Ok(()));
         stage.runtime.block_on(async {
-            // What it shows on the board, the first shard publishes for all.
+            // The first shard publishes its figures for all.
             Stage::begin(&stage.shard, plan.config.snapshot_interval, Rc::new(drop));
             let asked = Rc::clone(&stage.shard.borrow().host.persistence.stop);
             tokio::select! {
-                () = stage.entrance.receive(&mut visits) => return,
+                () = stage.entrance.receive(&mut messages) => return,
                 () = asked.notified() => {}
             }
             // The first shard stops all.
             let saves = stage.shard.borrow().host.persistence.save_at_stop;
-            to_first.send(0, Visit::Stop { saves });
-            stage.entrance.receive(&mut visits).await;
+            to_first.send(0, Message::Stop { saves });
+            stage.entrance.receive(&mut messages).await;
         });
         let shard = stage.end();
         shard.borrow_mut().tick();

@@ -18,8 +18,8 @@ use crate::engine::Engine;
 use crate::host::{Host, Persistence, Session};
 use crate::resp::{Limits, Parser, Progress};
 use crate::shards::Placement;
-use crate::shards::board::Figures;
-use crate::shards::doors::Doors;
+use crate::shards::mailboxes::Mailboxes;
+use crate::shards::shard_stats::Figures;
 use crate::stats::ServerStats;
 
 /// Bytes read from a socket at a time.
@@ -65,11 +65,11 @@ impl Core {
         engine: Engine,
         tcp_port: u16,
         woken: Arc<AtomicBool>,
-        doors: Option<Doors>,
+        mailboxes: Option<Mailboxes>,
     ) -> Self {
         let clock = Clock::new(woken);
         let value_bytes_max = engine.value_bytes_max();
-        let placement = doors.as_ref().map_or_else(Placement::default, |doors| doors.placement);
+        let placement = mailboxes.as_ref().map_or_else(Placement::default, |mailboxes| mailboxes.placement);
         let mut host = Host {
             settings: config.settings.clone(),
             config_file: config.config_file.clone(),
@@ -80,7 +80,7 @@ impl Core {
             started_us: clock.unix_us(),
             now_us: clock.unix_us(),
             run_id: run_id(clock.unix_us()),
-            doors,
+            mailboxes,
             persistence: Persistence {
                 path: config.snapshot_of(placement.own, placement.shards),
                 last_save_s: clock.unix_us() / 1_000_000,
@@ -89,8 +89,8 @@ impl Core {
             ..Host::default()
         };
         host.observe();
-        if let Some(doors) = host.doors.clone() {
-            host.clients.set_relay(doors);
+        if let Some(mailboxes) = host.mailboxes.clone() {
+            host.clients.set_relay(mailboxes);
             host.timing.slowlog.number_for(placement);
         }
         let request_bytes_max = config.request_bytes_max.max(value_bytes_max + (1 << 20));
@@ -129,9 +129,9 @@ impl Core {
 
     /// Pipes for a client that is at home here, if there are other shards.
     pub(super) fn links_for(&self, slot: Slot) -> Option<Links> {
-        let card = self.host.clients.card(slot);
-        let doors = self.host.doors.as_ref().filter(|_| card.home.is_none())?;
-        Some(Links::new(doors.clone(), card.peer.clone(), card.id))
+        let client_info = self.host.clients.client_info(slot);
+        let mailboxes = self.host.mailboxes.as_ref().filter(|_| client_info.home.is_none())?;
+        Some(Links::new(mailboxes.clone(), client_info.peer.clone(), client_info.id))
     }
 
     /// Gets ready for a batch of requests.
@@ -163,8 +163,8 @@ impl Core {
         if spec.flags.contains(Flags::SKIP_SLOWLOG) {
             return;
         }
-        let card = self.host.clients.card(session.slot);
-        let (address, name) = (card.peer.address(), card.name.clone());
+        let client_info = self.host.clients.client_info(session.slot);
+        let (address, name) = (client_info.peer.address(), client_info.name.clone());
         let (mut parser, mut at) = (Parser::default(), 0);
         while matches!(parser.parse(&requests[at..], &self.limits), Ok(Progress::Complete)) {
             if at + parser.consumed() == requests.len() {
@@ -208,8 +208,8 @@ impl Core {
         let work_us = self.clock.since_reading().as_micros() as u64;
         self.host.timing.latencies.note("expire-cycle", work_us, unix_s);
         self.note_buffers();
-        if let Some(doors) = &self.host.doors {
-            self.shares.tick(&mut self.engine, doors);
+        if let Some(mailboxes) = &self.host.mailboxes {
+            self.shares.tick(&mut self.engine, mailboxes);
             self.show(self.host.figures(&self.engine));
         }
         let settings = &self.host.settings;
@@ -230,9 +230,9 @@ impl Core {
         self.host.output_bytes_per_sec = per_sec(stats.net_output_bytes, before.net_output_bytes);
         let times = self.latency.end_period();
         let mut others = Vec::new();
-        if let Some(doors) = &self.host.doors {
-            doors.board.show_times(doors.placement.own, times.clone());
-            others = doors.board.others_times(doors.placement);
+        if let Some(mailboxes) = &self.host.mailboxes {
+            mailboxes.shard_stats.show_times(mailboxes.placement.own, times.clone());
+            others = mailboxes.shard_stats.others_times(mailboxes.placement);
         }
         let (latency, latency_recent) = summarize(times, others);
         let figures = self.host.all_figures(&self.engine);
@@ -252,15 +252,17 @@ impl Core {
     pub(super) fn show_all(&mut self) {
         self.note_buffers();
         self.show(self.host.figures(&self.engine));
-        if let Some(doors) = &self.host.doors {
-            doors.board.show_commands(doors.placement.own, self.host.command_statistics.clone());
+        if let Some(mailboxes) = &self.host.mailboxes {
+            mailboxes
+                .shard_stats
+                .show_commands(mailboxes.placement.own, self.host.command_statistics.clone());
         }
     }
 
     fn show(&self, figures: Figures) {
-        if let Some(doors) = &self.host.doors {
+        if let Some(mailboxes) = &self.host.mailboxes {
             let tail_ages_ms = self.shares.tail_ages_ms().to_vec();
-            doors.board.show(doors.placement.own, Figures { tail_ages_ms, ..figures });
+            mailboxes.shard_stats.show(mailboxes.placement.own, Figures { tail_ages_ms, ..figures });
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use tiermem_policy::shares::{Divider, Share};
 
 use crate::engine::{Engine, Eviction};
-use crate::shards::doors::{Doors, Visit};
+use crate::shards::mailboxes::{Mailboxes, Message};
 
 /// Ticks between two looks at who needs memory.
 const TICKS: u64 = 10;
@@ -33,13 +33,13 @@ impl Shares {
     }
 
     /// Every tick: empties what is to be given, and now and then looks at who needs what.
-    pub(super) fn tick(&mut self, engine: &mut Engine, doors: &Doors) {
+    pub(super) fn tick(&mut self, engine: &mut Engine, mailboxes: &Mailboxes) {
         if !self.giving.is_empty() {
             engine.shrink();
             self.giving.retain(|&(tier, bytes, to)| {
                 let there = engine.is_within_capacity(tier);
                 if there {
-                    doors.send(to, Visit::Take { tier, bytes });
+                    mailboxes.send(to, Message::Take { tier, bytes });
                 }
                 !there
             });
@@ -47,8 +47,8 @@ impl Shares {
         self.ticks += 1;
         if self.ticks.is_multiple_of(TICKS) {
             self.note_ages(engine);
-            if doors.placement.own == 0 {
-                self.divide(engine, doors);
+            if mailboxes.placement.own == 0 {
+                self.divide(engine, mailboxes);
             }
         }
     }
@@ -71,14 +71,14 @@ impl Shares {
     }
 
     /// Has it decided for each tier whether memory moves.
-    fn divide(&mut self, engine: &Engine, doors: &Doors) {
+    fn divide(&mut self, engine: &Engine, mailboxes: &Mailboxes) {
         if engine.eviction() == Eviction::Forbidden {
             // Who gives memory away must be able to let items go.
             return;
         }
-        let figures: Vec<_> = doors.board.each().collect();
+        let figures: Vec<_> = mailboxes.shard_stats.each().collect();
         for tier in 0..engine.memory_tiers() {
-            let share = |figures: &crate::shards::board::Figures| {
+            let share = |figures: &crate::shards::shard_stats::Figures| {
                 let capacity_bytes = figures.engine.tiers.get(tier)?.capacity_bytes;
                 Some(Share { capacity_bytes, tail_age_ms: *figures.tail_ages_ms.get(tier)? })
             };
@@ -86,7 +86,7 @@ impl Shares {
             let Some(shares) = figures.iter().map(share).collect::<Option<Vec<_>>>() else { continue };
             if let Some(transfer) = self.divider.look(tier, &shares) {
                 let (bytes, to) = (transfer.bytes, transfer.to);
-                doors.send(transfer.from, Visit::Give { tier, bytes, to });
+                mailboxes.send(transfer.from, Message::Give { tier, bytes, to });
             }
         }
     }
@@ -99,9 +99,9 @@ impl Shares {
     }
 
     /// Takes what was given.
-    pub(super) fn take(engine: &mut Engine, doors: &Doors, tier: usize, bytes: u64) {
+    pub(super) fn take(engine: &mut Engine, mailboxes: &Mailboxes, tier: usize, bytes: u64) {
         engine.set_capacity(tier, engine.capacity_bytes(tier) + bytes);
-        doors.send(0, Visit::Moved { tier });
+        mailboxes.send(0, Message::Moved { tier });
     }
 
     /// Memory has arrived.

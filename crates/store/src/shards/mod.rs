@@ -16,18 +16,18 @@
 //! ```
 //!
 //! - `route` ([`crate::command::Route`]) decides from a command's name and keys where it runs; [`merge`] makes one reply of
-//!   several shards'; `server/links.rs` is the home's side of the pipes, [`doors`] how one shard reaches another.
+//!   several shards'; `server/links` is the home's side of the pipes, [`mailboxes`] how one shard reaches another.
 //! - Requests of one connection to one shard stay in order, so whoever asks for one key sees its own writes. Requests in a
 //!   pipeline for different shards run at the same time.
 //! - A request over keys of several shards is cut up where that means the same for each key (`MGET`, `MSET`, `DEL`, `EXISTS`,
 //!   `TOUCH`, `UNLINK`, `WATCH`); the parts are not one atomic step. Others, and transactions, need all their keys in one shard, as
 //!   in a Redis cluster; keys with the same `{tag}` are.
-//! - Nothing is shared but pipes, doors, and the [`board`] on which each shard hangs its figures ten times a second.
+//! - Nothing is shared but pipes, mailboxes, and the [`shard_stats`] that each shard publishes ten times a second.
 
-pub mod board;
-pub mod doors;
+pub mod mailboxes;
 pub mod merge;
 mod set;
+pub mod shard_stats;
 
 pub use set::{Several, ShardSet};
 

@@ -1,10 +1,10 @@
 //! A volume in a regular file or on a block device, of any size.
 //!
 //! Whole units of 4 KiB go past the page cache, through the devices of `tiermem_tier`. What lies behind the last of them, and
-//! flushes, trims and zeroes, are the work of one thread ([`chores`]). Any other range of bytes is made of these by [`Aligning`].
+//! flushes, trims and zeroes, are the work of one thread ([`worker`]). Any other range of bytes is made of these by [`Aligning`].
 //! The page cache and what goes past it never meet in one page: there only the bytes behind the last unit are.
 
-mod chores;
+mod worker;
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use slab::Slab;
 use tiermem_tier::block::{self, BLOCK_BYTES, Backend, BlockError, BlockIo, Existing};
 
-use self::chores::Chores;
+use self::worker::FileWorker;
 use super::{Aligning, Backing, BackingError, Completion, Identity, Op, OpenError, Request, Waker};
 
 /// How a file is opened.
@@ -42,7 +42,7 @@ impl FileBacking {
 /// A file that takes whole units, with buffers of just their length, and whatever lies behind the last of them.
 pub struct FileUnits {
     blocks: Option<Box<dyn BlockIo>>,
-    chores: Chores,
+    worker: FileWorker,
     file: Arc<File>,
     size_bytes: u64,
     read_only: bool,
@@ -57,9 +57,9 @@ impl FileUnits {
         let opened = block::open_existing(path, read_only, backend);
         let Existing { blocks, file, size_bytes } =
             opened.map_err(|error| explain(path, error, read_only))?;
-        let chores = Chores::start(file.clone(), size_bytes)?;
+        let worker = FileWorker::start(file.clone(), size_bytes)?;
         let (flights, arrived) = (Slab::new(), Vec::new());
-        Ok(FileUnits { blocks, chores, file, size_bytes, read_only, flights, arrived })
+        Ok(FileUnits { blocks, worker, file, size_bytes, read_only, flights, arrived })
     }
 
     fn arrive(&mut self, completion: block::Completion) -> Completion {
@@ -99,18 +99,18 @@ impl Backing for FileUnits {
         let op = match request.op {
             Op::Read => block::Op::Read,
             Op::Write => block::Op::Write,
-            _ => return self.chores.submit(request),
+            _ => return self.worker.submit(request),
         };
         let whole = self.size_bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         match &mut self.blocks {
             Some(blocks) if request.offset < whole => {
                 let Request { token, offset, bytes, buffer, .. } = request;
                 // A write that a flush beside it makes forget is of the session that the flush ends.
-                let flight = (token, bytes, self.chores.session());
+                let flight = (token, bytes, self.worker.session());
                 let token = self.flights.insert(flight) as u64;
                 blocks.submit(block::Request { token, op, offset, buffer });
             }
-            _ => self.chores.submit(request),
+            _ => self.worker.submit(request),
         }
     }
 
@@ -121,18 +121,18 @@ impl Backing for FileUnits {
         }
         out.extend(arrived.drain(..).map(|completion| self.arrive(completion)));
         self.arrived = arrived;
-        self.chores.completed(out);
+        self.worker.completed(out);
     }
 
     fn in_flight(&self) -> usize {
-        self.flights.len() + self.chores.in_flight()
+        self.flights.len() + self.worker.in_flight()
     }
 
     fn notify(&mut self, waker: Waker) {
         if let Some(blocks) = &mut self.blocks {
             blocks.notify(waker.clone());
         }
-        self.chores.notify(waker);
+        self.worker.notify(waker);
     }
 
     fn size_bytes(&self) -> u64 {
@@ -144,7 +144,7 @@ impl Backing for FileUnits {
     }
 
     fn session(&self) -> u64 {
-        self.chores.session()
+        self.worker.session()
     }
 
     /// A change in the same tick of the file system's clock as the last one is not told apart from it. A device cannot say what

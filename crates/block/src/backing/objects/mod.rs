@@ -49,8 +49,8 @@ mod fence;
 mod layout;
 mod manifest;
 mod place;
+mod put_order;
 mod trims;
-mod turns;
 mod worker;
 
 use std::fs::File;

@@ -15,8 +15,8 @@ use super::access::Expected;
 use super::chunk::{Chunks, PutEnd, Stored};
 use super::fence::Standing;
 use super::layout::{HEADER_BYTES, Header, Part};
+use super::put_order::{Change, Known, PutOrder, apply, cover};
 use super::trims::Trims;
-use super::turns::{Change, Known, Turns, apply, cover};
 use super::{ObjectsOptions, identity_of, manifest};
 use crate::backing::{BackingError, Completion, Identity, Op, Request};
 
@@ -59,7 +59,7 @@ pub(super) struct Worker {
     jobs: Slab<Job>,
     reads: VecDeque<(usize, Part)>,
     gets: usize,
-    turns: Turns,
+    put_order: PutOrder,
     known: Known,
     trims: Trims,
     /// By chunk: the changes of the put that is under way.
@@ -90,7 +90,7 @@ impl Worker {
             jobs: Slab::new(),
             reads: VecDeque::new(),
             gets: 0,
-            turns: Turns::new(turns_max as usize),
+            put_order: PutOrder::new(turns_max as usize),
             known: Known::default(),
             trims: Trims::default(),
             batches: HashMap::new(),
@@ -173,7 +173,7 @@ impl Worker {
                 }
             };
             self.jobs[job].left += 1;
-            self.turns.push(chunk, change);
+            self.put_order.push(chunk, change);
         }
         self.part_is_done(job, Ok(()));
     }
@@ -211,11 +211,11 @@ impl Worker {
         }
         // What is put while the state is told would be of that state.
         while !self.is_telling
-            && let Some(chunk) = self.turns.begin()
+            && let Some(chunk) = self.put_order.begin()
         {
             self.start_turn(chunk);
         }
-        if self.turns.is_idle() && !self.is_telling && !self.asked.is_empty() {
+        if self.put_order.is_idle() && !self.is_telling && !self.asked.is_empty() {
             self.is_telling = true;
             let (chunks, asked) = (self.chunks.clone(), std::mem::take(&mut self.asked));
             self.tasks.spawn(async move {
@@ -228,7 +228,7 @@ impl Worker {
     }
 
     fn start_turn(&mut self, chunk: u64) {
-        let whole = !cover(self.turns.waiting(chunk), self.chunks.shape.bytes_of(chunk));
+        let whole = !cover(self.put_order.waiting(chunk), self.chunks.shape.bytes_of(chunk));
         if let (false, Some(expected)) = (whole, self.known.get(chunk).cloned()) {
             let is_empty = expected == Expected::Absent;
             return self.put(chunk, expected, is_empty, Vec::new());
@@ -239,14 +239,14 @@ impl Worker {
 
     /// Puts what a chunk's object becomes by all that waits for it. `is_empty`: it is known to be all zeroes so far.
     fn put(&mut self, chunk: u64, expected: Expected, is_empty: bool, object: Vec<u8>) {
-        let batch = self.turns.take(chunk);
+        let batch = self.put_order.take(chunk);
         let mut object = apply(object, &batch, |job| &self.jobs[job].request.buffer);
         if is_empty && object.len() == HEADER_BYTES {
             self.known.set(chunk, expected);
             self.batch_is_done(batch, &Ok(()));
-            return self.turns.end(chunk);
+            return self.put_order.end(chunk);
         }
-        let Some((writer, _)) = self.chunks.writer else { return self.turns.end(chunk) };
+        let Some((writer, _)) = self.chunks.writer else { return self.put_order.end(chunk) };
         self.puts += 1;
         let put = self.puts;
         Header::seal(self.chunks.volume, writer, chunk, put, &mut object);
@@ -273,7 +273,7 @@ impl Worker {
             }
             Event::Stored { chunk, result: Ok(stored) } => self.stored(chunk, stored),
             Event::Stored { chunk, result: Err(error) } => {
-                let batch = self.turns.take(chunk);
+                let batch = self.put_order.take(chunk);
                 self.batches.insert(chunk, batch);
                 self.put_ended(chunk, PutEnd::Failed(error));
             }
@@ -289,7 +289,7 @@ impl Worker {
         let ours = |header: Header| self.chunks.writer.as_ref().is_some_and(|(me, _)| header.writer == *me);
         let is_as_known = self.known.get(chunk).is_none_or(|known| *known == expected);
         if !is_as_known && !header.is_some_and(ours) {
-            let batch = self.turns.take(chunk);
+            let batch = self.put_order.take(chunk);
             self.batches.insert(chunk, batch);
             let chunks = self.chunks.clone();
             self.tasks.spawn(async move { Event::Put { chunk, end: chunks.conflict(chunk).await } });
@@ -306,26 +306,26 @@ impl Worker {
                 self.known.set(chunk, expected.clone());
                 self.batch_is_done(batch, &Ok(()));
                 // What came meanwhile needs no get, unless it had to wait for others to have their turn.
-                if !self.turns.waiting(chunk).is_empty() && !self.turns.others_wait() {
+                if !self.put_order.waiting(chunk).is_empty() && !self.put_order.others_wait() {
                     let is_empty = object.len() == HEADER_BYTES;
                     return self.put(chunk, expected, is_empty, object.into());
                 }
-                self.turns.end(chunk);
+                self.put_order.end(chunk);
             }
             PutEnd::Again => {
                 self.known.forget(chunk);
-                self.turns.put_back(chunk, batch);
+                self.put_order.put_back(chunk, batch);
                 self.start_turn(chunk);
             }
             PutEnd::Failed(error) => {
                 self.batch_is_done(batch, &Err(error));
-                self.turns.end(chunk);
+                self.put_order.end(chunk);
             }
             PutEnd::Conflict(error) => {
                 // Told once; if it is tried again, that is a change of what the other one has left.
                 self.known.forget(chunk);
                 self.batch_is_done(batch, &Err(error));
-                self.turns.end(chunk);
+                self.put_order.end(chunk);
             }
         }
     }

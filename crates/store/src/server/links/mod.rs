@@ -20,7 +20,7 @@ use crate::command::{Context, Found, Mode, Output, Route, Verdict, refuse_reques
 use crate::host::Session;
 use crate::resp::{Args, Request, Version};
 use crate::shards::ShardSet;
-use crate::shards::doors::{Doors, PIPE_BYTES, Visit};
+use crate::shards::mailboxes::{Mailboxes, Message, PIPE_BYTES};
 use crate::shards::merge::Merge;
 use pipe::{Expected, Link};
 use replies::{Parts, Replies};
@@ -70,7 +70,7 @@ type Turn = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>>>>;
 
 /// All pipes of one connection.
 pub(super) struct Links {
-    doors: Doors,
+    mailboxes: Mailboxes,
     peer: Peer,
     /// The client's number.
     client: u64,
@@ -95,10 +95,10 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) fn new(doors: Doors, peer: Peer, client: u64) -> Self {
-        let links = (0..doors.placement.shards).map(|_| None).collect();
+    pub(super) fn new(mailboxes: Mailboxes, peer: Peer, client: u64) -> Self {
+        let links = (0..mailboxes.placement.shards).map(|_| None).collect();
         Links {
-            doors,
+            mailboxes,
             peer,
             client,
             alone: true,
@@ -146,7 +146,7 @@ impl Links {
     /// Runs a request here, or sends it where it runs.
     #[inline]
     pub(super) fn execute(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Found) -> Step {
-        let placement = self.doors.placement;
+        let placement = self.mailboxes.placement;
         let route = match found.only_key(context.session, args) {
             Some(key) => match placement.shard_of(key) {
                 own if own == placement.own => return self.run_here(context, args, found),
@@ -195,7 +195,7 @@ impl Links {
         } else if context.session.version != version {
             // What guests push of themselves must be of the new form as well.
             let Context { session, host, .. } = context;
-            let name = &host.clients.card(session.slot).name;
+            let name = &host.clients.client_info(session.slot).name;
             self.links.iter_mut().flatten().for_each(|link| link.follow(session, name));
         }
         step
@@ -277,7 +277,7 @@ impl Links {
             self.any = self.any.wrapping_add(1);
         }
         let request = Request::of(args.iter_from(0));
-        let shards = core::iter::once(self.doors.placement.own).chain(self.doors.others());
+        let shards = core::iter::once(self.mailboxes.placement.own).chain(self.mailboxes.others());
         let parts = shards.map(|shard| (shard, request.clone())).collect();
         self.ask_parts(context, args, parts, merge, found)
     }
@@ -286,7 +286,7 @@ impl Links {
     /// all hear everything in the same order.
     fn has_turn(&mut self) -> bool {
         if self.turn.is_none() && self.waiting_for_turn.is_none() {
-            let turns = Arc::clone(&self.doors.turns);
+            let turns = Arc::clone(&self.mailboxes.turns);
             self.waiting_for_turn = Some(Box::pin(async move { turns.acquire_owned().await.ok() }));
             self.alone = false;
         }
@@ -308,7 +308,7 @@ impl Links {
         merge: Merge,
         found: Found,
     ) -> Step {
-        let own = self.doors.placement.own;
+        let own = self.mailboxes.placement.own;
         let turn = self.turn.take();
         self.last_was_away = asked.iter().all(|(shard, _)| *shard != own);
         let mut parts = vec![Vec::new(); asked.len()];
@@ -375,9 +375,9 @@ impl Links {
         if self.showing.is_none() {
             self.alone = false;
             // This one too: it may have been given clients as well.
-            let asked = (0..self.doors.placement.shards).map(|shard| {
+            let asked = (0..self.mailboxes.placement.shards).map(|shard| {
                 let (shown, showing) = oneshot::channel();
-                self.doors.send(shard, Visit::Show(shown));
+                self.mailboxes.send(shard, Message::Show(shown));
                 showing
             });
             self.showing = Some(asked.collect());
@@ -389,8 +389,8 @@ impl Links {
     fn monitor(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Found) -> Step {
         let step = self.run_here(context, args, found);
         if step == Step::Done && self.monitors.is_empty() {
-            for shard in self.doors.others() {
-                let mut link = open(&self.doors, &self.peer, self.client, shard);
+            for shard in self.mailboxes.others() {
+                let mut link = open(&self.mailboxes, &self.peer, self.client, shard);
                 link.ask(args, Expected::NONE);
                 self.monitors.push(link);
             }
@@ -429,10 +429,10 @@ impl Links {
     /// The pipe to a shard, whose guest knows what the session is like now, and what `CLIENT CACHING` said of the next request.
     fn link(&mut self, context: &Context<'_>, shard: usize, caching: Option<bool>) -> &mut Link {
         self.alone = false;
-        let Links { doors, peer, client, links, .. } = self;
-        let link = links[shard].get_or_insert_with(|| open(doors, peer, *client, shard));
+        let Links { mailboxes, peer, client, links, .. } = self;
+        let link = links[shard].get_or_insert_with(|| open(mailboxes, peer, *client, shard));
         let Context { session, host, .. } = context;
-        link.follow(session, &host.clients.card(session.slot).name);
+        link.follow(session, &host.clients.client_info(session.slot).name);
         match caching {
             Some(true) => link.tell([b"CLIENT", b"CACHING", b"yes"]),
             Some(false) => link.tell([b"CLIENT", b"CACHING", b"no"]),
@@ -522,10 +522,10 @@ impl Links {
 }
 
 /// Opens a pipe to a shard.
-fn open(doors: &Doors, peer: &Peer, client: u64, shard: usize) -> Link {
+fn open(mailboxes: &Mailboxes, peer: &Peer, client: u64, shard: usize) -> Link {
     let (pipe, theirs) = tokio::io::duplex(PIPE_BYTES);
-    let home = (doors.placement.own, client);
-    doors.send(shard, Visit::Guest { pipe: theirs, peer: peer.clone(), home });
+    let home = (mailboxes.placement.own, client);
+    mailboxes.send(shard, Message::Guest { pipe: theirs, peer: peer.clone(), home });
     Link::new(pipe)
 }
 

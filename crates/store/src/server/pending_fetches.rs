@@ -20,7 +20,7 @@ const AHEAD_MAX: usize = 32;
 
 /// A connection's open questions.
 #[derive(Debug, Default)]
-pub(super) struct AwayKeys {
+pub(super) struct PendingFetches {
     /// By the first 40 bits of the key's hash: a request may have thousands.
     asked: BTreeMap<u64, (Away, FetchId)>,
     /// The keys of the request at hand.
@@ -29,7 +29,7 @@ pub(super) struct AwayKeys {
     last: Option<FetchId>,
 }
 
-impl AwayKeys {
+impl PendingFetches {
     /// Sees to it that what a request needs is at hand; `false`: it must wait, and `waker` is woken when it should be tried
     /// again.
     pub(super) fn stage(
@@ -180,7 +180,7 @@ mod tests {
         let placement = Placement { own: 1, shards: 3 };
         let own = cold.iter().filter(|name| placement.shard_of(name) == 1).count();
         assert!(own > 0 && own < AHEAD_MAX);
-        let mut away = AwayKeys::default();
+        let mut away = PendingFetches::default();
         away.foresee(&mut engine, placement, 0, cold.iter().copied());
         assert_eq!(away.asked.len(), own);
         away.foresee(&mut engine, Placement::default(), 0, cold.iter().copied());

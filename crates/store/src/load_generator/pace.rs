@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tiermem_sys::wait::{sharpen_sleeps, wait_until};
 
 use super::application::{Answer, Application};
-use super::course::{Course, Figures, Visit};
-use super::{FrontsError, Options};
+use super::client_stats::{ClientStats, Figures, MeasuredAccess};
+use super::{LoadGeneratorError, Options};
 
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
@@ -33,7 +33,7 @@ pub fn wait(
     options: &Options,
     applications: Vec<Application>,
     progress: &mut dyn FnMut(u64),
-) -> Result<Vec<Figures>, FrontsError> {
+) -> Result<Vec<Figures>, LoadGeneratorError> {
     let common = Common {
         start: Barrier::new(applications.len()),
         unfinished: AtomicUsize::new(applications.len()),
@@ -42,10 +42,10 @@ pub fn wait(
     };
     thread::scope(|scope| {
         let begin = |application| {
-            let course = Course::new(options);
+            let client_stats = ClientStats::new(options);
             let common = &common;
             scope.spawn(move || {
-                let figures = work(application, course, common);
+                let figures = work(application, client_stats, common);
                 common.has_failed.fetch_or(figures.is_err(), Relaxed);
                 figures
             })
@@ -59,7 +59,11 @@ pub fn wait(
     })
 }
 
-fn work(mut application: Application, mut course: Course, common: &Common) -> Result<Figures, FrontsError> {
+fn work(
+    mut application: Application,
+    mut client_stats: ClientStats,
+    common: &Common,
+) -> Result<Figures, LoadGeneratorError> {
     sharpen_sleeps();
     common.start.wait();
     let start = Instant::now();
@@ -77,15 +81,15 @@ fn work(mut application: Application, mut course: Course, common: &Common) -> Re
             Answer::Refused(ref text) => Some(text.clone()),
         };
         let ended = start.elapsed();
-        refusal.into_iter().for_each(|text| course.refused(text));
-        let visit = Visit { begun, ended, latency: ended - begun, is_hit: answer == Answer::Hit };
-        if course.count(visit) && !is_done {
+        refusal.into_iter().for_each(|text| client_stats.refused(text));
+        let access = MeasuredAccess { begun, ended, latency: ended - begun, is_hit: answer == Answer::Hit };
+        if client_stats.count(access) && !is_done {
             is_done = true;
             common.unfinished.fetch_sub(1, Relaxed);
         }
         common.accesses.fetch_add(1, Relaxed);
     }
-    Ok(course.finish())
+    Ok(client_stats.finish())
 }
 
 /// Does the accesses of all applications in this thread, always that of the one whose clock is behind, until all are done.
@@ -94,8 +98,8 @@ pub fn charge(
     mut applications: Vec<Application>,
     round_trip: Duration,
     progress: &mut dyn FnMut(u64),
-) -> Result<Vec<Figures>, FrontsError> {
-    let mut courses: Vec<Course> = applications.iter().map(|_| Course::new(options)).collect();
+) -> Result<Vec<Figures>, LoadGeneratorError> {
+    let mut courses: Vec<ClientStats> = applications.iter().map(|_| ClientStats::new(options)).collect();
     let mut is_done = vec![false; courses.len()];
     let mut unfinished = courses.len();
     // Where clocks agree, the first goes first.
@@ -104,7 +108,7 @@ pub fn charge(
     while unfinished > 0
         && let Some(Reverse((begun, at))) = clocks.pop()
     {
-        let (application, course) = (&mut applications[at], &mut courses[at]);
+        let (application, client_stats) = (&mut applications[at], &mut courses[at]);
         let wanted = application.next()?;
         let sent = Instant::now();
         let answer = application.look_up(&wanted)?;
@@ -114,9 +118,11 @@ pub fn charge(
             Answer::Refused(ref text) => (Some(text.clone()), 1, Duration::ZERO),
         };
         let latency = sent.elapsed() + charged;
-        refusal.into_iter().for_each(|text| course.refused(text));
+        refusal.into_iter().for_each(|text| client_stats.refused(text));
         let ended = begun + round_trip * commands + charged;
-        if course.count(Visit { begun, ended, latency, is_hit: answer == Answer::Hit }) && !is_done[at] {
+        if client_stats.count(MeasuredAccess { begun, ended, latency, is_hit: answer == Answer::Hit })
+            && !is_done[at]
+        {
             is_done[at] = true;
             unfinished -= 1;
         }
@@ -126,5 +132,5 @@ pub fn charge(
             progress(accesses);
         }
     }
-    Ok(courses.into_iter().map(Course::finish).collect())
+    Ok(courses.into_iter().map(ClientStats::finish).collect())
 }

@@ -111,7 +111,7 @@ fn ratio(sum: f64, count: u64) -> f64 {
 
 /// One access and what followed, with times from the start of the run.
 #[derive(Clone, Copy, Debug)]
-pub struct Visit {
+pub struct MeasuredAccess {
     pub begun: Duration,
     pub ended: Duration,
     /// What it is counted as, which is the time between the two only where nobody waits in word alone.
@@ -120,7 +120,7 @@ pub struct Visit {
 }
 
 /// An application's way through its run.
-pub struct Course {
+pub struct ClientStats {
     figures: Figures,
     end: End,
     warm_up: f64,
@@ -129,44 +129,44 @@ pub struct Course {
     measured_from: Option<Duration>,
 }
 
-impl Course {
+impl ClientStats {
     /// At the start.
     pub fn new(options: &Options) -> Self {
         let Options { end, warm_up, window, .. } = *options;
-        Course { figures: Figures::new(), end, warm_up, window, accesses: 0, measured_from: None }
+        ClientStats { figures: Figures::new(), end, warm_up, window, accesses: 0, measured_from: None }
     }
 
     /// Counts an access, and says whether the application is done.
-    pub fn count(&mut self, visit: Visit) -> bool {
+    pub fn count(&mut self, access: MeasuredAccess) -> bool {
         let number = self.accesses;
         self.accesses += 1;
         let (is_warm, is_late) = match self.end {
             End::Accesses(count) => ((number as f64) >= self.warm_up * count as f64, number >= count),
-            End::Time(time) => (visit.begun >= time.mul_f64(self.warm_up), visit.ended > time),
+            End::Time(time) => (access.begun >= time.mul_f64(self.warm_up), access.ended > time),
         };
-        let latency_ns = u64::try_from(visit.latency.as_nanos()).unwrap_or(u64::MAX);
+        let latency_ns = u64::try_from(access.latency.as_nanos()).unwrap_or(u64::MAX);
         if !is_late && let Some(window) = self.window {
             // What ends on a border belongs to the window that ends there: so the last one is never beyond the run.
-            let at = (visit.ended.as_nanos().saturating_sub(1) / window.as_nanos().max(1)) as usize;
+            let at = (access.ended.as_nanos().saturating_sub(1) / window.as_nanos().max(1)) as usize;
             if self.figures.windows.len() <= at {
                 self.figures.windows.resize(at + 1, Window::default());
             }
             let window = &mut self.figures.windows[at];
             window.accesses += 1;
-            window.hits += u64::from(visit.is_hit);
+            window.hits += u64::from(access.is_hit);
             window.latency_sum_ns += u128::from(latency_ns);
         }
         if is_warm && !is_late {
-            let from = *self.measured_from.get_or_insert(visit.begun);
-            self.figures.elapsed = visit.ended - from;
+            let from = *self.measured_from.get_or_insert(access.begun);
+            self.figures.elapsed = access.ended - from;
             self.figures.accesses += 1;
-            self.figures.hits += u64::from(visit.is_hit);
+            self.figures.hits += u64::from(access.is_hit);
             self.figures.latency_sum_ns += u128::from(latency_ns);
             self.figures.latency_ns.saturating_record(latency_ns);
         }
         match self.end {
             End::Accesses(count) => self.accesses >= count,
-            End::Time(time) => visit.ended >= time,
+            End::Time(time) => access.ended >= time,
         }
     }
 
@@ -185,9 +185,9 @@ impl Course {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fronts::{By, Pace};
+    use crate::load_generator::{By, Pace};
 
-    fn course(end: End, warm_up: f64) -> Course {
+    fn client_stats(end: End, warm_up: f64) -> ClientStats {
         let window = Some(Duration::from_micros(100));
         let to = "127.0.0.1:1".parse().unwrap();
         let options = Options {
@@ -200,13 +200,13 @@ mod tests {
             window,
             value_scale: 1.0,
         };
-        Course::new(&options)
+        ClientStats::new(&options)
     }
 
-    /// Visit `number` of those that each take 10 microseconds, one after the other; every third hits.
-    fn visit(number: u32) -> Visit {
+    /// Access `number` of those that each take 10 microseconds, one after the other; every third hits.
+    fn access(number: u32) -> MeasuredAccess {
         let latency = Duration::from_micros(10);
-        Visit {
+        MeasuredAccess {
             begun: latency * number,
             ended: latency * (number + 1),
             latency,
@@ -217,10 +217,10 @@ mod tests {
     #[test]
     fn what_is_warming_up_or_late_is_not_measured() {
         for end in [End::Accesses(100), End::Time(Duration::from_millis(1))] {
-            let mut course = course(end, 0.4);
-            let done: Vec<bool> = (0..120).map(|number| course.count(visit(number))).collect();
+            let mut client_stats = client_stats(end, 0.4);
+            let done: Vec<bool> = (0..120).map(|number| client_stats.count(access(number))).collect();
             assert_eq!(done.iter().position(|done| *done), Some(99), "{end:?}");
-            let figures = course.finish();
+            let figures = client_stats.finish();
             assert_eq!((figures.accesses, figures.hits), (60, 20), "{end:?}");
             assert_eq!((figures.mean_us(), figures.elapsed), (10.0, Duration::from_micros(600)));
             assert!((figures.hits_per_second() - 20.0 / 600e-6).abs() < 1e-6);
@@ -233,11 +233,11 @@ mod tests {
 
     #[test]
     fn figures_of_several_add_up() {
-        let mut one = course(End::Accesses(10), 0.0);
-        let mut other = course(End::Accesses(20), 0.0);
+        let mut one = client_stats(End::Accesses(10), 0.0);
+        let mut other = client_stats(End::Accesses(20), 0.0);
         (0..20).for_each(|number| {
-            one.count(visit(number));
-            other.count(visit(number));
+            one.count(access(number));
+            other.count(access(number));
         });
         one.refused("OOM".to_owned());
         let mut sum = Figures::new();

@@ -89,7 +89,7 @@ pub struct Mismatch {
 
 /// The sectors of one export.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct ExpectedContent {
     seed: u64,
     export: u32,
     units: HashMap<u64, Unit>,
@@ -99,10 +99,10 @@ fn checksum(bytes: &[u8; SECTOR]) -> u32 {
     xxh3_64(bytes) as u32
 }
 
-impl Ledger {
+impl ExpectedContent {
     /// Nothing is known of the export of this number yet.
     pub fn new(seed: u64, export: u32) -> Self {
-        Ledger { seed, export, units: HashMap::new() }
+        ExpectedContent { seed, export, units: HashMap::new() }
     }
 
     /// What a sector holds when the write of this version has written it.
@@ -197,47 +197,47 @@ mod tests {
 
     use super::*;
 
-    fn bytes_of(ledger: &Ledger, first: u64, sectors: u64, version: u32) -> Vec<u8> {
+    fn bytes_of(expected_content: &ExpectedContent, first: u64, sectors: u64, version: u32) -> Vec<u8> {
         let mut bytes = vec![0; sectors as usize * SECTOR];
         for (sector, bytes) in (first..).zip(bytes.as_chunks_mut::<SECTOR>().0) {
-            ledger.stamp(sector, version).fill(bytes);
+            expected_content.stamp(sector, version).fill(bytes);
         }
         bytes
     }
 
     #[test]
     fn what_differs_is_named() {
-        let mut ledger = Ledger::new(1, 0);
-        ledger.written(3, 20, 5);
-        let good = bytes_of(&ledger, 3, 20, 5);
-        assert_eq!(ledger.check(3, &good), (0, None));
-        let elsewhere = ledger.stamp(99, 5);
+        let mut expected_content = ExpectedContent::new(1, 0);
+        expected_content.written(3, 20, 5);
+        let good = bytes_of(&expected_content, 3, 20, 5);
+        assert_eq!(expected_content.check(3, &good), (0, None));
+        let elsewhere = expected_content.stamp(99, 5);
         for (with, found) in [
             (vec![0; SECTOR], Found::Zeroes),
-            (bytes_of(&ledger, 10, 1, 4), Found::Version(4)),
-            (bytes_of(&ledger, 99, 1, 5), Found::Stranger(elsewhere)),
+            (bytes_of(&expected_content, 10, 1, 4), Found::Version(4)),
+            (bytes_of(&expected_content, 99, 1, 5), Found::Stranger(elsewhere)),
             (vec![1; SECTOR], Found::Checksum(checksum(&[1; SECTOR]))),
         ] {
             let mut bad = good.clone();
             bad[7 * SECTOR..8 * SECTOR].copy_from_slice(&with);
             let expected = Expected::Version(5);
             let mismatch = Mismatch { offset: 10 * SECTOR_BYTES, expected, found };
-            assert_eq!(ledger.check(3, &bad), (1, Some(mismatch)));
+            assert_eq!(expected_content.check(3, &bad), (1, Some(mismatch)));
         }
     }
 
     #[test]
     fn what_was_never_written_is_learned_and_must_stay() {
-        let mut ledger = Ledger::new(1, 0);
-        assert_eq!(ledger.check(0, &[9; 4 * SECTOR]), (0, None));
-        assert_eq!(ledger.check(2, &[9; 4 * SECTOR]), (0, None));
-        let (differing, first) = ledger.check(0, &[8; 6 * SECTOR]);
+        let mut expected_content = ExpectedContent::new(1, 0);
+        assert_eq!(expected_content.check(0, &[9; 4 * SECTOR]), (0, None));
+        assert_eq!(expected_content.check(2, &[9; 4 * SECTOR]), (0, None));
+        let (differing, first) = expected_content.check(0, &[8; 6 * SECTOR]);
         assert_eq!((differing, first.unwrap().offset), (6, 0));
         assert!(matches!(first.unwrap().expected, Expected::Checksum(_)));
         // After a write that failed, it may be either; and then it stays again.
-        ledger.lost(0, 1);
-        assert_eq!(ledger.check(0, &[8; SECTOR]), (0, None));
-        assert_eq!(ledger.check(0, &[9; SECTOR]).0, 1);
+        expected_content.lost(0, 1);
+        assert_eq!(expected_content.check(0, &[8; SECTOR]), (0, None));
+        assert_eq!(expected_content.check(0, &[9; SECTOR]).0, 1);
     }
 
     proptest! {
@@ -245,17 +245,17 @@ mod tests {
         fn it_knows_what_a_plain_table_knows(
             writes in prop::collection::vec((0u64..40, 1u64..30, 0u32..8), 1..40)
         ) {
-            let (mut ledger, mut plain) = (Ledger::new(1, 2), BTreeMap::new());
+            let (mut expected_content, mut plain) = (ExpectedContent::new(1, 2), BTreeMap::new());
             for (first, sectors, version) in writes {
                 let state = if version == 0 { Sector::Unknown } else { Sector::Written(version) };
                 match version {
-                    0 => ledger.lost(first, sectors),
-                    version => ledger.written(first, sectors, version),
+                    0 => expected_content.lost(first, sectors),
+                    version => expected_content.written(first, sectors, version),
                 }
                 plain.extend((first..first + sectors).map(|sector| (sector, state)));
                 for sector in 0..72 {
                     let expected = plain.get(&sector).copied().unwrap_or(Sector::Unknown);
-                    prop_assert_eq!(ledger.get(sector), expected, "sector {}", sector);
+                    prop_assert_eq!(expected_content.get(sector), expected, "sector {}", sector);
                 }
             }
         }

@@ -96,7 +96,7 @@ pub type Times = (Histogram<u64>, Histogram<u64>);
 #[derive(Debug, Default)]
 struct Shown {
     figures: Figures,
-    /// What was called, as it was when somebody last asked for it ([`super::doors::Visit::Show`]).
+    /// What was called, as it was when somebody last asked for it ([`super::mailboxes::Message::Show`]).
     commands: CommandStatistics,
     times: Option<Times>,
 }
@@ -104,11 +104,11 @@ struct Shown {
 /// Where every shard hangs its figures for the others. Nobody waits for anybody here longer than a copy takes, and no request
 /// for a key comes here.
 #[derive(Debug)]
-pub struct Board(Box<[Mutex<Shown>]>);
+pub struct ShardStats(Box<[Mutex<Shown>]>);
 
-impl Board {
+impl ShardStats {
     pub(super) fn of(shards: usize) -> Self {
-        Board((0..shards).map(|_| Mutex::default()).collect())
+        ShardStats((0..shards).map(|_| Mutex::default()).collect())
     }
 
     /// Figures are whole at any moment, so those of a thread that has panicked are as good as others.
@@ -188,13 +188,13 @@ mod tests {
 
     #[test]
     fn what_was_called_stays_when_other_figures_are_shown_anew() {
-        let board = Board::of(2);
+        let shard_stats = ShardStats::of(2);
         let mut commands = CommandStatistics::default();
         commands.note_error("ERR");
-        board.show_commands(1, commands);
-        board.show(1, Figures { ops_per_sec: 5, ..Figures::default() });
+        shard_stats.show_commands(1, commands);
+        shard_stats.show(1, Figures { ops_per_sec: 5, ..Figures::default() });
         let mut sum = CommandStatistics::default();
-        board.add_others_commands(Placement { own: 0, shards: 2 }, &mut sum);
+        shard_stats.add_others_commands(Placement { own: 0, shards: 2 }, &mut sum);
         assert_eq!(sum.errors().collect::<Vec<_>>(), [("ERR", 1)]);
     }
 }

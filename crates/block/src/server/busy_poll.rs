@@ -42,13 +42,13 @@ impl Occasions {
 
 /// Whether something happens, as told by those to whom it does.
 #[derive(Debug, Default)]
-pub(super) struct Vigil {
+pub(super) struct BusyPoll {
     turns: Cell<u64>,
     is_kept: Cell<bool>,
     begin: Notify,
 }
 
-impl Vigil {
+impl BusyPoll {
     /// Something has happened: a client sent something, or disks have done something.
     #[inline]
     pub(super) fn turn(&self) {

@@ -21,7 +21,7 @@ use crate::backing::{BackingError, Completion, Op, Request, Waker};
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The way to the thread.
-pub(super) struct Chores {
+pub(super) struct FileWorker {
     /// `None` only while it is dropped.
     queue: Option<Sender<(Request, u64)>>,
     inbox: Inbox<Completion>,
@@ -37,7 +37,7 @@ struct Worker {
     outbox: Outbox<Completion>,
 }
 
-impl Chores {
+impl FileWorker {
     pub(super) fn start(file: Arc<File>, size_bytes: u64) -> io::Result<Self> {
         let (queue, requests) = channel();
         let (outbox, inbox) = mailbox();
@@ -46,7 +46,7 @@ impl Chores {
         let worker = Worker { file, whole_bytes, session: session.clone(), outbox: outbox.clone() };
         let thread = std::thread::Builder::new().name("backing-file".to_owned());
         let thread = Some(thread.spawn(move || worker.run(&requests))?);
-        Ok(Chores { queue: Some(queue), inbox, outbox, session, thread })
+        Ok(FileWorker { queue: Some(queue), inbox, outbox, session, thread })
     }
 
     pub(super) fn submit(&mut self, request: Request) {
@@ -75,7 +75,7 @@ impl Chores {
     }
 }
 
-impl Drop for Chores {
+impl Drop for FileWorker {
     /// Waits for what is in flight.
     fn drop(&mut self) {
         self.queue = None;

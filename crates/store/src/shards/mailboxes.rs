@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::Placement;
-use super::board::Board;
+use super::shard_stats::ShardStats;
 use crate::clients::{Class, Peer, Relay};
 
 /// Bytes that a pipe between two shards holds in each direction before whoever writes has to wait.
@@ -18,7 +18,7 @@ pub const PIPE_BYTES: usize = 64 << 10;
 
 /// Who or what comes to a shard.
 #[derive(Debug)]
-pub enum Visit {
+pub enum Message {
     /// A client that shard 0 has accepted.
     Client(Socket),
     /// A client that is at home elsewhere.
@@ -46,7 +46,7 @@ pub enum Visit {
         /// The key.
         key: Box<[u8]>,
     },
-    /// Somebody wants the figures on the board to be of now, those of commands among them, and whoever came before to be let in.
+    /// Somebody wants the figures in the shard statistics to be of now, those of commands among them, and whoever came before to be let in.
     Show(oneshot::Sender<()>),
     /// Memory of a tier is to go to another shard.
     Give {
@@ -87,39 +87,39 @@ pub enum Socket {
     Unix(UnixStream),
 }
 
-/// The doors of all shards, and what else they have in common.
+/// The mailboxes of all shards, and what else they have in common.
 #[derive(Clone, Debug)]
-pub struct Doors {
+pub struct Mailboxes {
     /// Whose copy this is, and how many shards there are.
     pub placement: Placement,
     /// Everybody's figures.
-    pub board: Arc<Board>,
+    pub shard_stats: Arc<ShardStats>,
     /// One permit: whoever has it may tell all shards something.
     pub turns: Arc<Semaphore>,
     /// Clients connected to all shards; touched when one comes or goes.
     pub clients: Arc<AtomicU64>,
-    doors: Arc<[UnboundedSender<Visit>]>,
+    mailboxes: Arc<[UnboundedSender<Message>]>,
 }
 
-impl Doors {
-    /// The doors of `shards` shards, a copy for each, with what comes in by its door.
-    pub fn open(shards: usize) -> Vec<(Doors, UnboundedReceiver<Visit>)> {
-        let (doors, visits): (Vec<_>, Vec<_>) = (0..shards).map(|_| unbounded_channel()).unzip();
-        let (doors, board) = (doors.into(), Arc::new(Board::of(shards)));
+impl Mailboxes {
+    /// The mailboxes of `shards` shards, a copy for each, with its receiving end.
+    pub fn open(shards: usize) -> Vec<(Mailboxes, UnboundedReceiver<Message>)> {
+        let (mailboxes, messages): (Vec<_>, Vec<_>) = (0..shards).map(|_| unbounded_channel()).unzip();
+        let (mailboxes, shard_stats) = (mailboxes.into(), Arc::new(ShardStats::of(shards)));
         let (clients, turns) = (Arc::new(AtomicU64::new(0)), Arc::new(Semaphore::new(1)));
-        let copy = |own| Doors {
+        let copy = |own| Mailboxes {
             placement: Placement { own, shards },
-            board: Arc::clone(&board),
+            shard_stats: Arc::clone(&shard_stats),
             clients: Arc::clone(&clients),
             turns: Arc::clone(&turns),
-            doors: Arc::clone(&doors),
+            mailboxes: Arc::clone(&mailboxes),
         };
-        visits.into_iter().enumerate().map(|(own, visits)| (copy(own), visits)).collect()
+        messages.into_iter().enumerate().map(|(own, messages)| (copy(own), messages)).collect()
     }
 
     /// Sends somebody to a shard. A shard that has stopped lets nobody in any more; then the whole store stops.
-    pub fn send(&self, shard: usize, visit: Visit) {
-        let _ = self.doors[shard].send(visit);
+    pub fn send(&self, shard: usize, visit: Message) {
+        let _ = self.mailboxes[shard].send(visit);
     }
 
     /// The other shards.
@@ -129,14 +129,14 @@ impl Doors {
     }
 }
 
-impl Relay for Doors {
+impl Relay for Mailboxes {
     fn tell_event(&self, class: Class, event: &str, db: u8, key: &[u8]) {
         for shard in self.others() {
-            self.send(shard, Visit::Event { class, event: event.to_owned(), db, key: key.into() });
+            self.send(shard, Message::Event { class, event: event.to_owned(), db, key: key.into() });
         }
     }
 
     fn drop_client(&self, shard: usize, client: u64) {
-        self.send(shard, Visit::Drop { client });
+        self.send(shard, Message::Drop { client });
     }
 }

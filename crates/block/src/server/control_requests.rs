@@ -1,4 +1,4 @@
-//! What the event loop does beside serving clients: it publishes figures, and runs errands for other threads.
+//! What the event loop does beside serving clients: it publishes figures, and runs control requests for other threads.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -10,14 +10,14 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, spawn_local, yield_now};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::seats::Core;
+use super::connections::Core;
 use super::stats::ServerStats;
 use crate::disks::Disks;
 
-/// Errands that wait to be taken.
-const ERRANDS_MAX: usize = 64;
+/// Control requests that wait to be taken.
+const CONTROL_REQUESTS_MAX: usize = 64;
 
-/// How far an errand is.
+/// How far a control request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// It is to be run again as soon as requests have had their turn.
@@ -30,11 +30,11 @@ pub enum Progress {
 
 /// Something to be done with the disks between two requests; it must not take long. It is run until it is done, or until the server
 /// stops, when it is dropped.
-pub type Errand<D> = Box<dyn FnMut(&mut D) -> Progress + Send>;
+pub type ControlRequest<D> = Box<dyn FnMut(&mut D) -> Progress + Send>;
 
-/// The server takes no errands: it has stopped, or there are too many.
+/// The server takes no control requests: it has stopped, or there are too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ErrandError {
+pub enum ControlQueueError {
     /// It does not serve any more.
     #[error("the server is stopping")]
     Stopping,
@@ -43,30 +43,30 @@ pub enum ErrandError {
     Busy,
 }
 
-/// Hands errands to a server, from any thread.
-pub struct Errands<D>(mpsc::Sender<Errand<D>>);
+/// Hands control requests to a server, from any thread.
+pub struct ControlQueue<D>(mpsc::Sender<ControlRequest<D>>);
 
-impl<D> Clone for Errands<D> {
+impl<D> Clone for ControlQueue<D> {
     fn clone(&self) -> Self {
-        Errands(self.0.clone())
+        ControlQueue(self.0.clone())
     }
 }
 
-impl<D> fmt::Debug for Errands<D> {
+impl<D> fmt::Debug for ControlQueue<D> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Errands")
+        out.write_str("ControlQueue")
     }
 }
 
-impl<D> Errands<D> {
+impl<D> ControlQueue<D> {
     /// Has something done. Before the server runs it waits for that.
     ///
     /// # Errors
     /// When it takes no more, or none any more.
-    pub fn send(&self, errand: Errand<D>) -> Result<(), ErrandError> {
-        self.0.try_send(errand).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => ErrandError::Busy,
-            mpsc::error::TrySendError::Closed(_) => ErrandError::Stopping,
+    pub fn send(&self, control_request: ControlRequest<D>) -> Result<(), ControlQueueError> {
+        self.0.try_send(control_request).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => ControlQueueError::Busy,
+            mpsc::error::TrySendError::Closed(_) => ControlQueueError::Stopping,
         })
     }
 }
@@ -75,21 +75,23 @@ impl<D> Errands<D> {
 pub(super) type Publish<D> = Box<dyn FnMut(&D, &ServerStats)>;
 
 /// What a server does beside serving.
-pub(super) struct Side<D> {
-    errands: mpsc::Receiver<Errand<D>>,
+pub(super) struct ControlRequests<D> {
+    control_requests: mpsc::Receiver<ControlRequest<D>>,
     publish: Option<(Duration, Publish<D>)>,
 }
 
-impl<D> fmt::Debug for Side<D> {
+impl<D> fmt::Debug for ControlRequests<D> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Side").field("publishes", &self.publish.is_some()).finish_non_exhaustive()
+        out.debug_struct("ControlRequests")
+            .field("publishes", &self.publish.is_some())
+            .finish_non_exhaustive()
     }
 }
 
-impl<D> Side<D> {
-    pub(super) fn new() -> (Self, Errands<D>) {
-        let (send, errands) = mpsc::channel(ERRANDS_MAX);
-        (Side { errands, publish: None }, Errands(send))
+impl<D> ControlRequests<D> {
+    pub(super) fn new() -> (Self, ControlQueue<D>) {
+        let (send, control_requests) = mpsc::channel(CONTROL_REQUESTS_MAX);
+        (ControlRequests { control_requests, publish: None }, ControlQueue(send))
     }
 
     pub(super) fn publish(&mut self, every: Duration, publish: Publish<D>) {
@@ -97,7 +99,7 @@ impl<D> Side<D> {
     }
 }
 
-impl<D: Disks + 'static> Side<D> {
+impl<D: Disks + 'static> ControlRequests<D> {
     /// Begins all of it. `progressed` tells that the disks have done something.
     pub(super) fn start(
         self,
@@ -105,8 +107,9 @@ impl<D: Disks + 'static> Side<D> {
         stats: &Arc<ServerStats>,
         progressed: Rc<Notify>,
     ) -> Vec<JoinHandle<()>> {
-        let Side { errands, publish } = self;
-        let mut tasks = vec![spawn_local(run_errands(Rc::clone(core), errands, progressed))];
+        let ControlRequests { control_requests, publish } = self;
+        let mut tasks =
+            vec![spawn_local(run_control_requests(Rc::clone(core), control_requests, progressed))];
         if let Some((every, publish)) = publish {
             tasks.push(spawn_local(publish_often(Rc::clone(core), Arc::clone(stats), every, publish)));
         }
@@ -129,18 +132,18 @@ async fn publish_often<D: Disks>(
     }
 }
 
-async fn run_errands<D: Disks>(
+async fn run_control_requests<D: Disks>(
     core: Rc<RefCell<Core<D>>>,
-    mut errands: mpsc::Receiver<Errand<D>>,
+    mut control_requests: mpsc::Receiver<ControlRequest<D>>,
     progressed: Rc<Notify>,
 ) {
-    let mut waiting: Vec<Errand<D>> = Vec::new();
+    let mut waiting: Vec<ControlRequest<D>> = Vec::new();
     // Whether there is anybody left who may hand in more.
     let mut open = true;
     loop {
         tokio::select! {
-            errand = errands.recv(), if open => match errand {
-                Some(errand) => waiting.push(errand),
+            control_request = control_requests.recv(), if open => match control_request {
+                Some(control_request) => waiting.push(control_request),
                 None => open = false,
             },
             () = progressed.notified(), if !waiting.is_empty() => {}
@@ -152,12 +155,12 @@ async fn run_errands<D: Disks>(
     }
 }
 
-/// Runs each of the errands once; whether some want to be run again soon.
-fn run_all<D: Disks>(core: &RefCell<Core<D>>, waiting: &mut Vec<Errand<D>>) -> bool {
+/// Runs each of the control requests once; whether some want to be run again soon.
+fn run_all<D: Disks>(core: &RefCell<Core<D>>, waiting: &mut Vec<ControlRequest<D>>) -> bool {
     let mut core = core.borrow_mut();
     let mut again = false;
-    waiting.retain_mut(|errand| {
-        let progress = errand(&mut core.disks);
+    waiting.retain_mut(|control_request| {
+        let progress = control_request(&mut core.disks);
         again |= progress == Progress::Again;
         progress != Progress::Done
     });

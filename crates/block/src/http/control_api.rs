@@ -1,6 +1,6 @@
 //! What is asked of the engine itself: its state at this moment, and what an operator wants changed or done.
 //!
-//! The event loop does it between two requests, as errands; whoever asked waits here.
+//! The event loop does it between two requests, as control requests; whoever asked waits here.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::command::{SetCommand, Which, Working, begin_flushes, drop_clean, flush, set};
-use super::outcome::{DeskError, PATIENCE, Step};
+use super::outcome::{ApiError, PATIENCE, Step};
 use super::view::{Observer, View};
 use crate::engine::Engine;
-use crate::server::{Errands, Progress};
+use crate::server::{ControlQueue, Progress};
 
 /// How often it is told that something still goes on.
 const TELL_PERIOD: Duration = Duration::from_secs(1);
@@ -30,15 +30,15 @@ const COMMAND_BYTES_MAX: usize = 64 << 10;
 
 /// Passes questions and commands on to the event loop.
 #[derive(Clone, Debug)]
-pub(super) struct Desk {
-    errands: Errands<Engine>,
+pub(super) struct ControlApi {
+    control_queue: ControlQueue<Engine>,
     observer: Observer,
     control: Control,
 }
 
-impl Desk {
-    pub(super) fn new(errands: Errands<Engine>, observer: Observer, control: Control) -> Self {
-        Desk { errands, observer, control }
+impl ControlApi {
+    pub(super) fn new(control_queue: ControlQueue<Engine>, observer: Observer, control: Control) -> Self {
+        ControlApi { control_queue, observer, control }
     }
 
     pub(super) fn routes(self) -> Router {
@@ -55,10 +55,10 @@ impl Desk {
     fn ask<T: Send + 'static>(
         &self,
         mut step: impl FnMut(&mut Engine) -> Step<T> + Send + 'static,
-    ) -> Result<oneshot::Receiver<T>, DeskError> {
+    ) -> Result<oneshot::Receiver<T>, ApiError> {
         let (tell, told) = oneshot::channel();
         let mut tell = Some(tell);
-        self.errands.send(Box::new(move |engine| {
+        self.control_queue.send(Box::new(move |engine| {
             if tell.as_ref().is_none_or(oneshot::Sender::is_closed) {
                 return Progress::Done;
             }
@@ -78,32 +78,32 @@ impl Desk {
     async fn soon<T: Send + 'static>(
         &self,
         step: impl FnMut(&mut Engine) -> Step<T> + Send + 'static,
-    ) -> Result<T, DeskError> {
+    ) -> Result<T, ApiError> {
         match timeout(PATIENCE, self.ask(step)?).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(DeskError::Stopping),
-            Err(_) => Err(DeskError::Late),
+            Ok(Err(_)) => Err(ApiError::Stopping),
+            Err(_) => Err(ApiError::Late),
         }
     }
 
     /// What there is to see now.
-    async fn view(&self) -> Result<View, DeskError> {
+    async fn view(&self) -> Result<View, ApiError> {
         let observer = self.observer.clone();
         self.soon(move |engine| Ok(observer.view(engine))).await
     }
 
     /// A command, if whoever sent it may give one.
-    fn command<T: DeserializeOwned>(&self, headers: &HeaderMap, body: &[u8]) -> Result<T, DeskError> {
+    fn command<T: DeserializeOwned>(&self, headers: &HeaderMap, body: &[u8]) -> Result<T, ApiError> {
         self.control.check(headers)?;
         Ok(serde_json::from_slice(body)?)
     }
 
     /// Has what is wanted of each export done, one after the other, and sends a line for each; meanwhile, now and then, one that says how
-    /// far it is. One at a time, for the event loop takes only so many errands.
+    /// far it is. One at a time, for the event loop takes only so many control requests.
     async fn report<T: Serialize + Send + Sync + 'static>(
         self,
         mut lines: Lines,
-        wanted: Vec<(String, impl FnMut(&mut Engine) -> Step<Result<T, DeskError>> + Send + 'static)>,
+        wanted: Vec<(String, impl FnMut(&mut Engine) -> Step<Result<T, ApiError>> + Send + 'static)>,
     ) {
         for (export, step) in wanted {
             let sent = match self.wait(&mut lines, &export, step).await {
@@ -124,18 +124,18 @@ impl Desk {
         &self,
         lines: &mut Lines,
         export: &str,
-        step: impl FnMut(&mut Engine) -> Step<Result<T, DeskError>> + Send + 'static,
-    ) -> Result<T, DeskError> {
+        step: impl FnMut(&mut Engine) -> Step<Result<T, ApiError>> + Send + 'static,
+    ) -> Result<T, ApiError> {
         let mut told = self.ask(step)?;
         loop {
             match timeout(TELL_PERIOD, &mut told).await {
-                Ok(answer) => return answer.unwrap_or(Err(DeskError::Stopping)),
+                Ok(answer) => return answer.unwrap_or(Err(ApiError::Stopping)),
                 Err(_) => {
                     let view = self.view().await.unwrap_or_default();
                     let found = view.exports.iter().find(|it| it.status.name == export);
                     let dirty_bytes = found.map_or(0, |it| it.status.dirty_bytes);
                     let working = Working { working_on: export, dirty_bytes };
-                    lines.send(&working).await.map_err(|_| DeskError::Gone)?;
+                    lines.send(&working).await.map_err(|_| ApiError::Gone)?;
                 }
             }
         }
@@ -143,18 +143,18 @@ impl Desk {
 }
 
 /// `/api/status`: the figures as they are when they are asked for. Those of `/api/snapshot` may be a second old.
-async fn status(State(desk): State<Desk>) -> Response {
-    match desk.view().await {
+async fn status(State(control_api): State<ControlApi>) -> Response {
+    match control_api.view().await {
         Ok(view) => tiermem_live::json(&view),
         Err(error) => error.into_response(),
     }
 }
 
 /// `/api/set`: another mode, another quota.
-async fn set_export(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Response {
+async fn set_export(State(control_api): State<ControlApi>, headers: HeaderMap, body: Bytes) -> Response {
     let done = async {
-        let command: SetCommand = desk.command(&headers, &body)?;
-        desk.soon(move |engine| Ok(set(engine, &command))).await?
+        let command: SetCommand = control_api.command(&headers, &body)?;
+        control_api.soon(move |engine| Ok(set(engine, &command))).await?
     };
     match done.await {
         Ok(state) => tiermem_live::json(&state),
@@ -163,38 +163,40 @@ async fn set_export(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -
 }
 
 /// `/api/flush`: has all that is dirty written back, of one export or of all.
-async fn flush_exports(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Response {
+async fn flush_exports(State(control_api): State<ControlApi>, headers: HeaderMap, body: Bytes) -> Response {
     let begun = async {
-        let which: Which = desk.command(&headers, &body)?;
+        let which: Which = control_api.command(&headers, &body)?;
         // All begin together, so that their stores work side by side.
-        desk.soon(move |engine| Ok(which.find(engine).map(|found| begin_flushes(engine, found)))).await?
+        control_api
+            .soon(move |engine| Ok(which.find(engine).map(|found| begin_flushes(engine, found))))
+            .await?
     };
     match begun.await {
-        Ok(begun) => tell(desk, begun, flush),
+        Ok(begun) => tell(control_api, begun, flush),
         Err(error) => error.into_response(),
     }
 }
 
 /// `/api/drop`: forgets what the stores have too.
-async fn drop_exports(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Response {
+async fn drop_exports(State(control_api): State<ControlApi>, headers: HeaderMap, body: Bytes) -> Response {
     let found = async {
-        let which: Which = desk.command(&headers, &body)?;
-        desk.soon(move |engine| Ok(which.find(engine))).await?
+        let which: Which = control_api.command(&headers, &body)?;
+        control_api.soon(move |engine| Ok(which.find(engine))).await?
     };
     match found.await {
-        Ok(found) => tell(desk, found, drop_clean),
+        Ok(found) => tell(control_api, found, drop_clean),
         Err(error) => error.into_response(),
     }
 }
 
 /// An answer of lines: what comes of the steps that `how` makes of exports.
-fn tell<A, T, S>(desk: Desk, wanted: Vec<(String, A)>, how: impl Fn(String, A) -> S) -> Response
+fn tell<A, T, S>(control_api: ControlApi, wanted: Vec<(String, A)>, how: impl Fn(String, A) -> S) -> Response
 where
     T: Serialize + Send + Sync + 'static,
-    S: FnMut(&mut Engine) -> Step<Result<T, DeskError>> + Send + 'static,
+    S: FnMut(&mut Engine) -> Step<Result<T, ApiError>> + Send + 'static,
 {
     let (lines, answer) = Lines::answer();
     let steps = wanted.into_iter().map(|(export, about)| (export.clone(), how(export, about))).collect();
-    tokio::spawn(desk.report(lines, steps));
+    tokio::spawn(control_api.report(lines, steps));
     answer
 }

@@ -1,6 +1,6 @@
-//! Who is connected, and whose jobs are under way.
+//! The connections, and the jobs that each has under way.
 //!
-//! All connections of a server share one [`Core`]. It hands their jobs to the disks and puts each outcome in the mail of the
+//! All connections of a server share one [`Core`]. It hands their jobs to the disks and puts each outcome among the answers of the
 //! connection that asked. Jobs are kept apart from connections, as they outlive them.
 
 use std::task::Waker;
@@ -18,7 +18,7 @@ pub(super) const SCRATCH_BYTES: usize = 64 * 1024;
 
 /// A request whose job is done.
 #[derive(Debug)]
-pub(super) struct Landed {
+pub(super) struct Answered {
     pub(super) request: Request,
     /// When it was there as a whole.
     pub(super) since: Instant,
@@ -34,13 +34,13 @@ struct Flight {
 
 /// A connection in transmission, or the jobs that one has left behind.
 #[derive(Debug)]
-struct Seat {
+struct ConnectionState {
     id: u64,
     disk: usize,
     /// Whether the connection is still there.
     taken: bool,
     waker: Option<Waker>,
-    mail: Vec<Landed>,
+    answers: Vec<Answered>,
     flights: Vec<Option<Flight>>,
     /// Places of `flights` where none is.
     free: Vec<u32>,
@@ -49,14 +49,14 @@ struct Seat {
     /// Whether it waits for its disk to have less to do.
     waiting: bool,
     /// Whether nothing is read of its socket, so that nobody would notice if it hung up.
-    is_deaf: bool,
+    is_paused: bool,
 }
 
 /// What a disk has to do.
 #[derive(Debug, Default)]
 struct Load {
     bytes: u64,
-    /// Places of the seats that wait for less.
+    /// Places of the connections that wait for less.
     waiting: Vec<usize>,
 }
 
@@ -64,13 +64,13 @@ struct Load {
 #[derive(Debug)]
 pub(super) struct Core<D> {
     pub(super) disks: D,
-    seats: Vec<Option<Seat>>,
+    connections: Vec<Option<ConnectionState>>,
     vacant: Vec<usize>,
     loads: Vec<Load>,
     done: Vec<Outcome>,
     scratch: Vec<u8>,
     buffers: Buffers,
-    /// Counts seats and flights, so that their numbers come again only after 4 billion others.
+    /// Counts connections and flights, so that their numbers come again only after 4 billion others.
     serial: u32,
     under_way: usize,
     stopping: bool,
@@ -94,7 +94,7 @@ impl<D: Disks> Core<D> {
     pub(super) fn new(disks: D, buffers_bytes_max: u64) -> Self {
         Core {
             disks,
-            seats: Vec::new(),
+            connections: Vec::new(),
             vacant: Vec::new(),
             loads: Vec::new(),
             done: Vec::new(),
@@ -111,34 +111,38 @@ impl<D: Disks> Core<D> {
         u64::from(self.serial) << 32 | place as u64
     }
 
-    /// The seat of that number, which is there while its connection is.
-    fn seat(&mut self, id: u64) -> &mut Seat {
-        let seat = self.seats.get_mut(place(id)).and_then(Option::as_mut).filter(|seat| seat.id == id);
-        seat.expect("a connection has its seat until it leaves")
+    /// The state of the connection with that number.
+    fn connection_state(&mut self, id: u64) -> &mut ConnectionState {
+        let connection_state = self
+            .connections
+            .get_mut(place(id))
+            .and_then(Option::as_mut)
+            .filter(|connection_state| connection_state.id == id);
+        connection_state.expect("a connection has its connection_state until it leaves")
     }
 
     /// A connection to `disk` begins; its number.
     pub(super) fn enter(&mut self, disk: usize) -> u64 {
         let at = self.vacant.pop().unwrap_or_else(|| {
-            self.seats.push(None);
-            self.seats.len() - 1
+            self.connections.push(None);
+            self.connections.len() - 1
         });
         if self.loads.len() <= disk {
             self.loads.resize_with(disk + 1, Load::default);
         }
         let id = self.number(at);
-        self.seats[at] = Some(Seat {
+        self.connections[at] = Some(ConnectionState {
             id,
             disk,
             taken: true,
             waker: None,
-            mail: Vec::new(),
+            answers: Vec::new(),
             flights: Vec::new(),
             free: Vec::new(),
             under_way: 0,
             bytes: 0,
             waiting: false,
-            is_deaf: false,
+            is_paused: false,
         });
         self.buffers.enter(at);
         id
@@ -146,11 +150,11 @@ impl<D: Disks> Core<D> {
 
     /// A connection has ended. What it has under way goes on, and is thrown away when it is done.
     pub(super) fn leave(&mut self, id: u64) {
-        let seat = self.seat(id);
-        seat.taken = false;
-        seat.waker = None;
-        for landed in std::mem::take(&mut seat.mail) {
-            self.throw_away(landed.result);
+        let connection_state = self.connection_state(id);
+        connection_state.taken = false;
+        connection_state.waker = None;
+        for answered in std::mem::take(&mut connection_state.answers) {
+            self.throw_away(answered.result);
         }
         self.buffers.leave(place(id));
         self.wake_served();
@@ -164,7 +168,8 @@ impl<D: Disks> Core<D> {
     }
 
     fn wake(&self, at: usize) {
-        let waker = self.seats[at].as_ref().and_then(|seat| seat.waker.as_ref());
+        let waker =
+            self.connections[at].as_ref().and_then(|connection_state| connection_state.waker.as_ref());
         waker.into_iter().for_each(Waker::wake_by_ref);
     }
 
@@ -190,8 +195,8 @@ impl<D: Disks> Core<D> {
     }
 
     /// A connection reads nothing, or does again; whether it did not.
-    pub(super) fn set_deaf(&mut self, id: u64, is_deaf: bool) -> bool {
-        std::mem::replace(&mut self.seat(id).is_deaf, is_deaf)
+    pub(super) fn set_deaf(&mut self, id: u64, is_paused: bool) -> bool {
+        std::mem::replace(&mut self.connection_state(id).is_paused, is_paused)
     }
 
     /// Looks after those who do not move, and has those look at their sockets who read nothing.
@@ -199,14 +204,17 @@ impl<D: Disks> Core<D> {
         for at in self.buffers.look() {
             self.wake(at);
         }
-        let deaf = self.seats.iter().flatten().filter(|seat| seat.is_deaf);
-        deaf.filter_map(|seat| seat.waker.as_ref()).for_each(Waker::wake_by_ref);
+        let paused = self.connections.iter().flatten().filter(|connection_state| connection_state.is_paused);
+        paused.filter_map(|connection_state| connection_state.waker.as_ref()).for_each(Waker::wake_by_ref);
     }
 
-    /// Frees a seat that nobody has and to which nothing will come.
+    /// Frees the state of a connection that has ended and to which nothing will come.
     fn vacate(&mut self, at: usize) {
-        if self.seats[at].as_ref().is_some_and(|seat| !seat.taken && seat.under_way == 0) {
-            self.seats[at] = None;
+        if self.connections[at]
+            .as_ref()
+            .is_some_and(|connection_state| !connection_state.taken && connection_state.under_way == 0)
+        {
+            self.connections[at] = None;
             self.vacant.push(at);
         }
     }
@@ -217,11 +225,11 @@ impl<D: Disks> Core<D> {
         }
     }
 
-    /// Whom to wake when there is mail.
+    /// Whom to wake when there are answers.
     pub(super) fn await_mail(&mut self, id: u64, waker: &Waker) {
-        let seat = self.seat(id);
-        if !seat.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            seat.waker = Some(waker.clone());
+        let connection_state = self.connection_state(id);
+        if !connection_state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            connection_state.waker = Some(waker.clone());
         }
     }
 
@@ -229,17 +237,17 @@ impl<D: Disks> Core<D> {
     pub(super) fn submit(&mut self, id: u64, request: Request, buffer: AlignedBuffer) -> Instant {
         let since = Instant::now();
         let number = self.number(0);
-        let seat = self.seat(id);
-        let at = seat.free.pop().map(|at| at as usize).unwrap_or_else(|| {
-            seat.flights.push(None);
-            seat.flights.len() - 1
+        let connection_state = self.connection_state(id);
+        let at = connection_state.free.pop().map(|at| at as usize).unwrap_or_else(|| {
+            connection_state.flights.push(None);
+            connection_state.flights.len() - 1
         });
         let number = number | at as u64;
-        seat.flights[at] = Some(Flight { number, request, since });
+        connection_state.flights[at] = Some(Flight { number, request, since });
         let bytes = charge(&request);
-        seat.under_way += 1;
-        seat.bytes += bytes;
-        let disk = seat.disk;
+        connection_state.under_way += 1;
+        connection_state.bytes += bytes;
+        let disk = connection_state.disk;
         self.under_way += 1;
         self.loads[disk].bytes += bytes;
         let task = match request.command {
@@ -263,7 +271,7 @@ impl<D: Disks> Core<D> {
         since
     }
 
-    /// Puts what is done in the mail of those who asked, and wakes them, but for `awake`, who looks anyway.
+    /// Puts what is done among the answers of those who asked, and wakes them, but for `awake`, who looks anyway.
     pub(super) fn collect(&mut self, awake: Option<u64>) {
         let mut done = std::mem::take(&mut self.done);
         self.disks.take(&mut done);
@@ -276,24 +284,28 @@ impl<D: Disks> Core<D> {
     fn deliver(&mut self, outcome: Outcome, awake: Option<u64>) {
         let Asker { connection, cookie } = outcome.asker;
         let at = place(connection);
-        let seat = self.seats.get_mut(at).and_then(Option::as_mut).filter(|seat| seat.id == connection);
-        let flight = seat.and_then(|seat| {
-            let slot = seat.flights.get_mut(place(cookie))?;
-            Some((slot.take_if(|flight| flight.number == cookie)?, seat))
+        let connection_state = self
+            .connections
+            .get_mut(at)
+            .and_then(Option::as_mut)
+            .filter(|connection_state| connection_state.id == connection);
+        let flight = connection_state.and_then(|connection_state| {
+            let slot = connection_state.flights.get_mut(place(cookie))?;
+            Some((slot.take_if(|flight| flight.number == cookie)?, connection_state))
         });
-        let Some((Flight { number, request, since }, seat)) = flight else {
+        let Some((Flight { number, request, since }, connection_state)) = flight else {
             tracing::error!(connection, cookie, "an outcome of a job that nobody asked for");
             return self.throw_away(outcome.result);
         };
         let bytes = charge(&request);
-        seat.free.push(place(number) as u32);
-        seat.under_way -= 1;
-        seat.bytes -= bytes;
-        let (taken, disk) = (seat.taken, seat.disk);
+        connection_state.free.push(place(number) as u32);
+        connection_state.under_way -= 1;
+        connection_state.bytes -= bytes;
+        let (taken, disk) = (connection_state.taken, connection_state.disk);
         if taken {
-            seat.mail.push(Landed { request, since, result: outcome.result });
-            if seat.mail.len() == 1 && awake != Some(connection) {
-                seat.waker.iter().for_each(Waker::wake_by_ref);
+            connection_state.answers.push(Answered { request, since, result: outcome.result });
+            if connection_state.answers.len() == 1 && awake != Some(connection) {
+                connection_state.waker.iter().for_each(Waker::wake_by_ref);
             }
         } else {
             self.throw_away(outcome.result);
@@ -303,24 +315,24 @@ impl<D: Disks> Core<D> {
         self.loads[disk].bytes -= bytes;
         if !self.loads[disk].waiting.is_empty() && !self.is_saturated(disk) {
             for at in std::mem::take(&mut self.loads[disk].waiting) {
-                if let Some(seat) = &mut self.seats[at] {
-                    seat.waiting = false;
-                    seat.waker.iter().for_each(Waker::wake_by_ref);
+                if let Some(connection_state) = &mut self.connections[at] {
+                    connection_state.waiting = false;
+                    connection_state.waker.iter().for_each(Waker::wake_by_ref);
                 }
             }
         }
     }
 
-    /// Exchanges the mail for `empty`.
-    pub(super) fn take_mail(&mut self, id: u64, empty: &mut Vec<Landed>) {
+    /// Exchanges the answers for `empty`.
+    pub(super) fn take_mail(&mut self, id: u64, empty: &mut Vec<Answered>) {
         debug_assert!(empty.is_empty());
-        std::mem::swap(&mut self.seat(id).mail, empty);
+        std::mem::swap(&mut self.connection_state(id).answers, empty);
     }
 
-    /// Jobs that a connection has under way or in its mail, and bytes of the former.
+    /// Jobs that a connection has under way or among its answers, and bytes of the former.
     pub(super) fn held(&mut self, id: u64) -> (usize, u64) {
-        let seat = self.seat(id);
-        (seat.under_way + seat.mail.len(), seat.bytes)
+        let connection_state = self.connection_state(id);
+        (connection_state.under_way + connection_state.answers.len(), connection_state.bytes)
     }
 
     /// Whether a disk has as much to do as it should.
@@ -330,10 +342,10 @@ impl<D: Disks> Core<D> {
 
     /// Wakes a connection when its disk has less to do.
     pub(super) fn await_disk(&mut self, id: u64) {
-        let seat = self.seat(id);
-        if !seat.waiting {
-            seat.waiting = true;
-            let disk = seat.disk;
+        let connection_state = self.connection_state(id);
+        if !connection_state.waiting {
+            connection_state.waiting = true;
+            let disk = connection_state.disk;
             self.loads[disk].waiting.push(place(id));
         }
     }
@@ -350,7 +362,8 @@ impl<D: Disks> Core<D> {
     /// Tells all connections to take no more requests.
     pub(super) fn stop(&mut self) {
         self.stopping = true;
-        let wakers = self.seats.iter().flatten().filter_map(|seat| seat.waker.as_ref());
+        let wakers =
+            self.connections.iter().flatten().filter_map(|connection_state| connection_state.waker.as_ref());
         wakers.for_each(Waker::wake_by_ref);
     }
 
@@ -413,10 +426,10 @@ mod tests {
         Request { cookie: 7, command: Command::Read, flags, offset, len_bytes: 4096 }
     }
 
-    fn mail(core: &mut Core<Held>, id: u64) -> Vec<u64> {
-        let mut mail = Vec::new();
-        core.take_mail(id, &mut mail);
-        mail.iter().map(|landed| landed.request.offset).collect()
+    fn answers(core: &mut Core<Held>, id: u64) -> Vec<u64> {
+        let mut answers = Vec::new();
+        core.take_mail(id, &mut answers);
+        answers.iter().map(|answered| answered.request.offset).collect()
     }
 
     #[test]
@@ -433,8 +446,8 @@ mod tests {
         }
         core.collect(None);
         assert!(!core.is_saturated(0));
-        assert_eq!((core.held(a), core.held(b)), ((2, 8192), (1, 0)), "mail counts until it is taken");
-        assert_eq!((mail(&mut core, a), mail(&mut core, b)), (vec![2], vec![3]));
+        assert_eq!((core.held(a), core.held(b)), ((2, 8192), (1, 0)), "answers counts until it is taken");
+        assert_eq!((answers(&mut core, a), answers(&mut core, b)), (vec![2], vec![3]));
     }
 
     #[test]
@@ -447,7 +460,7 @@ mod tests {
         core.collect(None);
         core.leave(id);
         let other = core.enter(0);
-        assert_ne!(place(other), place(id), "the seat is kept for the job");
+        assert_ne!(place(other), place(id), "the connection_state is kept for the job");
         let asker = core.disks.jobs.remove(&2).unwrap();
         let pieces = vec![crate::disks::Piece { buffer: AlignedBuffer::zeroed(1), from: 0, bytes: 1 }];
         core.disks.done.push(Outcome { asker, result: Ok(Answer::Data(pieces)) });
@@ -466,6 +479,6 @@ mod tests {
         core.submit(id, read(2), AlignedBuffer::empty());
         core.disks.done.push(Outcome { asker, result: Ok(Answer::Done) });
         core.collect(None);
-        assert_eq!((mail(&mut core, id), core.under_way()), (vec![1], 1));
+        assert_eq!((answers(&mut core, id), core.under_way()), (vec![1], 1));
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn apply<'a>(
 }
 
 /// Who waits for which chunk, and which chunks have their turn.
-pub(super) struct Turns {
+pub(super) struct PutOrder {
     lines: HashMap<u64, Line>,
     /// Chunks with changes and no turn, in the order in which they came.
     ready: VecDeque<u64>,
@@ -69,9 +69,9 @@ struct Line {
     has_turn: bool,
 }
 
-impl Turns {
+impl PutOrder {
     pub fn new(under_way_max: usize) -> Self {
-        Turns { lines: HashMap::new(), ready: VecDeque::new(), under_way: 0, under_way_max }
+        PutOrder { lines: HashMap::new(), ready: VecDeque::new(), under_way: 0, under_way_max }
     }
 
     /// Queues a change.
@@ -83,7 +83,7 @@ impl Turns {
         line.waiting.push(change);
     }
 
-    /// The next chunk that has its turn; [`Turns::end`] ends that.
+    /// The next chunk that has its turn; [`PutOrder::end`] ends that.
     pub fn begin(&mut self) -> Option<u64> {
         if self.under_way >= self.under_way_max {
             return None;
@@ -179,30 +179,30 @@ mod tests {
 
     #[test]
     fn a_chunk_has_one_turn_and_all_that_waits_is_in_it() {
-        let mut turns = Turns::new(2);
+        let mut put_order = PutOrder::new(2);
         for chunk in [5, 5, 6, 7] {
-            turns.push(chunk, change(0, 1, None));
+            put_order.push(chunk, change(0, 1, None));
         }
-        assert_eq!((turns.begin(), turns.begin(), turns.begin()), (Some(5), Some(6), None));
-        assert!(turns.others_wait());
-        turns.push(5, change(1, 2, None));
-        let batch = turns.take(5);
+        assert_eq!((put_order.begin(), put_order.begin(), put_order.begin()), (Some(5), Some(6), None));
+        assert!(put_order.others_wait());
+        put_order.push(5, change(1, 2, None));
+        let batch = put_order.take(5);
         assert_eq!(batch.len(), 3);
-        turns.push(5, change(2, 3, None));
-        turns.put_back(5, batch);
-        assert_eq!(turns.take(5).iter().map(|it| it.from).collect::<Vec<_>>(), [0, 0, 1, 2]);
-        turns.push(5, change(3, 4, None));
-        turns.end(5);
+        put_order.push(5, change(2, 3, None));
+        put_order.put_back(5, batch);
+        assert_eq!(put_order.take(5).iter().map(|it| it.from).collect::<Vec<_>>(), [0, 0, 1, 2]);
+        put_order.push(5, change(3, 4, None));
+        put_order.end(5);
         // Chunk 7 came before.
-        assert_eq!((turns.begin(), turns.begin()), (Some(7), None));
+        assert_eq!((put_order.begin(), put_order.begin()), (Some(7), None));
         for chunk in [6, 7] {
-            turns.take(chunk);
-            turns.end(chunk);
+            put_order.take(chunk);
+            put_order.end(chunk);
         }
-        assert_eq!(turns.begin(), Some(5));
-        turns.take(5);
-        turns.end(5);
-        assert!(turns.is_idle() && turns.begin().is_none());
+        assert_eq!(put_order.begin(), Some(5));
+        put_order.take(5);
+        put_order.end(5);
+        assert!(put_order.is_idle() && put_order.begin().is_none());
     }
 
     #[test]

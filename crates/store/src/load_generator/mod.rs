@@ -8,7 +8,7 @@
 //! Applications either really wait, each in a thread of its own, or the time is only counted ([`Pace`]).
 
 mod application;
-mod course;
+mod client_stats;
 mod pace;
 
 use std::error::Error;
@@ -20,7 +20,7 @@ use crate::load::{Address, LoadError};
 use crate::replay::ReplayError;
 use application::Application;
 
-pub use course::{Figures, Window};
+pub use client_stats::{Figures, Window};
 
 /// A trace from its beginning on.
 pub type Accesses = Box<dyn Iterator<Item = Result<Access, TraceFault>> + Send>;
@@ -30,7 +30,7 @@ pub type TraceFault = Box<dyn Error + Send + Sync>;
 pub type Opener = Box<dyn FnMut() -> Result<Accesses, TraceFault> + Send>;
 
 /// One application.
-pub struct Front {
+pub struct ApplicationSpec {
     /// What it is called, and by which the server tells it from others.
     pub name: String,
     /// What its database takes for an answer.
@@ -95,7 +95,7 @@ pub struct Options {
 
 /// Why applications could not begin or go on.
 #[derive(Debug, thiserror::Error)]
-pub enum FrontsError {
+pub enum LoadGeneratorError {
     /// The server is not there, is no RESP server, or refuses.
     #[error(transparent)]
     Server(#[from] LoadError),
@@ -129,11 +129,11 @@ pub enum FrontsError {
 /// number of accesses of all, some ten times a second.
 pub fn run(
     options: &Options,
-    fronts: Vec<Front>,
+    load_generator: Vec<ApplicationSpec>,
     progress: &mut dyn FnMut(u64),
-) -> Result<Vec<Figures>, FrontsError> {
-    let open = |front| Application::open(options, front);
-    let applications: Vec<_> = fronts.into_iter().map(open).collect::<Result<_, _>>()?;
+) -> Result<Vec<Figures>, LoadGeneratorError> {
+    let open = |application| Application::open(options, application);
+    let applications: Vec<_> = load_generator.into_iter().map(open).collect::<Result<_, _>>()?;
     match options.pace {
         Pace::Wait => pace::wait(options, applications, progress),
         Pace::Charge { round_trip } => pace::charge(options, applications, round_trip, progress),

@@ -15,16 +15,16 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::ServerConfig;
 use super::buffers::LOOKS;
+use super::busy_poll::BusyPoll;
 use super::connection::Connection;
+use super::connections::Core;
+use super::control_requests::{ControlQueue, ControlRequests};
 use super::listener::{Entrance, Listeners, Peer};
 use super::negotiation::{NegotiationEnd, negotiate};
-use super::seats::Core;
-use super::side::{Errands, Side};
 use super::socket::Plain;
 use super::stats::{ConnectionStats, ServerStats, Traffic};
 use super::stream::Stream;
 use super::tls::{Policy, TlsError};
-use super::vigil::Vigil;
 use crate::disks::Disks;
 
 /// Files that the process may have open beside connections.
@@ -37,8 +37,8 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 pub struct Server<D> {
     disks: D,
     shared: Rc<Shared>,
-    side: Side<D>,
-    errands: Errands<D>,
+    control_requests: ControlRequests<D>,
+    control_queue: ControlQueue<D>,
 }
 
 /// What every connection looks at.
@@ -50,20 +50,20 @@ struct Shared {
 }
 
 /// What every connection works with.
-struct Hall<D> {
+struct Acceptor<D> {
     core: Rc<RefCell<Core<D>>>,
     shared: Rc<Shared>,
-    vigil: Rc<Vigil>,
+    busy_poll: Rc<BusyPoll>,
     /// Turns true when the server is to end.
     stopping: watch::Receiver<bool>,
 }
 
-impl<D> Clone for Hall<D> {
+impl<D> Clone for Acceptor<D> {
     fn clone(&self) -> Self {
-        Hall {
+        Acceptor {
             core: Rc::clone(&self.core),
             shared: Rc::clone(&self.shared),
-            vigil: Rc::clone(&self.vigil),
+            busy_poll: Rc::clone(&self.busy_poll),
             stopping: self.stopping.clone(),
         }
     }
@@ -76,9 +76,9 @@ impl<D: Disks + 'static> Server<D> {
     /// When certificate or key cannot be used.
     pub fn new(disks: D, config: ServerConfig) -> Result<Self, TlsError> {
         let policy = Policy::load(config.tls.as_ref())?;
-        let (side, errands) = Side::new();
+        let (control_requests, control_queue) = ControlRequests::new();
         let shared = Rc::new(Shared { config, policy, stats: Arc::default() });
-        Ok(Server { disks, shared, side, errands })
+        Ok(Server { disks, shared, control_requests, control_queue })
     }
 
     /// What it counts.
@@ -87,14 +87,14 @@ impl<D: Disks + 'static> Server<D> {
     }
 
     /// Where other threads hand in what is to be done with the disks while it serves.
-    pub fn errands(&self) -> Errands<D> {
-        self.errands.clone()
+    pub fn control_queue(&self) -> ControlQueue<D> {
+        self.control_queue.clone()
     }
 
     /// Has `publish` look at the disks and at what was counted: when serving begins, and then as often as said. It must not take
     /// long, for requests wait meanwhile.
     pub fn publish(&mut self, every: Duration, publish: impl FnMut(&D, &ServerStats) + 'static) {
-        self.side.publish(every, Box::new(publish));
+        self.control_requests.publish(every, Box::new(publish));
     }
 
     /// Serves until `shutdown` is ready, in an event loop of its own on this thread; gives the disks back.
@@ -128,16 +128,17 @@ impl<D: Disks + 'static> Server<D> {
         let idle = Rc::new(Notify::new());
         let progressed = Rc::new(Notify::new());
         let told = [Rc::clone(&idle), Rc::clone(&progressed)];
-        let mut helpers = self.side.start(&core, &self.shared.stats, progressed);
-        let vigil = Rc::new(Vigil::default());
-        helpers.push(spawn_local(collect(Rc::clone(&core), outcomes, told, Rc::clone(&vigil))));
-        helpers.push(spawn_local(Rc::clone(&vigil).keep()));
+        let mut helpers = self.control_requests.start(&core, &self.shared.stats, progressed);
+        let busy_poll = Rc::new(BusyPoll::default());
+        helpers.push(spawn_local(collect(Rc::clone(&core), outcomes, told, Rc::clone(&busy_poll))));
+        helpers.push(spawn_local(Rc::clone(&busy_poll).keep()));
         helpers.push(spawn_local(look_around(Rc::clone(&core), stall_timeout)));
-        drop(self.errands);
+        drop(self.control_queue);
         let (stop, stopping) = watch::channel(false);
-        let hall = Hall { core: Rc::clone(&core), shared: Rc::clone(&self.shared), vigil, stopping };
+        let acceptor =
+            Acceptor { core: Rc::clone(&core), shared: Rc::clone(&self.shared), busy_poll, stopping };
         let mut connections = JoinSet::new();
-        hall.let_in(entrance, &mut connections, shutdown).await;
+        acceptor.let_in(entrance, &mut connections, shutdown).await;
 
         // The sockets are closed, and nobody else can come.
         stop.send_replace(true);
@@ -158,7 +159,7 @@ impl<D: Disks + 'static> Server<D> {
             // It says that it was aborted.
             let _ = helper.await;
         }
-        drop(hall);
+        drop(acceptor);
         let core = Rc::try_unwrap(core).map_err(|_| io::Error::other("a connection outlives its server"))?;
         Ok(core.into_inner().disks)
     }
@@ -169,11 +170,11 @@ async fn collect<D: Disks>(
     core: Rc<RefCell<Core<D>>>,
     outcomes: Arc<Notify>,
     [idle, progressed]: [Rc<Notify>; 2],
-    vigil: Rc<Vigil>,
+    busy_poll: Rc<BusyPoll>,
 ) {
     loop {
         outcomes.notified().await;
-        vigil.turn();
+        busy_poll.turn();
         let mut core = core.borrow_mut();
         core.collect(None);
         progressed.notify_one();
@@ -193,7 +194,7 @@ async fn look_around<D: Disks>(core: Rc<RefCell<Core<D>>>, stall_timeout: Durati
     }
 }
 
-impl<D: Disks + 'static> Hall<D> {
+impl<D: Disks + 'static> Acceptor<D> {
     /// Accepts clients until `shutdown` is ready.
     async fn let_in(
         &self,
@@ -271,9 +272,9 @@ impl<D: Disks + 'static> Hall<D> {
         let agreed = (session, bytes);
         let core = Rc::clone(&self.core);
         let mut connection = Connection::new(core, id, stream, agreed, &self.shared.config, counted);
-        let vigil = &self.vigil;
+        let busy_poll = &self.busy_poll;
         let served = poll_fn(|cx| {
-            vigil.turn();
+            busy_poll.turn();
             connection.poll(cx)
         });
         let end = served.await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tiermem_base::Access;
 
-use super::{Accesses, By, Front, FrontsError, Opener, Options};
+use super::{Accesses, ApplicationSpec, By, LoadGeneratorError, Opener, Options};
 use crate::load::link::Link;
 use crate::load::reply::Reply;
 use crate::load::{LoadError, Login};
@@ -37,11 +37,11 @@ pub enum Answer {
 
 impl Application {
     /// Connects, and opens the trace.
-    pub fn open(options: &Options, front: Front) -> Result<Self, FrontsError> {
-        let Front { name, miss, mut trace } = front;
+    pub fn open(options: &Options, application: ApplicationSpec) -> Result<Self, LoadGeneratorError> {
+        let ApplicationSpec { name, miss, mut trace } = application;
         let db = match options.by {
             By::Prefix => 0,
-            By::Database => name.parse().map_err(|_| FrontsError::Database { name: name.clone() })?,
+            By::Database => name.parse().map_err(|_| LoadGeneratorError::Database { name: name.clone() })?,
         };
         let prefix = match options.by {
             By::Prefix => format!("{name}:").into_bytes(),
@@ -49,7 +49,7 @@ impl Application {
         };
         let login = Login { user: None, password: options.auth.clone(), db };
         let link = Link::open(&options.to, &login)?;
-        let accesses = trace().map_err(|source| FrontsError::Trace { name: name.clone(), source })?;
+        let accesses = trace().map_err(|source| LoadGeneratorError::Trace { name: name.clone(), source })?;
         Ok(Application {
             name,
             miss,
@@ -70,20 +70,20 @@ impl Application {
     }
 
     /// What it asks for next: behind the last record comes the first.
-    pub fn next(&mut self) -> Result<Access, FrontsError> {
-        let failed = |source| FrontsError::Trace { name: self.name.clone(), source };
+    pub fn next(&mut self) -> Result<Access, LoadGeneratorError> {
+        let failed = |source| LoadGeneratorError::Trace { name: self.name.clone(), source };
         if let Some(access) = self.accesses.next() {
             return access.map_err(failed);
         }
         self.accesses = (self.open)().map_err(failed)?;
         match self.accesses.next() {
             Some(access) => access.map_err(failed),
-            None => Err(FrontsError::Empty { name: self.name.clone() }),
+            None => Err(LoadGeneratorError::Empty { name: self.name.clone() }),
         }
     }
 
     /// Asks for a key.
-    pub fn look_up(&mut self, access: &Access) -> Result<Answer, FrontsError> {
+    pub fn look_up(&mut self, access: &Access) -> Result<Answer, LoadGeneratorError> {
         self.name_key(access);
         match self.link.ask(&[b"GET", &self.key])? {
             Reply::Bulk(_) => Ok(Answer::Hit),
@@ -94,9 +94,9 @@ impl Application {
     }
 
     /// Stores a key's value; what the server said where it refused.
-    pub fn store(&mut self, access: &Access) -> Result<Option<String>, FrontsError> {
+    pub fn store(&mut self, access: &Access) -> Result<Option<String>, LoadGeneratorError> {
         self.name_key(access);
-        let size = value_bytes(access, self.value_scale).map_err(FrontsError::Value)?;
+        let size = value_bytes(access, self.value_scale).map_err(LoadGeneratorError::Value)?;
         self.value.clear();
         self.values.append(&mut self.value, access.key, size);
         match self.link.ask(&[b"SET", &self.key, &self.value])? {
@@ -112,7 +112,7 @@ impl Application {
         self.key.extend_from_slice(&key_text(access.key));
     }
 
-    fn unexpected(&self, command: &'static str, reply: &Reply) -> FrontsError {
+    fn unexpected(&self, command: &'static str, reply: &Reply) -> LoadGeneratorError {
         LoadError::Unexpected { to: self.link.to.clone(), command, reply: reply.describe() }.into()
     }
 }

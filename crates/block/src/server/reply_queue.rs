@@ -23,7 +23,7 @@ enum Item {
 
 /// Headers and payloads in order. Headers lie one behind the other; payloads stay in the buffers in which they came.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(super) struct ReplyQueue {
     heads: Vec<u8>,
     /// How much of `heads` was sent.
     heads_sent: usize,
@@ -31,7 +31,7 @@ pub(super) struct Outbox {
     bytes: usize,
 }
 
-impl Outbox {
+impl ReplyQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.bytes == 0
     }
@@ -125,15 +125,15 @@ mod tests {
     }
 
     /// Sends all, so many bytes at a time; what was sent, and how many buffers were freed.
-    fn drain(outbox: &mut Outbox, step: usize) -> (Vec<u8>, usize) {
+    fn drain(reply_queue: &mut ReplyQueue, step: usize) -> (Vec<u8>, usize) {
         let (mut sent, mut freed) = (Vec::new(), 0);
-        while !outbox.is_empty() {
-            let bytes: Vec<u8> = outbox.with_slices(|slices| {
+        while !reply_queue.is_empty() {
+            let bytes: Vec<u8> = reply_queue.with_slices(|slices| {
                 assert!(slices.len() <= SLICES && slices.iter().all(|slice| !slice.is_empty()));
                 slices.iter().flat_map(|slice| slice.to_vec()).take(step).collect()
             });
             assert!(!bytes.is_empty());
-            outbox.sent(bytes.len(), |_| freed += 1);
+            reply_queue.sent(bytes.len(), |_| freed += 1);
             sent.extend(bytes);
         }
         (sent, freed)
@@ -142,43 +142,44 @@ mod tests {
     #[test]
     fn bytes_leave_in_order_however_they_are_cut() {
         for step in [1, 3, 7, 100, 5000, 1 << 20] {
-            let (mut outbox, mut expected) = (Outbox::default(), Vec::new());
+            let (mut reply_queue, mut expected) = (ReplyQueue::default(), Vec::new());
             for n in 0..20u8 {
-                outbox.head(|out| out.extend([n; 5]));
-                outbox.head(|out| out.extend([n; 3]));
+                reply_queue.head(|out| out.extend([n; 5]));
+                reply_queue.head(|out| out.extend([n; 3]));
                 expected.extend([n; 8]);
                 let (from, bytes) = (usize::from(n) * 7, usize::from(n) * 100);
-                outbox.payload(piece(from, bytes, n | 0x80));
+                reply_queue.payload(piece(from, bytes, n | 0x80));
                 expected.extend(vec![n | 0x80; bytes]);
             }
-            assert_eq!(outbox.bytes(), expected.len());
-            let (sent, freed) = drain(&mut outbox, step);
+            assert_eq!(reply_queue.bytes(), expected.len());
+            let (sent, freed) = drain(&mut reply_queue, step);
             assert_eq!((sent == expected, freed), (true, 19), "step {step}");
-            assert!(outbox.items.is_empty() && outbox.heads.is_empty());
+            assert!(reply_queue.items.is_empty() && reply_queue.heads.is_empty());
         }
     }
 
     #[test]
     fn what_was_sent_takes_no_room() {
-        let mut outbox = Outbox::default();
-        outbox.head(|out| out.extend([0; 100]));
+        let mut reply_queue = ReplyQueue::default();
+        reply_queue.head(|out| out.extend([0; 100]));
         for _ in 0..10_000 {
-            outbox.head(|out| out.extend([0; 100]));
-            outbox.sent(100, |_| {});
+            reply_queue.head(|out| out.extend([0; 100]));
+            reply_queue.sent(100, |_| {});
         }
-        assert!(outbox.heads.len() <= 2 * SENT_HEADS_MAX, "{}", outbox.heads.len());
-        drain(&mut outbox, 1000);
-        assert!(outbox.heads.capacity() <= KEPT_HEADS_MAX);
+        assert!(reply_queue.heads.len() <= 2 * SENT_HEADS_MAX, "{}", reply_queue.heads.len());
+        drain(&mut reply_queue, 1000);
+        assert!(reply_queue.heads.capacity() <= KEPT_HEADS_MAX);
     }
 
     #[test]
     fn many_small_replies_leave_with_one_call() {
-        let mut outbox = Outbox::default();
+        let mut reply_queue = ReplyQueue::default();
         for _ in 0..SLICES / 2 {
-            outbox.head(|out| out.extend([1; 16]));
-            outbox.payload(piece(0, 4096, 2));
+            reply_queue.head(|out| out.extend([1; 16]));
+            reply_queue.payload(piece(0, 4096, 2));
         }
-        let bytes = outbox.bytes();
-        outbox.with_slices(|slices| assert_eq!(slices.iter().map(|slice| slice.len()).sum::<usize>(), bytes));
+        let bytes = reply_queue.bytes();
+        reply_queue
+            .with_slices(|slices| assert_eq!(slices.iter().map(|slice| slice.len()).sum::<usize>(), bytes));
     }
 }

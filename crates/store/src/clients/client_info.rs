@@ -46,7 +46,7 @@ fn shown(address: SocketAddr) -> String {
 
 /// What is told of a client. The connection brings it up to date after each batch of requests.
 #[derive(Debug, Default)]
-pub struct Card {
+pub struct ClientInfo {
     /// Its number.
     pub id: u64,
     /// The ends of its connection.
@@ -81,9 +81,17 @@ pub struct Card {
     pub home: Option<(usize, u64)>,
 }
 
-impl Card {
+impl ClientInfo {
     pub(super) fn new(id: u64, peer: Peer, now_us: u64) -> Self {
-        Card { id, peer, fd: -1, created_us: now_us, active_us: now_us, queued: -1, ..Card::default() }
+        ClientInfo {
+            id,
+            peer,
+            fd: -1,
+            created_us: now_us,
+            active_us: now_us,
+            queued: -1,
+            ..ClientInfo::default()
+        }
     }
 
     /// The name of its user.
@@ -100,14 +108,14 @@ impl Clients {
         let letters = [
             (self.monitors.contains(&entry.id), 'O'),
             (self.is_subscriber(slot), 'P'),
-            (entry.card.queued >= 0, 'x'),
+            (entry.client_info.queued >= 0, 'x'),
             (tracking.is_some(), 't'),
             (tracking.is_some_and(|it| it.broken), 'R'),
             (tracking.is_some_and(|it| it.broadcast), 'B'),
             (entry.dirty, 'd'),
-            (matches!(entry.card.peer, Peer::Unix(_)), 'U'),
-            (entry.card.no_evict, 'e'),
-            (entry.card.no_touch, 'T'),
+            (matches!(entry.client_info.peer, Peer::Unix(_)), 'U'),
+            (entry.client_info.no_evict, 'e'),
+            (entry.client_info.no_touch, 'T'),
         ];
         let text: String = letters.into_iter().filter_map(|(on, letter)| on.then_some(letter)).collect();
         if text.is_empty() { "N".to_owned() } else { text }
@@ -121,19 +129,19 @@ impl Clients {
     /// Redis's line about a client, without its end.
     pub fn describe(&self, slot: Slot, now_us: u64) -> Vec<u8> {
         let entry = self.entry(slot);
-        let card = &entry.card;
+        let client_info = &entry.client_info;
         let seconds = |since: u64| now_us.saturating_sub(since) / 1_000_000;
         let mut line = format!(
             "id={} addr={} laddr={} fd={} name=",
             entry.id,
-            card.peer.address(),
-            card.peer.local_address(),
-            card.fd
+            client_info.peer.address(),
+            client_info.peer.local_address(),
+            client_info.fd
         )
         .into_bytes();
-        line.extend_from_slice(&card.name);
+        line.extend_from_slice(&client_info.name);
         let waiting = entry.unsent + entry.outbox.len();
-        let command = match card.command {
+        let command = match client_info.command {
             ("", "") => "NULL".to_owned(),
             ("", name) => name.to_owned(),
             (container, name) => format!("{container}|{name}"),
@@ -145,20 +153,20 @@ impl Clients {
             rest,
             " age={} idle={} flags={} db={} sub={} psub={} ssub=0 multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} \
              rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={command} user={} redir={redirect} resp={}",
-            seconds(card.created_us),
-            seconds(card.active_us),
+            seconds(client_info.created_us),
+            seconds(client_info.active_us),
             self.letters(slot),
-            card.db,
+            client_info.db,
             self.subscription_count(slot, Kind::Channel),
             self.subscription_count(slot, Kind::Pattern),
-            card.queued,
-            card.pending_bytes,
-            card.queued_bytes,
+            client_info.queued,
+            client_info.pending_bytes,
+            client_info.queued_bytes,
             entry.unsent,
             waiting,
-            waiting + card.pending_bytes + card.queued_bytes + size_of::<super::Entry>(),
-            card.user_name(),
-            if card.version == Version::Resp3 { 3 } else { 2 },
+            waiting + client_info.pending_bytes + client_info.queued_bytes + size_of::<super::Entry>(),
+            client_info.user_name(),
+            if client_info.version == Version::Resp3 { 3 } else { 2 },
         );
         line.extend_from_slice(rest.as_bytes());
         line
