@@ -175,6 +175,16 @@ fn live_with(
         engine.unstage();
         engine.commit();
     }
+    counts_of(&engine, ladder.levels.len(), flash, (waits, windows))
+}
+
+/// What an engine has counted, in the words of both. `waits` and `windows` are what its driver has.
+fn counts_of(
+    engine: &Engine,
+    levels: usize,
+    flash: Option<FlashTier>,
+    (waits, windows): (u64, Vec<division::State>),
+) -> Counts {
     let stats = engine.stats();
     Counts {
         gets: stats.gets,
@@ -182,7 +192,7 @@ fn live_with(
         tiers: stats
             .tiers
             .iter()
-            .take(ladder.levels.len())
+            .take(levels)
             .map(|t| [t.hits, t.promotions, t.demotions, t.evictions, t.items])
             .collect(),
         aborted: stats.moves_aborted,

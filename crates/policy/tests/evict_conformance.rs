@@ -119,24 +119,7 @@ impl WithPolicy for Conform<'_> {
                 Op::Miss { domain, key } => policy.miss(Domain(domain), u64::from(key)),
                 _ => {}
             }
-            for domain in 0..DOMAINS as u32 {
-                let len = held.values().filter(|at| **at == domain).count();
-                prop_assert_eq!(policy.len(Domain(domain)) as usize, len);
-                let mut seen = BTreeSet::new();
-                policy.hottest(Domain(domain), 1000, |id| {
-                    assert!(
-                        held.get(&id.0) == Some(&domain) && seen.insert(id),
-                        "{id:?} is shown twice or not there"
-                    );
-                });
-                let mut seen = BTreeSet::new();
-                policy.coldest(Domain(domain), 1000, |id| {
-                    assert!(
-                        held.get(&id.0) == Some(&domain) && seen.insert(id),
-                        "{id:?} is shown twice or not there"
-                    );
-                });
-            }
+            shows_who_is_there(&policy, &held)?;
         }
         // Everybody goes in the end, each once.
         for domain in 0..DOMAINS as u32 {
@@ -156,6 +139,29 @@ impl WithPolicy for Conform<'_> {
         prop_assert_eq!(policy.victim(Domain(0), 1 << 22, &mut rng, |_| true), None);
         Ok(victims)
     }
+}
+
+/// Lengths, and both ends of the order, are of those who are there.
+fn shows_who_is_there(policy: &impl Evict, held: &BTreeMap<u32, u32>) -> Result<(), TestCaseError> {
+    for domain in 0..DOMAINS as u32 {
+        let len = held.values().filter(|at| **at == domain).count();
+        prop_assert_eq!(policy.len(Domain(domain)) as usize, len);
+        let mut seen = BTreeSet::new();
+        policy.hottest(Domain(domain), 1000, |id| {
+            assert!(
+                held.get(&id.0) == Some(&domain) && seen.insert(id),
+                "{id:?} is shown twice or not there"
+            );
+        });
+        let mut seen = BTreeSet::new();
+        policy.coldest(Domain(domain), 1000, |id| {
+            assert!(
+                held.get(&id.0) == Some(&domain) && seen.insert(id),
+                "{id:?} is shown twice or not there"
+            );
+        });
+    }
+    Ok(())
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_policy::ladder::{Eviction, Tuning};
-use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, StoreError, ValueKind};
+use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, Pin, StoreError, ValueKind};
 
 fn engine(dram: u64, emulated: u64) -> Engine {
     let mut tiers = vec![TierSpec::new(TierKind::Dram, Bytes(dram))];
@@ -65,153 +65,207 @@ fn value(seed: u16, len: usize) -> Vec<u8> {
 }
 
 /// Runs the steps; `forgetful` allows the engine to miss keys that the map has.
-fn run(mut engine: Engine, steps: Vec<Step>, forgetful: bool) -> Result<(), TestCaseError> {
-    let mut model = BTreeMap::<(u8, u16), (Vec<u8>, Option<u64>)>::new();
-    let mut pins = Vec::new();
-    let mut now = 1_000_000;
-    let name = |key: u16| format!("key:{key}").into_bytes();
+fn run(engine: Engine, steps: Vec<Step>, forgetful: bool) -> Result<(), TestCaseError> {
+    let mut world =
+        World { engine, model: BTreeMap::new(), pins: Vec::new(), now: 1_000_000, forgetful, number: 0 };
     for (number, step) in steps.into_iter().enumerate() {
-        model.retain(|_, (_, at)| at.is_none_or(|at| at > now));
-        match step {
-            Step::Set(db, key, len, ttl, condition) => {
-                let bytes = value(number as u16, len);
-                let expiry = ttl.map_or(Expiry::Never, |ttl| Expiry::AtUnixMs(now + ttl));
-                let present = engine.peek(db, &name(key)).is_some();
-                prop_assert!(!present || model.contains_key(&(db, key)), "a key appears from nowhere");
-                match engine.set(db, &name(key), &bytes, condition, expiry) {
-                    Ok(stored) => {
-                        let wanted = match condition {
-                            Condition::Always => true,
-                            Condition::IfAbsent => !present,
-                            Condition::IfPresent => present,
-                        };
-                        // The step before the request may drop the key that was just seen.
-                        let dropped = forgetful && present && stored == (condition == Condition::IfAbsent);
-                        prop_assert!(stored == wanted || dropped);
-                        if stored {
-                            model.insert((db, key), (bytes, ttl.map(|ttl| now + ttl)));
-                        }
-                    }
-                    Err(error) => {
-                        prop_assert!(forgetful && error == StoreError::OutOfMemory, "{}", error);
-                        // The old value may be gone, but must not be mixed with the new one.
-                    }
-                }
-            }
-            Step::Get(db, key) => {
-                let found = engine.get(db, &name(key)).map(|hit| hit.value.to_vec());
-                let wanted = model.get(&(db, key)).map(|(bytes, _)| bytes.clone());
-                prop_assert!(found == wanted || forgetful && found.is_none(), "{:?}", (db, key));
-                if found.is_some() {
-                    let expires = engine.expires_at(db, &name(key));
-                    prop_assert_eq!(expires, Some(model[&(db, key)].1));
-                }
-            }
-            Step::Remove(db, key) => {
-                let removed = engine.remove(db, &name(key));
-                let was = model.remove(&(db, key)).is_some();
-                prop_assert!(removed == was || forgetful && !removed);
-            }
-            Step::Expire(db, key, ttl) => {
-                let at = ttl.map(|ttl| now + ttl);
-                if engine.set_expires_at(db, &name(key), at) {
-                    model.get_mut(&(db, key)).expect("known").1 = at;
-                }
-            }
-            Step::Wait(ms) => {
-                now += ms;
-                engine.set_clock(now);
-                engine.idle();
-            }
-            Step::Pin(db, key) => {
-                if let Some(item) = engine.get(db, &name(key)).map(|hit| hit.item)
-                    && let Some(pin) = engine.pin(item)
-                {
-                    pins.push((pin, model[&(db, key)].0.clone()));
-                }
-            }
-            Step::Unpin(at) if !pins.is_empty() => {
-                let (pin, _) = pins.swap_remove(at.index(pins.len()));
-                engine.unpin(pin);
-            }
-            Step::Unpin(_) => {}
-            Step::Change(db, key) => match engine.value_mut(db, &name(key)) {
-                Ok(Some(found)) => {
-                    prop_assert_eq!(found.kind, ValueKind::String);
-                    let (bytes, _) = model.get_mut(&(db, key)).expect("known");
-                    prop_assert_eq!(&found.bytes[..], &bytes[..]);
-                    for bytes in [found.bytes, &mut bytes[..]] {
-                        bytes.iter_mut().step_by(3).for_each(|byte| *byte = number as u8);
-                    }
-                }
-                Ok(None) => prop_assert!(forgetful || !model.contains_key(&(db, key))),
-                Err(error) => prop_assert!(forgetful && error == StoreError::OutOfMemory, "{}", error),
-            },
-            Step::Build(db, key, len) => {
-                let old = engine.peek(db, &name(key)).map(|hit| hit.value.to_vec());
-                let known = model.get(&(db, key)).cloned();
-                prop_assert!(old.is_none() || old == known.as_ref().map(|(bytes, _)| bytes.clone()));
-                let bytes = value(number as u16, len);
-                let mut told = None;
-                let built = engine.build(db, &name(key), ValueKind::String, len, |old, new| {
-                    told = Some(old.to_vec());
-                    new.copy_from_slice(&bytes);
-                });
-                match built {
-                    Ok(()) => {
-                        let told = told.expect("it was built");
-                        let dropped = forgetful && told.is_empty();
-                        prop_assert!(dropped || told == old.clone().unwrap_or_default());
-                        let kept = old.is_some_and(|old| told == old && !old.is_empty()) || !forgetful;
-                        let found = engine.expires_at(db, &name(key));
-                        let expiry = match known.filter(|_| kept) {
-                            Some((_, at)) => at,
-                            // An empty value is there or not: both look the same to the one who builds.
-                            None => found.flatten(),
-                        };
-                        prop_assert_eq!(found, Some(expiry));
-                        model.insert((db, key), (bytes, expiry));
-                    }
-                    Err(error) => {
-                        prop_assert!(forgetful && error == StoreError::OutOfMemory, "{}", error);
-                        prop_assert!(told.is_none());
-                    }
-                }
-            }
-            Step::Flush(db) => {
-                engine.flush(db);
-                model.retain(|key, _| db.is_some_and(|db| db != key.0));
-            }
-            Step::Scan(db) => {
-                let mut seen = Vec::new();
-                let mut cursor = 0;
-                loop {
-                    cursor = engine.scan(db, cursor, 10, &mut |key, _| seen.push(key.to_vec()));
-                    if cursor == 0 {
-                        break;
-                    }
-                }
-                seen.sort();
-                let mut wanted: Vec<_> =
-                    model.keys().filter(|key| key.0 == db).map(|key| name(key.1)).collect();
-                wanted.sort();
-                prop_assert!(seen == wanted || forgetful && seen.iter().all(|key| wanted.contains(key)));
-            }
+        world.number = number;
+        let now = world.now;
+        world.model.retain(|_, (_, at)| at.is_none_or(|at| at > now));
+        world.step(step)?;
+        for (pin, bytes) in &world.pins {
+            prop_assert_eq!(world.engine.pinned(pin), &bytes[..], "a pinned value stays");
         }
-        for (pin, bytes) in &pins {
-            prop_assert_eq!(engine.pinned(pin), &bytes[..], "a pinned value stays");
-        }
-        for tier in &engine.stats().tiers {
+        for tier in &world.engine.stats().tiers {
             prop_assert!(tier.used_bytes <= tier.capacity_bytes, "at any time: {:?}", tier);
         }
     }
-    let stats = engine.stats();
+    let stats = world.engine.stats();
     prop_assert!(forgetful || stats.evicted == 0);
     for tier in &stats.tiers {
         prop_assert!(tier.item_bytes <= tier.used_bytes);
     }
     prop_assert_eq!(stats.keys, stats.tiers.iter().map(|tier| tier.items).sum::<u64>());
     Ok(())
+}
+
+fn name(key: u16) -> Vec<u8> {
+    format!("key:{key}").into_bytes()
+}
+
+/// The engine beside the map that it is held against.
+struct World {
+    engine: Engine,
+    /// Values, and when they expire.
+    model: BTreeMap<(u8, u16), (Vec<u8>, Option<u64>)>,
+    /// What must stay as it is, and what it is.
+    pins: Vec<(Pin, Vec<u8>)>,
+    now: u64,
+    forgetful: bool,
+    /// The step's number, from which values are made.
+    number: usize,
+}
+
+impl World {
+    fn step(&mut self, step: Step) -> Result<(), TestCaseError> {
+        match step {
+            Step::Set(db, key, len, ttl, condition) => self.set(db, key, len, ttl, condition),
+            Step::Get(db, key) => self.get(db, key),
+            Step::Remove(db, key) => {
+                let removed = self.engine.remove(db, &name(key));
+                let was = self.model.remove(&(db, key)).is_some();
+                prop_assert!(removed == was || self.forgetful && !removed);
+                Ok(())
+            }
+            Step::Expire(db, key, ttl) => {
+                let at = ttl.map(|ttl| self.now + ttl);
+                if self.engine.set_expires_at(db, &name(key), at) {
+                    self.model.get_mut(&(db, key)).expect("known").1 = at;
+                }
+                Ok(())
+            }
+            Step::Wait(ms) => {
+                self.now += ms;
+                self.engine.set_clock(self.now);
+                self.engine.idle();
+                Ok(())
+            }
+            Step::Pin(db, key) => {
+                if let Some(item) = self.engine.get(db, &name(key)).map(|hit| hit.item)
+                    && let Some(pin) = self.engine.pin(item)
+                {
+                    self.pins.push((pin, self.model[&(db, key)].0.clone()));
+                }
+                Ok(())
+            }
+            Step::Unpin(at) => {
+                if !self.pins.is_empty() {
+                    let (pin, _) = self.pins.swap_remove(at.index(self.pins.len()));
+                    self.engine.unpin(pin);
+                }
+                Ok(())
+            }
+            Step::Change(db, key) => self.change(db, key),
+            Step::Build(db, key, len) => self.build(db, key, len),
+            Step::Flush(db) => {
+                self.engine.flush(db);
+                self.model.retain(|key, _| db.is_some_and(|db| db != key.0));
+                Ok(())
+            }
+            Step::Scan(db) => self.scan(db),
+        }
+    }
+
+    fn set(
+        &mut self,
+        db: u8,
+        key: u16,
+        len: usize,
+        ttl: Option<u64>,
+        condition: Condition,
+    ) -> Result<(), TestCaseError> {
+        let bytes = value(self.number as u16, len);
+        let expiry = ttl.map_or(Expiry::Never, |ttl| Expiry::AtUnixMs(self.now + ttl));
+        let present = self.engine.peek(db, &name(key)).is_some();
+        prop_assert!(!present || self.model.contains_key(&(db, key)), "a key appears from nowhere");
+        match self.engine.set(db, &name(key), &bytes, condition, expiry) {
+            Ok(stored) => {
+                let wanted = match condition {
+                    Condition::Always => true,
+                    Condition::IfAbsent => !present,
+                    Condition::IfPresent => present,
+                };
+                // The step before the request may drop the key that was just seen.
+                let dropped = self.forgetful && present && stored == (condition == Condition::IfAbsent);
+                prop_assert!(stored == wanted || dropped);
+                if stored {
+                    self.model.insert((db, key), (bytes, ttl.map(|ttl| self.now + ttl)));
+                }
+            }
+            // The old value may be gone, but must not be mixed with the new one.
+            Err(error) => {
+                prop_assert!(self.forgetful && error == StoreError::OutOfMemory, "{}", error);
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, db: u8, key: u16) -> Result<(), TestCaseError> {
+        let found = self.engine.get(db, &name(key)).map(|hit| hit.value.to_vec());
+        let wanted = self.model.get(&(db, key)).map(|(bytes, _)| bytes.clone());
+        prop_assert!(found == wanted || self.forgetful && found.is_none(), "{:?}", (db, key));
+        if found.is_some() {
+            let expires = self.engine.expires_at(db, &name(key));
+            prop_assert_eq!(expires, Some(self.model[&(db, key)].1));
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, db: u8, key: u16) -> Result<(), TestCaseError> {
+        let number = self.number as u8;
+        match self.engine.value_mut(db, &name(key)) {
+            Ok(Some(found)) => {
+                prop_assert_eq!(found.kind, ValueKind::String);
+                let (bytes, _) = self.model.get_mut(&(db, key)).expect("known");
+                prop_assert_eq!(&found.bytes[..], &bytes[..]);
+                for bytes in [found.bytes, &mut bytes[..]] {
+                    bytes.iter_mut().step_by(3).for_each(|byte| *byte = number);
+                }
+            }
+            Ok(None) => prop_assert!(self.forgetful || !self.model.contains_key(&(db, key))),
+            Err(error) => prop_assert!(self.forgetful && error == StoreError::OutOfMemory, "{}", error),
+        }
+        Ok(())
+    }
+
+    fn build(&mut self, db: u8, key: u16, len: usize) -> Result<(), TestCaseError> {
+        let old = self.engine.peek(db, &name(key)).map(|hit| hit.value.to_vec());
+        let known = self.model.get(&(db, key)).cloned();
+        prop_assert!(old.is_none() || old == known.as_ref().map(|(bytes, _)| bytes.clone()));
+        let bytes = value(self.number as u16, len);
+        let mut told = None;
+        let built = self.engine.build(db, &name(key), ValueKind::String, len, |old, new| {
+            told = Some(old.to_vec());
+            new.copy_from_slice(&bytes);
+        });
+        match built {
+            Ok(()) => {
+                let told = told.expect("it was built");
+                let dropped = self.forgetful && told.is_empty();
+                prop_assert!(dropped || told == old.clone().unwrap_or_default());
+                let kept = old.is_some_and(|old| told == old && !old.is_empty()) || !self.forgetful;
+                let found = self.engine.expires_at(db, &name(key));
+                let expiry = match known.filter(|_| kept) {
+                    Some((_, at)) => at,
+                    // An empty value is there or not: both look the same to the one who builds.
+                    None => found.flatten(),
+                };
+                prop_assert_eq!(found, Some(expiry));
+                self.model.insert((db, key), (bytes, expiry));
+            }
+            Err(error) => {
+                prop_assert!(self.forgetful && error == StoreError::OutOfMemory, "{}", error);
+                prop_assert!(told.is_none());
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, db: u8) -> Result<(), TestCaseError> {
+        let (mut seen, mut cursor) = (Vec::new(), 0);
+        loop {
+            cursor = self.engine.scan(db, cursor, 10, &mut |key, _| seen.push(key.to_vec()));
+            if cursor == 0 {
+                break;
+            }
+        }
+        seen.sort();
+        let here = self.model.keys().filter(|key| key.0 == db);
+        let mut wanted: Vec<_> = here.map(|key| name(key.1)).collect();
+        wanted.sort();
+        prop_assert!(seen == wanted || self.forgetful && seen.iter().all(|key| wanted.contains(key)));
+        Ok(())
+    }
 }
 
 proptest! {

@@ -70,6 +70,33 @@ fn steps(keys: u16) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..1500)
 }
 
+/// Changes a value where it lies, at both ends.
+fn change(engine: &mut Engine, model: &mut Model, key: u16) {
+    engine.resolve(0, &name(key));
+    let there = engine.value_mut(0, &name(key)).unwrap().map(|found| {
+        found.bytes[0] ^= 0xFF;
+        found.item
+    });
+    if let Some(item) = there {
+        *engine.value_again_mut(item).last_mut().unwrap() ^= 0xFF;
+        let known = model.known.get_mut(&key).expect("no key comes back");
+        known.value[0] ^= 0xFF;
+        *known.value.last_mut().unwrap() ^= 0xFF;
+    } else {
+        model.known.remove(&key);
+    }
+}
+
+/// Builds a value anew; its expiry stays.
+fn build(engine: &mut Engine, model: &mut Model, key: u16, value: Vec<u8>) {
+    engine.resolve(0, &name(key));
+    engine
+        .build(0, &name(key), ValueKind::String, value.len(), |_, new| new.copy_from_slice(&value))
+        .unwrap();
+    let expires_at_ms = engine.expires_at(0, &name(key)).unwrap();
+    model.known.insert(key, Known { value, expires_at_ms });
+}
+
 fn run(steps: Vec<Step>, flash: bool) -> u64 {
     let mut machine = Machine::new(flash);
     let mut model = Model::new();
@@ -81,32 +108,8 @@ fn run(steps: Vec<Step>, flash: bool) -> u64 {
         let mut dies = None;
         match step {
             Step::Plain(change) => model.apply(&mut engine, change, version),
-            Step::Change(key) => {
-                engine.resolve(0, &name(key));
-                let there = engine.value_mut(0, &name(key)).unwrap().map(|found| {
-                    found.bytes[0] ^= 0xFF;
-                    found.item
-                });
-                if let Some(item) = there {
-                    *engine.value_again_mut(item).last_mut().unwrap() ^= 0xFF;
-                    let known = model.known.get_mut(&key).expect("no key comes back");
-                    known.value[0] ^= 0xFF;
-                    *known.value.last_mut().unwrap() ^= 0xFF;
-                } else {
-                    model.known.remove(&key);
-                }
-            }
-            Step::Build(key, len) => {
-                engine.resolve(0, &name(key));
-                let value = value(version, len);
-                engine
-                    .build(0, &name(key), ValueKind::String, value.len(), |_, new| {
-                        new.copy_from_slice(&value)
-                    })
-                    .unwrap();
-                let expires_at_ms = engine.expires_at(0, &name(key)).unwrap();
-                model.known.insert(key, Known { value, expires_at_ms });
-            }
+            Step::Change(key) => change(&mut engine, &mut model, key),
+            Step::Build(key, len) => build(&mut engine, &mut model, key, value(version, len)),
             Step::Restart { in_order } => dies = Some(in_order),
             Step::DieSetting(key, len) => {
                 let value = value(version, len);

@@ -22,41 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = arguments.next().ok_or("usage: synthetic_recording OUT.parquet [GRANULES] [SLICES]")?;
     let granules: u64 = arguments.next().map_or(Ok(25_600), |text| text.parse())?;
     let slices: u64 = arguments.next().map_or(Ok(100), |text| text.parse())?;
-    let region = |name: &str, kind, start, bytes| Region {
-        name: name.to_owned(),
-        kind,
-        start,
-        bytes,
-        permissions: "rw-p".to_owned(),
-        last_slice: (slices - 1) as u32,
-        ..Region::default()
-    };
-    let weights = Region {
-        path: Some("/models/llama.gguf".to_owned()),
-        permissions: "r--s".to_owned(),
-        ..region("llama.gguf", RegionKind::File, 0x7e00_0000_0000, granules * GRANULE_BYTES)
-    };
-    let head = Head {
-        version: Head::VERSION,
-        command: ["llama-cli", "-m", "llama.gguf"].map(str::to_owned).to_vec(),
-        granule_bytes: 4096,
-        slices: (0..slices)
-            .map(|at| Slice { start_ns: at * SECOND_NS, end_ns: (at + 1) * SECOND_NS })
-            .collect(),
-        sources: vec![Source {
-            name: "perf-mem".to_owned(),
-            unit: Unit::Samples,
-            tells_stores: true,
-            tells_level: true,
-        }],
-        regions: vec![
-            weights,
-            region("heap", RegionKind::Heap, 0x5555_0000_0000, 96 << 20),
-            region("stack", RegionKind::Stack, 0x7ffd_0000_0000, 132 << 10),
-            region("anon 1", RegionKind::Anonymous, 0x7d00_0000_0000, 2 << 30),
-        ],
-        ..Head::default()
-    };
+    let head = head(granules, slices);
     let mut rng = Rng::seeded(540);
     let mut samples = Vec::new();
     for slice in 0..slices {
@@ -111,4 +77,43 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     recording::write(Path::new(&path), &Recording { head, samples })?;
     Ok(())
+}
+
+/// A model's weights, which are what is looked at, beside a heap, a stack and other memory.
+fn head(granules: u64, slices: u64) -> Head {
+    let region = |name: &str, kind, start, bytes| Region {
+        name: name.to_owned(),
+        kind,
+        start,
+        bytes,
+        permissions: "rw-p".to_owned(),
+        last_slice: (slices - 1) as u32,
+        ..Region::default()
+    };
+    let weights = Region {
+        path: Some("/models/llama.gguf".to_owned()),
+        permissions: "r--s".to_owned(),
+        ..region("llama.gguf", RegionKind::File, 0x7e00_0000_0000, granules * GRANULE_BYTES)
+    };
+    Head {
+        version: Head::VERSION,
+        command: ["llama-cli", "-m", "llama.gguf"].map(str::to_owned).to_vec(),
+        granule_bytes: 4096,
+        slices: (0..slices)
+            .map(|at| Slice { start_ns: at * SECOND_NS, end_ns: (at + 1) * SECOND_NS })
+            .collect(),
+        sources: vec![Source {
+            name: "perf-mem".to_owned(),
+            unit: Unit::Samples,
+            tells_stores: true,
+            tells_level: true,
+        }],
+        regions: vec![
+            weights,
+            region("heap", RegionKind::Heap, 0x5555_0000_0000, 96 << 20),
+            region("stack", RegionKind::Stack, 0x7ffd_0000_0000, 132 << 10),
+            region("anon 1", RegionKind::Anonymous, 0x7d00_0000_0000, 2 << 30),
+        ],
+        ..Head::default()
+    }
 }

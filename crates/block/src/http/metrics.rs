@@ -124,77 +124,81 @@ fn states(text: &mut Exposition, exports: &[Labelled<'_>]) {
     }
 }
 
+/// A family, and its samples: what each stands for, as labels, and its value.
+type SplitFamily = (&'static str, &'static str, &'static [(&'static str, fn(&Counts) -> u64)]);
+/// Counters that are split by a label.
+const SPLIT_COUNTS: [SplitFamily; 5] = [
+    (
+        "block_requests_total",
+        "Requests answered.",
+        &[
+            ("op=\"read\"", |counts| counts.reads),
+            ("op=\"write\"", |counts| counts.writes),
+            ("op=\"trim\"", |counts| counts.trims),
+            ("op=\"prefetch\"", |counts| counts.prefetches),
+            ("op=\"flush\"", |counts| counts.flushes),
+            ("op=\"describe\"", |counts| counts.describes),
+        ],
+    ),
+    (
+        "block_request_bytes_total",
+        "Bytes that requests read and wrote.",
+        &[("op=\"read\"", |counts| counts.read_bytes), ("op=\"write\"", |counts| counts.written_bytes)],
+    ),
+    (
+        "block_hits_total",
+        "Requests that found all they needed in the cache.",
+        &[("op=\"read\"", |counts| counts.read_hits), ("op=\"write\"", |counts| counts.write_hits)],
+    ),
+    (
+        "block_io_total",
+        "Reads and writes of the backing store (core) and of the cache's device (cache).",
+        &[
+            ("device=\"core\",op=\"read\"", |counts| counts.core_reads),
+            ("device=\"core\",op=\"write\"", |counts| counts.core_writes),
+            ("device=\"cache\",op=\"read\"", |counts| counts.cache_reads),
+            ("device=\"cache\",op=\"write\"", |counts| counts.cache_writes),
+        ],
+    ),
+    (
+        "block_io_bytes_total",
+        "Their bytes: the four volumes.",
+        &[
+            ("device=\"core\",op=\"read\"", |counts| counts.core_read_bytes),
+            ("device=\"core\",op=\"write\"", |counts| counts.core_written_bytes),
+            ("device=\"cache\",op=\"read\"", |counts| counts.cache_read_bytes),
+            ("device=\"cache\",op=\"write\"", |counts| counts.cache_written_bytes),
+        ],
+    ),
+];
+/// A family, and its value.
+type PlainFamily = (&'static str, &'static str, fn(&Counts) -> u64);
+/// Counters with one value for each export.
+const PLAIN_COUNTS: [PlainFamily; 9] = [
+    ("block_missed_requests_total", "Reads and writes that missed something.", |counts| {
+        counts.missed_requests
+    }),
+    ("block_missed_request_bytes_total", "Their bytes.", |counts| counts.missed_request_bytes),
+    ("block_bypassed_reads_total", "Parts of reads that got no place for what they missed.", |counts| {
+        counts.bypassed_reads
+    }),
+    ("block_allocated_blocks_total", "Blocks allocated.", |counts| counts.allocated_blocks),
+    ("block_allocated_bytes_total", "Their bytes.", |counts| counts.allocated_bytes),
+    ("block_parked_total", "Waits for something to be written back.", |counts| counts.parked),
+    ("block_cache_failures_total", "Reads and writes of the cache's device that failed.", |counts| {
+        counts.cache_failures
+    }),
+    ("block_poisoned_units_total", "Dirty units that the cache's device lost.", |counts| {
+        counts.poisoned_units
+    }),
+    ("block_write_back_failures_total", "Writes and flushes of write-back that failed.", |counts| {
+        counts.write_back_failures
+    }),
+];
+
 /// What was done for exports.
 fn counts(text: &mut Exposition, exports: &[Labelled<'_>]) {
-    /// A family, and its samples: what each stands for, as labels, and its value.
-    type Split = (&'static str, &'static str, &'static [(&'static str, fn(&Counts) -> u64)]);
-    const SPLIT: [Split; 5] = [
-        (
-            "block_requests_total",
-            "Requests answered.",
-            &[
-                ("op=\"read\"", |counts| counts.reads),
-                ("op=\"write\"", |counts| counts.writes),
-                ("op=\"trim\"", |counts| counts.trims),
-                ("op=\"prefetch\"", |counts| counts.prefetches),
-                ("op=\"flush\"", |counts| counts.flushes),
-                ("op=\"describe\"", |counts| counts.describes),
-            ],
-        ),
-        (
-            "block_request_bytes_total",
-            "Bytes that requests read and wrote.",
-            &[("op=\"read\"", |counts| counts.read_bytes), ("op=\"write\"", |counts| counts.written_bytes)],
-        ),
-        (
-            "block_hits_total",
-            "Requests that found all they needed in the cache.",
-            &[("op=\"read\"", |counts| counts.read_hits), ("op=\"write\"", |counts| counts.write_hits)],
-        ),
-        (
-            "block_io_total",
-            "Reads and writes of the backing store (core) and of the cache's device (cache).",
-            &[
-                ("device=\"core\",op=\"read\"", |counts| counts.core_reads),
-                ("device=\"core\",op=\"write\"", |counts| counts.core_writes),
-                ("device=\"cache\",op=\"read\"", |counts| counts.cache_reads),
-                ("device=\"cache\",op=\"write\"", |counts| counts.cache_writes),
-            ],
-        ),
-        (
-            "block_io_bytes_total",
-            "Their bytes: the four volumes.",
-            &[
-                ("device=\"core\",op=\"read\"", |counts| counts.core_read_bytes),
-                ("device=\"core\",op=\"write\"", |counts| counts.core_written_bytes),
-                ("device=\"cache\",op=\"read\"", |counts| counts.cache_read_bytes),
-                ("device=\"cache\",op=\"write\"", |counts| counts.cache_written_bytes),
-            ],
-        ),
-    ];
-    type Field = (&'static str, &'static str, fn(&Counts) -> u64);
-    const PLAIN: [Field; 9] = [
-        ("block_missed_requests_total", "Reads and writes that missed something.", |counts| {
-            counts.missed_requests
-        }),
-        ("block_missed_request_bytes_total", "Their bytes.", |counts| counts.missed_request_bytes),
-        ("block_bypassed_reads_total", "Parts of reads that got no place for what they missed.", |counts| {
-            counts.bypassed_reads
-        }),
-        ("block_allocated_blocks_total", "Blocks allocated.", |counts| counts.allocated_blocks),
-        ("block_allocated_bytes_total", "Their bytes.", |counts| counts.allocated_bytes),
-        ("block_parked_total", "Waits for something to be written back.", |counts| counts.parked),
-        ("block_cache_failures_total", "Reads and writes of the cache's device that failed.", |counts| {
-            counts.cache_failures
-        }),
-        ("block_poisoned_units_total", "Dirty units that the cache's device lost.", |counts| {
-            counts.poisoned_units
-        }),
-        ("block_write_back_failures_total", "Writes and flushes of write-back that failed.", |counts| {
-            counts.write_back_failures
-        }),
-    ];
-    for (name, help, samples) in SPLIT {
+    for (name, help, samples) in SPLIT_COUNTS {
         text.plain_family(name, help);
         for (export, label) in exports {
             for (kind, value) in samples {
@@ -202,7 +206,7 @@ fn counts(text: &mut Exposition, exports: &[Labelled<'_>]) {
             }
         }
     }
-    for (name, help, value) in PLAIN {
+    for (name, help, value) in PLAIN_COUNTS {
         text.plain_family(name, help);
         for (export, label) in exports {
             text.sample(name, &format!("{{{label}}}"), value(&export.status.counts));

@@ -1,12 +1,13 @@
 //! `tiermem sim place`: a placement plan replayed over a recording.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::Bytes;
 use tiermem_model::placement::replay::{self, Outcome};
-use tiermem_model::placement::{Program, begins_behind, memory};
+use tiermem_model::placement::{Plan, Program, begins_behind, memory};
+use tiermem_place::plan::Recorded;
 use tiermem_policy::placement::Schedule;
 
 use crate::failure::Failure;
@@ -75,41 +76,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         )));
     }
     let (_, recorded) = options.how.read(&options.recording, granule_bytes)?;
-    let schedule = match &plan {
-        None => None,
-        Some(plan) => {
-            let places = plan.find(&recorded.regions).map_err(|misfit| {
-                Failure::failed(anyhow!(
-                    "{}: {misfit}; make a plan of this recording",
-                    options.recording.display()
-                ))
-            })?;
-            let missing: Vec<&str> = plan
-                .regions
-                .iter()
-                .zip(&places)
-                .filter(|(_, place)| place.is_none())
-                .map(|(region, _)| region.name.as_str())
-                .collect();
-            if missing.len() == plan.regions.len() {
-                return Err(Failure::failed(anyhow!(
-                    "none of the plan's regions is in {} ({}): it is another program's, or one of another size",
-                    options.recording.display(),
-                    missing.join(", ")
-                )));
-            }
-            if !missing.is_empty() {
-                eprintln!("tiermem: the recording has not these regions of the plan: {}", missing.join(", "));
-            }
-            let places = plan.regions.iter().zip(places).map(|(planned, place)| {
-                let place = place?;
-                let behind = begins_behind(planned, &recorded.regions[place]);
-                let granule_bytes = plan.granule_bytes.cast_signed();
-                Some((place, behind.saturating_add(granule_bytes / 2).div_euclid(granule_bytes)))
-            });
-            Some((plan.schedule(), plan.firsts(), places.collect::<Vec<_>>()))
-        }
-    };
+    let found = plan.as_ref().map(|plan| find_regions(plan, &recorded, &options.recording)).transpose()?;
     let heats = recorded.heats();
     let program = recorded.program(&heats).map_err(|reason| Failure::failed(anyhow!(reason)))?;
     // What is smaller than a granule lies in fast memory, beside what is divided.
@@ -121,8 +88,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         }
     };
     let memory = memory(&program, fast_bytes, &options.how.assumed()?);
-    let schedule =
-        schedule.map(|(schedule, firsts, places)| renumbered(&schedule, &firsts, &places, &program));
+    let schedule = plan
+        .as_ref()
+        .zip(found)
+        .map(|(plan, places)| renumbered(&plan.schedule(), &plan.firsts(), &places, &program));
     let first = replay::first_touch(&program, &memory);
     let clairvoyant = replay::clairvoyant(&program, &memory);
     let mut outcomes = vec![("first-touch", first), ("static", replay::best_static(&program, &memory))];
@@ -148,6 +117,38 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     };
     let rows = Rows { fields: FIELDS, rows: outcomes.iter().map(row).collect() };
     output::print_rows(options.format, &rows).map_err(|error| Failure::writing("the outcomes", error))
+}
+
+/// Where each region of a plan is among those recorded, and how many granules behind its beginning in the plan it begins there; `None`: it
+/// is not there.
+fn find_regions(
+    plan: &Plan,
+    recorded: &Recorded,
+    recording: &Path,
+) -> Result<Vec<Option<(usize, i64)>>, Failure> {
+    let places = plan.find(&recorded.regions).map_err(|misfit| {
+        Failure::failed(anyhow!("{}: {misfit}; make a plan of this recording", recording.display()))
+    })?;
+    let regions = plan.regions.iter().zip(&places);
+    let missing: Vec<&str> =
+        regions.filter(|(_, place)| place.is_none()).map(|(region, _)| region.name.as_str()).collect();
+    if missing.len() == plan.regions.len() {
+        return Err(Failure::failed(anyhow!(
+            "none of the plan's regions is in {} ({}): it is another program's, or one of another size",
+            recording.display(),
+            missing.join(", ")
+        )));
+    }
+    if !missing.is_empty() {
+        eprintln!("tiermem: the recording has not these regions of the plan: {}", missing.join(", "));
+    }
+    let places = plan.regions.iter().zip(places).map(|(planned, place)| {
+        let place = place?;
+        let behind = begins_behind(planned, &recorded.regions[place]);
+        let granule_bytes = plan.granule_bytes.cast_signed();
+        Some((place, behind.saturating_add(granule_bytes / 2).div_euclid(granule_bytes)))
+    });
+    Ok(places.collect())
 }
 
 /// A plan's schedule in the numbers of a program whose regions lie in another order, or are not all there, or begin some granules

@@ -286,10 +286,16 @@ impl Question {
                 curve: Curve::lower_envelope(&curves).map(|(curve, _)| curve),
             });
         }
-        for (tenant, bytes) in self.unknown.iter().zip(unknown) {
+        parts.extend(self.parts_of_unknown(&unknown, total_bytes));
+        Ok(Divided { parts, predicted_ns, is_worth })
+    }
+
+    /// Parts of tenants without a curve yet: of every room as much as of all of them.
+    fn parts_of_unknown(&self, unknown_bytes: &[u64], total_bytes: u64) -> impl Iterator<Item = Part> {
+        self.unknown.iter().zip(unknown_bytes).map(move |(tenant, bytes)| {
             let of =
-                |room: &Room| (bytes as f64 * room.capacity_bytes as f64 / total_bytes.max(1) as f64) as u64;
-            parts.push(Part {
+                |room: &Room| (*bytes as f64 * room.capacity_bytes as f64 / total_bytes.max(1) as f64) as u64;
+            Part {
                 tenant: tenant.tenant,
                 bytes: self.rooms.iter().map(of).collect(),
                 ks: vec![K_UNKNOWN; self.rooms.len()],
@@ -300,9 +306,8 @@ impl Question {
                 is_miss_known: tenant.is_miss_known,
                 keys_sampled: tenant.keys_sampled,
                 curve: None,
-            });
-        }
-        Ok(Divided { parts, predicted_ns, is_worth })
+            }
+        })
     }
 
     /// What tenants have with what they have been given of so many tiers.

@@ -1,5 +1,6 @@
 //! Where accesses gather, slice by slice: the way of a hotspot, over a map of space and time.
 
+use tiermem_base::Heat;
 use tiermem_model::heat::hotspot;
 
 use super::layout::{BAR_ROOM, Colours, MARGIN, Plot, begin};
@@ -19,15 +20,7 @@ pub fn path(look: &Look, field: &Field) -> Scene {
     let (slices, granules) = (heat.slices().max(1), heat.granules().max(1));
     let together = (slices.div_ceil(WIDTH), granules.div_ceil(HEIGHT));
     let (columns, rows) = (slices.div_ceil(together.0), granules.div_ceil(together.1));
-    // Means, so that a cell of many granules is as hot as they are.
-    let mut sums = vec![0f32; columns * rows];
-    for slice in 0..heat.slices() {
-        for (granule, value) in heat.row(slice).iter().enumerate() {
-            sums[granule / together.1 * columns + slice / together.0] += value;
-        }
-    }
-    let size = (together.0 * together.1) as f32;
-    let values: Vec<f32> = sums.iter().map(|sum| if *sum > 0.0 { sum / size } else { f32::NAN }).collect();
+    let values = cells_of(heat, together, (columns, rows));
     let colours = Colours::of(look, format!("{} and slice", look.measure()), values.iter());
     let (width, height) =
         ((columns * (WIDTH / columns)) as f64 / 2.0, (rows * (HEIGHT / rows).max(1)) as f64 / 2.0);
@@ -103,4 +96,17 @@ pub fn path(look: &Look, field: &Field) -> Scene {
     colours.bar(&mut scene, 92.0 + width + 28.0, area[1], height.clamp(200.0, 420.0));
     scene.height = area[1] + height.max(220.0) + 52.0 + MARGIN;
     scene
+}
+
+/// The heat of each cell, row by row: the mean over its slices and granules, so that a cell of many granules is as hot as they are; NaN where
+/// there is none. `together` are slices and granules of a cell.
+fn cells_of(heat: &Heat, together: (usize, usize), (columns, rows): (usize, usize)) -> Vec<f32> {
+    let mut sums = vec![0f32; columns * rows];
+    for slice in 0..heat.slices() {
+        for (granule, value) in heat.row(slice).iter().enumerate() {
+            sums[granule / together.1 * columns + slice / together.0] += value;
+        }
+    }
+    let size = (together.0 * together.1) as f32;
+    sums.iter().map(|sum| if *sum > 0.0 { sum / size } else { f32::NAN }).collect()
 }

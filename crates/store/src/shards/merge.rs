@@ -103,20 +103,7 @@ impl Merge {
                 elements.iter().for_each(|element| reply.extend_from_slice(element));
             }
             Merge::Counts => {
-                let mut sums: Vec<(&[u8], i64)> = Vec::new();
-                for (which, part) in parts.iter().enumerate() {
-                    let mut elements = Elements::of(part);
-                    let mut at = 0;
-                    while let (Some(name), Some(count)) = (elements.next(), elements.next()) {
-                        let count = integer(count).unwrap_or(0);
-                        if which == 0 {
-                            sums.push((name, count));
-                        } else if let Some(sum) = sums.get_mut(at) {
-                            sum.1 += count;
-                        }
-                        at += 1;
-                    }
-                }
+                let sums = sums_by_name(parts);
                 writer.array(2 * sums.len());
                 for (name, count) in sums {
                     reply.extend_from_slice(name);
@@ -140,6 +127,25 @@ impl Merge {
         }
         reply
     }
+}
+
+/// Names and counts of the first shard, and to each count those of the others, who answer with the same names in the same order.
+fn sums_by_name(parts: &[Vec<u8>]) -> Vec<(&[u8], i64)> {
+    let mut sums: Vec<(&[u8], i64)> = Vec::new();
+    for (which, part) in parts.iter().enumerate() {
+        let mut elements = Elements::of(part);
+        let mut at = 0;
+        while let (Some(name), Some(count)) = (elements.next(), elements.next()) {
+            let count = integer(count).unwrap_or(0);
+            if which == 0 {
+                sums.push((name, count));
+            } else if let Some(sum) = sums.get_mut(at) {
+                sum.1 += count;
+            }
+            at += 1;
+        }
+    }
+    sums
 }
 
 fn is_error(reply: &[u8]) -> bool {

@@ -45,102 +45,144 @@ fn cell(row: &[Cell], name: &str) -> Cell {
     found.map_or(Cell::Number(f64::NAN, 0), |(_, cell)| cell.clone())
 }
 
+/// One row's cells by their fields' names.
+#[derive(Clone, Copy)]
+struct Row<'a>(&'a [Cell]);
+
+impl Row<'_> {
+    fn number(self, name: &str) -> f64 {
+        match cell(self.0, name) {
+            Cell::Text(_) => f64::NAN,
+            Cell::Count(count) => count as f64,
+            Cell::Number(number, _) | Cell::Power(number) => number,
+        }
+    }
+
+    fn count(self, name: &str) -> u64 {
+        self.number(name) as u64
+    }
+
+    fn time(self, name: &str) -> Nanos {
+        Nanos(self.number(name).round() as u64)
+    }
+
+    fn share(self, name: &str) -> String {
+        percent(self.number(name))
+    }
+
+    fn of_requests(self, name: &str) -> String {
+        percent(self.number(name) / self.number("requests").max(1.0))
+    }
+}
+
 /// A device, a line for each thing that is asked of it.
 fn one(out: &mut impl Write, row: &[Cell]) -> io::Result<()> {
-    let number = |name: &str| match cell(row, name) {
-        Cell::Text(_) => f64::NAN,
-        Cell::Count(count) => count as f64,
-        Cell::Number(number, _) | Cell::Power(number) => number,
-    };
-    let count = |name: &str| number(name) as u64;
-    let time = |name: &str| Nanos(number(name).round() as u64);
-    let share = |name: &str| percent(number(name));
-    let of_requests = |name: &str| percent(number(name) / number("requests").max(1.0));
+    let row = Row(row);
+    latencies(out, row)?;
+    cache(out, row)?;
+    flash(out, row)?;
     let mut line = |name: &str, value: String, remark: String| words::line(out, name, value, remark);
-    line("requests", grouped(count("requests")), String::new())?;
-    line(
-        "below 1us",
-        percent(number("sub_us_percent") / 100.0),
-        format!(
-            "mean {}, p50 {}, p99 {}, p99.99 {}",
-            time("mean_latency_ns"),
-            time("p50_ns"),
-            time("p99_ns"),
-            time("p9999_ns")
-        ),
-    )?;
-    // The published simulator does not tell them.
-    if number("flash_ns").is_finite() {
-        let parts = format!(
-            "for a place {}, on the link {}, for DRAM {}, for flash {}",
-            time("queue_ns"),
-            time("link_ns"),
-            time("dram_ns"),
-            time("flash_ns")
-        );
-        line("a request waits", time("mean_latency_ns").to_string(), parts)?;
-    }
-    line("hits", grouped(count("hits")), of_requests("hits"))?;
-    line(
-        "hits under miss",
-        grouped(count("hits_under_miss")),
-        format!("{} found their line on its way", of_requests("hits_under_miss")),
-    )?;
-    line(
-        "misses",
-        grouped(count("misses")),
-        format!(
-            "{}; with those under miss {} on average",
-            of_requests("misses"),
-            time("mean_miss_latency_ns")
-        ),
-    )?;
-    if count("prefetches") > 0 {
-        let measures = format!(
-            "accuracy {}, coverage {}, lateness {}, pollution {}",
-            share("prefetch_accuracy"),
-            share("prefetch_coverage"),
-            share("prefetch_lateness"),
-            share("prefetch_pollution")
-        );
-        line("prefetches", grouped(count("prefetches")), measures)?;
-    }
-    if count("hints") > 0 {
-        line("hints", grouped(count("hints")), "lines fetched for them".to_owned())?;
-    }
-    let repeated = match count("repeated_reads") {
-        0 => String::new(),
-        repeated => format!("{} of a line that was on its way", grouped(repeated)),
-    };
-    line("flash reads", grouped(count("flash_reads")), repeated)?;
-    let amplified = match count("flash_writes") {
-        0 => String::new(),
-        _ => format!(
-            "amplified {:.2} times: {} lines moved, {} blocks erased",
-            number("write_amplification"),
-            grouped(count("gc_moves")),
-            grouped(count("erases"))
-        ),
-    };
-    line("flash writes", grouped(count("flash_writes")), amplified)?;
-    let years = number("lifetime_years");
-    match years.is_finite() {
-        true => line("lifetime", format!("{years:.1} years"), String::new())?,
-        false => line("lifetime", "-".to_owned(), "nothing was written".to_owned())?,
-    }
     line(
         "per dollar",
-        format!("{:.1} x DRAM", number("performance_per_dollar")),
-        format!("{:.1} x with the device's own DRAM in the price", number("performance_per_dollar_all")),
+        format!("{:.1} x DRAM", row.number("performance_per_dollar")),
+        format!("{:.1} x with the device's own DRAM in the price", row.number("performance_per_dollar_all")),
     )?;
     line(
         "simulated",
-        time("duration_ns").to_string(),
+        row.time("duration_ns").to_string(),
         format!(
             "{} requests a second of this program's time",
-            grouped(count("simulated_requests_per_second"))
+            grouped(row.count("simulated_requests_per_second"))
         ),
     )
+}
+
+/// How long requests take, and where they wait.
+fn latencies(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
+    let mut line = |name: &str, value: String, remark: String| words::line(out, name, value, remark);
+    line("requests", grouped(row.count("requests")), String::new())?;
+    line(
+        "below 1us",
+        percent(row.number("sub_us_percent") / 100.0),
+        format!(
+            "mean {}, p50 {}, p99 {}, p99.99 {}",
+            row.time("mean_latency_ns"),
+            row.time("p50_ns"),
+            row.time("p99_ns"),
+            row.time("p9999_ns")
+        ),
+    )?;
+    // The published simulator does not tell them.
+    if row.number("flash_ns").is_finite() {
+        let parts = format!(
+            "for a place {}, on the link {}, for DRAM {}, for flash {}",
+            row.time("queue_ns"),
+            row.time("link_ns"),
+            row.time("dram_ns"),
+            row.time("flash_ns")
+        );
+        line("a request waits", row.time("mean_latency_ns").to_string(), parts)?;
+    }
+    Ok(())
+}
+
+/// What the device's cache finds, and what is fetched into it unasked.
+fn cache(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
+    let mut line = |name: &str, value: String, remark: String| words::line(out, name, value, remark);
+    line("hits", grouped(row.count("hits")), row.of_requests("hits"))?;
+    line(
+        "hits under miss",
+        grouped(row.count("hits_under_miss")),
+        format!("{} found their line on its way", row.of_requests("hits_under_miss")),
+    )?;
+    line(
+        "misses",
+        grouped(row.count("misses")),
+        format!(
+            "{}; with those under miss {} on average",
+            row.of_requests("misses"),
+            row.time("mean_miss_latency_ns")
+        ),
+    )?;
+    if row.count("prefetches") > 0 {
+        let measures = format!(
+            "accuracy {}, coverage {}, lateness {}, pollution {}",
+            row.share("prefetch_accuracy"),
+            row.share("prefetch_coverage"),
+            row.share("prefetch_lateness"),
+            row.share("prefetch_pollution")
+        );
+        line("prefetches", grouped(row.count("prefetches")), measures)?;
+    }
+    if row.count("hints") > 0 {
+        line("hints", grouped(row.count("hints")), "lines fetched for them".to_owned())?;
+    }
+    Ok(())
+}
+
+/// What the flash does, and how long it lasts so.
+fn flash(out: &mut impl Write, row: Row<'_>) -> io::Result<()> {
+    let mut line = |name: &str, value: String, remark: String| words::line(out, name, value, remark);
+    let repeated = match row.count("repeated_reads") {
+        0 => String::new(),
+        repeated => format!("{} of a line that was on its way", grouped(repeated)),
+    };
+    line("flash reads", grouped(row.count("flash_reads")), repeated)?;
+    let amplified = match row.count("flash_writes") {
+        0 => String::new(),
+        _ => format!(
+            "amplified {:.2} times: {} lines moved, {} blocks erased",
+            row.number("write_amplification"),
+            grouped(row.count("gc_moves")),
+            grouped(row.count("erases"))
+        ),
+    };
+    line("flash writes", grouped(row.count("flash_writes")), amplified)?;
+    let years = row.number("lifetime_years");
+    match years.is_finite() {
+        true => line("lifetime", format!("{years:.1} years"), String::new()),
+        false => line("lifetime", "-".to_owned(), "nothing was written".to_owned()),
+    }
 }
 
 #[cfg(test)]
