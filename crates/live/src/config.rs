@@ -93,6 +93,41 @@ pub enum FileError {
     NoTier(PathBuf),
 }
 
+/// Why a server's configuration cannot be used: what all servers have to say, and what one alone has (`P`).
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError<P: std::error::Error + 'static> {
+    /// The file cannot be read, or does not say what it should.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A tier asks for what this server has not.
+    #[error(transparent)]
+    Tier(#[from] TierError),
+    /// A value that is out of range.
+    #[error("{key}: {problem}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// What only this server asks of its configuration.
+    #[error(transparent)]
+    Server(P),
+}
+
+impl<P: std::error::Error> ConfigError<P> {
+    /// The same of tiers that a file describes: an error that names it.
+    #[must_use]
+    pub fn of_tiers_in(self, file: Option<&Path>) -> Self {
+        match (self, file) {
+            (ConfigError::Tier(source), Some(path)) => {
+                ConfigError::File(FileError::Tiers { path: path.to_owned(), source })
+            }
+            (error, _) => error,
+        }
+    }
+}
+
 /// Reads the sections of one command.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What all servers share: their configuration file, and the HTTP port that each of them has: `/metrics` for Prometheus, `/ready` for whoever routes traffic, and a live page
+//! What all servers share: their configuration file, TLS, and the HTTP port that each of them has: `/metrics` for Prometheus, `/ready` for whoever routes traffic, and a live page
 //! at `/` with its data at `/api/snapshot` and `/api/history`.
 //!
 //! A server says what there is to see ([`View`]) and publishes views as it goes; [`HttpServer`] shows the newest. It has a thread
@@ -6,7 +6,7 @@
 //! slow down a request.
 //!
 //! [`metrics`] writes Prometheus's text, and [`page`] has what pages share: plots, figures, colours, and how they follow a server.
-//! [`config`] reads the configuration file that all commands share. Where a server takes commands, [`control`] says from whom, [`Lines`] answer what takes a while, and [`client`] gives them.
+//! [`config`] reads the configuration file that all commands share, and [`tls`] encrypts a server's sockets. Where a server takes commands, [`control`] says from whom, [`Lines`] answer what takes a while, and [`client`] gives them.
 #![forbid(unsafe_code)]
 
 pub mod client;
@@ -18,6 +18,7 @@ mod listener;
 pub mod metrics;
 pub mod page;
 mod server;
+pub mod tls;
 mod view;
 
 pub use history::Sample;

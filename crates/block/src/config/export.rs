@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tiermem_base::Bytes;
 use tiermem_policy::extents::Mode;
 
-use super::ConfigError;
+use super::{ConfigError, Misfit};
 use crate::backing::BackingSpec;
 use crate::engine::VolumeConfig;
 use crate::nbd::wire::STRING_BYTES_MAX;
@@ -93,7 +93,7 @@ impl FromStr for ExportSection {
 
 impl ExportSection {
     fn problem(&self, problem: impl ToString) -> ConfigError {
-        ConfigError::Export { name: self.name.clone(), problem: problem.to_string() }
+        ConfigError::Server(Misfit::Export { name: self.name.clone(), problem: problem.to_string() })
     }
 
     /// Where the volume lives.

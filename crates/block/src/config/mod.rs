@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tiermem_base::TierSpec;
-use tiermem_base::tier::TierError;
-use tiermem_live::config::{self as file, FileError, Reader};
+use tiermem_live::config::{self as file, Reader};
+use tiermem_live::tls::TlsFiles;
 use tiermem_policy::extents::{Fill, Sizing};
 
 use crate::backing::BackingSpec;
@@ -26,14 +26,11 @@ pub use http::HttpAddress;
 pub use tiers::{CachePlace, CacheTiers};
 
 /// Why a configuration cannot be used.
+pub type ConfigError = file::ConfigError<Misfit>;
+
+/// What only the block cache asks of its configuration.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read, or does not say what it should.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// A tier asks for what the block cache has not.
-    #[error(transparent)]
-    Tier(#[from] TierError),
+pub enum Misfit {
     /// There is no cache.
     #[error(
         "no cache is configured: give a file or block device and a size, for example --cache /srv/cache:16GiB"
@@ -53,27 +50,6 @@ pub enum ConfigError {
         /// What is wrong.
         problem: String,
     },
-    /// Some other value that is out of range.
-    #[error("{key}: {problem}")]
-    Value {
-        /// The key.
-        key: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
-}
-
-impl ConfigError {
-    /// The same of tiers that a file describes: an error that names it.
-    #[must_use]
-    pub fn of_tiers_in(self, file: Option<&Path>) -> Self {
-        match (self, file) {
-            (ConfigError::Tier(source), Some(path)) => {
-                ConfigError::File(FileError::Tiers { path: path.to_owned(), source })
-            }
-            (error, _) => error,
-        }
-    }
 }
 
 /// The whole configuration. Unknown keys are errors.
@@ -145,7 +121,7 @@ impl BlockConfig {
     /// # Errors
     /// When none is given.
     pub fn cache(&self) -> Result<&CacheSection, ConfigError> {
-        self.cache.as_ref().ok_or(ConfigError::NoCache)
+        self.cache.as_ref().ok_or(ConfigError::Server(Misfit::NoCache))
     }
 
     /// What the cache lies on, and what it takes the stores behind it to be.
@@ -165,12 +141,12 @@ impl BlockConfig {
         let tiers = self.cache_tiers()?;
         cache.validate(tiers.capacity_bytes)?;
         if self.exports.is_empty() {
-            return Err(ConfigError::NoExport);
+            return Err(ConfigError::Server(Misfit::NoExport));
         }
         let mut names = HashSet::new();
         for export in &self.exports {
             if !names.insert(&export.name) {
-                return Err(ConfigError::SameName(export.name.clone()));
+                return Err(ConfigError::Server(Misfit::SameName(export.name.clone())));
             }
             export.validate(tiers.capacity_bytes)?;
         }
@@ -181,9 +157,11 @@ impl BlockConfig {
     pub fn server_config(&self) -> ServerConfig {
         let tls = self.tls.as_ref().map(|tls| TlsConfig {
             required: tls.required,
-            cert: tls.cert.clone(),
-            key: tls.key.clone(),
-            client_ca: tls.client_ca.clone(),
+            files: TlsFiles {
+                cert: tls.cert.clone(),
+                key: tls.key.clone(),
+                client_ca: tls.client_ca.clone(),
+            },
         });
         ServerConfig { tls, ..ServerConfig::default() }
     }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tiermem_live::tls::TlsError;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinSet, spawn_local};
@@ -24,7 +25,7 @@ use super::negotiation::{NegotiationEnd, negotiate};
 use super::socket::Plain;
 use super::stats::{ConnectionStats, ServerStats, Traffic};
 use super::stream::Stream;
-use super::tls::{Policy, TlsError};
+use super::tls::Policy;
 use crate::disks::Disks;
 
 /// Files that the process may have open beside connections.

@@ -35,7 +35,7 @@ pub use event_loop::Server;
 pub use latency::{OpTimesTotals, TimedOp, TimesTotals};
 pub use listener::{ListenError, Listeners};
 pub use stats::{ConnectionStats, ServerStats, Traffic, TrafficTotals};
-pub use tls::{TlsConfig, TlsError};
+pub use tls::TlsConfig;
 
 /// What a server allows.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 
+use tiermem_live::tls::Socket;
 use tokio::net::{TcpStream, UnixStream};
 
 /// A connected socket.
@@ -13,29 +14,29 @@ pub(super) enum Plain {
     Unix(UnixStream),
 }
 
-impl Plain {
-    pub(super) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+impl Socket for Plain {
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Plain::Tcp(stream) => stream.poll_read_ready(cx),
             Plain::Unix(stream) => stream.poll_read_ready(cx),
         }
     }
 
-    pub(super) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Plain::Tcp(stream) => stream.poll_write_ready(cx),
             Plain::Unix(stream) => stream.poll_write_ready(cx),
         }
     }
 
-    pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Plain::Tcp(stream) => stream.try_read(buffer),
             Plain::Unix(stream) => stream.try_read(buffer),
         }
     }
 
-    pub(super) fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Plain::Tcp(stream) => stream.try_write_vectored(slices),
             Plain::Unix(stream) => stream.try_write_vectored(slices),

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tiermem_live::tls::{Socket, TlsStream};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::socket::Plain;
-use super::tls::TlsStream;
 
 /// A socket, with or without TLS.
 #[derive(Debug)]
 pub(super) enum Stream {
     Plain(Plain),
-    Tls(Box<TlsStream>),
+    Tls(Box<TlsStream<Plain>>),
     /// One that failed on its way from the one to the other.
     Gone,
 }

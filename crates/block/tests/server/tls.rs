@@ -10,6 +10,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tiermem_block::nbd::Tls;
 use tiermem_block::nbd::client::Wishes;
 use tiermem_block::server::{Server, ServerConfig, TlsConfig};
+use tiermem_live::tls::TlsFiles;
 
 use super::client::{Client, Wire, connect};
 use super::house::{House, memory};
@@ -64,7 +65,10 @@ fn wrap(ca: &Path, own: Option<&Path>) -> impl Fn(Box<dyn Wire>) -> Option<Box<d
 
 fn config(dir: &Path, required: bool, client_ca: Option<PathBuf>) -> ServerConfig {
     let (cert, key) = (dir.join("server.pem"), dir.join("server.key"));
-    ServerConfig { tls: Some(TlsConfig { required, cert, key, client_ca }), ..ServerConfig::default() }
+    ServerConfig {
+        tls: Some(TlsConfig { required, files: TlsFiles { cert, key, client_ca } }),
+        ..ServerConfig::default()
+    }
 }
 
 fn wishes(tls: Tls) -> Wishes {
@@ -116,7 +120,7 @@ fn a_key_that_is_anothers_is_told_of_at_the_start() {
     let Some(_) = issue(dir.path(), &["server", "client"]) else { return };
     let mut mixed = config(dir.path(), true, None);
     if let Some(tls) = &mut mixed.tls {
-        tls.key = dir.path().join("client.key");
+        tls.files.key = dir.path().join("client.key");
     }
     let error = Server::new(memory(), mixed).err().unwrap().to_string();
     assert!(error.contains("client.key") && error.contains("server.pem"), "{error}");

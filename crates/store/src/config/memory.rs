@@ -3,7 +3,7 @@
 use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_sys::memory::{LimitSource, MemoryLimit};
 
-use super::ConfigError;
+use super::{ConfigError, Misfit};
 
 /// What the process uses beside its tiers: the program, requests and replies under way.
 pub const PROCESS_BYTES: u64 = 192 << 20;
@@ -49,13 +49,13 @@ pub fn check_memory_against(tiers: &[TierSpec], shards: u32, limit: &MemoryLimit
         LimitSource::Cgroup(file) => format!("the cgroup ({})", file.display()),
         LimitSource::Machine => "the machine".to_owned(),
     };
-    Err(ConfigError::Memory {
+    Err(ConfigError::Server(Misfit::Memory {
         tiers: Bytes(tiers),
         process: Bytes(process),
         needed: Bytes(needed),
         limit: Bytes(limit.bytes),
         limit_source,
-    })
+    }))
 }
 
 #[cfg(test)]

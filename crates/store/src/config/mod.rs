@@ -12,9 +12,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use tiermem_base::tier::TierError;
 use tiermem_base::{Bytes, Nanos, TierKind, TierSpec};
-use tiermem_live::config::{self as file, FileError, Reader};
+use tiermem_live::config::{self as file, Reader};
+use tiermem_live::tls::TlsFiles;
 
 pub use flash::FlashTier;
 pub use memory::{PROCESS_BYTES, SHARD_BYTES, check_memory, check_memory_against};
@@ -33,14 +33,11 @@ use crate::shards::SHARDS_MAX;
 use crate::snapshot::Load;
 
 /// Why a configuration cannot be used.
+pub type ConfigError = file::ConfigError<Misfit>;
+
+/// What only the store asks of its configuration.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read, or does not say what it should.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// A tier asks for what the store has not.
-    #[error(transparent)]
-    Tier(#[from] TierError),
+pub enum Misfit {
     /// There is no tier at all.
     #[error("no tier is configured: give at least one, for example --tier dram=512MiB")]
     NoTier,
@@ -69,27 +66,6 @@ pub enum ConfigError {
         /// Who allows it.
         limit_source: String,
     },
-    /// Some other value that is out of range.
-    #[error("{key}: {problem}")]
-    Value {
-        /// The key.
-        key: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
-}
-
-impl ConfigError {
-    /// The same of tiers that a file describes: an error that names it.
-    #[must_use]
-    pub fn of_tiers_in(self, file: Option<&Path>) -> Self {
-        match (self, file) {
-            (ConfigError::Tier(source), Some(path)) => {
-                ConfigError::File(FileError::Tiers { path: path.to_owned(), source })
-            }
-            (error, _) => error,
-        }
-    }
 }
 
 /// The whole configuration. Unknown keys are errors.
@@ -206,7 +182,7 @@ impl ServerSection {
         match files {
             (None, None, None, None) => Ok(None),
             (Some(listen), Some(cert), Some(key), client_ca) => {
-                Ok(Some(TlsConfig { listen, cert, key, client_ca }))
+                Ok(Some(TlsConfig { listen, files: TlsFiles { cert, key, client_ca } }))
             }
             _ => Err(ConfigError::Value {
                 key: "server.tls_listen",

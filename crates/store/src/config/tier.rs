@@ -4,7 +4,7 @@ use tiermem_base::tier::{TierError, check_list};
 use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_policy::ladder::LEVELS_MAX;
 
-use super::ConfigError;
+use super::{ConfigError, Misfit};
 
 /// Addresses count sixteen bytes in 32 bits.
 const TIER_BYTES_MAX: u64 = (u32::MAX as u64) << 4;
@@ -26,7 +26,7 @@ pub(super) fn default_tiers() -> Vec<TierSpec> {
 
 /// Checks each tier by itself and the list as a whole.
 pub(super) fn validate(tiers: &[TierSpec]) -> Result<(), ConfigError> {
-    let first = tiers.first().ok_or(ConfigError::NoTier)?;
+    let first = tiers.first().ok_or(ConfigError::Server(Misfit::NoTier))?;
     for (number, tier) in tiers.iter().enumerate() {
         check_tier(tier)?;
         if tier.kind == TierKind::Flash {
@@ -39,7 +39,7 @@ pub(super) fn validate(tiers: &[TierSpec]) -> Result<(), ConfigError> {
     check_list(tiers)?;
     let slotted = tiers.iter().filter(|tier| tier.kind != TierKind::Flash).count();
     if slotted > LEVELS_MAX {
-        return Err(ConfigError::TooManyTiers { given: slotted, most: LEVELS_MAX });
+        return Err(ConfigError::Server(Misfit::TooManyTiers { given: slotted, most: LEVELS_MAX }));
     }
     if first.kind != TierKind::Dram {
         return Err(first.error("kind", "tier 0 must be of kind dram: the index lives there").into());

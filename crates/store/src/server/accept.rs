@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
+use tiermem_live::tls::{TlsFiles, TlsStream};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -16,7 +17,6 @@ use super::connection::Connection;
 use super::shard::Shard;
 use super::shares::Shares;
 use super::stream::{Pipe, Stream};
-use super::tls::{TlsConfig, TlsStream};
 use crate::clients::Peer;
 use crate::command::Mode;
 use crate::shards::mailboxes::{Mailboxes, Message, Socket};
@@ -224,16 +224,16 @@ fn peer_of(stream: &TcpStream, address: SocketAddr) -> Peer {
 
 /// Reads certificate and key again at SIGHUP. Connections that are open keep theirs, and what cannot be used is told of
 /// and changes nothing.
-pub(super) async fn reload_on_hangup(config: TlsConfig, certificate: Certificate) {
+pub(super) async fn reload_on_hangup(files: TlsFiles, certificate: Certificate) {
     let mut hangup = match signal(SignalKind::hangup()) {
         Ok(hangup) => hangup,
         Err(error) => return tracing::warn!(%error, "SIGHUP cannot be received"),
     };
     while hangup.recv().await.is_some() {
-        match config.load() {
+        match files.load() {
             Ok(loaded) => {
                 certificate.replace(loaded);
-                tracing::info!(certificate = %config.cert.display(), "read anew");
+                tracing::info!(certificate = %files.cert.display(), "read anew");
             }
             Err(error) => tracing::error!(%error, "the certificate is kept as it was"),
         }

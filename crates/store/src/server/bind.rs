@@ -9,10 +9,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
+use tiermem_live::tls::TlsError;
 
 use super::ServerConfig;
 use super::sampling_cost;
-use super::tls::{TlsConfig, TlsError};
 use crate::engine::Engine;
 use crate::host::SettingsWatcher;
 use crate::settings::Settings;
@@ -121,13 +121,13 @@ impl Sockets {
         }
         if config.protected_mode && config.settings.users.are_open() {
             // Who shows a certificate that was asked for is known.
-            let tls = config.tls.as_ref().filter(|tls| tls.client_ca.is_none()).map(|tls| tls.listen);
+            let tls = config.tls.as_ref().filter(|tls| tls.files.client_ca.is_none()).map(|tls| tls.listen);
             let mut open = config.listen.into_iter().chain(tls);
             if let Some(address) = open.find(|address| !address.ip().to_canonical().is_loopback()) {
                 return Err(ServeError::Unprotected(address));
             }
         }
-        let certificate = config.tls.as_ref().map(TlsConfig::load).transpose()?;
+        let certificate = config.tls.as_ref().map(|tls| tls.files.load()).transpose()?;
         tiermem_sys::limits::raise_open_files(config.settings.maxclients as u64 + FILES_RESERVED)
             .map_err(|source| ServeError::OpenFiles { source })?;
         let tcp = config.listen.map(Bound::to).transpose()?;

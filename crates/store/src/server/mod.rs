@@ -22,7 +22,6 @@ mod shard;
 mod shares;
 mod snapshot;
 mod stream;
-mod tls;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,10 +30,20 @@ use std::time::Duration;
 pub use bind::{FILES_RESERVED, ServeError, Server, Sockets};
 pub use latency::LatencySummary;
 pub use snapshot::Snapshot;
-pub use tls::{TlsConfig, TlsError};
+
+use tiermem_live::tls::TlsFiles;
 
 use crate::settings::Settings;
 use crate::snapshot::path_of as snapshot_path;
+
+/// Where TLS is listened on, and with what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// The address; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// Certificate, key, and whom clients must be signed by.
+    pub files: TlsFiles,
+}
 
 /// What a server listens on and allows.
 #[derive(Clone, Debug)]

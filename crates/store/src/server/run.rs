@@ -138,7 +138,7 @@ impl Server {
                 spawn_local(stage.entrance.clone().accept_tcp(listener, true));
             }
             if let (Some(config), Some(certificate)) = (config.tls.clone(), plan.certificate.clone()) {
-                spawn_local(reload_on_hangup(config, certificate));
+                spawn_local(reload_on_hangup(config.files, certificate));
             }
             if let Some(listener) = unix {
                 spawn_local(stage.entrance.clone().accept_unix(listener));

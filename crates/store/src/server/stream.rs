@@ -7,17 +7,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use socket2::SockRef;
+use tiermem_live::tls::TlsStream;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-
-use super::tls::TlsStream;
 
 /// A connected socket.
 #[derive(Debug)]
 pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    Tls(Box<TlsStream>),
+    Tls(Box<TlsStream<TcpStream>>),
     Pipe(Pipe),
 }
 
@@ -75,7 +74,7 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.as_raw_fd(),
             Stream::Unix(stream) => stream.as_raw_fd(),
-            Stream::Tls(stream) => stream.as_raw_fd(),
+            Stream::Tls(stream) => stream.socket().as_raw_fd(),
             Stream::Pipe(_) => -1,
         }
     }
@@ -101,7 +100,7 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.poll_write_ready(cx),
             Stream::Unix(stream) => stream.poll_write_ready(cx),
-            Stream::Tls(stream) => stream.poll_write_ready(cx),
+            Stream::Tls(stream) => stream.socket().poll_write_ready(cx),
             // The pipe wakes when it has room.
             Stream::Pipe(pipe) if pipe.full.take() => Poll::Pending,
             Stream::Pipe(_) => Poll::Ready(Ok(())),
