@@ -19,9 +19,10 @@ use tiermem_base::{Access, Op, Rng};
 use tiermem_block::disks::{MemoryDisks, SlowDisks, Trouble};
 use tiermem_block::nbd::{Address, BlockSizes, NbdUri};
 use tiermem_block::replay::{
-    self, End, Expected, Found, LayoutError, Options, Outcome, Pace, ReplayError, Survey, Target, Wrong,
+    self, End, Expected, Found, LayoutError, Options, Outcome, ReplayError, Survey, Target, Wrong,
 };
 use tiermem_block::server::ServerConfig;
+use tiermem_live::Pace;
 use toy::Toy;
 
 fn uri(address: &Address, export: &str) -> NbdUri {
@@ -252,7 +253,7 @@ fn timed_requests_are_all_sent_and_their_lateness_is_known() {
         access.time_ns = 5_000_000_000 + number * 1_000_000 - if number % 7 == 6 { 3_000_000 } else { 0 };
     }
     let targets = vec![target(&house, "a", &[0])];
-    let options = Options { pace: Pace::Timed(10.0), verify: true, workers: 4, ..Options::new(targets) };
+    let options = Options { pace: Pace::Speed(10.0), verify: true, workers: 4, ..Options::new(targets) };
     let outcome = try_replay(&options, &records).unwrap();
     assert_clean(&outcome, &records);
     assert_eq!(outcome.total().lateness.count(), 300);

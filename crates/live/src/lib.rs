@@ -7,6 +7,7 @@
 //!
 //! [`metrics`] writes Prometheus's text, and [`page`] has what pages share: plots, figures, colours, and how they follow a server.
 //! [`config`] reads the configuration file that all commands share, and [`tls`] encrypts a server's sockets. Where a server takes commands, [`control`] says from whom, [`Lines`] answer what takes a while, and [`client`] gives them.
+//! [`Pace`] says when clients that replay a trace send its requests.
 #![forbid(unsafe_code)]
 
 pub mod client;
@@ -16,6 +17,7 @@ mod history;
 mod lines;
 mod listener;
 pub mod metrics;
+mod pace;
 pub mod page;
 mod server;
 pub mod tls;
@@ -23,5 +25,6 @@ mod view;
 
 pub use history::Sample;
 pub use lines::{Gone, Lines};
+pub use pace::Pace;
 pub use server::{HttpError, HttpPort, HttpServer, json};
 pub use view::View;

@@ -8,7 +8,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use tiermem_base::{Access, Op};
-use tiermem_store::replay::{Address, Options, Outcome, Pace, ReplayError, run};
+use tiermem_live::Pace;
+use tiermem_store::replay::{Address, Options, Outcome, ReplayError, run};
 
 #[derive(Default)]
 struct State {

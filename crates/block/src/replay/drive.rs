@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
 use tiermem_base::Access;
+use tiermem_live::Pace;
 
 use super::connection::{Broken, Line, Worker};
 use super::expected_content::ExpectedContent;
@@ -18,7 +19,7 @@ use super::figures::{Complaint, End, Figures, Outcome, Wrong};
 use super::layout::{Layout, Span};
 use super::order::Order;
 use super::pattern::{SECTOR, SECTOR_BYTES};
-use super::{Options, Pace, ReplayError, Survey};
+use super::{Options, ReplayError, Survey};
 use crate::link::Link;
 use crate::nbd::wire::TransmissionFlags;
 
@@ -53,6 +54,8 @@ struct Driver<'a> {
     /// When the replay began, and the time in the trace that stands for that moment.
     began: Instant,
     first_ns: Option<u64>,
+    /// Records that were read.
+    read: u64,
     /// What was due last, as time in the trace never goes back here.
     last_due: Option<Instant>,
     taken: u64,
@@ -80,7 +83,7 @@ pub(super) fn run(
     let mut driver = Driver::new(options, survey)?;
     // The kernel may wake a thread 50 us late to save power; that would be in every latency of a timed replay.
     let slack = match options.pace {
-        Pace::Timed(_) => current_timer_slack().ok(),
+        Pace::Rate(_) | Pace::Speed(_) => current_timer_slack().ok(),
         Pace::Closed => None,
     };
     if slack.is_some() {
@@ -132,6 +135,7 @@ impl<'a> Driver<'a> {
             exhausted: false,
             began: now,
             first_ns: None,
+            read: 0,
             last_due: None,
             taken: 0,
             version: 0,
@@ -228,17 +232,15 @@ impl<'a> Driver<'a> {
                 self.exhausted = true;
                 break;
             };
-            let due = match self.options.pace {
-                Pace::Closed => None,
-                Pace::Timed(times) => {
-                    let from = *self.first_ns.get_or_insert(access.time_ns);
-                    let after_ns = access.time_ns.saturating_sub(from) as f64 / times;
-                    // At most 584 years, which the clock can count.
-                    let due = self.began.checked_add(Duration::from_nanos(after_ns as u64));
-                    self.last_due = self.last_due.max(due);
-                    self.last_due
-                }
-            };
+            let from = *self.first_ns.get_or_insert(access.time_ns);
+            let due_ns = self.options.pace.due_ns(self.read, access.time_ns.saturating_sub(from));
+            self.read += 1;
+            let due = due_ns.and_then(|due_ns| {
+                // At most 584 years, which the clock can count.
+                let due = self.began.checked_add(Duration::from_nanos(due_ns));
+                self.last_due = self.last_due.max(due);
+                self.last_due
+            });
             match self.layout.place(&access)? {
                 Some(span) => return Ok(Some(Next { span, due })),
                 None => {

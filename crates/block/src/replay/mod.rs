@@ -22,24 +22,13 @@ use std::error::Error;
 use std::time::Duration;
 
 use tiermem_base::Access;
+use tiermem_live::Pace;
 
 pub use expected_content::{Expected, ExpectedContent, Found, Mismatch};
 pub use figures::{Complaint, End, Figures, Outcome, Side, Times, Wrong};
 pub use layout::{Layout, LayoutError, Span, Target};
 pub use pattern::{SECTOR_BYTES, Stamp};
 pub use survey::{Survey, VolumeSurvey};
-
-/// When requests are sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Pace {
-    /// When a worker is free. A server that stands still for a second is asked nothing in it, and one bad latency stands for all that
-    /// would have met it.
-    #[default]
-    Closed,
-    /// At the times of the trace, so many times as fast, which is above 0. Latency counts from then on, however late a worker was free
-    /// (Tene's coordinated omission). A time before an earlier record's counts as that.
-    Timed(f64),
-}
 
 /// How to drive the servers.
 #[derive(Clone, Debug)]
@@ -49,7 +38,8 @@ pub struct Options {
     /// Requests under way at a time, at least 1. Where an export lets clients use several connections, each worker has its own, up to
     /// 64 of them and 512 to all exports; elsewhere all share one.
     pub workers: usize,
-    /// When requests are sent.
+    /// When requests are sent. In an open loop latency counts from when a request was due, however late a worker was free; a time before an
+    /// earlier record's counts as that.
     pub pace: Pace,
     /// The first so many requests are sent and not measured.
     pub warm_up: u64,

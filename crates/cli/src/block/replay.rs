@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_block::replay::{self, End, LayoutError, Outcome, Pace, ReplayError, Survey, Target};
+use tiermem_block::replay::{self, End, LayoutError, Outcome, ReplayError, Survey, Target};
+use tiermem_live::Pace;
 
 use super::replay_print::{in_words, print};
 use super::replay_targets::{To, targets};
@@ -88,7 +89,7 @@ fn pace(text: &str) -> Result<Pace, String> {
         times => times.parse::<f64>().ok().filter(|times| (1e-6..=1e9).contains(times)),
     };
     times
-        .map(Pace::Timed)
+        .map(Pace::Speed)
         .ok_or_else(|| format!("{text:?} is none of all-at-once, timed and a number above 0, such as 10"))
 }
 
@@ -102,7 +103,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             "--warm-up {warm_up} leaves nothing to measure of the trace's {requests} requests"
         )));
     }
-    if matches!(options.speed, Pace::Timed(_)) && survey.last_ns == 0 && survey.records > 1 {
+    if matches!(options.speed, Pace::Speed(_)) && survey.last_ns == 0 && survey.records > 1 {
         return Err(Failure::usage(anyhow!(
             "{}: all of the trace's requests have the same time; replay it with --speed all-at-once",
             options.trace.trace

@@ -2,7 +2,8 @@
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_store::replay::{self, Address, Outcome, Pace, ReplayError, TierShare};
+use tiermem_live::Pace;
+use tiermem_store::replay::{self, Address, Outcome, ReplayError, TierShare};
 use tiermem_trace::TraceError;
 
 use crate::failure::Failure;

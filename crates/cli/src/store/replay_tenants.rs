@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use tiermem_base::Nanos;
 use tiermem_store::load::{Address, LoadError};
-use tiermem_store::load_generator::{self, ApplicationSpec, End, Figures, LoadGeneratorError, Pace};
+use tiermem_store::load_generator::{self, ApplicationSpec, End, Figures, LoadGeneratorError, MissWait};
 use tiermem_trace::TraceError;
 
 use crate::failure::Failure;
@@ -186,9 +186,9 @@ pub fn run(options: Options) -> Result<(), Failure> {
             By::Prefix => load_generator::By::Prefix,
             By::Database => load_generator::By::Database,
         },
-        pace: match options.charge {
-            true => Pace::Charge { round_trip: Duration::from_nanos(options.round_trip.0) },
-            false => Pace::Wait,
+        miss_wait: match options.charge {
+            true => MissWait::Charge { round_trip: Duration::from_nanos(options.round_trip.0) },
+            false => MissWait::Wait,
         },
         end,
         warm_up: options.warm_up,

@@ -185,7 +185,7 @@ impl ClientStats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load_generator::{By, Pace};
+    use crate::load_generator::{By, MissWait};
 
     fn client_stats(end: End, warm_up: f64) -> ClientStats {
         let window = Some(Duration::from_micros(100));
@@ -194,7 +194,7 @@ mod tests {
             to,
             auth: None,
             by: By::Prefix,
-            pace: Pace::Wait,
+            miss_wait: MissWait::Wait,
             end,
             warm_up,
             window,

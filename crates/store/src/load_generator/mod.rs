@@ -5,11 +5,11 @@
 //! its database takes, then stores the value, and only then goes on; at the end of its trace it begins anew. What an
 //! access takes is the time of all that together, so that means over applications show what a division of memory is worth.
 //!
-//! Applications either really wait, each in a thread of its own, or the time is only counted ([`Pace`]).
+//! Applications either really wait, each in a thread of its own, or the time is only counted ([`MissWait`]).
 
 mod application;
 mod client_stats;
-mod pace;
+mod miss_wait;
 
 use std::error::Error;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub enum By {
 
 /// What becomes of the time that databases take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum MissWait {
     /// It is waited for, and all applications are at work at once.
     Wait,
     /// It is counted, and nobody waits. One thread does whatever the applications would do next, each by a clock of its own.
@@ -68,7 +68,7 @@ pub enum Pace {
 pub enum End {
     /// After so many accesses.
     Accesses(u64),
-    /// After this time; with [`Pace::Charge`], by its own clock.
+    /// After this time; with [`MissWait::Charge`], by its own clock.
     Time(Duration),
 }
 
@@ -82,7 +82,7 @@ pub struct Options {
     /// How applications are told apart.
     pub by: By,
     /// Whether anybody waits.
-    pub pace: Pace,
+    pub miss_wait: MissWait,
     /// When each application is done.
     pub end: End,
     /// The share of accesses or time, 0 to 1, after which measuring begins.
@@ -134,8 +134,8 @@ pub fn run(
 ) -> Result<Vec<Figures>, LoadGeneratorError> {
     let open = |application| Application::open(options, application);
     let applications: Vec<_> = load_generator.into_iter().map(open).collect::<Result<_, _>>()?;
-    match options.pace {
-        Pace::Wait => pace::wait(options, applications, progress),
-        Pace::Charge { round_trip } => pace::charge(options, applications, round_trip, progress),
+    match options.miss_wait {
+        MissWait::Wait => miss_wait::wait(options, applications, progress),
+        MissWait::Charge { round_trip } => miss_wait::charge(options, applications, round_trip, progress),
     }
 }

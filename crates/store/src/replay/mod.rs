@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tiermem_base::Access;
+use tiermem_live::Pace;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::{JoinSet, LocalSet};
 
@@ -42,33 +43,6 @@ use values::Values;
 const STALL: Duration = Duration::from_secs(30);
 /// How often progress is told and a stall looked for.
 const TICK: Duration = Duration::from_millis(100);
-
-/// When requests are sent.
-///
-/// In a closed loop a server that stands still for a second is asked nothing in that second, and one bad latency stands for
-/// the thousands of requests that would have met it (Tene's coordinated omission). In an open loop they are all
-/// due, and their latency counts from when they were.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Pace {
-    /// When there is room in a connection's pipeline.
-    #[default]
-    Closed,
-    /// So many a second, in even steps. Above 0.
-    Rate(f64),
-    /// At the times of the trace, so many times as fast. Above 0.
-    Speed(f64),
-}
-
-impl Pace {
-    /// When the request of this number and time in the trace is due, in nanoseconds from the start.
-    fn due_ns(self, number: u64, time_ns: u64) -> u64 {
-        match self {
-            Pace::Closed => 0,
-            Pace::Rate(per_second) => (number as f64 * 1e9 / per_second) as u64,
-            Pace::Speed(times) => (time_ns as f64 / times) as u64,
-        }
-    }
-}
 
 /// How to drive the server.
 #[derive(Clone, Debug)]
@@ -153,7 +127,7 @@ where
     let trace = trace.take(limit).map(move |access| {
         let mut access = access?;
         let since_ns = access.time_ns.saturating_sub(*first_ns.get_or_insert(access.time_ns));
-        access.time_ns = pace.due_ns(number, since_ns);
+        access.time_ns = pace.due_ns(number, since_ns).unwrap_or(0);
         number += 1;
         Ok(access)
     });
