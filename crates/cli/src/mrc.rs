@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_model::mrc::{Curve, Kind, Survey, Unit};
+use tiermem_model::mrc::{Curve, Kind, Survey, Unit, curves_in_parallel};
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};
@@ -92,7 +92,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         return Err(Failure::usage(anyhow!("a cache of size 0 misses everything; sizes start at 1")));
     }
     let bar = steps_bar(kinds.len() as u64, "curves");
-    let curves = tiermem_report::curves(&survey, &kinds, unit, &sizes, &|done| bar.set_position(done as u64));
+    let curves = curves_in_parallel(&survey, &kinds, unit, &sizes, &|done| bar.set_position(done as u64));
     bar.finish_and_clear();
     let rows = if options.lowest { lowest_rows(&kinds, &curves) } else { rows(&kinds, &curves) };
     output::print_rows(options.format, &Rows { fields: FIELDS, rows }).map_err(Failure::failed)

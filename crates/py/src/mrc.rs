@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tiermem_model::mrc::{Curve, Kind, Point, Survey, Unit};
+use tiermem_model::mrc::{Curve, Kind, Point, Survey, Unit, curves_in_parallel};
 
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -109,7 +109,7 @@ pub fn mrc(
         }
         let total = Some(kinds.len() as f64);
         let report = |done| progress.report_later("curves", done as f64, total);
-        let curves = tiermem_report::curves(&survey, &kinds, unit, &sizes, &report);
+        let curves = curves_in_parallel(&survey, &kinds, unit, &sizes, &report);
         progress.raise()?;
         let mut rows = Vec::new();
         for (kind, windows) in kinds.iter().zip(&curves) {

@@ -3,10 +3,8 @@
 use serde::Serialize;
 use tiermem_base::Access;
 use tiermem_model::cost::{Cost, Prices, gains, size_for};
-use tiermem_model::mrc::{Curve, Kind, Survey, Unit};
+use tiermem_model::mrc::{Curve, Kind, Survey, Unit, curves_in_parallel};
 use tiermem_trace::stat::{Collector, StatOptions, TraceStat};
-
-use crate::curves::curves;
 
 /// Parts into which the memory is divided to tell what each of them buys.
 const GAIN_PARTS: u32 = 10;
@@ -112,7 +110,7 @@ impl Gatherer {
         let sizes = by_factors(survey.working_set(unit), options.sizes);
         let by_k = options.ks.iter().map(|&k| Kind::KLru { k });
         let kinds: Vec<Kind> = options.policies.iter().copied().chain(by_k).collect();
-        let computed = curves(&survey, &kinds, unit, &sizes, done);
+        let computed = curves_in_parallel(&survey, &kinds, unit, &sizes, done);
         let mut all: Vec<PolicyCurve> = kinds
             .into_iter()
             .zip(computed)

@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 mod chart;
-mod curves;
 mod escape;
 mod gather;
 pub mod heatmap;
@@ -12,7 +11,6 @@ mod page;
 mod quantity;
 mod sampling;
 
-pub use curves::curves;
 pub use gather::{Gatherer, Options, Report, ReportError};
 pub use quantity::grouped;
 pub use sampling::{expected_requests, sample_rate_for};

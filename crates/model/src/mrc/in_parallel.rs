@@ -1,14 +1,15 @@
-//! Curves of several policies at once.
+//! Curves of several policies at once, each on a thread. No decision depends on it: every curve is what it would be alone, whatever
+//! thread computes it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::available_parallelism;
 
-use tiermem_model::mrc::{Curve, Kind, Survey, Unit};
+use super::{Curve, Kind, Survey, Unit};
 
 /// The curves of each kind, by window, in the order of `kinds`. The kinds are dealt out to as many threads as there are
 /// processors; `done` is called after each with the number of those that are done, on whichever thread.
-pub fn curves(
+pub fn curves_in_parallel(
     survey: &Survey,
     kinds: &[Kind],
     unit: Unit,
@@ -49,7 +50,7 @@ mod tests {
         let kinds: Vec<Kind> = ["klru:1", "lru", "fifo", "sieve"].map(|name| name.parse().unwrap()).into();
         let sizes = [10, 50, 101];
         let count = AtomicUsize::new(0);
-        let together = curves(&survey, &kinds, Unit::Objects, &sizes, &|done| {
+        let together = curves_in_parallel(&survey, &kinds, Unit::Objects, &sizes, &|done| {
             count.fetch_max(done, Relaxed);
         });
         let alone: Vec<_> = kinds.iter().map(|kind| survey.curves(*kind, Unit::Objects, &sizes)).collect();
