@@ -8,44 +8,44 @@ use tiermem_policy::promote::Promotion;
 /// Each mechanism of the ladder; every one can be switched off by itself.
 #[derive(Debug, Args)]
 pub struct LadderArgs {
-    /// How items are promoted: reuse-twice, reuse-time, tail-age, reuse-time-scan, naive or none.
+    /// Promotion policy: reuse-twice, reuse-time, tail-age, reuse-time-scan, naive or none.
     #[arg(long, default_value = "reuse-twice")]
     promotion: Promotion,
-    /// The reuse time that is short enough for promotion, as a share of what it is held against [default: 6 for
+    /// Promote an item if its reuse time is below this multiple of the fast tier's mean reuse time [default: 6 for
     /// reuse-twice, else 1].
     #[arg(long, value_name = "FACTOR")]
     promote_below: Option<f64>,
-    /// Switch moving pages between size classes off.
+    /// Do not move pages between size classes.
     #[arg(long)]
     no_rebalance: bool,
-    /// Window of the reuse times that a slow item is held against, in requests.
+    /// Window of the fast tier's mean reuse time, in requests.
     #[arg(long, value_name = "N")]
     reuse_window: Option<u64>,
-    /// Candidates for promotion that can wait.
+    /// Most slow items that can wait for promotion.
     #[arg(long, value_name = "N")]
     candidates: Option<usize>,
-    /// Where new items enter: fast, proven or interleaved:SHARE.
+    /// Admission policy, the tier that new items enter: fast, proven or interleaved:SHARE.
     #[arg(long, default_value = "proven")]
     admission: Admission,
     /// What a full fast tier does at an admission: demote or drop.
     #[arg(long, default_value = "demote")]
     reactive: Reactive,
-    /// Switch the background demotion and eviction between watermarks off.
+    /// No background demotion and eviction between watermarks.
     #[arg(long)]
     no_watermarks: bool,
-    /// Where new items enter a tier's order, as a share from its end: one value for all tiers.
+    /// Insertion point of new items in a tier's order, as a share from its tail, for all tiers.
     #[arg(long, value_name = "SHARE")]
     insertion_point: Option<f64>,
     /// Lists: when a hit moves an item to the head: always, lower-only or at-tail.
     #[arg(long, default_value = "at-tail")]
     bump: Bump,
-    /// Who goes first from a tier: lru, klru:K, klfu:K or kttl:K.
+    /// Eviction policy of the tiers: lru, klru:K, klfu:K or kttl:K.
     #[arg(long, default_value = "lru")]
     order: Order,
-    /// The same for the slower tiers [default: as --order].
+    /// Eviction policy of the slower tiers [default: --order].
     #[arg(long, value_name = "ORDER")]
     order_slow: Option<Order>,
-    /// Take metadata out of the first tier's capacity, as the store does.
+    /// Charge metadata to the first tier's capacity, as the store does.
     #[arg(long)]
     charge_metadata: bool,
 }

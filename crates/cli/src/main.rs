@@ -60,35 +60,35 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// The Redis-compatible store over several tiers of memory.
+    /// Redis-compatible store over several tiers of memory: serve, load, replay, benchmark.
     #[command(subcommand, after_help = store::EXAMPLE)]
     Store(store::Command),
-    /// The block cache: volumes served over NBD.
+    /// Block cache in front of slow volumes, served over NBD.
     #[command(subcommand, after_help = block::EXAMPLE)]
     Block(block::Command),
-    /// Access traces: made, converted, measured, shown, cut and joined.
+    /// Access traces: generate, convert, measure, show, filter, split and merge.
     #[command(subcommand, after_help = trace::EXAMPLES)]
     Trace(trace::Command),
-    /// Miss-ratio curves: how much a cache of each size would miss.
+    /// Miss-ratio curves: the miss ratio of a cache at each size.
     Mrc(mrc::Options),
-    /// How to divide memory among tenants.
+    /// Compute how to divide memory among tenants.
     Partition(partition::Options),
-    /// What a trace needs of memory, as one page to look at.
+    /// One HTML page about a trace: curves, working set, prices.
     Report(report::Options),
-    /// Simulators that run the same decisions as the live engines.
+    /// Simulators that run the live engines' decisions: caches, block cache, page faults, placement, CXL flash.
     #[command(subcommand, after_help = sim::EXAMPLE)]
     Sim(sim::Command),
-    /// Records what a program does with its memory.
+    /// Record how a program uses its memory.
     Record(Box<record::Options>),
-    /// How often each part of a program's memory was accessed, as a picture, a page or a table.
+    /// Draw a recording: a picture, an interactive page or a table of how often memory was accessed.
     Heatmap(Box<heatmap::Options>),
-    /// Which parts of a recorded program's memory belong in fast memory, and when.
+    /// Plan which parts of a recorded program's memory belong in fast memory, and when.
     Plan(plan::Options),
-    /// Runs a program whose memory is placed.
+    /// Run a program with its memory placed on chosen nodes or by a plan; compare placements.
     Run(Box<run::Options>),
-    /// What this machine offers, and what each missing thing would need.
+    /// Check what this machine supports, and what each missing part needs.
     Doctor(doctor::Options),
-    /// Measures how closely an emulated tier keeps to its curve on this machine.
+    /// Measure how closely an emulated tier follows its curve on this machine.
     Probe(probe::Options),
 }
 

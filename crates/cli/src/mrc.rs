@@ -20,18 +20,18 @@ Examples:
 
 Policies:
   lru      exact stack distances
-  aet      LRU from reuse times alone: cheapest, for workloads in steady state
-  klru     random sampling of K, as Redis does without its pool; K may be any number from 1 on
-  redis    random sampling of K with Redis's eviction pool
-  krr      klru by a stack (KRR): all sizes at once, off where a workload loops
-  others   every policy of `tiermem sim cache`, simulated at each size (mini-lru: simulated although there is a model)
+  aet      LRU from reuse times: cheapest; assumes a steady state
+  klru     evicts the oldest of K random keys, as Redis does without its pool; K is any number from 1
+  redis    the same with Redis's eviction pool
+  krr      klru by a stack (KRR): all sizes at once; inexact for loops
+  others   every policy of `tiermem sim cache`, simulated at each size (mini-NAME: simulated although there is a model)
 
 Fields:
-  policy, k    the policy, and its K (0: has none)
-  size         of the cache, in objects or, with --bytes, in bytes of values
+  policy, k    the policy, and its K (0: none)
+  size         cache size, in objects or, with --bytes, in bytes of values
   miss_ratio   misses over requests
-  error        the truth is within miss_ratio +- error in 95 of 100 samples (0: nothing was sampled)
-  window       which stretch of the trace (0: the first or only one)";
+  error        the true miss ratio is within +- error for 95 of 100 samples (0: not sampled)
+  window       number of the window of the trace (0: the first or only one)";
 
 /// What `tiermem mrc` takes.
 #[derive(Debug, Args)]
@@ -39,37 +39,37 @@ Fields:
 pub struct Options {
     #[command(flatten)]
     trace: TraceArgs,
-    /// The policy; repeat it for several.
+    /// Eviction policy or model; repeat it for several.
     #[arg(long, value_name = "NAME", default_value = "lru")]
     policy: Vec<String>,
-    /// The K of klru, redis and krr; repeat it for several.
+    /// Sample size K of klru, redis and krr; repeat it for several.
     #[arg(long, value_name = "K", default_value = "5", value_parser = positive_k)]
     k: Vec<f64>,
-    /// So many sizes, evenly over the working set.
+    /// Number of cache sizes to evaluate, evenly spaced up to the working set.
     #[arg(long, value_name = "COUNT", default_value_t = 25, conflicts_with = "size", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     sizes: u32,
-    /// A size, or a percentage of the working set; repeat it for several.
+    /// Cache size, or a percentage of the working set; repeat it for several.
     #[arg(long, value_name = "N")]
     size: Vec<Size>,
-    /// Look at the share R of the keys only.
+    /// Follow only a share R of the keys (spatial sampling).
     #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = sample_rate)]
     sample: f64,
-    /// Look at no more than N keys, and at all of them while there are fewer.
+    /// Follow at most N keys (all of them if there are fewer).
     #[arg(long, value_name = "N", conflicts_with = "sample", value_parser = clap::value_parser!(u64).range(1..))]
     sample_keys: Option<u64>,
-    /// Another choice of keys.
+    /// Seed of the choice of keys.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Count sizes in bytes of values instead of objects.
     #[arg(long)]
     bytes: bool,
-    /// A curve for every N requests of the trace; caches stay warm.
+    /// One curve per N requests of the trace; caches stay warm.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     window: Option<u64>,
-    /// Only the lowest of the curves at each size, and whose it is.
+    /// At each size, print only the policy with the lowest miss ratio.
     #[arg(long)]
     lowest: bool,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

@@ -41,76 +41,76 @@ Examples:
   tiermem partition shared.csv.zst --config store.toml
   tiermem partition clients.csv --tenants 15 --memory 25% --sample 0.01 -o tenants.toml
 
-Tenants: those of the one trace (its tenant column), or one for each of several traces, named after its file.
+Tenants: the tenant column of a single trace, or one tenant per trace, named after its file.
 
 Objectives:
-  latency   time lost by misses (default)
-  hits      misses
-  fair      whoever gains least of what memory could gain it, gains as much as possible
-  slo       promises (hits=, latency=) first, then time lost
+  latency   least time lost to misses (default)
+  hits      fewest misses
+  fair      maximise the smallest gain among tenants, each as a part of what memory could gain it
+  slo       keep promises (hits=, latency=) first, then as latency
 
 Fields:
-  rate               requests per second where the trace has times, else requests
-  miss_ns            what a miss costs
-  working_set_bytes  all keys at their last sizes, with --overhead for each
+  rate               requests per second if the trace has times, otherwise requests
+  miss_ns            cost of a miss
+  working_set_bytes  all keys at their last sizes, plus --overhead for each
   share_bytes, k     the tenant's memory and its K
-  miss_ratio         there, as modelled
-  loss_ns            time lost by misses per request: miss_ratio x miss_ns
-  equal_...          the same were memory divided equally (within min and max)
-  kept               1: the tenant's promise is kept, or there is none
-The last row, all, sums up; its ratios and losses are means over requests.";
+  miss_ratio         modelled miss ratio with that share and K
+  loss_ns            time lost to misses per request: miss_ratio x miss_ns
+  equal_...          the same with memory divided equally (within min and max)
+  kept               1: the tenant's promise is kept, or it has none
+The last row, all, is the sum; its ratios and losses are means over requests.";
 
 /// What `tiermem partition` takes.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {
-    /// One trace with tenants, or several, each a tenant's.
+    /// One trace with several tenants, or one trace per tenant.
     #[arg(value_name = "TRACE", required = true, value_parser = trace_argument)]
     traces: Vec<String>,
-    /// The memory to divide, or a percentage of all tenants' working sets [default: what the tiers of memory in --config have
-    /// together].
+    /// Memory to divide, or a percentage of all tenants' working sets [default: the sum of the memory tiers in
+    /// --config].
     #[arg(long, value_name = "SIZE", required_unless_present = "config")]
     memory: Option<Size>,
-    /// A file with [[tier]] tables, as `tiermem store serve` reads it: the memory to divide, and below it where misses are answered.
+    /// File with [[tier]] tables, as `tiermem store serve` reads it: the memory to divide, and the tier below, which answers misses.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// What is given at a time [default: 1/256 of the memory].
+    /// Granularity of the division [default: 1/256 of the memory].
     #[arg(long, value_name = "SIZE")]
     granule: Option<Bytes>,
-    /// What is to be small: latency, hits, fair or slo.
+    /// Objective: latency, hits, fair or slo.
     #[arg(long, value_name = "NAME", default_value_t)]
     objective: Objective,
-    /// What is known of a tenant and promised to it: NAME:miss=2ms,min=64MiB,max=1GiB,weight=2,hits=0.9,latency=300us; repeat it for several.
+    /// Properties and promises of a tenant: NAME:miss=2ms,min=64MiB,max=1GiB,weight=2,hits=0.9,latency=300us; repeat it for several.
     #[arg(long, value_name = "TERMS")]
     tenant: Vec<TenantTerms>,
-    /// What a miss costs a tenant of whom nothing else is said [default: a read from the first tier of --config that is no memory, or
-    /// 1ms, as of the curve network-store].
+    /// Cost of a miss, unless --tenant sets it [default: a read from the first tier of --config below memory, or 1ms, as of the
+    /// curve network-store].
     #[arg(long, value_name = "TIME")]
     miss: Option<Nanos>,
-    /// Tenants are the remainders of the trace's tenants divided by N.
+    /// Merge the trace's tenants into N, by tenant modulo N.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     tenants: Option<u32>,
-    /// A K that a tenant may be given; repeat it for several.
+    /// Candidate K for K-LRU; repeat it for several.
     #[arg(long, value_name = "K", default_values_t = [1u8, 5, 8, 16], value_parser = clap::value_parser!(u8).range(1..=64))]
     k: Vec<u8>,
-    /// The model of K-LRU: klru, or krr as Wang 2024 uses it.
+    /// Model of K-LRU: klru, or krr as in Wang 2024.
     #[arg(long, value_name = "NAME", default_value = "klru", value_parser = ["klru", "krr"])]
     model: String,
-    /// Sizes at which curves are computed; between them they are straight.
+    /// Number of sizes at which curves are computed; between them they are interpolated linearly.
     #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
     points: u32,
-    /// Look at the share R of the keys only.
+    /// Follow only a share R of the keys (spatial sampling).
     #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = sample_rate)]
     sample: f64,
-    /// Bytes that an item takes beside its key and value.
+    /// Bytes per item in addition to key and value.
     #[arg(long, value_name = "BYTES", default_value_t = 56)]
     overhead: u32,
     #[command(flatten)]
     reading: Reading,
-    /// Write the division as configuration.
+    /// Write the division as a configuration file.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

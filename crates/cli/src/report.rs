@@ -26,12 +26,12 @@ Examples:
 One HTML file that needs no network: popularity, sizes, times, the working set, miss-ratio curves by policy and by K, what
 each tenth of the memory buys, and what each hit ratio costs.
 
-Traces of more than 3 million requests are sampled (about a million requests' worth of keys) unless --sample says how
-much; the first line of the page tells.
+Traces of more than 3 million requests are sampled (keys with about a million requests) unless --sample sets the
+share; the first line of the page says so.
 
-Prices: those of the first two tiers that are memory in the file of --config, by their names. Else DRAM at 4.875 dollars a GB, as
-work on hybrid memory pools cites it, and CXL memory. That has no public list price; the default, half of DRAM's, is an assumption, so
-give your own. What is paid once is spread over --months.";
+Prices come from the first two memory tiers in the file of --config. The defaults are DRAM at 4.875 dollars a GB, as work on hybrid
+memory pools cites it, and CXL memory at half of that, an assumption: there is no public list price, so give your own. A price paid
+once is spread over --months.";
 
 /// What `tiermem report` takes.
 #[derive(Debug, Args)]
@@ -42,22 +42,22 @@ pub struct Options {
     /// The file to write.
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
-    /// Follow the share R of the keys only; 1 takes all.
+    /// Follow only a share R of the keys (spatial sampling); 1 follows all.
     #[arg(long, value_name = "R", value_parser = sample_rate)]
     sample: Option<f64>,
-    /// Another choice of keys.
+    /// Seed of the choice of keys.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// A policy whose curve is drawn; repeat it for several. Gains and prices are told of the first.
+    /// Policy whose curve is drawn; repeat it for several. Gains and prices are those of the first.
     #[arg(long, value_name = "NAME", value_parser = kind)]
     policy: Vec<Kind>,
-    /// A K of K-LRU whose curve is drawn; repeat it for several.
+    /// K of K-LRU whose curve is drawn; repeat it for several.
     #[arg(long, value_name = "K", value_parser = positive_k)]
     k: Vec<f64>,
-    /// So many sizes on each curve.
+    /// Number of sizes on each curve.
     #[arg(long, value_name = "COUNT", default_value_t = 28, value_parser = clap::value_parser!(u16).range(2..=1000))]
     sizes: u16,
-    /// A file with [[tier]] tables, as `tiermem store serve` reads it: what memory costs.
+    /// File with [[tier]] tables, as `tiermem store serve` reads it: names and prices of memory.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -67,19 +67,19 @@ pub struct Options {
 /// What memory costs.
 #[derive(Debug, Args)]
 pub struct PriceArgs {
-    /// Dollars for a GB of DRAM, the fast memory [default: 4.875].
+    /// Dollars per GB of DRAM, the fast memory [default: 4.875].
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
     price_dram: Option<f64>,
-    /// Dollars for a GB of CXL memory, the slow memory [default: 2.4375].
+    /// Dollars per GB of CXL memory, the slow memory [default: 2.4375].
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
     price_cxl: Option<f64>,
-    /// Dollars for a million misses.
+    /// Dollars per million misses.
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
     price_misses: Option<f64>,
-    /// Months for which memory is used once it is bought.
+    /// Lifetime of memory that is bought, in months.
     #[arg(long, value_name = "N", default_value_t = Prices::default().months, value_parser = months)]
     months: f64,
-    /// Where DRAM and CXL memory are bought, the share of hits that DRAM shall serve.
+    /// If DRAM and CXL memory are combined, the share of hits that DRAM serves.
     #[arg(long, value_name = "R", default_value_t = Prices::default().fast_hit_share, value_parser = sample_rate)]
     fast_hits: f64,
 }

@@ -48,22 +48,22 @@ pub struct TraceArgs {
 /// How traces are read, and how much of each.
 #[derive(Clone, Debug, Args)]
 pub struct Reading {
-    /// Stop after so many requests.
+    /// Stop after this many requests.
     #[arg(long, value_name = "N")]
     pub requests: Option<u64>,
     /// Multiply the size of every value by this.
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = scale)]
     pub value_scale: f64,
-    /// Pass over up to N broken records of the trace.
+    /// Skip up to N broken records of the trace.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_bad: u64,
-    /// The format of the trace file, where it cannot be guessed.
+    /// Format of the trace file, if it is not detected.
     #[arg(long, value_name = "FORMAT", long_help = format_help())]
     pub trace_format: Option<tiermem_trace::Format>,
-    /// Which columns of a text file say what: key=2,size=3,time=1,unit=ms,...
+    /// Columns of a text file: key=2,size=3,time=1,unit=ms,...
     #[arg(long, value_name = "COLUMNS", long_help = COLUMNS_HELP)]
     pub columns: Option<tiermem_trace::CsvColumns>,
-    /// Which address of a memory trace is its key: virtual, or physical where `tiermem record` has kept it.
+    /// Address that is the key of a memory trace: virtual, or physical if `tiermem record --physical` wrote it.
     #[arg(long, value_name = "WHICH", default_value = "virtual")]
     pub addresses: Addresses,
 }

@@ -23,17 +23,17 @@ Example:
 /// What to do with volumes.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Caches volumes in front of slow storage and serves them over NBD.
+    /// Cache volumes in front of slow storage and serve them over NBD.
     Serve(Box<serve::Options>),
-    /// Shows what a server holds and does: hits, what is moved where, what is dirty.
+    /// Show a running server's hits, bytes moved, dirty data and latencies.
     Status(status::Options),
-    /// Changes where an export's writes go, and what it may have of the cache, while it is served.
+    /// Change the write mode and the quota of an export at run time.
     Set(steer::SetOptions),
-    /// Has what is dirty written back now, and waits for it.
+    /// Write back dirty data now, and wait until it is durable.
     Flush(steer::FlushOptions),
-    /// Forgets what the cache has of an export and its store has too.
+    /// Drop cached data of an export that its backing store has too.
     Drop(steer::DropOptions),
-    /// Replays a trace of reads and writes to NBD servers, measures them, and checks what they give back.
+    /// Replay a block trace to NBD servers, measure them, and verify what they return.
     Replay(Box<replay::Options>),
 }
 

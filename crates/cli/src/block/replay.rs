@@ -20,35 +20,35 @@ Examples:
   tiermem block replay hm_0.csv.gz --to nbd://10.0.0.5/hm --speed timed --workers 64
   tiermem block replay cloud.vscsi.zst --to 'nbd://localhost/disk-{volume}' --wrap --format json
 
-Keys of the trace are byte offsets, sizes are lengths, tenants are volumes. What the export holds is overwritten.
+Keys of the trace are byte offsets, sizes are lengths, tenants are volumes. The content of the exports is overwritten.
 
-Fields, of all exports together and then, in csv and json, of each:
-  requests, reads, writes   requests that were done, after --warm-up
+Fields, for all exports together and then, in csv and json, for each:
+  requests, reads, writes   completed requests, without --warm-up
   read_bytes, written_bytes
   seconds, requests_per_second, mb_per_second
                             wall time from the first measured request to the last reply; a MB has 10^6 bytes
   read_mean_us, _p50_us, _p99_us, _p999_us, _max_us, and write_... alike
-                            latency until all of the reply is read: with --speed all-at-once from sending the request, else from when
-                            it was due, so that requests held up by a slow one before them count in full
+                            latency until the whole reply is read: with --speed all-at-once from sending the request, otherwise from
+                            when it was due, so delays by an earlier slow request count
   late_mean_us, late_p99_us, late_max_us
-                            how long after it was due a request was sent, as all workers were busy, or an overlapping one was under way
-  widened                   requests that were made larger, to begin and end at sectors or at the export's least blocks
-  wrapped                   requests beyond the export's end that were brought in by --wrap
-  errors                    requests that failed, warming up included
-  mismatches                with --verify: sectors of 512 bytes that held something else than they must, each time they were read
+                            how long after it was due a request was sent (all workers busy, or an overlapping request in flight)
+  widened                   requests that were enlarged to align with sectors or the export's minimum block size
+  wrapped                   requests beyond the export's end, moved by --wrap
+  errors                    failed requests, warm-up included
+  mismatches                with --verify: sectors of 512 bytes with wrong content, each time they were read
   connections               to the servers
-  skipped                   records of no bytes, or that neither read nor write (of all exports alone)
-  export, volumes           of each export: its URI, and the trace's volumes that lie in it
-Then the first few complaints: export, volume, op, offset, bytes, expected, found.
-Exit code 0 when all went well, 1 when there were errors or mismatches or a server went away, 2 for wrong use. Ctrl-C ends the replay
-with what was done until then.";
+  skipped                   records of zero bytes, or that neither read nor write (only for all exports together)
+  export, volumes           for each export: its URI, and the volumes of the trace in it
+Then the first mismatches: export, volume, op, offset, bytes, expected, found.
+Exit code: 0 no errors, 1 errors, mismatches or a lost server, 2 wrong usage. Ctrl-C ends the replay and prints what was done
+until then.";
 
 const TO_HELP: &str = "\
-Where the volumes are: nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
+Target: nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
 
-  URI                  all volumes of the trace, one behind the other
-  URI with {volume}    an export for each: {volume} in its name stands for the volume's number
-  N=URI                the export of volume N; give it for each. What shares an export lies there one behind the other";
+  URI                  all volumes of the trace, one after the other
+  URI with {volume}    an export per volume: {volume} in its name is replaced by the volume's number
+  N=URI                the export of volume N; repeat it for each. Volumes with the same export lie in it one after the other";
 
 /// What `tiermem block replay` takes.
 #[derive(Debug, Args)]
@@ -56,16 +56,16 @@ Where the volumes are: nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PAT
 pub struct Options {
     #[command(flatten)]
     trace: TraceArgs,
-    /// Where the volumes are: an NBD URI, one with {volume} in the export's name, or N=URI for each volume.
+    /// Target: an NBD URI, one with {volume} in the export's name, or N=URI for each volume.
     #[arg(long, value_name = "URI", required = true, long_help = TO_HELP)]
     to: Vec<To>,
-    /// Requests under way at a time. Each worker has a connection of its own where the export allows several, up to 64.
+    /// Requests in flight. Each worker has a connection of its own if the export allows several, up to 64.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: u32,
-    /// When requests are sent: all-at-once (as soon as a worker is free), timed (at the times of the trace), or X (X times as fast).
+    /// When to send requests: all-at-once (when a worker is free), timed (at the times of the trace), or X (X times as fast).
     #[arg(long, value_name = "WHEN", default_value = "all-at-once", value_parser = pace)]
     speed: Pace,
-    /// Check what is read: what was written must come back, and what was never written must stay as it is.
+    /// Verify what is read: written data must come back, and data that was never written must not change.
     #[arg(long)]
     verify: bool,
     /// Send the first N requests without measuring them.
@@ -74,10 +74,10 @@ pub struct Options {
     /// Take offsets beyond an export's end modulo its size.
     #[arg(long)]
     wrap: bool,
-    /// What tells this run's writes from those of earlier ones [default: the time].
+    /// Number that distinguishes this run's writes from earlier ones [default: the time].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

@@ -28,35 +28,35 @@ Example:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Options {
-    /// A configuration file (TOML).
+    /// Configuration file (TOML); flags override it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where NBD clients connect; may be repeated [default: 127.0.0.1:10809].
+    /// Address for NBD clients; repeat it for several [default: 127.0.0.1:10809].
     #[arg(long, value_name = "unix:PATH|HOST:PORT")]
     listen: Vec<Address>,
-    /// Where cached bytes lie, and how many: a file or block device, or dram for what need not outlive the process; also as a tier,
+    /// The cache and its size: a file, a block device, or dram for a cache that does not survive the process; also as a tier,
     /// flash:PATH=SIZE or dram=SIZE.
     #[arg(long, value_name = "PATH:SIZE")]
     cache: Option<CacheSection>,
-    /// A volume to export and where it lives: a file, a block device, nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH,
-    /// s3://BUCKET/PREFIX or objects:DIRECTORY, with options behind commas (read-only, size=10GiB to make a volume of objects,
-    /// delay=1ms, bandwidth=100MiB); may be repeated, and replaces the file's list.
+    /// A volume to export and its backing store: a file, a block device, nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH,
+    /// s3://BUCKET/PREFIX or objects:DIRECTORY, with options after commas (read-only, size=10GiB to create a volume of objects,
+    /// delay=1ms, bandwidth=100MiB); repeat it for several. Replaces the file's list.
     #[arg(long = "export", value_name = "NAME=BACKING")]
     exports: Vec<ExportSection>,
-    /// Where writes go, for all exports: write-back, write-through, write-around or read-only [default: write-back].
+    /// Write mode of all exports: write-back, write-through, write-around or read-only [default: write-back].
     #[arg(long, value_name = "MODE")]
     mode: Option<ExportMode>,
-    /// DRAM for copies of what is read again and again [default: a sixteenth of the cache, 256MiB at most].
+    /// DRAM for copies of data that is read often [default: a sixteenth of the cache, at most 256MiB].
     #[arg(long, value_name = "SIZE")]
     cache_memory: Option<Bytes>,
-    /// DRAM for checksums and places of what is cached; those that have no room are read when needed [default: enough for all].
+    /// DRAM for the table of checksums and slots; what does not fit is read from the cache's device when needed [default: all of it].
     #[arg(long, value_name = "SIZE")]
     cache_table_memory: Option<Bytes>,
-    /// The address of the live page, /metrics, and what `tiermem block status` and its siblings ask; none for no such port
-    /// [default: 127.0.0.1:7381, or none where another program has that].
+    /// Address of the live page, /metrics, and the API of `tiermem block status`, `set`, `flush` and `drop`; or none
+    /// [default: 127.0.0.1:7381, or none if another program has that port].
     #[arg(long, value_name = "ADDRESS|none")]
     http: Option<HttpAddress>,
-    /// Overwrite whatever the cache's file or device holds.
+    /// Overwrite whatever the cache's file or device holds, dirty data included.
     #[arg(long)]
     reset: bool,
 }

@@ -19,11 +19,11 @@ Example:
   tiermem block status --watch
   tiermem block status --format json | jq '.exports[] | {export, read_hit_ratio, dirty_bytes}'
 
-JSON is one object, CSV three tables with an empty line between them: the server and its cache, the exports, the blocks of each size. The field
-names are the same. Counters count since the server started; what is not known (a ratio before the first request, a quota that is none) is
-empty, and null in JSON. Where there is no log, its fields are. Of reads and writes: *hits* found all they needed in the cache; *core* is the
-backing store, *cache* the cache's device. Times run from when a request was there as a whole until its reply was ready;
-processing is the part of it that goes by until devices and stores have been asked.";
+JSON is one object; CSV is three tables separated by empty lines: the server and its cache, the exports, the blocks of each size. The field
+names are the same. Counters count since the server started. Unknown values (a ratio before the first request, no quota, the log's fields of a
+cache without a log) are empty, and null in JSON. A *hit* is a read or write that found everything it needed in the cache; *core* is the
+backing store, *cache* the cache's device. Times run from when a request was received completely until its reply was ready;
+processing is the part until its requests to devices and backing stores were submitted.";
 /// Seconds from one look to the next, unless told.
 const WATCH: &str = "2s";
 /// Back to the top, and all below it cleared.
@@ -35,10 +35,10 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 pub struct Options {
     #[command(flatten)]
     server: ServerOption,
-    /// How to print it.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Look again and again, by default every 2 s; what happened meanwhile is shown, in csv and json all since the start.
+    /// Repeat, by default every 2 s, showing each interval (csv and json: totals since the server's start).
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = WATCH)]
     watch: Option<Nanos>,
 }
@@ -46,7 +46,7 @@ pub struct Options {
 /// Whom to ask.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ServerOption {
-    /// The address of the server's live page.
+    /// Address of the server's live page.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7381")]
     http: SocketAddr,
 }

@@ -21,19 +21,19 @@ Example:
   tiermem block set database --mode write-through --quota 300GiB
   tiermem block set database --quota none
 
-It holds until the server stops: what is to hold after that belongs into its configuration. Writes that begin after a change of mode go the new
-way, once all that is dirty has been written back, which begins at once.";
+The change lasts until the server stops; put lasting changes into its configuration. A change of mode applies to writes that begin after it. When
+an export leaves write-back, they wait until all its dirty data is written back, which begins at once.";
 const FLUSH_EXAMPLE: &str = "\
 Example:
   tiermem block flush database
   tiermem block flush
 
-When it returns, the store has all that was written before, and has made it durable.";
+When it returns, the backing store durably has everything that was written before.";
 const DROP_EXAMPLE: &str = "\
 Example:
   tiermem block flush templates && tiermem block drop templates
 
-What the cache alone has stays: flush first, if all is to go.";
+Data that only the cache has is kept: to drop everything, flush first.";
 
 /// What `tiermem block set` takes.
 #[derive(Debug, Args)]
@@ -42,10 +42,10 @@ What the cache alone has stays: flush first, if all is to go.";
 pub struct SetOptions {
     /// The export's name.
     export: String,
-    /// Where its writes go: write-back, write-through or write-around.
+    /// Write mode: write-back, write-through or write-around.
     #[arg(long, value_name = "MODE")]
     mode: Option<ExportMode>,
-    /// What it may have of the cache at most, such as 300GiB; none for as much as it gets.
+    /// The most of the cache that it may hold, such as 300GiB, or none.
     #[arg(long, value_name = "SIZE|none")]
     quota: Option<Quota>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub struct SetOptions {
 #[derive(Debug, Args)]
 #[command(after_help = FLUSH_EXAMPLE)]
 pub struct FlushOptions {
-    /// The export's name; all of them without.
+    /// The export's name [default: all exports].
     export: Option<String>,
     #[command(flatten)]
     server: ServerOption,

@@ -41,7 +41,7 @@ Fields:
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

@@ -33,17 +33,17 @@ Examples:
   tiermem heatmap llama.parquet --view autocorrelation -o period.svg
   tiermem heatmap llama.parquet --op store --region heap -o heap.csv
 
-REC is a recording, or a memory trace with loads and stores; a trace's regions are where its addresses lie no more than 64 MiB
-apart. A picture is of one region, the hottest unless --region or --all-regions says otherwise. Without -o a table of all
-regions is printed.
+REC is a recording, or a memory trace with loads and stores; a trace's regions are address ranges without gaps of more than 64 MiB.
+A picture shows one region, the hottest unless --region or --all-regions is given. Without -o, a table of all regions is
+printed.
 
-Granules can be any size from the recording's own on; a finer one spreads each sample over what it stands for. Without --granule
-it is the finest that gives a region at most 32,768 granules.
+Granules can be coarser than the recording's; a finer granule gets its part of each sample. The default is the finest granule that
+gives a region at most 32,768 granules.
 
 Fields of the table, regions with most accesses first:
   region, name, kind, bytes      number, name, kind (file, anonymous, heap, stack, special) and size
   accesses, share                in the unit of the source (samples, page touches, ...), and their share of all regions'
-  granule_bytes                  the granule by which the following count
+  granule_bytes                  granule size of the following fields
   touched_granules, touched_bytes
   period_granules, period_bytes  the distance at which accesses repeat in space; empty if they do not
 
@@ -51,9 +51,9 @@ Fields of CSV and Parquet files, a row for each granule and slice with accesses:
   region, name                   number and name
   granule, offset                the granule's number and offset in the region, in bytes
   slice                          the slice's number
-  accesses, loads, stores        those that were asked for
-  local, remote, cached          by where they were answered; 0 where the source does not tell
-  granule_bytes                  the granule";
+  accesses, loads, stores        counts of the selected accesses
+  local, remote, cached          by what answered them; 0 if the source has no levels
+  granule_bytes                  granule size";
 
 /// Regions that a page has pictures of.
 const PAGE_REGIONS: usize = 24;
@@ -72,81 +72,81 @@ pub struct Options {
     /// The file to write: .png, .svg, .html, .csv or .parquet.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Bytes of a granule, such as 4MiB.
+    /// Granule size, such as 4MiB.
     #[arg(long, value_name = "SIZE", value_parser = granule)]
     granule: Option<Bytes>,
-    /// One region, by its name or number, or a stretch of it: NAME or NAME:OFFSET+BYTES.
+    /// Region to draw, by name or number, or part of it: NAME or NAME:OFFSET+BYTES.
     #[arg(long, value_name = "REGION", conflicts_with = "all_regions")]
     region: Option<String>,
-    /// All regions that were accessed, side by side (map), or together (wss).
+    /// All accessed regions, side by side (map) or together (wss).
     #[arg(long)]
     all_regions: bool,
-    /// What is drawn.
+    /// What to draw.
     #[arg(long, value_enum, default_value_t)]
     view: View,
-    /// What is told of a granule.
+    /// What a granule's colour shows.
     #[arg(long, value_enum, default_value_t)]
     show: ShowArg,
-    /// Loads or stores alone.
+    /// Only loads or only stores.
     #[arg(long, value_enum, default_value_t)]
     op: OpArg,
-    /// By where accesses were answered: all, memory, local, remote, cached.
+    /// Only accesses answered there: all, memory, local, remote, cached.
     #[arg(long, value_name = "TYPE", default_value = "all", value_parser = parse_level)]
     access: LevelChoice,
-    /// The program's (user) or the kernel's accesses alone.
+    /// Only accesses of the program (user) or of the kernel.
     #[arg(long, value_name = "WHO", value_parser = choice::mode)]
     mode: Option<Mode>,
-    /// What accesses were seen with, where a recording has several sources; the first otherwise.
+    /// Source of the accesses, if a recording has several [default: the first].
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// Slices, as 0-9 or 0,5,10: maps side by side.
+    /// Slices to draw side by side, such as 0-9 or 0,5,10.
     #[arg(long, value_name = "LIST")]
     slices: Option<Numbers>,
-    /// The slices of --slices as one picture.
+    /// Sum the slices of --slices into one picture.
     #[arg(long, requires = "slices")]
     together: bool,
-    /// Granules from A to B of the region alone.
+    /// Only granules A to B of the region.
     #[arg(long, value_name = "A-B")]
     granules: Option<Numbers>,
-    /// Granules in a row of a map: a number, period (the one that is found) or square.
+    /// Granules per row of a map: a number, period (the detected one) or square.
     #[arg(long, value_name = "N", default_value = "square")]
     columns: ColumnChoice,
-    /// How counts are spread over colours.
+    /// Colour scale.
     #[arg(long, value_enum, default_value_t)]
     scale: ScaleArg,
-    /// Colours of PNG and SVG; a page has both.
+    /// Colours of PNG and SVG; a page has both themes.
     #[arg(long, value_enum, default_value_t)]
     theme: ThemeArg,
-    /// How to print the table of regions.
+    /// Output format of the table of regions.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// The slices of a plain trace.
+    /// Length of a slice, for a plain trace.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = slice, help_heading = "Plain traces")]
     slice: Nanos,
-    /// Stop after so many requests.
+    /// Stop after this many requests.
     #[arg(long, value_name = "N", value_parser = positive_count, help_heading = "Plain traces")]
     requests: Option<u64>,
-    /// Pass over up to N broken records.
+    /// Skip up to N broken records.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Plain traces")]
     skip_bad: u64,
-    /// The format of the trace file, where it cannot be guessed.
+    /// Format of the trace file, if it is not detected.
     #[arg(long, value_name = "FORMAT", help_heading = "Plain traces")]
     trace_format: Option<TraceFormat>,
-    /// Which address of a memory trace is looked at: virtual or physical.
+    /// Address to use of a memory trace: virtual or physical.
     #[arg(long, value_name = "WHICH", default_value = "virtual", help_heading = "Plain traces")]
     addresses: Addresses,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum View {
-    /// Granules in rows, coloured.
+    /// Heatmap: granules in rows, coloured by count.
     #[default]
     Map,
     /// A dot for each granule.
     Scatter,
-    /// How like accesses are to themselves some granules further on.
+    /// Autocorrelation of accesses by distance in granules.
     Autocorrelation,
-    /// The way of the hotspot over slices.
+    /// Position of the hotspot over slices.
     Path,
     /// The working set of each slice, and since the start.
     Wss,
@@ -154,10 +154,10 @@ enum View {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum ShowArg {
-    /// How often it was accessed.
+    /// Number of accesses.
     #[default]
     Accesses,
-    /// The share of its accesses that remote memory answered.
+    /// Share of accesses answered by remote memory.
     ShareRemote,
 }
 
@@ -174,12 +174,12 @@ enum OpArg {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum ScaleArg {
-    /// By logarithms where counts differ much.
+    /// Logarithmic if counts differ by more than a factor of twenty.
     #[default]
     Auto,
-    /// Evenly.
+    /// Linear.
     Linear,
-    /// By logarithms.
+    /// Logarithmic.
     Log,
 }
 

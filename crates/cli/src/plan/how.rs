@@ -18,16 +18,16 @@ use crate::tiers;
 /// What `tiermem plan` and `tiermem sim place` share.
 #[derive(Debug, Args)]
 pub struct HowArgs {
-    /// What is moved at a time, a multiple of 4KiB [default: the recording's granule].
+    /// Unit of moving, a multiple of 4KiB [default: the recording's granule].
     #[arg(long, value_name = "SIZE")]
     pub granule: Option<Bytes>,
-    /// The source whose counts are taken, if the recording has several [default: the first].
+    /// Source whose counts are used, if the recording has several [default: the first].
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// By where accesses were answered, if the source tells: all, memory, local, remote, cached.
+    /// Only accesses answered there, if the source has levels: all, memory, local, remote, cached.
     #[arg(long, value_name = "TYPE", default_value = "all", value_parser = parse_level)]
     access: LevelChoice,
-    /// A file with [[tier]] tables, as `tiermem store serve` reads it: the first tier is the fast memory, the second the slow one.
+    /// File with [[tier]] tables, as `tiermem store serve` reads it: the first tier is fast memory, the second slow memory.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Latency of fast memory [default: the tier's, or 96ns, as of the curve local-dram].
@@ -36,8 +36,8 @@ pub struct HowArgs {
     /// Latency of slow memory [default: the tier's, or 244ns, as of the curve a1000-cxl].
     #[arg(long, value_name = "TIME")]
     slow_latency: Option<Nanos>,
-    /// Bytes that can be moved in a second, both ways together; or `measured` between this machine's nodes of fast and slow memory,
-    /// or measured:FAST,SLOW with the nodes' numbers.
+    /// Bytes per second that can be moved, both directions together; or `measured` between this machine's fast and slow nodes,
+    /// or measured:FAST,SLOW with node numbers.
     #[arg(long, value_name = "SIZE|measured", default_value = "2GiB")]
     move_bandwidth: MoveBandwidth,
 }

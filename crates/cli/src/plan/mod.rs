@@ -21,27 +21,27 @@ const HELP: &str = "\
 Examples:
   tiermem plan app.rec --fast 2GiB -o app.plan.json
   tiermem plan app.rec --fast 2GiB --granule 2MiB --move-bandwidth 4GiB
-  tiermem plan app.rec --fast 2GiB --move-bandwidth measured   # where it is to run
+  tiermem plan app.rec --fast 2GiB --move-bandwidth measured   # on the machine where it will run
   tiermem plan app.rec --config tiers.toml                      # for its first two [[tier]] tables
   tiermem sim place app.rec --plan app.plan.json                # what it would have saved
   tiermem run --plan app.plan.json -- ./app                     # what it does save
 
-The plan is JSON, names regions and offsets and says nothing of how bytes are moved. Of several drafts (the hottest granules all
-the time; a window for each hotspot that moves; phases) it is the one that meets the fewest accesses in slow memory when the
-recording is replayed.
+Several plans are drafted (the hottest granules all the time; a window for each moving hotspot; phases) and replayed over the
+recording; the one with the fewest accesses to slow memory is kept. A plan is JSON with regions and offsets; it does not say how
+bytes are moved.
 
 Fields, a row for each part of the plan:
   part                    always, phase N or sweep
   region                  the region's name
-  offset_bytes, bytes     where in it, and how much
-  period_s                of a sweep: from one pass to the next
-  bytes_per_s             of a sweep: how fast it moves, negative if downward
+  offset_bytes, bytes     position in the region, and size
+  period_s                of a sweep: time between two passes
+  bytes_per_s             of a sweep: its speed, negative if downward
   window_bytes, lead_bytes
                           of a sweep: the fast memory that moves with it, and how far ahead it reaches
-The table sums up stretches of one region, and says beside them:
+The table merges adjacent parts of a region, and adds:
   before, after, clairvoyant
-                          the share of accesses to slow memory if pages stay where they are first touched, with the plan, and for
-                          one who knows what comes and moves no faster";
+                          the share of accesses to slow memory with first touch, with the plan, and with knowledge of the future
+                          at the same bandwidth";
 
 const FIELDS: &[&str] =
     &["part", "region", "offset_bytes", "bytes", "period_s", "bytes_per_s", "window_bytes", "lead_bytes"];
@@ -53,7 +53,7 @@ pub struct Options {
     /// A recording.
     #[arg(value_name = "REC")]
     recording: PathBuf,
-    /// The fast memory that the program may have [default: the capacity of the first tier of --config].
+    /// Fast memory that the program may use [default: the capacity of the first tier of --config].
     #[arg(long, value_name = "SIZE", required_unless_present = "config")]
     fast: Option<Bytes>,
     /// The plan to write.
@@ -61,7 +61,7 @@ pub struct Options {
     output: Option<PathBuf>,
     #[command(flatten)]
     how: HowArgs,
-    /// How to print it; json is the plan itself.
+    /// Output format; json is the plan itself.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

@@ -41,32 +41,32 @@ const FIELDS: &[&str] = &[
 /// How to look at the program.
 #[derive(Debug, Args)]
 pub struct LiveArgs {
-    /// What to look with; may be given several times. The first is what other commands take by default.
+    /// Source of observations; repeat it for several. Other commands use the first by default.
     #[arg(long, value_name = "SOURCE", default_value = "refs", value_parser = source)]
     pub source: Vec<Source>,
-    /// Look at a process that runs already.
+    /// Observe a running process.
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// Look at all of the machine's memory by its physical addresses, whoever uses it. Needs root, and DAMON.
+    /// Observe all memory of the machine by physical address. Needs root and DAMON.
     #[arg(long, conflicts_with_all = ["source", "pid", "closer", "every_page", "small_pages", "physical", "import"])]
     pub machine: bool,
-    /// How long a slice of time is.
+    /// Length of a time slice.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = slice)]
     pub slice: Duration,
-    /// How much memory is looked at as one, a multiple of 4 KiB.
+    /// Granule size, a multiple of 4 KiB.
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = granule)]
     pub granule: u64,
     /// A finer granule for one part: the end of a mapped file's path, `heap`, `stack`, or `anon` for the largest mapping of no
     /// file.
     #[arg(long, value_name = "NAME=SIZE", value_parser = closer)]
     closer: Option<Closer>,
-    /// Look at every page of each granule, not at a run of them that stands for all: costs the program more.
+    /// Scan every page of each granule, not a sample of adjacent pages: costs the program more.
     #[arg(long)]
     every_page: bool,
-    /// Keep the program from having huge pages, which are touched as one.
+    /// Disable huge pages for the program; a huge page has a single accessed bit.
     #[arg(long)]
     small_pages: bool,
-    /// Stop after so long; the program is ended then, unless it ran already.
+    /// Stop after this time, and end the program unless it was already running.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
 }

@@ -23,50 +23,50 @@ const HELP: &str = "\
 Examples:
   tiermem record -o app.rec -- ./app --its-own flags           # pages referenced, 4 MiB granules, 1 s slices
   tiermem record --slice 100ms --granule 1MiB -o app.rec -- ./app
-  tiermem record --closer model.gguf=64KiB -o app.rec -- ./app # one mapped file more closely than the rest
+  tiermem record --closer model.gguf=64KiB -o app.rec -- ./app # finer granules for one mapped file
   tiermem record --source refs --source writes -o app.rec -- ./app
   tiermem record --source lackey --granule 4KiB --slice 10ms -o small.rec -- ./small
   tiermem record --import mem.txt --granule 4MiB -o app.rec    # perf script of another machine's perf mem record
-  tiermem record --pid 1234 --duration 30s -o app.rec          # what runs already, its mappings as wholes
-  tiermem record --machine --duration 30s -o machine.rec       # physical memory, whoever uses it, by the kernel's monitor
+  tiermem record --pid 1234 --duration 30s -o app.rec          # a running process; whole mappings only
+  tiermem record --machine --duration 30s -o machine.rec       # all physical memory, by DAMON
   tiermem record --physical --transactions 1M --llc 8MiB,16 -o pagerank.parquet -- ./pagerank --scale 20
 
-A recording has the program's regions (mapped files, heap, stack, memory of no file) and how often each granule of them was
-accessed in each slice of time; `tiermem heatmap` draws it, `tiermem plan` makes a placement of it. docs/observe.md says what each
-source sees and what it costs. The program's output goes to standard error; Ctrl-C ends the program and keeps the recording.
+A recording lists the program's regions (mapped files, heap, stack, anonymous memory) and how often each granule of them was
+accessed in each time slice. `tiermem heatmap` draws it, `tiermem plan` plans a placement from it. docs/observe.md describes what
+each source sees and costs. The program's output goes to standard error; Ctrl-C ends the program and keeps the recording.
 
 Sources:
-  refs     pages referenced, by the processor's own bits: granules through an agent that is loaded with the program
+  refs     pages referenced, by accessed bits in page tables; an agent loaded into the program makes granules
   writes   pages written: needs the agent
   faults   page faults: where pages are first touched
-  damon    the kernel's monitor, where the kernel has it and nobody else uses it
-  perf-mem samples of loads (--stores: of stores) with their level and latency, where the processor has counters for them
+  damon    the kernel's DAMON, if the kernel has it and nobody else uses it
+  perf-mem samples of loads (--stores: of stores) with level and latency; needs hardware counters
   lackey   every access under Valgrind, through modelled caches; slices are of modelled time
 
-With --physical the program runs under Valgrind (Lackey), some hundred times slower, and OUT is a trace of what passes between
-modelled caches and memory, with physical addresses: docs/record.md. Needs valgrind, and root (or CAP_SYS_ADMIN and
+With --physical the program runs under Valgrind (Lackey), about a hundred times slower, and OUT is a trace of the transactions
+between modelled caches and memory, with physical addresses: docs/record.md. Needs valgrind, and root (or CAP_SYS_ADMIN and
 CAP_PERFMON).
 
 Fields of the summary:
-  slices, seconds               how many, and what the recording took
-  regions, regions_touched      regions of the program, and those of them that were accessed
+  slices, seconds               number of slices; duration of the recording
+  regions, regions_touched      regions of the program; regions that were accessed
   mapped_bytes, touched_bytes   bytes of the regions; bytes of the granules that were accessed
   samples                       rows of the recording
   recorder_cpu_s                processor time of this command
-  agent_cpu_s                   processor time of the agent, which the program pays
-  program_cpu_s                 processor time of the program, 0 if it ran already
+  agent_cpu_s                   processor time of the agent, within the program
+  program_cpu_s                 processor time of the program; 0 if it was already running
   ended                         stopped, gone, or how the program ended
 Fields of the summary with --physical:
   transactions, loads, stores   in the trace
-  unresolved                    transactions left out, since the frame of their page never became known
-  pages                         pages of 4 KiB that transactions went to
+  unresolved                    transactions dropped because their page's frame was never known
+  pages                         distinct pages of 4 KiB in the trace
   pages_at_once, pages_late, pages_unresolved
-                                their frame was known when first needed; became known later; never did
+                                pages whose frame was known when first needed; later; never
   remapped                      how often a page was found in another frame than before
-  faults, faults_lost           page faults that were watched, and those that came too fast; empty if they cannot be watched
+  faults, faults_lost           page faults observed, and lost because they came too fast; empty if faults cannot be observed
   instructions, accesses        of the program, skipped ones included: instructions; loads and stores
-  seconds                       what the recording took
-  modelled_seconds              what the program would have taken by the model
+  seconds                       duration of the recording
+  modelled_seconds              run time of the program in the model
   slow_down                     seconds over modelled_seconds
   ended                         transactions (there were enough), stopped, valgrind (it could not go on), or how the program ended";
 
@@ -74,17 +74,17 @@ Fields of the summary with --physical:
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {
-    /// The recording to write; with --physical a trace in the Parquet form.
+    /// Recording to write; with --physical a trace in the Parquet form.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// How to print the summary.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     #[command(flatten)]
     live: live::LiveArgs,
     #[command(flatten)]
     perf: other::PerfArgs,
-    /// Trace what passes between modelled caches and memory, with physical addresses.
+    /// Trace transactions between modelled caches and memory, with physical addresses.
     #[arg(long, conflicts_with_all = ["source", "pid", "slice", "granule", "closer", "every_page", "small_pages", "duration"])]
     physical: bool,
     #[command(flatten)]

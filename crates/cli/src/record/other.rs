@@ -20,14 +20,14 @@ use crate::source::CountingBar;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With --import or --source perf-mem")]
 pub struct PerfArgs {
-    /// Make the recording of texts that `perf script` has printed of samples of loads and stores; several are slices in their
-    /// order, unless they have times. `-` is standard input.
+    /// Import samples of loads and stores, as text from `perf script`. Several files are slices in order, unless the samples
+    /// have times. `-` is standard input.
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["source", "physical", "duration", "closer"])]
     pub import: Vec<PathBuf>,
-    /// A copy of the program's /proc/PID/maps, for texts that do not tell mappings.
+    /// Copy of the program's /proc/PID/maps, for texts without mappings.
     #[arg(long, value_name = "FILE", requires = "import")]
     maps: Option<PathBuf>,
-    /// Pass over at most so many broken lines.
+    /// Skip up to this many broken lines.
     #[arg(long, value_name = "N", default_value = "0", value_parser = count)]
     skip_bad: u64,
     /// Sample stores instead of loads.

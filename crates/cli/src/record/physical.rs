@@ -49,13 +49,13 @@ const SIGILL: i32 = 4;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With --physical")]
 pub struct PhysicalArgs {
-    /// End the program after so many transactions between the last cache and memory.
+    /// End the program after this many transactions between the last-level cache and memory.
     #[arg(long, value_name = "N", default_value = "20M", value_parser = positive_count)]
     transactions: u64,
-    /// Record nothing before so many instructions; the caches see them.
+    /// Skip this many instructions before recording; the cache models still see them.
     #[arg(long, value_name = "N", default_value = "0", value_parser = count)]
     skip_instructions: u64,
-    /// Leave instruction fetches out of the caches: data alone.
+    /// Do not pass instruction fetches through the caches.
     #[arg(long)]
     data_only: bool,
     #[command(flatten)]
@@ -84,19 +84,19 @@ struct CacheArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Time with --physical")]
 struct TimingArgs {
-    /// Cycles in a nanosecond.
+    /// Cycles per nanosecond.
     #[arg(long, value_name = "GHZ", default_value_t = Timing::default().ghz, value_parser = positive)]
     ghz: f64,
-    /// Instructions in a cycle.
+    /// Instructions per cycle.
     #[arg(long, value_name = "IPC", default_value_t = Timing::default().ipc, value_parser = positive)]
     ipc: f64,
-    /// The wait for L2, in nanoseconds.
+    /// Latency of L2, in nanoseconds.
     #[arg(long, value_name = "NS", default_value_t = Timing::default().l2_ns, value_parser = duration)]
     l2_ns: f64,
-    /// The wait for the last-level cache.
+    /// Latency of the last-level cache, in nanoseconds.
     #[arg(long, value_name = "NS", default_value_t = Timing::default().llc_ns, value_parser = duration)]
     llc_ns: f64,
-    /// The wait for memory.
+    /// Latency of memory, in nanoseconds.
     #[arg(long, value_name = "NS", default_value_t = Timing::default().memory_ns, value_parser = duration)]
     memory_ns: f64,
 }

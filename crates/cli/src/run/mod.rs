@@ -19,7 +19,7 @@ pub struct Options {
     placed: placed::PlaceArgs,
     #[command(flatten)]
     planned: planned::PlanArgs,
-    /// How to print the report.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// The program and its arguments.

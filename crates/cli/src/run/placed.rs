@@ -29,31 +29,31 @@ Examples:
   tiermem run --plan plan.json -- ./hotspot
 
 Placements: local (the nodes of the program's processors), remote (the nearest other node), interleave (all nodes in turn),
-weighted=3:1 (each so often as its weight says, in the order of their numbers; the weights are the machine's while it runs; needs
-root), default (the kernel's own), plan (as --plan says). The program's output goes to standard error. Ctrl-C ends the program
-and what is done of a comparison is reported. Exit code 1 if the program fails or is stopped.
+weighted=3:1 (nodes in turn by weight, in the order of their numbers; sets the machine's weights during the run; needs root),
+default (the kernel's own), plan (see --plan). The program's output goes to standard error. Ctrl-C ends the program and reports
+the finished runs. Exit code 1 if the program fails or is stopped.
 
 Fields of the report without a plan:
   start                  warm or cold
   trials                 of each placement
   cpus                   on which the program ran, in all trials
-  array_bytes, caches    bytes of each array of the bandwidth test; how many times the last cache that is
+  array_bytes, caches    bytes of each array of the bandwidth test; the same in last-level caches
   ended                  how the last run ended, or stopped
   strategies: one row for each placement, means and standard deviations (sd) over its trials
     strategy, trials
     real_s, real_sd_s, user_s, user_sd_s, system_s, system_sd_s
-                         seconds from start to end; of processor time in the program, and in the kernel for it
+                         seconds from start to end; processor time in the program, and in the kernel for it
     minor_faults, major_faults
-                         page faults that were answered from memory; for which something was read
+                         page faults answered from memory; page faults that read from disk
     copy_mb_per_s, scale_mb_per_s, add_mb_per_s, triad_mb_per_s
-                         bandwidth of memory placed alike, 10^6 bytes in a second, by the loops of STREAM
-  comparisons: a row for each two placements and each of real, user and system
+                         memory bandwidth under this placement, 10^6 bytes per second, by the loops of STREAM
+  comparisons: a row for each pair of placements and each of real, user and system
     figure, strategy, against
-    difference_s, ratio  of the means: the first less the second, and over it
+    difference_s, ratio  of the means: first minus second, first over second
     t, freedom, p        Welch's t-test; p is the probability of such a difference by chance
-  nodes: where the program's memory lay when it had most
+  nodes: where the program's memory was when it had most
     strategy, node, bytes, share
-                         mean bytes over the trials that were long enough to be looked at; the share of all nodes'
+                         mean bytes over the trials that were long enough to be scanned; share of all nodes'
     tier                 the kernel's tier of the node's memory; a larger number is slower";
 
 /// A placement by its name.
@@ -77,32 +77,32 @@ impl FromStr for Choice {
 /// How much of the page cache is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ColdStart {
-    /// All of it (needs root, and slows everybody on the machine).
+    /// The whole page cache (needs root, and slows down every program on the machine).
     Whole,
-    /// The files that the program maps, as far as nobody else does.
+    /// The files that only this program maps.
     Files,
 }
 
 /// What concerns placements without a plan.
 #[derive(Debug, Args)]
 pub struct PlaceArgs {
-    /// Where the program's memory comes from: local, remote, interleave, weighted=W:W, default or plan.
+    /// Placement of the program's memory: local, remote, interleave, weighted=W:W, default or plan.
     #[arg(long, value_name = "PLACEMENT", conflicts_with = "compare")]
     place: Option<Choice>,
-    /// Placements to compare, the same program under each, in turn.
+    /// Placements to compare; the program runs under each in turn.
     #[arg(long, value_name = "PLACEMENT,...", value_delimiter = ',', conflicts_with = "plan")]
     compare: Vec<Strategy>,
-    /// Runs of each placement [default: 1, or 10 to compare].
+    /// Number of runs of each placement [default: 1, or 10 to compare].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "plan")]
     trials: Option<u32>,
-    /// Start each run with the program's files out of memory; without it, a comparison begins with a run that is not counted.
+    /// Cold start: drop cached files before each run. Without it, a comparison begins with a warm-up run.
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "whole", conflicts_with = "plan")]
     cold: Option<ColdStart>,
-    /// The processors on which the program runs, such as 0-3,8 [default: those that this process may use].
+    /// Processors for the program, such as 0-3,8 [default: those that this process may use].
     #[arg(long, value_name = "LIST", conflicts_with = "plan")]
     cpus: Option<String>,
-    /// Bytes of each of the three arrays of the bandwidth test; 0 leaves it out [default: 4 times the last cache when comparing, as
-    /// far as memory is free].
+    /// Bytes of each of the three arrays of the bandwidth test; 0 skips it [default: 4 times the last-level cache when comparing,
+    /// if memory is free].
     #[arg(long, value_name = "SIZE", conflicts_with = "plan")]
     bandwidth: Option<Bytes>,
 }

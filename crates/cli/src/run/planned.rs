@@ -21,16 +21,16 @@ use crate::{interrupt, nodes, plan, record, words};
 /// Fields of the report.
 pub const HELP: &str = "\
 Fields of the report with --plan:
-  slices, seconds        of time in which the program was looked at
-  touches                pages touched, as estimated from the processor's bits
-  slow_share             the share of them that went to slow memory; null where --follow first-touch was not measured
+  slices, seconds        slices and time in which the program was observed
+  touches                pages touched, estimated from accessed bits
+  slow_share             share of touches in slow memory; null if --follow first-touch could not be measured
   predicted_before, predicted_after
-                         the plan's own figures: pages where they are first touched, and by the plan
+                         the plan's predicted slow_share: with first touch, and with the plan
   moved_bytes            moved by the plan
-  corrected_bytes        of what the plan always has in fast memory: moved once, as it was touched before its place was known
+  corrected_bytes        moved once to fast memory because it was touched before it was bound
   failed_pages           pages that could not be moved
-  moving_s               the time that moving took, of one processor
-  departed_slices        slices in which the program was followed by what was seen (--follow live)
+  moving_s               processor time of moving
+  departed_slices        slices that followed observed accesses instead of the plan (--follow live)
   regions_found, regions of the plan
   ended                  stopped, or how the program ended";
 
@@ -54,13 +54,13 @@ const FIELDS: &[&str] = &[
 /// How a plan is followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Follow {
-    /// As it says.
+    /// Follow the plan.
     #[default]
     Plan,
-    /// As it says, and as is seen where the program departs from it.
+    /// Follow the plan, and observed accesses where the program departs from it.
     Live,
-    /// Not at all: the kernel places pages when they are first touched, and nothing moves; what a plan is held against. Pages are
-    /// held locked on the fast node, so that it has room for what the plan has and no more.
+    /// Baseline: the kernel places pages at first touch, and nothing moves. Pages are locked on the fast node until it has as
+    /// much room as the plan uses, and no more.
     FirstTouch,
 }
 
@@ -71,19 +71,19 @@ pub struct PlanArgs {
     /// The plan, made by `tiermem plan`.
     #[arg(long, value_name = "PLAN")]
     pub plan: Option<PathBuf>,
-    /// How the plan is followed.
+    /// How to follow the plan.
     #[arg(long, value_enum, default_value_t, requires = "plan")]
     follow: Follow,
-    /// How often the program is looked at and pages are moved.
+    /// Interval between scans and moves.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = record::slice, requires = "plan")]
     slice: Duration,
-    /// The node of fast memory [default: the first with processors].
+    /// Node of fast memory [default: the first with processors].
     #[arg(long, value_name = "NODE", requires = "plan")]
     fast_node: Option<u32>,
-    /// The node of slow memory [default: the nearest other one].
+    /// Node of slow memory [default: the nearest other one].
     #[arg(long, value_name = "NODE", requires = "plan")]
     slow_node: Option<u32>,
-    /// Bytes that may be moved in a second [default: what the plan assumes].
+    /// Bytes per second that may be moved [default: what the plan assumes].
     #[arg(long, value_name = "SIZE", requires = "plan")]
     move_bandwidth: Option<Bytes>,
 }

@@ -27,22 +27,22 @@ Examples:
   tiermem sim block volume.csv --cache 10% --blocks 32KiB --blocks 256KiB --blocks 32KiB,64KiB,128KiB,256KiB --fill whole --fill units
   tiermem sim block volumes.csv --apart --volumes --format csv
 
-Every --blocks is simulated with every --fill, --sizing and --cache. Several sizes in one --blocks are an adaptive cache: each miss is
-given the largest blocks that fit it.
+Every --blocks is simulated with every --fill, --sizing and --cache. Several sizes in one --blocks make an adaptive cache: each miss
+gets the largest blocks that fit it.
 
-Fields (of --format csv and json, and of -o; the table tells what is asked for most):
+Fields (of --format csv and json, and of -o; the table has the most common ones):
   cache, blocks, fill, sizing, volume   what was simulated, and for which volume (all: the sum)
   capacity_bytes            the cache's size
   reads, writes             requests
-  read_hit_ratio, write_hit_ratio   those whose bytes (reads) or blocks (writes) were all there
-  core_read_bytes, core_written_bytes, cache_read_bytes, cache_written_bytes   what was moved
-  core_reads, core_writes, cache_reads, cache_writes   in so many requests to devices
-  bypassed_reads            reads that got no place for what they missed (--sequential-cutoff, --promote-after, or all in the way was dirty)
-  waited_requests           requests that waited until something else had been written back
-  dirty_at_end_bytes        of core_written_bytes, what was written back at the end
-  mean_missed_request_bytes, mean_block_bytes   requests that missed, and the blocks allocated for them
-  metadata_bytes, blocks_held, metadata_bytes_per_block   in the mean over the run, of the whole cache
-  read_latency_us, write_latency_us   in the mean, reckoned from the --core and --cache options";
+  read_hit_ratio, write_hit_ratio   share of reads with all bytes, of writes with all blocks, in the cache
+  core_read_bytes, core_written_bytes, cache_read_bytes, cache_written_bytes   bytes moved (core: backing store)
+  core_reads, core_writes, cache_reads, cache_writes   requests to the backing store and the cache's device
+  bypassed_reads            reads that did not fill the cache (--sequential-cutoff, --promote-after, or all victims were dirty)
+  waited_requests           requests that waited for write-back
+  dirty_at_end_bytes        the part of core_written_bytes that was written back at the end
+  mean_missed_request_bytes, mean_block_bytes   mean size of requests that missed, and of the blocks allocated for them
+  metadata_bytes, blocks_held, metadata_bytes_per_block   of the whole cache, mean over the run
+  read_latency_us, write_latency_us   means, computed from the --core-* and --cache-* options";
 
 const FIELDS: &[&str] = &[
     "cache",
@@ -81,69 +81,69 @@ const FIELDS: &[&str] = &[
 pub struct Options {
     #[command(flatten)]
     trace: TraceArgs,
-    /// The cache's size, or a percentage of the working set; repeat it for several.
+    /// Cache size, or a percentage of the working set; repeat it for several.
     #[arg(long, value_name = "SIZE", default_value = "10%")]
     cache: Vec<Size>,
-    /// Block sizes, ascending: powers of two from 4KiB to 4MiB; repeat it for several caches.
+    /// Block sizes of a cache, ascending: powers of two from 4KiB to 4MiB; repeat it for several caches.
     #[arg(long, value_name = "SIZE,...", default_value = "32KiB,64KiB,128KiB,256KiB")]
     blocks: Vec<Sizes>,
-    /// What a miss brings in: whole blocks, also before a part is written, or the 4 KiB units it needs; repeat it for both.
+    /// What a miss fetches: whole blocks (also before a partial write), or only the 4 KiB units it needs; repeat it for both.
     #[arg(long, value_enum, value_name = "WHAT", default_values_t = [FillArg::Units])]
     fill: Vec<FillArg>,
-    /// How much a miss brings in: `request` (what it needs), around=SIZE (all of the aligned range around it), read-around=SIZE (the
-    /// same for reads alone), or `observed` (whichever would have been best lately); repeat it for several.
+    /// How much a miss fetches: `request` (what it needs), around=SIZE (the whole aligned range around it), read-around=SIZE (the
+    /// same for reads only), or `observed` (whichever would have cost least recently); repeat it for several.
     #[arg(long, value_name = "RULE", default_value = "request")]
     sizing: Vec<SizingArg>,
-    /// Where writes go.
+    /// Write mode.
     #[arg(long, value_enum, value_name = "MODE", default_value_t = ModeArg::Back)]
     mode: ModeArg,
-    /// The order in which blocks and groups go.
+    /// Eviction policy of blocks and groups.
     #[arg(long, value_name = "NAME", default_value = "lru")]
     policy: Named,
     /// Size of the groups that blocks of one size share [default: the largest block].
     #[arg(long, value_name = "SIZE")]
     group: Option<Bytes>,
-    /// Once the cache is full, a read that continues a stream of at least this length gets no place for what it misses.
+    /// Once the cache is full, reads of sequential streams at least this long do not fill it.
     #[arg(long, value_name = "SIZE")]
     sequential_cutoff: Option<Bytes>,
-    /// Once the cache is full, a read gets a place only where its blocks have been missed so often lately.
+    /// Once the cache is full, a read fills it only after its blocks have been missed N times recently.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     promote_after: u8,
-    /// When dirty bytes are written back: as their block goes, by the request that drives it out (none), or by the trace's time, when
-    /// they are old or many (background).
+    /// When dirty data is written back: at eviction, by the request that needs the space (none), or by the trace's clock, when it is
+    /// old or there is much of it (background).
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = CleaningArg::None)]
     cleaning: CleaningArg,
-    /// How long bytes stay dirty until background cleaning writes them back.
+    /// Age at which background cleaning writes dirty data back.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     cleaning_age: Nanos,
-    /// A cache for each volume, of this share of its own working set.
+    /// Give each volume a cache of its own, with this share of its own working set.
     #[arg(long)]
     apart: bool,
-    /// A row for each volume beside that of all of them.
+    /// Also print a row for each volume.
     #[arg(long)]
     volumes: bool,
     /// Latency of the backing store.
     #[arg(long, value_name = "TIME", default_value_t = NETWORK_STORE.read.latency())]
     core_latency: Nanos,
-    /// Bytes a second of the backing store.
+    /// Bandwidth of the backing store, per second.
     #[arg(long, value_name = "SIZE", default_value_t = NETWORK_STORE.read.bandwidth())]
     core_bandwidth: Bandwidth,
     /// Latency of the cache's device.
     #[arg(long, value_name = "TIME", default_value_t = NVME_FLASH.read.latency())]
     cache_latency: Nanos,
-    /// Bytes a second of the cache's device.
+    /// Bandwidth of the cache's device, per second.
     #[arg(long, value_name = "SIZE", default_value_t = NVME_FLASH.read.bandwidth())]
     cache_bandwidth: Bandwidth,
-    /// The seed of the policies that draw at random.
+    /// Seed of random policies.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Threads that simulate [default: as many as there are processors].
+    /// Number of threads [default: one per processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Write the rows to a Parquet file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

@@ -18,15 +18,15 @@ Example:
 /// What to simulate.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// A cache over a trace: one tier at several sizes, or the store's ladder of tiers.
+    /// Simulate caches over a trace: one tier at several sizes, or the store's chain of tiers.
     Cache(Box<cache::Options>),
-    /// A block cache in front of slow storage, with blocks of one size or of several.
+    /// Simulate a block cache in front of slow storage, with blocks of one size or several.
     Block(Box<block::Options>),
-    /// A memory expander whose capacity is flash behind a DRAM cache.
+    /// Simulate a CXL memory expander: flash behind a DRAM cache.
     CxlFlash(Box<cxl_flash::Options>),
-    /// Page faults of a program in less DRAM than it needs: eviction policies and prefetchers over tiers.
+    /// Count a program's page faults with less DRAM: eviction policies and prefetchers over tiers.
     Frames(Box<frames::Options>),
-    /// Where a program's pages lie: a plan replayed over a recording.
+    /// Replay a placement plan over a recording: the share of slow memory accesses.
     Place(Box<place::Options>),
 }
 

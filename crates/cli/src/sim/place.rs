@@ -21,24 +21,24 @@ Examples:
 
 The recording is replayed slice by slice. Pages start where they are first touched: in fast memory until it is full, then in slow
 memory. A plan places memory when it is mapped: what it names in fast memory, the rest there too while there is room. Between
-slices granules move, no more than --move-bandwidth allows in a slice; what a slice does not use is not saved up.
+slices granules may move, up to --move-bandwidth; a slice's unused bandwidth is lost.
 
 Placements:
   first-touch   nothing moves
   static        the hottest granules of the whole recording, from the start; nothing moves
-  plan          the plan, by the code that follows it in a live program
-  plan+live     the same, following what is seen where the program departs from it
-  live          following what is seen, without a plan
-  clairvoyant   one who knows all slices to come, and moves no faster
-  unlimited     the same, moving as fast as it likes
+  plan          the plan, by the code that carries it out live
+  plan+live     the same, following observed accesses where the program departs from the plan
+  live          following observed accesses, without a plan
+  clairvoyant   knows all future slices, and moves no faster
+  unlimited     the same without a limit of bandwidth
 
 Fields:
-  placement              as above
+  placement              one of the above
   slow_share             accesses to slow memory over all accesses
   slow, accesses         in the recording's unit
   moved_bytes            out of and into fast memory
-  saved_share            accesses that are saved of those that first-touch sends to slow memory
-  of_clairvoyant         what is saved over what the clairvoyant saves";
+  saved_share            share of first-touch's slow accesses that is saved
+  of_clairvoyant         saved accesses over those that clairvoyant saves";
 
 const FIELDS: &[&str] =
     &["placement", "slow_share", "slow", "accesses", "moved_bytes", "saved_share", "of_clairvoyant"];
@@ -50,15 +50,15 @@ pub struct Options {
     /// A recording.
     #[arg(value_name = "REC")]
     recording: PathBuf,
-    /// A plan; its granule and its fast memory are taken.
+    /// The plan; it also sets granule and fast memory.
     #[arg(long, value_name = "PLAN")]
     plan: Option<PathBuf>,
-    /// Fast memory, instead of the plan's [default: the plan's, or the capacity of the first tier of --config].
+    /// Size of fast memory [default: the plan's, or the capacity of the first tier of --config].
     #[arg(long, value_name = "SIZE", required_unless_present_any = ["plan", "config"])]
     fast: Option<Bytes>,
     #[command(flatten)]
     how: HowArgs,
-    /// How to print it.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

@@ -43,33 +43,33 @@ Examples:
   tiermem store load --from redis://:secret@10.0.0.5:6379/0 --to 127.0.0.1:7379 --resume move.state --verify 1000
 
 Input:
-  requests  what `redis-cli --pipe` takes: RESP arrays, or a command per line; sent in order, on one connection
-  csv       a header line, then columns key, value and, where there are any, ttl_s (seconds to live) and field
-            (of the hash `key`; ttl_s is the field's then); in any order, quoted as in RFC 4180, plain or compressed
+  requests  what `redis-cli --pipe` takes: RESP arrays, or one command per line; sent in order on one connection
+  csv       a header line, then columns key, value and optionally ttl_s (seconds to live) and field
+            (of the hash `key`; ttl_s is then the field's); in any order, quoted as in RFC 4180, plain or compressed
   parquet   the same columns; key, value and field may be strings, bytes or integers
 
 Fields:
-  items             requests, rows or keys that were dealt with
-  strings, hashes, fields   what of them was stored (requests are only counted as items)
-  kept              left as they were with --if-absent
-  vanished          keys that went while they were being copied
+  items             requests, rows or keys processed
+  strings, hashes, fields   how many were stored (requests count only as items)
+  kept              keys that the server had already (--if-absent)
+  vanished          keys that disappeared while they were copied
   skipped           keys of other types than string and hash; the list `skipped_types` names the types
-  errors            refused or unreadable; the list `error_list` holds the first ten
-  bytes             sent, with the protocol's
-  reconnects        connections made anew
-  restarts          scans begun anew, as the source had been started anew
-  verified, differing   keys compared with --verify, and those that differ
+  errors            refused or unreadable items; the list `error_list` has the first ten
+  bytes             sent, protocol included
+  reconnects        connections that were reopened
+  restarts          scans that started over because the source had restarted
+  verified, differing   keys compared by --verify, and those that differ
   seconds, items_per_second   wall time
-Exit code 0 when all is stored, 1 when there were errors or differences, 2 for wrong use.";
+Exit code: 0 everything is stored, 1 there were errors or differences, 2 wrong usage.";
 
 /// What `tiermem store load` takes.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {
-    /// A file of requests or of rows, or - for requests on standard input.
+    /// File of requests or rows, or - for requests on standard input.
     #[arg(required_unless_present = "from", conflicts_with = "from")]
     file: Option<PathBuf>,
-    /// Copies a running Redis (or another store): redis://[user:password@]host[:port][/db].
+    /// Copy a running Redis (or another store): redis://[user:password@]host[:port][/db].
     #[arg(long, value_name = "URL")]
     from: Option<RedisUrl>,
     /// The server to fill: HOST:PORT or unix:PATH.
@@ -78,31 +78,31 @@ pub struct Options {
     /// The password of the server to fill.
     #[arg(long, value_name = "PASS")]
     auth: Option<String>,
-    /// The database to fill; without it the one of --from, else 0.
+    /// Database to fill [default: the database of --from, else 0].
     #[arg(long, value_name = "N")]
     db: Option<u32>,
-    /// What the file holds; without it told by its name (.csv, .parquet, with .gz, .zst, .xz or .bz2), else requests.
+    /// Format of the file [default: by its name (.csv, .parquet, with .gz, .zst, .xz or .bz2), else requests].
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "from")]
     input: Option<Input>,
-    /// Commands under way at a time.
+    /// Commands in flight.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pipeline: u32,
-    /// Leaves what the server has already as it is. Not for requests.
+    /// Keep keys that the server already has. Not for requests.
     #[arg(long)]
     if_absent: bool,
-    /// Copies only keys that match this pattern, as SCAN's MATCH.
+    /// Copy only keys that match this pattern, as SCAN's MATCH.
     #[arg(long = "match", value_name = "PATTERN")]
     pattern: Option<String>,
-    /// Copies at most so many keys per second.
+    /// Copy at most this many keys per second.
     #[arg(long, value_name = "KEYS", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
-    /// Writes down in this file how far the copy is, and goes on from there if it exists. Removed at the end.
+    /// Record progress in this file, and resume from it if it exists. Removed at the end.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// Compares so many of the copied keys, chosen at random, afterwards.
+    /// Compare this many copied keys, chosen at random, afterwards.
     #[arg(long, value_name = "N", default_value_t = 0)]
     verify: usize,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

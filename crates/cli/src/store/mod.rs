@@ -18,15 +18,15 @@ Example:
 /// What to do with the store.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Replays a trace to a server as a look-aside cache's clients would, and measures it.
+    /// Replay a trace to a Redis server as clients of a look-aside cache would, and measure it.
     Replay(replay::Options),
-    /// Replays the traces of several tenants at once, each with a database that takes its time after a miss.
+    /// Replay the traces of several tenants at once, each waiting for its database after a miss.
     ReplayTenants(replay_tenants::Options),
-    /// Measures the engine in process: all-DRAM, naive, tiermem and all-CXL over one trace.
+    /// Benchmark the engine in process: all-DRAM, naive, tiermem and all-CXL over one trace.
     Bench(bench::Options),
-    /// Fills a server: from requests, from CSV or Parquet, or from a running Redis.
+    /// Fill a server from a running Redis, from CSV or Parquet, or from requests.
     Load(load::Options),
-    /// Serves keys and values to Redis clients.
+    /// Serve Redis clients.
     Serve(serve::Options),
 }
 

@@ -35,11 +35,10 @@ Fields:
   hit_ratio            hits over look-ups
   requests_per_second  over wall time; SETs after misses are not counted
   p50_us ... p9999_us, max_us
-                       latency of GETs until the reply is read. In a closed loop (the default) from handing the command
-                       to the socket; with a pipeline it includes waiting behind the commands before it. With --rate or
-                       --speed from the moment at which the request was due, so that requests held up by a slow answer
-                       before them count in full
-For a server with tiers also, for each tier, what happened during the replay:
+                       latency of GETs until the reply is read. In a closed loop (the default) it starts when the command
+                       is written to the socket; with a pipeline it includes waiting for earlier commands. With --rate
+                       or --speed it starts when the request was due, so delays by an earlier slow reply count
+For a server with tiers, also for each tier, during the replay:
   name, hits, hit_share (hits over look-ups), promotions, demotions, evictions";
 
 /// What `tiermem store replay` takes.
@@ -51,22 +50,22 @@ pub struct Options {
     /// The server: HOST:PORT or unix:PATH. Any server that speaks RESP.
     #[arg(long, value_name = "ADDR")]
     to: Address,
-    /// Connections; a key always goes to the same one.
+    /// Number of connections; a key always uses the same one.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
-    /// So many requests a second in even steps, whatever the answers (open loop).
+    /// Open loop: send this many requests per second at even intervals, whenever replies come.
     #[arg(long, value_name = "N", value_parser = above_zero, conflicts_with = "speed")]
     rate: Option<f64>,
-    /// Requests at the times of the trace, X times as fast (open loop).
+    /// Open loop: send requests at the times of the trace, X times as fast.
     #[arg(long, value_name = "X", value_parser = above_zero)]
     speed: Option<f64>,
-    /// Commands under way on each connection.
+    /// Commands in flight on each connection.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pipeline: u32,
     /// The server's password.
     #[arg(long, value_name = "PASS")]
     auth: Option<String>,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

@@ -54,48 +54,48 @@ Examples:
   tiermem store replay-tenants --to 127.0.0.1:6379 --requests 1M --charge \\
       --tenant a=zipf:objects=100k,miss=1ms --tenant b=loop:objects=50k,miss=8ms
 
-Every record of a tenant's trace is a GET. After a miss the tenant waits for as long as its database takes, sends SET, and goes
-on; at the end of its trace it begins anew. A tenant that is done goes on unmeasured until all are.
+Every record of a tenant's trace is a GET. After a miss the tenant waits as long as its database takes, then sends SET. At the
+end of its trace it starts over. A tenant that has finished continues, unmeasured, until all have.
 
-Fields, of all tenants and then of each:
-  accesses          GETs, each with what followed its miss
+Fields, for all tenants and then for each:
+  accesses          GETs, each including what follows a miss
   hits, hit_ratio   those that found their key
-  hits_per_second   of all: the sum
-  mean_us           what an access took in the mean: GET, and after a miss the wait and SET as well
-  tenants_mean_us   the mean of the tenants' means, so that each counts alike, however many accesses it had
-  p50_us ... p999_us   what so many of the accesses stayed below
-  errors            commands that the server refused, measured or not; then the exit code is 1
-  miss_us           what a tenant's database takes
-  seconds           what was measured; of all: the longest
-With --window also, for each tenant and window, from the very start: name, from_s, accesses, hit_ratio, mean_us";
+  hits_per_second   for all tenants: the sum
+  mean_us           mean time of an access: GET and, after a miss, the wait and SET
+  tenants_mean_us   mean of the tenants' means: each tenant counts equally, however many accesses it had
+  p50_us ... p999_us   percentiles of the time of an access
+  errors            commands that the server refused, measured or not; if any, the exit code is 1
+  miss_us           time that a tenant's database takes
+  seconds           measured time; for all tenants: the longest
+With --window, also for each tenant and window, warm-up included: name, from_s, accesses, hit_ratio, mean_us";
 
 /// What `tiermem store replay-tenants` takes.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {
-    /// A tenant: what it is called, its trace, and what its database takes after a miss [default: 0us]. May be repeated.
+    /// A tenant: its name, its trace, and how long its database takes after a miss [default: 0us]. Repeat it for several.
     #[arg(long = "tenant", value_name = "NAME=TRACE[,miss=TIME]", required = true, long_help = tenant_help())]
     tenants: Vec<Tenant>,
     /// The server: HOST:PORT or unix:PATH. Any server that speaks RESP.
     #[arg(long, value_name = "ADDR")]
     to: Address,
-    /// How the server tells tenants apart.
+    /// How the server identifies tenants.
     #[arg(long, value_enum, default_value_t)]
     by: By,
-    /// So many seconds for each tenant, instead of --requests N.
+    /// Seconds to run for each tenant, instead of --requests N.
     #[arg(long, value_name = "S", value_parser = seconds, required_unless_present = "requests", conflicts_with = "requests")]
     seconds: Option<Duration>,
-    /// The share of each tenant's requests or seconds after which measuring begins.
+    /// Share of each tenant's requests or seconds that is not measured, at the start.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = warm_up)]
     warm_up: f64,
-    /// Tell means over windows of so many seconds as well.
+    /// Also print means over windows of this many seconds.
     #[arg(long, value_name = "S", value_parser = seconds)]
     window: Option<Duration>,
-    /// Nobody waits: what a database takes is added to the access's latency, and each tenant goes by a clock of its own. Requests
-    /// come in the same order in every run. Not for servers that measure what a miss costs.
+    /// Do not wait: add the database's time to the access's latency, on a simulated clock per tenant. Requests come in the same
+    /// order in every run. Not for servers that measure the cost of a miss.
     #[arg(long)]
     charge: bool,
-    /// What these clocks count for a command and its answer.
+    /// Time of a command and its reply on these simulated clocks.
     #[arg(long, value_name = "TIME", default_value = "30us", requires = "charge")]
     round_trip: Nanos,
     /// The server's password.
@@ -103,12 +103,12 @@ pub struct Options {
     auth: Option<String>,
     #[command(flatten)]
     reading: Reading,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
-/// How the server tells tenants apart.
+/// How the server identifies tenants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum By {
     /// Keys are NAME:KEY.

@@ -28,55 +28,55 @@ const EXAMPLE: &str = "Example:\n  tiermem store serve --tier dram=512MiB --tier
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Options {
-    /// A configuration file (TOML).
+    /// Configuration file (TOML); flags override it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The address for Redis clients [default: 127.0.0.1:7379].
+    /// Address for Redis clients [default: 127.0.0.1:7379].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// The address of the live page and /metrics [default: 127.0.0.1:7380].
+    /// Address of the live page and /metrics [default: 127.0.0.1:7380].
     #[arg(long, value_name = "ADDRESS")]
     http: Option<SocketAddr>,
-    /// An address for Redis clients that speak TLS as well; SIGHUP reads certificate and key anew.
+    /// Address for Redis clients that use TLS, in addition; SIGHUP reloads certificate and key.
     #[arg(long, value_name = "ADDRESS")]
     tls_listen: Option<SocketAddr>,
-    /// The certificate for TLS, with those up to its root (PEM).
+    /// TLS certificate chain (PEM).
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
-    /// The certificate's private key (PEM).
+    /// Private key of the TLS certificate (PEM).
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// Clients that speak TLS must show a certificate signed by one of these (PEM).
+    /// CA certificates (PEM): require TLS clients to show a certificate signed by one of them.
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
-    /// A unix socket for Redis clients as well.
+    /// Unix socket for Redis clients, in addition.
     #[arg(long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
-    /// A tier as kind=size or kind:place=size, the fastest first; may be repeated, and replaces the file's list: dram=1GiB,
+    /// A tier, as kind=size or kind:place=size; repeat it, fastest first. Replaces the file's list. Examples: dram=1GiB,
     /// emulated=4GiB, emulated:numa-2018=4GiB (with the name of a curve), numa:1=4GiB, dax:/dev/dax0.0=4GiB,
     /// flash:/srv/tiermem.flash=64GiB [default: dram=512MiB and emulated=2GiB].
     #[arg(long = "tier", value_name = "KIND:PLACE=SIZE")]
     tiers: Vec<TierSpec>,
-    /// Overwrite whatever the tiers' files and devices hold.
+    /// Overwrite whatever the files and devices of the tiers hold.
     #[arg(long)]
     reset: bool,
-    /// A file for the items of memory: written when the store stops and when a client asks, loaded when it starts.
+    /// Snapshot file for the items in memory: written at an orderly stop and by SAVE and BGSAVE, loaded at the start.
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
-    /// Which snapshots are loaded: clean (what an orderly stop wrote, once), always (any, though what was deleted or
-    /// overwritten behind it comes back) or never [default: clean].
+    /// Which snapshots to load: clean (from an orderly stop, once), always (any; data that was deleted or overwritten after
+    /// the snapshot comes back) or never [default: clean].
     #[arg(long, value_name = "WHICH")]
     snapshot_load: Option<String>,
-    /// Threads that each own a part of the keys and of every tier [default: 1].
+    /// Number of threads; each owns part of the keys and of every tier [default: 1].
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
-    /// Keep these threads on these cores, in turn: 0,1 [default: they go where the system puts them].
+    /// Pin the shards to these cores, in turn: 0,1 [default: not pinned].
     #[arg(long, value_name = "CORES", value_delimiter = ',')]
     pin_cores: Vec<usize>,
-    /// The password that clients must give.
+    /// Password that clients must give.
     #[arg(long, value_name = "PASSWORD")]
     requirepass: Option<String>,
-    /// Whether to refuse to listen beyond this machine without a password: yes or no [default: yes].
+    /// Refuse to listen beyond this machine without a password: yes or no [default: yes].
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     protected_mode: Option<bool>,
 }

@@ -21,8 +21,8 @@ Examples:
   tiermem trace filter twitter_cluster52.csv.zst --sample 0.01 -o sample.csv
   tiermem trace filter monitor.log --name user:42 --name user:43 -o two.csv
 
-An access is kept if it meets all conditions; where one is repeated, if it meets one of these. --every and --first
-count what meets the conditions, in this order. --requests ends the reading instead.
+An access is kept if it meets all conditions; of a repeated condition, one is enough. --every and then --first
+count the accesses that meet the conditions. --requests limits what is read.
 
 --sample R keeps all accesses to the keys whose hash is in the lowest share R (spatial sampling, as in SHARDS); --part I/N
 keeps the keys whose hash has the remainder I modulo N. The hash is xxh3 of the key's eight little-endian bytes with the
@@ -36,10 +36,10 @@ pub struct Options {
     trace: TraceArgs,
     #[command(flatten)]
     output: OutputArgs,
-    /// Keep what is not before this time since the start of the trace, such as 10s or 250ms.
+    /// Keep accesses from this time on, since the start of the trace, such as 10s or 250ms.
     #[arg(long, value_name = "TIME")]
     since: Option<Nanos>,
-    /// Keep what is before this time.
+    /// Keep accesses before this time.
     #[arg(long, value_name = "TIME")]
     until: Option<Nanos>,
     /// Keep this operation: get, set, del, read, write, load, store or scan. Repeat it for several.
@@ -63,10 +63,10 @@ pub struct Options {
     /// Keep one part of the keys out of N, numbered from 0.
     #[arg(long, value_name = "I/N", value_parser = part)]
     part: Option<(u64, u64)>,
-    /// Of what meets the conditions, keep the first of every N.
+    /// Of the accesses that meet the conditions, keep the first of every N.
     #[arg(long, value_name = "N", value_parser = positive_count, default_value = "1")]
     every: u64,
-    /// Stop when so many are kept.
+    /// Stop after keeping this many accesses.
     #[arg(long, value_name = "N", value_parser = count)]
     first: Option<u64>,
 }

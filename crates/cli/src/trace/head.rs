@@ -23,7 +23,7 @@ Ten records, unless --requests says how many.";
 pub struct Options {
     #[command(flatten)]
     trace: TraceArgs,
-    /// How to print the records.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

@@ -29,16 +29,16 @@ pub struct Options {
     /// Keep the tenants that the inputs have.
     #[arg(long)]
     keep_tenants: bool,
-    /// How equal keys of different inputs are told apart.
+    /// How to treat equal keys of different inputs.
     #[arg(long, value_enum, default_value_t = Spaces::Shared)]
     key_spaces: Spaces,
-    /// Pass over up to N broken records of each trace.
+    /// Skip up to N broken records of each trace.
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip_bad: u64,
-    /// The format of all trace files, where it cannot be guessed.
+    /// Format of all trace files, if it is not detected.
     #[arg(long, value_name = "FORMAT")]
     trace_format: Option<tiermem_trace::Format>,
-    /// Which address of memory traces is their key: virtual, or physical where `tiermem record` has kept it.
+    /// Address that is the key of memory traces: virtual, or physical if `tiermem record --physical` wrote it.
     #[arg(long, value_name = "WHICH", default_value = "virtual")]
     addresses: tiermem_trace::Addresses,
 }

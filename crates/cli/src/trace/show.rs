@@ -38,10 +38,10 @@ Examples:
 pub struct Options {
     #[command(flatten)]
     trace: TraceArgs,
-    /// Leave out so many records at the start; --requests counts from there.
+    /// Skip this many records at the start; --requests counts from there.
     #[arg(long, value_name = "N", value_parser = count, default_value = "0")]
     skip: u64,
-    /// How to print the records.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

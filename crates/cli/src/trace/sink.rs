@@ -31,7 +31,7 @@ pub struct OutputArgs {
 /// In which format.
 #[derive(Debug, Args)]
 pub struct FormatArgs {
-    /// The format to write; without it, the file's name decides, and is it silent, csv.
+    /// Format to write [default: by the file's name, otherwise csv].
     #[arg(long, value_name = "FORMAT", value_parser = output_format, long_help = format_help())]
     pub output_format: Option<TraceFormat>,
 }

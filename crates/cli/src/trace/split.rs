@@ -25,8 +25,8 @@ Examples:
   tiermem trace split twitter_cluster52.csv.zst --window 60s -o 'minute-{}.parquet'
   tiermem trace split twitter_cluster52.csv.zst --chunk 1M -o 'chunk-{}.parquet'
 
---parts deals the keys out by their hash: each key has all its accesses in one part, and each part is a spatial sample of
-the keys, so that parts can be analysed apart (on several machines) and their curves averaged. It is the hash of
+--parts divides the keys by their hash: all accesses of a key are in one part, and each part is a spatial sample of
+the keys. So parts can be analysed separately (on several machines) and their curves averaged. It is the hash of
 `tiermem trace filter --part`.
 
 Parquet keeps the times of parts as they are, so that `tiermem trace merge --keep-tenants` undoes a split; text formats
@@ -49,7 +49,7 @@ pub struct Options {
     output: String,
     #[command(flatten)]
     output_format: FormatArgs,
-    /// How to print what was written.
+    /// Output format of the list of files.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -57,16 +57,16 @@ pub struct Options {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct By {
-    /// A file for each tenant.
+    /// One file per tenant.
     #[arg(long)]
     by_tenant: bool,
-    /// A file for each window of this length, such as 60s.
+    /// One file per time window of this length, such as 60s.
     #[arg(long, value_name = "TIME", value_parser = window)]
     window: Option<Nanos>,
-    /// A file for each so many accesses.
+    /// One file per this many accesses.
     #[arg(long, value_name = "N", value_parser = positive_count)]
     chunk: Option<u64>,
-    /// So many files, by the hash of the key.
+    /// This many files, by the hash of the key.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=OPEN_MAX as u64))]
     parts: Option<u64>,
 }

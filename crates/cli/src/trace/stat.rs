@@ -104,14 +104,14 @@ const HISTOGRAM_FIELDS: &[&str] = &["distribution", "from", "to", "count"];
 pub struct Options {
     #[command(flatten)]
     trace: TraceArgs,
-    /// Follow only this share of the keys (spatial sampling): less memory and time, and estimates of what needs keys.
+    /// Follow only this share of the keys (spatial sampling): saves memory and time; figures about keys become estimates.
     #[arg(long, value_name = "R", value_parser = sample_rate, default_value_t = 1.0)]
     sample: f64,
-    /// Units of the key in a block, for spatial locality. Without it, 4096 for block traces, 64 for memory traces, 1
-    /// for others.
+    /// Units of the key per block, for spatial locality [default: 4096 for block traces, 64 for memory traces, 1 for
+    /// others].
     #[arg(long, value_name = "N", value_parser = positive_count)]
     block: Option<u64>,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

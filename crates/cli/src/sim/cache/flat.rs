@@ -24,37 +24,37 @@ const FIELDS: &[&str] =
 /// Which caches are simulated.
 #[derive(Debug, Args)]
 pub struct FlatArgs {
-    /// A cache size, or a percentage of the working set; repeat it for several in one pass.
+    /// Cache size, or a percentage of the working set; repeat it for several in one pass.
     #[arg(long, value_name = "N", required_unless_present_any = ["tier", "config", "sizes"], conflicts_with_all = ["tier", "config"])]
     size: Vec<Size>,
-    /// So many sizes, evenly over the working set.
+    /// Number of cache sizes to evaluate, evenly spaced up to the working set.
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["tier", "config"], value_parser = clap::value_parser!(u32).range(1..=10_000))]
     sizes: Option<u32>,
     /// Count sizes in bytes of values instead of objects.
     #[arg(long)]
     bytes: bool,
-    /// The policy; repeat it for several in one pass.
+    /// Eviction policy; repeat it for several in one pass.
     #[arg(long, value_name = "NAME", default_value = "lru", conflicts_with_all = ["tier", "config"])]
     policy: Vec<Policy>,
-    /// The K of klru and redis; repeat it for several.
+    /// Sample size K of klru and redis; repeat it for several.
     #[arg(long, value_name = "K", default_values_t = [K_DEFAULT], value_parser = clap::value_parser!(u32).range(1..=4096))]
     k: Vec<u32>,
-    /// Look-ups after which dlru and dlru-krr choose K [default: 5000000 and 1000000].
+    /// Look-ups between two choices of K by dlru and dlru-krr [default: 5000000 and 1000000].
     #[arg(long, value_name = "N", conflicts_with_all = ["tier", "config"], value_parser = clap::value_parser!(u64).range(1..))]
     k_window: Option<u64>,
-    /// The share of the keys from which they do [default: 0.005 and 0.01].
+    /// Share of the keys that dlru and dlru-krr sample [default: 0.005 and 0.01].
     #[arg(long, value_name = "R", conflicts_with_all = ["tier", "config"], value_parser = sample_rate)]
     k_sample: Option<f64>,
-    /// A row for every N requests of the trace.
+    /// One row per N requests of the trace.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     window: Option<u64>,
-    /// Simulate the first N requests of the trace but do not count them.
+    /// Simulate the first N requests of the trace without counting them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     warmup: u64,
-    /// The seed of the policies that draw at random.
+    /// Seed of random policies.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Threads that simulate [default: as many as there are processors].
+    /// Number of threads [default: one per processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
 }

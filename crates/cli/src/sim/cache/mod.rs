@@ -19,17 +19,16 @@ Examples:
   tiermem sim cache zipf:objects=1M,requests=10M --config store.toml    # over its [[tier]] tables
 
 Without --tier and --config: one tier for each --policy and size, all in one pass over the trace.
-  A miss brings the object in, unless it is larger than the cache. The size of an object is that of its first access
-  since it came in, and then of each write; a deletion is no request.
-  A percentage, --sizes and the policy belady need the whole trace first: it is held in memory, 12 bytes a request
+  A miss inserts the object, unless it is larger than the cache. An object has the size of the access that inserted it,
+  and then of each write. A deletion is not counted as a request.
+  Percentages, --sizes and belady need the whole trace first: it is held in memory, 12 bytes per request
   (belady: 16). The working set is all distinct objects, each with its largest size.
-With --tier --tenants HOW: the same, shared among the trace's tenants.
-With --tier or --config: the store's own ladder, fastest tier first, its slots and size classes included; flash=BYTES, as the last one, is the
-  log that the store keeps on flash, over a device that is never late.
+With --tier or --config: the store's own chain of tiers, size classes included. flash=BYTES as the last tier is the store's log on a
+  device without delays. --tenants HOW divides the tiers among the trace's tenants.
 
 Policies: fifo, clock, clock2, lru, lru-lazy (the store's), slru, s4lru, klru, redis (klru with its eviction pool), random,
   lfu, lfu-da, arc, 2q, s3-fifo, sieve, lhd, hyperbolic, cflru, belady, dlru (K-LRU that chooses its K by miniature caches),
-  dlru-krr (the same by KRR's curves). docs/policies.md says what each is.
+  dlru-krr (the same by KRR's curves). docs/policies.md describes them.
 
 Fields:
   policy, k        what was simulated; k of klru and redis, 0 for others
@@ -37,38 +36,37 @@ Fields:
   requests         look-ups and writes of the window
   misses           those that did not find their key
   miss_ratio       misses over requests
-  byte_miss_ratio  bytes of the values missed over bytes of the values asked for
-  window           the number of the window, from 0; without --window all requests after the warm-up are one
-With --tier, one record, for each tier its counts, and with --window a row for each window:
+  byte_miss_ratio  bytes of missed values over bytes of requested values
+  window           number of the window, from 0; without --window there is one, after the warm-up
+With --tier, one record, then counts per tier, and with --window a row per window:
   policy, size           ladder, and the bytes of all tiers
   requests, misses, miss_ratio  as above
   fast_hit_share         look-ups that found their key in the first tier, over look-ups
-  charged_ns_per_request what slow tiers cost beyond local DRAM, moves included, over requests: no bytes are moved, the
-                         time is what the curve says
+  charged_ns_per_request time that slow tiers take beyond local DRAM, moves included, per request: simulated, from the
+                         curve
   promotions, demotions, evictions, relocations  items moved up, down, out, and within a tier to empty a page
   moved_bytes            bytes of items moved
-  acts_max               the most moves and evictions that one request or step had to wait for
-  items, metadata_bytes_per_item  items held, and what index, nodes, lists and tables take for each
-  clairvoyant_fast_share fast_hit_share of the best placement that never moves anything, known in hindsight; where a tier
-                         is a percentage
+  acts_max               most moves and evictions that one request or step waited for
+  items, metadata_bytes_per_item  items held, and bytes of index, nodes, lists and tables per item
+  clairvoyant_fast_share fast_hit_share of the best static placement in hindsight; only if a tier is a percentage
   flash_hits, flash_promotions, flash_evictions, flash_admitted_bytes, flash_written_bytes  as below; 0 without flash
 for each tier: tier, capacity_bytes, hits, promotions, demotions, evictions, relocations
-with --tenants, for each tenant and tier as they are in the end: tenant, tier, items, bytes, share_bytes, k, evictions,
-  trespasses (evictions for another tenant although this one had no more than its part)
-  what goes to flash is demoted
-flash, where there is one:
+with --tenants, for each tenant and tier at the end: tenant, tier, items, bytes, share_bytes, k, evictions,
+  trespasses (evictions for another tenant although this one was not above its share)
+  items that move to flash count as demoted
+flash, if there is one:
   capacity_bytes, items  bytes of its segments, and items in them
-  hits, reads            look-ups that found their key there, and those that had to read the device for it
+  hits, reads            look-ups that found their key there, and those that read the device for it
   promotions             items copied into memory
   evictions              live items dropped for lack of room
-  admitted, admitted_bytes, rejected, refused, unindexed  items that came from memory, and their bytes; those turned away to
-                         spare the device, because it had to catch up, and for lack of memory for their index entries
-  unchanged              items that left memory and were there still: written once
-  kept, segments_emptied items written again because their segment was emptied, and how many segments were
-  waits                  pieces of the log's work that writers waited for
-  written_bytes          bytes of segments written; the store's journal and checkpoints come on top (docs/store.md)
+  admitted, admitted_bytes, rejected, refused, unindexed  items admitted from memory, and their bytes; items not admitted to
+                         spare the device, because it was behind, and for lack of memory for index entries
+  unchanged              items that left memory and were still on flash: not written again
+  kept, segments_emptied items rewritten because their segment was emptied, and the number of such segments
+  waits                  steps of the log's work that writers waited for
+  written_bytes          bytes of segments written, without the store's journal and checkpoints (docs/store.md)
   write_amplification    written_bytes over admitted_bytes
-  lifetime_years         with --flash-endurance: years until so much is written, at the trace's own rate";
+  lifetime_years         with --flash-endurance: years until that much is written, at the trace's rate";
 
 /// What `tiermem sim cache` takes.
 #[derive(Debug, Args)]
@@ -80,7 +78,7 @@ pub struct Options {
     flat: flat::FlatArgs,
     #[command(flatten)]
     tiered: tiered::TieredArgs,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

@@ -164,40 +164,40 @@ impl FromStr for Sharing {
 /// Which ladder is simulated.
 #[derive(Debug, Args)]
 pub struct TieredArgs {
-    /// A tier as kind:place=size, as store serve has it, or its size alone: DRAM first, and emulated memory below it. Sizes are bytes
-    /// or a percentage of the bytes of all items; fastest first; repeat it for a ladder. The last one can be flash=SIZE: the
-    /// store's log.
+    /// A tier as kind:place=size, as in `store serve`, or only a size: the first is then DRAM, the others emulated memory. Repeat it,
+    /// fastest first. A size is in bytes or a percentage of the bytes of all items. The last tier can be flash=SIZE: the store's
+    /// log.
     #[arg(long, value_name = "KIND=SIZE")]
     tier: Vec<TierArg>,
-    /// A file with [[tier]] tables, as store serve reads it; --tier replaces its list.
+    /// File with [[tier]] tables, as `store serve` reads it; --tier replaces its list.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Flash: bytes that are written at once and emptied at once [default: the tier's, or 2MiB].
+    /// Flash: segment size, the unit of writing and garbage collection [default: the tier's, or 2MiB].
     #[arg(long, value_name = "BYTES")]
     flash_segment: Option<Bytes>,
-    /// Flash: who comes in when it is full: seen or all [default: the tier's, or seen].
+    /// Flash: which items are admitted when it is full: seen or all [default: the tier's, or seen].
     #[arg(long)]
     flash_admission: Option<log::Admission>,
     /// Flash: share that live items never fill [default: the tier's, or 0.1].
     #[arg(long, value_name = "SHARE")]
     flash_reserve: Option<f64>,
-    /// Flash: bytes that the device bears to be written, for lifetime_years [default: the tier's].
+    /// Flash: total bytes that the device can be written, for lifetime_years [default: the tier's].
     #[arg(long, value_name = "BYTES")]
     flash_endurance: Option<Bytes>,
-    /// The curve of all tiers of memory below the first [default: each tier's own; of emulated ones a1000-cxl].
+    /// Curve of all memory tiers below the first [default: each tier's own; a1000-cxl for emulated ones].
     #[arg(long, value_name = "NAME")]
     curve: Option<String>,
-    /// Store every key of the trace before, in order of appearance, so that no look-up misses for want of a write.
+    /// Store every key of the trace first, in order of appearance, so that no look-up misses for lack of a write.
     #[arg(long)]
     preload: bool,
-    /// How the trace's tenants share the tiers: free, where whoever asks more has more; equal; or divided while it runs, by latency,
-    /// mean, hits, fair.
+    /// How the trace's tenants share the tiers: free (no shares), equal, or divided at run time with the objective latency,
+    /// mean, hits or fair.
     #[arg(long, value_name = "HOW", default_value = "free")]
     tenants: Sharing,
-    /// Look-ups after which tiers are divided anew.
+    /// Look-ups between two divisions.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     tenant_window: u64,
-    /// The share of the keys by which they are.
+    /// Share of the keys that is sampled for the division.
     #[arg(long, value_name = "R", default_value_t = 0.01, value_parser = sample_rate)]
     tenant_sample: f64,
     #[command(flatten)]

@@ -30,7 +30,7 @@ Examples:
 Layers: the defaults, then --preset, then --config, then --set; --print-config shows the result. docs/cxl-flash.md describes every
 key. Short names: cache, capacity, line, mshr, policy, prefetch, technology, ways, window, write_log, and parallelism=8x4.
 
-Fields (of --format csv and json, and of -o; the table tells what is asked for most):
+Fields (of --format csv and json, and of -o; the table has the most common ones):
   trace, setting            what was simulated: the trace, and what --sweep set
   window                    the number of the window, from 0, or all
   cache_bytes ... hint_probability  the device, as far as it is often varied
@@ -63,34 +63,34 @@ Fields (of --format csv and json, and of -o; the table tells what is asked for m
 pub struct Options {
     #[command(flatten)]
     trace: TraceArgs,
-    /// A file that describes the device, in TOML.
+    /// File that describes the device (TOML).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A device of a published table.
+    /// Device of a published table.
     #[arg(long, value_name = "NAME", long_help = preset_help())]
     preset: Option<String>,
     /// Set one key of the device; repeat it for several.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
-    /// Simulate each of these values of a key, with each of the others; repeat it for several keys.
+    /// Simulate each of these values of a key, combined with every other sweep; repeat it for several keys.
     #[arg(long, value_name = "KEY=V1,V2,...", value_parser = assignment)]
     sweep: Vec<(String, String)>,
-    /// Reckon as the simulator that was published with the paper.
+    /// Compute as a published simulator does, for comparison.
     #[arg(long, value_enum, value_name = "WHAT")]
     compat: Option<Compat>,
-    /// A row for every N requests of the trace as well.
+    /// Also print one row per N requests of the trace.
     #[arg(long, value_name = "N", default_value_t = 0)]
     window: u64,
-    /// Threads that simulate the points of a sweep [default: as many as there are processors].
+    /// Number of threads for a sweep [default: one per processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Write the rows to a Parquet file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print the device's configuration and do nothing else.
+    /// Print the device's configuration and exit.
     #[arg(long)]
     print_config: bool,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

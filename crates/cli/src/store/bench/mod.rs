@@ -82,7 +82,7 @@ And for the setting:
 pub struct Options {
     #[command(flatten)]
     trace: TraceArgs,
-    /// Systems to run; the first is what the others are relative to.
+    /// Systems to run; the first is the baseline of relative speeds.
     #[arg(long, value_delimiter = ',', default_value = "all-dram,naive,tiermem,all-cxl")]
     systems: Vec<SystemKind>,
     /// Tier 0 as a share of the bytes of all items.
@@ -91,23 +91,23 @@ pub struct Options {
     /// The curve of the slow tier.
     #[arg(long, default_value = DEFAULT_CURVE)]
     curve: String,
-    /// Store every key of the trace before, so that no look-up misses, in an order that says nothing about how often they
-    /// are used: in order of appearance the popular ones would lie side by side, as in no store that has run for a while.
+    /// Store every key of the trace first, in random order, so that no look-up misses. In order of appearance, popular keys
+    /// would be adjacent in memory, unlike in a store that has run for a while.
     #[arg(long)]
     preload: bool,
-    /// Share of the trace that warms the systems up before anything is measured.
+    /// Share of the trace that is run before measuring starts.
     #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
     warmup: f64,
-    /// divided-tenants: look-ups after which memory is divided anew.
+    /// divided-tenants: look-ups between two divisions of memory.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     tenant_window: u64,
-    /// divided-tenants: the share of the keys by which it is.
+    /// divided-tenants: share of the keys that is sampled.
     #[arg(long, value_name = "R", default_value_t = 0.01, value_parser = sample_rate)]
     tenant_sample: f64,
-    /// Slices that the rest of the trace is measured in.
+    /// Number of slices in which the rest of the trace is measured.
     #[arg(long, value_name = "N", default_value_t = 10)]
     rounds: usize,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

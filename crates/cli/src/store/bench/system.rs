@@ -47,27 +47,27 @@ pub enum SystemKind {
     TiermemScan,
     /// Two tiers, nothing is promoted.
     DemotionOnly,
-    /// As tiermem, without the free space that background moves keep.
+    /// As tiermem, without background moves that keep space free.
     NoWatermarks,
-    /// As tiermem, new and demoted items entering at the head of their lists.
+    /// As tiermem, but new and demoted items enter at the head of their lists.
     HeadInsertion,
-    /// As tiermem, a full fast tier dropping items instead of demoting them.
+    /// As tiermem, but a full fast tier drops items instead of demoting them.
     ReactiveDrop,
-    /// As tiermem, every hit moving its item to the head of its list.
+    /// As tiermem, but every hit moves its item to the head of its list.
     PlainLru,
-    /// As tiermem, Wang's rule of promotion: one short reuse time.
+    /// As tiermem, with Wang's promotion rule: one short reuse time.
     ReuseTime,
-    /// As tiermem, every new item entering the fast tier.
+    /// As tiermem, but every new item enters the fast tier.
     AdmitFast,
-    /// As tiermem, the first of five drawn going instead of lists.
+    /// As tiermem, with K-LRU (K = 5) instead of lists.
     Klru,
-    /// As tiermem, size classes keeping their pages.
+    /// As tiermem, but size classes keep their pages.
     NoRebalance,
     /// Wang 2024 as written: one short reuse time, everything admitted above, lists moved at each hit, a full fast tier
     /// dropping.
     #[value(name = "wang-2024")]
     Wang2024,
-    /// Three of four keys in DRAM by hash and the others in the slow tier, for ever (Tang 2024, table 4.1).
+    /// Static placement by hash: three of four keys in DRAM, the others in the slow tier (Tang 2024, table 4.1).
     #[value(name = "interleaved-3-1")]
     Interleaved31,
     /// Every other key in DRAM.
@@ -76,9 +76,9 @@ pub enum SystemKind {
     /// One of four keys in DRAM.
     #[value(name = "interleaved-1-3")]
     Interleaved13,
-    /// As tiermem, each tenant of the trace with an equal part of the fast tier.
+    /// As tiermem, with an equal share of the fast tier for each tenant of the trace.
     EqualTenants,
-    /// As tiermem, the fast tier divided among the trace's tenants while it runs, by what each gains.
+    /// As tiermem, with the fast tier divided among the trace's tenants at run time, by what each gains.
     DividedTenants,
     /// All items in the slow tier; index and nodes in DRAM.
     AllCxl,
