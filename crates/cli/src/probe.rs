@@ -22,13 +22,13 @@ const HELP: &str = "\
 Example:
   tiermem probe --curve a1000-cxl
 
-Random ranges are read and written in an emulated tier and in DRAM, in turn; the difference is what the emulation adds.
+Reads and writes random ranges in an emulated tier and in DRAM, alternately; the difference is the emulated delay.
 
 Fields:
-  op, bytes            what is done with a range of how many bytes
-  curve_ns             what the curve costs beyond local DRAM
-  measured_ns          what the emulated range took beyond the same range in DRAM: median over the samples
-  error                measured over curve, less 1: median, with the quartiles (error_low, error_high)";
+  op, bytes            operation and size of the range
+  curve_ns             time by the curve, minus local DRAM
+  measured_ns          measured time of the emulated range, minus the same range in DRAM: median over the samples
+  error                measured_ns / curve_ns - 1: median, with the quartiles (error_low, error_high)";
 
 /// What `tiermem probe` takes.
 #[derive(Debug, Args)]

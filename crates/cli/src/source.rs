@@ -21,16 +21,16 @@ A generator such as zipf:alpha=0.99,objects=1M
 Generators and their keys:
   zipf               alpha, objects, requests, size, seed, scramble
   uniform            objects, requests, size, seed
-  scan               objects, requests, size, seed: keys in ascending order, again and again
-  loop               objects, requests, size, seed: the same in an order without neighbours
-  streams            alpha, objects, length, requests, size, seed: files of `length` keys, each read from front to end
+  scan               objects, requests, size, seed: keys in ascending order, repeatedly
+  loop               objects, requests, size, seed: the same in a shuffled order
+  streams            alpha, objects, length, requests, size, seed: files of `length` keys, each read sequentially
   phase              alpha, alpha-then, objects, requests, size, seed: the hot keys change at half of the requests, and the skew
                      to alpha-then
   ycsb-a to ycsb-f   objects, requests, size, seed: YCSB's core workloads
   mix                requests, seed: several tenants, 'mix:0.7*zipf(alpha=0.9)+0.3*scan(objects=10k),requests=5M'
 
 Sizes: 300, 4KiB, 64-1024, 'lognormal(300,1.2)', 'pareto(64,1.5)', 'choice(64:0.7,4KiB:0.3)'
-Quote what holds parentheses.";
+Quote descriptions with parentheses.";
 
 /// Requests between two looks at the bar.
 const BAR_EVERY: u64 = 1 << 16;
@@ -82,9 +82,9 @@ impl Default for Reading {
 }
 
 const COLUMNS_HELP: &str = "\
-Which columns of a text file say what, counted from 1, such as key=2,size=3,time=1,unit=ms,header
+Columns of a text file, counted from 1, such as key=2,size=3,time=1,unit=ms,header
 
-  key, time, op, size, tenant, key-size, ttl   with the number of their column; the key is needed
+  key, time, op, size, tenant, key-size, ttl   number of the column; key is required
   unit=s|ms|us|ns|filetime                     of the time (default s)
   delimiter=comma|semicolon|tab|space|pipe|blanks";
 
@@ -92,7 +92,7 @@ Which columns of a text file say what, counted from 1, such as key=2,size=3,time
 fn format_help() -> String {
     let line = |format: tiermem_trace::Format| format!("\n  {:16} {}", format.name(), format.about());
     let lines: String = tiermem_trace::Format::all().map(line).collect();
-    format!("The format of the trace file, where it cannot be guessed from its name and content\n{lines}")
+    format!("Format of the trace file, if it is not detected from its name and content\n{lines}")
 }
 
 fn trace_help() -> String {
@@ -236,7 +236,7 @@ impl Source {
 
 fn tell_skipped(skipped: u64) {
     if skipped > 0 {
-        eprintln!("tiermem: broken records of the trace that were passed over: {skipped}");
+        eprintln!("tiermem: broken records of the trace that were skipped: {skipped}");
     }
 }
 

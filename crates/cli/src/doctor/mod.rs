@@ -22,20 +22,20 @@ Example:
   tiermem doctor
   tiermem doctor --format json
 
-Everything is found out by reading what the kernel tells and by trying it on this command itself: nothing on the machine is
-changed, and monitors of others are left alone. What is offered depends on who asks: run it as the user who is going to record.
+Nothing on the machine is changed: doctor reads kernel files, tries features on itself, and leaves other users' monitors alone.
+The result depends on the user: run it as the user who will record.
 
 Rows, one for each item:
-  source NAME          whether `tiermem record --source NAME` works here; refs is where to begin
+  source NAME          whether `tiermem record --source NAME` works here; start with refs
   record --physical    whether traces with physical addresses can be made
-  others               what those and the other commands stand on
+  others               what these and other commands depend on
 
 Fields:
-  item                 what it is about
-  state                yes, limited (works in part), no, or unknown (it cannot be found out from here)
+  item                 name of the item
+  state                yes, limited (works in part), no, or unknown (cannot be checked from here)
   purpose              what it is for
   found                what was found, or why it does not work; may be empty
-  advice               what would mend it; empty where nothing is missing";
+  advice               how to get it; empty if nothing is missing";
 
 /// What `tiermem doctor` takes.
 #[derive(Debug, Args)]

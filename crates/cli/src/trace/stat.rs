@@ -18,41 +18,41 @@ Examples:
 
 One pass. Memory: 3 MiB, and at most 100 bytes for each key (and page of a memory trace), or for each sampled one with --sample.
 
-Fields (json nests what csv puts into tables of its own, and joins by a point, as in zipf.r_squared):
-  requests, unique_keys       accesses, and different keys among them
-  sample_rate                 the share of keys that was followed; below 1, what needs keys is estimated
-  working_set_bytes           the last size known of every key, summed up
-  requested_bytes             the sizes of all accesses, summed up
+Fields (nested in json; in csv separate tables, or names with a dot, as in zipf.r_squared):
+  requests, unique_keys       accesses, and distinct keys
+  sample_rate                 share of keys followed; below 1, figures about keys are estimates
+  working_set_bytes           sum of the last known size of every key
+  requested_bytes             sum of the sizes of all accesses
   reads, writes, deletes      get, read, load, scan; set, write, store; del
   read_write_ratio            reads over writes
   compulsory_miss_ratio       unique_keys over requests
   one_hit_keys, one_hit_ratio keys with one access, and their share of all keys
   duration_ns                 from the earliest to the latest access
   requests_per_second         requests over the duration
-  time_steps_back             accesses earlier than the one before them
+  time_steps_back             accesses with an earlier time than the previous one
   zipf.alpha_least_squares    exponent of popularity: line through log rank and log accesses, down to five accesses
-  zipf.r_squared              how well that line fits: 1 at best
+  zipf.r_squared              goodness of fit of that line: 1 is perfect
   zipf.alpha_likelihood       exponent by maximum likelihood over the keys seen; not with --sample
-  zipf.ks_distance            how far that fit is off at most, as a share of requests: 0 at best
-  spatial.block               units of the key in a block
-  spatial.sequential_share    accesses that begin where the one before them ended
+  zipf.ks_distance            largest error of that fit, as a share of requests: 0 is perfect
+  spatial.block               units of the key per block
+  spatial.sequential_share    share of accesses that begin where the previous one ended
   spatial.run_length_mean, spatial.run_length_max
                               accesses in sequential runs
-  addresses.footprint_bytes   of memory traces: the pages of 4 KiB that were loaded from or stored to
+  addresses.footprint_bytes   memory traces: accessed pages of 4 KiB, in bytes
   addresses.spatial_locality, addresses.temporal_locality
-                              of memory traces, from 0 (none) to 1; docs/traces.md defines them
-  ops, tenants                requests, their share and requested_bytes of each operation and tenant; of a tenant also
-                              unique_keys and working_set_bytes, a key counting for the first tenant that accessed it
-  spatial.near                the share of accesses at most so many blocks from one of the 32 before them
-  popularity                  accesses of the key of each rank, 1 for the most popular; ranks grow by 5%
-  growth                      for up to 128 equal stretches of the trace: requests until its end, time_ns there, keys_total and
-                              bytes_total seen until then, keys_in_use and bytes_in_use during it, keys_new to it
-  columns                     of traces that have them (frame, node, level, pc): the least and largest value; of nodes and levels
+                              memory traces: from 0 (none) to 1; defined in docs/traces.md
+  ops, tenants                per operation and tenant: requests, their share and requested_bytes; per tenant also
+                              unique_keys and working_set_bytes (a key counts for the first tenant that accessed it)
+  spatial.near                share of accesses within this many blocks of one of the previous 32
+  popularity                  accesses of the key at each rank, 1 is the most popular; ranks grow by 5%
+  growth                      for up to 128 equal parts of the trace: requests and time_ns at its end, keys_total and
+                              bytes_total until then, keys_in_use and bytes_in_use during it, keys_new in it
+  columns                     if the trace has them (frame, node, level, pc): smallest and largest value; of nodes and levels
                               also values: requests of each value and their share
   size_bytes                  sizes of accesses
   inter_arrival_ns            time from an access to the next
   reuse_time_requests         requests from an access to a key to the next access to it
-  stack_distance_keys         different keys from one to the other, itself counted: the smallest LRU cache that hits
+  stack_distance_keys         distinct keys between the two, itself included: the smallest LRU cache that hits
   accesses_per_key            popularity
                               Each of these five has count, min, mean, p50, p90, p99, p999 (percentiles to three
                               digits), max, and a histogram by powers of two: from, to (both included), count";

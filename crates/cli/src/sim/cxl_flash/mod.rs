@@ -27,35 +27,35 @@ Examples:
   tiermem sim cxl-flash program.parquet --sweep cache=0,64MiB,8GiB --sweep prefetch=none,best-offset -o grid.parquet
   tiermem sim cxl-flash random.trace --compat atc23
 
-Layers: the defaults, then --preset, then --config, then --set; --print-config shows the result. docs/cxl-flash.md describes every
-key. Short names: cache, capacity, line, mshr, policy, prefetch, technology, ways, window, write_log, and parallelism=8x4.
+Settings apply in this order: defaults, --preset, --config, --set; --print-config shows the result. docs/cxl-flash.md describes
+every key. Short names: cache, capacity, line, mshr, policy, prefetch, technology, ways, window, write_log, and parallelism=8x4.
 
 Fields (of --format csv and json, and of -o; the table has the most common ones):
   trace, setting            what was simulated: the trace, and what --sweep set
   window                    the number of the window, from 0, or all
-  cache_bytes ... hint_probability  the device, as far as it is often varied
+  cache_bytes ... hint_probability  the most commonly varied settings of the device
   requests                  requests answered
-  sub_us_percent            those within less than a microsecond, from arrival until the answer is there
-  mean_latency_ns, p10_ns ... p9999_ns, max_ns  their latency (percentiles of the whole trace only)
-  queue_ns, link_ns, dram_ns, flash_ns  its parts per request: for a place in host and device, on the link, for DRAM, for flash
-  hits, hits_under_miss, misses  those that found their line in the cache, on its way, and neither
-  mean_miss_latency_ns      latency of the latter two
-  repeated_reads            reads of flash for a line that was on its way already
+  sub_us_percent            share of requests answered in less than a microsecond
+  mean_latency_ns, p10_ns ... p9999_ns, max_ns  latency (percentiles for the whole trace only)
+  queue_ns, link_ns, dram_ns, flash_ns  parts of the mean latency: waiting for a place in host and device, link, DRAM, flash
+  hits, hits_under_miss, misses  requests whose line was in the cache, already being fetched, neither
+  mean_miss_latency_ns      mean latency of hits under miss and misses
+  repeated_reads            flash reads of a line that was already being fetched
   prefetches, prefetch_accuracy, prefetch_coverage, prefetch_lateness, prefetch_pollution
-                            lines prefetched; those used, of all; hits on them, of all requests; those that a request had to wait
-                            for, of all; misses on lines that they threw out, of all misses
-  hints                     lines that were fetched for a hint
-  flash_reads, flash_writes lines of the host read and written
-  flash_interarrival_ns     from one of these to the next
-  log_hits                  reads that found their line in the write log
-  gc_moves, erases, write_amplification  lines moved, blocks erased, lines written in all for each one of the host
+                            lines prefetched; share of them used; hits on them over requests; share that a request had to wait
+                            for; misses on lines evicted by prefetches over misses
+  hints                     lines fetched because of a hint
+  flash_reads, flash_writes lines read and written for the host
+  flash_interarrival_ns     mean time between two of these
+  log_hits                  reads served by the write log
+  gc_moves, erases, write_amplification  lines moved by cleaning, blocks erased, all lines written over lines of the host
   wear_max, wear_min        erases of the most and of the least worn block
-  lifetime_years, lifetime_years_unamplified  endurance x capacity / rate of writes over duration_ns, with and
-                            without what is moved
-  performance_per_dollar, performance_per_dollar_all  sub_us_percent for the price, against DRAM alone: the flash's price, and with the
-                            device's DRAM
+  lifetime_years, lifetime_years_unamplified  endurance x capacity / write rate over duration_ns, with and
+                            without what cleaning moves
+  performance_per_dollar, performance_per_dollar_all  sub_us_percent per price, relative to all DRAM: price of the flash; with the
+                            device's DRAM included
   duration_ns               from the first request until the last answer
-  simulated_requests_per_second  how fast this program was";
+  simulated_requests_per_second  speed of the simulator";
 
 /// What `tiermem sim cxl-flash` takes.
 #[derive(Debug, Args)]

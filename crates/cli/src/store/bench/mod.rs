@@ -54,11 +54,11 @@ Examples:
   tiermem store bench twitter_cluster52.csv.zst --value-scale 70 --fast-fraction 0.2
   tiermem store bench zipf:objects=1M,requests=6M --systems all-dram,tiermem,no-watermarks,head-insertion,reactive-drop,plain-lru,demotion-only
 
-The slow tier is emulated: its bytes lie in DRAM, and each contiguous range that is touched waits for what the curve
-costs beyond local DRAM.
+The slow tier is emulated: its bytes lie in DRAM, and each contiguous range that is accessed waits for the difference between the
+curve and local DRAM.
 
-equal-tenants and divided-tenants tell the tenants of the trace apart (sixteen of them): each has an equal part of the fast tier,
-or what it would gain most with, decided while the trace runs. Deciding counts as time of the requests here.
+equal-tenants and divided-tenants separate the tenants of the trace (at most sixteen). Each gets an equal share of the fast tier, or
+a share by what it gains, decided at run time; the time of deciding counts as request time here.
 
 Fields, for each system (all-dram, naive, tiermem, all-cxl, ...):
   requests                look-ups measured; a miss is followed by a set
@@ -69,12 +69,12 @@ Fields, for each system (all-dram, naive, tiermem, all-cxl, ...):
   fast_hit_share          hits in tier 0 over look-ups
   promotions ... evictions  items moved during the measurement
   charged_ns_per_request  emulated cost, moves included
-  p50_ns ... p999_ns      charged latency of a look-up: its own time plus what it was charged, whenever that was waited
-                          for; every 17th is timed
+  p50_ns ... p999_ns      latency of a look-up: its own time plus its emulated charge, whenever that was waited off;
+                          every 17th look-up is timed
 And for the setting:
   fast_fraction                tier 0 as a share of the bytes of all items
-  fast_fraction_with_metadata  DRAM as a share of all memory, index and nodes counted
-  clairvoyant_fast_share       fast_hit_share of the best placement that never moves anything, known in hindsight";
+  fast_fraction_with_metadata  DRAM as a share of all memory, index and nodes included
+  clairvoyant_fast_share       fast_hit_share of the best static placement in hindsight";
 
 /// What `tiermem store bench` takes.
 #[derive(Debug, Args)]
