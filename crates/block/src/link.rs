@@ -1,4 +1,5 @@
-//! One connection to an NBD server: its socket, what is to be sent and what has come. For everyone here who is a client.
+//! One connection to an NBD server: its socket, what is to be sent and what has arrived. Used by every client in this
+//! crate.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};

@@ -1,4 +1,4 @@
-//! The other side: asks a server's HTTP port, for commands that show and steer.
+//! A client of a server's HTTP port, for commands that show figures and control the server.
 
 use std::io;
 use std::net::SocketAddr;

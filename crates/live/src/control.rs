@@ -1,4 +1,4 @@
-//! Who may tell a server to do something through its HTTP port.
+//! Who may control a server through its HTTP port.
 //!
 //! Whoever reaches the port may look. Commands need more: they must not come from a web page, which can make its reader's browser send
 //! requests to this machine. So they carry a header and a content type for which a browser asks first (and is told nothing that

@@ -1,5 +1,5 @@
-//! The past that a page opened now needs to show rates and plots at once: the plots' counters of the last ten
-//! minutes, a sample a second, and whole views of the last minute, a view every ten seconds.
+//! The recent past, so that a page opened now shows rates and plots at once: the plots' counters of the last ten minutes,
+//! one sample a second, and whole views of the last minute, one every ten seconds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

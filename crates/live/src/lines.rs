@@ -1,5 +1,5 @@
-//! Answers that take a while: lines of JSON, one now and then, the last of them when all is done. So whoever asked sees that it goes on,
-//! and no connection is taken for a silent one.
+//! Answers that take a while, as lines of JSON: one now and then, the last of them when all is done. So the client sees
+//! progress, and the connection is not taken for an idle one.
 
 use std::convert::Infallible;
 

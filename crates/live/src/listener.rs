@@ -1,5 +1,5 @@
-//! A listener that keeps the HTTP port from taking the file descriptors that the server's own clients need: it has
-//! a bounded number of connections, and closes those that have been silent for long.
+//! A listener that keeps the HTTP port from using up the file descriptors that the server's own clients need: its
+//! connections are bounded in number, and closed when they have been idle for long.
 
 use std::io;
 use std::net::SocketAddr;

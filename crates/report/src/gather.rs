@@ -1,4 +1,4 @@
-//! One pass over a trace, and all that the page shows of it.
+//! Gathers everything that the page shows in one pass over a trace.
 
 use serde::Serialize;
 use tiermem_base::Access;

@@ -1,4 +1,4 @@
-//! How much of a trace is looked at when nobody says.
+//! How much of a trace is sampled by default.
 
 use tiermem_trace::{Trace, TraceError};
 

@@ -1,4 +1,4 @@
-//! What may change about a server while it runs: the values behind `CONFIG SET`.
+//! Settings that may change while the server runs: the values behind `CONFIG SET`.
 //!
 //! One parameter is one field here and one line in `command/config/table.rs`, which gives it its name and says how its
 //! text is read and written. With that it is found by `CONFIG GET`, changed by `CONFIG SET`, kept by `CONFIG REWRITE`

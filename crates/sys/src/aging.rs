@@ -1,4 +1,4 @@
-//! Forgetting that pages of another process were referenced, in some ranges alone.
+//! Clears the accessed bits of another process's pages, in some ranges only.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,5 +1,5 @@
-//! Memory that a disk may read and write itself: past the page cache (`O_DIRECT`) the kernel demands that address,
-//! length and offset are multiples of the device's block.
+//! Aligned memory for direct I/O (`O_DIRECT`), for which the kernel demands that address, length and offset are multiples
+//! of the device's block.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;

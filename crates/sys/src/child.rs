@@ -1,4 +1,4 @@
-//! Processes that this one starts: what they inherit, and ending them with all that they have started.
+//! Child processes: what they inherit, and ending them with everything that they have started.
 
 use std::io;
 use std::os::fd::AsFd;

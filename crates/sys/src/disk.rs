@@ -1,5 +1,4 @@
-//! What a file on a disk needs beyond the standard library: reads and writes past the page cache, space that is
-//! really there, and an exclusive lock.
+//! Files on a disk, beyond the standard library: direct I/O, space that is really allocated, and an exclusive lock.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! What the kernel offers this process, found out by asking for it and giving it back at once: nothing is changed but this
+//! Which kernel features this process can use, by trying them and giving them back at once: nothing is changed but this
 //! process itself.
 
 use std::io;

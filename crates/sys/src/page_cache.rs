@@ -1,4 +1,4 @@
-//! Making files cold: taking their pages out of memory, so that they are read anew.
+//! Drops files from the page cache, so that they are read again.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,4 @@
-//! A process that may be somebody else's: waiting for its end without being its parent.
+//! Waits for the end of a process that need not be a child.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

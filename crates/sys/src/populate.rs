@@ -1,4 +1,4 @@
-//! Taking memory before it is written.
+//! Populates memory before it is written.
 //!
 //! The first write to a page waits until the kernel has found memory and cleared it: for a huge page a good part of a
 //! millisecond, and several in a virtual machine whose host must find the memory as well. Another thread can wait for it.

@@ -1,4 +1,4 @@
-//! From a TRACE argument to a trace: a generator's description or a file.
+//! Opens a TRACE argument: a generator's description or a file.
 
 use std::path::Path;
 

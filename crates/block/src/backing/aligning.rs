@@ -1,4 +1,4 @@
-//! Any range of bytes on a store that takes whole units only.
+//! Adapts arbitrary byte ranges to a store that takes only whole units.
 //!
 //! A request that does not fit is cut into pieces: the whole units in its midst, the parts of units at its ends, and what lies behind
 //! the volume's last whole unit. A part is read by reading its unit, and written by reading its unit, changing it and

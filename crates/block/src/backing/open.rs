@@ -1,4 +1,4 @@
-//! From what an operator writes to an open store.
+//! Opens a backing store from its description in the configuration or on the command line.
 
 use std::path::PathBuf;
 use std::str::FromStr;

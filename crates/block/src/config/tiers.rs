@@ -1,4 +1,4 @@
-//! What the cache lies on: tiers that the file describes, or a place and a size of its own.
+//! The tiers of the cache: `[[tier]]` tables that the file describes, or a path and a size.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What the server serves: a number of disks, whoever holds their bytes.
+//! The disks that a server exports, whatever holds their bytes.
 //!
 //! The seam between the network's side and the cache. The server parses requests and hands them over as [`Job`]s; the disks answer
 //! with [`Outcome`]s, in any order. Neither side waits for the other.

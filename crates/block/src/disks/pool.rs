@@ -1,4 +1,4 @@
-//! Buffers that are used again, so that a request costs no allocation.
+//! A pool of reusable buffers, so that a request costs no allocation.
 
 use tiermem_tier::block::AlignedBuffer;
 

@@ -1,4 +1,4 @@
-//! Disks that take their time: outcomes come later, out of order, from another thread, and some are failures.
+//! Slow disks for tests: outcomes come late, out of order, from another thread, and some are failures.
 
 use std::collections::HashSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -1,4 +1,4 @@
-//! The commands, as they come and as they are answered, and what each does with the engine.
+//! The commands of the control API: how they are parsed and answered, and what each does with the engine.
 
 use serde::{Deserialize, Serialize};
 use tiermem_base::Bytes;

@@ -1,4 +1,4 @@
-//! What is asked of the engine itself: its state at this moment, and what an operator wants changed or done.
+//! Requests to the engine from the HTTP port: its current state, and an operator's commands.
 //!
 //! The event loop does it between two requests, as control requests; whoever asked waits here.
 

@@ -1,5 +1,5 @@
-//! The HTTP port: what the block cache shows at [`tiermem_live`]'s, `/api/status`, which is as new as the question,
-//! and what steers it: `/api/set`, `/api/flush`, `/api/drop`.
+//! The HTTP port: the live page and metrics of [`tiermem_live`], `/api/status` with the engine's current figures, and the
+//! commands `/api/set`, `/api/flush`, `/api/drop`.
 
 pub mod command;
 mod control_api;

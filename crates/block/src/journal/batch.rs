@@ -1,5 +1,5 @@
-//! Batches: what is written to the log at once. Each carries the checksum of the one before it, so a chain of them is what
-//! one process after the other wrote, and nothing that was left over.
+//! Batches, the unit of writing to the log. Each carries the checksum of the previous one, so a chain of them was written
+//! by one process after the other and contains nothing left over.
 
 use super::bytes::{crc, put, u32_at, u64_at};
 use super::layout::Layout;

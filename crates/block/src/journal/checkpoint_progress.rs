@@ -1,4 +1,4 @@
-//! How far a checkpoint is.
+//! The progress of a checkpoint.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The end of recovery: what was judged is written down, all at once.
+//! The last step of recovery: its decisions are written down, all at once.
 //!
 //! Until every suspect is dealt with nothing may be sealed, and the verdicts may be more than the log has room for. So they go
 //! into the pages: a batch with [`Record::Mend`] says that pages are about to be written, then all pages that the log has changed

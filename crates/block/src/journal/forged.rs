@@ -1,4 +1,4 @@
-//! Metadata whose checksums all fit and which make no sense: they must be refused or lived with, never be a panic.
+//! Metadata with valid checksums and nonsensical contents: it must be refused or tolerated, never cause a panic.
 
 use proptest::prelude::*;
 use tiermem_tier::block::{BlockIo, MemoryDisk};

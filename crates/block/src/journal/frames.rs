@@ -1,4 +1,4 @@
-//! Pages of the table that are in memory: all of them, or those that were used lately.
+//! Pages of the table in memory: all of them, or the recently used ones.
 
 use tiermem_base::Rng;
 use tiermem_policy::Id;

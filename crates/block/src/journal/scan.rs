@@ -1,5 +1,5 @@
-//! Reads the log as it lies on the device: the chain of batches from where the superblock says, what they announce, and
-//! whether it ends where it may.
+//! Reads the log from the device: the chain of batches that the superblock points to, what they announce, and whether the
+//! log ends at a valid place.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,5 +1,5 @@
-//! Rule 4: what power loss may have spoiled. Units that are open, or have records behind the last seal, are compared with
-//! their checksums; all others are strict.
+//! Units that power loss may have damaged (rule 5 of `docs/block-design.md`): units that are open, or have records behind the
+//! last seal, are compared with their checksums; all others are strict.
 //!
 //! A unit that does not fit falls back to its last sealed state. If that was dirty, its sectors are its own, old or new, and it
 //! is taken as it is: `may_overwrite` sees to it that a unit is not overwritten before its dirtiness is sealed. If it was

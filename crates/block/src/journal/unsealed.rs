@@ -1,5 +1,5 @@
-//! Units that became dirty and whose dirtiness is not sealed: should power be lost while one of them is overwritten, recovery could
-//! not tell a mix of its own sectors from what another block left there.
+//! Units whose dirty state is not sealed yet: if power is lost while one of them is overwritten, recovery could not tell a
+//! mix of its own sectors from what another block left there.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,5 +1,5 @@
-//! The volumes. They have no page of the table: each one's last record stays in the log, written anew before the log's end would
-//! pass it.
+//! The volumes. They have no page in the table: each volume's last record stays in the log, and is written again before the
+//! log's end would pass it.
 
 use std::collections::BTreeMap;
 

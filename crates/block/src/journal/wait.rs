@@ -1,4 +1,4 @@
-//! What somebody waits for who may go on only once records are on the device.
+//! What a caller waits for that may continue only once records are on the device.
 
 use super::Lsn;
 

@@ -1,4 +1,4 @@
-//! Small messages that come in pieces.
+//! Assembles small messages that arrive in pieces.
 
 /// Room that is kept from one message for the next.
 const KEPT_BYTES_MAX: usize = 4096;

@@ -1,4 +1,4 @@
-//! Replies of a server: headers, behind which whoever owns the socket sends the payload from where it lies.
+//! Replies of a server: their headers. The owner of the socket sends the payload after them, from where it lies.
 
 use super::errno::Errno;
 use super::extents::Extent;

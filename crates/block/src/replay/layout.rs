@@ -1,4 +1,4 @@
-//! Where in which export a request of the trace lies.
+//! Maps a request of the trace to an export and an offset.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Drives any NBD server with a trace of reads and writes, measures it, and checks what it gives back.
+//! Drives any NBD server with a trace of reads and writes, measures it, and verifies what it returns.
 //!
 //! A client's side: it shares nothing with the cache. One thread drives all connections. A number of *workers* take the trace's requests in
 //! order, each one at a time: in a closed loop as soon as it is free, in a timed replay (an open loop) when the request is due. Workers

@@ -1,4 +1,4 @@
-//! Which requests wait for which: those that overlap and of which one writes keep the order of the trace.
+//! Which requests wait for which: overlapping requests, at least one of which writes, keep the order of the trace.
 
 use slab::Slab;
 

@@ -1,4 +1,4 @@
-//! What a replay writes: sectors that say who they are.
+//! The content that a replay writes: sectors that identify themselves.
 //!
 //! A sector's bytes follow from its [`Stamp`] alone, so nothing that was written has to be kept to know what must be read. The stamp
 //! stands in the sector itself: bytes of the wrong place or of an earlier time are recognised as such. No two sectors are alike and

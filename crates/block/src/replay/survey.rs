@@ -1,4 +1,4 @@
-//! What a trace asks of its volumes, found out by one reading before anything is sent.
+//! A first pass over a trace: what it requests of its volumes, before anything is sent.
 
 use std::collections::BTreeMap;
 

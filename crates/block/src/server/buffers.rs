@@ -1,4 +1,4 @@
-//! Memory that clients keep in use: payloads on their way in, and replies that they have not read.
+//! Memory that clients keep in use: incoming payloads, and replies that they have not read.
 //!
 //! What jobs have under way is bounded for each disk. What is counted here is up to clients, of whom there may be thousands. Each may have a
 //! little, whatever others do. Beyond that all share one budget: once it is used up, a request that needs more waits, and holds

@@ -1,4 +1,4 @@
-//! Waiting awake: after something has happened the loop looks for more for a moment before it sleeps.
+//! Busy polling: after an event the loop polls for more for a moment before it sleeps.
 //!
 //! To be woken costs tens of microseconds, in a virtual machine more than serving a request does, and a client with one request under
 //! way waits for that each time. So do clients with many: whoever is woken for each request never gets several at once. The moments are

@@ -1,4 +1,4 @@
-//! The event loop: letting clients in, taking outcomes, shutting down.
+//! The event loop: accepting clients, taking outcomes, shutting down.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};

@@ -1,4 +1,4 @@
-//! Opening the sockets that clients come to.
+//! Opens the sockets that clients connect to.
 
 use std::fmt;
 use std::fs;

@@ -1,4 +1,4 @@
-//! A client on its way to an export.
+//! A client that is still negotiating its export.
 
 use std::cell::RefCell;
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! Replies on their way to a client.
+//! The queue of replies to a client.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

@@ -1,4 +1,4 @@
-//! What was served, counted for whoever shows it.
+//! Counters of what was served.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

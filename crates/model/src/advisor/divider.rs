@@ -1,4 +1,5 @@
-//! Who divides the memory of a ladder among tenants: one machine without bytes and clocks, which a store drives and a simulator too.
+//! Divides the memory of a ladder among tenants: one machine without bytes and clocks, which the store and a simulator
+//! drive.
 //!
 //! *Events* go in: a tenant comes, a key is looked up, written, removed, tiers change their size, an answer is there. What
 //! tenants are to have comes out as [`Setting`]s, to be applied in their order before the next event ([`Divider::take_settings`]).

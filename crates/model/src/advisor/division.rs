@@ -1,4 +1,4 @@
-//! What divides memory while requests are served, as far as it can be changed meanwhile.
+//! The configuration of the division of memory, as far as it can be changed at run time.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! What a running system's requests say about how to divide its memory and with which K (Wang 2024, chapters 3 and 4).
+//! How a running system should divide its memory, and with which K, as its requests show (Wang 2024, chapters 3 and 4).
 //!
 //! An [`Advisor`] is told of the look-ups and writes of a sample of the keys, each with its tenant. It keeps every tenant's curves
 //! ([`curves`]), one for each K of a few, and what a miss costs it ([`tiermem_policy::miss_cost`]). After so many look-ups

@@ -1,4 +1,4 @@
-//! How an advisor works, and what it is told at the end of a window.
+//! The configuration of an advisor, and what it is told at the end of a window.
 
 use tiermem_policy::choose_k::Overheads;
 use tiermem_policy::partition::Objective;

@@ -1,4 +1,4 @@
-//! How memory should be divided, once all that matters is known: pure arithmetic, to be done wherever there is time.
+//! Computes a division of memory from all that matters: pure arithmetic, to be run on any thread.
 
 use tiermem_policy::choose_k::{DISTINCT_LEAST, Overheads};
 use tiermem_policy::partition::{Objective, TooLittle};

@@ -1,4 +1,4 @@
-//! Tenants by name and number, and what each has asked for and was promised.
+//! Tenants by name and number: what each has requested and was promised.
 
 use std::collections::{BTreeMap, HashMap};
 

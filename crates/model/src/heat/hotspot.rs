@@ -1,4 +1,4 @@
-//! Where the accesses of each slice gather, and so the way that a hotspot takes (Fisher 2025, figures 4.7 and 4.13).
+//! The position of the hotspot in each slice, and so its path (Fisher 2025, figures 4.7 and 4.13).
 
 use tiermem_base::Heat;
 

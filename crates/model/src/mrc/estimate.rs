@@ -1,4 +1,4 @@
-//! From the counts of a sample to a ratio of the whole, and how far it may be off.
+//! Estimates a ratio of the whole, and its error, from the counts of a sample.
 
 use super::curve::student_95;
 

@@ -1,4 +1,4 @@
-//! Which cache a curve speaks of.
+//! Which cache a curve describes.
 
 use std::fmt;
 use std::str::FromStr;

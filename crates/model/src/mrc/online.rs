@@ -1,4 +1,4 @@
-//! A curve that a running system keeps.
+//! A miss-ratio curve that a running system keeps.
 
 use std::collections::BinaryHeap;
 

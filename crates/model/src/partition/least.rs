@@ -1,4 +1,4 @@
-//! What everybody keeps, however little it would gain.
+//! The minimum that every tenant keeps, however little it would gain.
 
 use tiermem_policy::choose_k::Overheads;
 

@@ -1,4 +1,4 @@
-//! What was promised to a tenant, as text.
+//! The promises to a tenant, parsed from text.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! Making a plan of a recording: several are drawn up, each is replayed over the recording by the code that will follow it, and
-//! the one with the fewest accesses to slow memory is taken (Fisher 2025, section 5.1: analyse once, off line).
+//! Makes a plan from a recording: several are drafted, each is replayed over the recording by the code that will carry it
+//! out, and the one with the fewest accesses to slow memory is kept (Fisher 2025, section 5.1: analyse once, off line).
 
 use tiermem_policy::placement::{self as follow, Schedule};
 

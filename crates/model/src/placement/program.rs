@@ -1,5 +1,5 @@
-//! A recorded program as a placement sees it: granules of all its regions, numbered one behind the other, and who was
-//! accessed how often in each slice.
+//! A recorded program as placement sees it: granules of all its regions, numbered consecutively, and how often each was
+//! accessed in each slice.
 
 use std::ops::Range;
 

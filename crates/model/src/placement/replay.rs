@@ -1,4 +1,4 @@
-//! Who would have met how many accesses in slow memory: a recording replayed against a placement.
+//! Replays a recording against a placement: how many accesses it would have had in slow memory.
 //!
 //! [`Placer`] decides, as it does for a program that runs: this is the other body that it drives. Mappings come at the start of the
 //! slice in which they were first seen; where the kernel decides, pages come to be where they are first touched, in fast memory

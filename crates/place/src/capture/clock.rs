@@ -1,4 +1,4 @@
-//! The time of a program that runs many times slower than it would: a model, since Lackey has no clock.
+//! The time of a program that runs many times slower than normal: a model, since Lackey has no clock.
 
 /// How long what a program does would take on the machine that is modelled: one core, in order. Every instruction takes
 /// its part of a cycle; an access that misses L1 waits for the level that has the line, and nothing else goes on meanwhile.

@@ -1,4 +1,4 @@
-//! Recording a program while it runs, slice by slice, with the sources that look at it again and again.
+//! Records a program while it runs, slice by slice, with the sources that scan it repeatedly.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

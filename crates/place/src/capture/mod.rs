@@ -1,4 +1,4 @@
-//! Watching a program that knows nothing of it.
+//! Observes a program that is not changed for it.
 
 mod build_id;
 mod clock;

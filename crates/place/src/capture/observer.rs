@@ -1,4 +1,4 @@
-//! Looking at a running program, slice by slice: what recording it and placing its memory have in common.
+//! Observes a running program slice by slice: what recording it and placing its memory have in common.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

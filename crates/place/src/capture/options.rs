@@ -1,4 +1,4 @@
-//! What is to be recorded, and with what.
+//! What to record, and with which sources.
 
 use std::ffi::OsString;
 use std::io;

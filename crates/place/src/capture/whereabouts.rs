@@ -1,4 +1,4 @@
-//! On which nodes lies what was seen: some pages of each stretch stand for all of it.
+//! On which nodes the observed memory lies: some pages of each range are sampled for all of it.
 
 use std::fs;
 

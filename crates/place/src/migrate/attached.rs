@@ -1,4 +1,4 @@
-//! Where a region of a plan is in this run.
+//! Finds a plan's region in the running program.
 
 use std::ops::Range;
 

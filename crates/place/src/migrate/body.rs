@@ -1,4 +1,4 @@
-//! The live body of a placement: what [`Placer`] decides, carried out on the pages of a program that runs.
+//! The live body of a placement: carries out what [`Placer`] decides, on the pages of a running program.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

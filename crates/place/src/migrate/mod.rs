@@ -1,4 +1,4 @@
-//! Moving a running program's pages between nodes, as a plan or what is seen of the program says.
+//! Moves a running program's pages between nodes, by a plan or by what is observed.
 
 mod attached;
 mod body;

@@ -1,4 +1,4 @@
-//! A program that is started under a plan and looked at in slices, its memory placed as the plan says.
+//! Starts a program under a plan, observes it in slices, and places its memory as the plan says.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What was measured of a program whose memory was placed, and why that may not be.
+//! Measurements of a program whose memory was placed, and the reasons why there may be none.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Fast memory that has no more room than a plan gives: pages of our own, held locked on the node.
+//! Limits the free space of fast memory to what a plan uses, by locking pages on the node.
 //!
 //! The kernel puts a page where it is first touched, on the node of the processor while that has room, and on the next one then. What
 //! room it has is what its zones have above their low watermark: only then does an allocation go elsewhere.

@@ -1,4 +1,4 @@
-//! Strategies side by side: trials in turn, so that what changes on the machine meanwhile meets all of them alike.
+//! Compares strategies: trials alternate, so that changes on the machine affect all of them equally.
 
 use std::ffi::OsString;
 use std::path::Path;

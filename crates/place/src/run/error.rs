@@ -1,4 +1,4 @@
-//! Why a program could not be run as it was asked for.
+//! Why a program could not be run as requested.
 
 use std::io;
 use std::path::PathBuf;

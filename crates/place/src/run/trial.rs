@@ -1,4 +1,4 @@
-//! One run of a program under a strategy: what it took, and where its pages lay.
+//! One run of a program under a strategy: its times, and where its pages were.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! What of a recording is looked at, gathered in one pass: granules by slices of stretches of regions.
+//! The selected part of a recording, gathered in one pass: granules by slices of ranges of regions.
 
 use tiermem_base::{Heat, Op};
 use tiermem_trace::recording::{Level, Recording, Sample, Selection};

@@ -1,4 +1,4 @@
-//! The page to move about in: all views of all regions in one file, which needs no network.
+//! The interactive page: all views of all regions in one file, which needs no network.
 
 use std::fmt::Write;
 

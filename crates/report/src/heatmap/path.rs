@@ -1,4 +1,4 @@
-//! Where accesses gather, slice by slice: the way of a hotspot, over a map of space and time.
+//! The path of a hotspot: its position slice by slice, over a map of space and time.
 
 use tiermem_base::Heat;
 use tiermem_model::heat::hotspot;

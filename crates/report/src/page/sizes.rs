@@ -1,4 +1,4 @@
-//! Sizes of what is asked for.
+//! Sizes of the requested values.
 
 use super::histogram::{Words, chart as histogram};
 use tiermem_model::mrc::Unit;

@@ -1,4 +1,4 @@
-//! What `CLIENT LIST` tells of a client.
+//! What `CLIENT LIST` reports about a client.
 
 use std::fmt::Write;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Who is connected, and everything that one client does to another.
+//! The registry of connected clients, and every effect that one client has on another.
 //!
 //! A connection owns its socket, its session and its replies, and nobody else touches them. What reaches *another*
 //! connection (a message of a channel, an invalidation, a line for a monitor, a kill, the end of a pause) goes

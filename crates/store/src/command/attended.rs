@@ -1,5 +1,5 @@
-//! Requests that somebody pays attention to: of a user of its own, within a transaction, silenced, held up, monitored, tracked, or while
-//! anyone wants to know of changes. All that ordinary requests need not look at is here.
+//! Requests that need more than the fast path: from a restricted user, in a transaction, silenced, paused, monitored,
+//! tracked, or while anyone wants to know of changes. Ordinary requests skip all that is here.
 
 use crate::clients::{Author, Class, Clients, PauseKind};
 use crate::engine::Engine;

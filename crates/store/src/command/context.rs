@@ -1,4 +1,4 @@
-//! What a command handler sees, and what it is.
+//! What a command handler is, and the context that it gets.
 
 use crate::engine::Engine;
 use crate::host::{Host, Session};

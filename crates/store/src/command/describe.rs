@@ -1,4 +1,4 @@
-//! `COMMAND`: the table of commands, told to clients that ask.
+//! `COMMAND`: the table of commands, for clients that ask for it.
 
 use crate::resp::{Args, Writer};
 

@@ -1,4 +1,4 @@
-//! `EXEC`: runs what was queued, one request behind the other.
+//! `EXEC`: runs the queued requests one after the other.
 
 use super::attended::{call, settle};
 use super::context::Context;

@@ -1,4 +1,4 @@
-//! What the commands mean: a static table, one file per family of commands, no sockets.
+//! The commands: a static table, one file per family of commands, no sockets.
 //!
 //! A handler reads its arguments, asks or changes the engine, and writes one reply. Replies and the wording of
 //! errors are Redis 7.0's, so that clients which match on them go on working.

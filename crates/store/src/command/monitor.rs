@@ -1,4 +1,4 @@
-//! `MONITOR`: every request as a line, for whoever wants to watch.
+//! `MONITOR`: every request as a line.
 
 use std::io::Write;
 

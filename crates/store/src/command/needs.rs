@@ -1,4 +1,4 @@
-//! Which keys a request looks at, for whoever must bring them near before it runs.
+//! Which keys a request accesses, so that they can be fetched before it runs.
 
 use super::context::Context;
 use super::found::Found;

@@ -1,4 +1,4 @@
-//! Whether the user who asks may: its command, its keys and its channels, before anything of a request is done.
+//! Permission checks: the user's command, keys and channels, before anything of a request is done.
 //!
 //! Ordinary requests never come here: who has logged in as a user of its own is [`Mode::RESTRICTED`], and while `default` may
 //! not do everything all requests are attended to ([`crate::clients::Clients::GUARDED`]). With several shards a client's home

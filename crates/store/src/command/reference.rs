@@ -1,5 +1,5 @@
-//! What is to be known of a command beside its entry in the table, and the table as a document: the pages of
-//! `docs/redis-compatibility.md` are [`compatibility`]'s, and a test holds them against it.
+//! Notes on commands that their entries in the table do not have, and the table as a document: [`compatibility`] writes
+//! `docs/redis-compatibility.md`, and a test compares the two.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Error replies, in Redis's words.
+//! Error replies, in Redis's wording.
 
 use crate::clients::TooMuch;
 use crate::engine::StoreError;

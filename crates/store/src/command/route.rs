@@ -1,4 +1,4 @@
-//! Where a request runs when there are several shards: what a command's name and keys say about it.
+//! Where a request runs if there are several shards, by the command's name and keys.
 
 use super::context::Context;
 use super::found::Found;

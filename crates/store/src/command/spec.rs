@@ -1,4 +1,4 @@
-//! What is known of a command: its name, arity, flags and keys.
+//! The specification of a command: its name, arity, flags and keys.
 
 use crate::resp::Args;
 

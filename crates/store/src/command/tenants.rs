@@ -1,4 +1,4 @@
-//! `TENANTS`: what each tenant asks for and has. A command of this store's own.
+//! `TENANTS`: each tenant's requests, memory and share. A command of this store's own.
 
 use core::fmt::Write;
 

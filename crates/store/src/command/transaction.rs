@@ -1,4 +1,4 @@
-//! Transactions: requests that are queued and then run one behind the other, unless a watched key has changed.
+//! Transactions: requests that are queued and then run one after the other, unless a watched key has changed.
 
 use crate::resp::{Args, Span};
 

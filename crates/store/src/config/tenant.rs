@@ -1,4 +1,4 @@
-//! Tenants: how they are told apart, and what is known of them beforehand.
+//! Tenants: how they are identified, and what is declared of them.
 
 use serde::Deserialize;
 use tiermem_base::{Bytes, Nanos, TierSpec};

@@ -1,4 +1,4 @@
-//! Making a blob, and making it anew with room for more.
+//! Builds a blob, and rebuilds it with room for more.
 
 use tiermem_base::hash::field_hash;
 

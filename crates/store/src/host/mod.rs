@@ -1,4 +1,4 @@
-//! What the server of one shard knows beside keys and values: clients, settings, counters, slow requests, snapshots.
+//! The state of one shard's server beside keys and values: clients, settings, counters, slow requests, snapshots.
 
 mod latencies;
 mod persistence;

@@ -1,4 +1,4 @@
-//! What is known of snapshots, and of the wish to stop.
+//! The state of snapshots, and requests to stop.
 
 use std::path::PathBuf;
 use std::rc::Rc;

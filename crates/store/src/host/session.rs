@@ -1,4 +1,4 @@
-//! One client's standing with the server.
+//! The state of one client's session.
 
 use crate::clients::{ClientInfo, Slot};
 use crate::command::{Mode, Spec};

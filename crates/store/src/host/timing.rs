@@ -1,4 +1,4 @@
-//! Which requests are timed, and what becomes of the times.
+//! Which requests are timed, and where their times are counted.
 //!
 //! A clock reading costs a good part of what a small request does, so requests are timed in runs: the connection reads
 //! the clock at the end of its batch anyway, and within a batch only after [`RUN_REQUESTS`] requests or after one

@@ -1,4 +1,4 @@
-//! Why loading ended before its end.
+//! Why loading ended early.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What came of loading.
+//! The result of loading.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Commands under way: sent by the caller's thread, their replies read by another.
+//! Commands in flight: sent by the caller's thread, their replies read by another.
 
 use std::io::{BufWriter, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

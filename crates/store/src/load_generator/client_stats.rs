@@ -1,4 +1,4 @@
-//! What one application saw, and when it is done.
+//! Statistics of one application, and when it is done.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who goes when: all at once, really waiting, or one after the other by clocks of their own.
+//! The pacing of applications: all at once with real waits, or one after the other on simulated clocks.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

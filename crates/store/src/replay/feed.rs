@@ -1,4 +1,4 @@
-//! Deals the requests of one trace out to the connections, each key always to the same one.
+//! Distributes the requests of one trace over the connections, each key always to the same one.
 //!
 //! A connection that needs work reads the trace and puts what belongs to others into their queues. A queue is
 //! bounded: when the trace runs into a full one, everybody waits for its connection, so that no connection gets

@@ -1,4 +1,4 @@
-//! What a server with tiers says of them, in the section `# Tiers` of `INFO`.
+//! What a server with tiers reports about them, in the section `# Tiers` of `INFO`.
 //!
 //! One line for each tier, fastest first: `tier0:name=dram,kind=dram,...,hits=12,promotions=0,...`. Fields that
 //! are not known here are passed over, so that the server may tell more.

@@ -1,4 +1,4 @@
-//! Looking ahead: which keys the next requests name, before any of them runs.
+//! Looks ahead in a pipeline: which keys the next requests name, before any of them runs.
 
 /// A request with more arguments ends the look: going over them twice would cost more than it gains.
 const ARGS_MAX: usize = 8;

@@ -1,4 +1,4 @@
-//! Letting clients in: accepting, handing round to the shards, refusing who is too many.
+//! Accepts clients, distributes them over the shards, and refuses those beyond the limit.
 
 use std::io;
 use std::net::SocketAddr;

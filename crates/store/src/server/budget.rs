@@ -1,4 +1,4 @@
-//! One bound on the memory that unfinished requests of all connections take together.
+//! One limit on the memory of unfinished requests, over all connections.
 //!
 //! A connection asks before it keeps more. Whoever does not fit waits in line, and is not read from. So that
 //! connections which each hold a part cannot wait for one another for ever, one of them, the first in line, is

@@ -1,4 +1,4 @@
-//! What choosing a victim costs on this machine, by K: part of what a miss costs (Wang 2024, section 3.1.2).
+//! The measured cost of choosing a victim on this machine, by K: part of the cost of a miss (Wang 2024, section 3.1.2).
 //!
 //! Only one K can be observed in a store that runs, so all are measured before it does, on a ladder of some size that is thrown away
 //! afterwards.

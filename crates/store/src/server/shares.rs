@@ -1,5 +1,5 @@
-//! Memory on its way between shards: the first shard has it decided ([`Divider`]), the one that gives empties its region a little at a
-//! time, and only what is given back to the system is taken by the other. So all shards together never hold more than the tiers.
+//! Moves memory between shards: the first shard decides ([`Divider`]), the giving shard empties its region a little at a
+//! time, and the other takes only what was returned to the system. So all shards together never hold more than the tiers.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The state of a shard as others see it.
+//! The published state of a shard, for other threads.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! How one shard reaches another: a queue for each that any thread may put things into.
+//! Mailboxes between shards: one queue per shard, into which any thread may put messages.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! One reply made of several shards' replies.
+//! Merges several shards' replies into one.
 
 use crate::resp::{Elements, Version, Writer, parse_i64, whole_line};
 

@@ -1,4 +1,4 @@
-//! The figures of all shards, as each has last shown them.
+//! Statistics of all shards, as each has last published them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! What `INFO commandstats`, `errorstats` and `latencystats` tell: a counter for each command, and the time of a few.
+//! Statistics per command for `INFO commandstats`, `errorstats` and `latencystats`: exact counters, and times of a sample.
 //!
 //! Reading the clock twice would cost a short command a tenth of its time, so one call in 64 or so is timed, at random
 //! distances that no rhythm of requests can meet. `usec` is what those took, for all calls: an estimate.

@@ -1,4 +1,4 @@
-//! A user as rules that make it.
+//! Describes a user by rules that produce it.
 
 use super::DEFAULT;
 use super::user::{Access, KeyPattern, User};

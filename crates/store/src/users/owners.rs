@@ -1,4 +1,4 @@
-//! Whose keys begin how, where users are tenants: what a pattern says literally before its first wildcard.
+//! Which user owns which keys, if users are tenants: by the literal part of a pattern before its first wildcard.
 
 use std::collections::BTreeMap;
 

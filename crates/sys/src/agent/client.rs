@@ -1,4 +1,4 @@
-//! The other end: whoever observes or places the program's memory.
+//! The client of the agent: the process that observes or places the program's memory.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! What the agent has locked in memory for somebody outside, and how much more the program may lock.
+//! What the agent has locked in memory on request, and how much more the program may lock.
 //!
 //! A program may have locked memory itself. That stays locked whatever is asked for: only what the agent has locked is unlocked
 //! again.

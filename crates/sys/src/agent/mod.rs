@@ -1,4 +1,4 @@
-//! The agent: memory calls that only a program itself can make, made within it for somebody outside.
+//! The agent: memory calls that only a program itself can make, made inside it on behalf of another process.
 //!
 //! `madvise` (but for a few kinds of advice), `mbind`, `mlock` and the registration with `userfaultfd` concern the caller's own address
 //! space. A small library that is loaded with the program ([`start`]) makes them on request. None of them

@@ -1,4 +1,4 @@
-//! What goes over the agent's socket: requests and replies of fixed size, one at a time, in the machine's byte order.
+//! The protocol of the agent's socket: requests and replies of fixed size, one at a time, in the machine's byte order.
 
 /// A call that the agent makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

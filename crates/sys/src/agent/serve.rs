@@ -1,4 +1,4 @@
-//! The agent's end: within the program, on a thread of its own.
+//! The agent's side of the protocol: inside the program, on a thread of its own.
 
 use std::cell::OnceCell;
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-//! Taking memory back from a group before its limit asks for it.
+//! Reclaims memory from a group before its limit does.
 
 use super::error::GroupError;
 use super::files::{self, NEEDS_VERSION_1};

@@ -1,4 +1,4 @@
-//! Being told when something happens to a group.
+//! Notifications of events in a group.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};

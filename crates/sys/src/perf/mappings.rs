@@ -1,5 +1,5 @@
-//! What a process maps, told as soon as it has: by `mmap`, by `brk`, or within the C library's `malloc`, by programs of every
-//! kind. The process is neither stopped nor changed.
+//! New mappings of a process, reported at once: by `mmap`, by `brk`, or within the C library's `malloc`, by programs of
+//! every kind. The process is neither stopped nor changed.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

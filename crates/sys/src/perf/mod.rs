@@ -1,5 +1,5 @@
-//! What the kernel tells of a process as it happens, by `perf_event_open` with a ring for each processor: page faults and new
-//! mappings, neither of which needs hardware counters. Watching another process needs CAP_PERFMON or root.
+//! Events of a process from the kernel, by `perf_event_open` with a ring for each processor: page faults and new mappings,
+//! neither of which needs hardware counters. Watching another process needs CAP_PERFMON or root.
 
 mod faults;
 mod mappings;

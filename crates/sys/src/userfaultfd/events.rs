@@ -1,4 +1,4 @@
-//! What is told of the memory: faults, and what its process does with it.
+//! Messages about the memory: faults, and what its process does with it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! Opening one: three ways, which differ in whose faults are told and in the rights that they need.
+//! Opens a userfaultfd: three ways, which differ in whose faults are reported and in the rights that they need.
 
 use std::fs::OpenOptions;
 use std::io;

@@ -1,4 +1,4 @@
-//! What a call about many pages got done.
+//! How much of a call about many pages was done.
 //!
 //! The kernel answers with a result and a count. The count is bytes, or an error below zero (with EAGAIN it often is -11, which
 //! read as a size would be 2^64 - 11 bytes); and a call that did a part fails with EAGAIN and the part's bytes as its count.

@@ -1,4 +1,4 @@
-//! Which faults of which ranges are told.
+//! Registers ranges for the faults that are to be reported.
 
 use std::io;
 use std::ops::BitOr;

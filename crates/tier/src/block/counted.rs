@@ -1,4 +1,4 @@
-//! A device that counts what passes, for `INFO`, metrics and the reckoning of write amplification.
+//! A device that counts requests and bytes, for `INFO`, metrics and write amplification.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! A file or block device opened for a store: it is locked, it has its space, and it has two handles, one past the
-//! page cache for requests and one through it for what is small.
+//! A file or block device opened for a store: locked, with its space allocated, and with two handles, one for direct I/O
+//! and one through the page cache for what is small.
 
 use std::fs::File;
 use std::io;

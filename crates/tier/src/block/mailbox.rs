@@ -1,5 +1,5 @@
-//! The way of completions from the threads that do the work to the one that asked: those of devices, and, as `C` is anything,
-//! those of whatever else answers in this manner.
+//! Delivers completions from the threads that do the work to the one that asked: those of devices, and, as `C` is generic,
+//! those of anything else that answers in this manner.
 //!
 //! The *bell* is rung by whoever has put completions in and silenced by the asker before it takes them out, so the
 //! waker is called at most once between two takings. Every untaken completion is followed by a rung bell: a worker puts

@@ -1,4 +1,4 @@
-//! Block devices: what a flash tier stands on.
+//! Block devices, on which a flash tier lies.
 //!
 //! The seam is [`BlockIo`]: requests of whole blocks that never make the caller wait, and beside them small buffered
 //! reads and writes for what is written rarely. Siblings: [`UringFile`] and [`ThreadedFile`] on a file or device,

@@ -1,4 +1,4 @@
-//! Opening a file or block device, and choosing who does its requests.
+//! Opens a file or block device, and chooses how its requests are done.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! A file or block device whose requests other threads do: what the ways of doing so have in common.
+//! A file or block device whose requests are done by other threads: what io_uring and a pool of threads have in common.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Requests by a pool of threads that read and write: for kernels and containers that forbid io_uring.
+//! Requests done by a pool of threads that read and write: for kernels and containers that forbid io_uring.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! Requests through io_uring, by one thread of their own.
+//! Requests done through io_uring, by a thread of its own.
 //!
 //! The thread takes requests from a queue without locks, hands all of them to the kernel with one system call and waits
 //! in that call for completions. It tells that it is about to sleep by `asleep`; only then does a submitter ring its bell,

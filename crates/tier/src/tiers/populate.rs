@@ -1,4 +1,4 @@
-//! Taking memory ahead: a thread that touches pages which will be written before long, so that the shard's own thread does
+//! Populates memory ahead of need: a thread touches pages that will soon be written, so that the shard's own thread does
 //! not wait for the kernel to find and clear them.
 //!
 //! The thread starts with the first pages that are asked for. It runs when nobody else has anything to do, so where the

@@ -1,4 +1,4 @@
-//! Which accesses of a trace are wanted.
+//! Selects accesses of a trace.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

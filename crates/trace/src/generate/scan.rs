@@ -1,4 +1,4 @@
-//! Look-ups of every key in turn, again and again: what a recency list handles worst.
+//! Look-ups of every key in turn, repeatedly: the worst case of a recency list.
 
 use tiermem_base::Access;
 

@@ -1,4 +1,4 @@
-//! Files that are read from front to end: the long sequential streams of block traces, again and again.
+//! Files that are read sequentially: the long streams of block traces, repeatedly.
 //!
 //! The keys are divided into streams of one length. One is chosen, read in order, and then the next is chosen, by Zipf's law
 //! over the streams: alpha 0 makes all alike. Unlike in a scan of the whole, a stream comes back after a time that varies.

@@ -1,4 +1,4 @@
-//! Look-ups in which every key is as likely as any other.
+//! Look-ups in which every key is equally likely.
 
 use tiermem_base::{Access, Rng};
 

@@ -1,4 +1,4 @@
-//! Text in columns of anybody's choice: what they say is told by `--columns` or by a header line.
+//! Text in arbitrary columns, described by `--columns` or by a header line.
 //!
 //! The header of tiermem's own csv is `time_ns,op,key,size,tenant,key_size,ttl_s`. Other names that a header may use are
 //! in [`meaning`]; columns by other names are not read.

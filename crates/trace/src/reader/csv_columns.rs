@@ -1,4 +1,4 @@
-//! What the columns of a text file say, as `--columns` describes it.
+//! The columns of a text file, as `--columns` describes them.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! The table of formats, and which one a file has.
+//! The table of formats, and the detection of a file's format.
 
 use std::path::Path;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! A recording made of a memory trace that names no regions: addresses that lie together are taken for one.
+//! Makes a recording from a memory trace without regions: neighbouring addresses become a region.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Which accesses of a recording are looked at, and their heat.
+//! Selects accesses of a recording, and computes their heat.
 
 use tiermem_base::{Heat, Op};
 

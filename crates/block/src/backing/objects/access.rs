@@ -1,4 +1,4 @@
-//! Single objects: got, and put under a condition. Nothing here waits longer than it was told to.
+//! Single objects: get, and conditional put. No call here waits longer than its timeout.
 
 use std::error::Error;
 use std::io;

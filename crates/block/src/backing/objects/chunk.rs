@@ -1,4 +1,4 @@
-//! What is asked of the store for one chunk: bytes of it, all of it before it is changed, and the put itself.
+//! Requests for one chunk: reading bytes of it, fetching all of it before a change, and the put itself.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,5 @@
-//! Whether we are still the one who writes. Asked before puts, before a flush is promised, and now and then.
+//! Fencing: checks that this process is still the volume's writer, before puts, before a flush is acknowledged, and
+//! periodically.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

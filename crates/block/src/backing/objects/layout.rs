@@ -1,4 +1,4 @@
-//! What the objects of a volume are called, and how a chunk's object begins (`docs/block-objects.md` draws it).
+//! The names of a volume's objects, and the header of a chunk's object (`docs/block-objects.md` describes it).
 
 use std::fmt;
 use std::str::FromStr;

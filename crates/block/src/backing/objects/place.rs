@@ -1,4 +1,4 @@
-//! Which object store, and where in it.
+//! Where a volume's objects are: which object store, and the path in it.
 
 use std::fmt;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! In which order chunks are changed: one put of a chunk at a time, with all that had come for it by then.
+//! The order of changes to chunks: one put of a chunk at a time, with everything that arrived for the chunk by then.
 
 use std::collections::{HashMap, VecDeque};
 

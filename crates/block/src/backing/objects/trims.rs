@@ -1,5 +1,5 @@
-//! Trims come in pieces that are smaller than chunks, and only a whole chunk can be given back. So what was trimmed of a chunk is
-//! remembered until all of it was, or something was written there.
+//! Trims may be smaller than chunks, but only a whole chunk can be freed. So the trimmed parts of a chunk are recorded
+//! until all of it is trimmed, or something is written there.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! The thread's work: it cuts requests into chunks, keeps what is under way within bounds, and answers when all parts are done.
+//! The worker thread: cuts requests into chunks, bounds what is in flight, and answers when all parts are done.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

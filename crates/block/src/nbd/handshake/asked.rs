@@ -1,4 +1,4 @@
-//! What the data of an option ask for.
+//! Parses the data of an option.
 
 use crate::nbd::context::Contexts;
 use crate::nbd::fields::Fields;

@@ -1,4 +1,4 @@
-//! Whom a random-sampling cache evicts.
+//! Which item a random-sampling cache evicts.
 
 use tiermem_base::Rng;
 

@@ -1,4 +1,4 @@
-//! Reading texts line by line, in parts side by side, into counts.
+//! Reads texts line by line, in parallel parts, into counts.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! What kind of text a file has, told from its beginning.
+//! Detects the kind of a text from its beginning.
 
 use super::dump::{self, Columns};
 use super::error::PRINT_COMMAND;

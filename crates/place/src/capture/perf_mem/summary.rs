@@ -1,4 +1,4 @@
-//! From what was counted to a recording.
+//! Turns counts into a recording.
 
 use std::collections::BTreeMap;
 use std::path::Path;

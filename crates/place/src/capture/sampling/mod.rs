@@ -1,4 +1,4 @@
-//! Sources that look at a running program again and again: what each of them is told, and what it tells.
+//! Sources that scan a running program repeatedly: their inputs and outputs.
 
 pub(super) mod damon;
 pub(super) mod faults;

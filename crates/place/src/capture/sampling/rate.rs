@@ -1,4 +1,4 @@
-//! How often pages are touched, from which of them were touched within windows of several lengths.
+//! Estimates how often pages are touched, from which of them were touched within windows of several lengths.
 //!
 //! A page table tells whether a page was touched, not how often. But of many pages that are touched at a rate, each at its own
 //! times, a share of 1 - exp(-rate x window) is touched within a window. So short windows tell hot granules apart, in which

@@ -1,4 +1,4 @@
-//! What the windows of a slice have seen of each granule.
+//! What was seen of each granule in the windows of a slice.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

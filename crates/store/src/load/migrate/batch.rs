@@ -1,4 +1,4 @@
-//! What copying whole batches and copying one large hash have in common: keys, requests that are sent together, expiries.
+//! What copying batches of keys and copying one large hash have in common: keys, requests that are sent together, expiries.
 
 use std::time::Instant;
 

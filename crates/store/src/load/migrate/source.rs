@@ -1,4 +1,4 @@
-//! The server that has the keys.
+//! The source of a migration: the server that has the keys.
 
 use super::{RedisUrl, unexpected};
 use crate::load::LoadError;

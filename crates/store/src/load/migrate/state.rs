@@ -1,4 +1,4 @@
-//! How far a migration is, written down so that it can go on.
+//! The progress of a migration, written down so that it can resume.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Where a Redis is, as people write it.
+//! Parses the URL of a Redis server.
 
 use std::fmt;
 use std::str::FromStr;

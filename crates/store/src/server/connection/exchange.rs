@@ -1,4 +1,4 @@
-//! A connection and the other shards: what it sends them, and the order in which it answers.
+//! A connection's exchange with other shards: the requests that it sends them, and the order of its replies.
 
 use std::task::Context as TaskContext;
 

@@ -1,4 +1,4 @@
-//! A connection's pipes to other shards: what it has asked there, and replies put back into the order of the requests.
+//! A connection's pipes to other shards: its requests there, and replies put back into the order of the requests.
 //!
 //! A pipe is opened when the first request goes to a shard. What the guest there must know of the session (database, protocol)
 //! is told before the next request, when it has changed. Replies queue up until those before them are there; requests that run at

@@ -1,4 +1,4 @@
-//! The replies that a connection owes, in the order of its requests.
+//! The replies that a connection still has to send, in the order of its requests.
 
 use std::collections::VecDeque;
 

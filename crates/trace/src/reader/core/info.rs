@@ -1,4 +1,4 @@
-//! What the table of formats says of each: the seam between the table and the formats.
+//! The description of a format: the seam between the table of formats and the formats.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Text formats that are columns: which column says what, as data.
+//! Text formats with columns: which column holds what, as data.
 
 use std::borrow::Cow;
 
