@@ -8,23 +8,23 @@ use super::table::COMMANDS;
 
 /// Where a command differs from Redis 7.0 in what a client can see. A command that is not here does what Redis's does.
 const NOTES: &[(&str, &str)] = &[
-    ("acl|cat", "of the commands that are here"),
-    ("acl|load", "always the error that there is no such file: users are in the configuration file"),
-    ("acl|save", "always the error that `CONFIG REWRITE` does it"),
+    ("acl|cat", "only commands that are supported"),
+    ("acl|load", "always an error: users are in the configuration file, not in an ACL file"),
+    ("acl|save", "always an error: use `CONFIG REWRITE`"),
     (
         "acl|setuser",
-        "no selectors, no rules about first arguments (`+select|0`), no `sanitize-payload`; names and patterns are UTF-8; what a user may not do is refused in the words of Redis 7.2",
+        "no selectors, no rules about first arguments (`+select|0`), no `sanitize-payload`; names and patterns are UTF-8; refusals have the wording of Redis 7.2",
     ),
     (
         "bgsave",
-        "writes a snapshot of our own format, as `docs/store.md` says, between requests; `SCHEDULE` does the same",
+        "writes a snapshot in a format of our own, between requests (`docs/store.md`); `SCHEDULE` does the same",
     ),
-    ("client|kill", "`MAXAGE` is not known"),
+    ("client|kill", "`MAXAGE` is not supported"),
     ("client|list", "buffers that the shard lends (`qbuf-free`, `rbs`, `rbp`, `argv-mem`) are shown as 0"),
-    ("client|no-evict", "accepted: no client is ever evicted for what it holds"),
+    ("client|no-evict", "accepted and ignored: clients are never evicted for the memory they hold"),
     ("client|no-touch", "of Redis 7.2; holds for reads of whole strings"),
     ("client|pause", "a pause ends at a tick, so up to 100 ms late; keys expire meanwhile"),
-    ("client|setinfo", "of Redis 7.2; checked and not kept"),
+    ("client|setinfo", "of Redis 7.2; checked and not stored"),
     (
         "client|tracking",
         "an invalidation per key, where Redis gathers those of one turn of its loop in `BCAST` mode, whose prefixes must be \
@@ -33,26 +33,26 @@ const NOTES: &[(&str, &str)] = &[
     ("client|unblock", "always 0: no command blocks"),
     ("command|docs", "always empty"),
     ("config|get", "the parameters in `docs/store.md`"),
-    ("config|resetstat", "for `INFO`; `/metrics` goes on"),
+    ("config|resetstat", "resets `INFO`; `/metrics` continues"),
     ("config|rewrite", "rewrites the TOML file that the server was started with"),
     ("config|set", "the parameters in `docs/store.md`"),
     (
         "exec",
-        "refused as a whole where the user's rights have changed since `MULTI`; a reply beyond 64 MiB is left out part by part; `SLOWLOG` has the transaction's time in no entry",
+        "refused as a whole if the user's rights have changed since `MULTI`; parts of a reply beyond 64 MiB are left out; `SLOWLOG` has no entry for a transaction as a whole",
     ),
     ("flushall", "`SYNC` and `ASYNC` do the same"),
     ("flushdb", "`SYNC` and `ASYNC` do the same"),
-    ("hexpire", "of Redis 7.4, as its relatives are"),
-    ("info", "Redis's fields where they have a meaning here, and a section of its own for the tiers"),
+    ("hexpire", "of Redis 7.4, as the other commands for fields that expire"),
+    ("info", "Redis's fields if they have a meaning here, and a section for the tiers"),
     (
         "keys",
-        "only those that the user may read; goes through the whole index while nothing else runs; refused beyond a reply of 64 MiB, and where more than 10,000 keys lie on flash",
+        "only keys that the user may read; walks the whole index while nothing else runs; refused if the reply exceeds 64 MiB, or if more than 10,000 keys lie on flash",
     ),
-    ("lastsave", "the start's time until a snapshot was written"),
+    ("lastsave", "the time of the start, until a snapshot is written"),
     ("latency|doctor", "a few plain sentences"),
     ("latency|histogram", "only while `latency-tracking` is on, which it is not by default"),
     ("latency|latest", "the events are `command`, `fast-command` and `expire-cycle`"),
-    ("memory|usage", "the place that the item has in its tier and its share of the metadata"),
+    ("memory|usage", "bytes of the item in its tier, and its share of the metadata"),
     ("monitor", "the time is that of the batch in which the request came"),
     (
         "multi",
@@ -61,32 +61,29 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "object|encoding",
-        "what Redis would choose for the value as it is now: a string that was appended to may be `embstr`",
+        "the encoding that Redis would choose for the present value: a string that was appended to may be `embstr`",
     ),
-    ("object|freq", "always the error that no LFU policy is selected"),
-    (
-        "object|idletime",
-        "from the count of requests since, by the times at which the store had served how many",
-    ),
+    ("object|freq", "always an error: no LFU policy is selected"),
+    ("object|idletime", "an estimate: recency is counted in requests, and converted by the rate of requests"),
     ("object|refcount", "always 1, where Redis shares small numbers"),
     (
         "randomkey",
-        "of the keys in memory that the user may read; looks through the whole index when few keys are in this database",
+        "of the keys in memory that the user may read; walks the whole index if few keys are in this database",
     ),
     ("rename", "the events are `rename_to`, then `rename_from`"),
     ("save", "as `BGSAVE`, and nothing else runs meanwhile"),
     (
         "scan",
-        "only keys that the user may read; `COUNT` is at most 10000; a cursor is a place in the order of hashes",
+        "only keys that the user may read; `COUNT` is at most 10000; a cursor is a position in the order of hashes",
     ),
-    ("shutdown", "`SAVE` and `NOSAVE` are about the snapshot; `NOW` and `FORCE` change nothing"),
+    ("shutdown", "`SAVE` and `NOSAVE` concern the snapshot; `NOW` and `FORCE` have no effect"),
     (
         "slowlog|get",
         "fast requests of one pipeline are timed in runs of 64, and a run's time stands with its last request; \
                      a threshold below 1 ms times each",
     ),
-    ("subscribe", "names, subscriptions and watched keys of all clients together may take 16 MiB"),
-    ("tenants", "of our own: what each tenant asks for and has, as lines or with `JSON`"),
+    ("subscribe", "limit: 16 MiB for names, subscriptions and watched keys of all clients together"),
+    ("tenants", "of our own: requests, memory and share of each tenant, as lines or with `JSON`"),
     ("wait", "always 0: there are no replicas"),
 ];
 
@@ -115,14 +112,16 @@ const GROUPS: [Group; 7] = [
 const HEAD: &str = "\
 # Redis compatibility
 
-This file is written by `make docs` from the table of commands in the code; a test fails when it is stale. Replies and errors are
-those of Redis 7.0 but for what the notes say; `tests/e2e/test_dialogues.py` and `crates/store/tests/differential.rs` ask both
-servers and compare. Commands that are not here get Redis's own \"unknown command\".
+Which Redis commands the store supports, and what differs from Redis 7.0. A command that is not listed gets Redis's own \"unknown command\".
+Replies and errors are Redis's, except where a note says otherwise; `tests/e2e/test_dialogues.py` and
+`crates/store/tests/differential.rs` run both servers and compare. `make docs` writes this page from the table of commands in the code; a
+test fails when it is stale.
 
-Arguments count the command's name; a minus means \"at least\". Flags are those of `COMMAND INFO`.
+*Arguments* include the command's name; a minus means \"at least\". *Flags* are those of `COMMAND INFO`.
 
-What no command is asked: values are at most `max_value` (16 MiB) long and keys 65535 bytes; there are 16 databases, no
-scripts, no replicas, no persistence but that of a flash tier. What differs with several shards says docs/store.md.
+General limits: a value has at most `max_value` bytes (16 MiB by default), a key at most 65535. There are 16 databases. There are no
+scripts, no replicas, and none of Redis's RDB and AOF files; see [restarts](store.md#restarts) for what
+survives a restart, and [several shards](store.md#several-shards) for what changes with them.
 ";
 
 /// The table as a document in Markdown.
