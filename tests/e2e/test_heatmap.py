@@ -229,5 +229,5 @@ def test_what_is_no_recording_is_refused(recording: pathlib.Path, tmp_path: path
     done = tiermem("heatmap", str(cut))
     assert done.returncode == 1 and "record it again" in done.stderr, done.stderr
     done = tiermem("heatmap", "zipf:requests=100")
-    assert done.returncode == 1 and "no memory trace" in done.stderr, done.stderr
+    assert done.returncode == 1 and "not a memory trace" in done.stderr, done.stderr
     assert tiermem("heatmap", str(tmp_path / "nowhere.parquet")).returncode == 1

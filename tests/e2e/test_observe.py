@@ -342,7 +342,7 @@ def test_what_is_no_recording_or_no_plan_is_refused(passes: pathlib.Path, plan: 
         cut.write_bytes(content)
         for command in (["plan"], ["sim", "place"]):
             said = failed(1, *command, str(cut), "--fast", "1MiB")
-            assert "no complete recording" in said and said.count("\n") == 1, said
+            assert "recording is incomplete" in said and said.count("\n") == 1, said
     for content, says in [
         ("garbage", "no plan"),
         ("{}", "no plan"),

@@ -90,7 +90,7 @@ def test_a_flash_tier_below_memory_is_simulated_as_the_store_runs_it() -> None:
         (["--tier", "flash=32MiB", "--tier", "4MiB"], "the last one, below memory"),
         (["--tier", "4MiB", "--tier", "flash=1MiB"], "--flash-segment"),
         (["--tier", "4MiB", "--tier", "flash=32MiB", "--flash-segment", "100"], "power of two"),
-        (["--tier", "tape=4MiB"], "is no kind of tier; there are dram"),
+        (["--tier", "tape=4MiB"], "is not a kind of tier; there are dram"),
         (["--size", "10", "--policy", "best"], "there is no policy"),
         (["--size", "0%"], "percentage"),
         (["--size", "10", "--k", "0"], "0 is not in"),

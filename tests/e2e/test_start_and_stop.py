@@ -46,7 +46,7 @@ def test_help_has_an_example_for_every_command() -> None:
         (["store", "serve", "--shards", "257"], "shards: must be between 1 and 256"),
         (["store", "serve", "--shards", "2", "--tier", "dram=8MiB", "--tier", "dax:x=8MiB"], "kind dax serves one shard"),
         (["store", "serve", "--requirepass", ""], "server.requirepass: is empty"),
-        (["store", "serve", "--tier", "tape=1GiB"], '"tape" is no kind of tier; there are dram'),
+        (["store", "serve", "--tier", "tape=1GiB"], '"tape" is not a kind of tier; there are dram'),
         (["store", "serve", "--tier", "dram"], "write it as kind=size"),
         (["store", "serve", "--tier", "dram=much"], "is not a size"),
         (["store", "serve", "--tier", "dram=0"], "its capacity is zero"),
@@ -160,7 +160,7 @@ def test_a_unix_socket_in_use_exits_with_1(serve: Callable[..., Store], tmp_path
     plain.write_text("precious")
     done = tiermem("store", "serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--unix-socket", str(plain))
     assert done.returncode == 1, done
-    assert "exists and is no socket" in done.stderr
+    assert "exists and is not a socket" in done.stderr
     assert plain.read_text() == "precious"
 
 

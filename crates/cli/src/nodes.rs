@@ -16,7 +16,7 @@ pub fn fast_and_slow(fast: Option<u32>, slow: Option<u32>) -> Result<Option<[u32
     }
     for node in [fast, slow] {
         if !topology.with_memory().contains(&node) {
-            return Err(Failure::usage(anyhow!("there is no node {node} with memory here")));
+            return Err(Failure::usage(anyhow!("this machine has no node {node} with memory")));
         }
     }
     Ok(Some([fast, slow]))

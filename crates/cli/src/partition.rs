@@ -120,7 +120,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let seen = observe(options)?;
     if seen.is_empty() {
         return Err(Failure::failed(anyhow!(
-            "no trace has look-ups or writes, so there is nobody to divide for"
+            "no trace has look-ups or writes, so there are no tenants to divide memory among"
         )));
     }
     let tiers = options.config.as_deref().map(tiers::read).transpose()?.unwrap_or_default();

@@ -27,7 +27,7 @@ impl FromStr for Size {
         let share = percent.trim().parse::<f64>().ok().filter(|share| share.is_finite() && *share > 0.0);
         share
             .map(|share| Size::Share(share / 100.0))
-            .ok_or_else(|| format!("{text:?} is no percentage above 0, such as 10%"))
+            .ok_or_else(|| format!("{text:?} is not a percentage above 0, such as 10%"))
     }
 }
 

@@ -38,7 +38,7 @@ pub enum AskError {
         source: io::Error,
     },
     /// It says nothing.
-    #[error("{address} says nothing for {} s: it is no server of ours, or its machine is overloaded", PATIENCE.as_secs())]
+    #[error("{address} does not answer for {} s: it is not a tiermem server, or its machine is overloaded", PATIENCE.as_secs())]
     Silent {
         /// Where.
         address: SocketAddr,

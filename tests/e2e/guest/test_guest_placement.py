@@ -242,7 +242,7 @@ def test_a_recording_tells_on_which_node_memory_lies(guest: type[Machine]) -> No
     for name, nodes in (("plan", "0 and 1"), ("plan:0,1", "0 and 1"), ("plan:1,0", "1 and 0")):
         assert json.loads(result.files_out[name])["assumed"]["move_bytes_per_s"] > 1 << 20
         assert f"pages move between nodes {nodes} at " in result.output
-    assert "there is no node 7 with memory here" in result.output
+    assert "this machine has no node 7 with memory" in result.output
 
 
 # 16 MiB of 64 are hot and nothing else is read; they move through in 40 s.

@@ -51,7 +51,9 @@ impl FromStr for Capacity {
         };
         let number = percent.trim().parse::<f64>().ok();
         let number = number.filter(|percent| percent.is_finite() && *percent > 0.0);
-        number.map(Capacity::Percent).ok_or_else(|| format!("{text:?} is no percentage above 0, such as 10%"))
+        number
+            .map(Capacity::Percent)
+            .ok_or_else(|| format!("{text:?} is not a percentage above 0, such as 10%"))
     }
 }
 

@@ -35,7 +35,7 @@ impl FromStr for TierSpec {
                 return Err(error(FLAG, "there is nothing between colon and equals sign".to_owned()));
             }
             (TierKind::Numa, Some(node)) => {
-                let problem = |_| error("node", format!("{node:?} is no node's number, such as 1"));
+                let problem = |_| error("node", format!("{node:?} is not a node number, such as 1"));
                 spec.place = Some(Place::Node(node.parse().map_err(problem)?));
             }
             (TierKind::Dax | TierKind::Flash, Some(path)) => spec.place = Some(Place::Path(path.into())),

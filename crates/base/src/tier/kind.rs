@@ -89,7 +89,7 @@ impl FromStr for TierKind {
         let known = Self::ALL.into_iter().find(|(_, name)| *name == text);
         known.map(|(kind, _)| kind).ok_or_else(|| {
             let names = Self::ALL.map(|(_, name)| name).join(", ");
-            format!("{text:?} is no kind of tier; there are {names}")
+            format!("{text:?} is not a kind of tier; there are {names}")
         })
     }
 }

@@ -122,7 +122,9 @@ impl Price {
             Some(date) if !is_date(date) => Err(TierError::new(
                 tier,
                 "date",
-                format!("{date:?} is no year, month or day such as \"2025\", \"2025-11\" or \"2025-11-25\""),
+                format!(
+                    "{date:?} is not a year, month or day such as \"2025\", \"2025-11\" or \"2025-11-25\""
+                ),
             )),
             _ => Ok(()),
         }

@@ -59,7 +59,7 @@ pub enum SpecError {
     #[error("{0}")]
     Objects(String),
     /// An option with a value that it cannot have.
-    #[error("`{0}` is no value of this option: {1}")]
+    #[error("`{0}` is not a valid value of this option: {1}")]
     Value(String, String),
     /// The URI is none.
     #[error(transparent)]

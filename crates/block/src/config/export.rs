@@ -49,7 +49,7 @@ impl FromStr for ExportMode {
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::NAMES.into_iter().find(|(name, _)| *name == text).map(|(_, mode)| mode);
         found.ok_or_else(|| {
-            format!("`{text}` is no mode; there are write-back, write-through, write-around and read-only")
+            format!("`{text}` is not a mode; there are write-back, write-through, write-around and read-only")
         })
     }
 }

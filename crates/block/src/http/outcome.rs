@@ -23,9 +23,9 @@ pub(super) enum ApiError {
     Late,
     #[error(transparent)]
     Refused(#[from] ControlRefusal),
-    #[error("whoever asked has gone")]
+    #[error("the client that asked has disconnected")]
     Gone,
-    #[error("this is no such command: {0}")]
+    #[error("this is not a valid command: {0}")]
     Command(#[from] serde_json::Error),
     #[error("there is no export {name:?}; there are: {}", there.join(", "))]
     NoExport { name: String, there: Vec<String> },

@@ -48,7 +48,7 @@ pub fn mend(
 fn announce(device: &mut dyn BlockIo, journal: &mut Journal) -> Result<Lsn, JournalError> {
     let lsn = journal.append(Record::Mend);
     let Some(request) = journal.build_for_recovery() else {
-        let why = "its log is full; format it anew, which loses what was not written back".to_owned();
+        let why = "its log is full; format it again, which loses data that was not written back".to_owned();
         return Err(JournalError::Log { why });
     };
     io::write(device, vec![request])?;

@@ -18,7 +18,7 @@ const FRONT_BYTES: u64 = 1 << 20;
 /// And so much at its end, where others have theirs.
 const END_BYTES: u64 = 128 << 10;
 /// What those are called who have something else there.
-const STRANGER: &str = "something that is no block cache";
+const STRANGER: &str = "something that is not a block cache";
 
 /// Makes an empty cache on a device. `force` does so whatever lies there; all of it is lost.
 ///

@@ -156,7 +156,7 @@ impl Superblock {
             [Found::Nothing, Found::Nothing] => Err(JournalError::NotFormatted),
             [Found::Version(a), Found::Version(b)] if a == b => Err(JournalError::Version { found: a }),
             [Found::Stranger | Found::Nothing, Found::Stranger | Found::Nothing] => {
-                Err(JournalError::Occupied { what: "something that is no block cache".to_owned() })
+                Err(JournalError::Occupied { what: "something that is not a block cache".to_owned() })
             }
             _ => Err(JournalError::damaged("neither superblock (bytes 0 and 4096) is as it was written")),
         }

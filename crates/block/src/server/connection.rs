@@ -37,7 +37,7 @@ pub(super) enum End {
     Disconnected,
     #[error("it went away")]
     Closed,
-    #[error("it went away amid a request")]
+    #[error("it disconnected during a request")]
     Cut,
     #[error("a refused request was too long to pass over")]
     Refused,

@@ -31,7 +31,7 @@ pub enum ListenError {
     #[error("{0} is in use: stop what listens there, or choose another")]
     InUse(Address),
     /// The path is taken by something that is no socket.
-    #[error("{} exists and is no socket: remove it, or choose another path", .0.display())]
+    #[error("{} exists and is not a socket: remove it, or choose another path", .0.display())]
     NotASocket(PathBuf),
     /// The system will not have it.
     #[error("cannot listen on {address}: {source}")]

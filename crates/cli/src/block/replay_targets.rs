@@ -30,7 +30,8 @@ impl FromStr for To {
         match text.split_once('=') {
             // A URI has a colon before its first equal sign.
             Some((volume, rest)) if !volume.contains(':') => {
-                let number = volume.parse().map_err(|_| format!("{volume:?} is no number of a volume"))?;
+                let number =
+                    volume.parse().map_err(|_| format!("{volume:?} is not the number of a volume"))?;
                 Ok(To::Volume(number, uri(rest)?))
             }
             _ => {
@@ -107,7 +108,7 @@ mod tests {
     fn what_names_no_export_is_refused() {
         for (text, wanted) in [
             ("h/a", "begins with none of nbd://"),
-            ("x=nbd://h/a", "is no number of a volume"),
+            ("x=nbd://h/a", "is not the number of a volume"),
             ("1=h/a", "begins with none of nbd://"),
             ("nbd+unix:///a", "lacks ?socket=PATH"),
         ] {

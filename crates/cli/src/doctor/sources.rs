@@ -79,7 +79,7 @@ fn damon(is_root: bool, damon: &Damon) -> Row {
         (Files::Hidden(_), _) => no("its files are root's", "run as root; refs works without"),
         (Files::Monitors(1..), _) => no(
             "it is in use by somebody else, whose monitors are left alone",
-            "ask whoever uses it to end that; refs works without",
+            "ask its user to stop using it; refs works without",
         ),
         (Files::Monitors(0), _) if !is_root => no("its files are root's", "run as root; refs works without"),
         (Files::Monitors(0), Some(true)) => Row::yes(item, purpose, ""),

@@ -114,7 +114,7 @@ fn damon(damon: &Damon) -> Row {
         Files::Monitors(count) => lacking(
             State::Limited,
             format!("{count} in use by somebody else, left alone; {what}"),
-            "ask whoever uses it to end that",
+            "ask its user to stop using it",
         ),
     }
 }

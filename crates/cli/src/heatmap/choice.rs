@@ -14,7 +14,7 @@ impl FromStr for Numbers {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no list such as 0-9 or 0,5,10-12");
+        let wrong = || format!("{text:?} is not a list such as 0-9 or 0,5,10-12");
         let number = |text: &str| text.trim().parse::<usize>().map_err(|_| wrong());
         let range = |part: &str| match part.split_once('-') {
             Some((from, to)) => {
@@ -97,7 +97,7 @@ pub fn region(recording: &Recording, text: &str) -> Result<Window, String> {
         let more = if regions.len() > names.len() { ", ..." } else { "" };
         return Err(format!("there is no region {text:?}; the regions are {}{more}", names.join(", ")));
     };
-    let wrong = || format!("{stretch:?} is no stretch of a region such as 2GiB+64MiB (offset and bytes)");
+    let wrong = || format!("{stretch:?} is not a part of a region such as 2GiB+64MiB (offset and bytes)");
     let (offset, bytes) = stretch.split_once('+').ok_or_else(wrong)?;
     let size = |text: &str| text.parse::<Bytes>().map(|bytes| bytes.0).map_err(|_| wrong());
     let (offset, bytes) = (size(offset)?, size(bytes)?);

@@ -161,7 +161,7 @@ pub fn run(args: PlaceArgs, command: Vec<OsString>, format: Format) -> Result<()
     }
     let asked = args.cpus.as_deref().map(|text| {
         let list = numa::list(text).filter(|cpus| !cpus.is_empty());
-        list.ok_or_else(|| Failure::usage(anyhow!("{text:?} is no list of processors such as 0-3,8")))
+        list.ok_or_else(|| Failure::usage(anyhow!("{text:?} is not a list of processors such as 0-3,8")))
     });
     let cpus = compare::usable_cpus(asked.transpose()?.as_deref()).map_err(advise)?;
     let placements = compare::placements(&Topology::read(), &cpus, &strategies).map_err(advise)?;

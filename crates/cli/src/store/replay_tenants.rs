@@ -150,14 +150,14 @@ impl FromStr for Tenant {
 
     /// Reads `web=zipf:objects=1M,miss=2ms`: what a trace is called may hold commas and equal signs itself.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, rest) = text.split_once('=').ok_or_else(|| format!("{text:?} is no NAME=TRACE"))?;
+        let (name, rest) = text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=TRACE"))?;
         let (trace, miss) = match rest.rsplit_once(",miss=") {
             Some((trace, miss)) => (trace, miss.parse::<Nanos>().map_err(|error| error.to_string())?),
             None => (rest, Nanos(0)),
         };
         if name.is_empty() || name.contains(':') {
             return Err(format!(
-                "{name:?} is no name: say something without a colon, which ends a key's prefix"
+                "{name:?} is not a valid name: use one without a colon, which ends a key's prefix"
             ));
         }
         let trace = trace_argument(trace)?;

@@ -43,7 +43,7 @@ impl FromStr for TenantTerms {
             text.rsplit_once(':').ok_or_else(|| format!("{text:?} has no NAME: before its terms"))?;
         let mut found = TenantTerms { name: name.to_owned(), miss: None, terms: Terms::default() };
         for part in parts.split(',') {
-            let (word, value) = part.split_once('=').ok_or_else(|| format!("{part:?} is no WORD=VALUE"))?;
+            let (word, value) = part.split_once('=').ok_or_else(|| format!("{part:?} is not WORD=VALUE"))?;
             let bytes = || value.parse::<Bytes>().map(|bytes| bytes.0).map_err(|error| error.to_string());
             let time = || value.parse::<Nanos>().map_err(|error| error.to_string());
             let number = |least: f64, most: f64| {

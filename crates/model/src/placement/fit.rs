@@ -187,7 +187,8 @@ impl Plan {
     /// # Errors
     /// What is wrong with it: no plan, another version, or numbers that make no sense.
     pub fn read(text: &str) -> Result<Plan, String> {
-        let plan: Plan = serde_json::from_str(text).map_err(|error| format!("this is no plan: {error}"))?;
+        let plan: Plan =
+            serde_json::from_str(text).map_err(|error| format!("this is not a plan: {error}"))?;
         if plan.version != Plan::VERSION {
             let known = Plan::VERSION;
             return Err(format!(
@@ -196,7 +197,7 @@ impl Plan {
             ));
         }
         if plan.granule_bytes == 0 || !plan.granule_bytes.is_multiple_of(4096) {
-            return Err(format!("a granule of {} bytes is no multiple of 4096", plan.granule_bytes));
+            return Err(format!("a granule of {} bytes is not a multiple of 4096", plan.granule_bytes));
         }
         // Every granule has state in memory, so a plan that speaks of more than machines have is refused.
         let all = plan.regions.iter().try_fold(0_u64, |sum, region| sum.checked_add(region.bytes));

@@ -155,7 +155,7 @@ fn runnable(file: &Path) -> Result<(), String> {
     match meta.is_file() {
         true if meta.permissions().mode() & 0o111 != 0 => Ok(()),
         true => Err("the file is not executable".to_owned()),
-        false => Err("it is no file".to_owned()),
+        false => Err("it is not a file".to_owned()),
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
         for (command, reason) in [
             ("no-such-program", "cannot run no-such-program: it is not in PATH"),
             ("/proc/self/maps", "cannot run /proc/self/maps: the file is not executable"),
-            ("/", "cannot run /: it is no file"),
+            ("/", "cannot run /: it is not a file"),
             ("", "cannot run : it is not in PATH"),
         ] {
             assert_eq!(find_program(Path::new(command)).unwrap_err().to_string(), reason);

@@ -28,7 +28,7 @@ impl FromStr for Strategy {
             let weight = |text: &str| text.parse::<u8>().ok().filter(|weight| *weight > 0);
             let weights: Option<Vec<u8>> = list.split(':').map(weight).collect();
             return weights.filter(|weights| weights.len() > 1).map(Strategy::Weighted).ok_or_else(|| {
-                format!("{list:?} are no weights: numbers from 1 to 255 such as 3:1, one for each node")
+                format!("{list:?} are not weights: numbers from 1 to 255 such as 3:1, one for each node")
             });
         }
         match text {

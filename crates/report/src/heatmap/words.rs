@@ -67,7 +67,7 @@ impl Look<'_> {
             LevelChoice::Only(Level::Local) => ", answered by local memory",
             LevelChoice::Only(Level::Remote) => ", answered by remote memory",
             LevelChoice::Only(Level::Cache) => ", answered by caches",
-            LevelChoice::Only(Level::Unknown) => ", answered nobody knows where",
+            LevelChoice::Only(Level::Unknown) => ", level unknown",
         };
         let source = self.recording.head.sources.get(usize::from(self.selection.source.unwrap_or(0)));
         let seen = source.map_or(String::new(), |source| format!(", seen by {}", source.name));

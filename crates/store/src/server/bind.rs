@@ -51,7 +51,7 @@ pub enum ServeError {
     #[error("{} is in use by another process: stop it, or choose another path", .0.display())]
     UnixSocketInUse(PathBuf),
     /// The path is taken by something that is no socket.
-    #[error("{} exists and is no socket: remove it, or choose another path", .0.display())]
+    #[error("{} exists and is not a socket: remove it, or choose another path", .0.display())]
     NotASocket(PathBuf),
     /// The unix socket cannot be made.
     #[error("cannot listen on the unix socket {}: {source}", path.display())]

@@ -201,7 +201,10 @@ fn device_bytes(mut file: &File, is_char: bool, number: u64) -> io::Result<u64> 
 }
 
 fn not_dax(size: &Path) -> io::Error {
-    io::Error::other(format!("it is no device-DAX device: {} does not say how large it is", size.display()))
+    io::Error::other(format!(
+        "it is not a device-DAX device: {} does not say how large it is",
+        size.display()
+    ))
 }
 
 /// Different for each region, and no secret: the standard library's hash is seeded at random.

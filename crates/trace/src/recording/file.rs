@@ -35,7 +35,7 @@ use crate::writer::output::{Output, write_error};
 /// Metadata: the [`Head`].
 const HEAD: &str = "tiermem.recording";
 /// How the reason begins for which a Parquet file that is a trace is no recording.
-pub const NO_REGIONS: &str = "this is no recording: it names no regions";
+pub const NO_REGIONS: &str = "this is not a recording: it has no regions";
 /// Rows of a row group.
 const GROUP_ROWS: usize = 256 << 10;
 
@@ -149,7 +149,7 @@ fn write_group(
 pub fn read(path: &Path) -> Result<Recording, TraceError> {
     let form = |reason: String| TraceError::Form { path: path.to_owned(), reason };
     let file = File::open(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })?;
-    let cut = |error: ParquetError| form(format!("this is no complete recording ({error}); record it again"));
+    let cut = |error: ParquetError| form(format!("this recording is incomplete ({error}); record it again"));
     let reader = SerializedFileReader::new(file).map_err(cut)?;
     let head = read_head(&reader).map_err(form)?;
     let mut samples = Vec::new();

@@ -17,7 +17,7 @@ const REGIONS_MAX: usize = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FromTraceError {
     /// It has no loads and stores.
-    #[error("there are no loads and stores in it: it is no memory trace")]
+    #[error("there are no loads and stores in it: it is not a memory trace")]
     NoMemory,
     /// It lasts too long for its slices.
     #[error("it lasts {seconds} s, which makes more than {SLICES_MAX} slices")]

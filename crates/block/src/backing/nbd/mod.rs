@@ -110,7 +110,7 @@ impl NbdUnits {
         let (size_bytes, unit_bytes) = (rules.size_bytes, u64::from(rules.block.minimum.max(1)));
         if !size_bytes.is_multiple_of(unit_bytes) {
             let why = format!(
-                "its {size_bytes} bytes are no multiple of its least block of {unit_bytes}, so the last ones cannot be reached"
+                "its {size_bytes} bytes are not a multiple of its minimum block of {unit_bytes}, so the last ones cannot be reached"
             );
             return Err(failed(why));
         }

@@ -98,7 +98,7 @@ impl fmt::Display for Refused {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NegotiationError {
     /// The other side does not greet as a server of this protocol, or speaks its oldest form.
-    #[error("the other side is no NBD server of the newstyle kind")]
+    #[error("the peer is not a newstyle NBD server")]
     Greeting,
     /// A server that cannot do TLS, or will not, and must.
     #[error("the server has no TLS")]

@@ -106,7 +106,7 @@ pub(super) fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             return Err(failed(name, "duplicate parameter"));
         }
         seen.push(name);
-        let text = std::str::from_utf8(value).map_err(|_| failed(name, "argument is no UTF-8"))?;
+        let text = std::str::from_utf8(value).map_err(|_| failed(name, "argument is not valid UTF-8"))?;
         set(&mut live, text).map_err(|problem| failed(name, &problem))?;
     }
     live.check().map_err(|(name, problem)| failed(name, &problem))?;

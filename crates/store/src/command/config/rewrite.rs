@@ -14,7 +14,7 @@ use super::users;
 /// The file's text with the present values: each that it has and that differs, and each that is not the default's.
 /// Comments, order and what the text does not concern stay.
 pub(super) fn rewritten(text: &str, live: &Live) -> Result<String, Problem> {
-    let mut document: DocumentMut = text.parse().map_err(|error| format!("it is no TOML: {error}"))?;
+    let mut document: DocumentMut = text.parse().map_err(|error| format!("it is not valid TOML: {error}"))?;
     for parameter in PARAMETERS {
         let Access::Live { form, get, set } = parameter.access else { continue };
         let (section, key) = parameter.place;

@@ -50,7 +50,7 @@ impl FromStr for Shape {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wanted = || format!("{text:?} is no cache; write its size and its ways, such as 32KiB,8");
+        let wanted = || format!("{text:?} is not a cache; write its size and its ways, such as 32KiB,8");
         let (bytes, ways) = text.split_once(',').ok_or_else(wanted)?;
         let bytes = bytes.trim().parse::<Bytes>().map_err(|_| wanted())?.0;
         let shape = Shape { bytes, ways: ways.trim().parse().map_err(|_| wanted())? };
