@@ -389,7 +389,7 @@ def test_mistakes_in_a_file_are_named(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "acl.toml"
     for text, part in [
         ('[[user]]\nname = "a"\nrules = "on +nonsense"\n', 'user: "a", rule "+nonsense": Unknown command or category'),
-        ('[[user]]\nname = "a b"\nrules = "on"\n', "is not a valid name: it contains blanks"),
+        ('[[user]]\nname = "a b"\nrules = "on"\n', "is not a valid name: use one without blanks"),
         ('[[user]]\nname = "a"\nrules = "on"\n[[user]]\nname = "a"\nrules = "on"\n', "is there twice"),
         (TENANTS.replace("~crawler:*", "~web:*"), "would both own the keys that begin with \"web:\""),
     ]:

@@ -100,7 +100,7 @@ impl Users {
         let mut seen: Vec<&str> = Vec::new();
         for (name, rules) in users {
             if !is_name(name) {
-                return Err(format!("{name:?} is not a valid name: it contains blanks"));
+                return Err(format!("{name:?} is not a valid name: use one without blanks"));
             }
             if seen.contains(&name) {
                 return Err(format!("{name:?} is there twice: put its rules together"));
