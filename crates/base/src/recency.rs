@@ -36,7 +36,7 @@ pub struct Recency {
 
 /// Where an object was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ReuseDistance {
     /// What was accessed since its last access, itself included: the smallest LRU cache that held it.
     pub distance: u64,
     /// What it counted itself.
@@ -71,7 +71,7 @@ impl Recency {
 
     /// An access to object `id`, which counts `size` from now on where sizes count; `None` if it is new.
     #[inline]
-    pub fn access(&mut self, id: u32, size: u32) -> Option<Found> {
+    pub fn access(&mut self, id: u32, size: u32) -> Option<ReuseDistance> {
         let index = id as usize;
         if index >= self.last.len() {
             self.last.resize(index + 1, NEVER);
@@ -82,7 +82,7 @@ impl Recency {
             let own = self.charge_at(moment);
             let distance = self.total - self.sum_before(moment);
             self.take(moment, own);
-            Found { distance, own }
+            ReuseDistance { distance, own }
         });
         if self.now == self.object.len() {
             // The object is out of the order just now, and must not be numbered.
@@ -229,7 +229,7 @@ mod tests {
             let mut list: Vec<(u32, u64)> = Vec::new();
             for (id, size, kind) in steps {
                 let at = list.iter().position(|entry| entry.0 == id);
-                let expected = at.map(|at| Found {
+                let expected = at.map(|at| ReuseDistance {
                     distance: list[..=at].iter().map(|entry| entry.1).sum(),
                     own: list[at].1,
                 });

@@ -19,7 +19,8 @@ use tiermem_base::{Access, Op, Rng};
 use tiermem_block::disks::{MemoryDisks, SlowDisks, Trouble};
 use tiermem_block::nbd::{Address, BlockSizes, NbdUri};
 use tiermem_block::replay::{
-    self, End, Expected, Found, LayoutError, Options, Outcome, ReplayError, Survey, Target, Wrong,
+    self, End, ExpectedSector, FoundContent, LayoutError, Options, Outcome, ReplayError, Survey, Target,
+    Wrong,
 };
 use tiermem_block::server::ServerConfig;
 use tiermem_live::Pace;
@@ -171,7 +172,7 @@ fn a_disk_that_lies_is_found_out() {
         let first = &outcome.complaints[0];
         assert_eq!((first.export, first.op), (0, "read"));
         let Wrong::Differs(mismatch) = &first.what else { panic!("{first:?}") };
-        assert_eq!(mismatch.expected, Expected::Version(2));
+        assert_eq!(mismatch.expected, ExpectedSector::Version(2));
         assert!((8192..12288).contains(&mismatch.offset));
         let found = mismatch.found.to_string();
         assert!(found.contains(wanted), "{lie:?}: {found}");
@@ -188,7 +189,8 @@ fn bytes_that_were_there_before_must_stay() {
     assert_eq!(outcome.total().mismatches, 1);
     let Wrong::Differs(mismatch) = outcome.complaints[0].what else { panic!("it differs") };
     assert!(
-        matches!(mismatch.expected, Expected::Checksum(_)) && matches!(mismatch.found, Found::Checksum(_))
+        matches!(mismatch.expected, ExpectedSector::Checksum(_))
+            && matches!(mismatch.found, FoundContent::Checksum(_))
     );
 }
 

@@ -32,7 +32,7 @@ struct Pending {
 
 /// The times of one tenant's window.
 #[derive(Clone, Debug, Default)]
-struct Window {
+struct MissTimes {
     /// Fair sample of them, in nanoseconds.
     kept: Vec<u64>,
     seen: u32,
@@ -46,7 +46,7 @@ struct Window {
 pub struct MissCosts {
     sample: Sample,
     pending: Box<[Pending]>,
-    windows: Vec<Window>,
+    windows: Vec<MissTimes>,
     rng: Rng,
 }
 
@@ -83,14 +83,14 @@ impl MissCosts {
             return;
         }
         if self.windows.len() <= usize::from(tenant) {
-            self.windows.resize_with(usize::from(tenant) + 1, Window::default);
+            self.windows.resize_with(usize::from(tenant) + 1, MissTimes::default);
         }
         self.windows[usize::from(tenant)].note(took_ns, &mut self.rng);
     }
 
     /// Ends a window: from now on its means count. A tenant that has set back too little keeps what it had.
     pub fn end_window(&mut self) {
-        self.windows.iter_mut().for_each(Window::end);
+        self.windows.iter_mut().for_each(MissTimes::end);
     }
 
     /// The cost of a miss in nanoseconds, as of the last windows; [`None`] for a tenant of whom none is known.
@@ -104,7 +104,7 @@ fn place(hash: u64) -> usize {
     (hash >> 40) as usize % PENDING
 }
 
-impl Window {
+impl MissTimes {
     fn note(&mut self, took_ns: u64, rng: &mut Rng) {
         self.seen += 1;
         if self.kept.len() < KEPT {

@@ -59,7 +59,7 @@ pub struct Header {
 
 /// What stands where a header is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum RegionState {
     /// Nothing: zeros.
     Nothing,
     /// A region's header.
@@ -92,23 +92,23 @@ impl Header {
     }
 
     /// Looks at a region's first bytes; what is missing counts as zeros.
-    pub fn find(bytes: &[u8]) -> Found {
+    pub fn find(bytes: &[u8]) -> RegionState {
         if bytes.iter().all(|byte| *byte == 0) {
-            return Found::Nothing;
+            return RegionState::Nothing;
         }
         if bytes.len() < 64 || bytes[..8] != MAGIC {
-            return Found::Strange;
+            return RegionState::Strange;
         }
         let version = u32::from_le_bytes(array(bytes, 8));
         if version != VERSION {
-            return Found::Version(version);
+            return RegionState::Version(version);
         }
         let header = Header {
             capacity: u64::from_le_bytes(array(bytes, 16)),
             layout: u64::from_le_bytes(array(bytes, 24)),
             uuid: array(bytes, 32),
         };
-        if header.to_bytes() == bytes[..64] { Found::Region(header) } else { Found::Damaged }
+        if header.to_bytes() == bytes[..64] { RegionState::Region(header) } else { RegionState::Damaged }
     }
 }
 
@@ -275,16 +275,16 @@ mod tests {
     #[test]
     fn a_header_is_known_and_anything_else_is_not() {
         let bytes = HEADER.to_bytes();
-        assert_eq!(Header::find(&bytes), Found::Region(HEADER));
-        assert_eq!(Header::find(&[0; 4096]), Found::Nothing);
-        assert_eq!(Header::find(&[]), Found::Nothing);
-        assert_eq!(Header::find(b"#!/bin/sh\n"), Found::Strange);
-        assert_eq!(Header::find(&bytes[..40]), Found::Strange);
+        assert_eq!(Header::find(&bytes), RegionState::Region(HEADER));
+        assert_eq!(Header::find(&[0; 4096]), RegionState::Nothing);
+        assert_eq!(Header::find(&[]), RegionState::Nothing);
+        assert_eq!(Header::find(b"#!/bin/sh\n"), RegionState::Strange);
+        assert_eq!(Header::find(&bytes[..40]), RegionState::Strange);
         for at in 0..64 {
             let mut broken = bytes;
             broken[at] ^= 1;
             let found = Header::find(&broken);
-            assert!(!matches!(found, Found::Region(_) | Found::Nothing), "{at}: {found:?}");
+            assert!(!matches!(found, RegionState::Region(_) | RegionState::Nothing), "{at}: {found:?}");
         }
     }
 

@@ -21,7 +21,7 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
         /// The last record that was read; 0 when there was none.
-        place: Place,
+        place: RecordPosition,
         /// What the system or the decompressor said.
         source: io::Error,
     },
@@ -61,7 +61,7 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
         /// Which record.
-        place: Place,
+        place: RecordPosition,
         /// What is wrong with it.
         reason: BadRecord,
     },
@@ -72,18 +72,18 @@ pub enum TraceError {
 
 /// Where in a file a record stands. Lines and records are counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RecordPosition {
     /// A line of a text file.
     Line(u64),
     /// A record of a binary file.
     Record(u64),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RecordPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Line(number) => write!(f, "line {number}"),
-            Place::Record(number) => write!(f, "record {number}"),
+            RecordPosition::Line(number) => write!(f, "line {number}"),
+            RecordPosition::Record(number) => write!(f, "record {number}"),
         }
     }
 }

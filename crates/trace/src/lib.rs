@@ -22,7 +22,7 @@ pub mod stat;
 mod trace;
 pub mod writer;
 
-pub use error::{BadRecord, Place, SpecError, TraceError};
+pub use error::{BadRecord, RecordPosition, SpecError, TraceError};
 pub use open::{open, open_with};
 pub use optional::{OptionalColumn, OptionalColumns, OptionalRow, OptionalSet};
 pub use reader::{Addresses, CsvColumns, Fields, Format, ReadOptions};

@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use super::error::TierError;
 use super::kind::TierKind;
-use super::spec::{Place, Speed, TierSpec};
+use super::spec::{Speed, TierLocation, TierSpec};
 
 /// The key of errors about the whole of it.
 const FLAG: &str = "kind:place=size";
@@ -36,9 +36,11 @@ impl FromStr for TierSpec {
             }
             (TierKind::Numa, Some(node)) => {
                 let problem = |_| error("node", format!("{node:?} is not a node number, such as 1"));
-                spec.place = Some(Place::Node(node.parse().map_err(problem)?));
+                spec.place = Some(TierLocation::Node(node.parse().map_err(problem)?));
             }
-            (TierKind::Dax | TierKind::Flash, Some(path)) => spec.place = Some(Place::Path(path.into())),
+            (TierKind::Dax | TierKind::Flash, Some(path)) => {
+                spec.place = Some(TierLocation::Path(path.into()))
+            }
             (TierKind::Emulated, Some(curve)) => spec.speed = Speed::Curve(curve.to_owned()),
             (_, Some(_)) => {
                 return Err(error(FLAG, format!("a tier of kind {kind} takes nothing behind a colon")));
@@ -54,8 +56,8 @@ impl fmt::Display for TierSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.name())?;
         match (&self.place, &self.speed) {
-            (Some(Place::Node(node)), _) => write!(f, ":{node}")?,
-            (Some(Place::Path(path)), _) => write!(f, ":{}", path.display())?,
+            (Some(TierLocation::Node(node)), _) => write!(f, ":{node}")?,
+            (Some(TierLocation::Path(path)), _) => write!(f, ":{}", path.display())?,
             (None, Speed::Curve(curve)) if self.kind == TierKind::Emulated => write!(f, ":{curve}")?,
             _ => {}
         }

@@ -49,4 +49,4 @@ pub use error::TierError;
 pub use kind::TierKind;
 pub use list::check_list;
 pub use price::{Amount, DRAM_USD_PER_GB, HOURS_PER_MONTH, Per, Price};
-pub use spec::{FlashOptions, Place, Speed, TierSpec};
+pub use spec::{FlashOptions, Speed, TierLocation, TierSpec};

@@ -11,7 +11,7 @@ use crate::units::{Bandwidth, Bytes, Nanos};
 
 /// Where a tier's bytes lie, for the kinds that have to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TierLocation {
     /// On this NUMA node (`numa`).
     Node(u32),
     /// In this file or device (`dax`, `flash`).
@@ -65,7 +65,7 @@ pub struct TierSpec {
     /// How large it is, everything kept for it counted. Whoever only compares or prices tiers need not know.
     pub capacity: Option<Capacity>,
     /// Where its bytes lie.
-    pub place: Option<Place>,
+    pub place: Option<TierLocation>,
     /// How fast it is. An engine charges it to what is emulated; the memory of other kinds takes the time that it takes, and
     /// this is what it is expected to take.
     pub speed: Speed,
@@ -123,13 +123,13 @@ impl TierSpec {
     /// On a node.
     #[must_use]
     pub fn on_node(self, node: u32) -> Self {
-        TierSpec { place: Some(Place::Node(node)), ..self }
+        TierSpec { place: Some(TierLocation::Node(node)), ..self }
     }
 
     /// In a file or device.
     #[must_use]
     pub fn at_path(self, path: impl Into<PathBuf>) -> Self {
-        TierSpec { place: Some(Place::Path(path.into())), ..self }
+        TierSpec { place: Some(TierLocation::Path(path.into())), ..self }
     }
 
     /// An error of one of its keys.
@@ -168,7 +168,7 @@ impl TierSpec {
     /// When none is given.
     pub fn node(&self) -> Result<u32, TierError> {
         match self.place {
-            Some(Place::Node(node)) => Ok(node),
+            Some(TierLocation::Node(node)) => Ok(node),
             _ => Err(self.error(
                 "node",
                 "is missing, and a tier of kind numa has a node: node = 1, or --tier numa:1=2GiB",
@@ -182,7 +182,7 @@ impl TierSpec {
     /// When none is given.
     pub fn path(&self) -> Result<&Path, TierError> {
         match &self.place {
-            Some(Place::Path(path)) => Ok(path),
+            Some(TierLocation::Path(path)) => Ok(path),
             _ => {
                 let example = if self.kind == TierKind::Dax { "/dev/dax0.0" } else { "/srv/tiermem.flash" };
                 let kind = self.kind;
@@ -295,12 +295,12 @@ impl TierSpec {
             _ => {}
         }
         match self.place {
-            Some(Place::Node(_)) if kind != TierKind::Numa => {
+            Some(TierLocation::Node(_)) if kind != TierKind::Numa => {
                 let problem =
                     format!("a tier of kind numa, and no other, has a node: leave it out of {kind}");
                 return Err(self.error("node", problem));
             }
-            Some(Place::Path(_)) if !matches!(kind, TierKind::Dax | TierKind::Flash) => {
+            Some(TierLocation::Path(_)) if !matches!(kind, TierKind::Dax | TierKind::Flash) => {
                 let problem = format!("is for tiers of kind dax and flash, not {kind}: leave it out");
                 return Err(self.error("path", problem));
             }

@@ -9,7 +9,7 @@ use super::capacity::Capacity;
 use super::error::TierError;
 use super::kind::TierKind;
 use super::price::{Per, PriceTable};
-use super::spec::{FlashOptions, Place, Speed, TierSpec};
+use super::spec::{FlashOptions, Speed, TierLocation, TierSpec};
 use crate::units::{Bandwidth, Bytes, Nanos};
 
 /// All keys. A price's stand here as well: a table within a table would not be found by who looks for the price of a tier.
@@ -75,7 +75,7 @@ impl Table {
                     "contradicts node: a tier lies on a node or in a file, so leave one of them out",
                 ));
             }
-            (Some(node), None) => Some(Place::Node(node)),
+            (Some(node), None) => Some(TierLocation::Node(node)),
             (None, Some(path)) if path.as_os_str().is_empty() => {
                 return Err(TierError::new(
                     name,
@@ -83,7 +83,7 @@ impl Table {
                     "is empty: name a file or device, such as \"/srv/tier\"",
                 ));
             }
-            (None, path) => path.map(Place::Path),
+            (None, path) => path.map(TierLocation::Path),
         };
         let speed = speed(&name, self.curve, self.read_latency, self.write_latency, self.bandwidth)?;
         let price = PriceTable {
@@ -152,8 +152,8 @@ fn speed(
 impl From<TierSpec> for Table {
     fn from(spec: TierSpec) -> Self {
         let (node, path) = match spec.place {
-            Some(Place::Node(node)) => (Some(node), None),
-            Some(Place::Path(path)) => (None, Some(path)),
+            Some(TierLocation::Node(node)) => (Some(node), None),
+            Some(TierLocation::Path(path)) => (None, Some(path)),
             None => (None, None),
         };
         let (curve, read_latency, write_latency, bandwidth) = match spec.speed {

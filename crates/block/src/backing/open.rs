@@ -18,7 +18,7 @@ use crate::nbd::{NbdUri, UriError};
 /// that are to be made; and `delay=TIME`, `bandwidth=SIZE` (a second), which make it slower than it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackingSpec {
-    place: Place,
+    place: Location,
     read_only: bool,
     backend: Backend,
     delay: Duration,
@@ -28,7 +28,7 @@ pub struct BackingSpec {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Place {
+enum Location {
     Path(PathBuf),
     Nbd(NbdUri),
     #[cfg(feature = "objects")]
@@ -74,8 +74,8 @@ impl FromStr for BackingSpec {
         let place = parts.next().filter(|place| !place.is_empty()).ok_or(SpecError::NoPlace)?;
         let place = match objects(place) {
             Some(place) => place.map_err(SpecError::Objects)?,
-            None if place.contains("://") => Place::Nbd(place.parse()?),
-            None => Place::Path(place.into()),
+            None if place.contains("://") => Location::Nbd(place.parse()?),
+            None => Location::Path(place.into()),
         };
         let mut spec = BackingSpec {
             place,
@@ -97,7 +97,7 @@ impl FromStr for BackingSpec {
                 }
                 Some((name @ ("size" | "chunk"), size)) => {
                     let size: Bytes = size.parse().map_err(|error| value(format!("{error}")))?;
-                    if matches!(spec.place, Place::Path(_) | Place::Nbd(_)) {
+                    if matches!(spec.place, Location::Path(_) | Location::Nbd(_)) {
                         return Err(SpecError::NoObjects(option.to_owned()));
                     }
                     *(if name == "size" { &mut spec.size } else { &mut spec.chunk }) = Some(size);
@@ -117,12 +117,12 @@ impl FromStr for BackingSpec {
 }
 
 #[cfg(feature = "objects")]
-fn objects(place: &str) -> Option<Result<Place, String>> {
-    Some(ObjectsPlace::parse(place)?.map(Place::Objects))
+fn objects(place: &str) -> Option<Result<Location, String>> {
+    Some(ObjectsPlace::parse(place)?.map(Location::Objects))
 }
 
 #[cfg(not(feature = "objects"))]
-fn objects(place: &str) -> Option<Result<Place, String>> {
+fn objects(place: &str) -> Option<Result<Location, String>> {
     let is_one = place.starts_with("s3://") || place.starts_with("objects:");
     is_one.then(|| {
         Err(format!("{place}: this program was built without the feature `objects`; build it with it"))
@@ -137,14 +137,14 @@ impl BackingSpec {
     pub fn open(&self, read_only: bool) -> Result<Box<dyn Backing>, OpenError> {
         let read_only = read_only || self.read_only;
         let store: Box<dyn Backing> = match &self.place {
-            Place::Path(path) => {
+            Location::Path(path) => {
                 Box::new(FileBacking::open(path, FileOptions { read_only, backend: self.backend })?)
             }
-            Place::Nbd(uri) => {
+            Location::Nbd(uri) => {
                 Box::new(NbdBacking::connect(uri, NbdOptions { read_only, ..NbdOptions::default() })?)
             }
             #[cfg(feature = "objects")]
-            Place::Objects(place) => {
+            Location::Objects(place) => {
                 let (create_bytes, chunk_bytes) = (self.size.map(|it| it.0), self.chunk.map(|it| it.0));
                 let options =
                     ObjectsOptions { read_only, create_bytes, chunk_bytes, ..ObjectsOptions::default() };
@@ -165,11 +165,11 @@ mod tests {
     #[test]
     fn places_and_options_are_told_apart() {
         let spec: BackingSpec = "disk.img,read-only,delay=1ms,bandwidth=1MiB".parse().unwrap();
-        assert_eq!(spec.place, Place::Path("disk.img".into()));
+        assert_eq!(spec.place, Location::Path("disk.img".into()));
         assert!(spec.read_only);
         assert_eq!((spec.delay, spec.bytes_per_s), (Duration::from_millis(1), 1048576.0));
         let spec: BackingSpec = "nbd+unix:///a?socket=/run/s,read-only".parse().unwrap();
-        assert!(matches!(spec.place, Place::Nbd(_)) && spec.read_only);
+        assert!(matches!(spec.place, Location::Nbd(_)) && spec.read_only);
         for wrong in [
             "",
             ",read-only",
@@ -190,10 +190,10 @@ mod tests {
     #[test]
     fn objects_have_a_size_and_chunks() {
         let spec: BackingSpec = "objects:volume,size=10GiB,chunk=1MiB,read-only".parse().unwrap();
-        assert_eq!(spec.place, Place::Objects(ObjectsPlace::Directory("volume".into())));
+        assert_eq!(spec.place, Location::Objects(ObjectsPlace::Directory("volume".into())));
         assert_eq!((spec.size, spec.chunk), (Some(Bytes(10 << 30)), Some(Bytes(1 << 20))));
         let spec: BackingSpec = "s3://bucket/a/b".parse().unwrap();
-        assert!(matches!(spec.place, Place::Objects(ObjectsPlace::S3 { .. })) && spec.size.is_none());
+        assert!(matches!(spec.place, Location::Objects(ObjectsPlace::S3 { .. })) && spec.size.is_none());
     }
 
     #[cfg(not(feature = "objects"))]

@@ -2,7 +2,7 @@
 
 use tiermem_tier::block::BlockIo;
 
-use super::io::{self, Window};
+use super::io::{self, DeviceReader};
 use super::page::PAGE_BYTES;
 use super::record::Record;
 use super::table::Table;
@@ -11,14 +11,14 @@ use super::{JournalError, Layout, Lsn};
 /// Images of pages that are not in memory, read one after the other.
 pub(super) struct Images<'a> {
     device: &'a mut dyn BlockIo,
-    window: Window,
+    window: DeviceReader,
     table_at: u64,
     uuid: [u8; 16],
 }
 
 impl<'a> Images<'a> {
     pub(super) fn new(device: &'a mut dyn BlockIo, layout: &Layout, uuid: &[u8; 16]) -> Self {
-        let window = Window::new(layout.table_at, layout.data_at);
+        let window = DeviceReader::new(layout.table_at, layout.data_at);
         Images { device, window, table_at: layout.table_at, uuid: *uuid }
     }
 

@@ -7,7 +7,7 @@ use super::batch::{self, HEADER_BYTES, Header};
 use super::bytes::{crc, put};
 use super::finish_recovery::drive;
 use super::page::{self, PAGE_BYTES};
-use super::superblock::{Found, Superblock};
+use super::superblock::{Superblock, SuperblockState};
 use super::{Journal, LayoutConfig, Lsn, Record, VolumeInfo, VolumeState, format, open};
 
 fn config() -> LayoutConfig {
@@ -85,7 +85,7 @@ proptest! {
     ) {
         static IMAGE: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
         let mut bytes = IMAGE.get_or_init(image).clone();
-        let Found::Sound(superblock) = Superblock::read(&bytes[..PAGE_BYTES]) else { panic!("a superblock") };
+        let SuperblockState::Sound(superblock) = Superblock::read(&bytes[..PAGE_BYTES]) else { panic!("a superblock") };
         let layout = superblock.layout(bytes.len() as u64, &config()).unwrap();
         let (log_at, table_at) = (layout.log_at as usize, layout.table_at as usize);
         for (part, at, patch) in patches {

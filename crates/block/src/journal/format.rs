@@ -9,7 +9,7 @@ use tiermem_tier::block::{AlignedBuffer, BlockIo, Request};
 use super::batch::{self, Header};
 use super::io;
 use super::page::{self, PAGE_BYTES};
-use super::superblock::{Found, Superblock, Tail};
+use super::superblock::{Superblock, SuperblockState, Tail};
 use super::{JournalError, Layout, LayoutConfig};
 
 /// So much at the front of a device must be zeros for it to be empty: file systems, partitions and volume managers that people
@@ -67,7 +67,9 @@ pub fn refuse_stranger(path: &Path) -> Result<(), JournalError> {
     let is_empty = front.iter().all(|byte| *byte == 0);
     front.resize(front.len().max(2 * PAGE_BYTES), 0);
     let copies = [0, 1].map(|copy| Superblock::read(&front[copy * PAGE_BYTES..(copy + 1) * PAGE_BYTES]));
-    if !is_empty && copies.iter().all(|found| matches!(found, Found::Nothing | Found::Stranger)) {
+    if !is_empty
+        && copies.iter().all(|found| matches!(found, SuperblockState::Nothing | SuperblockState::Stranger))
+    {
         return Err(JournalError::Occupied { what: STRANGER.to_owned() });
     }
     Ok(())
@@ -79,10 +81,14 @@ fn refuse_what_is_there(device: &mut dyn BlockIo) -> Result<(), JournalError> {
     let front = io::read(device, 0, FRONT_BYTES.min(device_bytes) as usize).map_err(&reading)?;
     let occupied = |what: &str| Err(JournalError::Occupied { what: what.to_owned() });
     match [0, 1].map(|copy| Superblock::read(&front[copy * PAGE_BYTES..(copy + 1) * PAGE_BYTES])) {
-        [Found::Unfinished, Found::Unfinished | Found::Nothing] | [Found::Nothing, Found::Unfinished] => {
+        [SuperblockState::Unfinished, SuperblockState::Unfinished | SuperblockState::Nothing]
+        | [SuperblockState::Nothing, SuperblockState::Unfinished] => {
             return Ok(());
         }
-        [Found::Nothing | Found::Stranger, Found::Nothing | Found::Stranger] => (),
+        [
+            SuperblockState::Nothing | SuperblockState::Stranger,
+            SuperblockState::Nothing | SuperblockState::Stranger,
+        ] => (),
         _ => return occupied("a block cache, perhaps with data that its backing stores do not have"),
     }
     let end_bytes = END_BYTES.min(device_bytes);

@@ -42,17 +42,17 @@ pub fn sync(device: &mut dyn BlockIo) -> Result<(), JournalError> {
 }
 
 /// Reads a range of the device piece by piece, with some of it in memory.
-pub struct Window {
+pub struct DeviceReader {
     start: u64,
     end: u64,
     at: u64,
     bytes: AlignedBuffer,
 }
 
-impl Window {
+impl DeviceReader {
     /// Over these bytes of the device; both are multiples of a block.
     pub fn new(start: u64, end: u64) -> Self {
-        Window { start, end, at: start, bytes: AlignedBuffer::empty() }
+        DeviceReader { start, end, at: start, bytes: AlignedBuffer::empty() }
     }
 
     /// The bytes from `at` on, counted from the start of the range; shorter at its end. `at` is a multiple of a block.

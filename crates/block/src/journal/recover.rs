@@ -4,7 +4,7 @@ use tiermem_tier::block::BlockIo;
 
 use super::fetch::{Images, fetch_for};
 use super::finish_recovery;
-use super::io::Window;
+use super::io::DeviceReader;
 use super::page::{self, PAGE_BYTES};
 use super::placement::Placement;
 use super::record::Record;
@@ -124,7 +124,7 @@ fn load_pages(
     superblock: &Superblock,
     scan: &Scan<'_>,
 ) -> Result<(), JournalError> {
-    let mut window = Window::new(layout.table_at, layout.data_at);
+    let mut window = DeviceReader::new(layout.table_at, layout.data_at);
     let last = scan.mend.unwrap_or(scan.sealed);
     for number in 0..layout.pages {
         let damaged = |what: &str| {

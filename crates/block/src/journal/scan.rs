@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use tiermem_tier::block::BlockIo;
 
 use super::batch::{self, ALIGN_BYTES, HEADER_BYTES, Header};
-use super::io::Window;
+use super::io::DeviceReader;
 use super::record::{Reader, Record};
 use super::ring::{Live, place};
 use super::superblock::Superblock;
@@ -16,7 +16,7 @@ use super::{JournalError, Layout, Lsn};
 pub struct Scan<'a> {
     layout: &'a Layout,
     uuid: [u8; 16],
-    window: Window,
+    window: DeviceReader,
     /// The chain; never empty.
     pub batches: VecDeque<Live>,
     /// The last seal.
@@ -37,7 +37,7 @@ impl<'a> Scan<'a> {
         let mut scan = Scan {
             layout,
             uuid: superblock.uuid,
-            window: Window::new(layout.log_at, layout.log_at + layout.log_bytes),
+            window: DeviceReader::new(layout.log_at, layout.log_at + layout.log_bytes),
             batches: VecDeque::new(),
             sealed: Lsn(0),
             announced: BTreeMap::new(),

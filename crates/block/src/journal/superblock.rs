@@ -39,7 +39,7 @@ pub struct Superblock {
 
 /// What a block holds that may be a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum SuperblockState {
     /// Zeros.
     Nothing,
     /// A superblock.
@@ -97,12 +97,12 @@ impl Superblock {
     }
 
     /// Reads what a block holds.
-    pub fn read(block: &[u8]) -> Found {
+    pub fn read(block: &[u8]) -> SuperblockState {
         if block.iter().all(|byte| *byte == 0) {
-            return Found::Nothing;
+            return SuperblockState::Nothing;
         }
         if block[..8] != MAGIC {
-            return Found::Stranger;
+            return SuperblockState::Stranger;
         }
         let mut uuid = [0; 16];
         uuid.copy_from_slice(&block[24..40]);
@@ -110,11 +110,11 @@ impl Superblock {
         let version = u32_at(block, 8);
         let classes = u32_at(block, 60) as usize;
         match is_whole {
-            _ if version == UNFINISHED => Found::Unfinished,
+            _ if version == UNFINISHED => SuperblockState::Unfinished,
             // Other versions may keep their checksum elsewhere, and a flipped bit may make one of this version look like them.
-            _ if version != FORMAT_VERSION => Found::Version(version),
+            _ if version != FORMAT_VERSION => SuperblockState::Version(version),
             true if classes <= CLASSES_MAX && u64_at(block, 16) < 1 << 62 => {
-                Found::Sound(Box::new(Superblock {
+                SuperblockState::Sound(Box::new(Superblock {
                     epoch: u64_at(block, 16),
                     uuid,
                     config: LayoutConfig {
@@ -132,7 +132,7 @@ impl Superblock {
                     },
                 }))
             }
-            _ => Found::Damaged,
+            _ => SuperblockState::Damaged,
         }
     }
 
@@ -142,22 +142,24 @@ impl Superblock {
     /// Zeros, strangers, another version, damage to both.
     pub fn choose(first: &[u8], second: &[u8]) -> Result<(Self, bool), JournalError> {
         match [Self::read(first), Self::read(second)] {
-            [Found::Sound(a), Found::Sound(b)] => {
+            [SuperblockState::Sound(a), SuperblockState::Sound(b)] => {
                 let is_pair = a.uuid == b.uuid && a.epoch.abs_diff(b.epoch) == 1;
                 if !is_pair {
                     return Err(JournalError::damaged("the two superblocks do not belong together"));
                 }
                 Ok((if a.epoch > b.epoch { *a } else { *b }, false))
             }
-            [Found::Sound(one), _] | [_, Found::Sound(one)] => Ok((*one, true)),
-            [Found::Unfinished, Found::Unfinished | Found::Nothing] | [Found::Nothing, Found::Unfinished] => {
-                Err(JournalError::NotFormatted)
+            [SuperblockState::Sound(one), _] | [_, SuperblockState::Sound(one)] => Ok((*one, true)),
+            [SuperblockState::Unfinished, SuperblockState::Unfinished | SuperblockState::Nothing]
+            | [SuperblockState::Nothing, SuperblockState::Unfinished] => Err(JournalError::NotFormatted),
+            [SuperblockState::Nothing, SuperblockState::Nothing] => Err(JournalError::NotFormatted),
+            [SuperblockState::Version(a), SuperblockState::Version(b)] if a == b => {
+                Err(JournalError::Version { found: a })
             }
-            [Found::Nothing, Found::Nothing] => Err(JournalError::NotFormatted),
-            [Found::Version(a), Found::Version(b)] if a == b => Err(JournalError::Version { found: a }),
-            [Found::Stranger | Found::Nothing, Found::Stranger | Found::Nothing] => {
-                Err(JournalError::Occupied { what: "something that is not a block cache".to_owned() })
-            }
+            [
+                SuperblockState::Stranger | SuperblockState::Nothing,
+                SuperblockState::Stranger | SuperblockState::Nothing,
+            ] => Err(JournalError::Occupied { what: "something that is not a block cache".to_owned() }),
             _ => Err(JournalError::damaged("neither superblock (bytes 0 and 4096) is as it was written")),
         }
     }

@@ -32,7 +32,7 @@ enum Unit {
 
 /// What should have been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedSector {
     /// What the replay's write of this number had written.
     Version(u32),
     /// What an earlier read has found, by its checksum.
@@ -41,7 +41,7 @@ pub enum Expected {
 
 /// What was read instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundContent {
     /// Zeroes.
     Zeroes,
     /// What another write of this replay to this sector had written.
@@ -52,26 +52,26 @@ pub enum Found {
     Checksum(u32),
 }
 
-impl fmt::Display for Expected {
+impl fmt::Display for ExpectedSector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Expected::Version(version) => write!(f, "what write {version} has written"),
-            Expected::Checksum(sum) => write!(f, "what was read before (checksum {sum:08x})"),
+            ExpectedSector::Version(version) => write!(f, "what write {version} has written"),
+            ExpectedSector::Checksum(sum) => write!(f, "what was read before (checksum {sum:08x})"),
         }
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for FoundContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Found::Zeroes => f.write_str("zeroes"),
-            Found::Version(version) => write!(f, "what write {version} has written"),
-            Found::Stranger(Stamp { export, sector, version, seed }) => write!(
+            FoundContent::Zeroes => f.write_str("zeroes"),
+            FoundContent::Version(version) => write!(f, "what write {version} has written"),
+            FoundContent::Stranger(Stamp { export, sector, version, seed }) => write!(
                 f,
                 "what write {version} of run {seed:x} has written at offset {} of export {export}",
                 sector.saturating_mul(SECTOR_BYTES)
             ),
-            Found::Checksum(sum) => write!(f, "other bytes (checksum {sum:08x})"),
+            FoundContent::Checksum(sum) => write!(f, "other bytes (checksum {sum:08x})"),
         }
     }
 }
@@ -82,9 +82,9 @@ pub struct Mismatch {
     /// Its first byte in the export.
     pub offset: u64,
     /// What it should hold.
-    pub expected: Expected,
+    pub expected: ExpectedSector,
     /// What it holds.
-    pub found: Found,
+    pub found: FoundContent,
 }
 
 /// The sectors of one export.
@@ -133,8 +133,8 @@ impl ExpectedContent {
                 }
                 Sector::Written(version) if self.stamp(sector, version).is(bytes) => continue,
                 Sector::Learned(sum) if checksum(bytes) == sum => continue,
-                Sector::Written(version) => Expected::Version(version),
-                Sector::Learned(sum) => Expected::Checksum(sum),
+                Sector::Written(version) => ExpectedSector::Version(version),
+                Sector::Learned(sum) => ExpectedSector::Checksum(sum),
             };
             differing += 1;
             first_mismatch.get_or_insert_with(|| {
@@ -145,12 +145,12 @@ impl ExpectedContent {
         (differing, first_mismatch)
     }
 
-    fn recognise(&self, sector: u64, bytes: &[u8; SECTOR]) -> Found {
+    fn recognise(&self, sector: u64, bytes: &[u8; SECTOR]) -> FoundContent {
         match Stamp::of(bytes) {
-            Some(stamp) if stamp == self.stamp(sector, stamp.version) => Found::Version(stamp.version),
-            Some(stamp) => Found::Stranger(stamp),
-            None if bytes.iter().all(|byte| *byte == 0) => Found::Zeroes,
-            None => Found::Checksum(checksum(bytes)),
+            Some(stamp) if stamp == self.stamp(sector, stamp.version) => FoundContent::Version(stamp.version),
+            Some(stamp) => FoundContent::Stranger(stamp),
+            None if bytes.iter().all(|byte| *byte == 0) => FoundContent::Zeroes,
+            None => FoundContent::Checksum(checksum(bytes)),
         }
     }
 
@@ -213,14 +213,14 @@ mod tests {
         assert_eq!(expected_content.check(3, &good), (0, None));
         let elsewhere = expected_content.stamp(99, 5);
         for (with, found) in [
-            (vec![0; SECTOR], Found::Zeroes),
-            (bytes_of(&expected_content, 10, 1, 4), Found::Version(4)),
-            (bytes_of(&expected_content, 99, 1, 5), Found::Stranger(elsewhere)),
-            (vec![1; SECTOR], Found::Checksum(checksum(&[1; SECTOR]))),
+            (vec![0; SECTOR], FoundContent::Zeroes),
+            (bytes_of(&expected_content, 10, 1, 4), FoundContent::Version(4)),
+            (bytes_of(&expected_content, 99, 1, 5), FoundContent::Stranger(elsewhere)),
+            (vec![1; SECTOR], FoundContent::Checksum(checksum(&[1; SECTOR]))),
         ] {
             let mut bad = good.clone();
             bad[7 * SECTOR..8 * SECTOR].copy_from_slice(&with);
-            let expected = Expected::Version(5);
+            let expected = ExpectedSector::Version(5);
             let mismatch = Mismatch { offset: 10 * SECTOR_BYTES, expected, found };
             assert_eq!(expected_content.check(3, &bad), (1, Some(mismatch)));
         }
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(expected_content.check(2, &[9; 4 * SECTOR]), (0, None));
         let (differing, first) = expected_content.check(0, &[8; 6 * SECTOR]);
         assert_eq!((differing, first.unwrap().offset), (6, 0));
-        assert!(matches!(first.unwrap().expected, Expected::Checksum(_)));
+        assert!(matches!(first.unwrap().expected, ExpectedSector::Checksum(_)));
         // After a write that failed, it may be either; and then it stays again.
         expected_content.lost(0, 1);
         assert_eq!(expected_content.check(0, &[8; SECTOR]), (0, None));

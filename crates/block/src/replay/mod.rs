@@ -24,7 +24,7 @@ use std::time::Duration;
 use tiermem_base::Access;
 use tiermem_live::Pace;
 
-pub use expected_content::{Expected, ExpectedContent, Found, Mismatch};
+pub use expected_content::{ExpectedContent, ExpectedSector, FoundContent, Mismatch};
 pub use figures::{Complaint, End, Figures, Outcome, Side, Times, Wrong};
 pub use layout::{Layout, LayoutError, Span, Target};
 pub use pattern::{SECTOR_BYTES, Stamp};

@@ -68,12 +68,12 @@ struct Pending {
 }
 
 /// A connection's place in the table of connections; leaves it when dropped, on every path.
-struct Place<D: Disks> {
+struct ConnectionGuard<D: Disks> {
     core: Rc<RefCell<Core<D>>>,
     id: u64,
 }
 
-impl<D: Disks> Drop for Place<D> {
+impl<D: Disks> Drop for ConnectionGuard<D> {
     fn drop(&mut self) {
         self.core.borrow_mut().leave(self.id);
     }
@@ -81,7 +81,7 @@ impl<D: Disks> Drop for Place<D> {
 
 /// One client's transmission.
 pub(super) struct Connection<D: Disks> {
-    place: Place<D>,
+    place: ConnectionGuard<D>,
     stream: Stream,
     session: Session,
     requests: Requests,
@@ -113,7 +113,7 @@ impl<D: Disks> Connection<D> {
         (own, export): (Arc<ConnectionStats>, Arc<ExportStats>),
     ) -> Self {
         Connection {
-            place: Place { core, id },
+            place: ConnectionGuard { core, id },
             stream,
             session,
             requests: Requests::new(session.rules),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use tiermem_base::Bytes;
-use tiermem_sys::numa::{Place, Policy, Topology};
+use tiermem_sys::numa::{NodeInfo, Policy, Topology};
 use tiermem_sys::offers;
 
 use super::facts::Facts;
@@ -40,7 +40,7 @@ pub fn rows(facts: &Facts) -> Vec<Row> {
 
 fn nodes(topology: &Topology) -> Row {
     let (item, purpose) = ("NUMA nodes", "run, plan and numa tiers: kinds of memory that are really there");
-    let places: Vec<&Place> = topology.places.iter().filter(|place| place.bytes > 0).collect();
+    let places: Vec<&NodeInfo> = topology.places.iter().filter(|place| place.bytes > 0).collect();
     let told: Vec<String> = places.iter().map(|place| node(place)).collect();
     match places.len() {
         0 => Row::lacking(
@@ -61,7 +61,7 @@ fn nodes(topology: &Topology) -> Row {
     }
 }
 
-fn node(place: &Place) -> String {
+fn node(place: &NodeInfo) -> String {
     let cpus = match place.cpus.as_slice() {
         [] => "no CPUs".to_owned(),
         [cpu] => format!("CPU {cpu}"),
@@ -196,12 +196,17 @@ mod tests {
 
     #[test]
     fn nodes_are_told_with_their_processors() {
-        let place =
-            |number, bytes, cpus: &[u32]| Place { number, bytes, cpus: cpus.to_vec(), ..Place::default() };
+        let place = |number, bytes, cpus: &[u32]| NodeInfo {
+            number,
+            bytes,
+            cpus: cpus.to_vec(),
+            ..NodeInfo::default()
+        };
         let one = place(0, 1 << 30, &[0, 1, 2, 8]);
         let far = place(2, 512 << 20, &[]);
         let only_cpus = place(3, 0, &[4]);
-        let of = |places: &[&Place]| nodes(&Topology { places: places.iter().copied().cloned().collect() });
+        let of =
+            |places: &[&NodeInfo]| nodes(&Topology { places: places.iter().copied().cloned().collect() });
         let two = of(&[&one, &far, &only_cpus]);
         assert_eq!(two.state, State::Yes);
         assert_eq!(two.found, "node 0: 1GiB, CPUs 0-2,8; node 2: 512MiB, no CPUs");

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use tiermem_base::Bytes;
-use tiermem_report::heatmap::Window;
+use tiermem_report::heatmap::RegionRange;
 use tiermem_trace::recording::{Mode, Recording};
 
 /// A range, or a list of numbers and ranges.
@@ -81,7 +81,7 @@ pub fn mode(text: &str) -> Result<Mode, String> {
 }
 
 /// The stretch that `NAME`, `NUMBER` or either with `:OFFSET+BYTES` means; its granule is still to be chosen.
-pub fn region(recording: &Recording, text: &str) -> Result<Window, String> {
+pub fn region(recording: &Recording, text: &str) -> Result<RegionRange, String> {
     let regions = &recording.head.regions;
     // A name may have colons itself, so the whole text is tried first.
     let found = |name: &str| {
@@ -89,7 +89,7 @@ pub fn region(recording: &Recording, text: &str) -> Result<Window, String> {
         by_name.or_else(|| name.parse().ok().filter(|number| *number < regions.len()))
     };
     if let Some(region) = found(text) {
-        return Ok(Window::whole(recording, region, None));
+        return Ok(RegionRange::whole(recording, region, None));
     }
     let stretch = text.rsplit_once(':').and_then(|(name, stretch)| Some((found(name)?, stretch)));
     let Some((region, stretch)) = stretch else {
@@ -105,7 +105,8 @@ pub fn region(recording: &Recording, text: &str) -> Result<Window, String> {
     if bytes == 0 || offset >= all {
         return Err(format!("{stretch} is outside of {}, which has {}", regions[region].name, Bytes(all)));
     }
-    let window = Window { offset, bytes: bytes.min(all - offset), ..Window::whole(recording, region, None) };
+    let window =
+        RegionRange { offset, bytes: bytes.min(all - offset), ..RegionRange::whole(recording, region, None) };
     Ok(window.with_granule(recording, None))
 }
 

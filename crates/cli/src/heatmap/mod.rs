@@ -12,7 +12,8 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use tiermem_base::{Bytes, Nanos, Op};
 use tiermem_report::heatmap::{
-    self, Columns, Field, Look, PageRegion, Part, ScaleChoice, Scene, Show, Theme, TooFine, Window,
+    self, AccessClass, Columns, Field, Look, PageRegion, RegionRange, ScaleChoice, Scene, Show, Theme,
+    TooFine,
 };
 use tiermem_trace::recording::{LevelChoice, Mode, Recording, Selection, parse_level};
 use tiermem_trace::{Addresses, Format as TraceFormat};
@@ -234,7 +235,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let asked = Asked::new(options, &recording)?;
     match output {
         None => {
-            let fields = asked.by_heat(&[Part::Accesses])?;
+            let fields = asked.by_heat(&[AccessClass::Accesses])?;
             let printed = print_rows(options.format, &tables::regions(&recording, &fields));
             printed.map_err(|error| Failure::writing("the table", error))
         }
@@ -312,7 +313,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn gather(&self, windows: &[Window], parts: &[Part]) -> Result<Vec<Field>, Failure> {
+    fn gather(&self, windows: &[RegionRange], parts: &[AccessClass]) -> Result<Vec<Field>, Failure> {
         let gathered = heatmap::gather(self.recording, &self.selection, windows, &self.slices, parts);
         gathered.map_err(|error: TooFine| {
             let enough = Bytes(error.granule_bytes);
@@ -325,14 +326,14 @@ impl<'a> Asked<'a> {
     }
 
     /// The one stretch that `--region` names.
-    fn named(&self) -> Result<Option<Window>, Failure> {
+    fn named(&self) -> Result<Option<RegionRange>, Failure> {
         let Some(text) = &self.options.region else { return Ok(None) };
         let window = choice::region(self.recording, text).map_err(|error| Failure::usage(anyhow!(error)))?;
         self.narrowed(window.with_granule(self.recording, self.granule_bytes())).map(Some)
     }
 
     /// A stretch, cut to the granules that were asked for.
-    fn narrowed(&self, window: Window) -> Result<Window, Failure> {
+    fn narrowed(&self, window: RegionRange) -> Result<RegionRange, Failure> {
         let Some(granules) = &self.options.granules else { return Ok(window) };
         let (from, to) = granules.ends();
         let size = window.granule_bytes;
@@ -344,15 +345,15 @@ impl<'a> Asked<'a> {
         let end = window.offset.saturating_add(window.bytes);
         let offset = window.offset.max(size.saturating_mul(from as u64));
         let to = end.min(size.saturating_mul(to as u64 + 1));
-        Ok(Window { offset, bytes: to.saturating_sub(offset).max(1), ..window })
+        Ok(RegionRange { offset, bytes: to.saturating_sub(offset).max(1), ..window })
     }
 
     /// What was asked for of each region, those with most accesses first.
-    fn by_heat(&self, parts: &[Part]) -> Result<Vec<Field>, Failure> {
+    fn by_heat(&self, parts: &[AccessClass]) -> Result<Vec<Field>, Failure> {
         let windows = match self.named()? {
             Some(window) => vec![window],
             None => (0..self.recording.head.regions.len())
-                .map(|region| Window::whole(self.recording, region, self.granule_bytes()))
+                .map(|region| RegionRange::whole(self.recording, region, self.granule_bytes()))
                 .collect(),
         };
         let mut fields = self.gather(&windows, parts)?;
@@ -380,7 +381,7 @@ impl<'a> Asked<'a> {
     }
 
     /// The stretch that is drawn: the one named, or the hottest region, which is said.
-    fn one(&self) -> Result<Window, Failure> {
+    fn one(&self) -> Result<RegionRange, Failure> {
         if let Some(window) = self.named()? {
             return Ok(window);
         }
@@ -396,7 +397,7 @@ impl<'a> Asked<'a> {
                 100.0 * sum / all
             );
         }
-        self.narrowed(Window::whole(self.recording, region, self.granule_bytes()))
+        self.narrowed(RegionRange::whole(self.recording, region, self.granule_bytes()))
     }
 
     fn look(&self) -> Look<'a> {
@@ -442,9 +443,11 @@ impl<'a> Asked<'a> {
             Kind::Png => file.write_all(&heatmap::png(&self.scene()?)).map_err(cannot),
             Kind::Svg => file.write_all(heatmap::svg(&self.scene()?).as_bytes()).map_err(cannot),
             Kind::Html => file.write_all(self.page()?.as_bytes()).map_err(cannot),
-            Kind::Csv => tables::write_csv(file, self.recording, &self.by_heat(&Part::ALL)?).map_err(cannot),
+            Kind::Csv => {
+                tables::write_csv(file, self.recording, &self.by_heat(&AccessClass::ALL)?).map_err(cannot)
+            }
             Kind::Parquet => {
-                tables::write_parquet(file, self.recording, &self.by_heat(&Part::ALL)?).map_err(cannot)
+                tables::write_parquet(file, self.recording, &self.by_heat(&AccessClass::ALL)?).map_err(cannot)
             }
         }
     }
@@ -453,10 +456,10 @@ impl<'a> Asked<'a> {
         let parts = heatmap::parts_for(self.look().show);
         let view = self.options.view;
         if self.options.all_regions {
-            let windows: Vec<Window> = self
+            let windows: Vec<RegionRange> = self
                 .sums()
                 .iter()
-                .map(|(region, _)| Window::whole(self.recording, *region, self.granule_bytes()))
+                .map(|(region, _)| RegionRange::whole(self.recording, *region, self.granule_bytes()))
                 .collect();
             if windows.is_empty() {
                 return Err(self.nothing());
@@ -495,21 +498,21 @@ impl<'a> Asked<'a> {
     }
 
     fn page(&self) -> Result<String, Failure> {
-        let windows: Vec<Window> = match self.named()? {
+        let windows: Vec<RegionRange> = match self.named()? {
             Some(window) => vec![window],
             None => self
                 .sums()
                 .iter()
-                .map(|(region, _)| Window::whole(self.recording, *region, self.granule_bytes()))
+                .map(|(region, _)| RegionRange::whole(self.recording, *region, self.granule_bytes()))
                 .collect(),
         };
         if windows.is_empty() {
             return Err(self.nothing());
         }
         let left_out = windows.len().saturating_sub(PAGE_REGIONS);
-        let windows: Vec<Window> =
+        let windows: Vec<RegionRange> =
             windows.into_iter().take(PAGE_REGIONS).map(|window| self.for_page(window)).collect();
-        let fields = self.gather(&windows, &Part::ALL)?;
+        let fields = self.gather(&windows, &AccessClass::ALL)?;
         let look = fields.first().map_or_else(|| self.look(), |field| self.look_at(field));
         let name = Path::new(&self.options.recording).file_name();
         let name = name.map_or(self.options.recording.clone(), |name| name.to_string_lossy().into_owned());
@@ -518,7 +521,7 @@ impl<'a> Asked<'a> {
     }
 
     /// A stretch in granules that a page has room for.
-    fn for_page(&self, mut window: Window) -> Window {
+    fn for_page(&self, mut window: RegionRange) -> RegionRange {
         while window.granules().1.saturating_mul(self.slices.len() as u64) > PAGE_VALUES
             && window.granules().1 > 1
         {

@@ -10,7 +10,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
-use tiermem_report::heatmap::{Field, Part, kind_name, period_of};
+use tiermem_report::heatmap::{AccessClass, Field, kind_name, period_of};
 use tiermem_trace::recording::Recording;
 
 use crate::output::{Cell, Rows};
@@ -53,7 +53,7 @@ pub fn regions(recording: &Recording, fields: &[Field]) -> Rows {
         let region = &recording.head.regions[field.window.region];
         let granule_bytes = field.window.granule_bytes;
         let touched = field
-            .heat_of(Part::Accesses)
+            .heat_of(AccessClass::Accesses)
             .map_or(0, |heat| heat.totals().iter().filter(|total| **total > 0.0).count() as u64);
         let period = period_of(field).map(|granules| granules as u64);
         let maybe = |count: Option<u64>| count.map_or(Cell::Number(f64::NAN, 0), Cell::Count);
@@ -77,7 +77,7 @@ pub fn regions(recording: &Recording, fields: &[Field]) -> Rows {
 /// Calls `take` for each slice of each granule that was accessed in it: the granule, the slice's row, and the parts' counts.
 fn each(field: &Field, mut take: impl FnMut(usize, usize, [f32; 6]) -> io::Result<()>) -> io::Result<()> {
     for row in 0..field.slices.len() {
-        let rows = Part::ALL.map(|part| field.heat_of(part).map_or(&[][..], |heat| heat.row(row)));
+        let rows = AccessClass::ALL.map(|part| field.heat_of(part).map_or(&[][..], |heat| heat.row(row)));
         for granule in 0..field.granules() {
             let counts = rows.map(|row| row.get(granule).copied().unwrap_or(0.0));
             if counts[0] > 0.0 {

@@ -208,14 +208,16 @@ fn rows(file: &Path, format: PairFormat, target: &Target, if_absent: bool) -> Re
         value: pair.value,
         ttl_s: pair.ttl_s,
     };
-    let rows = pairs.map(|pair| match pair {
-        Ok(pair) => Ok(row(pair)),
-        Err(TraceError::Record { place, reason, .. }) => {
-            let (tiermem_trace::Place::Line(number) | tiermem_trace::Place::Record(number)) = place;
-            Err(RowFault::Bad { number, text: reason.to_string() })
-        }
-        Err(error) => Err(RowFault::End(io::Error::other(error))),
-    });
+    let rows =
+        pairs.map(|pair| match pair {
+            Ok(pair) => Ok(row(pair)),
+            Err(TraceError::Record { place, reason, .. }) => {
+                let (tiermem_trace::RecordPosition::Line(number)
+                | tiermem_trace::RecordPosition::Record(number)) = place;
+                Err(RowFault::Bad { number, text: reason.to_string() })
+            }
+            Err(error) => Err(RowFault::End(io::Error::other(error))),
+        });
     let report = load::load_rows(target, rows, if_absent, &mut |rows| bar.set_position(rows));
     bar.finish_and_clear();
     report.map_err(advise)

@@ -272,7 +272,7 @@ fn quantiles_and_rest(figures: &Figures) -> Vec<Cell> {
 }
 
 fn windows(name: &str, figures: &Figures, length: Duration) -> Vec<Vec<Cell>> {
-    let row = |(window, number): (&load_generator::Window, u32)| {
+    let row = |(window, number): (&load_generator::WindowStats, u32)| {
         vec![
             Cell::Text(name.to_owned()),
             Cell::Number((length * number).as_secs_f64(), 3),

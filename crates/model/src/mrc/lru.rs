@@ -1,6 +1,6 @@
 //! Exact LRU by stack distances.
 
-use tiermem_base::recency::{Found, Recency};
+use tiermem_base::recency::{Recency, ReuseDistance};
 
 use super::{Distances, Model, Unit};
 
@@ -47,7 +47,7 @@ impl LruStack {
     }
 
     #[inline]
-    fn record(&mut self, found: Found) {
+    fn record(&mut self, found: ReuseDistance) {
         if self.rate >= 1.0 {
             self.distances.record(found.distance, 1.0);
             return;

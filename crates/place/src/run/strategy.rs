@@ -201,11 +201,11 @@ impl Strategy {
 mod tests {
     use super::*;
     use proptest::proptest;
-    use tiermem_sys::numa::Place;
+    use tiermem_sys::numa::NodeInfo;
 
     /// Two sockets of two processors, and a node of memory alone that is nearer to the second.
     fn machine() -> Topology {
-        let place = |number, cpus: &[u32], distances: [u32; 3]| Place {
+        let place = |number, cpus: &[u32], distances: [u32; 3]| NodeInfo {
             number,
             bytes: 1 << 30,
             cpus: cpus.to_vec(),

@@ -78,7 +78,7 @@ pub struct Options {
 
 /// Where a granule is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum GranuleState {
     /// It is not there: not mapped yet, or no longer.
     Gone,
     At(Tier),
@@ -106,7 +106,7 @@ const REST_STEPS: u32 = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Follower {
     options: Options,
-    places: Vec<Place>,
+    places: Vec<GranuleState>,
     /// Granules in fast memory and on their way there.
     fast: u32,
     positions: Vec<Position>,
@@ -152,7 +152,7 @@ impl Follower {
         let positions = options.schedule.sweeps.iter().map(|sweep| Position::new(*sweep)).collect();
         let heat = Decaying::new(count, options.half_life_ns);
         Follower {
-            places: vec![Place::Gone; count as usize],
+            places: vec![GranuleState::Gone; count as usize],
             fast: 0,
             positions,
             phase: None,
@@ -177,22 +177,22 @@ impl Follower {
 
     /// A granule was found to lie in a tier: it was touched for the first time, or somebody else has moved it.
     pub fn placed(&mut self, granule: u32, tier: Tier) {
-        if let Some(place @ (Place::Gone | Place::At(_))) = self.places.get(granule as usize) {
-            if *place == Place::Gone {
+        if let Some(place @ (GranuleState::Gone | GranuleState::At(_))) = self.places.get(granule as usize) {
+            if *place == GranuleState::Gone {
                 self.still[granule as usize] = tier == Tier::Fast;
             }
-            self.set(granule, Place::At(tier));
+            self.set(granule, GranuleState::At(tier));
         }
     }
 
     /// A granule is no longer there.
     pub fn gone(&mut self, granule: u32) {
-        self.set(granule, Place::Gone);
+        self.set(granule, GranuleState::Gone);
     }
 
     /// What became of a move.
     pub fn done(&mut self, act: Act, outcome: Outcome) {
-        let Some(Place::Moving(to)) = self.places.get(act.granule as usize).copied() else { return };
+        let Some(GranuleState::Moving(to)) = self.places.get(act.granule as usize).copied() else { return };
         if to != act.to {
             return;
         }
@@ -201,9 +201,9 @@ impl Follower {
             self.rests[act.granule as usize] = self.steps + REST_STEPS;
         }
         let place = match outcome {
-            Outcome::Moved => Place::At(to),
-            Outcome::Refused => Place::At(from),
-            Outcome::Absent => Place::Gone,
+            Outcome::Moved => GranuleState::At(to),
+            Outcome::Refused => GranuleState::At(from),
+            Outcome::Absent => GranuleState::Gone,
         };
         self.set(act.granule, place);
     }
@@ -211,10 +211,10 @@ impl Follower {
     /// Where a granule lies, `None` if it is not there. One that moves is still where it was.
     pub fn tier(&self, granule: u32) -> Option<Tier> {
         match self.places.get(granule as usize)? {
-            Place::Gone => None,
-            Place::At(tier) => Some(*tier),
-            Place::Moving(Tier::Fast) => Some(Tier::Slow),
-            Place::Moving(Tier::Slow) => Some(Tier::Fast),
+            GranuleState::Gone => None,
+            GranuleState::At(tier) => Some(*tier),
+            GranuleState::Moving(Tier::Fast) => Some(Tier::Slow),
+            GranuleState::Moving(Tier::Slow) => Some(Tier::Fast),
         }
     }
 
@@ -228,9 +228,10 @@ impl Follower {
         self.departed
     }
 
-    fn set(&mut self, granule: u32, place: Place) {
-        let takes =
-            |place: Place| u32::from(matches!(place, Place::At(Tier::Fast) | Place::Moving(Tier::Fast)));
+    fn set(&mut self, granule: u32, place: GranuleState) {
+        let takes = |place: GranuleState| {
+            u32::from(matches!(place, GranuleState::At(Tier::Fast) | GranuleState::Moving(Tier::Fast)))
+        };
         if let Some(old) = self.places.get_mut(granule as usize) {
             self.fast = self.fast - takes(*old) + takes(place);
             *old = place;
@@ -350,8 +351,10 @@ impl Follower {
         let Follower { heat, places, hottest, wanted, .. } = self;
         // What lies in fast memory already is only replaced by what is hotter by a margin.
         let rank = |granule: u32| {
-            let is_fast =
-                matches!(places[granule as usize], Place::At(Tier::Fast) | Place::Moving(Tier::Fast));
+            let is_fast = matches!(
+                places[granule as usize],
+                GranuleState::At(Tier::Fast) | GranuleState::Moving(Tier::Fast)
+            );
             heat.of(granule) * if is_fast { HEAT_MARGIN } else { 1.0 }
         };
         hottest.clear();
@@ -395,7 +398,7 @@ impl Follower {
         }
         while let Some(&granule) = self.wanted.get(self.cursor) {
             let rests = self.rests[granule as usize] > self.steps;
-            if self.places[granule as usize] != Place::At(Tier::Slow) || rests {
+            if self.places[granule as usize] != GranuleState::At(Tier::Slow) || rests {
                 self.cursor += 1;
                 continue;
             }
@@ -404,7 +407,7 @@ impl Follower {
                 return if moves_left >= 2 { self.make_room() } else { None };
             }
             self.cursor += 1;
-            self.set(granule, Place::Moving(Tier::Fast));
+            self.set(granule, GranuleState::Moving(Tier::Fast));
             return Some(Act { granule, to: Tier::Fast });
         }
         None
@@ -413,7 +416,7 @@ impl Follower {
     /// Has the next victim move out; `None` if there is none.
     fn make_room(&mut self) -> Option<Act> {
         let (_, granule) = self.victims.pop()?;
-        self.set(granule, Place::Moving(Tier::Slow));
+        self.set(granule, GranuleState::Moving(Tier::Slow));
         Some(Act { granule, to: Tier::Slow })
     }
 
@@ -422,7 +425,7 @@ impl Follower {
         let Follower { places, stamps, stamp, victims, positions, heat, rests, steps, .. } = self;
         victims.clear();
         for (granule, place) in (0..).zip(places.iter()) {
-            let may_go = *place == Place::At(Tier::Fast)
+            let may_go = *place == GranuleState::At(Tier::Fast)
                 && stamps[granule as usize] != *stamp
                 && rests[granule as usize] <= *steps;
             if !may_go {

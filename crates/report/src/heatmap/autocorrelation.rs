@@ -6,7 +6,7 @@ use super::layout::{MARGIN, Plot, begin};
 use super::scatter::WIDTH;
 use super::scene::{Anchor, Item, Scene, Size};
 use super::words::{bytes, several};
-use super::{Field, Look, Part};
+use super::{AccessClass, Field, Look};
 use crate::chart::{Axis, Spread};
 use crate::quantity::Quantity;
 
@@ -30,7 +30,7 @@ pub struct Likeness {
 impl Likeness {
     /// Of all slices of a field.
     pub fn of(field: &Field) -> Self {
-        let totals = field.heat_of(Part::Accesses).map(|heat| heat.totals()).unwrap_or_default();
+        let totals = field.heat_of(AccessClass::Accesses).map(|heat| heat.totals()).unwrap_or_default();
         let peaks = period::periods(&totals);
         // Some periods beyond the first, and not so many that they are not told apart.
         let wanted = peaks.first().map_or(LAGS_MIN, |peak| peak.lag.saturating_mul(5)).max(LAGS_MIN);

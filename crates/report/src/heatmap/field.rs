@@ -10,7 +10,7 @@ const VALUES_MAX: u64 = 1 << 28;
 
 /// A stretch of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct RegionRange {
     /// Index in the recording's regions.
     pub region: usize,
     /// Bytes from the region's start.
@@ -21,11 +21,11 @@ pub struct Window {
     pub granule_bytes: u64,
 }
 
-impl Window {
+impl RegionRange {
     /// All of a region; `granule_bytes` or, without it, the finest that gives not too many granules.
     pub fn whole(recording: &Recording, region: usize, granule_bytes: Option<u64>) -> Self {
         let bytes = recording.head.regions.get(region).map_or(0, |region| region.bytes);
-        Window { region, offset: 0, bytes, granule_bytes: 1 }.with_granule(recording, granule_bytes)
+        RegionRange { region, offset: 0, bytes, granule_bytes: 1 }.with_granule(recording, granule_bytes)
     }
 
     /// The same in granules of `granule_bytes` or, without it, of the finest that gives not too many.
@@ -37,7 +37,7 @@ impl Window {
             }
             granule_bytes
         });
-        Window { granule_bytes: granule_bytes.max(1), ..self }
+        RegionRange { granule_bytes: granule_bytes.max(1), ..self }
     }
 
     /// The granules that it touches, counted from the region's start: the first, and how many.
@@ -58,7 +58,7 @@ pub fn finest_granule(recording: &Recording) -> u64 {
 
 /// A part of the accesses that are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum AccessClass {
     /// All of them.
     Accesses,
     /// Loads.
@@ -73,19 +73,25 @@ pub enum Part {
     Cached,
 }
 
-impl Part {
+impl AccessClass {
     /// All of them.
-    pub const ALL: [Part; 6] =
-        [Part::Accesses, Part::Loads, Part::Stores, Part::Local, Part::Remote, Part::Cached];
+    pub const ALL: [AccessClass; 6] = [
+        AccessClass::Accesses,
+        AccessClass::Loads,
+        AccessClass::Stores,
+        AccessClass::Local,
+        AccessClass::Remote,
+        AccessClass::Cached,
+    ];
 
     fn has(self, sample: &Sample) -> bool {
         match self {
-            Part::Accesses => true,
-            Part::Loads => sample.op != Op::Store,
-            Part::Stores => sample.op == Op::Store,
-            Part::Local => sample.level == Level::Local,
-            Part::Remote => sample.level == Level::Remote,
-            Part::Cached => sample.level == Level::Cache,
+            AccessClass::Accesses => true,
+            AccessClass::Loads => sample.op != Op::Store,
+            AccessClass::Stores => sample.op == Op::Store,
+            AccessClass::Local => sample.level == Level::Local,
+            AccessClass::Remote => sample.level == Level::Remote,
+            AccessClass::Cached => sample.level == Level::Cache,
         }
     }
 }
@@ -94,25 +100,25 @@ impl Part {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     /// The stretch.
-    pub window: Window,
+    pub window: RegionRange,
     /// The number of its first granule, counted from the region's start.
     pub first_granule: u64,
     /// The slices, by their index in the recording: the rows of the heats.
     pub slices: Vec<usize>,
     /// The heats of the parts that were asked for.
-    parts: Vec<(Part, Heat)>,
+    parts: Vec<(AccessClass, Heat)>,
     /// Accesses that are looked at, over all of the slices.
     pub sum: f64,
 }
 
 impl Field {
     /// The heat of a part; an empty one if it was not asked for.
-    pub fn heat(&self, part: Part) -> Heat {
+    pub fn heat(&self, part: AccessClass) -> Heat {
         self.heat_of(part).cloned().unwrap_or_else(|| Heat::cold(self.window.granule_bytes, 0, 0))
     }
 
     /// The heat of a part, if it was asked for.
-    pub fn heat_of(&self, part: Part) -> Option<&Heat> {
+    pub fn heat_of(&self, part: AccessClass) -> Option<&Heat> {
         self.parts.iter().find(|(its, _)| *its == part).map(|(_, heat)| heat)
     }
 
@@ -147,9 +153,9 @@ pub struct TooFine {
 pub fn gather(
     recording: &Recording,
     selection: &Selection,
-    windows: &[Window],
+    windows: &[RegionRange],
     slices: &[usize],
-    parts: &[Part],
+    parts: &[AccessClass],
 ) -> Result<Vec<Field>, TooFine> {
     let values_each = (slices.len() as u64).saturating_mul(parts.len() as u64);
     let granules = windows.iter().fold(0u64, |sum, window| sum.saturating_add(window.granules().1));
@@ -163,7 +169,8 @@ pub fn gather(
     let mut fields = Vec::with_capacity(windows.len());
     for window in windows {
         let (first_granule, count) = window.granules();
-        let cold = |part: &Part| (*part, Heat::cold(window.granule_bytes, count as usize, slices.len()));
+        let cold =
+            |part: &AccessClass| (*part, Heat::cold(window.granule_bytes, count as usize, slices.len()));
         if let Some(at) = field_of.get_mut(window.region) {
             *at = Some(fields.len());
         }
@@ -227,18 +234,19 @@ mod tests {
         let slices: Vec<usize> = (0..recording.head.slices.len()).collect();
         for granule_bytes in [1024, 4096, 12_288, 1 << 20] {
             let expected = recording.heat(&Selection::default(), granule_bytes);
-            let windows: Vec<Window> = expected
+            let windows: Vec<RegionRange> = expected
                 .iter()
-                .map(|region| Window::whole(&recording, region.region, Some(granule_bytes)))
+                .map(|region| RegionRange::whole(&recording, region.region, Some(granule_bytes)))
                 .collect();
-            let fields = gather(&recording, &Selection::default(), &windows, &slices, &Part::ALL).unwrap();
+            let fields =
+                gather(&recording, &Selection::default(), &windows, &slices, &AccessClass::ALL).unwrap();
             for (field, expected) in fields.iter().zip(&expected) {
-                let heat = field.heat(Part::Accesses);
+                let heat = field.heat(AccessClass::Accesses);
                 assert_eq!(heat.granules(), expected.heat.granules());
                 for (ours, theirs) in heat.totals().iter().zip(expected.heat.totals()) {
                     assert!((ours - theirs).abs() < 1e-3 * theirs.max(1.0));
                 }
-                let split = field.heat(Part::Loads).sum() + field.heat(Part::Stores).sum();
+                let split = field.heat(AccessClass::Loads).sum() + field.heat(AccessClass::Stores).sum();
                 assert!((split - field.sum).abs() < 1e-3 * field.sum);
             }
         }
@@ -247,8 +255,9 @@ mod tests {
     #[test]
     fn a_window_keeps_the_numbers_of_granules() {
         let recording = recording();
-        let window = Window { region: 0, offset: 10_000, bytes: 20_000, granule_bytes: 4096 };
-        let fields = gather(&recording, &Selection::default(), &[window], &[1], &[Part::Accesses]).unwrap();
+        let window = RegionRange { region: 0, offset: 10_000, bytes: 20_000, granule_bytes: 4096 };
+        let fields =
+            gather(&recording, &Selection::default(), &[window], &[1], &[AccessClass::Accesses]).unwrap();
         assert_eq!((fields[0].first_granule, fields[0].granules()), (2, 6));
         assert_eq!(fields[0].offset(1), 3 * 4096);
     }
@@ -256,11 +265,13 @@ mod tests {
     #[test]
     fn what_would_not_fit_is_refused_with_what_would() {
         let recording = recording();
-        let window = Window { region: 0, offset: 0, bytes: 1 << 40, granule_bytes: 1 };
+        let window = RegionRange { region: 0, offset: 0, bytes: 1 << 40, granule_bytes: 1 };
         let error =
-            gather(&recording, &Selection::default(), &[window], &[0], &[Part::Accesses]).unwrap_err();
+            gather(&recording, &Selection::default(), &[window], &[0], &[AccessClass::Accesses]).unwrap_err();
         assert!(error.granule_bytes >= 4096);
-        let coarser = Window { granule_bytes: error.granule_bytes, ..window };
-        assert!(gather(&recording, &Selection::default(), &[coarser], &[0], &[Part::Accesses]).is_ok());
+        let coarser = RegionRange { granule_bytes: error.granule_bytes, ..window };
+        assert!(
+            gather(&recording, &Selection::default(), &[coarser], &[0], &[AccessClass::Accesses]).is_ok()
+        );
     }
 }

@@ -5,7 +5,7 @@ use tiermem_model::heat::period;
 use super::layout::{BAR_ROOM, Colours, LINE, MARGIN, begin};
 use super::scene::{Anchor, Item, Scene, Size};
 use super::words::{bytes, several, time};
-use super::{Columns, Field, Look, Part};
+use super::{AccessClass, Columns, Field, Look};
 use crate::chart::Axis;
 use crate::quantity::Quantity;
 
@@ -100,7 +100,7 @@ impl Fit {
 
 /// The period of a field's accesses, in granules: the strongest, if there is one.
 pub fn period_of(field: &Field) -> Option<usize> {
-    let heat = field.heat_of(Part::Accesses)?;
+    let heat = field.heat_of(AccessClass::Accesses)?;
     period::periods(&heat.totals()).first().map(|peak| peak.lag)
 }
 

@@ -22,7 +22,7 @@ mod working_set;
 
 pub use autocorrelation::autocorrelation;
 pub use colour::Theme;
-pub use field::{Field, Part, TooFine, Window, finest_granule, gather};
+pub use field::{AccessClass, Field, RegionRange, TooFine, finest_granule, gather};
 pub use map::{map, map_of_regions, map_of_slices, period_of};
 pub use page::{PageRegion, kind_name, page};
 pub use path::path;
@@ -109,10 +109,11 @@ impl Field {
         match show {
             Show::Accesses => {
                 let value = |sum: f64| if sum > 0.0 { sum as f32 } else { f32::NAN };
-                sums(Part::Accesses).into_iter().map(value).collect()
+                sums(AccessClass::Accesses).into_iter().map(value).collect()
             }
             Show::ShareRemote => {
-                let (remote, local, cached) = (sums(Part::Remote), sums(Part::Local), sums(Part::Cached));
+                let (remote, local, cached) =
+                    (sums(AccessClass::Remote), sums(AccessClass::Local), sums(AccessClass::Cached));
                 let share = |at: usize| {
                     let known = remote[at] + local[at] + cached[at];
                     if known > 0.0 { (remote[at] / known) as f32 } else { f32::NAN }
@@ -124,10 +125,12 @@ impl Field {
 }
 
 /// The parts that a look needs of a field.
-pub fn parts_for(show: Show) -> &'static [Part] {
+pub fn parts_for(show: Show) -> &'static [AccessClass] {
     match show {
-        Show::Accesses => &[Part::Accesses],
-        Show::ShareRemote => &[Part::Accesses, Part::Remote, Part::Local, Part::Cached],
+        Show::Accesses => &[AccessClass::Accesses],
+        Show::ShareRemote => {
+            &[AccessClass::Accesses, AccessClass::Remote, AccessClass::Local, AccessClass::Cached]
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tiermem_trace::recording::RegionKind;
 use super::autocorrelation::{self, Likeness};
 use super::colour::{Map, Rgb, Theme};
 use super::words::{bytes, count, noun, several, slices, time};
-use super::{Field, Look, Part, ScaleChoice, Show, base64, packed};
+use super::{AccessClass, Field, Look, ScaleChoice, Show, base64, packed};
 use crate::escape::escape;
 use crate::quantity::Quantity;
 
@@ -21,7 +21,7 @@ const SCRIPT: &str = concat!(include_str!("numbers.js"), include_str!("paint.js"
 /// A region of the page.
 #[derive(Clone, Debug)]
 pub struct PageRegion {
-    /// What was gathered of it: with all [`Part`]s.
+    /// What was gathered of it: with all [`AccessClass`]s.
     pub field: Field,
 }
 
@@ -40,7 +40,7 @@ pub fn kind_name(kind: RegionKind) -> &'static str {
 pub fn page(look: &Look, name: &str, regions: &[PageRegion], left_out: usize) -> String {
     let mut out = String::with_capacity(1 << 20);
     let heats: Vec<&Heat> =
-        regions.iter().filter_map(|region| region.field.heat_of(Part::Accesses)).collect();
+        regions.iter().filter_map(|region| region.field.heat_of(AccessClass::Accesses)).collect();
     let sum: f64 = regions.iter().map(|region| region.field.sum).sum();
     let (headline, lead) = answer(look, regions, &heats, sum);
     let command = look.recording.head.command.join(" ");
@@ -146,7 +146,7 @@ fn table(out: &mut String, look: &Look, regions: &[PageRegion], sum: f64, left_o
 
 fn touched_bytes(field: &Field) -> u64 {
     let touched = field
-        .heat_of(Part::Accesses)
+        .heat_of(AccessClass::Accesses)
         .map_or(0, |heat| heat.totals().iter().filter(|total| **total > 0.0).count() as u64);
     // The last granule may hang over the region's end.
     touched.saturating_mul(field.window.granule_bytes).min(field.window.bytes)
@@ -170,7 +170,7 @@ fn data(look: &Look, regions: &[PageRegion], heats: &[&Heat]) -> Value {
         .collect();
     let tells_level = regions.iter().any(|region| {
         let sum = |part| region.field.heat_of(part).map_or(0.0, Heat::sum);
-        sum(Part::Remote) + sum(Part::Local) > 0.0
+        sum(AccessClass::Remote) + sum(AccessClass::Local) > 0.0
     });
     let shares = [0.5, 0.9, 0.99].map(|share| json!([share, working_set::bytes_for_share(heats, share)]));
     json!({
@@ -195,7 +195,7 @@ fn data(look: &Look, regions: &[PageRegion], heats: &[&Heat]) -> Value {
 
 fn region_data(look: &Look, field: &Field, tells_level: bool) -> Value {
     let empty = Heat::cold(1, 0, 0);
-    let heat = field.heat_of(Part::Accesses).unwrap_or(&empty);
+    let heat = field.heat_of(AccessClass::Accesses).unwrap_or(&empty);
     let part = |part| field.heat_of(part).unwrap_or(&empty);
     let coded = packed::heat(heat);
     let rounded = |value: f64| (value * 1e4).round() / 1e4;
@@ -210,19 +210,20 @@ fn region_data(look: &Look, field: &Field, tells_level: bool) -> Value {
         |spot: Option<hotspot::Spot>| spot.map(|spot| [rounded(spot.granule), rounded(spot.spread_granules)]);
     let region = look.recording.head.regions.get(field.window.region);
     let totals: serde_json::Map<String, Value> = [
-        ("accesses", Part::Accesses),
-        ("loads", Part::Loads),
-        ("stores", Part::Stores),
-        ("local", Part::Local),
-        ("remote", Part::Remote),
-        ("cached", Part::Cached),
+        ("accesses", AccessClass::Accesses),
+        ("loads", AccessClass::Loads),
+        ("stores", AccessClass::Stores),
+        ("local", AccessClass::Local),
+        ("remote", AccessClass::Remote),
+        ("cached", AccessClass::Cached),
     ]
     .into_iter()
-    .filter(|(_, which)| *which == Part::Accesses || part(*which).sum() > 0.0)
+    .filter(|(_, which)| *which == AccessClass::Accesses || part(*which).sum() > 0.0)
     .map(|(name, which)| (name.to_owned(), json!(packed::floats(part(which).totals().into_iter()))))
     .collect();
-    let remote =
-        tells_level.then(|| packed::shares(part(Part::Remote), &[part(Part::Local), part(Part::Cached)]));
+    let remote = tells_level.then(|| {
+        packed::shares(part(AccessClass::Remote), &[part(AccessClass::Local), part(AccessClass::Cached)])
+    });
     json!({
         "name": look.region_name(field),
         "kind": region.map(|region| kind_name(region.kind)),

@@ -5,7 +5,7 @@ use tiermem_model::heat::hotspot;
 
 use super::layout::{BAR_ROOM, Colours, MARGIN, Plot, begin};
 use super::scene::{Item, Scene};
-use super::{Field, Look, Part, Show};
+use super::{AccessClass, Field, Look, Show};
 use crate::chart::{Axis, Spread};
 use crate::quantity::Quantity;
 
@@ -16,7 +16,7 @@ const HEIGHT: usize = 900;
 /// Slices from left to right, offsets from top to bottom, and the hotspot's way as a line.
 pub fn path(look: &Look, field: &Field) -> Scene {
     let look = &Look { show: Show::Accesses, ..look.clone() };
-    let Some(heat) = field.heat_of(Part::Accesses) else { return begin(look, "", &[], 0.0).0 };
+    let Some(heat) = field.heat_of(AccessClass::Accesses) else { return begin(look, "", &[], 0.0).0 };
     let (slices, granules) = (heat.slices().max(1), heat.granules().max(1));
     let together = (slices.div_ceil(WIDTH), granules.div_ceil(HEIGHT));
     let (columns, rows) = (slices.div_ceil(together.0), granules.div_ceil(together.1));

@@ -62,9 +62,10 @@ pub fn look(recording: &Recording) -> Look<'_> {
 }
 
 fn fields(recording: &Recording) -> Vec<Field> {
-    let windows: Vec<Window> = (0..2).map(|region| Window::whole(recording, region, None)).collect();
+    let windows: Vec<RegionRange> =
+        (0..2).map(|region| RegionRange::whole(recording, region, None)).collect();
     let slices: Vec<usize> = (0..recording.head.slices.len()).collect();
-    gather(recording, &Selection::default(), &windows, &slices, &Part::ALL).unwrap()
+    gather(recording, &Selection::default(), &windows, &slices, &AccessClass::ALL).unwrap()
 }
 
 fn texts(scene: &Scene) -> String {
@@ -134,8 +135,8 @@ fn shares_are_of_accesses_of_which_the_level_is_known() {
 fn recordings_without_anything_are_drawn_too() {
     let recording =
         Recording { head: Head { regions: vec![Region::default()], ..Head::default() }, samples: vec![] };
-    let window = Window::whole(&recording, 0, None);
-    let fields = gather(&recording, &Selection::default(), &[window], &[], &Part::ALL).unwrap();
+    let window = RegionRange::whole(&recording, 0, None);
+    let fields = gather(&recording, &Selection::default(), &[window], &[], &AccessClass::ALL).unwrap();
     let look = look(&recording);
     for scene in [
         map(&look, &fields[0]),

@@ -7,13 +7,13 @@ use super::layout::{MARGIN, Plot, begin};
 use super::scatter::WIDTH;
 use super::scene::{Anchor, Item, Scene, Size};
 use super::words::{bytes, slices};
-use super::{Field, Look, Part};
+use super::{AccessClass, Field, Look};
 use crate::chart::{Axis, Spread};
 use crate::quantity::Quantity;
 
 /// The working set of each slice as bars, and its curve since the start as a line, of several regions together.
 pub fn working_set(look: &Look, fields: &[Field]) -> Scene {
-    let heats: Vec<&Heat> = fields.iter().filter_map(|field| field.heat_of(Part::Accesses)).collect();
+    let heats: Vec<&Heat> = fields.iter().filter_map(|field| field.heat_of(AccessClass::Accesses)).collect();
     let (each, curve) = (model::per_slice(&heats), model::curve(&heats));
     let name = match fields {
         [field] => look.region_name(field),

@@ -143,7 +143,7 @@ fn share(part: u64, whole: u64) -> f64 {
 
 /// A part of the trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Window {
+pub struct TraceWindow {
     /// When its first request came.
     pub start_ns: u64,
     /// What was counted in it.
@@ -156,7 +156,7 @@ pub struct Outcome {
     /// Over the whole trace.
     pub counts: Counts,
     /// Its parts, if they were asked for.
-    pub windows: Vec<Window>,
+    pub windows: Vec<TraceWindow>,
     /// Latencies in nanoseconds, to three digits.
     pub latency: Histogram<u64>,
     /// From the first request until the last answer.

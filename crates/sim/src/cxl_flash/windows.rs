@@ -3,7 +3,7 @@
 //! An answer belongs to the window of its request, however late it comes; what flash does belongs to the window in which it
 //! happens, and what happens after the last request to the last one.
 
-use super::outcome::{Answers, Counts, Window};
+use super::outcome::{Answers, Counts, TraceWindow};
 
 /// What is kept of windows until the end.
 #[derive(Clone, Debug, Default)]
@@ -46,11 +46,11 @@ impl Windows {
     }
 
     /// All of them, when everything has happened.
-    pub fn finish(self, all: &Counts) -> Vec<Window> {
+    pub fn finish(self, all: &Counts) -> Vec<TraceWindow> {
         let ends = self.begun.iter().skip(1).map(|(_, counts)| counts).chain([all]);
         let parts = self.begun.iter().zip(ends).zip(self.answers);
         parts
-            .map(|(((start_ns, before), end), answers)| Window {
+            .map(|(((start_ns, before), end), answers)| TraceWindow {
                 start_ns: *start_ns,
                 counts: Counts { answers, ..end.since(before) },
             })

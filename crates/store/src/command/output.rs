@@ -9,7 +9,7 @@ use crate::engine::{Engine, Pin};
 pub const PIN_BYTES_MIN: usize = 32 * 1024;
 
 #[derive(Debug)]
-enum Part {
+enum OutputPart {
     Bytes(Box<[u8]>),
     Pin(Pin),
 }
@@ -28,7 +28,7 @@ pub struct Mark {
 /// behind it. Whoever drops a queue must call [`Output::clear`] first, or pins keep their memory.
 #[derive(Debug, Default)]
 pub struct Output {
-    parts: VecDeque<Part>,
+    parts: VecDeque<OutputPart>,
     /// Behind all parts.
     tail: Vec<u8>,
     /// Bytes of the first part (or, without parts, of the tail) already sent.
@@ -61,11 +61,11 @@ impl Output {
         if !self.tail.is_empty() {
             self.parts_bytes += self.tail.len();
             // The tail's memory may be lent, and large: it stays.
-            self.parts.push_back(Part::Bytes(self.tail.as_slice().into()));
+            self.parts.push_back(OutputPart::Bytes(self.tail.as_slice().into()));
             self.tail.clear();
         }
         self.parts_bytes += pin.len();
-        self.parts.push_back(Part::Pin(pin));
+        self.parts.push_back(OutputPart::Pin(pin));
     }
 
     /// The present end, for [`Self::truncate`].
@@ -87,11 +87,11 @@ impl Output {
         self.tail.clear();
         while self.parts.len() > mark.parts {
             match self.parts.pop_back() {
-                Some(Part::Pin(pin)) => {
+                Some(OutputPart::Pin(pin)) => {
                     self.parts_bytes -= pin.len();
                     engine.unpin(pin);
                 }
-                Some(Part::Bytes(bytes)) => {
+                Some(OutputPart::Bytes(bytes)) => {
                     self.parts_bytes -= bytes.len();
                     // The first part behind the mark is the buffer that was the tail then.
                     self.tail = bytes.into_vec();
@@ -107,8 +107,8 @@ impl Output {
         let mut filled = 0;
         let mut skip = self.sent;
         let parts = self.parts.iter().map(|part| match part {
-            Part::Bytes(bytes) => bytes,
-            Part::Pin(pin) => engine.pinned(pin),
+            OutputPart::Bytes(bytes) => bytes,
+            OutputPart::Pin(pin) => engine.pinned(pin),
         });
         for (slice, bytes) in slices.iter_mut().zip(parts.chain(core::iter::once(self.tail.as_slice()))) {
             *slice = IoSlice::new(&bytes[skip..]);
@@ -129,15 +129,15 @@ impl Output {
         self.sent += count;
         while let Some(front) = self.parts.front() {
             let len = match front {
-                Part::Bytes(bytes) => bytes.len(),
-                Part::Pin(pin) => pin.len(),
+                OutputPart::Bytes(bytes) => bytes.len(),
+                OutputPart::Pin(pin) => pin.len(),
             };
             if self.sent < len {
                 return;
             }
             self.sent -= len;
             self.parts_bytes -= len;
-            if let Some(Part::Pin(pin)) = self.parts.pop_front() {
+            if let Some(OutputPart::Pin(pin)) = self.parts.pop_front() {
                 engine.unpin(pin);
             }
         }
@@ -150,7 +150,7 @@ impl Output {
     /// Drops everything unsent and gives all pins free.
     pub fn clear(&mut self, engine: &mut Engine) {
         for part in self.parts.drain(..) {
-            if let Part::Pin(pin) = part {
+            if let OutputPart::Pin(pin) = part {
                 engine.unpin(pin);
             }
         }
@@ -166,8 +166,8 @@ impl Output {
         let mut bytes = Vec::with_capacity(self.len());
         for part in self.parts.drain(..) {
             match part {
-                Part::Bytes(part) => bytes.extend_from_slice(&part),
-                Part::Pin(pin) => {
+                OutputPart::Bytes(part) => bytes.extend_from_slice(&part),
+                OutputPart::Pin(pin) => {
                     bytes.extend_from_slice(engine.pinned(&pin));
                     engine.unpin(pin);
                 }

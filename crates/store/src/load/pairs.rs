@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::window::{Note, Place, Stores, Window};
+use super::window::{InputPosition, Note, PipelinedSender, Stores};
 use super::{LoadError, Report, Target, request};
 
 /// One row.
@@ -46,13 +46,13 @@ pub fn load_rows(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, LoadError> {
     let start = Instant::now();
-    let mut window = Window::open(target)?;
+    let mut window = PipelinedSender::open(target)?;
     let mut out = Vec::new();
     let mut taken = 0u64;
     for row in rows {
         match row {
             Ok(row) => send(&mut window, &row, if_absent, &mut out)?,
-            Err(RowFault::Bad { number, text }) => window.complain(Place::Row(number), &text),
+            Err(RowFault::Bad { number, text }) => window.complain(InputPosition::Row(number), &text),
             Err(RowFault::End(error)) => return Err(LoadError::Input(error)),
         }
         taken += 1;
@@ -66,9 +66,14 @@ pub fn load_rows(
     Ok(report)
 }
 
-fn send(window: &mut Window, row: &Row, if_absent: bool, out: &mut Vec<u8>) -> Result<(), LoadError> {
+fn send(
+    window: &mut PipelinedSender,
+    row: &Row,
+    if_absent: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), LoadError> {
     let ttl = row.ttl_s.map(|ttl_s| ttl_s.to_string());
-    let place = Place::Row(row.number);
+    let place = InputPosition::Row(row.number);
     out.clear();
     let Some(field) = &row.field else {
         let mut words: Vec<&[u8]> = vec![b"SET", &row.key, &row.value];

@@ -70,7 +70,7 @@ pub struct Decoder {
 }
 
 /// What stands at the start of some bytes.
-enum Part {
+enum ParsedReply {
     Whole(Reply),
     /// The head of an array of so many elements, at least one.
     Head(usize),
@@ -95,13 +95,13 @@ impl Decoder {
             let Some((part, len)) = part(&self.buffer[self.start..])? else { return Ok(None) };
             self.start += len;
             let mut reply = match part {
-                Part::Head(_) if self.open.len() >= DEPTH_MAX => return Err(Garbage::Depth),
-                Part::Head(count) => {
+                ParsedReply::Head(_) if self.open.len() >= DEPTH_MAX => return Err(Garbage::Depth),
+                ParsedReply::Head(count) => {
                     // A count alone costs no memory.
                     self.open.push((count, Vec::with_capacity(count.min(1024))));
                     continue;
                 }
-                Part::Whole(reply) => reply,
+                ParsedReply::Whole(reply) => reply,
             };
             loop {
                 let Some((missing, elements)) = self.open.last_mut() else { return Ok(Some(reply)) };
@@ -118,7 +118,7 @@ impl Decoder {
 }
 
 /// The part that `bytes` begin with, and its length; `None` when it is not whole.
-fn part(bytes: &[u8]) -> Result<Option<(Part, usize)>, Garbage> {
+fn part(bytes: &[u8]) -> Result<Option<(ParsedReply, usize)>, Garbage> {
     let Some(end) = bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') else {
         return if bytes.len() >= LINE_BYTES_MAX { Err(Garbage::Line) } else { Ok(None) };
     };
@@ -137,15 +137,15 @@ fn part(bytes: &[u8]) -> Result<Option<(Part, usize)>, Garbage> {
             if !found.ends_with(b"\r\n") {
                 return Err(Garbage::End);
             }
-            return Ok(Some((Part::Whole(Reply::Bulk(found[..len].to_vec())), at + len + 2)));
+            return Ok(Some((ParsedReply::Whole(Reply::Bulk(found[..len].to_vec())), at + len + 2)));
         }
         b'*' => match length(text, ELEMENTS_MAX)? {
             0 => Reply::Array(Vec::new()),
-            count => return Ok(Some((Part::Head(count), at))),
+            count => return Ok(Some((ParsedReply::Head(count), at))),
         },
         _ => return Err(Garbage::Type(line[..line.len().min(16)].escape_ascii().to_string())),
     };
-    Ok(Some((Part::Whole(reply), at)))
+    Ok(Some((ParsedReply::Whole(reply), at)))
 }
 
 fn number(text: &[u8]) -> Result<i64, Garbage> {

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read};
 use std::time::Instant;
 
-use super::window::{Note, Place, Stores, Window};
+use super::window::{InputPosition, Note, PipelinedSender, Stores};
 use super::{LoadError, Report, Target, request};
 use crate::resp::{Limits, Parser, Progress};
 
@@ -22,8 +22,8 @@ struct At {
 }
 
 impl At {
-    fn place(self) -> Place {
-        Place::Request { number: self.number, line: self.line, offset: self.offset }
+    fn place(self) -> InputPosition {
+        InputPosition::Request { number: self.number, line: self.line, offset: self.offset }
     }
 
     fn pass(&mut self, bytes: &[u8]) {
@@ -42,7 +42,7 @@ pub fn load_stream(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, LoadError> {
     let start = Instant::now();
-    let mut window = Window::open(target)?;
+    let mut window = PipelinedSender::open(target)?;
     let (mut parser, mut buffer, mut chunk) = (Parser::default(), Vec::new(), vec![0; READ_BYTES]);
     let mut at = At { number: 1, line: 1, offset: 0 };
     let mut out = Vec::new();

@@ -17,27 +17,27 @@ const OUT_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Note {
     /// Where it stands in the input.
-    pub(super) place: Place,
+    pub(super) place: InputPosition,
     /// What it stores.
     pub(super) stores: Stores,
 }
 
 /// Where a command stands in the input.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum InputPosition {
     /// A request of a stream.
     Request { number: u64, line: u64, offset: u64 },
     /// A row of a file.
     Row(u64),
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for InputPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Request { number, line, offset } => {
+            InputPosition::Request { number, line, offset } => {
                 write!(f, "command {number} (line {line}, byte {offset})")
             }
-            Place::Row(number) => write!(f, "row {number}"),
+            InputPosition::Row(number) => write!(f, "row {number}"),
         }
     }
 }
@@ -59,7 +59,7 @@ pub(super) enum Stores {
 
 /// The sending end.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct PipelinedSender {
     out: BufWriter<Socket>,
     notes: Option<SyncSender<Note>>,
     reader: Option<JoinHandle<Result<(), LoadError>>>,
@@ -69,7 +69,7 @@ pub(super) struct Window {
     bytes: u64,
 }
 
-impl Window {
+impl PipelinedSender {
     /// Connects.
     pub(super) fn open(target: &Target) -> Result<Self, LoadError> {
         let link = Link::open(&target.to, &target.login)?;
@@ -78,7 +78,7 @@ impl Window {
         let answered = Arc::new(AtomicU64::new(0));
         let (replies, shared, count) = (link.replies, report.clone(), answered.clone());
         let reader = std::thread::spawn(move || read(replies, &noted, &shared, &count));
-        Ok(Window {
+        Ok(PipelinedSender {
             out: BufWriter::with_capacity(OUT_BYTES, link.socket),
             notes: Some(notes),
             reader: Some(reader),
@@ -95,7 +95,7 @@ impl Window {
     }
 
     /// Counts something that is wrong with the input.
-    pub(super) fn complain(&mut self, place: Place, text: &str) {
+    pub(super) fn complain(&mut self, place: InputPosition, text: &str) {
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.complain(|| place.to_string(), text);
     }

@@ -24,13 +24,13 @@ pub struct Figures {
     pub latency_ns: Histogram<u64>,
     /// From the first measured access to the end of the last.
     pub elapsed: Duration,
-    /// Window by window from the very start, warm-up and all; empty without windows.
-    pub windows: Vec<Window>,
+    /// WindowStats by window from the very start, warm-up and all; empty without windows.
+    pub windows: Vec<WindowStats>,
 }
 
 /// What one application saw in one window: accesses count where they end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Window {
+pub struct WindowStats {
     /// Look-ups.
     pub accesses: u64,
     /// Those that found their key.
@@ -93,7 +93,7 @@ impl Default for Figures {
     }
 }
 
-impl Window {
+impl WindowStats {
     /// Hits over accesses; 0 when there were none.
     pub fn hit_ratio(&self) -> f64 {
         ratio(self.hits as f64, self.accesses)
@@ -149,7 +149,7 @@ impl ClientStats {
             // What ends on a border belongs to the window that ends there: so the last one is never beyond the run.
             let at = (access.ended.as_nanos().saturating_sub(1) / window.as_nanos().max(1)) as usize;
             if self.figures.windows.len() <= at {
-                self.figures.windows.resize(at + 1, Window::default());
+                self.figures.windows.resize(at + 1, WindowStats::default());
             }
             let window = &mut self.figures.windows[at];
             window.accesses += 1;

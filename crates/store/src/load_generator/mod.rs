@@ -20,7 +20,7 @@ use crate::load::{Address, LoadError};
 use crate::replay::ReplayError;
 use application::Application;
 
-pub use client_stats::{Figures, Window};
+pub use client_stats::{Figures, WindowStats};
 
 /// A trace from its beginning on.
 pub type Accesses = Box<dyn Iterator<Item = Result<Access, TraceFault>> + Send>;

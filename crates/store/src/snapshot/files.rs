@@ -50,7 +50,7 @@ fn shards_of(suffix: &[u8]) -> Option<usize> {
 
 /// A file, read up to its first block.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct SnapshotFile {
     pub(super) path: PathBuf,
     pub(super) file: File,
     pub(super) header: Header,
@@ -61,7 +61,7 @@ pub(super) struct Found {
 /// All files of one snapshot, whatever number of shards they are of.
 #[derive(Debug)]
 pub struct Files {
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<SnapshotFile>,
     /// Held for as long as this process may write them: a store that is stopping writes its last when nobody listens any more,
     /// and the next one must not start before that. `None` where there is no directory yet.
     _lock: Option<File>,
@@ -79,7 +79,7 @@ impl Files {
         let mut found = Vec::new();
         for (path, shards) in list(name).map_err(|source| error(name, source.into()))? {
             if let Some((file, header)) = open(&path).map_err(|source| error(&path, source))? {
-                found.push(Found { path, file, header, shards });
+                found.push(SnapshotFile { path, file, header, shards });
             }
         }
         Ok(Files { found, _lock: lock })
@@ -91,7 +91,7 @@ impl Files {
     /// # Errors
     /// When that cannot be written.
     pub fn supersede(&self) -> Result<(), LoadError> {
-        for Found { path, file, header, .. } in &self.found {
+        for SnapshotFile { path, file, header, .. } in &self.found {
             if header.taken == Taken::Stopped {
                 let header = Header { taken: Taken::Superseded, ..*header }.to_bytes();
                 file.write_all_at(&header, 0)

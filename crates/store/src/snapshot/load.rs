@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::str::FromStr;
 
-use super::files::{Files, Found};
+use super::files::{Files, SnapshotFile};
 use super::format::{Block, Blocks, Taken, read_item};
 use crate::engine::{Engine, Restored};
 use crate::shards::Placement;
@@ -93,7 +93,7 @@ impl Files {
     pub fn load(&self, which: Load, engines: &mut [Engine], mut report: impl FnMut(&Progress)) -> Loaded {
         let Some(newest) = self.newest(which) else { return Loaded::Absent };
         let follows = engines.iter().all(|engine| engine.follows(newest.header.session));
-        let counts = |file: &Found| {
+        let counts = |file: &SnapshotFile| {
             let of_its_run =
                 file.header.taken == Taken::Stopped && file.header.session == newest.header.session;
             of_its_run && follows || which == Load::Always
@@ -135,8 +135,8 @@ impl Files {
 
     /// The file that says which of them count: those of other numbers of shards are older. Where only what an orderly stop
     /// wrote is loaded, and a clock was set back, that goes before time.
-    fn newest(&self, which: Load) -> Option<&Found> {
-        let counts = |file: &Found| which == Load::Clean && file.header.taken == Taken::Stopped;
+    fn newest(&self, which: Load) -> Option<&SnapshotFile> {
+        let counts = |file: &SnapshotFile| which == Load::Clean && file.header.taken == Taken::Stopped;
         self.found.iter().max_by_key(|file| (counts(file), file.header.unix_ms))
     }
 }

@@ -8,7 +8,7 @@ mod ram;
 mod weights;
 
 pub use files::cached_bytes;
-pub use nodes::{Node, Place, Topology, cores_beside, free_bytes, list, nodes, tier_of};
+pub use nodes::{Node, NodeInfo, Topology, cores_beside, free_bytes, list, nodes, tier_of};
 pub use pages::{held, move_to, nodes_of};
 pub use policy::{Policy, bind, set_child_policy, set_thread_policy};
 pub use ram::{Ram, ram};

@@ -71,7 +71,7 @@ fn cores_beside_below(root: &Path, core: u32) -> Vec<u32> {
 
 /// A node with what belongs to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct NodeInfo {
     /// Its number.
     pub number: u32,
     /// Its memory in bytes; 0 if it has processors only.
@@ -86,7 +86,7 @@ pub struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
     /// The nodes.
-    pub places: Vec<Place>,
+    pub places: Vec<NodeInfo>,
 }
 
 impl Topology {
@@ -106,7 +106,7 @@ impl Topology {
                 .iter()
                 .zip(distances.split_whitespace())
                 .filter_map(|(&node, distance)| Some((node, distance.parse().ok()?)));
-            Place {
+            NodeInfo {
                 number,
                 bytes: memory.iter().find(|node| node.number == number).map_or(0, |node| node.bytes),
                 cpus: numbers(&text(format!("node{number}/cpulist"))),
@@ -117,7 +117,7 @@ impl Topology {
     }
 
     /// The node of this number.
-    pub fn place(&self, node: u32) -> Option<&Place> {
+    pub fn place(&self, node: u32) -> Option<&NodeInfo> {
         self.places.iter().find(|place| place.number == node)
     }
 
@@ -244,7 +244,7 @@ mod tests {
         fs::remove_dir_all(root).unwrap();
         assert_eq!(
             topology.place(0),
-            Some(&Place {
+            Some(&NodeInfo {
                 number: 0,
                 bytes: 4096,
                 cpus: vec![0, 1],

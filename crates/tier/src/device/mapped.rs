@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::{Kept, Memory};
-use crate::region::{Division, Found, HEADER_BYTES, Header, VERSION};
+use crate::region::{Division, HEADER_BYTES, Header, RegionState, VERSION};
 use tiermem_base::Bytes;
 use tiermem_sys::mapping::{MapError, Mapping};
 use tiermem_sys::populate::Populate;
@@ -164,25 +164,25 @@ impl Mapped {
 }
 
 /// Whether what was found is this tier's region (true), or may give way to an empty one (false); `has` is the bytes there.
-fn may_keep(spec: &MappedSpec, capacity: u64, has: u64, found: Found) -> Result<bool, MappedError> {
+fn may_keep(spec: &MappedSpec, capacity: u64, has: u64, found: RegionState) -> Result<bool, MappedError> {
     let problem = match found {
         _ if spec.reset => return Ok(false),
-        Found::Nothing => return Ok(false),
-        Found::Region(header) if header.capacity != capacity => {
+        RegionState::Nothing => return Ok(false),
+        RegionState::Region(header) if header.capacity != capacity => {
             format!("holds a tier of {}, and this one is to have {}", Bytes(header.capacity), Bytes(capacity))
         }
-        Found::Region(header) if header.layout != spec.layout => {
+        RegionState::Region(header) if header.layout != spec.layout => {
             "holds a tier with other size classes (class_factor)".to_owned()
         }
-        Found::Region(_) if has < capacity => {
+        RegionState::Region(_) if has < capacity => {
             format!("holds a part of a tier: {} of {}", Bytes(has), Bytes(capacity))
         }
-        Found::Region(_) => return Ok(true),
-        Found::Version(version) => {
+        RegionState::Region(_) => return Ok(true),
+        RegionState::Version(version) => {
             format!("holds a tier of version {version}, and this program knows {VERSION}")
         }
-        Found::Damaged => "holds a tier whose header is damaged".to_owned(),
-        Found::Strange => "holds something else".to_owned(),
+        RegionState::Damaged => "holds a tier whose header is damaged".to_owned(),
+        RegionState::Strange => "holds something else".to_owned(),
     };
     Err(MappedError::NotOurs { path: spec.path.clone(), problem })
 }
@@ -273,7 +273,9 @@ mod tests {
         drop(device);
         let file = fs::read(&spec.path).unwrap();
         assert_eq!(file.len() as u64, CAPACITY);
-        let Found::Region(first) = Header::find(&file[..HEADER_BYTES as usize]) else { panic!("a header") };
+        let RegionState::Region(first) = Header::find(&file[..HEADER_BYTES as usize]) else {
+            panic!("a header")
+        };
         assert_eq!((first.capacity, first.layout), (CAPACITY, 7));
         assert!(refusal(&spec, 2 * CAPACITY).contains("a tier of 1MiB, and this one is to have 2MiB"));
         let other = MappedSpec { layout: 8, ..spec.clone() };
@@ -285,7 +287,7 @@ mod tests {
         drop(again);
         drop(Mapped::open(&MappedSpec { reset: true, ..spec.clone() }, CAPACITY).unwrap());
         let file = fs::read(&spec.path).unwrap();
-        let Found::Region(second) = Header::find(&file[..4096]) else { panic!("a header") };
+        let RegionState::Region(second) = Header::find(&file[..4096]) else { panic!("a header") };
         assert_ne!(first.uuid, second.uuid);
         assert!(file[HEADER_BYTES as usize..].iter().all(|byte| *byte == 0));
         fs::write(&spec.path, &file[..CAPACITY as usize / 2]).unwrap();

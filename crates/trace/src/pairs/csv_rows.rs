@@ -6,7 +6,7 @@ use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 
 use super::{FIELD, KEY, Pair, TTL, VALUE, columns};
 use crate::reader::core::source::{Source, read_error};
-use crate::{BadRecord, Place, TraceError};
+use crate::{BadRecord, RecordPosition, TraceError};
 
 /// Opens a file and reads its header.
 pub(super) fn open(
@@ -14,7 +14,7 @@ pub(super) fn open(
 ) -> Result<impl Iterator<Item = Result<Pair, TraceError>> + use<>, TraceError> {
     let input = Source::open(path)?.into_input();
     let mut reader = ReaderBuilder::new().flexible(true).from_reader(input);
-    let header = reader.byte_headers().map_err(|error| failed(path, Place::Line(1), error))?.clone();
+    let header = reader.byte_headers().map_err(|error| failed(path, RecordPosition::Line(1), error))?.clone();
     if header.is_empty() {
         return Err(TraceError::Empty { path: path.to_owned() });
     }
@@ -40,7 +40,7 @@ struct Rows<R> {
     ended: bool,
 }
 
-fn failed(path: &Path, place: Place, error: csv::Error) -> TraceError {
+fn failed(path: &Path, place: RecordPosition, error: csv::Error) -> TraceError {
     let source = match error.into_kind() {
         ErrorKind::Io(error) => error,
         other => std::io::Error::other(format!("{other:?}")),
@@ -88,11 +88,15 @@ impl<R: std::io::Read> Iterator for Rows<R> {
             }
             Err(error) => {
                 self.ended = true;
-                return Some(Err(failed(&self.path, Place::Line(before), error)));
+                return Some(Err(failed(&self.path, RecordPosition::Line(before), error)));
             }
         }
         let line = self.record.position().map_or(before, csv::Position::line);
-        let bad = |reason| TraceError::Record { path: self.path.clone(), place: Place::Line(line), reason };
+        let bad = |reason| TraceError::Record {
+            path: self.path.clone(),
+            place: RecordPosition::Line(line),
+            reason,
+        };
         Some(self.pair(line).map_err(bad))
     }
 }

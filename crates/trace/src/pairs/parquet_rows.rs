@@ -12,7 +12,7 @@ use parquet::schema::types::Type;
 
 use super::{FIELD, KEY, NAMES, Pair, TTL, VALUE, columns};
 use crate::reader::core::source::read_error;
-use crate::{BadRecord, Place, TraceError};
+use crate::{BadRecord, RecordPosition, TraceError};
 
 type Opened = (Rows, u64);
 
@@ -113,11 +113,11 @@ impl Iterator for Rows {
             Err(error) => {
                 self.ended = true;
                 let error = std::io::Error::other(error.to_string());
-                return Some(Err(read_error(&self.path, Place::Record(self.number), error)));
+                return Some(Err(read_error(&self.path, RecordPosition::Record(self.number), error)));
             }
         };
         self.number += 1;
-        let place = Place::Record(self.number);
+        let place = RecordPosition::Record(self.number);
         let bad = |reason| TraceError::Record { path: self.path.clone(), place, reason };
         Some(self.pair(&row).map_err(bad))
     }

@@ -53,7 +53,8 @@ pub struct ReadOptions {
 /// Opens the trace in the file `path`.
 pub fn open_file(path: &Path, options: &ReadOptions) -> Result<Trace, TraceError> {
     let mut source = Source::open(path)?;
-    let start = source.fill_buf().map_err(|error| read_error(path, crate::Place::Record(0), error))?;
+    let start =
+        source.fill_buf().map_err(|error| read_error(path, crate::RecordPosition::Record(0), error))?;
     if start.is_empty() {
         return Err(TraceError::Empty { path: path.to_owned() });
     }

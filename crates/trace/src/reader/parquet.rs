@@ -24,7 +24,7 @@ use super::wanted::Addresses;
 use crate::optional::{OptionalColumn, OptionalColumns};
 use crate::parquet_form::{Column, FRAME_BYTES};
 use crate::trace::{Extent, Records};
-use crate::{Place, TraceError};
+use crate::{RecordPosition, TraceError};
 
 pub(crate) const INFO: FormatInfo = FormatInfo {
     name: "parquet",
@@ -389,6 +389,6 @@ impl<C: ChunkReader + 'static> ParquetRecords<C> {
     }
 
     fn failed(&self, reason: String) -> TraceError {
-        read_error(&self.path, Place::Record(self.records_read), std::io::Error::other(reason))
+        read_error(&self.path, RecordPosition::Record(self.records_read), std::io::Error::other(reason))
     }
 }

@@ -95,7 +95,7 @@ pub struct TraceStat {
     /// Requests from an access to a key to the next access to it; 1 is the very next.
     pub reuse_time_requests: Option<DistributionStat>,
     /// Temporal locality: the LRU stack distance of accesses that are not their key's first, in keys; see
-    /// [`tiermem_base::recency::Found`].
+    /// [`tiermem_base::recency::ReuseDistance`].
     pub stack_distance_keys: Option<DistributionStat>,
     /// Accesses of each key.
     pub accesses_per_key: Option<DistributionStat>,

@@ -39,7 +39,7 @@ struct Job {
 }
 
 /// One request to the server; its number is the cookie.
-struct Part {
+struct SentRequest {
     job: usize,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Client {
     jobs: Slab<Job>,
     /// Jobs with parts to issue, in order.
     ready: VecDeque<usize>,
-    parts: Slab<Part>,
+    parts: Slab<SentRequest>,
     /// The job whose data are coming, and where in its buffer the next ones go.
     data: (usize, usize),
     done: Vec<Completion>,
@@ -248,7 +248,7 @@ impl Client {
         let (at, flags) = (job.issued, CommandFlags::none());
         job.issued += bytes;
         job.all_issued = job.issued == job.request.bytes;
-        let cookie = self.parts.insert(Part { job: number });
+        let cookie = self.parts.insert(SentRequest { job: number });
         let (offset, len_bytes) = (job.request.offset + at, bytes as u32);
         match link.transmission.issue(nbd::Request {
             cookie: cookie as u64,

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use super::access::{Expected, Objects, Trouble};
 use super::fence::Fence;
-use super::layout::{HEADER_BYTES, Header, Id, Part, Shape, chunk_name};
+use super::layout::{ChunkRange, HEADER_BYTES, Header, Id, Shape, chunk_name};
 use crate::backing::BackingError;
 
 /// Where chunks are, and of which volume. Its clones share everything.
@@ -43,7 +43,7 @@ pub(super) enum PutEnd {
 
 impl Chunks {
     /// Those bytes of a part that the chunk's object has; the others are zeroes.
-    pub async fn read(&self, part: Part) -> Result<Bytes, BackingError> {
+    pub async fn read(&self, part: ChunkRange) -> Result<Bytes, BackingError> {
         let range = (HEADER_BYTES + part.from) as u64..(HEADER_BYTES + part.to) as u64;
         let path = self.objects.path(&chunk_name(part.chunk));
         let got = self.objects.get(&path, Some(range), (part.to - part.from) as u64).await;

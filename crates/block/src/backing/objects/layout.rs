@@ -166,7 +166,7 @@ pub(super) struct Shape {
 
 /// What of a request is about one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct ChunkRange {
     pub chunk: u64,
     /// Bytes of the chunk.
     pub from: usize,
@@ -182,13 +182,13 @@ impl Shape {
     }
 
     /// The chunks that a range touches; it lies within the volume.
-    pub fn parts(self, offset: u64, bytes: u64) -> impl Iterator<Item = Part> {
+    pub fn parts(self, offset: u64, bytes: u64) -> impl Iterator<Item = ChunkRange> {
         let (end, chunk_bytes) = (offset + bytes, self.chunk_bytes);
         (offset / chunk_bytes..end.div_ceil(chunk_bytes)).map(move |chunk| {
             let begin = chunk * chunk_bytes;
             let (from, to) = (offset.max(begin), end.min(begin + chunk_bytes));
             let (at, from, to) = (from - offset, from - begin, to - begin);
-            Part { chunk, from: from as usize, to: to as usize, at: at as usize }
+            ChunkRange { chunk, from: from as usize, to: to as usize, at: at as usize }
         })
     }
 }

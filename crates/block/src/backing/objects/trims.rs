@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::layout::Part;
+use super::layout::ChunkRange;
 
 /// So many chunks are remembered, and so many pieces of each. Who trims in no order at all gives nothing back.
 const CHUNKS_MAX: usize = 4096;
@@ -19,8 +19,8 @@ pub(super) struct Trims {
 
 impl Trims {
     /// A part of a chunk of `chunk_bytes` bytes is trimmed; true if now all of it is, which is then forgotten.
-    pub fn add(&mut self, part: Part, chunk_bytes: usize) -> bool {
-        let Part { chunk, from, to, .. } = part;
+    pub fn add(&mut self, part: ChunkRange, chunk_bytes: usize) -> bool {
+        let ChunkRange { chunk, from, to, .. } = part;
         if to - from == chunk_bytes {
             self.forget(chunk);
             return true;
@@ -48,7 +48,7 @@ impl Trims {
     }
 
     /// A part of a chunk is written.
-    pub fn written(&mut self, part: Part) {
+    pub fn written(&mut self, part: ChunkRange) {
         let pieces = self.pieces.get(&part.chunk);
         if pieces.is_some_and(|pieces| pieces.iter().any(|(from, to)| *from < part.to && part.from < *to)) {
             self.forget(part.chunk);
@@ -70,8 +70,8 @@ mod tests {
 
     const CHUNK_BYTES: usize = 12;
 
-    fn part(chunk: u64, from: usize, to: usize) -> Part {
-        Part { chunk, from, to, at: 0 }
+    fn part(chunk: u64, from: usize, to: usize) -> ChunkRange {
+        ChunkRange { chunk, from, to, at: 0 }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::access::Expected;
 use super::chunk::{Chunks, PutEnd, Stored};
 use super::fence::Standing;
-use super::layout::{HEADER_BYTES, Header, Part};
+use super::layout::{ChunkRange, HEADER_BYTES, Header};
 use super::put_order::{Change, Known, PutOrder, apply, cover};
 use super::trims::Trims;
 use super::{ObjectsOptions, identity_of, manifest};
@@ -43,7 +43,7 @@ struct Job {
 
 /// What a task comes back with.
 enum Event {
-    Read { job: usize, part: Part, result: Result<Bytes, BackingError> },
+    Read { job: usize, part: ChunkRange, result: Result<Bytes, BackingError> },
     Stored { chunk: u64, result: Result<Stored, BackingError> },
     Put { chunk: u64, end: PutEnd },
     Flushed { job: usize, result: Result<(), BackingError> },
@@ -57,7 +57,7 @@ pub(super) struct Worker {
     look_every: Duration,
     outbox: Outbox<Completion>,
     jobs: Slab<Job>,
-    reads: VecDeque<(usize, Part)>,
+    reads: VecDeque<(usize, ChunkRange)>,
     gets: usize,
     put_order: PutOrder,
     known: Known,
@@ -153,7 +153,7 @@ impl Worker {
             return self.flush(job);
         }
         for part in self.chunks.shape.parts(offset, bytes) {
-            let Part { chunk, from, to, at } = part;
+            let ChunkRange { chunk, from, to, at } = part;
             let change = match op {
                 Op::Read => {
                     self.jobs[job].left += 1;

@@ -105,7 +105,7 @@ impl Point {
 
 /// What a run found.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct SweepResult {
     /// Rows in the order of the points.
     pub rows: Vec<Vec<Cell>>,
     /// Points that were finished.
@@ -117,14 +117,14 @@ pub struct Found {
 }
 
 /// Simulates the points, one as its trace is read, several from a trace in memory.
-pub fn run(options: &Options, points: &[Point]) -> Result<Found, Failure> {
+pub fn run(options: &Options, points: &[Point]) -> Result<SweepResult, Failure> {
     match points {
         [point] if point.hints().is_none() => stream(options, point),
         _ => grid(options, points),
     }
 }
 
-fn stream(options: &Options, point: &Point) -> Result<Found, Failure> {
+fn stream(options: &Options, point: &Point) -> Result<SweepResult, Failure> {
     let source = options.trace.open().map_err(Failure::into_usage)?;
     let stop = crate::interrupt::watch();
     let start = Instant::now();
@@ -139,10 +139,10 @@ fn stream(options: &Options, point: &Point) -> Result<Found, Failure> {
     point.warn_of_no_times(&outcome);
     let rows = point.rows(options, &outcome, seconds);
     let cut_short = stop.is_set().then_some(outcome.counts.requests);
-    Ok(Found { rows, finished: 1, cut_short, ..Found::default() })
+    Ok(SweepResult { rows, finished: 1, cut_short, ..SweepResult::default() })
 }
 
-fn grid(options: &Options, points: &[Point]) -> Result<Found, Failure> {
+fn grid(options: &Options, points: &[Point]) -> Result<SweepResult, Failure> {
     let source = options.trace.open().map_err(Failure::into_usage)?;
     let trace: Vec<Access> = source.records().collect::<Result<_, _>>().map_err(Failure::into_usage)?;
     source.finish();
@@ -198,7 +198,7 @@ fn grid(options: &Options, points: &[Point]) -> Result<Found, Failure> {
     bar.finish_and_clear();
     let found = found.into_inner().unwrap_or_default();
     let missing = (0..points.len()).filter(|number| !found.contains_key(number)).collect();
-    Ok(Found {
+    Ok(SweepResult {
         finished: found.len(),
         rows: found.into_values().flatten().collect(),
         missing,

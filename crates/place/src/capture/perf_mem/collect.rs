@@ -53,7 +53,7 @@ pub(super) struct Shared {
 
 /// Where a part begins in a file and where the next one does: lines that begin between.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct FileRange {
     pub file: usize,
     pub start: u64,
     pub end: u64,
@@ -61,8 +61,8 @@ pub(super) struct Part {
 
 /// What a part had in it, for the numbers of lines.
 #[derive(Clone, Debug)]
-pub(super) struct PartEnd {
-    pub part: Part,
+pub(super) struct FileRangeEnd {
+    pub part: FileRange,
     pub lines: u64,
     pub bad: u64,
     pub kept: Vec<BadLine>,
@@ -153,10 +153,10 @@ impl Collected {
         &mut self,
         input: &File,
         form: Form,
-        part: Part,
+        part: FileRange,
         plan: &Plan,
         shared: &Shared,
-    ) -> io::Result<PartEnd> {
+    ) -> io::Result<FileRangeEnd> {
         let mut reader = Lines::new(self, form, part, plan, shared);
         // The line that the part before ends with is not begun here. A byte earlier is looked at, which may be its end.
         reader.skips = part.start > 0;
@@ -185,8 +185,8 @@ impl Collected {
         file: usize,
         plan: &Plan,
         shared: &Shared,
-    ) -> io::Result<PartEnd> {
-        let part = Part { file, start: 0, end: u64::MAX };
+    ) -> io::Result<FileRangeEnd> {
+        let part = FileRange { file, start: 0, end: u64::MAX };
         let mut reader = Lines::new(self, form, part, plan, shared);
         let mut at = 0;
         let mut head = head;
@@ -218,12 +218,12 @@ struct Lines<'a> {
     held: usize,
     /// Whether the rest of a line is passed over: it began before the part, or is too long.
     skips: bool,
-    end: PartEnd,
+    end: FileRangeEnd,
 }
 
 impl<'a> Lines<'a> {
-    fn new(to: &'a mut Collected, form: Form, part: Part, plan: &'a Plan, shared: &'a Shared) -> Self {
-        let end = PartEnd { part, lines: 0, bad: 0, kept: Vec::new() };
+    fn new(to: &'a mut Collected, form: Form, part: FileRange, plan: &'a Plan, shared: &'a Shared) -> Self {
+        let end = FileRangeEnd { part, lines: 0, bad: 0, kept: Vec::new() };
         let buffer = vec![0; BLOCK_BYTES + LINE_BYTES_MAX];
         Lines { to, form, plan, shared, buffer, held: 0, skips: false, end }
     }
@@ -306,7 +306,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    fn end(self) -> PartEnd {
+    fn end(self) -> FileRangeEnd {
         self.end
     }
 }

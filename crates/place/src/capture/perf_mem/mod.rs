@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use tiermem_trace::recording::Recording;
 
-use self::collect::{Clock, Collected, Part, PartEnd, Plan, Shared};
+use self::collect::{Clock, Collected, FileRange, FileRangeEnd, Plan, Shared};
 use self::form::{HEAD_BYTES, Head};
 
 pub use self::error::{PRINT_COMMAND, PerfMemError};
@@ -239,7 +239,7 @@ fn import_inputs(
 }
 
 /// The line that is one too many.
-fn first_bad(inputs: &[Input<'_>], ends: &[PartEnd], skip_bad: u64) -> PerfMemError {
+fn first_bad(inputs: &[Input<'_>], ends: &[FileRangeEnd], skip_bad: u64) -> PerfMemError {
     let mut left = skip_bad;
     let mut lines_before = 0;
     let mut file = 0;
@@ -268,18 +268,18 @@ fn first_bad(inputs: &[Input<'_>], ends: &[PartEnd], skip_bad: u64) -> PerfMemEr
 }
 
 /// The parts of all inputs, in their order.
-fn parts_of(inputs: &[Input<'_>]) -> Vec<Part> {
+fn parts_of(inputs: &[Input<'_>]) -> Vec<FileRange> {
     let mut parts = Vec::new();
     for (file, input) in inputs.iter().enumerate() {
         match &input.from {
-            Origin::Stream(..) => parts.push(Part { file, start: 0, end: u64::MAX }),
+            Origin::Stream(..) => parts.push(FileRange { file, start: 0, end: u64::MAX }),
             Origin::File(_, bytes) => {
                 let mut start = 0;
                 while start < *bytes {
                     // The last one takes what the file may have grown by.
                     let end = start + PART_BYTES;
                     let end = if end >= *bytes { u64::MAX } else { end };
-                    parts.push(Part { file, start, end });
+                    parts.push(FileRange { file, start, end });
                     start = end;
                 }
             }
@@ -295,7 +295,7 @@ fn read_all(
     threads: usize,
     stop: &Stop,
     mut progress: impl FnMut(u64, Option<u64>),
-) -> Result<(Collected, Vec<PartEnd>), PerfMemError> {
+) -> Result<(Collected, Vec<FileRangeEnd>), PerfMemError> {
     let parts = parts_of(inputs);
     let sizes = inputs.iter().map(|input| match &input.from {
         Origin::File(_, bytes) => Some(*bytes),

@@ -328,7 +328,7 @@ fn parts_side_by_side_are_read_as_one_text() {
     };
     let whole = {
         let mut whole = Collected::new(&plan, 1 << 20);
-        let part = Part { file: 0, start: 0, end: u64::MAX };
+        let part = FileRange { file: 0, start: 0, end: u64::MAX };
         let end = whole.read_part(&file, form::Form::Script, part, &plan, &Shared::default()).unwrap();
         assert_eq!(end.lines, 1000);
         whole.table.into_sorted(|_| true)
@@ -338,7 +338,7 @@ fn parts_side_by_side_are_read_as_one_text() {
         let shared = Shared::default();
         let (mut lines, mut start) = (0, 0);
         while start < text.len() as u64 {
-            let part = Part { file: 0, start, end: start + bytes };
+            let part = FileRange { file: 0, start, end: start + bytes };
             lines += all.read_part(&file, form::Form::Script, part, &plan, &shared).unwrap().lines;
             start = part.end;
         }

@@ -16,7 +16,7 @@ use tiermem_base::intern::Interner;
 
 /// What a page table says of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum PageLookup {
     /// It lies in this frame, the physical address over 4096.
     Frame(NonZeroU64),
     /// It is not in memory.
@@ -28,10 +28,10 @@ pub enum Found {
 /// The kernel's page table of the program, or a test's.
 pub trait PageTable {
     /// Where a page (an address over 4096) is.
-    fn page(&mut self, page: u64) -> Found;
+    fn page(&mut self, page: u64) -> PageLookup;
 
     /// Where as many pages as there is room for are, from `first` on.
-    fn pages(&mut self, first: u64, found: &mut [Found]);
+    fn pages(&mut self, first: u64, found: &mut [PageLookup]);
 }
 
 /// A page in a frame for a while; a number for [`Frames::frame`].
@@ -123,7 +123,7 @@ impl Frames {
         let faults = &mut self.faults[self.pages[id].region as usize];
         *faults = faults.wrapping_add(1);
         // Not in memory: it has gone again already. If it was known, its next use will tell.
-        if let found @ Found::Frame(_) = table.page(page) {
+        if let found @ PageLookup::Frame(_) = table.page(page) {
             self.found(id, found);
         }
     }
@@ -155,7 +155,7 @@ impl Frames {
         let mut known: Vec<(u64, u32)> =
             self.ids.entries().filter_map(|entry| with_mapping(&entry)).collect();
         known.sort_unstable();
-        let mut found = [Found::Absent; REGION_PAGES as usize];
+        let mut found = [PageLookup::Absent; REGION_PAGES as usize];
         for part in known.chunk_by(|a, b| a.0 / REGION_PAGES == b.0 / REGION_PAGES) {
             let (first, last) = (part[0].0, part[part.len() - 1].0);
             let window = &mut found[..=(last - first) as usize];
@@ -200,12 +200,12 @@ impl Frames {
     }
 
     /// Takes in where a page was just found to be.
-    fn found(&mut self, id: usize, found: Found) {
+    fn found(&mut self, id: usize, found: PageLookup) {
         let Page { number, region, mapping, last, .. } = self.pages[id];
         let frame = match found {
-            Found::Frame(frame) => Some(frame),
-            Found::Absent => None,
-            Found::NoTable => return,
+            PageLookup::Frame(frame) => Some(frame),
+            PageLookup::Absent => None,
+            PageLookup::NoTable => return,
         };
         self.pages[id].seen = self.faults[region as usize];
         let before = if mapping == NONE { None } else { self.mappings[mapping as usize] };
@@ -244,11 +244,11 @@ mod tests {
     struct Fake(BTreeMap<u64, NonZeroU64>);
 
     impl PageTable for Fake {
-        fn page(&mut self, page: u64) -> Found {
-            self.0.get(&page).map_or(Found::Absent, |frame| Found::Frame(*frame))
+        fn page(&mut self, page: u64) -> PageLookup {
+            self.0.get(&page).map_or(PageLookup::Absent, |frame| PageLookup::Frame(*frame))
         }
 
-        fn pages(&mut self, first: u64, found: &mut [Found]) {
+        fn pages(&mut self, first: u64, found: &mut [PageLookup]) {
             found.iter_mut().zip(first..).for_each(|(found, page)| *found = self.page(page));
         }
     }
@@ -331,11 +331,11 @@ mod tests {
     fn what_was_known_outlives_the_program() {
         struct Gone;
         impl PageTable for Gone {
-            fn page(&mut self, _: u64) -> Found {
-                Found::NoTable
+            fn page(&mut self, _: u64) -> PageLookup {
+                PageLookup::NoTable
             }
-            fn pages(&mut self, _: u64, found: &mut [Found]) {
-                found.fill(Found::NoTable);
+            fn pages(&mut self, _: u64, found: &mut [PageLookup]) {
+                found.fill(PageLookup::NoTable);
             }
         }
         let (mut frames, mut table) = (Frames::default(), Fake::default());

@@ -31,7 +31,7 @@ use crate::capture::clock::Progress;
 use crate::capture::tracee::{self, Tracee};
 use crate::capture::{CaptureError, Stop};
 
-use self::frames::{Found, FrameCounts, Frames, PageTable};
+use self::frames::{FrameCounts, Frames, PageLookup, PageTable};
 use self::queue::Queue;
 
 /// At least so long between two looks at all pages.
@@ -153,23 +153,23 @@ struct Table {
 }
 
 impl Table {
-    fn found(&mut self, entry: PageEntry) -> Found {
+    fn found(&mut self, entry: PageEntry) -> PageLookup {
         self.is_hidden |= entry == PageEntry::Hidden;
         match entry {
-            PageEntry::Frame(frame) => Found::Frame(frame),
-            PageEntry::Absent | PageEntry::Hidden => Found::Absent,
-            PageEntry::Gone => Found::NoTable,
+            PageEntry::Frame(frame) => PageLookup::Frame(frame),
+            PageEntry::Absent | PageEntry::Hidden => PageLookup::Absent,
+            PageEntry::Gone => PageLookup::NoTable,
         }
     }
 }
 
 impl PageTable for Table {
-    fn page(&mut self, page: u64) -> Found {
+    fn page(&mut self, page: u64) -> PageLookup {
         let entry = self.map.as_ref().map_or(PageEntry::Gone, |map| map.page(page));
         self.found(entry)
     }
 
-    fn pages(&mut self, first: u64, found: &mut [Found]) {
+    fn pages(&mut self, first: u64, found: &mut [PageLookup]) {
         let mut entries = std::mem::take(&mut self.entries);
         entries.clear();
         entries.resize(found.len(), PageEntry::Gone);

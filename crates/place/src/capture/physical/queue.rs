@@ -68,7 +68,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::physical::frames::{Found, PageTable};
+    use crate::capture::physical::frames::{PageLookup, PageTable};
     use std::collections::BTreeMap;
     use std::num::NonZeroU64;
     use tiermem_base::Op;
@@ -98,11 +98,14 @@ mod tests {
     struct Table(BTreeMap<u64, u64>);
 
     impl PageTable for Table {
-        fn page(&mut self, page: u64) -> Found {
-            self.0.get(&page).and_then(|frame| NonZeroU64::new(*frame)).map_or(Found::Absent, Found::Frame)
+        fn page(&mut self, page: u64) -> PageLookup {
+            self.0
+                .get(&page)
+                .and_then(|frame| NonZeroU64::new(*frame))
+                .map_or(PageLookup::Absent, PageLookup::Frame)
         }
 
-        fn pages(&mut self, _: u64, _: &mut [Found]) {}
+        fn pages(&mut self, _: u64, _: &mut [PageLookup]) {}
     }
 
     #[test]

@@ -20,7 +20,7 @@ use tiermem_sys::smaps::{Clear, Smaps, Usage};
 use tiermem_trace::recording;
 
 use super::granules::{DRAWN_MIN_BYTES, Division, is_file};
-use super::rate::Window;
+use super::rate::SampleWindow;
 use super::windows::Windows;
 use super::{Seen, Shape, Source};
 
@@ -101,7 +101,7 @@ impl Refs {
         // A huge page is touched as a whole: one, not 512.
         let is_huge = usage.huge_bytes * 2 > usage.resident_bytes;
         let page_bytes = if is_huge { HUGE_PAGE_BYTES } else { PAGE_BYTES };
-        let window = Window {
+        let window = SampleWindow {
             seconds: usage.told.saturating_duration_since(begun).as_secs_f64().max(1e-6),
             touched: pages(usage.referenced_bytes.saturating_sub(fresh_bytes), page_bytes),
             pages: pages(usage.resident_bytes - fresh_bytes, page_bytes),
@@ -111,7 +111,7 @@ impl Refs {
     }
 
     /// Takes in what it told of a run.
-    fn add_run(&mut self, (run, window, fresh): (Run, Window, u32)) {
+    fn add_run(&mut self, (run, window, fresh): (Run, SampleWindow, u32)) {
         let bytes = run.granule_end - run.granule_start;
         let scale = bytes as f64 / (run.end - run.start) as f64;
         self.windows.add(run.granule_start, bytes, scale, window, fresh);
@@ -225,7 +225,7 @@ impl Source for Refs {
         let all: u64 = usages.iter().map(|usage| usage.resident_bytes).sum();
         let (mut passed, mut huge_bytes, mut shared_bytes) = (0, 0, 0);
         // A run, and what it is so far: the program may have divided it further.
-        let mut run: Option<(usize, Window, u32)> = None;
+        let mut run: Option<(usize, SampleWindow, u32)> = None;
         for usage in &usages {
             let share = passed as f64 / all.max(1) as f64;
             passed += usage.resident_bytes;
@@ -254,7 +254,7 @@ impl Source for Refs {
                         *all += fresh;
                     }
                     _ => {
-                        let next = (at, Window { seconds, touched, pages }, fresh);
+                        let next = (at, SampleWindow { seconds, touched, pages }, fresh);
                         if let Some((number, window, fresh)) = run.replace(next) {
                             self.add_run((self.runs[number], window, fresh));
                         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::rate::{Window, touches_per_s};
+use super::rate::{SampleWindow, touches_per_s};
 
 /// Windows that are kept of a granule; a recorder opens fewer in a slice.
 const WINDOWS_MAX: usize = 8;
@@ -21,7 +21,7 @@ pub(super) struct Windows {
 #[derive(Clone, Copy, Debug)]
 struct Granule {
     bytes: u64,
-    windows: [Window; WINDOWS_MAX],
+    windows: [SampleWindow; WINDOWS_MAX],
     count: usize,
     /// Pages, the most of any window.
     pages: u32,
@@ -35,8 +35,8 @@ impl Windows {
     /// Takes in what a window saw of a granule, of whose pages each that was looked at stands for `scale`. A granule that has
     /// another size than before is another one. `fresh` more pages came to be in memory meanwhile: a touch each, which says nothing of
     /// how often they will be touched.
-    pub fn add(&mut self, address: u64, bytes: u64, scale: f64, window: Window, fresh: u32) {
-        let none = Window { seconds: 0.0, touched: 0, pages: 0 };
+    pub fn add(&mut self, address: u64, bytes: u64, scale: f64, window: SampleWindow, fresh: u32) {
+        let none = SampleWindow { seconds: 0.0, touched: 0, pages: 0 };
         let unseen = Granule { bytes, windows: [none; WINDOWS_MAX], count: 0, pages: 0, scale, fresh: 0 };
         let granule = self.granules.entry(address).or_insert(unseen);
         if granule.bytes != bytes {
@@ -58,7 +58,7 @@ impl Windows {
         for (address, mut granule) in std::mem::take(&mut self.granules) {
             let added_s: f64 = granule.windows[..granule.count].iter().map(|window| window.seconds).sum();
             if added_s < observed_s * PRESENT && granule.count < WINDOWS_MAX {
-                let rest = Window { seconds: observed_s - added_s, touched: 0, pages: granule.pages };
+                let rest = SampleWindow { seconds: observed_s - added_s, touched: 0, pages: granule.pages };
                 granule.windows[granule.count] = rest;
                 granule.count += 1;
             }

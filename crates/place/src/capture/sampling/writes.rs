@@ -12,7 +12,7 @@ use tiermem_sys::agent::{Agent, AgentError};
 use tiermem_sys::page_scan::{PageScan, Written};
 use tiermem_trace::recording;
 
-use super::rate::Window;
+use super::rate::SampleWindow;
 use super::windows::Windows;
 use super::{Granules, Seen, Shape, Source};
 
@@ -113,7 +113,13 @@ impl Source for Writes {
         self.observed_s += seconds;
         for (address, (bytes, touched)) in touched {
             let pages = (bytes / PAGE_BYTES).max(1).min(u64::from(u32::MAX)) as u32;
-            self.windows.add(address, bytes, 1.0, Window { seconds, touched: touched.min(pages), pages }, 0);
+            self.windows.add(
+                address,
+                bytes,
+                1.0,
+                SampleWindow { seconds, touched: touched.min(pages), pages },
+                0,
+            );
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ impl Sample {
 
 /// What a server has under a key.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum StoredValue {
     Nothing,
     String(Reply),
     /// Pairs in the order of their fields.
@@ -63,7 +63,7 @@ pub(super) fn compare(
         let theirs = read(&mut links.source.link, keys)?;
         let ours = read(&mut links.target, keys)?;
         for ((key, theirs), ours) in keys.iter().zip(theirs).zip(ours) {
-            if theirs.0 == Found::Nothing {
+            if theirs.0 == StoredValue::Nothing {
                 continue;
             }
             verified.keys += 1;
@@ -71,7 +71,7 @@ pub(super) fn compare(
                 verified.differing += 1;
                 let what = match (theirs.0 == ours.0, &ours.0) {
                     (true, _) => "expires at another time",
-                    (false, Found::Nothing) => "is missing",
+                    (false, StoredValue::Nothing) => "is missing",
                     (false, _) => "has another value",
                 };
                 report.note(|| shown(key), what);
@@ -86,7 +86,7 @@ fn expire_alike(a: i64, b: i64) -> bool {
 }
 
 /// Values and remaining times.
-fn read(link: &mut Link, keys: &[Vec<u8>]) -> Result<Vec<(Found, i64)>, LoadError> {
+fn read(link: &mut Link, keys: &[Vec<u8>]) -> Result<Vec<(StoredValue, i64)>, LoadError> {
     let mut requests = Requests::default();
     for key in keys {
         requests.add(&[b"TYPE", key]);
@@ -103,16 +103,16 @@ fn read(link: &mut Link, keys: &[Vec<u8>]) -> Result<Vec<(Found, i64)>, LoadErro
     let found = about.chunks_exact(2).zip(values).map(|(about, value)| {
         let ttl_ms = if let Reply::Integer(ms) = about[1] { ms } else { -1 };
         let found = match value {
-            Reply::Null => Found::Nothing,
-            Reply::Array(parts) if parts.is_empty() => Found::Nothing,
+            Reply::Null => StoredValue::Nothing,
+            Reply::Array(parts) if parts.is_empty() => StoredValue::Nothing,
             Reply::Array(parts) => {
                 let mut pairs: Vec<_> =
                     parts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
                 pairs.sort_by(|a, b| bytes(&a.0).cmp(bytes(&b.0)));
-                Found::Hash(pairs)
+                StoredValue::Hash(pairs)
             }
-            value @ Reply::Bulk(_) => Found::String(value),
-            _ => Found::Other,
+            value @ Reply::Bulk(_) => StoredValue::String(value),
+            _ => StoredValue::Other,
         };
         (found, ttl_ms)
     });

@@ -21,15 +21,15 @@ enum Slot {
 
 /// A place in the queue.
 #[derive(Debug)]
-struct Place {
+struct QueuedReply {
     slot: Slot,
     /// What was pushed by a shard that had answered this and nothing behind it.
     pushed: Vec<u8>,
 }
 
-impl From<Slot> for Place {
+impl From<Slot> for QueuedReply {
     fn from(slot: Slot) -> Self {
-        Place { slot, pushed: Vec::new() }
+        QueuedReply { slot, pushed: Vec::new() }
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Parts {
 /// Replies that are there and wait for others before them, and those that are awaited.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    queue: VecDeque<Place>,
+    queue: VecDeque<QueuedReply>,
     /// The number of the first one.
     first: u64,
     held_bytes: usize,
@@ -75,7 +75,7 @@ impl Replies {
     /// Whether the reply that goes out next may come from this shard.
     pub(super) fn is_next(&self, shard: usize) -> bool {
         match self.queue.front() {
-            Some(Place { slot: Slot::One { shard: awaited, .. }, .. }) => *awaited == shard,
+            Some(QueuedReply { slot: Slot::One { shard: awaited, .. }, .. }) => *awaited == shard,
             _ => true,
         }
     }
@@ -164,7 +164,7 @@ impl Replies {
 
     /// Moves replies out whose turn it is.
     fn deliver(&mut self, output: &mut Output) {
-        while let Some(Place { slot: Slot::Ready(reply), pushed }) = self.queue.front() {
+        while let Some(QueuedReply { slot: Slot::Ready(reply), pushed }) = self.queue.front() {
             output.bytes().extend_from_slice(reply);
             output.bytes().extend_from_slice(pushed);
             self.held_bytes -= reply.len() + pushed.len();

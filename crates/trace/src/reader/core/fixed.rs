@@ -7,7 +7,7 @@ use tiermem_base::Access;
 
 use super::source::read_error;
 use crate::trace::{Notes, Records};
-use crate::{BadRecord, Place, TraceError};
+use crate::{BadRecord, RecordPosition, TraceError};
 
 /// How a binary format lays out its records of `N` bytes.
 pub(crate) trait FixedFormat<const N: usize>: Send {
@@ -37,12 +37,16 @@ impl<R: BufRead, F: FixedFormat<N>, const N: usize> Fixed<R, F, N> {
     }
 
     fn broken(&self, reason: BadRecord) -> TraceError {
-        TraceError::Record { path: self.path.clone(), place: Place::Record(self.record_number), reason }
+        TraceError::Record {
+            path: self.path.clone(),
+            place: RecordPosition::Record(self.record_number),
+            reason,
+        }
     }
 
     fn failed(&mut self, error: io::Error) -> TraceError {
         self.finished = true;
-        read_error(&self.path, Place::Record(self.record_number), error)
+        read_error(&self.path, RecordPosition::Record(self.record_number), error)
     }
 
     /// Reads the one record that lies across two buffers, or the rest of the file that is none; how many bytes

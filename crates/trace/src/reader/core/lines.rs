@@ -12,7 +12,7 @@ use tiermem_base::Access;
 
 use super::source::read_error;
 use crate::trace::{Notes, Records};
-use crate::{BadRecord, Place, TraceError};
+use crate::{BadRecord, RecordPosition, TraceError};
 
 /// What a text format makes of its lines. `Err` means the line is broken; the next one may be good.
 pub(crate) trait LineFormat: Send {
@@ -137,7 +137,7 @@ impl<R: BufRead> Lines<R> {
     }
 
     fn record_error(&self, reason: BadRecord) -> TraceError {
-        TraceError::Record { path: self.path.clone(), place: Place::Line(self.line_number), reason }
+        TraceError::Record { path: self.path.clone(), place: RecordPosition::Line(self.line_number), reason }
     }
 }
 
@@ -174,7 +174,7 @@ impl<R: BufRead + Send> Records for Lines<R> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     self.finished = true;
-                    return Err(read_error(&self.path, Place::Line(self.line_number), error));
+                    return Err(read_error(&self.path, RecordPosition::Line(self.line_number), error));
                 }
             };
             let mut used = 0;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use liblzma::bufread::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 
-use crate::{Place, TraceError};
+use crate::{RecordPosition, TraceError};
 
 const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes read at once on opening: enough to tell a format from.
@@ -151,6 +151,6 @@ impl BufRead for Source {
 }
 
 /// The error for a failed read after the record at `place`.
-pub(crate) fn read_error(path: &Path, place: Place, source: io::Error) -> TraceError {
+pub(crate) fn read_error(path: &Path, place: RecordPosition, source: io::Error) -> TraceError {
     TraceError::Read { path: path.to_owned(), place, source }
 }
