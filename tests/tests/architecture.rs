@@ -108,3 +108,31 @@ fn files_hold_one_idea() {
         }
     }
 }
+
+/// What decides when the block cache writes back is the cleaner's alone: its drivers speak to the machine and not to its parts.
+#[test]
+fn the_parts_of_the_block_cleaner_stay_in_policy() {
+    let mut files = Vec::new();
+    rust_files(&root(), &mut files);
+    let is_policy = |file: &PathBuf| file.starts_with(root().join("crates/policy"));
+    let (inside, outside): (Vec<_>, Vec<_>) = files.into_iter().partition(is_policy);
+    let names = |file: &PathBuf, word: &str| {
+        let text = std::fs::read_to_string(file).unwrap();
+        text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|found| found == word)
+    };
+    // Spelled apart, so that this file does not name them.
+    for word in [concat!("Epo", "chs"), concat!("Cold", "Watch")] {
+        assert!(inside.iter().any(|file| names(file, word)), "{word} is there");
+        for file in &outside {
+            assert!(!names(file, word), "{} speaks of {word}", file.display());
+        }
+    }
+    for file in outside {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for path in
+            [concat!("extents::", "cleaning"), concat!("extents::", "epochs"), concat!("cleaner::", "epochs")]
+        {
+            assert!(!text.contains(path), "{} reaches into {path}", file.display());
+        }
+    }
+}

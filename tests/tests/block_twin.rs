@@ -12,9 +12,9 @@ use tiermem_block::disks::{Asker, Disks, Job, Task};
 use tiermem_block::engine::{Counts, Engine, EngineConfig, VolumeConfig};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
-use tiermem_policy::extents::cleaning::Cleaning;
+use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing, UNIT_BYTES};
-use tiermem_sim::block::{Costs, Setup};
+use tiermem_sim::block::{Costs, Setup, Troubles};
 use tiermem_tier::block::MemoryDisk;
 
 const VOLUME_BYTES: u64 = 256 << 20;
@@ -85,6 +85,9 @@ fn simulated(case: Case, capacity_bytes: u64, records: &[Access]) -> Told {
         mode: case.mode,
         admission: case.admission,
         cleaning: None,
+        troubles: Troubles::default(),
+        quotas: Vec::new(),
+        memory_bytes: 0,
         policy: Named::Lru,
         capacity_bytes,
         costs: Costs::default(),
@@ -114,7 +117,7 @@ fn live(case: Case, records: &[Access]) -> (Told, u64) {
         fill: case.fill,
         sizing: case.sizing,
         admission: case.admission,
-        cleaning: Cleaning { age_ns: 0, ..Cleaning::default() },
+        cleaning: CleanerRules { age_ns: 0, ..CleanerRules::default() },
         clock: std::sync::Arc::new(move || ticks.fetch_add(1_000_000, std::sync::atomic::Ordering::Relaxed)),
         ..EngineConfig::default()
     };

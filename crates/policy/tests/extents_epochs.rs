@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use tiermem_policy::extents::UNIT_BYTES;
-use tiermem_policy::extents::epochs::Epochs;
+use tiermem_policy::extents::cleaner::epochs::Epochs;
 
 /// Units of the volume: three frames.
 const UNITS: u64 = 150;

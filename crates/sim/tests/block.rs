@@ -7,9 +7,9 @@ use std::path::Path;
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
-use tiermem_policy::extents::cleaning::Cleaning;
+use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_policy::extents::{Fill, Mode, RequestCost, Sizing};
-use tiermem_sim::block::{BlockError, BlockTraceError, Costs, Counts, Setup, run, working_sets};
+use tiermem_sim::block::{BlockError, BlockTraceError, Costs, Counts, Setup, Troubles, run, working_sets};
 
 const KIB: u64 = 1 << 10;
 const ADAPTIVE: [u64; 4] = [32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB];
@@ -29,6 +29,9 @@ fn setup(sizes: &[u64], fill: Fill, sizing: Sizing, capacity_bytes: u64) -> Setu
         mode: Mode::WriteBack,
         admission: AdmissionRules::default(),
         cleaning: None,
+        troubles: Troubles::default(),
+        quotas: Vec::new(),
+        memory_bytes: 0,
         policy: Named::Lru,
         capacity_bytes,
         costs: Costs::default(),
@@ -262,14 +265,14 @@ fn steady_writes(count: u64, every_ns: u64) -> Vec<Access> {
     (0..count).map(write).collect()
 }
 
-fn cleaned(setup: &Setup, cleaning: Cleaning) -> Setup {
+fn cleaned(setup: &Setup, cleaning: CleanerRules) -> Setup {
     Setup { cleaning: Some(cleaning), ..setup.clone() }
 }
 
 #[test]
 fn writes_wait_only_where_the_cleaner_is_too_slow() {
     let one = setup(&[64 * KIB], Fill::Units, Sizing::Request, 16 << 20);
-    let soon = Cleaning { age_ns: 50_000_000, ..Cleaning::default() };
+    let soon = CleanerRules { age_ns: 50_000_000, ..CleanerRules::default() };
     let slow = simulate(&steady_writes(2000, 1_000_000), vec![one.clone(), cleaned(&one, soon)]);
     // All but the blocks that fill the cache drive a dirty one out.
     assert_eq!((slow[0].waited_requests, slow[1].waited_requests), (2000 - 256, 0));
@@ -289,8 +292,8 @@ fn what_is_overwritten_before_it_is_old_is_written_back_once() {
         records.iter().map(|one| Access { time_ns: one.time_ns + 64_000_000, ..*one }).collect();
     records.extend(again);
     let one = setup(&[64 * KIB], Fill::Units, Sizing::Request, 64 << 20);
-    let late = Cleaning { age_ns: 1_000_000_000, ..Cleaning::default() };
-    let soon = Cleaning { age_ns: 1_000_000, ..Cleaning::default() };
+    let late = CleanerRules { age_ns: 1_000_000_000, ..CleanerRules::default() };
+    let soon = CleanerRules { age_ns: 1_000_000, ..CleanerRules::default() };
     let counts = simulate(&records, vec![cleaned(&one, late), cleaned(&one, soon)]);
     assert_eq!(
         counts.iter().map(|one| one.core_written_bytes / KIB).collect::<Vec<_>>(),
@@ -311,7 +314,7 @@ fn the_background_cleaner_agrees_with_the_cache_on_real_slices() {
             let records: Vec<_> = slice(name).into_iter().enumerate().map(number).collect();
             for fill in [Fill::Whole, Fill::Units] {
                 let one = setup(&ADAPTIVE, fill, Sizing::Request, tenth(&records));
-                let both = simulate(&records, vec![one.clone(), cleaned(&one, Cleaning::default())]);
+                let both = simulate(&records, vec![one.clone(), cleaned(&one, CleanerRules::default())]);
                 assert_eq!((both[0].reads, both[0].writes), (both[1].reads, both[1].writes));
                 assert!(both[1].core_written_bytes <= both[1].cache_written_bytes);
                 assert!(both[1].core_written_bytes >= both[1].dirty_at_end_bytes);

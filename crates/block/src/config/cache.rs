@@ -4,7 +4,7 @@ use serde::Deserialize;
 use tiermem_base::{Bytes, Nanos};
 use tiermem_policy::extents::Geometry;
 use tiermem_policy::extents::admission::AdmissionRules;
-use tiermem_policy::extents::cleaning::Cleaning;
+use tiermem_policy::extents::cleaner::CleanerRules;
 
 use super::ConfigError;
 
@@ -129,10 +129,10 @@ impl CacheSection {
         }
     }
 
-    pub(super) fn cleaning(&self) -> Cleaning {
-        let default = Cleaning::default();
+    pub(super) fn cleaning(&self) -> CleanerRules {
+        let default = CleanerRules::default();
         let high_percent = self.dirty_percent.unwrap_or(default.high_percent);
-        Cleaning {
+        CleanerRules {
             age_ns: self.dirty_age.map_or(default.age_ns, |age| age.0),
             low_percent: default.low_percent.min(high_percent / 3 * 2),
             high_percent,

@@ -1,9 +1,9 @@
-//! Writing back: dirty units are copied, sent, flushed, and then clean.
+//! The body that the cleaner drives ([`tiermem_policy::extents::cleaner`]): dirty units are copied, sent, flushed, and then clean.
 
 use std::ops::Range;
 
-use tiermem_policy::extents::cleaning::{Dirty, Due, reserve_bytes};
-use tiermem_policy::extents::{Part, Share, UNIT_BYTES};
+use tiermem_policy::extents::cleaner::{Act, Outcome, Token};
+use tiermem_policy::extents::{Part, UNIT_BYTES, Volume};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::Engine;
@@ -11,126 +11,50 @@ use super::op::{Held, Kind, Op, Source, Stage, common, units_of};
 use crate::backing::BackingError;
 use crate::journal::Wait;
 
-/// Bytes of one volume that are copied or written back at a time.
-const LEAVING_BYTES_MAX: u64 = 8 << 20;
-/// How often one looks at the blocks that go next, even if nothing is allocated: what could not go before may go now.
-const COLD_EVERY_NS: u64 = 20_000_000;
-/// And how soon again at the earliest: looking costs what it may find, and where a store hangs nothing that is found can go.
-const COLD_PAUSE_NS: u64 = 500_000;
-/// How much of the cache may be dirty before writers wait.
-const DIRTY_PERCENT_MAX: u64 = 90;
-/// Bytes taken from the order of write-back at a time.
-const BATCH_BYTES: u64 = 1 << 20;
-/// How long a store that failed is left alone at first, and at most.
-const RETRY_NS: u64 = 100_000_000;
-const RETRY_NS_MAX: u64 = 30_000_000_000;
-
 impl Engine {
-    /// Somebody waits for room, or for older bytes to be in the store.
-    pub(super) fn hurry(&mut self) {
-        self.hurried = true;
-    }
-
-    /// Whether so much is dirty that writers wait.
-    pub(super) fn is_over_limit(&self) -> bool {
-        self.extents.dirty_bytes() > self.extents.geometry().capacity_bytes() / 100 * DIRTY_PERCENT_MAX
-    }
-
-    /// Begins to write back what it is time for.
+    /// Has the cleaner decide, and begins what it wants done.
     pub(super) fn clean(&mut self) {
-        if self.parked.is_empty() && !self.is_closing {
-            self.hurried = false;
+        if self.parked.is_empty() {
+            self.cleaner.nobody_waits();
         }
-        if !self.has_log_room() {
-            // What is clean must be said in the log.
-            return;
+        // What is clean must be said in the log.
+        self.cleaner.set_log_room(self.has_log_room());
+        self.wake_ns = None;
+        self.cleaner.step(self.now_ns, &self.extents, &mut self.acts);
+        let mut acts = std::mem::take(&mut self.acts);
+        for act in acts.drain(..) {
+            self.carry_out(act);
         }
-        let mut ranges = Vec::new();
-        let pause_ns = if self.cold_watch.is_due() { COLD_PAUSE_NS } else { COLD_EVERY_NS };
-        if self.now_ns >= self.looked_at_cold_ns + pause_ns {
-            self.cold_watch.looked();
-            self.looked_at_cold_ns = self.now_ns;
-            self.clean_cold();
-        }
-        for at in 0..self.volumes.len() {
-            loop {
-                let due_bytes = self.due_bytes(at);
-                let volume = &mut self.volumes[at];
-                if volume.epochs.is_empty() || volume.retry_at_ns > self.now_ns {
-                    break;
-                }
-                let mut taken_bytes = 0;
-                if due_bytes > 0 && volume.leaving_bytes < LEAVING_BYTES_MAX {
-                    taken_bytes = volume.epochs.next(due_bytes.min(BATCH_BYTES), &mut ranges);
-                    volume.due_bytes = due_bytes.saturating_sub(taken_bytes);
-                }
-                if taken_bytes == 0 {
-                    if volume.epochs.must_flush() {
-                        self.flush_store(at, true);
-                    }
-                    break;
-                }
-                self.send_back(at, &mut ranges);
-                self.run_ready();
-            }
-        }
+        self.acts = acts;
+        self.run_ready();
     }
 
-    /// Copies these units, to write them back.
-    fn send_back(&mut self, at: usize, ranges: &mut Vec<Range<u64>>) {
-        for units in ranges.drain(..) {
-            let bytes = (units.end - units.start) * UNIT_BYTES;
-            self.volumes[at].leaving_bytes += bytes;
-            let offset = units.start * UNIT_BYTES;
-            let mut op = self.spare_op();
-            (op.volume, op.kind, op.offset, op.bytes) = (at, Kind::Copy, offset, bytes);
-            self.start(op);
-        }
+    /// Tells the cleaner how an act ended: what is to be done at once.
+    pub(super) fn tell_cleaner(&mut self, act: Token, outcome: Outcome<'_>) -> Vec<Act> {
+        let first = self.acts.len();
+        self.cleaner.done(self.now_ns, act, outcome, &mut self.acts);
+        self.acts.split_off(first)
     }
 
-    /// Writes back ahead of need what is dirty among the blocks that go next, as far as the order of write-back allows; otherwise what must
-    /// go before it.
-    fn clean_cold(&mut self) {
-        if self.extents.dirty_bytes() == 0 {
-            return;
-        }
-        let reserve_bytes = reserve_bytes(self.extents.geometry().capacity_bytes());
-        let (mut parts, mut owners) = (Vec::new(), Vec::new());
-        for share in 0..self.shares {
-            self.extents.name_cold(Share(share), reserve_bytes, &mut parts, &mut owners);
-        }
-        let mut ranges = Vec::new();
-        for (part, owner) in parts.iter().zip(&owners) {
-            let Some(at) = self.volumes.iter().position(|volume| volume.number == *owner) else { continue };
-            let volume = &mut self.volumes[at];
-            if volume.retry_at_ns > self.now_ns || volume.leaving_bytes >= LEAVING_BYTES_MAX {
-                continue;
-            }
-            let units = units_of(&(part.offset..part.offset + part.bytes));
-            if volume.epochs.next_of(units, &mut ranges) == 0 && volume.epochs.epochs() > 1 {
-                volume.due_bytes = volume.due_bytes.max(BATCH_BYTES);
-            }
-            self.send_back(at, &mut ranges);
-        }
+    /// Where the volume of this number is.
+    fn place_of(&self, volume: Volume) -> usize {
+        self.places[usize::from(volume.0)]
     }
 
-    /// How much of a volume is to be written back: the rest of what was due, or what is due now.
-    fn due_bytes(&mut self, at: usize) -> u64 {
-        let volume = &self.volumes[at];
-        let dirty_bytes = volume.epochs.dirty_bytes();
-        if volume.due_bytes == 0 && dirty_bytes > 0 {
-            let dirty = Dirty {
-                bytes: self.extents.dirty_bytes(),
-                first_ns: volume.epochs.first_dirty_ns(),
-                room_bytes: self.extents.geometry().capacity_bytes(),
-                is_waited_for: self.hurried || volume.is_waited_for(),
-            };
-            self.volumes[at].due_bytes = match self.cleaning.due(self.now_ns, &dirty) {
-                Due::Nothing => 0,
-                Due::WriteBack { bytes, .. } => bytes,
-            };
+    /// Begins an act.
+    pub(super) fn carry_out(&mut self, act: Act) {
+        match act {
+            Act::Copy { token, volume, units } => {
+                let mut op = self.spare_op();
+                (op.volume, op.kind, op.copy) = (self.place_of(volume), Kind::Copy, Some(token));
+                (op.offset, op.bytes) = (units.start * UNIT_BYTES, (units.end - units.start) * UNIT_BYTES);
+                self.start(op);
+            }
+            Act::Flush { token, volume } => self.begin_store_flush(self.place_of(volume), token),
+            Act::Clean { volume, runs } => self.note_clean(self.place_of(volume), runs),
+            Act::Wait { until_ns } => self.wake_ns = Some(until_ns),
+            Act::Send { .. } => debug_assert!(false, "what was copied is sent where it is: see `copied`"),
         }
-        self.volumes[at].due_bytes.min(dirty_bytes)
     }
 
     /// Nobody changes the range now: read it, once nothing older of it can come back in the cache when the store has it.
@@ -163,11 +87,10 @@ impl Engine {
     }
 
     /// The range cannot be written back, for the log is broken or what lies there cannot be proven: it stays dirty.
-    pub(super) fn keep_dirty(&mut self, id: u32, op: Box<Op>, why: &str) {
-        let volume = &mut self.volumes[op.volume];
-        volume.leaving_bytes -= op.bytes;
-        volume.epochs.failed(op.units());
-        self.write_back_failed(op.volume, &BackingError::Failed(why.to_owned()));
+    pub(super) fn keep_dirty(&mut self, id: u32, mut op: Box<Op>, why: &str) {
+        if let Some(act) = op.copy.take() {
+            self.write_back_failed(op.volume, act, &BackingError::Failed(why.to_owned()));
+        }
         self.end(id, op);
     }
 
@@ -183,36 +106,28 @@ impl Engine {
         for lost in &op.lost {
             self.lose(op.volume, lost);
         }
-        // Neighbours go as one, and what is not dirty any more or lost need not go.
+        // What is lost need not go.
         let mut runs: Vec<Range<u64>> = Vec::new();
         for part in &held {
             let mut start = part.range.start;
             let lost = op.lost.iter().filter(|lost| part.range.contains(&lost.start)).cloned();
             for lost in lost.chain(std::iter::once(part.range.end..part.range.end)) {
-                match runs.last_mut() {
-                    Some(last) if last.end == start && start < lost.start => last.end = lost.start,
-                    _ if start < lost.start => runs.push(start..lost.start),
-                    _ => {}
+                if start < lost.start {
+                    runs.push(units_of(&(start..lost.start)));
                 }
                 start = lost.end;
             }
         }
-        let mut gaps = op.aligned();
-        for run in &runs {
-            self.volumes[op.volume].epochs.lost(units_of(&(gaps.start..run.start)));
-            gaps.start = run.end;
-        }
-        self.volumes[op.volume].epochs.lost(units_of(&gaps));
-        let sent: u64 = runs.iter().map(|run| run.end - run.start).sum();
-        self.volumes[op.volume].leaving_bytes -= op.bytes - sent;
-        for run in runs {
+        let acts = op.copy.take().map(|act| self.tell_cleaner(act, Outcome::Copied(&runs)));
+        for act in acts.into_iter().flatten() {
+            let Act::Send { token, units, .. } = act else { continue };
+            let run = units.start * UNIT_BYTES..units.end * UNIT_BYTES;
             let whole = held.iter_mut().find(|part| part.range == run);
             let buffer = match whole {
                 Some(part) => std::mem::take(&mut part.buffer),
                 None => self.gather_run(&held, &run),
             };
-            self.volumes[op.volume].epochs.copied(units_of(&run));
-            self.submit_write_back(op.volume, units_of(&run), buffer);
+            self.submit_write_back(op.volume, token, units, buffer);
         }
         for part in held.drain(..) {
             self.pool.give_back(part.buffer);
@@ -251,59 +166,45 @@ impl Engine {
             "the cache's device has lost bytes that the store does not have: reads fail until they are written anew"
         );
         self.poison_parts(at, &parts);
-        self.volumes[at].epochs.lost(units_of(range));
+        self.cleaner.lost(self.volumes[at].number, units_of(range));
     }
 
     /// The store has taken a part of what is written back, or not.
     pub(super) fn written_back(
         &mut self,
         at: usize,
-        units: Range<u64>,
+        act: Token,
         result: Result<(), BackingError>,
         session: u64,
     ) {
-        let volume = &mut self.volumes[at];
-        volume.leaving_bytes -= (units.end - units.start) * UNIT_BYTES;
         match result {
             Ok(()) => {
-                if session != volume.session {
-                    // What it took before may be gone.
-                    volume.session = session;
-                    volume.epochs.lost_session();
-                }
-                volume.epochs.written(units);
+                let acts = self.tell_cleaner(act, Outcome::Sent { session });
+                debug_assert!(acts.is_empty(), "nothing follows before the next step");
             }
-            Err(error) => {
-                volume.epochs.failed(units);
-                self.write_back_failed(at, &error);
-            }
+            Err(error) => self.write_back_failed(at, act, &error),
         }
     }
 
-    /// The store failed: it is left alone for a while.
-    pub(super) fn write_back_failed(&mut self, at: usize, error: &BackingError) {
-        let volume = &mut self.volumes[at];
-        volume.counts.write_back_failures += 1;
-        if volume.retry_at_ns <= self.now_ns {
-            let wait_ns = (RETRY_NS << volume.failures.min(20)).min(RETRY_NS_MAX);
-            volume.failures += 1;
-            volume.retry_at_ns = self.now_ns + wait_ns;
-            tracing::warn!(volume = self.exports[at].name, %error, retry_after_ms = wait_ns / 1_000_000,
+    /// An act has failed: the store is left alone for a while.
+    pub(super) fn write_back_failed(&mut self, at: usize, act: Token, error: &BackingError) {
+        let number = self.volumes[at].number;
+        let before_ns = self.cleaner.standing(number).retry_at_ns;
+        let acts = self.tell_cleaner(act, Outcome::Failed);
+        debug_assert!(acts.is_empty(), "nothing follows from a failure");
+        self.volumes[at].counts.write_back_failures += 1;
+        let retry_at_ns = self.cleaner.standing(number).retry_at_ns;
+        if retry_at_ns > before_ns {
+            let retry_after_ms = retry_at_ns.saturating_sub(self.now_ns) / 1_000_000;
+            tracing::warn!(volume = self.exports[at].name, %error, retry_after_ms,
                 "the store took nothing of what is written back");
         }
-    }
-
-    /// What was written back has been flushed.
-    pub(super) fn cleaned(&mut self, at: usize) {
-        let mut ranges = Vec::new();
-        self.volumes[at].epochs.flushed(&mut ranges);
-        self.note_clean(at, ranges);
     }
 
     /// Asks to be called again where time alone changes something.
     pub(super) fn arm(&self) {
         let log = self.ledger.as_ref().is_some_and(|ledger| ledger.journal.deadline_ns().is_some());
-        if log || self.volumes.iter().any(|volume| !volume.epochs.is_empty()) {
+        if log || self.volumes.iter().any(|volume| !self.cleaner.is_settled(volume.number)) {
             self.ticker.arm();
         }
     }

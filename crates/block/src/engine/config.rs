@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tiermem_policy::extents::admission::AdmissionRules;
-use tiermem_policy::extents::cleaning::Cleaning;
+use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_policy::extents::{Fill, Geometry, GeometryError, Mode, Sizing};
 
 use crate::journal::{JournalError, LayoutConfig};
@@ -80,7 +80,7 @@ pub struct EngineConfig {
     /// Which reads get no place for what they miss. Default none.
     pub admission: AdmissionRules,
     /// When dirty bytes are written back.
-    pub cleaning: Cleaning,
+    pub cleaning: CleanerRules,
     /// Bytes of the log on the cache's device; as its size suggests unless given.
     pub log_bytes: Option<u64>,
     /// DRAM for the log's table: checksums and places of what is cached. Where that is less than all of it, the rest is read when it is
@@ -103,7 +103,7 @@ impl Default for EngineConfig {
             shares: 1,
             memory_bytes: 0,
             admission: AdmissionRules::default(),
-            cleaning: Cleaning::default(),
+            cleaning: CleanerRules::default(),
             log_bytes: None,
             table_bytes: None,
             seed: 0,

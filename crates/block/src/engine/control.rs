@@ -90,6 +90,7 @@ impl Engine {
         }
         tracing::info!(export = export.name, from = ?self.volumes[volume].mode, to = ?mode, "the mode changes");
         self.volumes[volume].mode = mode;
+        self.cleaner.drain(self.volumes[volume].number, mode != Mode::WriteBack);
         // Who waited for the other mode's time to end may not need to any more.
         self.unpark();
         Ok(())
@@ -138,15 +139,16 @@ impl Engine {
     /// Begins to write back all that is dirty of a volume, and to flush its store; ask [`Self::written_back_by`] how it goes.
     pub fn begin_write_back(&mut self, volume: usize) -> WriteBack {
         let state = &mut self.volumes[volume];
-        let bytes = state.epochs.dirty_bytes() + state.epochs.leaving_bytes();
-        state.epochs.boundary();
-        let epoch = (!state.epochs.is_empty()).then(|| state.epochs.current() - 1);
-        state.wanted = state.wanted.max(epoch);
+        let bytes = self.cleaner.standing(state.number).unwritten_bytes();
+        let epoch = self.cleaner.close_epoch(state.number);
+        if let Some(epoch) = epoch {
+            self.cleaner.want(state.number, epoch);
+        }
         let flush = (state.direct_writes.is_some() || state.flushes.begun > state.flushes.ended)
             .then_some(state.flushes.begun + 1);
         state.flushes.wanted = state.flushes.wanted.max(flush.unwrap_or(0));
         let failures = state.counts.write_back_failures;
-        self.flush_store(volume, false);
+        self.flush_store(volume);
         WriteBack { volume, epoch, flush, failures, bytes }
     }
 
@@ -156,10 +158,10 @@ impl Engine {
     /// When the store has failed meanwhile.
     pub fn written_back_by(&self, asked: &WriteBack) -> Option<Result<u64, ControlError>> {
         let volume = &self.volumes[asked.volume];
-        let is_done = asked.epoch.is_none_or(|epoch| volume.epochs.is_flushed(epoch))
+        let is_done = asked.epoch.is_none_or(|epoch| self.cleaner.is_flushed(volume.number, epoch))
             && asked.flush.is_none_or(|flush| volume.flushes.ended >= flush);
         if volume.counts.write_back_failures > asked.failures {
-            let bytes = Bytes(volume.epochs.dirty_bytes() + volume.epochs.leaving_bytes());
+            let bytes = Bytes(self.cleaner.standing(volume.number).unwritten_bytes());
             return Some(Err(ControlError::Store { name: self.exports[asked.volume].name.clone(), bytes }));
         }
         is_done.then_some(Ok(asked.bytes))

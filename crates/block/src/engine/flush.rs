@@ -1,5 +1,7 @@
 //! Flushes: of clients, and of the stores.
 
+use tiermem_policy::extents::cleaner::{Outcome, Token};
+
 use super::Engine;
 use super::io::failure;
 use super::op::Failure;
@@ -34,38 +36,52 @@ impl Engine {
             }
         } else {
             // Nothing of the cache outlives the process, so all that is dirty goes to the store.
-            volume.epochs.boundary();
-            epoch = (!volume.epochs.is_empty()).then(|| volume.epochs.current() - 1);
+            epoch = self.cleaner.close_epoch(volume.number);
+            if let Some(epoch) = epoch {
+                self.cleaner.want(volume.number, epoch);
+            }
         }
         // What went to the store directly since a flush of it began is covered by the next one only.
         let flush = (volume.direct_writes.is_some() || volume.flushes.begun > volume.flushes.ended)
             .then_some(volume.flushes.begun + 1);
         if epoch.is_none() && flush.is_none() && log.is_none() && owed.is_none() {
-            volume.epochs.boundary();
+            self.cleaner.close_epoch(volume.number);
             return self.tell(asker, Ok(Answer::Done));
         }
         if let Some(flush) = flush {
             volume.flushes.wanted = volume.flushes.wanted.max(flush);
         }
         volume.waiters.push(Waiter { asker, is_write, epoch, flush, owed, log });
-        self.flush_store(disk, false);
+        self.flush_store(disk);
     }
 
-    /// Begins a flush of the store if somebody needs one and none runs.
-    pub(super) fn flush_store(&mut self, at: usize, for_cleaning: bool) {
-        let volume = &mut self.volumes[at];
-        let wanted = for_cleaning || volume.flushes.wanted > volume.flushes.begun;
-        if !wanted || volume.flushes.begun > volume.flushes.ended {
-            return;
+    /// Begins a flush of the store if a client needs one and none runs.
+    pub(super) fn flush_store(&mut self, at: usize) {
+        let volume = &self.volumes[at];
+        if volume.flushes.wanted > volume.flushes.begun
+            && let Some(token) = self.cleaner.begin_flush(volume.number)
+        {
+            self.begin_store_flush(at, token);
         }
+    }
+
+    /// Begins a flush of the store, for clients or the cleaner: one is for both.
+    pub(super) fn begin_store_flush(&mut self, at: usize, token: Token) {
+        let volume = &mut self.volumes[at];
+        assert_eq!(volume.flushes.begun, volume.flushes.ended, "one flush of a store at a time");
         volume.flushes.begun += 1;
         volume.direct_flushing = volume.direct_writes.take();
-        volume.epochs.flush_begins();
-        self.submit_flush(at);
+        self.submit_flush(at, token);
     }
 
     /// A flush of a volume's store has ended.
-    pub(super) fn store_flushed(&mut self, at: usize, result: Result<(), BackingError>, session: u64) {
+    pub(super) fn store_flushed(
+        &mut self,
+        at: usize,
+        token: Token,
+        result: Result<(), BackingError>,
+        session: u64,
+    ) {
         let volume = &mut self.volumes[at];
         volume.flushes.ended = volume.flushes.begun;
         let written = volume.direct_flushing.take();
@@ -82,22 +98,16 @@ impl Engine {
             result
         };
         match &result {
-            Ok(()) if session == volume.session => {
-                volume.failures = 0;
-                self.cleaned(at);
-            }
             Ok(()) => {
-                volume.session = session;
-                volume.epochs.lost_session();
+                for act in self.tell_cleaner(token, Outcome::Flushed { session }) {
+                    self.carry_out(act);
+                }
             }
-            Err(error) => {
-                volume.epochs.lost_session();
-                self.write_back_failed(at, error);
-            }
+            Err(error) => self.write_back_failed(at, token, error),
         }
         let ended = self.volumes[at].flushes.ended;
         self.answer_waiters(at, result.as_ref().err().map(|error| (ended, failure(error))));
-        self.flush_store(at, false);
+        self.flush_store(at);
     }
 
     /// A write was lost whose client was told that it is done: the flushes that wait for it are told, or the next one.
@@ -119,10 +129,9 @@ impl Engine {
     /// Answers the flushes that have what they wait for, and those that waited for a flush that failed.
     pub(super) fn answer_waiters(&mut self, at: usize, failed: Option<(u64, (Errno, String))>) {
         let volume = &mut self.volumes[at];
-        let ended = volume.flushes.ended;
+        let (number, ended) = (volume.number, volume.flushes.ended);
         let mut waiters = std::mem::take(&mut volume.waiters);
         waiters.retain_mut(|waiter| {
-            let volume = &mut self.volumes[at];
             if let (Some((number, failure)), Some(flush)) = (&failed, waiter.flush)
                 && flush <= *number
             {
@@ -130,7 +139,7 @@ impl Engine {
                 return false;
             }
             waiter.flush = waiter.flush.filter(|flush| *flush > ended);
-            waiter.epoch = waiter.epoch.filter(|epoch| !volume.epochs.is_flushed(*epoch));
+            waiter.epoch = waiter.epoch.filter(|epoch| !self.cleaner.is_flushed(number, *epoch));
             let synced = self.ledger.as_ref().map(|ledger| ledger.journal.synced());
             waiter.log = waiter.log.filter(|log| synced.is_none_or(|synced| *log > synced));
             let waits = waiter.flush.is_some()
@@ -139,7 +148,7 @@ impl Engine {
                 || waiter.log.is_some();
             if !waits {
                 // What comes from now on may not reach the store before what was promised.
-                volume.epochs.boundary();
+                self.cleaner.close_epoch(number);
                 self.done.push(crate::disks::Outcome { asker: waiter.asker, result: Ok(Answer::Done) });
             }
             waits

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use tiermem_policy::extents::UNIT_BYTES;
+use tiermem_policy::extents::cleaner::Token;
 use tiermem_tier::block::{self as device, AlignedBuffer};
 
 use super::op::{Failure, Held, Kind, Op, Source, Stage};
@@ -24,9 +25,9 @@ pub(super) enum Io {
     /// Writes what an operation brings to the store.
     Through { op: u32 },
     /// Writes back.
-    WriteBack { volume: u16, from_unit: u64, end_unit: u64 },
+    WriteBack { volume: u16, act: Token },
     /// Flushes a volume's store.
-    Flush { volume: u16 },
+    Flush { volume: u16, act: Token },
 }
 
 impl Engine {
@@ -107,15 +108,21 @@ impl Engine {
     }
 
     /// Writes dirty units back.
-    pub(super) fn submit_write_back(&mut self, volume: usize, units: Range<u64>, buffer: AlignedBuffer) {
+    pub(super) fn submit_write_back(
+        &mut self,
+        volume: usize,
+        act: Token,
+        units: Range<u64>,
+        buffer: AlignedBuffer,
+    ) {
         let size_bytes = self.volumes[volume].backing.size_bytes();
         if units.start * UNIT_BYTES >= size_bytes {
             // Of the last block, what lies behind the volume's end.
             self.pool.give_back(buffer);
-            let session = self.volumes[volume].session;
-            return self.written_back(volume, units, Ok(()), session);
+            let session = self.cleaner.standing(self.volumes[volume].number).session;
+            return self.written_back(volume, act, Ok(()), session);
         }
-        let io = Io::WriteBack { volume: volume as u16, from_unit: units.start, end_unit: units.end };
+        let io = Io::WriteBack { volume: volume as u16, act };
         let token = self.ios.insert(io) as u64;
         let volume = &mut self.volumes[volume];
         let start = units.start * UNIT_BYTES;
@@ -126,8 +133,8 @@ impl Engine {
     }
 
     /// Flushes a volume's store.
-    pub(super) fn submit_flush(&mut self, volume: usize) {
-        let token = self.ios.insert(Io::Flush { volume: volume as u16 }) as u64;
+    pub(super) fn submit_flush(&mut self, volume: usize, act: Token) {
+        let token = self.ios.insert(Io::Flush { volume: volume as u16, act }) as u64;
         self.volumes[volume].backing.submit(backing::Request::flush(token));
     }
 
@@ -191,11 +198,11 @@ impl Engine {
                 self.pool.give_back(buffer);
                 self.through_done(op, result.map_err(|error| failure(&error)), session);
             }
-            Io::WriteBack { volume, from_unit, end_unit } => {
+            Io::WriteBack { volume, act } => {
                 self.pool.give_back(buffer);
-                self.written_back(usize::from(volume), from_unit..end_unit, result, session);
+                self.written_back(usize::from(volume), act, result, session);
             }
-            Io::Flush { volume } => self.store_flushed(usize::from(volume), result, session),
+            Io::Flush { volume, act } => self.store_flushed(usize::from(volume), act, result, session),
             Io::Store { .. } => {}
         }
     }

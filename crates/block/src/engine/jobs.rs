@@ -154,6 +154,7 @@ impl Engine {
         op.is_early = false;
         op.plan.again = false;
         op.bypass = false;
+        op.copy = None;
         op.ios = 0;
         self.spare.push(op);
         // Its plan was in somebody's way, perhaps.
@@ -199,7 +200,6 @@ impl Engine {
     /// What an operation's plan brings, for whoever counts.
     pub(super) fn note_plan(&mut self, op: &Op) {
         self.volumes[op.volume].counts.note_plan(op.kind, &op.plan);
-        self.cold_watch.allocated(op.plan.allocated_bytes);
         if let Some(id) = op.job
             && !op.plan.hit
         {

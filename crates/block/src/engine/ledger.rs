@@ -320,7 +320,7 @@ impl Engine {
         for (volume, ranges) in settled {
             let mut clean = Vec::new();
             for range in ranges {
-                self.volumes[volume].epochs.lacks_nothing_of(range, &mut clean);
+                self.cleaner.lacks_nothing_of(self.volumes[volume].number, range, &mut clean);
             }
             let parts = self.dirty_parts(volume, &clean);
             self.extents.cleaned(&parts);

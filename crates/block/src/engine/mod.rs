@@ -31,8 +31,8 @@ use std::sync::Arc;
 
 use slab::Slab;
 use tiermem_policy::evict::lru::Lru;
-use tiermem_policy::extents::cleaning::{Cleaning, ColdWatch};
-use tiermem_policy::extents::{Event, Extents, Fill};
+use tiermem_policy::extents::cleaner::{Act, Cleaner};
+use tiermem_policy::extents::{Event, Extents};
 use tiermem_tier::block::{self as device, BlockIo};
 
 use crate::backing::Completion;
@@ -67,15 +67,12 @@ enum Ready {
 /// The cache and the volumes in front of which it stands.
 pub struct Engine {
     extents: Extents<Lru>,
-    fill: Fill,
-    cleaning: Cleaning,
-    /// Somebody waits for something to be written back.
-    hurried: bool,
-    /// All is to be written back.
-    is_closing: bool,
-    /// When to look again at the blocks that go next by what is allocated, and when that was done last.
-    cold_watch: ColdWatch,
-    looked_at_cold_ns: u64,
+    /// What is written back when, and who waits for it.
+    cleaner: Cleaner,
+    /// What it wants done, until that is carried out.
+    acts: Vec<Act>,
+    /// When time alone changes something for it.
+    wake_ns: Option<u64>,
     /// Units of the cache that were dirty and are lost.
     poisoned: HashSet<u64>,
     /// The log of what is cached; a cache without one does not outlive the process.
@@ -88,6 +85,8 @@ pub struct Engine {
     /// Requests to the cache's device that are yet to be submitted.
     outgoing: Vec<device::Request>,
     volumes: Vec<VolumeState>,
+    /// The place of each in `volumes`, by the number under which the cache knows it.
+    places: Vec<usize>,
     /// How many owners of space there may be.
     shares: u16,
     exports: Vec<Export>,
@@ -140,6 +139,8 @@ impl Engine {
     /// Takes what devices and stores have done and goes on with it, until there is nothing that can be done now.
     fn pump(&mut self) {
         self.now_ns = (self.clock)();
+        // All that is done by now is known before anything is decided.
+        self.take_completions();
         loop {
             self.run_ready();
             self.clean();
@@ -147,14 +148,26 @@ impl Engine {
                 ledger.journal.poll(self.now_ns, &mut self.outgoing);
             }
             self.submit_outgoing();
-            let any = self.collect();
-            self.log_progressed();
-            self.prove();
+            let any = self.take_completions();
             if !any && self.ready.is_empty() {
                 break;
             }
         }
         self.arm();
+    }
+
+    /// Takes what devices, stores and the log have done; whether there was anything.
+    fn take_completions(&mut self) -> bool {
+        let any = self.collect();
+        self.log_progressed();
+        self.prove();
+        any
+    }
+
+    /// When it wants to be called again though no device or store has done anything: for who drives it by a clock of his own.
+    pub fn wakes_at_ns(&self) -> Option<u64> {
+        let log_ns = self.ledger.as_ref().and_then(|ledger| ledger.journal.deadline_ns());
+        self.wake_ns.into_iter().chain(log_ns).min()
     }
 
     fn run_ready(&mut self) {
@@ -174,6 +187,7 @@ impl Disks for Engine {
     }
 
     fn submit(&mut self, job: Asked) {
+        self.now_ns = (self.clock)();
         self.begin(job);
         self.run_ready();
     }

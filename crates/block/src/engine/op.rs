@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use tiermem_policy::extents::cleaner::Token;
 use tiermem_policy::extents::{Geometry, Plan, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
@@ -116,6 +117,8 @@ pub(super) struct Op {
     pub claims: Vec<ClaimId>,
     /// What is read past the cache.
     pub bypass: bool,
+    /// The cleaner's name for it.
+    pub copy: Option<Token>,
     pub plan: Plan,
     /// Requests to devices that are under way.
     pub ios: u32,
@@ -147,6 +150,7 @@ impl Default for Op {
             stage: Stage::Claiming,
             claims: Vec::new(),
             bypass: false,
+            copy: None,
             plan: Plan::default(),
             ios: 0,
             held: Vec::new(),

@@ -8,8 +8,8 @@ use std::collections::{HashSet, VecDeque};
 use slab::Slab;
 use tiermem_base::Rng;
 use tiermem_policy::evict::lru::{Bump, Lru};
-use tiermem_policy::extents::cleaning::ColdWatch;
-use tiermem_policy::extents::{Config, Extents, Geometry, Share, UNIT_BYTES, Volume};
+use tiermem_policy::extents::cleaner::Cleaner;
+use tiermem_policy::extents::{Config, Extents, Geometry, Mode, Share, UNIT_BYTES, Volume};
 use tiermem_tier::block::BlockIo;
 
 use super::Engine;
@@ -71,18 +71,16 @@ impl Engine {
         let shares = config.shares.max(1);
         let order = Lru::new(vec![1.0; Extents::<Lru>::domains(shares)], Bump::Always);
         let extents_config = Config { fill: config.fill, sizing: config.sizing, shares };
-        let cold_watch = ColdWatch::new(geometry.capacity_bytes());
+        let notes_units_max = journal.as_ref().map_or(u64::MAX, Journal::units_at_once);
+        let cleaner = Cleaner::new(config.cleaning, geometry.capacity_bytes(), notes_units_max);
         let mut extents = Extents::new(geometry, extents_config, order, Rng::seeded(config.seed));
         extents.record_events(journal.is_some());
         extents.set_admission(config.admission);
         Engine {
             extents,
-            fill: config.fill,
-            cleaning: config.cleaning,
-            hurried: false,
-            is_closing: false,
-            cold_watch,
-            looked_at_cold_ns: 0,
+            cleaner,
+            acts: Vec::new(),
+            wake_ns: None,
             poisoned: HashSet::new(),
             data_at: journal.as_ref().map_or(0, |journal| journal.layout().data_at),
             ledger: journal.map(Ledger::new),
@@ -91,6 +89,7 @@ impl Engine {
             memory: Memory::new(config.memory_bytes),
             outgoing: Vec::new(),
             volumes: Vec::new(),
+            places: Vec::new(),
             shares,
             exports: Vec::new(),
             jobs: Slab::new(),
@@ -151,28 +150,31 @@ impl Engine {
         }
         self.extents.assign(number, Share(config.share));
         self.meet(&config, number, &mut *backing)?;
-        let units_at_once = self.ledger.as_ref().map_or(u64::MAX, |ledger| ledger.journal.units_at_once());
-        let mut volume = VolumeState::new(number, &config, backing, units_at_once);
+        self.cleaner.add(number, backing.session());
+        self.cleaner.drain(number, config.mode != Mode::WriteBack);
+        let mut volume = VolumeState::new(number, &config, backing);
         // What was dirty when the last process ended is one epoch: nobody knows any more what came before which flush.
-        let poisoned = &self.poisoned;
+        let (poisoned, cleaner) = (&self.poisoned, &mut self.cleaner);
         self.extents.visit_dirty(|owner, part| {
             for (place, unit) in units_at(&part).enumerate() {
                 if owner == number && !poisoned.contains(&unit) {
                     let own = part.offset / UNIT_BYTES + place as u64;
-                    volume.epochs.dirtied(own..own + 1, 0, 0);
+                    cleaner.restore(number, own..own + 1);
                 }
             }
         });
-        volume.epochs.boundary();
+        self.cleaner.close_epoch(number);
         if !volume.backing.is_read_only() {
             // What the process before has written and not flushed is read now: a flush is for that, too.
-            volume.direct_writes = Some(volume.session);
+            volume.direct_writes = Some(volume.backing.session());
         }
         self.exports.push(config.export(size_bytes, volume.backing.is_read_only()));
         if let Some(waker) = &self.waker {
             volume.backing.notify(Arc::clone(waker));
         }
         self.volumes.push(volume);
+        self.places.resize(self.places.len().max(usize::from(number.0) + 1), usize::MAX);
+        self.places[usize::from(number.0)] = at;
         if config.quota_bytes.is_some() {
             self.limit(at, config.quota_bytes);
         }
@@ -287,7 +289,7 @@ impl Engine {
         for at in 0..self.volumes.len() {
             if self.volumes[at].direct_writes.is_some() {
                 self.volumes[at].flushes.wanted += 1;
-                self.flush_store(at, false);
+                self.flush_store(at);
             }
         }
         self.drive(CLOSE_MAX, |engine| {
@@ -301,15 +303,14 @@ impl Engine {
 
     /// Writes back all that is dirty, as long as the stores take it, and leaves the cache in order: for the end of a server.
     pub fn close(&mut self) {
-        self.is_closing = true;
-        self.hurried = true;
+        self.cleaner.close();
         // What the stores have is clean once the log says so.
         self.drive(CLOSE_MAX, |engine| {
             let is_noted = engine
                 .ledger
                 .as_ref()
                 .is_none_or(|ledger| ledger.cleaned.is_empty() || ledger.journal.failed().is_some());
-            is_noted && engine.volumes.iter().all(|volume| volume.epochs.is_empty())
+            is_noted && engine.volumes.iter().all(|volume| engine.cleaner.is_settled(volume.number))
         });
         let dirty_bytes = self.extents.dirty_bytes();
         if dirty_bytes > 0 {
@@ -319,7 +320,7 @@ impl Engine {
         let Some(ledger) = &mut self.ledger else { return };
         for (volume, export) in self.volumes.iter_mut().zip(&self.exports) {
             let is_flushed = volume.direct_writes.is_none() && volume.direct_flushing.is_none();
-            if !volume.epochs.is_empty() || !is_flushed {
+            if !self.cleaner.is_settled(volume.number) || !is_flushed {
                 continue;
             }
             let Identity { which, version } = volume.backing.identity();

@@ -22,11 +22,9 @@ impl Engine {
             write: None,
             bypass: op.bypass,
         };
-        while self.extents.plan(&request, &mut op.plan) != Verdict::Ready {
-            // What goes next must be written back first, and a reader need not wait for that.
-            self.cold_watch.missed();
-            op.plan.settle_for_less(&mut request);
-        }
+        let verdict =
+            self.cleaner.plan(self.now_ns, &mut self.extents, &mut request, &mut op.plan, &mut self.acts);
+        debug_assert_eq!(verdict, Verdict::Ready, "a read never waits");
         self.note_map();
         self.note_plan(&op);
         if self.claim_fills(&mut op) {

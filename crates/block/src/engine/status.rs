@@ -161,7 +161,8 @@ impl Engine {
         let (volume, export) = (&self.volumes[at], &self.exports[at]);
         let counts = volume.counts;
         let is_here = |id: &&u32| self.ops[**id as usize].as_ref().is_some_and(|op| op.volume == at);
-        let age_ns = volume.epochs.first_dirty_ns().map(|since_ns| now_ns.saturating_sub(since_ns));
+        let standing = self.cleaner.standing(volume.number);
+        let age_ns = standing.first_dirty_ns.map(|since_ns| now_ns.saturating_sub(since_ns));
         ExportStatus {
             name: export.name.clone(),
             mode: match volume.mode {
@@ -177,10 +178,10 @@ impl Engine {
             missed_request_mean_bytes: ratio(counts.missed_request_bytes, counts.missed_requests),
             allocated_block_mean_bytes: ratio(counts.allocated_bytes, counts.allocated_blocks),
             counts,
-            dirty_bytes: volume.epochs.dirty_bytes() + volume.epochs.leaving_bytes(),
+            dirty_bytes: standing.unwritten_bytes(),
             dirty_age_s: age_ns.map(|ns| ns as f64 / 1e9),
-            epochs: if volume.epochs.is_empty() { 0 } else { volume.epochs.epochs() as u64 },
-            epoch_merges: volume.epochs.merges(),
+            epochs: standing.epochs,
+            epoch_merges: standing.merges,
             quota_bytes: volume.quota_bytes,
             share: volume.share.0,
             share_held_bytes: self.extents.held_bytes(volume.share),

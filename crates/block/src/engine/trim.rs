@@ -27,7 +27,7 @@ impl Engine {
         }
         self.extents.invalidate(&clean);
         self.note_dropped(op.volume, &clean);
-        if start >= end || !self.volumes[op.volume].epochs.is_empty() {
+        if start >= end || !self.cleaner.is_settled(self.volumes[op.volume].number) {
             self.reply(&mut op, Vec::new());
             return self.end(id, op);
         }

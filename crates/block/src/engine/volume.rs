@@ -1,7 +1,6 @@
 //! A volume: its store, and what is going on with it.
 
-use tiermem_policy::extents::epochs::Epochs;
-use tiermem_policy::extents::{Mode, Share, UNIT_BYTES, Volume};
+use tiermem_policy::extents::{Mode, Share, Volume};
 
 use super::claims::Claims;
 use super::config::VolumeConfig;
@@ -11,13 +10,6 @@ use super::owed::Generation;
 use crate::backing::Backing;
 use crate::disks::Asker;
 use crate::journal::Lsn;
-
-/// Epochs that a volume may have before its writers wait for the oldest to be written back.
-const EPOCHS_MAX: usize = 16;
-/// What is written back between two flushes of the store at most, so that its blocks become clean now and then.
-const FLUSH_EVERY_BYTES: u64 = 64 << 20;
-/// However little memory the log has for its table.
-const FLUSH_EVERY_BYTES_MIN: u64 = 1 << 20;
 
 /// Flushes of a store: one at a time, so that who comes while one runs waits for the next.
 #[derive(Debug, Default)]
@@ -55,11 +47,8 @@ pub(super) struct VolumeState {
     /// Whose space it takes, and how much of it that may be.
     pub share: Share,
     pub quota_bytes: Option<u64>,
-    pub epochs: Epochs,
     pub claims: Claims,
     pub counts: Counts,
-    /// The store's session, as it was told last.
-    pub session: u64,
     /// The oldest session in which the store was written to by clients' requests since its last flush began.
     pub direct_writes: Option<u64>,
     /// The same, as it was when the flush that runs began.
@@ -68,15 +57,6 @@ pub(super) struct VolumeState {
     pub waiters: Vec<Waiter>,
     /// Why a write was lost whose client was told that it is done: the next flush must say so.
     pub lost: Option<Failure>,
-    /// Somebody outside wants all epochs up to this one in the store.
-    pub wanted: Option<u64>,
-    /// What is left to be written back of what was due.
-    pub due_bytes: u64,
-    /// Bytes that are being copied or written back.
-    pub leaving_bytes: u64,
-    /// The store failed a write or flush of write-back: when to try again, and after how many failures in a row.
-    pub retry_at_ns: u64,
-    pub failures: u32,
     /// Until when nothing more is said of requests that the store fails.
     quiet_until_ns: u64,
 }
@@ -94,43 +74,20 @@ impl VolumeState {
         may
     }
 
-    /// Whether what is dirty should go to the store without delay.
-    pub(super) fn is_waited_for(&self) -> bool {
-        // In the other modes writes wait until nothing is dirty.
-        self.mode != Mode::WriteBack
-            || self.waiters.iter().any(|waiter| waiter.epoch.is_some())
-            || self.wanted.is_some_and(|epoch| !self.epochs.is_flushed(epoch))
-    }
-
-    /// With a log that can take note of so many clean units at once.
-    pub(super) fn new(
-        number: Volume,
-        config: &VolumeConfig,
-        backing: Box<dyn Backing>,
-        units_at_once: u64,
-    ) -> Self {
-        let session = backing.session();
-        let flush_every_bytes = units_at_once.saturating_mul(UNIT_BYTES).max(FLUSH_EVERY_BYTES_MIN);
+    pub(super) fn new(number: Volume, config: &VolumeConfig, backing: Box<dyn Backing>) -> Self {
         VolumeState {
             number,
             backing,
             mode: config.mode,
             share: Share(config.share),
             quota_bytes: config.quota_bytes,
-            wanted: None,
-            epochs: Epochs::new(EPOCHS_MAX, flush_every_bytes.min(FLUSH_EVERY_BYTES)),
             claims: Claims::default(),
             counts: Counts::default(),
-            session,
             direct_writes: None,
             direct_flushing: None,
             flushes: Flushes::default(),
             waiters: Vec::new(),
             lost: None,
-            due_bytes: 0,
-            leaving_bytes: 0,
-            retry_at_ns: 0,
-            failures: 0,
             quiet_until_ns: 0,
         }
     }

@@ -1,6 +1,6 @@
 //! Writes: into the cache, into both, or past it.
 
-use tiermem_policy::extents::{Fill, Mode, Request, UNIT_BYTES, Verdict};
+use tiermem_policy::extents::{Mode, Request, UNIT_BYTES, Verdict};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::Engine;
@@ -20,43 +20,27 @@ impl Engine {
             return self.park(id, op, true);
         }
         let mode = self.mode_for(&op);
-        if !self.may_write(&op, mode) {
-            self.hurry();
-            return self.park(id, op, false);
-        }
-        let request = Request {
+        let mut request = Request {
             volume: self.volumes[op.volume].number,
             offset: op.offset,
             bytes: op.bytes,
             write: Some(mode),
             bypass: false,
         };
-        let verdict = self.extents.plan(&request, &mut op.plan);
+        if !self.cleaner.may_write(self.now_ns, &self.extents, &request) {
+            return self.park(id, op, false);
+        }
+        let verdict =
+            self.cleaner.plan(self.now_ns, &mut self.extents, &mut request, &mut op.plan, &mut self.acts);
         self.note_map();
-        match verdict {
-            Verdict::Ready => {}
-            Verdict::Clean => {
-                op.plan.again = true;
-                self.hurry();
-                return self.park(id, op, false);
-            }
-            Verdict::Busy => {
-                op.plan.again = true;
-                return self.park(id, op, true);
-            }
+        if verdict != Verdict::Ready {
+            return self.park(id, op, verdict == Verdict::Busy);
         }
         debug_assert!(
             mode != Mode::WriteBack || op.plan.through.is_empty(),
             "an operation is small beside the cache, so none of it goes past it"
         );
         self.note_plan(&op);
-        let now_ns = self.now_ns;
-        let volume = &mut self.volumes[op.volume];
-        // From now on, not from when they are stored: whoever writes back waits for this operation's claim first.
-        let epoch = volume.epochs.current();
-        for range in &op.plan.dirtied {
-            volume.epochs.dirtied(units_of(range), epoch, now_ns);
-        }
         if self.claim_fills(&mut op) {
             self.proceed(id, op);
         } else {
@@ -76,23 +60,6 @@ impl Engine {
             any |= units_at(&part).any(|unit| poisoned.contains(&unit));
         });
         if any { Mode::WriteThrough } else { Mode::WriteAround }
-    }
-
-    /// Whether the order of write-back lets the operation change what it is about now.
-    fn may_write(&self, op: &Op, mode: Mode) -> bool {
-        let volume = &self.volumes[op.volume];
-        match mode {
-            Mode::WriteBack => {
-                let mut units = op.units();
-                if self.fill == Fill::Whole {
-                    let block = self.extents.geometry().group_bytes() / UNIT_BYTES;
-                    units = units.start / block * block..units.end.next_multiple_of(block);
-                }
-                !volume.epochs.conflict(units) && !volume.epochs.is_full() && !self.is_over_limit()
-            }
-            // Of another mode's time there may be bytes that the store must get first.
-            Mode::WriteThrough | Mode::WriteAround => volume.epochs.is_empty(),
-        }
     }
 
     /// What is to be stored is complete, or cannot be.
@@ -133,9 +100,9 @@ impl Engine {
     /// The operation has failed, and nothing was stored yet.
     pub(super) fn undo(&mut self, op: &Op) {
         self.extents.invalidate(&op.plan.fresh);
-        let volume = &mut self.volumes[op.volume];
+        let number = self.volumes[op.volume].number;
         for part in &op.plan.fresh {
-            volume.epochs.lost(units_of(&(part.offset..part.offset + part.bytes)));
+            self.cleaner.lost(number, units_of(&(part.offset..part.offset + part.bytes)));
         }
     }
 

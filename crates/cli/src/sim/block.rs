@@ -11,9 +11,9 @@ use tiermem_base::curve::{NETWORK_STORE, NVME_FLASH};
 use tiermem_base::{Access, Bandwidth, Bytes, Nanos};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
-use tiermem_policy::extents::cleaning::Cleaning;
+use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
-use tiermem_sim::block::{self, BlockError, Costs, Counts, Setup};
+use tiermem_sim::block::{self, BlockError, Costs, Counts, Setup, Troubles};
 
 use crate::columns;
 use crate::failure::Failure;
@@ -42,6 +42,7 @@ Fields (of --format csv and json, and of -o; the table has the most common ones)
   dirty_at_end_bytes        the part of core_written_bytes that was written back at the end
   mean_missed_request_bytes, mean_block_bytes   mean size of requests that missed, and of the blocks allocated for them
   metadata_bytes, blocks_held, metadata_bytes_per_block   of the whole cache, mean over the run
+  memory_reads, memory_read_bytes   reads that copies in DRAM served instead of the cache's device (--memory)
   read_latency_us, write_latency_us   means, computed from the --core-* and --cache-* options";
 
 const FIELDS: &[&str] = &[
@@ -73,6 +74,8 @@ const FIELDS: &[&str] = &[
     "metadata_bytes_per_block",
     "read_latency_us",
     "write_latency_us",
+    "memory_reads",
+    "memory_read_bytes",
 ];
 
 /// What `tiermem sim block` takes.
@@ -103,6 +106,9 @@ pub struct Options {
     /// Size of the groups that blocks of one size share [default: the largest block].
     #[arg(long, value_name = "SIZE")]
     group: Option<Bytes>,
+    /// DRAM above the cache's device, for copies of the 4 KiB units that are read from it [default: none].
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Bytes>,
     /// Once the cache is full, reads of sequential streams at least this long do not fill it.
     #[arg(long, value_name = "SIZE")]
     sequential_cutoff: Option<Bytes>,
@@ -331,10 +337,14 @@ fn points(options: &Options, working_sets: &BTreeMap<u32, u64>) -> Result<Vec<Po
                             },
                             cleaning: match options.cleaning {
                                 CleaningArg::None => None,
-                                CleaningArg::Background => {
-                                    Some(Cleaning { age_ns: options.cleaning_age.0, ..Cleaning::default() })
-                                }
+                                CleaningArg::Background => Some(CleanerRules {
+                                    age_ns: options.cleaning_age.0,
+                                    ..CleanerRules::default()
+                                }),
                             },
+                            troubles: Troubles::default(),
+                            quotas: Vec::new(),
+                            memory_bytes: options.memory.map_or(0, |size| size.0),
                             policy: options.policy,
                             capacity_bytes: cache.units(*working_set),
                             costs,
@@ -424,6 +434,8 @@ fn row(labels: &[String; 4], volume: &str, capacity_bytes: u64, counts: &Counts)
         mean(metadata_bytes, blocks),
         mean_us(counts.read_latency_ns, counts.reads),
         mean_us(counts.write_latency_ns, counts.writes),
+        Cell::Count(counts.memory_reads),
+        Cell::Count(counts.memory_read_bytes),
     ]);
     cells
 }

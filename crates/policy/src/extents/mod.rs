@@ -10,9 +10,8 @@
 //! keeps others away from those addresses until the plan is carried out, and [`Extents::invalidate`]s what failed. Before a block
 //! with dirty bytes goes the driver is asked to write them back ([`Verdict::Clean`]), and then asks again.
 //!
-//! Around that: who gets no place ([`admission`]), in which order dirty units go to the backing store ([`epochs`]) and when
-//! ([`cleaning`], [`Extents::name_cold`]), and what a driver needs that keeps a log and comes back after a restart ([`Event`],
-//! [`Extents::restore`]).
+//! Around that: who gets no place ([`admission`]), what is written back, when, and who waits for it ([`cleaner`]), and what a driver needs
+//! that keeps a log and comes back after a restart ([`Event`], [`Extents::restore`]).
 //!
 //! Two things in Algorithms 1 and 2 are read as they must have been meant: the aligned end of a request that ends at a boundary
 //! is that boundary (as printed a further piece follows), and after an allocation the search begins again at the largest size
@@ -20,14 +19,15 @@
 
 pub mod admission;
 mod bits;
-pub mod cleaning;
-pub mod epochs;
+pub mod cleaner;
+mod copies;
 mod events;
 mod forget;
 mod geometry;
 pub mod observed;
 mod plan;
 mod restore;
+mod shares;
 mod sizing;
 mod space;
 mod table;
@@ -43,6 +43,7 @@ use crate::evict::{Departure, Domain, Evict, Item, Origin, Touch};
 use tiermem_base::Rng;
 
 pub use bits::RunBits;
+pub use copies::Copies;
 pub use events::Event;
 pub use geometry::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Geometry, GeometryError, UNIT_BYTES};
 pub use plan::{Part, Plan, Request, Verdict};
@@ -230,30 +231,6 @@ impl<O: Evict> Extents<O> {
     /// How the cache is divided.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
-    }
-
-    /// Lets a volume take its space from a share; share 0 unless said otherwise. What it has stays where it was taken.
-    pub fn assign(&mut self, volume: Volume, share: Share) {
-        let at = usize::from(volume.0);
-        if self.shares.len() <= at {
-            self.shares.resize(at + 1, Share(0));
-        }
-        self.shares[at] = share;
-    }
-
-    /// Lets a share have so many bytes at most, rounded down to groups, but at least one group for each block size.
-    pub fn set_limit(&mut self, share: Share, bytes_max: u64) {
-        let groups = (bytes_max / self.geometry.group_bytes()).max(self.geometry.classes() as u64);
-        self.space.set_limit(share, u32::try_from(groups).unwrap_or(u32::MAX));
-    }
-
-    /// Bytes of groups that a share holds.
-    pub fn held_bytes(&self, share: Share) -> u64 {
-        u64::from(self.space.held(share).0) * self.geometry.group_bytes()
-    }
-
-    fn share_of(&self, volume: Volume) -> Share {
-        self.shares.get(usize::from(volume.0)).copied().unwrap_or(Share(0))
     }
 
     /// The units of a block in the cache.

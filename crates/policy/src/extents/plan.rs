@@ -166,6 +166,28 @@ impl Extent {
 }
 
 impl<O: Evict> Extents<O> {
+    /// Lets the blocks of these parts, which a verdict named, pass for used just now: they cannot go in the foreseeable future, and what comes
+    /// behind them may.
+    pub fn pass_over(&mut self, parts: &[Part]) {
+        for part in parts {
+            if let Some((_, block)) = self.block_of_unit(part.at / UNIT_BYTES) {
+                self.touch(block.slot, false);
+            }
+        }
+    }
+
+    /// The bytes of its volume that a write in write-back mode may make dirty, at most.
+    pub(super) fn written_range(&self, request: &Request) -> Range<u64> {
+        let end = request.end();
+        match self.config.fill {
+            Fill::Units => request.offset..end,
+            Fill::Whole => {
+                let block = self.geometry.group_bytes();
+                request.offset / block * block..end.next_multiple_of(block)
+            }
+        }
+    }
+
     /// Decides what a request needs, and notes it as done; see [`Plan`] and [`Verdict`].
     pub fn plan(&mut self, request: &Request, plan: &mut Plan) -> Verdict {
         plan.clear_steps();

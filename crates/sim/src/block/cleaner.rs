@@ -1,272 +1,345 @@
-//! Writing back in the background, by the time that the trace states: what the live engine does with the same
-//! [`Epochs`] and [`Cleaning`].
+//! The body that drives [`Cleaner`] by the time that the trace states: devices that take as long as the costs say, and a store that is away
+//! now and then.
 //!
-//! One batch is on its way at a time, and takes as long as the costs say, with a flush of the backing store at its end; only then is it
-//! clean. Traces tell nothing of flushes, so all writes of a volume are one epoch. What goes next is written back ahead of need where
-//! the order of eviction can tell it. What a read would drive out that is dirty is written back next, and something clean goes in
-//! its place, or the read past the cache; a write waits.
+//! What is read from the cache's device and written to the stores for the cleaner's sake queues at a link to each; requests of the trace do
+//! not. All that is done at one time is taken before anything is decided on it: first what the cache's device did, then the stores' in their
+//! order, each in the order in which it was asked. Traces tell nothing of flushes, so all writes of a volume are one epoch.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use tiermem_policy::evict::Evict;
-use tiermem_policy::extents::cleaning::{Cleaning, ColdWatch, Dirty, Due, reserve_bytes};
-use tiermem_policy::extents::epochs::Epochs;
-use tiermem_policy::extents::{Extents, Fill, Part, Plan, Request, Share, UNIT_BYTES, Volume};
+use tiermem_policy::extents::cleaner::{Act, Cleaner, CleanerRules, Outcome, Token};
+use tiermem_policy::extents::{Part, Plan, Request, UNIT_BYTES, Verdict, Volume};
 
-use super::{Costs, Counts};
+use super::costs::Link;
+use super::{Contents, Costs, Troubles, units_at};
 
-/// A batch at most.
-const BATCH_BYTES: u64 = 4 << 20;
+/// The stores' session: none of them ever loses what it took.
+const SESSION: u64 = 0;
 
-/// What is on its way to the backing store.
-struct Batch {
-    volume: Volume,
-    /// Units of the volume.
-    runs: Vec<Range<u64>>,
-    /// When it is there for good.
-    done_ns: u64,
+/// What a device has done at a time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Event {
+    at_ns: u64,
+    /// The cache's is 0, that of a volume's store its number and 1.
+    device: u32,
+    /// In the order of submission.
+    number: u64,
+    /// Of the act that it ends; a request's read ends none.
+    token: Option<Token>,
+    what: Done,
 }
 
-/// The cleaner of a simulated cache.
-pub struct Cleaner {
-    rules: Cleaning,
-    costs: Costs,
-    /// Those of each volume, by its number.
-    volumes: Vec<Epochs>,
-    batch: Option<Batch>,
-    /// What is left of what was found due.
-    budget_bytes: u64,
-    /// Up to when it has done its work, in the trace's time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Done {
+    /// These units of the cache were read for a request.
+    Read {
+        start: u64,
+        end: u64,
+    },
+    /// No write is under way any more to units of a volume that are to be copied.
+    Free {
+        volume: u16,
+        start: u64,
+        end: u64,
+    },
+    Copied {
+        start: u64,
+        end: u64,
+    },
+    Sent {
+        fails: bool,
+    },
+    Flushed {
+        fails: bool,
+    },
+}
+
+/// Units that a write is under way to.
+struct Busy {
+    volume: Volume,
+    units: Range<u64>,
+    until_ns: u64,
+}
+
+/// The cleaner of a simulated cache, and the devices as it uses them.
+pub struct Background {
+    cleaner: Cleaner,
+    acts: Vec<Act>,
+    events: BinaryHeap<Reverse<Event>>,
+    events_begun: u64,
+    /// Up to when all has been done.
     clock_ns: u64,
-    /// When to look at the cold end.
-    cold_watch: ColdWatch,
-    /// Parts that should go next, and whose they are; kept for its memory.
-    named: (Vec<Part>, Vec<Volume>),
+    /// When time alone changes something.
+    wake_ns: Option<u64>,
+    cache: Link,
+    cache_latency_ns: u64,
+    core: Link,
+    troubles: Troubles,
+    busy: Vec<Busy>,
+    /// The tenant of each volume.
+    tenants: Vec<u32>,
+    /// Copies that are complete, kept for its memory.
+    copied: Vec<(Token, Range<u64>)>,
 }
 
 fn bytes_of(units: &Range<u64>) -> Range<u64> {
     units.start * UNIT_BYTES..units.end * UNIT_BYTES
 }
 
-impl Cleaner {
-    pub fn new(rules: Cleaning, capacity_bytes: u64, costs: Costs) -> Self {
-        Cleaner {
-            rules,
-            costs,
-            volumes: Vec::new(),
-            batch: None,
-            budget_bytes: 0,
+impl Background {
+    pub fn new(rules: CleanerRules, capacity_bytes: u64, costs: &Costs, troubles: Troubles) -> Self {
+        Background {
+            cleaner: Cleaner::new(rules, capacity_bytes, u64::MAX),
+            acts: Vec::new(),
+            events: BinaryHeap::new(),
+            events_begun: 0,
             clock_ns: 0,
-            cold_watch: ColdWatch::new(capacity_bytes),
-            named: Default::default(),
+            wake_ns: None,
+            cache: costs.cache_link(),
+            cache_latency_ns: costs.cache_latency_ns,
+            core: costs.core_link(),
+            troubles,
+            busy: Vec::new(),
+            tenants: Vec::new(),
+            copied: Vec::new(),
         }
     }
 
-    fn epochs(&mut self, volume: Volume) -> &mut Epochs {
-        while self.volumes.len() <= usize::from(volume.0) {
-            // Every batch is flushed, and there is never more than one epoch.
-            self.volumes.push(Epochs::new(1, 0));
+    /// A volume is seen for the first time; they come in the order of their numbers.
+    pub fn add(&mut self, volume: Volume, tenant: u32) {
+        debug_assert_eq!(usize::from(volume.0), self.tenants.len(), "volumes come in order");
+        self.cleaner.add(volume, SESSION);
+        self.tenants.push(tenant);
+    }
+
+    /// Does all that there is to do until the next request comes.
+    pub fn run_until<O: Evict>(&mut self, now_ns: u64, cache: &mut Contents<O>) {
+        while let Some(at_ns) = self.next_ns().filter(|at_ns| *at_ns <= now_ns) {
+            self.arrive(at_ns, cache);
+            self.step(cache);
         }
-        &mut self.volumes[usize::from(volume.0)]
+        self.clock_ns = self.clock_ns.max(now_ns);
+        self.step(cache);
     }
 
-    /// Notes that a plan gave so many bytes of the cache to new blocks.
-    pub fn allocated(&mut self, bytes: u64) {
-        self.cold_watch.allocated(bytes);
+    /// When something happens next.
+    fn next_ns(&self) -> Option<u64> {
+        let arrives_ns = self.events.peek().map(|Reverse(event)| event.at_ns);
+        let has_room_ns = self.troubles.log_has_room_ns(self.clock_ns);
+        arrives_ns.into_iter().chain(self.wake_ns).chain(has_room_ns).min()
     }
 
-    /// Notes what a write in write-back mode has made dirty.
-    pub fn wrote<O: Evict>(
+    /// Takes what is done at a time; whether something has become clean.
+    fn arrive<O: Evict>(&mut self, at_ns: u64, cache: &mut Contents<O>) -> bool {
+        self.clock_ns = self.clock_ns.max(at_ns);
+        self.wake_ns = self.wake_ns.filter(|wake_ns| *wake_ns > self.clock_ns);
+        let now_ns = self.clock_ns;
+        let mut cleaned = false;
+        while let Some(Reverse(event)) = self.events.peek()
+            && event.at_ns <= now_ns
+        {
+            let Some(Reverse(Event { token, what, .. })) = self.events.pop() else { break };
+            let Some(token) = token else {
+                if let Done::Read { start, end } = what {
+                    cache.copies.insert(start..end, |_| {});
+                }
+                continue;
+            };
+            let outcome = match what {
+                Done::Read { .. } => continue,
+                Done::Free { volume, start, end } => {
+                    self.copy(token, Volume(volume), start..end, cache);
+                    continue;
+                }
+                Done::Copied { start, end } => {
+                    self.copied.push((token, start..end));
+                    continue;
+                }
+                Done::Sent { fails: false } => Outcome::Sent { session: SESSION },
+                Done::Flushed { fails: false } => Outcome::Flushed { session: SESSION },
+                Done::Sent { fails: true } | Done::Flushed { fails: true } => Outcome::Failed,
+            };
+            let first = self.acts.len();
+            self.cleaner.done(now_ns, token, outcome, &mut self.acts);
+            for act in self.acts.drain(first..) {
+                if let Act::Clean { volume, runs } = act {
+                    let mut parts: Vec<Part> = Vec::new();
+                    for run in &runs {
+                        cache.extents.visit(volume, bytes_of(run), |part, _| parts.push(part));
+                    }
+                    cache.extents.cleaned(&parts);
+                    cleaned = true;
+                }
+            }
+        }
+        for (token, units) in self.copied.drain(..) {
+            self.cleaner.done(now_ns, token, Outcome::Copied(&[units]), &mut self.acts);
+        }
+        cleaned
+    }
+
+    /// Has the cleaner decide, and carries that out.
+    fn step<O: Evict>(&mut self, cache: &mut Contents<O>) {
+        let now_ns = self.clock_ns;
+        self.cleaner.set_log_room(self.troubles.log_has_room(now_ns));
+        self.wake_ns = None;
+        self.cleaner.step(now_ns, &cache.extents, &mut self.acts);
+        let mut acts = std::mem::take(&mut self.acts);
+        for act in acts.drain(..) {
+            self.carry_out(act, cache);
+        }
+        self.acts = acts;
+    }
+
+    fn carry_out<O: Evict>(&mut self, act: Act, cache: &mut Contents<O>) {
+        let now_ns = self.clock_ns;
+        match act {
+            Act::Copy { token, volume, units } => {
+                let free_ns = self.free_ns(volume, &units);
+                if free_ns > now_ns {
+                    let (start, end) = (units.start, units.end);
+                    self.will_be(free_ns, 0, Some(token), Done::Free { volume: volume.0, start, end });
+                } else {
+                    self.copy(token, volume, units, cache);
+                }
+            }
+            Act::Send { token, volume, units } => {
+                let bytes = (units.end - units.start) * UNIT_BYTES;
+                cache.counts[usize::from(volume.0)].1.sent(bytes);
+                let at_ns = self.core.done_ns(now_ns, bytes);
+                let fails = self.is_away(volume);
+                self.will_be(at_ns, 1 + u32::from(volume.0), Some(token), Done::Sent { fails });
+            }
+            Act::Flush { token, volume } => {
+                let at_ns = self.core.done_ns(now_ns, 0);
+                let fails = self.is_away(volume);
+                self.will_be(at_ns, 1 + u32::from(volume.0), Some(token), Done::Flushed { fails });
+            }
+            Act::Wait { until_ns } => self.wake_ns = Some(until_ns),
+            // They follow from what arrived, and were carried out then.
+            Act::Clean { .. } => {}
+        }
+    }
+
+    /// Reads units, to write them back: out of DRAM what is there, the rest from the cache's device.
+    fn copy<O: Evict>(&mut self, token: Token, volume: Volume, units: Range<u64>, cache: &mut Contents<O>) {
+        let Contents { extents, copies, counts } = cache;
+        let (mut reads, mut read_bytes, mut bytes) = (0, 0, 0);
+        extents.visit(volume, bytes_of(&units), |part, is_dirty| {
+            debug_assert!(is_dirty, "what is leaving is dirty");
+            bytes += part.bytes;
+            if !copies.read(units_at(&part), |_| {}) {
+                (reads, read_bytes) = (reads + 1, read_bytes + part.bytes);
+            }
+        });
+        debug_assert_eq!(bytes, (units.end - units.start) * UNIT_BYTES, "all of it is there");
+        counts[usize::from(volume.0)].1.copied(reads, read_bytes);
+        let now_ns = self.clock_ns;
+        let at_ns = if reads == 0 { now_ns } else { self.cache.done_ns(now_ns, read_bytes) };
+        self.will_be(at_ns, 0, Some(token), Done::Copied { start: units.start, end: units.end });
+    }
+
+    /// The cache's device was asked for units for a request's sake, which are copied to DRAM when it gives them.
+    pub fn reads(&mut self, units: Range<u64>) {
+        let at_ns = self.clock_ns.saturating_add(self.cache_latency_ns);
+        self.will_be(at_ns, 0, None, Done::Read { start: units.start, end: units.end });
+    }
+
+    fn is_away(&self, volume: Volume) -> bool {
+        self.troubles.is_away(self.tenants[usize::from(volume.0)], self.clock_ns)
+    }
+
+    fn will_be(&mut self, at_ns: u64, device: u32, token: Option<Token>, what: Done) {
+        self.events_begun += 1;
+        self.events.push(Reverse(Event { at_ns, device, number: self.events_begun, token, what }));
+    }
+
+    /// From when on units may be read: when no write is under way to them.
+    fn free_ns(&mut self, volume: Volume, units: &Range<u64>) -> u64 {
+        let now_ns = self.clock_ns;
+        self.busy.retain(|busy| busy.until_ns > now_ns);
+        let overlaps = |busy: &&Busy| {
+            busy.volume == volume && busy.units.start < units.end && units.start < busy.units.end
+        };
+        self.busy.iter().filter(overlaps).map(|busy| busy.until_ns).fold(now_ns, u64::max)
+    }
+
+    /// Plans a request that has come, letting it wait as long as it must; for how long that was, in nanoseconds.
+    pub fn plan<O: Evict>(&mut self, request: &mut Request, plan: &mut Plan, cache: &mut Contents<O>) -> u64 {
+        let came_ns = self.clock_ns;
+        loop {
+            let has_room = self.troubles.log_has_room(self.clock_ns);
+            self.cleaner.set_log_room(has_room);
+            if has_room && self.cleaner.may_write(self.clock_ns, &cache.extents, request) {
+                let verdict =
+                    self.cleaner.plan(self.clock_ns, &mut cache.extents, request, plan, &mut self.acts);
+                // It is never busy: no other plan is in flight.
+                if verdict == Verdict::Ready {
+                    break;
+                }
+            }
+            self.step(cache);
+            // Until something has become clean, or the log has room again.
+            loop {
+                let at_ns = self.next_ns().expect("what a request waits for is on its way, or tried again");
+                let cleaned = self.arrive(at_ns, cache);
+                if cleaned || !has_room && self.troubles.log_has_room(self.clock_ns) {
+                    break;
+                }
+                self.step(cache);
+            }
+        }
+        self.cleaner.nobody_waits();
+        self.clock_ns - came_ns
+    }
+
+    /// The request is being carried out for so long: what it writes is not copied before.
+    pub fn begun<O: Evict>(
         &mut self,
         request: &Request,
         plan: &Plan,
-        extents: &Extents<O>,
-        fill: Fill,
-        now_ns: u64,
+        latency_ns: u64,
+        cache: &mut Contents<O>,
     ) {
-        let piece_units = extents.geometry().piece_units();
-        let end = (request.offset + request.bytes).div_ceil(UNIT_BYTES);
-        let asked = request.offset / UNIT_BYTES..end;
-        for part in &plan.fill {
-            // Parts that lie side by side in the cache are one, and may be several blocks'.
-            let mut at = part.at / UNIT_BYTES;
-            while at < (part.at + part.bytes) / UNIT_BYTES {
-                let Some((volume, block)) = extents.block_of_unit(at) else { break };
-                at = (u64::from(block.slot) + block.pieces) * piece_units;
-                let whole = block.piece * piece_units..block.end() * piece_units;
-                let dirty = match fill {
-                    Fill::Whole => whole,
-                    Fill::Units => whole.start.max(asked.start)..whole.end.min(asked.end),
-                };
-                let epochs = self.epochs(volume);
-                epochs.dirtied(dirty, epochs.current(), now_ns);
+        if request.write.is_some() {
+            let mut units =
+                request.offset / UNIT_BYTES..(request.offset + request.bytes).div_ceil(UNIT_BYTES);
+            for part in &plan.fill {
+                units.start = units.start.min(part.offset / UNIT_BYTES);
+                units.end = units.end.max((part.offset + part.bytes) / UNIT_BYTES);
             }
+            let until_ns = self.clock_ns.saturating_add(latency_ns);
+            self.busy.push(Busy { volume: request.volume, units, until_ns });
         }
+        self.step(cache);
     }
 
-    /// Does all that there is time for until the next request.
-    pub fn run_until<O: Evict>(
-        &mut self,
-        now_ns: u64,
-        extents: &mut Extents<O>,
-        counts: &mut [(u32, Counts)],
-    ) {
-        loop {
-            match &self.batch {
-                Some(batch) if batch.done_ns > now_ns => return,
-                Some(_) => self.complete(extents),
-                None => (),
-            }
-            if self.cold_watch.is_due() {
-                if self.send_cold(&[], &[], extents, counts) {
-                    continue;
+    /// The trace is over: what is on its way arrives, and is flushed.
+    pub fn finish<O: Evict>(&mut self, cache: &mut Contents<O>) {
+        self.troubles = Troubles::default();
+        for volume in (0..self.tenants.len()).map(|at| Volume(at as u16)) {
+            while let Some(Reverse(event)) = self.events.peek() {
+                let at_ns = event.at_ns;
+                self.arrive(at_ns, cache);
+                let mut acts = std::mem::take(&mut self.acts);
+                for act in acts.drain(..) {
+                    self.carry_out(act, cache);
                 }
-                self.cold_watch.looked();
+                self.acts = acts;
             }
-            let dirty = Dirty {
-                bytes: self.volumes.iter().map(Epochs::dirty_bytes).sum(),
-                first_ns: self.volumes.iter().filter_map(Epochs::first_dirty_ns).min(),
-                room_bytes: extents.geometry().capacity_bytes(),
-                is_waited_for: false,
-            };
-            if self.budget_bytes == 0
-                && let Due::WriteBack { bytes, .. } = self.rules.due(self.clock_ns, &dirty)
-            {
-                self.budget_bytes = bytes;
-            }
-            if self.budget_bytes > 0 {
-                self.start_next(extents, counts);
-                continue;
-            }
-            // Between two requests something may become old.
-            let old_ns = dirty.first_ns.map(|first_ns| first_ns.saturating_add(self.rules.age_ns));
-            match old_ns {
-                Some(old_ns) if old_ns > self.clock_ns && old_ns <= now_ns => self.clock_ns = old_ns,
-                _ => break,
+            if let Some(token) = self.cleaner.begin_flush(volume) {
+                self.carry_out(Act::Flush { token, volume }, cache);
             }
         }
-        self.clock_ns = self.clock_ns.max(now_ns);
-    }
-
-    /// Starts a batch of the volume that has been dirty for longest.
-    fn start_next<O: Evict>(&mut self, extents: &mut Extents<O>, counts: &mut [(u32, Counts)]) {
-        let oldest = (0..self.volumes.len())
-            .filter_map(|at| self.volumes[at].first_dirty_ns().map(|first_ns| (first_ns, at)))
-            .min();
-        let mut runs = Vec::new();
-        let Some((_, at)) = oldest else {
-            // It was cleaned for somebody who waited.
-            self.budget_bytes = 0;
-            return;
-        };
-        let bytes = self.volumes[at].next(self.budget_bytes.min(BATCH_BYTES), &mut runs);
-        self.budget_bytes -= bytes.min(self.budget_bytes);
-        self.send(Volume(at as u16), runs, extents, counts);
-    }
-
-    /// Lets runs leave that were taken.
-    fn send<O: Evict>(
-        &mut self,
-        volume: Volume,
-        runs: Vec<Range<u64>>,
-        extents: &mut Extents<O>,
-        counts: &mut [(u32, Counts)],
-    ) {
-        let (mut bytes, mut parts) = (0, Vec::new());
-        for run in &runs {
-            extents.visit(volume, bytes_of(run), |part, is_dirty| {
-                debug_assert!(is_dirty, "what is leaving is dirty");
-                parts.push(part);
-            });
-            bytes += (run.end - run.start) * UNIT_BYTES;
-            self.epochs(volume).copied(run.clone());
+        while let Some(Reverse(event)) = self.events.peek() {
+            let at_ns = event.at_ns;
+            self.arrive(at_ns, cache);
         }
-        counts[usize::from(volume.0)].1.write_back(&parts);
-        let flush_ns = self.costs.core_latency_ns;
-        let done_ns = self.clock_ns.saturating_add(self.costs.write_back_ns(bytes)).saturating_add(flush_ns);
-        self.batch = Some(Batch { volume, runs, done_ns });
-    }
-
-    /// The batch is there, and flushed.
-    fn complete<O: Evict>(&mut self, extents: &mut Extents<O>) {
-        let Some(Batch { volume, runs, done_ns }) = self.batch.take() else { return };
-        self.clock_ns = self.clock_ns.max(done_ns);
-        let epochs = self.epochs(volume);
-        runs.into_iter().for_each(|run| epochs.written(run));
-        let mut clean = Vec::new();
-        if epochs.must_flush() {
-            epochs.flush_begins();
-            epochs.flushed(&mut clean);
-        }
-        let mut parts: Vec<Part> = Vec::new();
-        for run in &clean {
-            extents.visit(volume, bytes_of(run), |part, _| parts.push(part));
-        }
-        extents.cleaned(&parts);
-    }
-
-    /// Starts a batch of parts that are named first and of those at the cold end, as far as one volume has them; false where none of
-    /// them can leave now.
-    fn send_cold<O: Evict>(
-        &mut self,
-        first: &[Part],
-        first_volumes: &[Volume],
-        extents: &mut Extents<O>,
-        counts: &mut [(u32, Counts)],
-    ) -> bool {
-        let (mut parts, mut volumes) = std::mem::take(&mut self.named);
-        parts.clear();
-        volumes.clear();
-        parts.extend_from_slice(first);
-        volumes.extend_from_slice(first_volumes);
-        let reserve_bytes = reserve_bytes(extents.geometry().capacity_bytes());
-        extents.name_cold(Share(0), reserve_bytes, &mut parts, &mut volumes);
-        let (mut runs, mut bytes) = (Vec::new(), 0);
-        let volume = volumes.first().copied();
-        for (part, _) in parts.iter().zip(&volumes).filter(|(_, of)| Some(**of) == volume) {
-            if bytes < BATCH_BYTES {
-                let units = part.offset / UNIT_BYTES..(part.offset + part.bytes) / UNIT_BYTES;
-                bytes += self.epochs(volumes[0]).next_of(units, &mut runs);
-            }
-        }
-        self.named = (parts, volumes);
-        match volume {
-            Some(volume) if bytes > 0 => {
-                self.send(volume, runs, extents, counts);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Has what a plan names written back next, without anybody waiting for it. If something else is on its way it is named again
-    /// soon enough.
-    pub fn prefer<O: Evict>(&mut self, plan: &Plan, extents: &mut Extents<O>, counts: &mut [(u32, Counts)]) {
-        if self.batch.is_none() {
-            self.send_cold(&plan.clean, &plan.clean_volumes, extents, counts);
-        }
-    }
-
-    /// Lets a request wait that came at a time, until what is on its way has arrived or, if nothing is, what its plan names and
-    /// more of what goes next: others may find clean places then. How long it has waited since it came.
-    pub fn wait<O: Evict>(
-        &mut self,
-        now_ns: u64,
-        plan: &Plan,
-        extents: &mut Extents<O>,
-        counts: &mut [(u32, Counts)],
-    ) -> u64 {
-        if self.batch.is_none() {
-            self.send_cold(&plan.clean, &plan.clean_volumes, extents, counts);
-        }
-        self.complete(extents);
-        self.clock_ns.saturating_sub(now_ns)
-    }
-
-    /// The trace is over: what is on its way arrives.
-    pub fn finish<O: Evict>(&mut self, extents: &mut Extents<O>) {
-        self.complete(extents);
-        let dirty_bytes: u64 = self.volumes.iter().map(Epochs::dirty_bytes).sum();
-        debug_assert_eq!(dirty_bytes, extents.dirty_bytes(), "both know of the same");
+        let volumes = (0..self.tenants.len()).map(|at| self.cleaner.standing(Volume(at as u16)));
+        let dirty_bytes: u64 = volumes.map(|standing| standing.dirty_bytes).sum();
+        debug_assert_eq!(dirty_bytes, cache.extents.dirty_bytes(), "both know of the same");
     }
 }

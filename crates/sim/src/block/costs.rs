@@ -26,11 +26,33 @@ impl Default for Costs {
 
 /// One step: its requests go out together and share the bandwidth.
 fn step_ns(bytes: u64, latency_ns: u64, bandwidth: u64) -> u64 {
-    if bytes == 0 {
-        0
-    } else {
-        latency_ns + (u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth.max(1))) as u64
+    if bytes == 0 { 0 } else { latency_ns.saturating_add(bytes_ns(bytes, bandwidth)) }
+}
+
+/// What a device is asked for queues at its link for its bytes, and arrives a latency later.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Link {
+    latency_ns: u64,
+    bandwidth: u64,
+    free_ns: u64,
+}
+
+impl Link {
+    fn new(latency_ns: u64, bandwidth: u64) -> Self {
+        Link { latency_ns, bandwidth, free_ns: 0 }
     }
+
+    /// When something is done that is asked for at a time.
+    pub(super) fn done_ns(&mut self, now_ns: u64, bytes: u64) -> u64 {
+        self.free_ns = self.free_ns.max(now_ns).saturating_add(bytes_ns(bytes, self.bandwidth));
+        let from_ns = if bytes == 0 { now_ns } else { self.free_ns };
+        from_ns.saturating_add(self.latency_ns)
+    }
+}
+
+/// How long bytes take at a bandwidth.
+fn bytes_ns(bytes: u64, bandwidth: u64) -> u64 {
+    u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth.max(1))).unwrap_or(u64::MAX)
 }
 
 impl Costs {
@@ -43,6 +65,16 @@ impl Costs {
             cache_latency_ns: cache.latency().0,
             cache_bandwidth: cache.bandwidth().0,
         }
+    }
+
+    /// To the cache's device.
+    pub(super) fn cache_link(&self) -> Link {
+        Link::new(self.cache_latency_ns, self.cache_bandwidth)
+    }
+
+    /// To the backing stores, all of them.
+    pub(super) fn core_link(&self) -> Link {
+        Link::new(self.core_latency_ns, self.core_bandwidth)
     }
 
     /// What choosing block sizes goes by.
@@ -59,14 +91,15 @@ impl Costs {
 
     /// How long a request takes once its plan can be carried out: what it reads, then, for a write, what it writes. Filling the
     /// cache after a read keeps nobody waiting.
-    pub fn latency_ns(&self, request: &Request, plan: &Plan) -> u64 {
+    /// What is copied out of DRAM, `memory_bytes` of what is read, costs nothing beside that.
+    pub fn latency_ns(&self, request: &Request, plan: &Plan, memory_bytes: u64) -> u64 {
         let core = |bytes| step_ns(bytes, self.core_latency_ns, self.core_bandwidth);
         let cache = |bytes| step_ns(bytes, self.cache_latency_ns, self.cache_bandwidth);
         let parts =
             |parts: &[tiermem_policy::extents::Part]| parts.iter().map(|part| part.bytes).sum::<u64>();
         let ranges =
             |ranges: &[std::ops::Range<u64>]| ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-        let reads = core(ranges(&plan.fetch)).max(cache(parts(&plan.cached)));
+        let reads = core(ranges(&plan.fetch)).max(cache(parts(&plan.cached) - memory_bytes));
         let writes = match request.write {
             None => 0,
             Some(_) => core(ranges(&plan.through)).max(cache(parts(&plan.fill))),

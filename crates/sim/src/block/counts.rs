@@ -33,6 +33,10 @@ pub struct Counts {
     pub cache_writes: u64,
     /// Bytes written to the cache's device.
     pub cache_written_bytes: u64,
+    /// Reads that were spared the cache's device by copies in DRAM; of requests, not of what is written back.
+    pub memory_reads: u64,
+    /// Their bytes.
+    pub memory_read_bytes: u64,
     /// Of the bytes written to the backing store, those that were dirty at the end.
     pub dirty_at_end_bytes: u64,
     /// Requests that missed something.
@@ -90,12 +94,32 @@ impl Counts {
         self.core_written_bytes += plan.through.iter().map(|range| range.end - range.start).sum::<u64>();
     }
 
+    /// Counts a read that was spared the cache's device.
+    pub(super) fn spared(&mut self, bytes: u64) {
+        self.memory_reads += 1;
+        self.memory_read_bytes += bytes;
+        self.cache_reads -= 1;
+        self.cache_read_bytes -= bytes;
+    }
+
     /// Counts what was written back: read from the cache, written to the backing store.
     pub(super) fn write_back(&mut self, parts: &[Part]) {
         let (ios, bytes) = (parts.len() as u64, parts.iter().map(|part| part.bytes).sum::<u64>());
         self.cache_reads += ios;
         self.cache_read_bytes += bytes;
         self.core_writes += ios;
+        self.core_written_bytes += bytes;
+    }
+
+    /// Counts what was read from the cache to be written back.
+    pub(super) fn copied(&mut self, requests: u64, bytes: u64) {
+        self.cache_reads += requests;
+        self.cache_read_bytes += bytes;
+    }
+
+    /// Counts a write to the backing store of what was written back.
+    pub(super) fn sent(&mut self, bytes: u64) {
+        self.core_writes += 1;
         self.core_written_bytes += bytes;
     }
 
@@ -128,6 +152,8 @@ impl Counts {
             cache_read_bytes: self.cache_read_bytes + other.cache_read_bytes,
             cache_writes: self.cache_writes + other.cache_writes,
             cache_written_bytes: self.cache_written_bytes + other.cache_written_bytes,
+            memory_reads: self.memory_reads + other.memory_reads,
+            memory_read_bytes: self.memory_read_bytes + other.memory_read_bytes,
             dirty_at_end_bytes: self.dirty_at_end_bytes + other.dirty_at_end_bytes,
             missed_requests: self.missed_requests + other.missed_requests,
             missed_request_bytes: self.missed_request_bytes + other.missed_request_bytes,

@@ -8,23 +8,27 @@ mod cleaner;
 mod costs;
 mod counts;
 mod many;
+mod troubles;
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::evict::named::WithPolicy;
 use tiermem_policy::evict::{Evict, Named};
 use tiermem_policy::extents::admission::AdmissionRules;
-use tiermem_policy::extents::cleaning::Cleaning;
+use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_policy::extents::{
-    Config, Extents, Fill, Geometry, GeometryError, Mode, Part, Plan, Request, Sizing, Verdict, Volume,
+    Config, Copies, Extents, Fill, Geometry, GeometryError, Mode, Part, Plan, Request, Share, Sizing,
+    UNIT_BYTES, Verdict, Volume,
 };
 
-use cleaner::Cleaner;
+use cleaner::Background;
 
 pub use costs::Costs;
 pub use counts::Counts;
 pub use many::{BlockError, Outcome, run, working_sets};
+pub use troubles::Troubles;
 
 /// Requests between two looks at how much memory the metadata takes.
 const METADATA_EVERY: u64 = 1 << 14;
@@ -46,9 +50,15 @@ pub struct Setup {
     pub admission: AdmissionRules,
     /// When dirty bytes are written back by the trace's time; `None`: when their block goes, while the request waits that
     /// drives it out (the published prototype).
-    pub cleaning: Option<Cleaning>,
+    pub cleaning: Option<CleanerRules>,
+    /// What goes wrong meanwhile, for the cleaner.
+    pub troubles: Troubles,
+    /// Tenants whose volumes may have so many bytes at most, each in a share of its own; the others have what is left, together.
+    pub quotas: Vec<(u32, u64)>,
     /// Order of eviction.
     pub policy: Named,
+    /// DRAM for copies of what is read again.
+    pub memory_bytes: u64,
     /// Size of the cache.
     pub capacity_bytes: u64,
     /// What devices cost in time.
@@ -92,10 +102,15 @@ pub trait Cache: Send {
 }
 
 impl Setup {
+    /// Owners of space: those with a quota, and the others as one.
+    fn shares(&self) -> u16 {
+        u16::try_from(1 + self.quotas.len()).unwrap_or(u16::MAX)
+    }
+
     /// An empty cache; `seed` is for policies that draw.
     pub fn build(&self, seed: u64) -> Result<Box<dyn Cache>, GeometryError> {
         let geometry = Geometry::new(&self.sizes_bytes, self.group_bytes, self.capacity_bytes)?;
-        let domains = Extents::<tiermem_policy::evict::Lru>::domains(1);
+        let domains = Extents::<tiermem_policy::evict::Lru>::domains(self.shares());
         Ok(self.policy.build(domains, 0, Build { setup: self, geometry, seed }))
     }
 }
@@ -111,36 +126,51 @@ impl WithPolicy for Build<'_> {
 
     fn with<E: Evict + Send + std::fmt::Debug + 'static>(self, order: E) -> Box<dyn Cache> {
         let Setup { fill, sizing, mode, admission, cleaning, costs, .. } = *self.setup;
-        let config = Config { fill, sizing, shares: 1 };
+        let config = Config { fill, sizing, shares: self.setup.shares() };
         let (piece_bytes, capacity_bytes) = (self.geometry.piece_bytes(), self.geometry.capacity_bytes());
         let mut extents = Extents::new(self.geometry, config, order, Rng::seeded(self.seed));
         extents.set_admission(admission);
+        for (share, (_, bytes)) in (1..self.setup.shares()).map(Share).zip(&self.setup.quotas) {
+            extents.set_limit(share, *bytes);
+        }
         Box::new(Simulation {
             piece_bytes,
-            extents,
-            cleaner: cleaning.map(|rules| Cleaner::new(rules, capacity_bytes, costs)),
-            fill,
+            contents: Contents { extents, copies: Copies::new(self.setup.memory_bytes), counts: Vec::new() },
+            cleaner: cleaning
+                .map(|rules| Background::new(rules, capacity_bytes, &costs, self.setup.troubles.clone())),
             mode,
             costs,
+            quotas: self.setup.quotas.clone(),
             plan: Plan::default(),
             volumes: HashMap::new(),
-            counts: Vec::new(),
             requests: 0,
         })
     }
 }
 
-struct Simulation<O> {
+/// What a simulated cache holds, and what it counts.
+struct Contents<O> {
     extents: Extents<O>,
-    cleaner: Option<Cleaner>,
+    /// Units that are in DRAM as well.
+    copies: Copies,
+    counts: Vec<(u32, Counts)>,
+}
+
+/// The units of a part, in the cache.
+fn units_at(part: &Part) -> Range<u64> {
+    part.at / UNIT_BYTES..(part.at + part.bytes) / UNIT_BYTES
+}
+
+struct Simulation<O> {
+    contents: Contents<O>,
+    cleaner: Option<Background>,
     piece_bytes: u64,
-    fill: Fill,
     mode: Mode,
     costs: Costs,
+    quotas: Vec<(u32, u64)>,
     plan: Plan,
     /// The number of each tenant's volume.
     volumes: HashMap<u32, Volume>,
-    counts: Vec<(u32, Counts)>,
     requests: u64,
 }
 
@@ -151,19 +181,19 @@ impl<O: Evict + Send> Cache for Simulation<O> {
 
     fn finish(&mut self) -> Vec<(u32, Counts)> {
         if let Some(cleaner) = &mut self.cleaner {
-            cleaner.finish(&mut self.extents);
+            cleaner.finish(&mut self.contents);
         }
         let mut dirty = Vec::new();
-        let counts = &mut self.counts;
-        self.extents.visit_dirty(|volume, part| {
+        let Contents { extents, counts, .. } = &mut self.contents;
+        extents.visit_dirty(|volume, part| {
             let counts = &mut counts[usize::from(volume.0)].1;
             counts.write_back(std::slice::from_ref(&part));
             counts.dirty_at_end_bytes += part.bytes;
             dirty.push(part);
         });
-        self.extents.cleaned(&dirty);
+        extents.cleaned(&dirty);
         self.note_metadata();
-        std::mem::take(&mut self.counts)
+        std::mem::take(&mut self.contents.counts)
     }
 }
 
@@ -172,10 +202,17 @@ impl<O: Evict> Simulation<O> {
         if let Some(volume) = self.volumes.get(&tenant) {
             return Ok(*volume);
         }
-        let number = u16::try_from(self.counts.len()).ok().filter(|number| *number < Volume::COUNT_MAX);
+        let number =
+            u16::try_from(self.contents.counts.len()).ok().filter(|number| *number < Volume::COUNT_MAX);
         let volume = Volume(number.ok_or(BlockTraceError::Volumes(Volume::COUNT_MAX))?);
         self.volumes.insert(tenant, volume);
-        self.counts.push((tenant, Counts::default()));
+        if let Some(at) = self.quotas.iter().position(|(of, _)| *of == tenant) {
+            self.contents.extents.assign(volume, Share(at as u16 + 1));
+        }
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.add(volume, tenant);
+        }
+        self.contents.counts.push((tenant, Counts::default()));
         Ok(volume)
     }
 
@@ -199,21 +236,20 @@ impl<O: Evict> Simulation<O> {
         let volume = self.volume(record.tenant)?;
         let request = Request { volume, offset: record.key, bytes, write, bypass: false };
         if let Some(cleaner) = &mut self.cleaner {
-            cleaner.run_until(record.time_ns, &mut self.extents, &mut self.counts);
+            cleaner.run_until(record.time_ns, &mut self.contents);
         }
-        let waited_ns = self.plan(request, record.time_ns);
-        let latency_ns = waited_ns + self.costs.latency_ns(&request, &self.plan);
-        let counts = &mut self.counts[usize::from(volume.0)].1;
-        counts.add(&request, &self.plan, latency_ns);
+        let waited_ns = self.plan(request);
+        let memory_bytes = self.read_copies(volume);
+        let latency_ns = self.costs.latency_ns(&request, &self.plan, memory_bytes);
+        let Contents { extents, counts, .. } = &mut self.contents;
+        let counts = &mut counts[usize::from(volume.0)].1;
+        counts.add(&request, &self.plan, waited_ns + latency_ns);
         counts.waited_requests += u64::from(waited_ns > 0);
+        extents.finish(&mut self.plan);
         if let Some(cleaner) = &mut self.cleaner {
-            cleaner.allocated(self.plan.allocated_bytes);
-            if write == Some(Mode::WriteBack) {
-                cleaner.wrote(&request, &self.plan, &self.extents, self.fill, record.time_ns);
-            }
+            cleaner.begun(&request, &self.plan, latency_ns, &mut self.contents);
         }
-        self.extents.finish(&mut self.plan);
-        self.extents.observe(usize::MAX);
+        self.contents.extents.observe(usize::MAX);
         if self.requests.is_multiple_of(METADATA_EVERY) {
             self.note_metadata();
         }
@@ -221,36 +257,58 @@ impl<O: Evict> Simulation<O> {
     }
 
     /// Plans a request; for how long it waits before, in nanoseconds.
-    fn plan(&mut self, mut request: Request, now_ns: u64) -> u64 {
-        let Simulation { extents, plan, cleaner, counts, costs, .. } = self;
+    fn plan(&mut self, mut request: Request) -> u64 {
+        let Simulation { contents, plan, cleaner, costs, .. } = self;
+        if let Some(cleaner) = cleaner {
+            return cleaner.plan(&mut request, plan, contents);
+        }
+        let Contents { extents, counts, .. } = contents;
         let (mut waited_ns, mut bytes) = (0, 0);
         // It is never busy: no other plan is in flight.
         while extents.plan(&request, plan) == Verdict::Clean {
-            match cleaner {
-                None => {
-                    for (part, volume) in plan.clean.iter().zip(&plan.clean_volumes) {
-                        counts[usize::from(volume.0)].1.write_back(std::slice::from_ref(part));
-                    }
-                    extents.cleaned(&plan.clean);
-                    bytes += plan.clean.iter().map(|part: &Part| part.bytes).sum::<u64>();
-                    waited_ns = costs.write_back_ns(bytes);
-                }
-                Some(cleaner) if request.write.is_none() => {
-                    cleaner.prefer(plan, extents, counts);
-                    plan.settle_for_less(&mut request);
-                }
-                Some(cleaner) => waited_ns = cleaner.wait(now_ns, plan, extents, counts),
+            for (part, volume) in plan.clean.iter().zip(&plan.clean_volumes) {
+                counts[usize::from(volume.0)].1.write_back(std::slice::from_ref(part));
             }
+            extents.cleaned(&plan.clean);
+            bytes += plan.clean.iter().map(|part: &Part| part.bytes).sum::<u64>();
+            waited_ns = costs.write_back_ns(bytes);
             plan.again = true;
         }
         waited_ns
     }
 
+    /// Reads what a plan names out of DRAM as far as it is there, and has the rest copied there; how many bytes are.
+    fn read_copies(&mut self, volume: Volume) -> u64 {
+        let Contents { copies, counts, .. } = &mut self.contents;
+        if copies.is_none() {
+            return 0;
+        }
+        let counts = &mut counts[usize::from(volume.0)].1;
+        let mut memory_bytes = 0;
+        for part in &self.plan.cached {
+            if copies.read(units_at(part), |_| {}) {
+                counts.spared(part.bytes);
+                memory_bytes += part.bytes;
+            }
+        }
+        // All are asked for before any arrives.
+        let is_missed = |part: &&Part| !units_at(part).all(|unit| copies.place(unit).is_some());
+        let missed: Vec<_> = self.plan.cached.iter().filter(is_missed).map(units_at).collect();
+        for units in missed {
+            match &mut self.cleaner {
+                Some(cleaner) => cleaner.reads(units),
+                None => copies.insert(units, |_| {}),
+            }
+        }
+        memory_bytes
+    }
+
     /// Every volume is told what all of them take together.
     fn note_metadata(&mut self) {
-        let (growing, flat) = self.extents.metadata_bytes();
-        let blocks = self.extents.blocks().iter().sum::<u64>();
-        for (_, counts) in &mut self.counts {
+        let Contents { extents, counts, .. } = &mut self.contents;
+        let (growing, flat) = extents.metadata_bytes();
+        let blocks = extents.blocks().iter().sum::<u64>();
+        for (_, counts) in counts {
             counts.note_metadata(growing + flat, blocks);
         }
     }

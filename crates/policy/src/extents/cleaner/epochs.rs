@@ -19,8 +19,8 @@
 
 use std::ops::Range;
 
-use super::geometry::UNIT_BYTES;
-use super::unit_set::{UnitSet, absent, parts};
+use crate::extents::geometry::UNIT_BYTES;
+use crate::extents::unit_set::{UnitSet, absent, parts};
 
 /// The writes between two acknowledged flushes, or, where epochs were merged, several such.
 #[derive(Clone, Debug)]
@@ -359,6 +359,22 @@ impl Epochs {
     /// Bytes that are leaving.
     pub fn leaving_bytes(&self) -> u64 {
         (self.taken.units() + self.copied.units()) * UNIT_BYTES
+    }
+
+    /// Bytes that the store lacks or has not flushed; those twice that are dirty again.
+    pub fn lacking_bytes(&self) -> u64 {
+        let written_units = self.written.units() + self.flushing.units();
+        self.dirty_bytes() + self.leaving_bytes() + written_units * UNIT_BYTES
+    }
+
+    /// Bytes that the store has taken and that no flush covers which has begun.
+    pub fn unflushed_bytes(&self) -> u64 {
+        self.written.units() * UNIT_BYTES
+    }
+
+    /// Whether some of these units are dirty and not leaving, in whichever epoch.
+    pub fn is_dirty(&self, units: Range<u64>) -> bool {
+        self.closed.any(units.clone()) || self.epochs[self.newest()].dirty.any(units)
     }
 
     /// Epochs that the store lacks something of, and the current one.

@@ -1,0 +1,507 @@
+//! The cleaner: what is written back, when, how much at a time, in which order, and when writers wait. A machine without bytes; the
+//! live engine and the simulator drive it.
+//!
+//! A driver asks [`Cleaner::may_write`] before a write and plans every request by [`Cleaner::plan`]. After every request and completion, and
+//! at the time that [`Act::Wait`] named, it calls [`Cleaner::step`] and carries out the acts; each has an answer ([`Cleaner::done`]). Time
+//! comes with each call and never goes back: a clock that is set back stands still until it is where it was; one that jumps ahead makes
+//! things old at once, which costs writes and nothing else.
+//!
+//! What is decided here, and why:
+//!
+//! - **What counts as dirty** for the marks is what is dirty and not on its way. What is leaving will be clean soon; counting it would have more
+//!   written back than down to the low mark.
+//! - **One budget for all volumes, the oldest first.** The marks are about the cache's room, which is one. A budget for each volume wrote back
+//!   the excess once for each of them. The volume of which something has been dirty for longest goes first, since it has had the most time to
+//!   be overwritten; it yields to the next while its store has all that it may have at a time, or is left alone. *Age* and *who waits for a
+//!   volume* are about one volume, and are due of that one beside the budget.
+//! - **Batches of 1 MiB** ([`BATCH_BYTES`]): a copy keeps writers off its range while it reads, so it should be no longer than one of a
+//!   client's operations; a trip to the store for less would cost more than its bytes.
+//! - **At most 8 MiB of a volume on the way** ([`LEAVING_BYTES_MAX`]), so that a store far away is kept busy and one that hangs takes a
+//!   bounded number of buffers. It is a limit for each volume, or one store that hangs would stop the others.
+//! - **A store is flushed when that is due**: when all of the oldest epoch is written, when half a reserve of the cold end was written (or what the
+//!   driver's log can note at once), or when somebody waits and nothing more is on the way that the flush could cover. A flush after each
+//!   batch would cost a trip for each megabyte; later than that, the places at the cold end would not be clean when they are needed.
+//! - **Who waits** for room has [`rules::WAITING_BYTES`] on their way to become clean at any time, and what his plan names goes first. A read never
+//!   waits: it takes a clean place further up, or goes past the cache.
+//! - **Writers stop** when 90% of the cache are dirty ([`DIRTY_PERCENT_MAX`]), so that reads find places. Only those whose volume has more than an
+//!   even part of that: a store that hangs stops the writes of its own volumes, not those of others. For the same reason a write that would
+//!   wait for a block whose store fails or hangs has that block pass for used, and takes the next one.
+//! - **The cold end is looked at** as a part of what is kept clean there may have been used up, but not sooner than 0.5 ms after the last look;
+//!   and 20 ms after it if anything has happened since. Where nothing has, nothing is found. All shares are looked at, each for a reserve of what it
+//!   may have: a small share is not kept clean as a whole for the sake of a large cache.
+//! - **A store that failed is left alone**, 100 ms at first and twice as long each time, 30 s at most. What failed is dirty again.
+//! - **While the driver's log has no room nothing begins**: what becomes clean must be noted there. What has begun goes on.
+
+mod acts;
+pub mod epochs;
+mod outcomes;
+mod rules;
+mod volume;
+
+use std::ops::Range;
+
+use crate::evict::Evict;
+
+use super::geometry::UNIT_BYTES;
+use super::{Extents, Mode, Part, Plan, Request, Share, Verdict, Volume};
+
+pub use acts::{Act, Outcome, Token};
+pub use rules::CleanerRules;
+
+use acts::{Pending, UnderWay};
+use rules::{ColdWatch, WAITING_BYTES, percent, reserve_bytes};
+use volume::VolumeState;
+
+/// Bytes of one copy at most, and those taken from the order of write-back at a time.
+pub const BATCH_BYTES: u64 = 1 << 20;
+/// Bytes of one volume that are copied or written back at a time.
+pub const LEAVING_BYTES_MAX: u64 = 8 << 20;
+/// How much of the cache may be dirty before writers wait.
+pub const DIRTY_PERCENT_MAX: u64 = 90;
+/// What is written back between two flushes of a store, however little the driver can note at a time.
+const FLUSH_EVERY_BYTES_MIN: u64 = 1 << 20;
+/// Flushes for each reserve of the cold end: the one half becomes clean while the other is used up.
+const FLUSHES_PER_RESERVE: u64 = 2;
+/// Dirty blocks of stores that fail or hang that one look of a write passes over; the next look goes on behind them.
+const PASSED_OVER_MAX: u32 = 256;
+
+/// How a volume stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Bytes that are dirty and not leaving.
+    pub dirty_bytes: u64,
+    /// Bytes that are being copied or written back.
+    pub leaving_bytes: u64,
+    /// Since when some of the dirty ones have been, on the driver's clock; see [`epochs`].
+    pub first_dirty_ns: Option<u64>,
+    /// Groups of writes between two flushes that wait to go to the store one after the other; 0 where it lacks nothing.
+    pub epochs: u64,
+    /// Flushes that the order of write-back has not heeded.
+    pub merges: u64,
+    /// Until when its store is left alone.
+    pub retry_at_ns: u64,
+    /// The store's session, as it was told last.
+    pub session: u64,
+}
+
+impl Standing {
+    /// Bytes that the store was not given yet, or has not taken.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.dirty_bytes + self.leaving_bytes
+    }
+}
+
+/// The cleaner of a cache.
+#[derive(Clone, Debug)]
+pub struct Cleaner {
+    rules: CleanerRules,
+    flush_every_bytes: u64,
+    /// By their numbers; a number without a volume is one of which nothing is dirty.
+    volumes: Vec<VolumeState>,
+    under_way: UnderWay,
+    cold_watch: ColdWatch,
+    /// What is left of what was found to be too much, of all volumes together.
+    budget_bytes: u64,
+    /// A write waits for clean room, whosever.
+    is_waited_for: bool,
+    /// All is to be written back.
+    is_closing: bool,
+    has_log_room: bool,
+    now_ns: u64,
+    // Kept for their memory.
+    named: (Vec<Part>, Vec<Volume>),
+    runs: Vec<Range<u64>>,
+    order: Vec<(u64, usize)>,
+}
+
+fn bytes_of(runs: &[Range<u64>]) -> u64 {
+    runs.iter().map(|run| (run.end - run.start) * UNIT_BYTES).sum()
+}
+
+fn units_of(range: &Range<u64>) -> Range<u64> {
+    range.start / UNIT_BYTES..range.end.div_ceil(UNIT_BYTES)
+}
+
+impl Cleaner {
+    /// For a cache of this size, of which nothing is dirty. The driver notes so many units that have become clean at a time.
+    pub fn new(rules: CleanerRules, capacity_bytes: u64, notes_units_max: u64) -> Self {
+        let flush_every_bytes = notes_units_max.saturating_mul(UNIT_BYTES).max(FLUSH_EVERY_BYTES_MIN);
+        Cleaner {
+            rules,
+            flush_every_bytes,
+            volumes: Vec::new(),
+            under_way: UnderWay::default(),
+            cold_watch: ColdWatch::new(capacity_bytes),
+            budget_bytes: 0,
+            is_waited_for: false,
+            is_closing: false,
+            has_log_room: true,
+            now_ns: 0,
+            named: Default::default(),
+            runs: Vec::new(),
+            order: Vec::new(),
+        }
+    }
+
+    /// A volume begins, whose store is in this session: a number that grows whenever what the store took and did not flush may be lost.
+    pub fn add(&mut self, volume: Volume, session: u64) {
+        let at = usize::from(volume.0);
+        while self.volumes.len() <= at {
+            self.volumes.push(VolumeState::new(self.flush_every_bytes, 0));
+        }
+        debug_assert!(self.volumes[at].epochs.is_empty(), "a volume begins once");
+        self.volumes[at].session = session;
+    }
+
+    fn volume(&self, volume: Volume) -> &VolumeState {
+        &self.volumes[usize::from(volume.0)]
+    }
+
+    fn volume_mut(&mut self, volume: Volume) -> &mut VolumeState {
+        &mut self.volumes[usize::from(volume.0)]
+    }
+
+    fn tick(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+    }
+
+    /// How a volume stands.
+    pub fn standing(&self, volume: Volume) -> Standing {
+        let VolumeState { epochs, retry_at_ns, session, .. } = self.volume(volume);
+        Standing {
+            dirty_bytes: epochs.dirty_bytes(),
+            leaving_bytes: epochs.leaving_bytes(),
+            first_dirty_ns: epochs.first_dirty_ns(),
+            epochs: if epochs.is_empty() { 0 } else { epochs.epochs() as u64 },
+            merges: epochs.merges(),
+            retry_at_ns: *retry_at_ns,
+            session: *session,
+        }
+    }
+
+    /// Whether a volume's store lacks nothing.
+    pub fn is_settled(&self, volume: Volume) -> bool {
+        self.volume(volume).epochs.is_empty()
+    }
+
+    /// Whether a volume's store has all of its epochs up to this one, which [`Self::close_epoch`] has named.
+    pub fn is_flushed(&self, volume: Volume, epoch: u64) -> bool {
+        self.volume(volume).epochs.is_flushed(epoch)
+    }
+
+    /// Appends the runs of a range of which the volume's store lacks nothing.
+    pub fn lacks_nothing_of(&self, volume: Volume, units: Range<u64>, out: &mut Vec<Range<u64>>) {
+        self.volume(volume).epochs.lacks_nothing_of(units, out);
+    }
+
+    /// Units were dirty when the driver took up the cache. Nobody knows any more what came before which flush: they are one epoch.
+    pub fn restore(&mut self, volume: Volume, units: Range<u64>) {
+        let epochs = &mut self.volume_mut(volume).epochs;
+        debug_assert_eq!(epochs.current(), 0, "before anything else");
+        epochs.dirtied(units, 0, 0);
+    }
+
+    /// A flush is being acknowledged to a client, or somebody wants what is dirty now in the store: what is written from now on goes there
+    /// later than that. The epoch up to which the store lacks something, if it does.
+    pub fn close_epoch(&mut self, volume: Volume) -> Option<u64> {
+        let epochs = &mut self.volume_mut(volume).epochs;
+        epochs.boundary();
+        (!epochs.is_empty()).then(|| epochs.current() - 1)
+    }
+
+    /// Somebody waits for a volume's epochs up to this one to be in the store.
+    pub fn want(&mut self, volume: Volume, epoch: u64) {
+        let volume = self.volume_mut(volume);
+        volume.wanted = volume.wanted.max(Some(epoch));
+    }
+
+    /// Whether all of a volume that is dirty is to be written back at once, for its writes go elsewhere.
+    pub fn drain(&mut self, volume: Volume, drains: bool) {
+        self.volume_mut(volume).drains = drains;
+    }
+
+    /// All is to be written back, of all volumes.
+    pub fn close(&mut self) {
+        self.is_closing = true;
+    }
+
+    /// Whether the driver's log has room for what becomes clean.
+    pub fn set_log_room(&mut self, has_room: bool) {
+        self.has_log_room = has_room;
+    }
+
+    /// No write waits any more that had to ([`Self::may_write`], [`Self::plan`]).
+    pub fn nobody_waits(&mut self) {
+        self.is_waited_for = false;
+        self.volumes.iter_mut().for_each(|volume| volume.is_waited_for = false);
+    }
+
+    /// The cache has lost these units, or never had them: nobody can write them back.
+    pub fn lost(&mut self, volume: Volume, units: Range<u64>) {
+        self.volume_mut(volume).epochs.lost(units);
+    }
+
+    /// Whether a write may change what it is about now, going where `request.write` says; a read always may. Where not, it waits, and what it
+    /// waits for is written back.
+    pub fn may_write<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, request: &Request) -> bool {
+        self.tick(now_ns);
+        let Some(mode) = request.write else { return true };
+        let state = self.volume_mut(request.volume);
+        if mode != Mode::WriteBack {
+            // Of another mode's time there may be bytes that the store must get first.
+            state.is_waited_for |= !state.epochs.is_empty();
+            return state.epochs.is_empty();
+        }
+        let units = units_of(&extents.written_range(request));
+        if state.epochs.conflict(units) || state.epochs.is_full() {
+            state.is_waited_for = true;
+            return false;
+        }
+        let is_over = self.is_over_limit(extents, request.volume);
+        self.is_waited_for |= is_over;
+        !is_over
+    }
+
+    /// Whether so much of the cache is dirty that a volume's writers wait: it has more than an even part, among those that have something
+    /// dirty, of what may be. One of them always has, so that it does not become more.
+    fn is_over_limit<O: Evict>(&self, extents: &Extents<O>, volume: Volume) -> bool {
+        let limit_bytes = percent(extents.geometry().capacity_bytes(), DIRTY_PERCENT_MAX);
+        if extents.dirty_bytes() <= limit_bytes {
+            return false;
+        }
+        let dirtying = self.volumes.iter().filter(|volume| !volume.epochs.is_empty()).count();
+        let part_bytes = limit_bytes / dirtying.max(1) as u64;
+        self.volume(volume).epochs.lacking_bytes() > part_bytes
+    }
+
+    /// Plans a request ([`Extents::plan`]), and notes what the plan makes dirty. [`Verdict::Clean`] is for writes alone: what they wait for is being
+    /// written back, as far as that goes now; plan again, as for [`Verdict::Busy`], when something has become clean. A read takes what it gets.
+    pub fn plan<O: Evict>(
+        &mut self,
+        now_ns: u64,
+        extents: &mut Extents<O>,
+        request: &mut Request,
+        plan: &mut Plan,
+        acts: &mut Vec<Act>,
+    ) -> Verdict {
+        self.tick(now_ns);
+        let mut passed_over = 0;
+        let verdict = loop {
+            match (extents.plan(request, plan), request.write) {
+                (Verdict::Clean, None) => {
+                    self.cold_watch.missed();
+                    plan.settle_for_less(request);
+                }
+                (Verdict::Clean, Some(mode)) => {
+                    plan.again = true;
+                    let is_stuck = |of: &Volume| self.volume(*of).is_stuck(self.now_ns);
+                    let may_pass = mode != Mode::WriteAround && passed_over < PASSED_OVER_MAX;
+                    if !may_pass || !plan.clean_volumes.iter().any(is_stuck) {
+                        break Verdict::Clean;
+                    }
+                    passed_over += 1;
+                    extents.pass_over(&plan.clean);
+                }
+                (verdict, _) => break verdict,
+            }
+        };
+        match verdict {
+            Verdict::Ready => {
+                self.cold_watch.allocated(plan.allocated_bytes);
+                let now_ns = self.now_ns;
+                let epochs = &mut self.volume_mut(request.volume).epochs;
+                let epoch = epochs.current();
+                for range in &plan.dirtied {
+                    // From now on, and not from when they are stored: who copies them waits for that.
+                    epochs.dirtied(units_of(range), epoch, now_ns);
+                }
+            }
+            Verdict::Clean => self.wait_for(plan, acts),
+            Verdict::Busy => plan.again = true,
+        }
+        verdict
+    }
+
+    /// A write waits for what its plan names.
+    fn wait_for(&mut self, plan: &Plan, acts: &mut Vec<Act>) {
+        self.is_waited_for = true;
+        self.cold_watch.missed();
+        if self.has_log_room {
+            self.take_parts(&plan.clean, &plan.clean_volumes, acts);
+        }
+    }
+
+    /// Decides what is to be done now: appends the acts.
+    pub fn step<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, acts: &mut Vec<Act>) {
+        self.tick(now_ns);
+        if !self.has_log_room {
+            // The driver steps again when it has.
+            return;
+        }
+        if extents.dirty_bytes() > 0 {
+            self.look_at_cold(extents, acts);
+        }
+        if self.find_due(extents.geometry().capacity_bytes()) {
+            self.take_due(acts);
+        }
+        self.flush_due(extents, acts);
+        if let Some(until_ns) = self.next_ns(extents.dirty_bytes() > 0) {
+            acts.push(Act::Wait { until_ns });
+        }
+    }
+
+    /// Has what is dirty among the blocks that go next written back ahead of need, as far as the order of write-back allows; otherwise what
+    /// must go before it.
+    fn look_at_cold<O: Evict>(&mut self, extents: &Extents<O>, acts: &mut Vec<Act>) {
+        if self.cold_watch.next_ns().is_none_or(|next_ns| next_ns > self.now_ns) {
+            return;
+        }
+        let (mut parts, mut volumes) = std::mem::take(&mut self.named);
+        parts.clear();
+        volumes.clear();
+        for share in (0..extents.shares()).map(Share) {
+            extents.name_cold(share, reserve_bytes(extents.limit_bytes(share)), &mut parts, &mut volumes);
+        }
+        let something_stays = self.take_parts(&parts, &volumes, acts);
+        self.named = (parts, volumes);
+        self.cold_watch.looked(self.now_ns, something_stays);
+    }
+
+    /// Lets these parts leave, as far as they can; whether some cannot now.
+    fn take_parts(&mut self, parts: &[Part], volumes: &[Volume], acts: &mut Vec<Act>) -> bool {
+        debug_assert_eq!(parts.len(), volumes.len(), "a volume for each part");
+        let mut something_stays = false;
+        for (part, volume) in parts.iter().zip(volumes) {
+            let (now_ns, runs) = (self.now_ns, &mut self.runs);
+            let Some(state) = self.volumes.get_mut(usize::from(volume.0)) else { continue };
+            let units = units_of(&(part.offset..part.offset + part.bytes));
+            if state.is_left_alone(now_ns) || state.epochs.leaving_bytes() >= LEAVING_BYTES_MAX {
+                something_stays |= state.epochs.is_dirty(units);
+                continue;
+            }
+            state.epochs.next_of(units.clone(), runs);
+            if state.epochs.is_dirty(units) {
+                // A later epoch's: what is older must go first.
+                something_stays = true;
+                state.due_bytes = state.due_bytes.max(BATCH_BYTES);
+            }
+            self.copy(*volume, acts);
+        }
+        something_stays
+    }
+
+    /// Has the runs that were taken copied.
+    fn copy(&mut self, volume: Volume, acts: &mut Vec<Act>) {
+        for run in self.runs.drain(..) {
+            let mut start = run.start;
+            while start < run.end {
+                let units = start..run.end.min(start + BATCH_BYTES / UNIT_BYTES);
+                start = units.end;
+                let token = self.under_way.begin(Pending::Copy { volume, units: units.clone() });
+                acts.push(Act::Copy { token, volume, units });
+            }
+        }
+    }
+
+    /// Finds what is due of each volume and of all; whether anything is.
+    fn find_due(&mut self, capacity_bytes: u64) -> bool {
+        let (now_ns, rules) = (self.now_ns, self.rules);
+        let (mut dirty_bytes, mut coming_bytes, mut any) = (0, 0, false);
+        for volume in &mut self.volumes {
+            volume.find_due(now_ns, &rules);
+            if self.is_closing {
+                volume.due_bytes = volume.epochs.dirty_bytes();
+            }
+            any |= volume.due_bytes() > 0;
+            dirty_bytes += volume.epochs.dirty_bytes();
+            if !volume.is_stuck(now_ns) {
+                coming_bytes += volume.epochs.lacking_bytes() - volume.epochs.dirty_bytes();
+            }
+        }
+        self.budget_bytes = self.budget_bytes.max(self.rules.excess_bytes(dirty_bytes, capacity_bytes));
+        if self.is_waited_for {
+            self.budget_bytes = self.budget_bytes.max(WAITING_BYTES.saturating_sub(coming_bytes));
+        }
+        self.budget_bytes = self.budget_bytes.min(dirty_bytes);
+        any || self.budget_bytes > 0
+    }
+
+    /// Takes what is due, from the volume that has been dirty for longest first.
+    fn take_due(&mut self, acts: &mut Vec<Act>) {
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        let since_ns = |volume: &VolumeState| volume.epochs.first_dirty_ns();
+        order.extend((0..self.volumes.len()).filter_map(|at| Some((since_ns(&self.volumes[at])?, at))));
+        order.sort_unstable();
+        for &(_, at) in &order {
+            loop {
+                let volume = &mut self.volumes[at];
+                let due_bytes = volume.due_bytes().max(self.budget_bytes).min(BATCH_BYTES);
+                let is_full = volume.epochs.leaving_bytes() >= LEAVING_BYTES_MAX;
+                if due_bytes == 0 || is_full || volume.is_left_alone(self.now_ns) {
+                    break;
+                }
+                let taken_bytes = volume.epochs.next(due_bytes.max(UNIT_BYTES), &mut self.runs);
+                if taken_bytes == 0 {
+                    // What is left is a later epoch's, or its earlier content is leaving still.
+                    break;
+                }
+                volume.due_bytes = volume.due_bytes.saturating_sub(taken_bytes);
+                self.budget_bytes = self.budget_bytes.saturating_sub(taken_bytes);
+                debug_assert_eq!(bytes_of(&self.runs), taken_bytes, "bytes add up");
+                self.copy(Volume(at as u16), acts);
+            }
+        }
+        self.order = order;
+    }
+
+    /// Has stores flushed for which it is time.
+    fn flush_due<O: Evict>(&mut self, extents: &Extents<O>, acts: &mut Vec<Act>) {
+        for at in 0..self.volumes.len() {
+            let (state, volume) = (&self.volumes[at], Volume(at as u16));
+            let unflushed_bytes = state.epochs.unflushed_bytes();
+            if unflushed_bytes == 0 || state.flush.is_some() || state.is_left_alone(self.now_ns) {
+                continue;
+            }
+            let is_waited_for = self.is_waited_for || self.is_closing || state.is_urgent();
+            let covers_all = state.epochs.leaving_bytes() == 0;
+            // The reserve is that of the volume's share, which may be small.
+            let reserve_bytes = reserve_bytes(extents.limit_bytes(extents.share_of(volume)));
+            let is_much = unflushed_bytes >= reserve_bytes / FLUSHES_PER_RESERVE;
+            if is_much || state.epochs.must_flush() || is_waited_for && covers_all {
+                if let Some(token) = self.begin_flush(volume) {
+                    acts.push(Act::Flush { token, volume });
+                }
+            }
+        }
+    }
+
+    /// A flush of a volume's store begins, for somebody else's sake: its name, under which it is answered as an [`Act::Flush`]. `None` where
+    /// one is under way.
+    pub fn begin_flush(&mut self, volume: Volume) -> Option<Token> {
+        let now_ns = self.now_ns;
+        if self.volume(volume).flush.is_some() {
+            return None;
+        }
+        let token = self.under_way.begin(Pending::Flush { volume });
+        let state = self.volume_mut(volume);
+        state.epochs.flush_begins();
+        state.flush = Some(token);
+        state.ask(now_ns);
+        Some(token)
+    }
+
+    /// When time alone changes something.
+    fn next_ns(&self, any_dirty: bool) -> Option<u64> {
+        let mut next_ns = self.cold_watch.next_ns().filter(|_| any_dirty).unwrap_or(u64::MAX);
+        for volume in self.volumes.iter().filter(|volume| !volume.epochs.is_empty()) {
+            let times = match volume.is_left_alone(self.now_ns) {
+                true => [Some(volume.retry_at_ns), None],
+                false => [volume.old_ns(&self.rules), volume.hangs_at_ns()],
+            };
+            let ahead = times.into_iter().flatten().filter(|ns| *ns > self.now_ns);
+            next_ns = ahead.fold(next_ns, u64::min);
+        }
+        (next_ns < u64::MAX).then(|| next_ns.max(self.now_ns + 1))
+    }
+}

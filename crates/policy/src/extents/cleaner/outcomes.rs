@@ -1,0 +1,109 @@
+//! What follows when an act has ended.
+
+use std::ops::Range;
+
+use super::acts::Pending;
+use super::{Act, Cleaner, Outcome, Token};
+use crate::extents::Volume;
+
+impl Cleaner {
+    /// An act has ended, one way or the other: what follows from that at once is appended. Step afterwards.
+    ///
+    /// # Panics
+    /// Where no such act is under way, or the outcome is another act's: the driver is broken, and would lose bytes.
+    pub fn done(&mut self, now_ns: u64, token: Token, outcome: Outcome<'_>, acts: &mut Vec<Act>) {
+        self.tick(now_ns);
+        let now_ns = self.now_ns;
+        match (self.under_way.end(token), outcome) {
+            (Some(Pending::Copy { volume, units }), Outcome::Copied(runs)) => {
+                self.copied(volume, &units, runs, acts);
+            }
+            (Some(Pending::Copy { volume, units }), Outcome::Failed) => {
+                let state = self.volume_mut(volume);
+                state.epochs.failed(units);
+                state.failed(now_ns);
+            }
+            (Some(Pending::Send { volume, units }), Outcome::Sent { session }) => {
+                let state = self.volume_mut(volume);
+                state.answered(now_ns);
+                if session != state.session {
+                    // What it took before may be gone.
+                    state.session = session;
+                    state.epochs.lost_session();
+                }
+                state.epochs.written(units);
+            }
+            (Some(Pending::Send { volume, units }), Outcome::Failed) => {
+                let state = self.volume_mut(volume);
+                state.answered(now_ns);
+                state.epochs.failed(units);
+                state.failed(now_ns);
+            }
+            (Some(Pending::Flush { volume }), outcome @ (Outcome::Flushed { .. } | Outcome::Failed)) => {
+                self.flushed(volume, token, outcome, acts);
+            }
+            (pending, outcome) => panic!("{token:?} is {pending:?}, and its outcome {outcome:?}"),
+        }
+        self.cold_watch.changed();
+    }
+
+    /// Runs of units are in a buffer: neighbours go as one, and the rest of them is not there to go.
+    fn copied(&mut self, volume: Volume, units: &Range<u64>, runs: &[Range<u64>], acts: &mut Vec<Act>) {
+        let now_ns = self.now_ns;
+        let mut reached = units.start;
+        for at in 0..runs.len() {
+            let run = runs[at].clone();
+            assert!(reached <= run.start && run.end <= units.end, "{run:?} of a copy of {units:?}");
+            let state = self.volume_mut(volume);
+            if reached < run.start {
+                state.epochs.lost(reached..run.start);
+            }
+            reached = run.end;
+            self.runs.push(run);
+        }
+        let state = self.volume_mut(volume);
+        if reached < units.end {
+            state.epochs.lost(reached..units.end);
+        }
+        let mut runs = std::mem::take(&mut self.runs);
+        runs.dedup_by(|next, run| {
+            let is_neighbour = run.end == next.start;
+            if is_neighbour {
+                run.end = next.end;
+            }
+            is_neighbour
+        });
+        for units in runs.drain(..) {
+            let state = self.volume_mut(volume);
+            state.epochs.copied(units.clone());
+            state.ask(now_ns);
+            let token = self.under_way.begin(Pending::Send { volume, units: units.clone() });
+            acts.push(Act::Send { token, volume, units });
+        }
+        self.runs = runs;
+    }
+
+    /// A flush has ended.
+    fn flushed(&mut self, volume: Volume, token: Token, outcome: Outcome<'_>, acts: &mut Vec<Act>) {
+        let now_ns = self.now_ns;
+        let state = self.volume_mut(volume);
+        assert_eq!(state.flush.take(), Some(token), "one flush of a store at a time");
+        state.answered(now_ns);
+        match outcome {
+            Outcome::Flushed { session } if session == state.session => {
+                state.is_well();
+                let mut runs = Vec::new();
+                state.epochs.flushed(&mut runs);
+                acts.push(Act::Clean { volume, runs });
+            }
+            Outcome::Flushed { session } => {
+                state.session = session;
+                state.epochs.lost_session();
+            }
+            _ => {
+                state.epochs.lost_session();
+                state.failed(now_ns);
+            }
+        }
+    }
+}

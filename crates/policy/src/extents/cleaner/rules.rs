@@ -1,0 +1,176 @@
+//! When dirty bytes are written back, and how many: the marks, and the watch over the cold end.
+//!
+//! Writing back late saves the writes that are overwritten meanwhile; writing back early keeps clean room at hand and loses less
+//! with the cache's device. So nothing is done until something is old or much is dirty, and then enough that it pays.
+
+use crate::extents::geometry::UNIT_BYTES;
+
+/// The least that is on its way to become clean while somebody waits: room for several requests at the price of one trip to the store.
+pub(super) const WAITING_BYTES: u64 = 4 << 20;
+
+/// The blocks that go next are kept clean: this part of the cache, so many bytes at most, and so many at least where the cache is small,
+/// for places are taken while others are written back.
+const RESERVE_SHARE: u64 = 16;
+const RESERVE_BYTES_MAX: u64 = 64 << 20;
+const RESERVE_BYTES_MIN: u64 = 1 << 20;
+/// But never more than this part of the cache.
+const RESERVE_SHARE_MAX: u64 = 4;
+/// How often one looks at them while as much is allocated.
+const LOOKS_PER_RESERVE: u64 = 8;
+
+/// How much of a cache, or of what a share may have of it, is to be clean or free at its cold end: what
+/// [`crate::extents::Extents::name_cold`] is asked for.
+pub(super) fn reserve_bytes(capacity_bytes: u64) -> u64 {
+    let wanted = (capacity_bytes / RESERVE_SHARE).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
+    wanted.min(capacity_bytes / RESERVE_SHARE_MAX).max(1)
+}
+
+/// How often one looks at the blocks that go next, even if nothing is allocated, where something has happened since or could not go
+/// then.
+const COLD_EVERY_NS: u64 = 20_000_000;
+/// And how soon again at the earliest: looking costs what it may find, and where a store hangs nothing that is found can go.
+const COLD_PAUSE_NS: u64 = 500_000;
+
+/// When a cleaner looks at the blocks that go next: as soon as a part of what it keeps clean may have been used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColdWatch {
+    every_bytes: u64,
+    left_bytes: u64,
+    /// Something has happened since the last look that may have changed what is found, or something that it found could not go.
+    is_stale: bool,
+    looked_at_ns: u64,
+}
+
+impl ColdWatch {
+    /// For a cache of this size.
+    pub(super) fn new(capacity_bytes: u64) -> Self {
+        let every_bytes = (reserve_bytes(capacity_bytes) / LOOKS_PER_RESERVE).max(1);
+        ColdWatch { every_bytes, left_bytes: every_bytes, is_stale: false, looked_at_ns: 0 }
+    }
+
+    /// So many bytes of the cache were given to new blocks by a request, none of them perhaps: what goes next is another then.
+    pub(super) fn allocated(&mut self, bytes: u64) {
+        self.left_bytes = self.left_bytes.saturating_sub(bytes);
+        self.is_stale = true;
+    }
+
+    /// A request found no clean place.
+    pub(super) fn missed(&mut self) {
+        self.left_bytes = 0;
+    }
+
+    /// What could not go may go now.
+    pub(super) fn changed(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// When to look next, if nothing else happens.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        let pause_ns = match () {
+            () if self.left_bytes == 0 => COLD_PAUSE_NS,
+            () if self.is_stale => COLD_EVERY_NS,
+            () => return None,
+        };
+        Some(self.looked_at_ns.saturating_add(pause_ns))
+    }
+
+    /// It was looked; whether something was found that could not go.
+    pub(super) fn looked(&mut self, now_ns: u64, something_stays: bool) {
+        (self.left_bytes, self.is_stale, self.looked_at_ns) = (self.every_bytes, something_stays, now_ns);
+    }
+}
+
+/// The limits within which dirty bytes are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleanerRules {
+    /// What has been dirty for so long is written back.
+    pub age_ns: u64,
+    /// Where cleaning ends that was begun because much was dirty, in percent of the cache.
+    pub low_percent: u8,
+    /// Where it begins.
+    pub high_percent: u8,
+}
+
+impl Default for CleanerRules {
+    /// What is half a minute old, or all above half of the cache once three quarters are taken.
+    fn default() -> Self {
+        CleanerRules { age_ns: 30_000_000_000, low_percent: 50, high_percent: 75 }
+    }
+}
+
+/// A percentage of a number of bytes.
+pub(super) fn percent(bytes: u64, percent: u64) -> u64 {
+    u64::try_from(u128::from(bytes) * u128::from(percent) / 100).unwrap_or(u64::MAX)
+}
+
+impl CleanerRules {
+    /// How much of all that is dirty is to be written back at once, wherever it is: `bytes` are dirty and not on their way yet, of a cache of
+    /// `capacity_bytes`. Once begun it is to be carried to its end.
+    pub(super) fn excess_bytes(&self, bytes: u64, capacity_bytes: u64) -> u64 {
+        let high = percent(capacity_bytes, self.high_percent.into());
+        if bytes <= high {
+            return 0;
+        }
+        // Marks need not lie between units, but nobody can write back less than one.
+        let excess = bytes - percent(capacity_bytes, self.low_percent.into()).min(high);
+        excess.checked_next_multiple_of(UNIT_BYTES).unwrap_or(u64::MAX)
+    }
+
+    /// When what became dirty at a time is old.
+    pub(super) fn old_ns(&self, since_ns: u64) -> u64 {
+        since_ns.saturating_add(self.age_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const RULES: CleanerRules = CleanerRules { age_ns: 100, low_percent: 50, high_percent: 75 };
+
+    #[test]
+    fn much_is_written_back_down_to_the_low_mark() {
+        for (dirty, excess) in [(0, 0), (75, 0), (76, 26), (200, 150)] {
+            assert_eq!(RULES.excess_bytes(dirty * MIB, 100 * MIB), excess * MIB);
+        }
+        assert_eq!(RULES.excess_bytes(4096, 5000), 4096, "one unit is the least");
+        assert_eq!(RULES.excess_bytes(0, 0), 0);
+    }
+
+    #[test]
+    fn limits_without_sense_do_no_harm() {
+        let odd = CleanerRules { age_ns: u64::MAX, low_percent: 255, high_percent: 0 };
+        assert_eq!(odd.excess_bytes(u64::MAX, u64::MAX), u64::MAX);
+        assert_eq!(odd.old_ns(5), u64::MAX);
+        let never = CleanerRules { low_percent: 0, high_percent: 255, ..odd };
+        assert_eq!(never.excess_bytes(100, 100), 0);
+    }
+
+    #[test]
+    fn the_reserve_is_a_part_of_the_cache() {
+        for (capacity_bytes, reserve) in
+            [(2 * MIB, MIB / 2), (8 * MIB, MIB), (64 * MIB, 4 * MIB), (4096 * MIB, 64 * MIB), (0, 1)]
+        {
+            assert_eq!(reserve_bytes(capacity_bytes), reserve);
+        }
+    }
+
+    #[test]
+    fn one_looks_again_when_a_part_of_the_reserve_may_be_gone() {
+        let mut watch = ColdWatch::new(64 * MIB);
+        assert_eq!(watch.next_ns(), None, "nothing has happened");
+        watch.allocated(MIB / 4);
+        assert_eq!(watch.next_ns(), Some(COLD_EVERY_NS), "what goes next may be another");
+        watch.allocated(MIB / 4);
+        assert_eq!(watch.next_ns(), Some(COLD_PAUSE_NS));
+        watch.looked(7_000_000, false);
+        assert_eq!(watch.next_ns(), None);
+        watch.missed();
+        assert_eq!(watch.next_ns(), Some(7_000_000 + COLD_PAUSE_NS));
+        watch.looked(9_000_000, true);
+        assert_eq!(watch.next_ns(), Some(9_000_000 + COLD_EVERY_NS), "something could not go");
+        watch.looked(u64::MAX, true);
+        assert_eq!(watch.next_ns(), Some(u64::MAX));
+    }
+}

@@ -1,0 +1,125 @@
+//! What a cleaner knows of one volume: what its store lacks, and how the store does.
+
+use super::Token;
+use super::epochs::Epochs;
+use super::rules::CleanerRules;
+
+/// Epochs that a volume may have before its writers wait for the oldest to be written back.
+const EPOCHS_MAX: usize = 16;
+/// How long a store that failed is left alone at first, and at most; each failure in a row doubles it.
+const RETRY_NS: u64 = 100_000_000;
+const RETRY_NS_MAX: u64 = 30_000_000_000;
+/// A store that has not answered for so long, though it was asked, hangs: nobody counts on it.
+const HANG_NS: u64 = 1_000_000_000;
+
+/// A volume.
+#[derive(Clone, Debug)]
+pub(super) struct VolumeState {
+    pub epochs: Epochs,
+    /// The store's session, as it was told last.
+    pub session: u64,
+    /// What is left to be written back of what was due of this volume alone.
+    pub due_bytes: u64,
+    /// The flush of its store that is under way, whoever asked for it.
+    pub flush: Option<Token>,
+    /// A write waits for something of this volume to be in the store.
+    pub is_waited_for: bool,
+    /// Nothing of it is to stay dirty: its writes go elsewhere.
+    pub drains: bool,
+    /// Somebody wants all epochs up to this one in the store.
+    pub wanted: Option<u64>,
+    /// The store failed: when to try again.
+    pub retry_at_ns: u64,
+    /// After how many failures in a row.
+    failures: u32,
+    /// Requests to the store that are under way.
+    asked: u32,
+    /// When one of them was answered last, or the first was asked.
+    answered_ns: u64,
+}
+
+impl VolumeState {
+    pub fn new(flush_every_bytes: u64, session: u64) -> Self {
+        VolumeState {
+            epochs: Epochs::new(EPOCHS_MAX, flush_every_bytes),
+            session,
+            due_bytes: 0,
+            flush: None,
+            is_waited_for: false,
+            drains: false,
+            wanted: None,
+            retry_at_ns: 0,
+            failures: 0,
+            asked: 0,
+            answered_ns: 0,
+        }
+    }
+
+    /// The store is asked for something.
+    pub fn ask(&mut self, now_ns: u64) {
+        if self.asked == 0 {
+            self.answered_ns = now_ns;
+        }
+        self.asked += 1;
+    }
+
+    /// It has answered, one way or the other.
+    pub fn answered(&mut self, now_ns: u64) {
+        debug_assert!(self.asked > 0, "an answer for each question");
+        self.asked = self.asked.saturating_sub(1);
+        self.answered_ns = now_ns;
+    }
+
+    /// The store failed, or what should go to it cannot be had: it is left alone for a while. What failed while it was left alone already says
+    /// nothing new.
+    pub fn failed(&mut self, now_ns: u64) {
+        if !self.is_left_alone(now_ns) {
+            let wait_ns = (RETRY_NS << self.failures.min(20)).min(RETRY_NS_MAX);
+            self.failures += 1;
+            self.retry_at_ns = now_ns.saturating_add(wait_ns);
+        }
+    }
+
+    /// What it took is there for good: it does well.
+    pub fn is_well(&mut self) {
+        self.failures = 0;
+    }
+
+    pub fn is_left_alone(&self, now_ns: u64) -> bool {
+        self.retry_at_ns > now_ns
+    }
+
+    /// Whether nobody knows when it will take something again.
+    pub fn is_stuck(&self, now_ns: u64) -> bool {
+        self.is_left_alone(now_ns) || self.asked > 0 && now_ns.saturating_sub(self.answered_ns) >= HANG_NS
+    }
+
+    /// When it will be taken to hang, if it does not answer.
+    pub fn hangs_at_ns(&self) -> Option<u64> {
+        (self.asked > 0).then(|| self.answered_ns.saturating_add(HANG_NS))
+    }
+
+    /// Whether somebody waits for just this volume.
+    pub fn is_urgent(&self) -> bool {
+        self.is_waited_for || self.drains || self.wanted.is_some_and(|epoch| !self.epochs.is_flushed(epoch))
+    }
+
+    /// When what has been dirty for longest is old.
+    pub fn old_ns(&self, rules: &CleanerRules) -> Option<u64> {
+        self.epochs.first_dirty_ns().map(|since_ns| rules.old_ns(since_ns))
+    }
+
+    /// Finds what is due of this volume, unless something is already: all of it once something is old, as the rest would be the next moment.
+    pub fn find_due(&mut self, now_ns: u64, rules: &CleanerRules) {
+        let dirty_bytes = self.epochs.dirty_bytes();
+        if self.due_bytes == 0 && self.old_ns(rules).is_some_and(|old_ns| old_ns <= now_ns) {
+            self.due_bytes = dirty_bytes;
+        }
+        self.due_bytes = self.due_bytes.min(dirty_bytes);
+    }
+
+    /// What is due of this volume now; all of the oldest epoch, which is all that may leave, as long as somebody waits.
+    pub fn due_bytes(&self) -> u64 {
+        if self.is_urgent() { self.epochs.dirty_bytes() } else { self.due_bytes }
+    }
+}

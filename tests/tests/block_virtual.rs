@@ -1,0 +1,351 @@
+//! The block cache's simulator against its live engine with everything that cleans going on: one clock, devices and stores that complete a
+//! request a while after its submission, and every count the same.
+//!
+//! The live engine runs first. A request is sent at its time in the trace, or a while after the one before it was answered, if that was later;
+//! the simulator is then given the requests at the times at which they were sent.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
+
+#[path = "block_virtual/devices.rs"]
+mod devices;
+
+use std::ops::Range;
+use std::path::Path;
+
+use devices::{Clock, Delayed};
+use tiermem_base::{Access, Op};
+use tiermem_block::backing::MemoryStore;
+use tiermem_block::disks::{Asker, Disks, Job, Task};
+use tiermem_block::engine::{Counts, Engine, EngineConfig, VolumeConfig};
+use tiermem_policy::evict::Named;
+use tiermem_policy::extents::admission::AdmissionRules;
+use tiermem_policy::extents::cleaner::CleanerRules;
+use tiermem_policy::extents::{Fill, Mode, Sizing, UNIT_BYTES};
+use tiermem_sim::block::{Costs, Setup, Troubles};
+use tiermem_tier::block::MemoryDisk;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+const VOLUMES: u32 = 3;
+const VOLUME_BYTES: u64 = 64 << 20;
+const CACHE_BYTES: u64 = 24 << 20;
+/// The engine cuts requests at multiples of this, and each part is planned by itself.
+const CUT_BYTES: u64 = 1 << 20;
+
+#[derive(Clone, Debug)]
+struct Case {
+    fill: Fill,
+    rules: CleanerRules,
+    /// Between two requests.
+    every_ns: u64,
+    cache_ns: u64,
+    core_ns: u64,
+    /// What volume 2 may have, in a share of its own.
+    quota_bytes: Option<u64>,
+    outages: Vec<(u32, Range<u64>)>,
+    /// DRAM for copies.
+    memory_bytes: u64,
+}
+
+fn case() -> Case {
+    Case {
+        fill: Fill::Units,
+        rules: CleanerRules { age_ns: 2 * S, ..CleanerRules::default() },
+        every_ns: 4 * MS,
+        cache_ns: 80_000,
+        core_ns: MS,
+        quota_bytes: None,
+        outages: Vec::new(),
+        memory_bytes: 0,
+    }
+}
+
+/// A trace's reads and writes, none of them across a cut, of three volumes by turns.
+fn records(name: &str, every_ns: u64) -> Vec<Access> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/trace/testdata").join(name);
+    let trace = tiermem_trace::open(path.to_str().unwrap()).unwrap();
+    let mut records = Vec::new();
+    for record in trace.map(Result::unwrap).filter(|record| record.size > 0) {
+        let (mut at, mut left) = (record.key % VOLUME_BYTES, u64::from(record.size));
+        while left > 0 {
+            let bytes = left.min(CUT_BYTES - at % CUT_BYTES);
+            let number = records.len() as u64;
+            // The first requests name the volumes in their order; then one is asked more than the others.
+            let tenant = [0, 1, 2, 1][(number % 4) as usize];
+            let (key, size, time_ns) = (at, bytes as u32, number * every_ns);
+            records.push(Access { key, size, tenant, time_ns, ..record });
+            (at, left) = ((at + bytes) % VOLUME_BYTES, left - bytes);
+        }
+    }
+    // Long afterwards, when all that is dirty is old.
+    let last_ns = records.last().unwrap().time_ns;
+    records.push(Access {
+        key: 0,
+        size: 4096,
+        tenant: 0,
+        time_ns: last_ns + 1000 * S,
+        op: Op::Read,
+        ..records[0]
+    });
+    records
+}
+
+/// What both worlds count alike, of each volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Told {
+    reads: u64,
+    writes: u64,
+    read_hits: u64,
+    write_hits: u64,
+    missed_request_bytes: u64,
+    bypassed_reads: u64,
+    waited_requests: u64,
+    allocated_blocks: u64,
+    allocated_bytes: u64,
+    core_reads: u64,
+    core_read_bytes: u64,
+    core_writes: u64,
+    core_written_bytes: u64,
+    cache_reads: u64,
+    cache_read_bytes: u64,
+    cache_writes: u64,
+    cache_written_bytes: u64,
+}
+
+fn simulated(case: &Case, capacity_bytes: u64, records: &[Access]) -> Vec<Told> {
+    let setup = Setup {
+        sizes_bytes: vec![32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB],
+        group_bytes: None,
+        fill: case.fill,
+        sizing: Sizing::Request,
+        mode: Mode::WriteBack,
+        admission: AdmissionRules::default(),
+        cleaning: Some(case.rules),
+        troubles: Troubles { outages: case.outages.clone(), log_full: Vec::new() },
+        quotas: case.quota_bytes.map(|quota| (2, quota)).into_iter().collect(),
+        policy: Named::Lru,
+        memory_bytes: case.memory_bytes,
+        capacity_bytes,
+        costs: Costs {
+            core_latency_ns: case.core_ns,
+            core_bandwidth: u64::MAX,
+            cache_latency_ns: case.cache_ns,
+            cache_bandwidth: u64::MAX,
+        },
+    };
+    let mut cache = setup.build(0).unwrap();
+    cache.run(records).unwrap();
+    let told = |(_, counts): (u32, tiermem_sim::block::Counts)| {
+        assert_eq!(counts.dirty_at_end_bytes, 0, "all of it was old");
+        Told {
+            reads: counts.reads,
+            writes: counts.writes,
+            read_hits: counts.read_hits,
+            write_hits: counts.write_hits,
+            missed_request_bytes: counts.missed_request_bytes,
+            bypassed_reads: counts.bypassed_reads,
+            waited_requests: counts.waited_requests,
+            allocated_blocks: counts.allocated_blocks,
+            allocated_bytes: counts.allocated_bytes,
+            core_reads: counts.core_reads,
+            core_read_bytes: counts.core_read_bytes,
+            core_writes: counts.core_writes,
+            core_written_bytes: counts.core_written_bytes,
+            cache_reads: counts.cache_reads,
+            cache_read_bytes: counts.cache_read_bytes,
+            cache_writes: counts.cache_writes,
+            cache_written_bytes: counts.cache_written_bytes,
+        }
+    };
+    cache.finish().into_iter().map(told).collect()
+}
+
+struct Live {
+    engine: Engine,
+    clock: Clock,
+    done: Vec<tiermem_block::disks::Outcome>,
+}
+
+impl Live {
+    fn new(case: &Case) -> Self {
+        let clock = Clock::default();
+        let time = clock.clone();
+        let config = EngineConfig {
+            fill: case.fill,
+            sizing: Sizing::Request,
+            cleaning: case.rules,
+            shares: 2,
+            memory_bytes: case.memory_bytes,
+            clock: std::sync::Arc::new(move || time.now_ns()),
+            ..EngineConfig::default()
+        };
+        let disk = MemoryDisk::new(CACHE_BYTES as usize).open();
+        let cache = Delayed::new(disk, &clock, 0, case.cache_ns, Vec::new());
+        let mut engine = Engine::new(Box::new(cache), config).unwrap();
+        for number in 0..VOLUMES {
+            let store = MemoryStore::new(VOLUME_BYTES).open();
+            let away = case.outages.iter().filter(|(of, _)| *of == number).map(|(_, times)| times.clone());
+            let store = Delayed::new(store, &clock, 1 + number, case.core_ns, away.collect());
+            let mut volume = VolumeConfig::new(format!("v{number}"));
+            if number == 2 && case.quota_bytes.is_some() {
+                (volume.share, volume.quota_bytes) = (1, case.quota_bytes);
+            }
+            engine.add(volume, Box::new(store)).unwrap();
+        }
+        Live { engine, clock, done: Vec::new() }
+    }
+
+    /// Does all that happens up to a time.
+    fn run_until(&mut self, until_ns: u64) {
+        while let Some(at_ns) = self.next_ns().filter(|at_ns| *at_ns <= until_ns) {
+            self.clock.set(at_ns);
+            self.engine.take(&mut self.done);
+        }
+        self.clock.set(until_ns);
+        self.engine.take(&mut self.done);
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.clock.next_done_ns().into_iter().chain(self.engine.wakes_at_ns()).min()
+    }
+
+    /// Sends a request and waits for its answer.
+    fn request(&mut self, record: &Access, cookie: u64) {
+        let task = match record.op {
+            Op::Write => {
+                let from = record.key % UNIT_BYTES;
+                Task::Write(self.engine.lend((from + u64::from(record.size)) as usize))
+            }
+            _ => Task::Read,
+        };
+        let (asker, disk) = (Asker { connection: 1, cookie }, record.tenant as usize);
+        let (offset, bytes) = (record.key, u64::from(record.size));
+        self.engine.submit(Job { asker, disk, task, offset, bytes, durable: false });
+        self.engine.take(&mut self.done);
+        while self.done.is_empty() {
+            let at_ns = self.next_ns().unwrap_or_else(|| panic!("request {cookie} is never answered"));
+            self.clock.set(at_ns);
+            self.engine.take(&mut self.done);
+        }
+        self.done.drain(..).for_each(|outcome| assert!(outcome.result.is_ok(), "request {cookie}"));
+        self.engine.rest();
+    }
+}
+
+/// The engine's counts, how large its cache is, and the requests at the times at which they were sent.
+fn live(case: &Case, records: &[Access]) -> (Vec<Told>, u64, Vec<Access>) {
+    let mut live = Live::new(case);
+    let mut sent = Vec::new();
+    let mut waited = vec![0; VOLUMES as usize];
+    let mut free_ns = 0;
+    for (record, cookie) in records.iter().zip(0..) {
+        let record = Access { time_ns: record.time_ns.max(free_ns), ..*record };
+        live.run_until(record.time_ns);
+        let at = record.tenant as usize;
+        let parked = live.engine.counts(at).parked;
+        live.request(&record, cookie);
+        waited[at] += u64::from(live.engine.counts(at).parked > parked);
+        // What a read brought is stored after its answer.
+        free_ns = live.clock.now_ns() + case.core_ns + case.cache_ns;
+        sent.push(record);
+    }
+    let capacity_bytes = live.engine.status().cache.capacity_bytes;
+    let told = (0..VOLUMES as usize).map(|at| {
+        let counts: &Counts = live.engine.counts(at);
+        Told {
+            reads: counts.reads,
+            writes: counts.writes,
+            read_hits: counts.read_hits,
+            write_hits: counts.write_hits,
+            missed_request_bytes: counts.missed_request_bytes,
+            bypassed_reads: counts.bypassed_reads,
+            waited_requests: waited[at],
+            allocated_blocks: counts.allocated_blocks,
+            allocated_bytes: counts.allocated_bytes,
+            core_reads: counts.core_reads,
+            core_read_bytes: counts.core_read_bytes,
+            core_writes: counts.core_writes,
+            core_written_bytes: counts.core_written_bytes,
+            cache_reads: counts.cache_reads,
+            cache_read_bytes: counts.cache_read_bytes,
+            cache_writes: counts.cache_writes,
+            cache_written_bytes: counts.cache_written_bytes,
+        }
+    });
+    (told.collect(), capacity_bytes, sent)
+}
+
+fn sum(told: &[Told], of: impl Fn(&Told) -> u64) -> u64 {
+    told.iter().map(of).sum()
+}
+
+/// Both count the same; what they count.
+fn agree(case: &Case, trace: &str) -> Vec<Told> {
+    let records = records(trace, case.every_ns);
+    let (live, capacity_bytes, sent) = live(case, &records);
+    let simulated = simulated(case, capacity_bytes, &sent);
+    for (volume, (live, simulated)) in live.iter().zip(&simulated).enumerate() {
+        assert_eq!(simulated, live, "volume {volume}: {case:?} on {trace}");
+    }
+    assert!(sum(&live, |told| told.allocated_bytes) > capacity_bytes, "it is full, and blocks go: {live:?}");
+    live
+}
+
+const TRACES: [&str; 2] = ["cloudPhysicsIO-20k.vscsi.zst", "msr-slice-rw20-10k.trace.zst"];
+
+#[test]
+fn cleaning_by_age_and_by_marks_agrees() {
+    for trace in TRACES {
+        for fill in [Fill::Units, Fill::Whole] {
+            for (age_ns, high_percent) in [(2 * S, 75), (1000 * S, 30), (20 * MS, 75)] {
+                let rules = CleanerRules { age_ns, low_percent: 10, high_percent };
+                agree(&Case { fill, rules, ..case() }, trace);
+            }
+        }
+    }
+}
+
+#[test]
+fn requests_that_come_faster_than_the_stores_take_agree_and_wait() {
+    let mut waited = 0;
+    for trace in TRACES {
+        let rules = CleanerRules { age_ns: 1000 * S, low_percent: 80, high_percent: 90 };
+        let told = agree(&Case { rules, every_ns: 0, core_ns: 30 * MS, ..case() }, trace);
+        waited += sum(&told, |told| told.waited_requests);
+    }
+    assert!(waited > 0, "somebody waits");
+}
+
+#[test]
+fn two_shares_agree() {
+    for trace in TRACES {
+        agree(&Case { quota_bytes: Some(5 * MIB), ..case() }, trace);
+    }
+}
+
+#[test]
+fn a_store_that_fails_and_comes_back_agrees() {
+    for trace in TRACES {
+        let outages = vec![(1, 5 * S..15 * S), (2, 12 * S..13 * S), (0, 20 * S..20 * S + 50 * MS)];
+        for quota_bytes in [None, Some(5 * MIB)] {
+            agree(&Case { outages: outages.clone(), quota_bytes, ..case() }, trace);
+        }
+    }
+}
+
+#[test]
+fn copies_in_dram_agree_with_all_of_it_going_on() {
+    for trace in TRACES {
+        let plain = agree(&case(), trace);
+        for memory_bytes in [64 * KIB, 2 * MIB, 32 * MIB] {
+            let outages = vec![(1, 5 * S..8 * S)];
+            let case = Case { memory_bytes, outages, quota_bytes: Some(5 * MIB), ..case() };
+            let told = agree(&case, trace);
+            if memory_bytes == 32 * MIB {
+                let reads = |told: &[Told]| sum(told, |told| told.cache_reads);
+                assert!(reads(&told) < reads(&plain), "some are spared the device");
+            }
+        }
+    }
+}
