@@ -411,7 +411,9 @@ proptest! {
                     if world.cleaner.may_write(world.now_ns, &world.extents, &request)
                         && world.ask(volume, range.clone(), Some(Mode::WriteBack)) == Verdict::Ready {
                         let units = range.start / UNIT_BYTES..range.end / UNIT_BYTES;
-                        units.for_each(|unit| drop(world.taken.remove(&(volume, unit))));
+                        units.for_each(|unit| {
+                            world.taken.remove(&(volume, unit));
+                        });
                     }
                     world.cleaner.nobody_waits();
                 }
