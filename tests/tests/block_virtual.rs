@@ -61,7 +61,7 @@ fn case() -> Case {
     }
 }
 
-/// A trace's reads and writes, none of them across a cut, of three volumes by turns.
+/// A trace's reads and writes, none of them across a cut, of three volumes by turns, and one read more.
 fn records(name: &str, every_ns: u64) -> Vec<Access> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/trace/testdata").join(name);
     let trace = tiermem_trace::open(path.to_str().unwrap()).unwrap();
@@ -78,16 +78,7 @@ fn records(name: &str, every_ns: u64) -> Vec<Access> {
             (at, left) = ((at + bytes) % VOLUME_BYTES, left - bytes);
         }
     }
-    // Long afterwards, when all that is dirty is old.
-    let last_ns = records.last().unwrap().time_ns;
-    records.push(Access {
-        key: 0,
-        size: 4096,
-        tenant: 0,
-        time_ns: last_ns + 1000 * S,
-        op: Op::Read,
-        ..records[0]
-    });
+    records.push(Access { key: 0, size: 4096, tenant: 0, op: Op::Read, ..records[records.len() - 1] });
     records
 }
 
@@ -240,7 +231,9 @@ fn live(case: &Case, records: &[Access]) -> (Vec<Told>, u64, Vec<Access>) {
     let mut waited = vec![0; VOLUMES as usize];
     let mut free_ns = 0;
     for (record, cookie) in records.iter().zip(0..) {
-        let record = Access { time_ns: record.time_ns.max(free_ns), ..*record };
+        // The last one comes when all that is dirty is old, and has gone.
+        let pause_ns = if cookie + 1 == records.len() as u64 { 2 * case.rules.age_ns + 100 * S } else { 0 };
+        let record = Access { time_ns: record.time_ns.max(free_ns) + pause_ns, ..*record };
         live.run_until(record.time_ns);
         let at = record.tenant as usize;
         let parked = live.engine.counts(at).parked;

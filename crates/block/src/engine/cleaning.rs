@@ -20,6 +20,7 @@ impl Engine {
         // What is clean must be said in the log.
         self.cleaner.set_log_room(self.has_log_room());
         self.wake_ns = None;
+        self.cleaner_was_told = false;
         self.cleaner.step(self.now_ns, &self.extents, &mut self.acts);
         let mut acts = std::mem::take(&mut self.acts);
         for act in acts.drain(..) {
@@ -32,6 +33,7 @@ impl Engine {
     /// Tells the cleaner how an act ended: what is to be done at once.
     pub(super) fn tell_cleaner(&mut self, act: Token, outcome: Outcome<'_>) -> Vec<Act> {
         let first = self.acts.len();
+        self.cleaner_was_told = true;
         self.cleaner.done(self.now_ns, act, outcome, &mut self.acts);
         self.acts.split_off(first)
     }

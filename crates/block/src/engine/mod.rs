@@ -71,6 +71,8 @@ pub struct Engine {
     cleaner: Cleaner,
     /// What it wants done, until that is carried out.
     acts: Vec<Act>,
+    /// An act has ended since it decided last: it is to decide again.
+    cleaner_was_told: bool,
     /// When time alone changes something for it.
     wake_ns: Option<u64>,
     /// Units of the cache that were dirty and are lost.
@@ -149,7 +151,8 @@ impl Engine {
             }
             self.submit_outgoing();
             let any = self.take_completions();
-            if !any && self.ready.is_empty() {
+            // What is copied out of DRAM ends as soon as it begins.
+            if !any && self.ready.is_empty() && !self.cleaner_was_told {
                 break;
             }
         }

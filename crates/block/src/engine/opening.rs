@@ -80,6 +80,7 @@ impl Engine {
             extents,
             cleaner,
             acts: Vec::new(),
+            cleaner_was_told: false,
             wake_ns: None,
             poisoned: HashSet::new(),
             data_at: journal.as_ref().map_or(0, |journal| journal.layout().data_at),

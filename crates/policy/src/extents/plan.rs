@@ -28,6 +28,11 @@ impl Request {
     fn end(&self) -> u64 {
         self.offset + self.bytes
     }
+
+    /// The units of the volume that it touches.
+    pub fn units(&self) -> Range<u64> {
+        self.offset / UNIT_BYTES..self.end().div_ceil(UNIT_BYTES)
+    }
 }
 
 /// A range of a volume, and where in the cache it lies. Whole units.

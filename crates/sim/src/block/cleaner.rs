@@ -59,9 +59,23 @@ enum Done {
 
 /// Units that a write is under way to.
 struct Busy {
+    of: Units,
+    until_ns: u64,
+}
+
+/// Units of a volume.
+#[derive(Clone, PartialEq)]
+struct Units {
     volume: Volume,
     units: Range<u64>,
-    until_ns: u64,
+}
+
+impl Units {
+    fn overlaps(&self, other: &Units) -> bool {
+        self.volume == other.volume
+            && self.units.start < other.units.end
+            && other.units.start < self.units.end
+    }
 }
 
 /// The cleaner of a simulated cache, and the devices as it uses them.
@@ -79,6 +93,11 @@ pub struct Background {
     core: Link,
     troubles: Troubles,
     busy: Vec<Busy>,
+    /// Copies that are being read: a write to their units waits until they are.
+    copying: Vec<(Token, Units)>,
+    /// What the write is about that waits for copies. Copies that come later wait for it.
+    waiting: Option<Units>,
+    held_back: Vec<(Token, Units)>,
     /// The tenant of each volume.
     tenants: Vec<u32>,
     /// Copies that are complete, kept for its memory.
@@ -103,6 +122,9 @@ impl Background {
             core: costs.core_link(),
             troubles,
             busy: Vec::new(),
+            copying: Vec::new(),
+            waiting: None,
+            held_back: Vec::new(),
             tenants: Vec::new(),
             copied: Vec::new(),
         }
@@ -151,10 +173,11 @@ impl Background {
             let outcome = match what {
                 Done::Read { .. } => continue,
                 Done::Free { volume, start, end } => {
-                    self.copy(token, Volume(volume), start..end, cache);
+                    self.copy(token, Units { volume: Volume(volume), units: start..end }, cache);
                     continue;
                 }
                 Done::Copied { start, end } => {
+                    self.copying.retain(|(of, _)| *of != token);
                     self.copied.push((token, start..end));
                     continue;
                 }
@@ -197,15 +220,7 @@ impl Background {
     fn carry_out<O: Evict>(&mut self, act: Act, cache: &mut Contents<O>) {
         let now_ns = self.clock_ns;
         match act {
-            Act::Copy { token, volume, units } => {
-                let free_ns = self.free_ns(volume, &units);
-                if free_ns > now_ns {
-                    let (start, end) = (units.start, units.end);
-                    self.will_be(free_ns, 0, Some(token), Done::Free { volume: volume.0, start, end });
-                } else {
-                    self.copy(token, volume, units, cache);
-                }
-            }
+            Act::Copy { token, volume, units } => self.begin_copy(token, Units { volume, units }, cache),
             Act::Send { token, volume, units } => {
                 let bytes = (units.end - units.start) * UNIT_BYTES;
                 cache.counts[usize::from(volume.0)].1.sent(bytes);
@@ -224,8 +239,25 @@ impl Background {
         }
     }
 
+    /// Reads units as soon as no write is under way to them.
+    fn begin_copy<O: Evict>(&mut self, token: Token, of: Units, cache: &mut Contents<O>) {
+        if self.waiting.as_ref().is_some_and(|waiting| waiting.overlaps(&of)) {
+            self.held_back.push((token, of));
+            return;
+        }
+        let free_ns = self.free_ns(&of);
+        if free_ns > self.clock_ns {
+            let Units { volume: Volume(volume), units: Range { start, end } } = of;
+            self.will_be(free_ns, 0, Some(token), Done::Free { volume, start, end });
+        } else {
+            self.copy(token, of, cache);
+        }
+    }
+
     /// Reads units, to write them back: out of DRAM what is there, the rest from the cache's device.
-    fn copy<O: Evict>(&mut self, token: Token, volume: Volume, units: Range<u64>, cache: &mut Contents<O>) {
+    fn copy<O: Evict>(&mut self, token: Token, of: Units, cache: &mut Contents<O>) {
+        let Units { volume, units } = of.clone();
+        self.copying.push((token, of));
         let Contents { extents, copies, counts } = cache;
         let (mut reads, mut read_bytes, mut bytes) = (0, 0, 0);
         extents.visit(volume, bytes_of(&units), |part, is_dirty| {
@@ -258,29 +290,51 @@ impl Background {
     }
 
     /// From when on units may be read: when no write is under way to them.
-    fn free_ns(&mut self, volume: Volume, units: &Range<u64>) -> u64 {
+    fn free_ns(&mut self, of: &Units) -> u64 {
         let now_ns = self.clock_ns;
         self.busy.retain(|busy| busy.until_ns > now_ns);
-        let overlaps = |busy: &&Busy| {
-            busy.volume == volume && busy.units.start < units.end && units.start < busy.units.end
-        };
-        self.busy.iter().filter(overlaps).map(|busy| busy.until_ns).fold(now_ns, u64::max)
+        let writes = self.busy.iter().filter(|busy| busy.of.overlaps(of));
+        writes.map(|busy| busy.until_ns).fold(now_ns, u64::max)
     }
 
-    /// Plans a request that has come, letting it wait as long as it must; for how long that was, in nanoseconds.
-    pub fn plan<O: Evict>(&mut self, request: &mut Request, plan: &mut Plan, cache: &mut Contents<O>) -> u64 {
+    /// Whether what is copied keeps a write waiting.
+    fn is_copied(&self, of: &Units) -> bool {
+        self.copying.iter().any(|(_, copied)| copied.overlaps(of))
+    }
+
+    /// A write has its units, or lets others have them for now: copies that it kept waiting go on.
+    fn let_copies_go<O: Evict>(&mut self, cache: &mut Contents<O>) {
+        self.waiting = None;
+        for (token, of) in std::mem::take(&mut self.held_back) {
+            self.begin_copy(token, of, cache);
+        }
+    }
+
+    /// Plans a request that has come, letting it wait as long as it must: for how long that was, in nanoseconds, and whether it was for
+    /// something to be written back.
+    pub fn plan<O: Evict>(
+        &mut self,
+        request: &mut Request,
+        plan: &mut Plan,
+        cache: &mut Contents<O>,
+    ) -> (u64, bool) {
         let came_ns = self.clock_ns;
+        let mut waited = false;
         loop {
+            self.wait_for_copies(request, cache);
             let has_room = self.troubles.log_has_room(self.clock_ns);
             self.cleaner.set_log_room(has_room);
-            if has_room && self.cleaner.may_write(self.clock_ns, &cache.extents, request) {
-                let verdict =
-                    self.cleaner.plan(self.clock_ns, &mut cache.extents, request, plan, &mut self.acts);
-                // It is never busy: no other plan is in flight.
-                if verdict == Verdict::Ready {
+            if has_room {
+                let may = self.cleaner.may_write(self.clock_ns, &cache.extents, request)
+                    // It is never busy: no other plan is in flight.
+                    && Verdict::Ready
+                        == self.cleaner.plan(self.clock_ns, &mut cache.extents, request, plan, &mut self.acts);
+                if may {
                     break;
                 }
+                waited = true;
             }
+            self.let_copies_go(cache);
             self.step(cache);
             // Until something has become clean, or the log has room again.
             loop {
@@ -293,7 +347,21 @@ impl Background {
             }
         }
         self.cleaner.nobody_waits();
-        self.clock_ns - came_ns
+        (self.clock_ns - came_ns, waited)
+    }
+
+    /// A write waits for the copies of what it is about that are being read.
+    fn wait_for_copies<O: Evict>(&mut self, request: &Request, cache: &mut Contents<O>) {
+        let of = Units { volume: request.volume, units: request.units() };
+        if request.write.is_none() || !self.is_copied(&of) {
+            return;
+        }
+        self.waiting = Some(of.clone());
+        while self.is_copied(&of) {
+            self.step(cache);
+            let at_ns = self.next_ns().expect("what is being read arrives");
+            self.arrive(at_ns, cache);
+        }
     }
 
     /// The request is being carried out for so long: what it writes is not copied before.
@@ -305,14 +373,14 @@ impl Background {
         cache: &mut Contents<O>,
     ) {
         if request.write.is_some() {
-            let mut units =
-                request.offset / UNIT_BYTES..(request.offset + request.bytes).div_ceil(UNIT_BYTES);
+            let mut units = request.units();
             for part in &plan.fill {
                 units.start = units.start.min(part.offset / UNIT_BYTES);
                 units.end = units.end.max((part.offset + part.bytes) / UNIT_BYTES);
             }
             let until_ns = self.clock_ns.saturating_add(latency_ns);
-            self.busy.push(Busy { volume: request.volume, units, until_ns });
+            self.busy.push(Busy { of: Units { volume: request.volume, units }, until_ns });
+            self.let_copies_go(cache);
         }
         self.step(cache);
     }

@@ -238,13 +238,13 @@ impl<O: Evict> Simulation<O> {
         if let Some(cleaner) = &mut self.cleaner {
             cleaner.run_until(record.time_ns, &mut self.contents);
         }
-        let waited_ns = self.plan(request);
+        let (waited_ns, waited) = self.plan(request);
         let memory_bytes = self.read_copies(volume);
         let latency_ns = self.costs.latency_ns(&request, &self.plan, memory_bytes);
         let Contents { extents, counts, .. } = &mut self.contents;
         let counts = &mut counts[usize::from(volume.0)].1;
         counts.add(&request, &self.plan, waited_ns + latency_ns);
-        counts.waited_requests += u64::from(waited_ns > 0);
+        counts.waited_requests += u64::from(waited);
         extents.finish(&mut self.plan);
         if let Some(cleaner) = &mut self.cleaner {
             cleaner.begun(&request, &self.plan, latency_ns, &mut self.contents);
@@ -256,8 +256,8 @@ impl<O: Evict> Simulation<O> {
         Ok(())
     }
 
-    /// Plans a request; for how long it waits before, in nanoseconds.
-    fn plan(&mut self, mut request: Request) -> u64 {
+    /// Plans a request; for how long it waits before, in nanoseconds, and whether that is for something else to be written back.
+    fn plan(&mut self, mut request: Request) -> (u64, bool) {
         let Simulation { contents, plan, cleaner, costs, .. } = self;
         if let Some(cleaner) = cleaner {
             return cleaner.plan(&mut request, plan, contents);
@@ -274,7 +274,7 @@ impl<O: Evict> Simulation<O> {
             waited_ns = costs.write_back_ns(bytes);
             plan.again = true;
         }
-        waited_ns
+        (waited_ns, bytes > 0)
     }
 
     /// Reads what a plan names out of DRAM as far as it is there, and has the rest copied there; how many bytes are.
