@@ -468,10 +468,9 @@ impl Cleaner {
             // The reserve is that of the volume's share, which may be small.
             let reserve_bytes = reserve_bytes(extents.limit_bytes(extents.share_of(volume)));
             let is_much = unflushed_bytes >= reserve_bytes / FLUSHES_PER_RESERVE;
-            if is_much || state.epochs.must_flush() || is_waited_for && covers_all {
-                if let Some(token) = self.begin_flush(volume) {
-                    acts.push(Act::Flush { token, volume });
-                }
+            let is_due = is_much || state.epochs.must_flush() || is_waited_for && covers_all;
+            if is_due && let Some(token) = self.begin_flush(volume) {
+                acts.push(Act::Flush { token, volume });
             }
         }
     }

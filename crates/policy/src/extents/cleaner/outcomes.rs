@@ -51,8 +51,7 @@ impl Cleaner {
     fn copied(&mut self, volume: Volume, units: &Range<u64>, runs: &[Range<u64>], acts: &mut Vec<Act>) {
         let now_ns = self.now_ns;
         let mut reached = units.start;
-        for at in 0..runs.len() {
-            let run = runs[at].clone();
+        for run in runs.iter().cloned() {
             assert!(reached <= run.start && run.end <= units.end, "{run:?} of a copy of {units:?}");
             let state = self.volume_mut(volume);
             if reached < run.start {
