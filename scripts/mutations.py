@@ -5,8 +5,8 @@
     scripts/mutations.py scripts/mutations/placement.toml --only saved
 
 A list has the tests that guard the decisions (`tests`, commands) and the changes (`[[change]]`: name, file, from, to). `from` stands in the
-file exactly once. A change passes that makes one of the tests fail; it is taken back either way. Exit code 1 if one goes unnoticed, or
-does not compile, which proves nothing.
+file exactly once. A change passes that makes one of the tests fail, or never end; it is taken back either way. Exit code 1 if one goes
+unnoticed, or does not compile, which proves nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# A command that takes longer does not end: its change is noticed.
+TIMEOUT_S = 900
+# The exit code of timeout(1) then.
+TIMED_OUT = 124
 
 
 def outcome(change: dict[str, str], tests: list[str]) -> str:
@@ -30,7 +34,10 @@ def outcome(change: dict[str, str], tests: list[str]) -> str:
     path.write_text(before.replace(change["from"], change["to"]))
     try:
         for test in tests:
-            done = subprocess.run(shlex.split(test), cwd=ROOT, capture_output=True, text=True, check=False)
+            command = ["timeout", str(TIMEOUT_S), *shlex.split(test)]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+            if done.returncode == TIMED_OUT:
+                return f"noticed, {test} does not end"
             if "could not compile" in done.stderr:
                 return f"does not compile:\n{done.stderr}"
             if done.returncode:
