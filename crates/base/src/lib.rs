@@ -5,10 +5,10 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
-pub mod curve;
 pub mod hash;
 pub mod heat;
 pub mod intern;
+pub mod latency_curve;
 pub mod recency;
 pub mod rng;
 pub mod tier;

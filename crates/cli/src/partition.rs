@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use tiermem_base::curve::NETWORK_STORE;
+use tiermem_base::latency_curve::NETWORK_STORE;
 use tiermem_base::tier::{Capacity, TierError};
 use tiermem_base::{Access, Bytes, Nanos, TierSpec};
 use tiermem_model::mrc::{Kind, Survey, Unit};

@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_base::curve::{Curve, DEFAULT_CURVE, LOCAL_DRAM, Surcharge};
+use tiermem_base::latency_curve::{Curve, DEFAULT_CURVE, LOCAL_DRAM, Surcharge};
 use tiermem_base::{Bytes, Rng, TierKind, TierSpec};
 use tiermem_policy::ladder::Loc;
 use tiermem_sys::cpu_time::thread_cpu_time;

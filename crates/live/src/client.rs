@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use crate::control::{CONTROL_HEADER, CONTROL_VALUE};
+use crate::control_access::{CONTROL_HEADER, CONTROL_VALUE};
 
 /// How long a server may say nothing. One that works on something says so more often.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -6,13 +6,13 @@
 //! slow down a request.
 //!
 //! [`metrics`] writes Prometheus's text, and [`page`] has what pages share: plots, figures, colours, and how they follow a server.
-//! [`config`] reads the configuration file that all commands share, and [`tls`] encrypts a server's sockets. Where a server takes commands, [`control`] says from whom, [`Lines`] answer what takes a while, and [`client`] gives them.
+//! [`config`] reads the configuration file that all commands share, and [`tls`] encrypts a server's sockets. Where a server takes commands, [`control_access`] says from whom, [`Lines`] answer what takes a while, and [`client`] gives them.
 //! [`Pace`] says when clients that replay a trace send its requests.
 #![forbid(unsafe_code)]
 
 pub mod client;
 pub mod config;
-pub mod control;
+pub mod control_access;
 mod history;
 mod lines;
 mod listener;

@@ -6,13 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod choose_k;
-pub mod cleaning;
 pub mod column;
 pub mod evict;
 pub mod expiry;
 pub mod extents;
 pub mod flat;
 pub mod frames;
+pub mod garbage_collection;
 pub mod index;
 pub mod ladder;
 pub mod log;

@@ -2,7 +2,7 @@
 //! seen the phases before must come to hit as often as one that starts with the phase, and no step may be long.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-use tiermem_base::curve::{A1000_CXL, LOCAL_DRAM};
+use tiermem_base::latency_curve::{A1000_CXL, LOCAL_DRAM};
 use tiermem_base::{Access, Op};
 use tiermem_policy::ladder::{LadderConfig, Order, Priority};
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use tiermem_store::command::{Context, Found, HANDLERS, Output};
+use tiermem_store::command::{Context, HANDLERS, Output, Resolved};
 use tiermem_store::config::StoreConfig;
 use tiermem_store::engine::Engine;
 use tiermem_store::host::{Host, Session};
@@ -38,7 +38,7 @@ impl Client {
         let start = thread_cpu_time();
         let Client { engine, session, host, output } = self;
         let args = parser.args(bytes.as_bytes());
-        let _ = Found::of(args)
+        let _ = Resolved::of(args)
             .execute(&mut Context { engine, session, output, host, handlers: &HANDLERS }, args);
         let taken = thread_cpu_time() - start;
         assert_ne!(self.output.plain().and_then(<[u8]>::first), Some(&b'-'), "an error");

@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::curve::{DEFAULT_CURVE, FLASH_CURVE, LOCAL_DRAM_CURVE, NUMA_CURVE, STORE_CURVE};
+use crate::latency_curve::{DEFAULT_CURVE, FLASH_CURVE, LOCAL_DRAM_CURVE, NUMA_CURVE, STORE_CURVE};
 
 /// What a tier is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

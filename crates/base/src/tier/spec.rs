@@ -6,7 +6,7 @@ use super::capacity::Capacity;
 use super::error::TierError;
 use super::kind::{TierKind, listed};
 use super::price::Price;
-use crate::curve::{Curve, LOCAL_DRAM, Surcharge};
+use crate::latency_curve::{Curve, LOCAL_DRAM, Surcharge};
 use crate::units::{Bandwidth, Bytes, Nanos};
 
 /// Where a tier's bytes lie, for the kinds that have to be told.

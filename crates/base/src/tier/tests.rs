@@ -4,7 +4,7 @@ use proptest::option::of as maybe;
 use proptest::prelude::*;
 
 use super::*;
-use crate::curve::{Curve, LOCAL_DRAM};
+use crate::latency_curve::{Curve, LOCAL_DRAM};
 use crate::units::{Bandwidth, Bytes, Nanos};
 
 fn read(table: &str) -> Result<TierSpec, String> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tiermem_base::rng::Rng;
-use tiermem_tier::block::mailbox::Bell;
+use tiermem_tier::block::completion_queue::Bell;
 
 use super::{Backing, Completion, Identity, Op, Request, Waker};
 

@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tiermem_live::Lines;
-use tiermem_live::control::Control;
+use tiermem_live::control_access::Control;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 

@@ -10,7 +10,7 @@ pub mod view;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tiermem_live::control::Control;
+use tiermem_live::control_access::Control;
 use tiermem_live::page::File;
 use tiermem_live::{HttpError, HttpPort, HttpServer};
 use tokio::sync::watch;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use tiermem_live::control::ControlRefusal;
+use tiermem_live::control_access::ControlRefusal;
 
 use crate::engine::ControlError;
 use crate::server::{ControlQueueError, Progress};

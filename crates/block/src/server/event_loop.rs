@@ -25,7 +25,7 @@ use super::negotiation::{NegotiationEnd, negotiate};
 use super::socket::Plain;
 use super::stats::{ConnectionStats, ServerStats, Traffic};
 use super::stream::Stream;
-use super::tls::Policy;
+use super::tls_config::Policy;
 use crate::disks::Disks;
 
 /// Files that the process may have open beside connections.

@@ -26,7 +26,7 @@ mod reply_queue;
 mod socket;
 mod stats;
 mod stream;
-mod tls;
+mod tls_config;
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub use event_loop::Server;
 pub use latency::{OpTimesTotals, TimedOp, TimesTotals};
 pub use listener::{ListenError, Listeners};
 pub use stats::{ConnectionStats, ServerStats, Traffic, TrafficTotals};
-pub use tls::TlsConfig;
+pub use tls_config::TlsConfig;
 
 /// What a server allows.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 
 use super::connections::Core;
 use super::stream::Stream;
-use super::tls::Policy;
+use super::tls_config::Policy;
 use crate::disks::Disks;
 use crate::nbd::{Handshake, HandshakeError, Progress, Session};
 

@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_base::curve::{NETWORK_STORE, NVME_FLASH};
+use tiermem_base::latency_curve::{NETWORK_STORE, NVME_FLASH};
 use tiermem_base::{Access, Bandwidth, Bytes, Nanos};
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;

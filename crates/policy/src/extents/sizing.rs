@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tiermem_base::curve::{NETWORK_STORE, Point};
+use tiermem_base::latency_curve::{NETWORK_STORE, Point};
 
 use super::geometry::Geometry;
 

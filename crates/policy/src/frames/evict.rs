@@ -1,9 +1,9 @@
 //! Making room: what costs nothing first, then somebody's coldest frame.
 
 use super::act::Act;
+use super::begin_moves::Mover;
 use super::cell::{Cell, Frame, PREFETCHED, WRITING, ZERO};
 use super::config::References;
-use super::mover::Mover;
 use super::owners::Asked;
 use super::state::{Kind, What};
 use crate::evict::{Departure, Evict, Touch};

@@ -1,10 +1,10 @@
 //! Bringing frames in: a fault waits for its frame, a wish does not. And the end of moves.
 
 use super::act::{Act, Fault, Settled, Wish};
+use super::begin_moves::Mover;
 use super::cell::{ASKED, Frame, MOVING};
 use super::evict::Room;
 use super::machine::Frames;
-use super::mover::Mover;
 use super::state::{Kind, What};
 use crate::evict::{Departure, Evict};
 use crate::moves::{Outcome, Ticket};

@@ -45,6 +45,7 @@
 mod accounts;
 mod act;
 mod audit;
+mod begin_moves;
 mod cell;
 mod change;
 mod config;
@@ -52,7 +53,6 @@ mod copies;
 mod evict;
 mod fault;
 mod machine;
-mod mover;
 mod order;
 pub mod owners;
 mod references;

@@ -1,10 +1,10 @@
 //! Work in the background: room between the watermarks, owners above their quotas, promotions.
 
 use super::act::Act;
+use super::begin_moves::Mover;
 use super::cell::{Frame, MOVING, SEEN, WRITING};
 use super::evict::Room;
 use super::machine::Frames;
-use super::mover::Mover;
 use crate::evict::Evict;
 use crate::prefetch::{Insertion, Why};
 use tiermem_base::Rng;

@@ -1,7 +1,7 @@
 //! What a request waits for, reckoned and not measured: a latency for each step that must follow another, and the bytes
 //! at a bandwidth.
 
-use tiermem_base::curve::{Curve, NETWORK_STORE, NVME_FLASH, Point};
+use tiermem_base::latency_curve::{Curve, NETWORK_STORE, NVME_FLASH, Point};
 use tiermem_policy::extents::{Plan, Request, RequestCost};
 
 /// Latency and bandwidth of the two devices.

@@ -3,8 +3,8 @@
 //! It makes the same calls in the same order as the live engine, so one trace gives the same hits, moves and
 //! evictions in both; a test of the store holds the two against each other.
 
-use tiermem_base::curve::{Curve, LOCAL_DRAM, Point, Surcharge};
 use tiermem_base::hash::KeyHasher;
+use tiermem_base::latency_curve::{Curve, LOCAL_DRAM, Point, Surcharge};
 use tiermem_base::{Access, Op, Rng};
 use tiermem_model::advisor::Outcome;
 use tiermem_policy::index::Index;

@@ -19,7 +19,7 @@
 //! watched keys, prefixes) is refused beyond [`STATE_BYTES_MAX`] over all of them.
 //!
 //! Requests pay for none of this unless somebody uses it: [`Clients::attention`] is one byte that says whether any
-//! request must be looked at more closely, and [`crate::command::Found::execute`] tests it together with the session's mode.
+//! request must be looked at more closely, and [`crate::command::Resolved::execute`] tests it together with the session's mode.
 
 mod channels;
 mod client_info;

@@ -1,8 +1,8 @@
 //! Which keys a request accesses, so that they can be fetched before it runs.
 
 use super::context::Context;
-use super::found::Found;
 use super::keyspace::{SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX};
+use super::resolved::Resolved;
 use super::spec::{Flags, Spec, keys};
 use crate::host::{Host, Session};
 use crate::resp::{Args, parse_i64};
@@ -14,7 +14,7 @@ use crate::shards::merge::split_cursor;
 pub enum Needs {
     /// Nothing: it looks at no key, or only replaces values.
     Nothing,
-    /// The keys that [`Found::each_key`] names.
+    /// The keys that [`Resolved::each_key`] names.
     Keys,
     /// Whatever a scan from this cursor over about so many keys meets.
     Scan(u64, usize),
@@ -24,7 +24,7 @@ pub enum Needs {
     AllKeys,
 }
 
-impl Found {
+impl Resolved {
     /// What the request needs, and whether it may store something.
     pub fn needs(self, session: &Session, host: &Host, args: Args<'_>) -> (Needs, bool) {
         let Some(spec) = self.0 else { return (Needs::Nothing, false) };
@@ -130,7 +130,7 @@ mod tests {
             [(["GET", "a"], Needs::Keys), (["GET", "b"], Needs::Nothing), (["STRLEN", "a"], Needs::Nothing)]
         {
             let request = crate::resp::Request::of(words.map(str::as_bytes));
-            let found = Found::of(request.args());
+            let found = Resolved::of(request.args());
             assert_eq!(found.needs(&session, &host, request.args()), (expected, false), "{words:?}");
         }
     }
@@ -162,7 +162,7 @@ mod tests {
             let limits = Limits { bulk_bytes_max: 1000, request_bytes_max: 1000, unauthenticated: false };
             assert_eq!(parser.parse(line.as_bytes(), &limits), Ok(Progress::Complete));
             let args = parser.args(line.as_bytes());
-            let (found, session, host) = (Found::of(args), Session::default(), Host::default());
+            let (found, session, host) = (Resolved::of(args), Session::default(), Host::default());
             assert_eq!(found.needs(&session, &host, args), (expected, writes), "{words}");
             let mut visited = String::new();
             found.each_key(&session, &host, args, &mut |db, key| {

@@ -1,7 +1,7 @@
 //! Where a request runs if there are several shards, by the command's name and keys.
 
 use super::context::Context;
-use super::found::Found;
+use super::resolved::Resolved;
 use super::run::account;
 use super::spec::{Flags, Spec, keys};
 use crate::host::Session;
@@ -32,7 +32,7 @@ pub enum Route {
     Refused(&'static str),
 }
 
-impl Found {
+impl Resolved {
     /// The key of a request that names one and may run at once: most are such.
     #[inline]
     pub fn only_key<'a>(self, session: &Session, args: Args<'a>) -> Option<&'a [u8]> {
@@ -227,7 +227,7 @@ mod tests {
     fn routed(words: &str) -> String {
         let session = Session { authenticated: true, ..Session::default() };
         let request = request(words);
-        shown(Found::of(request.args()).route(&session, request.args(), PLACEMENT))
+        shown(Resolved::of(request.args()).route(&session, request.args(), PLACEMENT))
     }
 
     fn shown(route: Route) -> String {
@@ -309,7 +309,7 @@ mod tests {
             let mut transaction = Transaction::default();
             for words in &queued {
                 let request = request(words);
-                transaction.push(Found::of(request.args()).0.unwrap(), request.args());
+                transaction.push(Resolved::of(request.args()).0.unwrap(), request.args());
             }
             let session = Session {
                 authenticated: true,
@@ -319,7 +319,7 @@ mod tests {
             };
             let route = |words: &str| {
                 let request = request(words);
-                shown(Found::of(request.args()).route(&session, request.args(), PLACEMENT))
+                shown(Resolved::of(request.args()).route(&session, request.args(), PLACEMENT))
             };
             assert_eq!(route("EXEC"), expected, "{queued:?}");
             assert_eq!(route(&format!("GET {k0}")), "Here");

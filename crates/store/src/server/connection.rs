@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use tiermem_tier::flash::Moment;
 use tokio::time::Sleep;
 
-use super::budget::{FREE_BYTES, Share};
 use super::links::{Links, Step};
 use super::pending_fetches::PendingFetches;
+use super::request_budget::{FREE_BYTES, Share};
 use super::shard::{Core, READ_BYTES, Shard};
 use super::stream::Stream;
 use crate::clients::TIGHT_OUTPUT_BYTES;
-use crate::command::{Context, Found, HANDLERS, Output};
+use crate::command::{Context, HANDLERS, Output, Resolved};
 use crate::host::Session;
 use crate::resp::{KeysAhead, Parser, Progress, Writer};
 
@@ -315,7 +315,7 @@ impl Connection {
                         core.engine.foresee(self.session.db, &mut keys);
                         foreseen = at + keys.passed();
                     }
-                    let found = Found::of(self.parser.args(rest));
+                    let found = Resolved::of(self.parser.args(rest));
                     let waits = core.engine.has_flash() || self.parser.consumed() >= LARGE_REQUEST_BYTES;
                     if waits && !self.is_at_hand(core, found, rest, cx) {
                         // The request is read again when it can run.
@@ -373,7 +373,7 @@ impl Connection {
     /// the requests behind it are looked at as well.
     // Within the loop over requests it would take the registers that the loop needs.
     #[inline(never)]
-    fn is_at_hand(&mut self, core: &mut Core, found: Found, rest: &[u8], cx: &TaskContext<'_>) -> bool {
+    fn is_at_hand(&mut self, core: &mut Core, found: Resolved, rest: &[u8], cx: &TaskContext<'_>) -> bool {
         let Core { engine, host, .. } = core;
         let Connection { session, parser, away, .. } = self;
         let at_hand = away.stage(engine, (session, host), (found, parser.args(rest)), cx.waker());

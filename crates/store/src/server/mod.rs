@@ -4,17 +4,17 @@
 //! first shard's accepts connections, and hands them round where there are more ([`crate::shards`]). All memory that clients can make it use is bounded:
 //!
 //! - an idle connection owns no buffer; reading and writing go through buffers that the shard lends;
-//! - what has come of unfinished requests is charged to one [`budget`] for all connections;
+//! - what has come of unfinished requests is charged to one [`request_budget`] for all connections;
 //! - a client that does not read its replies is not read from, and its queue ends at a limit.
 
 mod accept;
 mod bind;
-mod budget;
 mod clock;
 mod connection;
 mod latency;
 mod links;
 mod pending_fetches;
+mod request_budget;
 mod run;
 mod sampling_cost;
 mod saving;

@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use tiermem_tier::flash::FetchId;
 
-use crate::command::{Found, KEYS_ON_FLASH_MAX, Needs};
+use crate::command::{KEYS_ON_FLASH_MAX, Needs, Resolved};
 use crate::engine::{Away, Engine, HEADER_BYTES};
 use crate::host::{Host, Session};
 use crate::resp::Args;
@@ -36,7 +36,7 @@ impl PendingFetches {
         &mut self,
         engine: &mut Engine,
         (session, host): (&Session, &Host),
-        (found, args): (Found, Args<'_>),
+        (found, args): (Resolved, Args<'_>),
         waker: &Waker,
     ) -> bool {
         // They are answered about in order: while the last one is not, there is no need to look through thousands.

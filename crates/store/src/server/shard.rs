@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::ServerConfig;
-use super::budget::Budget;
 use super::clock::Clock;
 use super::latency::{Latency, summarize};
 use super::links::Links;
+use super::request_budget::Budget;
 use super::shares::Shares;
 use super::snapshot::Snapshot;
 use crate::clients::Slot;

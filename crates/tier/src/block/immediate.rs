@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tiermem_base::rng::Rng;
 
-use super::mailbox::Bell;
+use super::completion_queue::Bell;
 use super::{BLOCK_BYTES, BlockError, BlockIo, Completion, Op, Request, SECTOR_BYTES, Waker, check_range};
 
 /// The medium, which outlives those who open it. Its clones are the same medium.

@@ -5,13 +5,13 @@
 //! [`Immediate`] in memory; and wrappers that go around any of them: [`Faulty`], [`Throttled`], [`Counted`].
 //! `tests/block_conformance.rs` runs against every one.
 
+pub mod completion_queue;
 mod counted;
 mod delays;
 mod error;
 mod faulty;
 mod file;
 mod immediate;
-pub mod mailbox;
 mod open;
 mod served;
 mod threads;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::completion_queue::{CompletionReceiver, CompletionSender};
 use super::file::BlockFile;
-use super::mailbox::{Inbox, Outbox};
 use super::{BlockError, BlockIo, Completion, Request, Waker};
 
 /// Those who do the work. Dropping them waits for what is in flight.
@@ -20,28 +20,32 @@ pub struct ServedFile<W> {
     // Dropped before what they work with.
     workers: W,
     file: Arc<BlockFile>,
-    outbox: Outbox,
-    inbox: Inbox,
+    completion_sender: CompletionSender,
+    completion_receiver: CompletionReceiver,
 }
 
 impl<W: Workers> ServedFile<W> {
-    pub(super) fn new(file: Arc<BlockFile>, workers: W, (outbox, inbox): (Outbox, Inbox)) -> Self {
-        ServedFile { workers, file, outbox, inbox }
+    pub(super) fn new(
+        file: Arc<BlockFile>,
+        workers: W,
+        (completion_sender, completion_receiver): (CompletionSender, CompletionReceiver),
+    ) -> Self {
+        ServedFile { workers, file, completion_sender, completion_receiver }
     }
 
     fn queue(&mut self, requests: &mut dyn Iterator<Item = Request>) {
-        let ServedFile { workers, file, outbox, inbox } = self;
+        let ServedFile { workers, file, completion_sender, completion_receiver } = self;
         let mut checked = requests.filter_map(|request| {
-            inbox.in_flight += 1;
+            completion_receiver.in_flight += 1;
             match request.check(file.capacity_bytes) {
                 Ok(()) => Some(request),
                 Err(error) => {
-                    outbox.put([request.done(Err(error))]);
+                    completion_sender.put([request.done(Err(error))]);
                     None
                 }
             }
         });
-        workers.take(&mut checked, &mut |refused| outbox.put([refused]));
+        workers.take(&mut checked, &mut |refused| completion_sender.put([refused]));
     }
 }
 
@@ -55,19 +59,19 @@ impl<W: Workers> BlockIo for ServedFile<W> {
     }
 
     fn completed(&mut self, out: &mut Vec<Completion>) {
-        self.inbox.completed(out);
+        self.completion_receiver.completed(out);
     }
 
     fn wait(&mut self, out: &mut Vec<Completion>) {
-        self.inbox.wait(out);
+        self.completion_receiver.wait(out);
     }
 
     fn in_flight(&self) -> usize {
-        self.inbox.in_flight
+        self.completion_receiver.in_flight
     }
 
     fn notify(&mut self, waker: Waker) {
-        self.inbox.notify(waker);
+        self.completion_receiver.notify(waker);
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {

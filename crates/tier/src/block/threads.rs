@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 
 use tiermem_sys::disk;
 
+use super::completion_queue::completion_queue;
 use super::file::BlockFile;
-use super::mailbox::mailbox;
 use super::served::{ServedFile, Workers};
 use super::{BlockError, Completion, Op, OpenError, Request};
 
@@ -80,14 +80,15 @@ impl ThreadedFile {
     }
 
     pub(super) fn with_threads(file: Arc<BlockFile>, threads: usize) -> Result<Self, OpenError> {
-        let (outbox, inbox) = mailbox();
+        let (completion_sender, completion_receiver) = completion_queue();
         let mut workers = Threads { pool: Arc::default(), threads: Vec::new() };
         for _ in 0..threads.max(1) {
-            let (file, pool, outbox) = (file.clone(), workers.pool.clone(), outbox.clone());
+            let (file, pool, completion_sender) =
+                (file.clone(), workers.pool.clone(), completion_sender.clone());
             let path = file.path.clone();
             let work = move || {
                 while let Some(request) = pool.next() {
-                    outbox.put([perform(&file, request)]);
+                    completion_sender.put([perform(&file, request)]);
                 }
             };
             let spawned = std::thread::Builder::new().name("block-io".to_owned()).spawn(work);
@@ -97,7 +98,7 @@ impl ThreadedFile {
                 source,
             })?);
         }
-        Ok(ServedFile::new(file, workers, (outbox, inbox)))
+        Ok(ServedFile::new(file, workers, (completion_sender, completion_receiver)))
     }
 }
 

@@ -13,8 +13,8 @@ use std::thread::JoinHandle;
 
 use tiermem_sys::uring::{Bell, Done, Ring, Work};
 
+use super::completion_queue::{CompletionSender, completion_queue};
 use super::file::BlockFile;
-use super::mailbox::{Outbox, mailbox};
 use super::served::{ServedFile, Workers};
 use super::{AlignedBuffer, BlockError, Completion, Op, OpenError, Request};
 
@@ -42,18 +42,19 @@ impl UringFile {
 
     /// An error where io_uring cannot be used.
     pub(super) fn with_ring(file: Arc<BlockFile>) -> io::Result<Self> {
-        let (outbox, inbox) = mailbox();
+        let (completion_sender, completion_receiver) = completion_queue();
         let (queue, requests) = channel();
         let asleep = Arc::new(AtomicBool::new(false));
         let bell = Bell::new()?;
         // The ring belongs to its thread, which tells here whether it has one.
         let (tell, told) = channel();
         let work = {
-            let (file, asleep, outbox, bell) = (file.clone(), asleep.clone(), outbox.clone(), bell.clone());
+            let (file, asleep, completion_sender, bell) =
+                (file.clone(), asleep.clone(), completion_sender.clone(), bell.clone());
             move || match Ring::new(file.requests.clone(), ENTRIES, bell) {
                 Ok(ring) => {
                     let _ = tell.send(Ok(()));
-                    Thread { file, requests, asleep, outbox, open: true }.run(ring);
+                    Thread { file, requests, asleep, completion_sender, open: true }.run(ring);
                 }
                 Err(error) => {
                     let _ = tell.send(Err(error));
@@ -67,7 +68,7 @@ impl UringFile {
             return Err(error);
         }
         let workers = UringThread { queue: Some(queue), asleep, bell, thread: Some(thread) };
-        Ok(ServedFile::new(file, workers, (outbox, inbox)))
+        Ok(ServedFile::new(file, workers, (completion_sender, completion_receiver)))
     }
 }
 
@@ -126,7 +127,7 @@ struct Thread {
     file: Arc<BlockFile>,
     requests: Receiver<Request>,
     asleep: Arc<AtomicBool>,
-    outbox: Outbox,
+    completion_sender: CompletionSender,
     /// False once there will be no more requests.
     open: bool,
 }
@@ -157,7 +158,7 @@ impl Thread {
             for (flight, buffer) in again.drain(..) {
                 flight.push(&mut ring, buffer);
             }
-            self.outbox.put(batch.drain(..));
+            self.completion_sender.put(batch.drain(..));
             if entered.is_err() {
                 return self.fail(ring);
             }
@@ -206,13 +207,13 @@ impl Thread {
     /// The ring is broken: all that is in flight, and all that will ever come, ends in an error.
     fn fail(&self, ring: Ring<Flight>) {
         let error = |op, offset, len| Err(BlockError::device(op, offset, len));
-        self.outbox.put(ring.abandon().into_iter().map(|flight| {
+        self.completion_sender.put(ring.abandon().into_iter().map(|flight| {
             let result = error(flight.op, flight.offset, flight.len);
             flight.end(AlignedBuffer::empty(), result)
         }));
         for request in &self.requests {
             let result = error(request.op, request.offset, request.buffer.len());
-            self.outbox.put([request.done(result)]);
+            self.completion_sender.put([request.done(result)]);
         }
     }
 }

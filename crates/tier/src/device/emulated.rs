@@ -5,7 +5,7 @@
 //! and writes wait like reads. Real CPUs overlap some of that, so the emulation errs to the slow side.
 
 use super::{Dram, Memory};
-use tiermem_base::curve::{Curve, LOCAL_DRAM, Surcharge};
+use tiermem_base::latency_curve::{Curve, LOCAL_DRAM, Surcharge};
 use tiermem_sys::mapping::MapError;
 use tiermem_sys::populate::Populate;
 

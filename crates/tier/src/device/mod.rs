@@ -102,7 +102,7 @@ impl Memory for Device {
 #[cfg(test)]
 mod conformance {
     use super::*;
-    use tiermem_base::curve::{Curve, DEFAULT_CURVE};
+    use tiermem_base::latency_curve::{Curve, DEFAULT_CURVE};
 
     fn suite(mut device: impl Memory) {
         const LEN: usize = 1 << 20;

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 
 use tiermem_sys::disk;
 use tiermem_tier::block::BLOCK_BYTES;
-use tiermem_tier::block::mailbox::{Inbox, Outbox, mailbox};
+use tiermem_tier::block::completion_queue::{CompletionReceiver, CompletionSender, completion_queue};
 
 use crate::backing::{BackingError, Completion, Op, Request, Waker};
 
@@ -24,8 +24,8 @@ static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 pub(super) struct FileWorker {
     /// `None` only while it is dropped.
     queue: Option<Sender<(Request, u64)>>,
-    inbox: Inbox<Completion>,
-    outbox: Outbox<Completion>,
+    completion_receiver: CompletionReceiver<Completion>,
+    completion_sender: CompletionSender<Completion>,
     session: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
@@ -34,40 +34,45 @@ struct Worker {
     file: Arc<File>,
     whole_bytes: u64,
     session: Arc<AtomicU64>,
-    outbox: Outbox<Completion>,
+    completion_sender: CompletionSender<Completion>,
 }
 
 impl FileWorker {
     pub(super) fn start(file: Arc<File>, size_bytes: u64) -> io::Result<Self> {
         let (queue, requests) = channel();
-        let (outbox, inbox) = mailbox();
+        let (completion_sender, completion_receiver) = completion_queue();
         let session = Arc::new(AtomicU64::new(0));
         let whole_bytes = size_bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
-        let worker = Worker { file, whole_bytes, session: session.clone(), outbox: outbox.clone() };
+        let worker = Worker {
+            file,
+            whole_bytes,
+            session: session.clone(),
+            completion_sender: completion_sender.clone(),
+        };
         let thread = std::thread::Builder::new().name("backing-file".to_owned());
         let thread = Some(thread.spawn(move || worker.run(&requests))?);
-        Ok(FileWorker { queue: Some(queue), inbox, outbox, session, thread })
+        Ok(FileWorker { queue: Some(queue), completion_receiver, completion_sender, session, thread })
     }
 
     pub(super) fn submit(&mut self, request: Request) {
-        self.inbox.in_flight += 1;
+        self.completion_receiver.in_flight += 1;
         let session = self.session();
         if let Some(Err(lost)) = self.queue.as_ref().map(|queue| queue.send((request, session))) {
             let error = BackingError::Failed("the store's thread has ended".to_owned());
-            self.outbox.put([lost.0.0.done(Err(error), session)]);
+            self.completion_sender.put([lost.0.0.done(Err(error), session)]);
         }
     }
 
     pub(super) fn completed(&mut self, out: &mut Vec<Completion>) {
-        self.inbox.completed(out);
+        self.completion_receiver.completed(out);
     }
 
     pub(super) fn in_flight(&self) -> usize {
-        self.inbox.in_flight
+        self.completion_receiver.in_flight
     }
 
     pub(super) fn notify(&self, waker: Waker) {
-        self.inbox.notify(waker);
+        self.completion_receiver.notify(waker);
     }
 
     pub(super) fn session(&self) -> u64 {
@@ -96,7 +101,7 @@ impl Worker {
                 self.session.fetch_add(1, Ordering::AcqRel);
             }
             let result = result.map_err(|error| told(&request, &error));
-            self.outbox.put([request.done(result, session)]);
+            self.completion_sender.put([request.done(result, session)]);
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slab::Slab;
-use tiermem_tier::block::mailbox::Outbox;
+use tiermem_tier::block::completion_queue::CompletionSender;
 
 use super::{Bell, NbdOptions};
 use crate::backing::{BackingError, Completion, Op, Request};
@@ -71,7 +71,7 @@ pub(super) struct Client {
     options: NbdOptions,
     requests: Receiver<Request>,
     bell: Arc<Bell>,
-    outbox: Outbox<Completion>,
+    completion_sender: CompletionSender<Completion>,
     session: Arc<AtomicU64>,
     /// What was agreed on first, which later servers must keep.
     first: Rules,
@@ -92,7 +92,7 @@ impl Client {
         link: Link,
         requests: Receiver<Request>,
         bell: Arc<Bell>,
-        outbox: Outbox<Completion>,
+        completion_sender: CompletionSender<Completion>,
         session: Arc<AtomicU64>,
     ) -> Self {
         Client {
@@ -100,7 +100,7 @@ impl Client {
             options,
             requests,
             bell,
-            outbox,
+            completion_sender,
             session,
             first: *link.rules(),
             state: State::Up(Box::new(link)),
@@ -124,7 +124,7 @@ impl Client {
             if let Err(broken) = step {
                 self.mourn(&broken);
             }
-            self.outbox.put(self.done.drain(..));
+            self.completion_sender.put(self.done.drain(..));
             self.sleep();
         }
         if let State::Up(link) = &mut self.state
@@ -370,7 +370,7 @@ impl Client {
             (job.issued, job.all_issued, job.parts, job.sending, job.error) = (0, false, 0, 0, None);
             self.ready.push_back(number);
         }
-        self.outbox.ring();
+        self.completion_sender.ring();
     }
 
     fn try_again(&mut self) {

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
-use tiermem_tier::block::mailbox::{Inbox, Outbox, mailbox};
+use tiermem_tier::block::completion_queue::{CompletionReceiver, CompletionSender, completion_queue};
 
 use self::client::Client;
 use super::{Aligning, Backing, BackingError, Completion, Identity, OpenError, Request, Waker};
@@ -91,8 +91,8 @@ pub struct NbdUnits {
     /// `None` only while it is dropped.
     queue: Option<Sender<Request>>,
     bell: Arc<Bell>,
-    inbox: Inbox<Completion>,
-    outbox: Outbox<Completion>,
+    completion_receiver: CompletionReceiver<Completion>,
+    completion_sender: CompletionSender<Completion>,
     session: Arc<AtomicU64>,
     size_bytes: u64,
     unit_bytes: u64,
@@ -119,18 +119,25 @@ impl NbdUnits {
                 .map_err(std::io::Error::from)?,
             rung: AtomicBool::new(false),
         });
-        let (outbox, inbox) = mailbox();
+        let (completion_sender, completion_receiver) = completion_queue();
         let (queue, requests) = channel();
         let session = Arc::new(AtomicU64::new(0));
-        let client =
-            Client::new(uri.clone(), options, link, requests, bell.clone(), outbox.clone(), session.clone());
+        let client = Client::new(
+            uri.clone(),
+            options,
+            link,
+            requests,
+            bell.clone(),
+            completion_sender.clone(),
+            session.clone(),
+        );
         let thread =
             std::thread::Builder::new().name("backing-nbd".to_owned()).spawn(move || client.run())?;
         Ok(NbdUnits {
             queue: Some(queue),
             bell,
-            inbox,
-            outbox,
+            completion_receiver,
+            completion_sender,
             session,
             size_bytes,
             unit_bytes,
@@ -148,24 +155,24 @@ impl NbdUnits {
 
 impl Backing for NbdUnits {
     fn submit(&mut self, request: Request) {
-        self.inbox.in_flight += 1;
+        self.completion_receiver.in_flight += 1;
         if let Some(Err(lost)) = self.queue.as_ref().map(|queue| queue.send(request)) {
             let error = BackingError::Failed("the store's thread has ended".to_owned());
-            self.outbox.put([lost.0.done(Err(error), self.session.load(Ordering::Acquire))]);
+            self.completion_sender.put([lost.0.done(Err(error), self.session.load(Ordering::Acquire))]);
         }
         self.bell.ring();
     }
 
     fn completed(&mut self, out: &mut Vec<Completion>) {
-        self.inbox.completed(out);
+        self.completion_receiver.completed(out);
     }
 
     fn in_flight(&self) -> usize {
-        self.inbox.in_flight
+        self.completion_receiver.in_flight
     }
 
     fn notify(&mut self, waker: Waker) {
-        self.inbox.notify(waker);
+        self.completion_receiver.notify(waker);
     }
 
     fn size_bytes(&self) -> u64 {

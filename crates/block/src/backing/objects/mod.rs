@@ -62,7 +62,7 @@ use std::time::Duration;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use tiermem_base::Bytes;
-use tiermem_tier::block::mailbox::{Inbox, Outbox, mailbox};
+use tiermem_tier::block::completion_queue::{CompletionReceiver, CompletionSender, completion_queue};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -113,8 +113,8 @@ impl Default for ObjectsOptions {
 pub struct ObjectsBacking {
     /// `None` only while it is dropped.
     queue: Option<UnboundedSender<Ask>>,
-    inbox: Inbox<Completion>,
-    outbox: Outbox<Completion>,
+    completion_receiver: CompletionReceiver<Completion>,
+    completion_sender: CompletionSender<Completion>,
     standing: Arc<Standing>,
     shape: Shape,
     volume: Id,
@@ -161,11 +161,11 @@ impl ObjectsBacking {
         lock: Option<File>,
     ) -> Result<Self, OpenError> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let (outbox, inbox) = mailbox();
+        let (completion_sender, completion_receiver) = completion_queue();
         let (queue, asks) = unbounded_channel();
         let (opened, when_opened) = channel();
         let standing = Arc::new(Standing::default());
-        let (for_worker, from_worker) = (standing.clone(), outbox.clone());
+        let (for_worker, from_worker) = (standing.clone(), completion_sender.clone());
         let conditional = objects.conditional;
         let work = move || {
             let chunks = runtime.block_on(find_or_make(objects, &options, for_worker.clone()));
@@ -184,8 +184,8 @@ impl ObjectsBacking {
         let (shape, volume) = when_opened.recv().unwrap_or_else(|_| ended()).map_err(failed)?;
         Ok(ObjectsBacking {
             queue: Some(queue),
-            inbox,
-            outbox,
+            completion_receiver,
+            completion_sender,
             standing,
             shape,
             volume,
@@ -258,23 +258,23 @@ fn identity_of(volume: Id, changes: Option<u64>) -> Identity {
 
 impl Backing for ObjectsBacking {
     fn submit(&mut self, request: Request) {
-        self.inbox.in_flight += 1;
+        self.completion_receiver.in_flight += 1;
         if let Some(Ask::Request(lost)) = self.ask(Ask::Request(request)) {
             let error = BackingError::Failed("the store's thread has ended".to_owned());
-            self.outbox.put([lost.done(Err(error), self.standing.session())]);
+            self.completion_sender.put([lost.done(Err(error), self.standing.session())]);
         }
     }
 
     fn completed(&mut self, out: &mut Vec<Completion>) {
-        self.inbox.completed(out);
+        self.completion_receiver.completed(out);
     }
 
     fn in_flight(&self) -> usize {
-        self.inbox.in_flight
+        self.completion_receiver.in_flight
     }
 
     fn notify(&mut self, waker: Waker) {
-        self.inbox.notify(waker);
+        self.completion_receiver.notify(waker);
     }
 
     fn size_bytes(&self) -> u64 {

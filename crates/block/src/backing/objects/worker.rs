@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use slab::Slab;
-use tiermem_tier::block::mailbox::Outbox;
+use tiermem_tier::block::completion_queue::CompletionSender;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
@@ -55,7 +55,7 @@ pub(super) struct Worker {
     chunks: Chunks,
     standing: Arc<Standing>,
     look_every: Duration,
-    outbox: Outbox<Completion>,
+    completion_sender: CompletionSender<Completion>,
     jobs: Slab<Job>,
     reads: VecDeque<(usize, ChunkRange)>,
     gets: usize,
@@ -79,14 +79,14 @@ impl Worker {
         chunks: Chunks,
         standing: Arc<Standing>,
         options: &ObjectsOptions,
-        outbox: Outbox<Completion>,
+        completion_sender: CompletionSender<Completion>,
     ) -> Self {
         let turns_max = (TURN_BYTES_MAX / chunks.shape.chunk_bytes).clamp(1, TURNS_MAX);
         Worker {
             chunks,
             standing,
             look_every: options.look_every,
-            outbox,
+            completion_sender,
             jobs: Slab::new(),
             reads: VecDeque::new(),
             gets: 0,
@@ -131,11 +131,11 @@ impl Worker {
                 }
             }
             self.start();
-            self.outbox.put(self.done.drain(..));
+            self.completion_sender.put(self.done.drain(..));
             let session = self.standing.session();
             if session != self.session {
                 self.session = session;
-                self.outbox.ring();
+                self.completion_sender.ring();
             }
         }
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 use clap::Args;
-use tiermem_base::curve::{Curve, LOCAL_DRAM, Surcharge};
+use tiermem_base::latency_curve::{Curve, LOCAL_DRAM, Surcharge};
 use tiermem_base::tier::{Capacity, TierError};
 use tiermem_base::{Access, Bytes, TierKind, TierSpec};
 use tiermem_model::advisor::{Aim, Division, Plan};

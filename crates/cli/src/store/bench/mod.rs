@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use anyhow::anyhow;
 use clap::Args;
 use indicatif::ProgressBar;
-use tiermem_base::curve::{Curve, DEFAULT_CURVE};
+use tiermem_base::latency_curve::{Curve, DEFAULT_CURVE};
 use tiermem_base::{Bytes, Rng};
 use tiermem_model::advisor::Plan;
 use tiermem_sim::hindsight::BestPlacement;

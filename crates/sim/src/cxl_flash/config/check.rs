@@ -2,11 +2,11 @@
 
 use tiermem_base::tier::Amount;
 use tiermem_base::units::Bytes;
-use tiermem_policy::cleaning::Victim;
 use tiermem_policy::evict::Named as Policy;
+use tiermem_policy::garbage_collection::Victim;
 
 use super::{Config, ConfigError, Device, Ways};
-use crate::cxl_flash::flash::cleaning::Rules;
+use crate::cxl_flash::flash::garbage_collection::Rules;
 use crate::cxl_flash::flash::{Geometry, Suspension, Technology, Timing};
 
 type Result<T> = std::result::Result<T, ConfigError>;

@@ -10,14 +10,14 @@ pub use prefetch::Prefetch;
 pub use presets::{PRESETS, Preset};
 
 use serde::{Deserialize, Serialize};
-use tiermem_base::curve::{A1000_CXL, LOCAL_DRAM};
+use tiermem_base::latency_curve::{A1000_CXL, LOCAL_DRAM};
 use tiermem_base::tier::Price;
 use tiermem_base::units::{Bytes, Nanos};
 use tiermem_policy::evict::Named as Policy;
 use tiermem_policy::evict::named::K_DEFAULT;
 use tiermem_policy::prefetch::Named as Prefetcher;
 
-use super::flash::cleaning::Rules;
+use super::flash::garbage_collection::Rules;
 use super::flash::{Geometry, Parameters, Technology, Timing};
 
 /// A device and the host before it. Each key is described where it stands; sizes and times carry their units.

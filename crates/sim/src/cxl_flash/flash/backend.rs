@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::cleaning::Rules;
 use super::ftl::{self, Ftl, Places};
+use super::garbage_collection::Rules;
 use super::geometry::Geometry;
 use super::scheduler::{Command, Event, Origin, Scheduler};
 use super::timing::{Operation, Timing};

@@ -5,7 +5,7 @@
 //! commands to carry out and is told when they are done.
 
 use super::blocks::{Blocks, NONE, State, Writer};
-use super::cleaning::{self, Job, Rules};
+use super::garbage_collection::{self, Job, Rules};
 use super::geometry::Geometry;
 use super::scheduler::{Command, Origin};
 use super::timing::Operation;
@@ -231,7 +231,9 @@ impl Ftl {
         {
             return;
         }
-        if let Some(block) = cleaning::victim(&self.blocks, plane, self.rules.victim, &self.geometry) {
+        if let Some(block) =
+            garbage_collection::victim(&self.blocks, plane, self.rules.victim, &self.geometry)
+        {
             self.empty(plane, block, places, out);
         }
     }
@@ -279,7 +281,7 @@ impl Ftl {
         self.clean_if_short(plane, places, out);
         if self.jobs[plane as usize].is_none()
             && let Some(difference) = self.rules.wear_difference
-            && let Some(cold) = cleaning::coldest(&self.blocks, plane, difference)
+            && let Some(cold) = garbage_collection::coldest(&self.blocks, plane, difference)
         {
             self.counts.wear_moves += 1;
             self.empty(plane, cold, places, out);

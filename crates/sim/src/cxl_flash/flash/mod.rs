@@ -2,8 +2,8 @@
 
 pub mod backend;
 pub mod blocks;
-pub mod cleaning;
 pub mod ftl;
+pub mod garbage_collection;
 pub mod geometry;
 pub mod scheduler;
 pub mod timing;

@@ -7,7 +7,7 @@ mod attended;
 mod hash;
 mod users;
 
-use super::{Context, Found, Output, Verdict};
+use super::{Context, Output, Resolved, Verdict};
 use crate::clients::Peer;
 use crate::config::StoreConfig;
 use crate::engine::Engine;
@@ -84,7 +84,7 @@ impl Client {
         let Client { engine, session, host, .. } = self;
         let mut context = Context { engine, session, output: &mut output, host, handlers: &super::HANDLERS };
         let args = parser.args(bytes.as_bytes());
-        let verdict = Found::of(args).execute(&mut context, args);
+        let verdict = Resolved::of(args).execute(&mut context, args);
         if verdict == Verdict::Later {
             return "later".to_owned();
         }

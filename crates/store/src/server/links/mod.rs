@@ -16,7 +16,7 @@ use std::task::{Context as TaskContext, Poll};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::clients::Peer;
-use crate::command::{Context, Found, Mode, Output, Route, Verdict, refuse_request};
+use crate::command::{Context, Mode, Output, Resolved, Route, Verdict, refuse_request};
 use crate::host::Session;
 use crate::resp::{Args, Request, Version};
 use crate::shards::ShardSet;
@@ -145,7 +145,7 @@ impl Links {
 
     /// Runs a request here, or sends it where it runs.
     #[inline]
-    pub(super) fn execute(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Found) -> Step {
+    pub(super) fn execute(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Resolved) -> Step {
         let placement = self.mailboxes.placement;
         let route = match found.only_key(context.session, args) {
             Some(key) => match placement.shard_of(key) {
@@ -158,7 +158,7 @@ impl Links {
     }
 
     #[inline]
-    fn run_here(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Found) -> Step {
+    fn run_here(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Resolved) -> Step {
         self.last_was_away = false;
         if self.alone {
             return found.execute(context, args).into();
@@ -173,7 +173,7 @@ impl Links {
             || self.links.iter().flatten().any(|link| link.outgoing_bytes() >= OUTGOING_BYTES_MAX)
     }
 
-    fn run_among_others(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Found) -> Step {
+    fn run_among_others(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Resolved) -> Step {
         if !self.replies.is_empty() && (found.comes_last() || self.is_full()) {
             return Step::Wait;
         }
@@ -202,7 +202,7 @@ impl Links {
     }
 
     #[inline(never)]
-    fn dispatch(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Found, to: Route) -> Step {
+    fn dispatch(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Resolved, to: Route) -> Step {
         // What the user may not do is refused there.
         let to = if found.is_forbidden(context.session, context.host, args) { Route::Here } else { to };
         let mode = context.session.mode;
@@ -239,7 +239,7 @@ impl Links {
     }
 
     /// The request is for one other shard.
-    fn ask_one(&mut self, context: &mut Context<'_>, shard: usize, args: Args<'_>, found: Found) {
+    fn ask_one(&mut self, context: &mut Context<'_>, shard: usize, args: Args<'_>, found: Resolved) {
         self.last_was_away = true;
         let silent = take_silence(context.session);
         found.account(context, args);
@@ -255,7 +255,13 @@ impl Links {
     }
 
     /// The request is for every shard.
-    fn ask_all(&mut self, context: &mut Context<'_>, args: Args<'_>, mut merge: Merge, found: Found) -> Step {
+    fn ask_all(
+        &mut self,
+        context: &mut Context<'_>,
+        args: Args<'_>,
+        mut merge: Merge,
+        found: Resolved,
+    ) -> Step {
         if found.is("monitor") {
             return self.monitor(context, args, found);
         }
@@ -306,7 +312,7 @@ impl Links {
         args: Args<'_>,
         asked: Vec<(usize, Request)>,
         merge: Merge,
-        found: Found,
+        found: Resolved,
     ) -> Step {
         let own = self.mailboxes.placement.own;
         let turn = self.turn.take();
@@ -361,7 +367,7 @@ impl Links {
     }
 
     /// The request tells of all shards, whose figures must be of now.
-    fn run_after_showing(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Found) -> Step {
+    fn run_after_showing(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Resolved) -> Step {
         if !self.have_shown() || !self.replies.is_empty() {
             return Step::Wait;
         }
@@ -386,7 +392,7 @@ impl Links {
     }
 
     /// `MONITOR`: pipes of their own for what is seen elsewhere, since nothing tells its lines from replies.
-    fn monitor(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Found) -> Step {
+    fn monitor(&mut self, context: &mut Context<'_>, args: Args<'_>, found: Resolved) -> Step {
         let step = self.run_here(context, args, found);
         if step == Step::Done && self.monitors.is_empty() {
             for shard in self.mailboxes.others() {
@@ -405,7 +411,7 @@ impl Links {
         context: &mut Context<'_>,
         shard: usize,
         args: Args<'_>,
-        found: Found,
+        found: Resolved,
     ) {
         let silent = take_silence(context.session);
         let caching = take_caching(context);
@@ -542,7 +548,7 @@ fn take_lines(link: &mut Link, replies: &mut Replies, output: &mut Output) {
 }
 
 /// Runs a request here and returns its reply.
-fn run_aside(context: &mut Context<'_>, args: Args<'_>, found: Found) -> (Verdict, Vec<u8>) {
+fn run_aside(context: &mut Context<'_>, args: Args<'_>, found: Resolved) -> (Verdict, Vec<u8>) {
     let mut aside = Output::default();
     core::mem::swap(context.output, &mut aside);
     let verdict = found.execute(context, args);

@@ -12,19 +12,19 @@ use crate::resp::Args;
 
 /// The command that a request means, if there is such a one and it takes so many arguments.
 #[derive(Clone, Copy, Debug)]
-pub struct Found(pub(super) Option<&'static Spec>);
+pub struct Resolved(pub(super) Option<&'static Spec>);
 
-impl Found {
+impl Resolved {
     /// Looks a request's command up.
     #[inline]
     pub fn of(args: Args<'_>) -> Self {
-        let Some(mut spec) = lookup(&args[0]) else { return Found(None) };
+        let Some(mut spec) = lookup(&args[0]) else { return Resolved(None) };
         if !spec.subcommands.is_empty() && args.len() > 1 {
             let named = |sub: &&Spec| sub.name.as_bytes().eq_ignore_ascii_case(&args[1]);
-            let Some(subcommand) = spec.subcommands.iter().find(named) else { return Found(None) };
+            let Some(subcommand) = spec.subcommands.iter().find(named) else { return Resolved(None) };
             spec = subcommand;
         }
-        Found(spec.accepts(args.len()).then_some(spec))
+        Resolved(spec.accepts(args.len()).then_some(spec))
     }
 
     /// Runs the request and appends its one reply.

@@ -73,18 +73,18 @@ impl Bell {
 }
 
 /// A worker's end.
-pub struct Outbox<C = Completion> {
+pub struct CompletionSender<C = Completion> {
     sender: Sender<C>,
     bell: Arc<Bell>,
 }
 
-impl<C> Clone for Outbox<C> {
+impl<C> Clone for CompletionSender<C> {
     fn clone(&self) -> Self {
-        Outbox { sender: self.sender.clone(), bell: self.bell.clone() }
+        CompletionSender { sender: self.sender.clone(), bell: self.bell.clone() }
     }
 }
 
-impl<C> Outbox<C> {
+impl<C> CompletionSender<C> {
     /// Calls though there is nothing: something else has changed.
     pub fn ring(&self) {
         self.bell.ring();
@@ -104,7 +104,7 @@ impl<C> Outbox<C> {
 }
 
 /// The asker's end, which also counts what is in flight.
-pub struct Inbox<C = Completion> {
+pub struct CompletionReceiver<C = Completion> {
     receiver: Receiver<C>,
     bell: Arc<Bell>,
     /// Requests submitted and not taken back.
@@ -112,13 +112,13 @@ pub struct Inbox<C = Completion> {
 }
 
 /// The two ends of a new way.
-pub fn mailbox<C>() -> (Outbox<C>, Inbox<C>) {
+pub fn completion_queue<C>() -> (CompletionSender<C>, CompletionReceiver<C>) {
     let (sender, receiver) = channel();
     let bell = Arc::new(Bell::default());
-    (Outbox { sender, bell: bell.clone() }, Inbox { receiver, bell, in_flight: 0 })
+    (CompletionSender { sender, bell: bell.clone() }, CompletionReceiver { receiver, bell, in_flight: 0 })
 }
 
-impl<C> Inbox<C> {
+impl<C> CompletionReceiver<C> {
     /// Appends what is there; never blocks.
     pub fn completed(&mut self, out: &mut Vec<C>) {
         if self.bell.silence() {
