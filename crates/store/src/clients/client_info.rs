@@ -1,10 +1,8 @@
 //! What `CLIENT LIST` reports about a client.
 
-use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::{Clients, Kind, Slot};
 use crate::resp::Version;
 use crate::users::DEFAULT;
 
@@ -97,78 +95,5 @@ impl ClientInfo {
     /// The name of its user.
     pub fn user_name(&self) -> &str {
         self.user.as_deref().unwrap_or(DEFAULT)
-    }
-}
-
-impl Clients {
-    /// The letters that Redis has for what a client is and does.
-    fn letters(&self, slot: Slot) -> String {
-        let entry = self.entry(slot);
-        let tracking = entry.tracking.as_deref();
-        let letters = [
-            (self.monitors.contains(&entry.id), 'O'),
-            (self.is_subscriber(slot), 'P'),
-            (entry.client_info.queued >= 0, 'x'),
-            (tracking.is_some(), 't'),
-            (tracking.is_some_and(|it| it.broken), 'R'),
-            (tracking.is_some_and(|it| it.broadcast), 'B'),
-            (entry.dirty, 'd'),
-            (matches!(entry.client_info.peer, Peer::Unix(_)), 'U'),
-            (entry.client_info.no_evict, 'e'),
-            (entry.client_info.no_touch, 'T'),
-        ];
-        let text: String = letters.into_iter().filter_map(|(on, letter)| on.then_some(letter)).collect();
-        if text.is_empty() { "N".to_owned() } else { text }
-    }
-
-    /// Whether a client is there to be told things, and cannot be called idle.
-    pub fn only_listens(&self, slot: Slot) -> bool {
-        self.is_subscriber(slot) || self.monitors.contains(&self.entry(slot).id)
-    }
-
-    /// Redis's line about a client, without its end.
-    pub fn describe(&self, slot: Slot, now_us: u64) -> Vec<u8> {
-        let entry = self.entry(slot);
-        let client_info = &entry.client_info;
-        let seconds = |since: u64| now_us.saturating_sub(since) / 1_000_000;
-        let mut line = format!(
-            "id={} addr={} laddr={} fd={} name=",
-            entry.id,
-            client_info.peer.address(),
-            client_info.peer.local_address(),
-            client_info.fd
-        )
-        .into_bytes();
-        line.extend_from_slice(&client_info.name);
-        let waiting = entry.unsent + entry.outbox.len();
-        let command = match client_info.command {
-            ("", "") => "NULL".to_owned(),
-            ("", name) => name.to_owned(),
-            (container, name) => format!("{container}|{name}"),
-        };
-        let redirect = entry.tracking.as_ref().map_or(-1, |it| it.redirect as i64);
-        let mut rest = String::new();
-        // Writing to a string does not fail.
-        let _ = write!(
-            rest,
-            " age={} idle={} flags={} db={} sub={} psub={} ssub=0 multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} \
-             rbs=0 rbp=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={command} user={} redir={redirect} resp={}",
-            seconds(client_info.created_us),
-            seconds(client_info.active_us),
-            self.letters(slot),
-            client_info.db,
-            self.subscription_count(slot, Kind::Channel),
-            self.subscription_count(slot, Kind::Pattern),
-            client_info.queued,
-            client_info.pending_bytes,
-            client_info.queued_bytes,
-            entry.unsent,
-            waiting,
-            waiting + client_info.pending_bytes + client_info.queued_bytes + size_of::<super::Entry>(),
-            client_info.user_name(),
-            if client_info.version == Version::Resp3 { 3 } else { 2 },
-        );
-        line.extend_from_slice(rest.as_bytes());
-        line
     }
 }

@@ -2,15 +2,28 @@
 //!
 //! A connection owns its socket, its session and its replies, and nobody else touches them. What reaches *another*
 //! connection (a message of a channel, an invalidation, a line for a monitor, a kill, the end of a pause) goes
-//! through this registry and through nothing else: it is appended to that client's outbox, or noted on its entry, and
-//! the client's task is woken; the task takes its mail when it runs, before it reads. A client of another shard has an entry
+//! through this module and through nothing else: it is appended to what waits for that client, or noted beside it, and
+//! the client's task is woken; the task takes what waits when it runs, before it reads. A client of another shard has a slot
 //! here too if it has asked for anything here, as a guest ([`crate::shards`]).
 //!
 //! ```text
 //! handler of A --> Clients: who is concerned? (channels, watched, tracking, monitors)
-//!                     |--> entry of B: outbox += bytes, wake        B's task: outbox -> its replies -> socket
-//!                     `--> entry of C: killed, wake                 C's task: ends
+//!                     |--> output of B: pushed += bytes, wake       B's task: pushed -> its replies -> socket
+//!                     `--> output of C: killed, wake                C's task: ends
 //! ```
+//!
+//! Each part keeps its own state by [`Slot`] and knows no sibling but those that it is lent:
+//!
+//! | part | owns |
+//! | --- | --- |
+//! | [`Registry`] | slots, numbers, what `CLIENT LIST` tells |
+//! | [`OutputBuffers`] | what waits for each client, its limits, who is killed |
+//! | [`Channels`] | subscriptions |
+//! | [`Watched`] | keys watched for a transaction, and who must not commit |
+//! | [`Tracking`] | client-side caching: modes, prefixes, the table of keys |
+//! | `Monitors`, `Pause`, `StateBudget` | who monitors; until when requests wait; bytes remembered for clients |
+//!
+//! [`Clients`] puts them together: it knows when a client comes and goes, and keeps [`Clients::attention`] true.
 //!
 //! Memory is bounded three times. What waits for one client, its unsent replies counted, ends at
 //! [`PUSH_BYTES_MAX`]: a client that lets it grow further is dropped, as Redis drops slow subscribers. What waits for
@@ -23,43 +36,36 @@
 
 mod channels;
 mod client_info;
+mod describe;
+mod monitors;
 mod notify;
+mod output;
 mod pause;
+mod registry;
+mod state_budget;
 mod tracking;
 mod watched;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::task::Waker;
+use std::rc::Rc;
 
-pub use channels::Kind;
+pub use channels::{Channels, Kind};
 pub use client_info::{ClientInfo, Peer};
+pub use describe::describe;
 pub use notify::{Author, Class, NotifyFlags};
+pub use output::{OutputBuffers, PUSH_BYTES_MAX, TIGHT_OUTPUT_BYTES};
 pub use pause::PauseKind;
-pub use tracking::{Prefixes, TABLE_KEYS_MAX, TrackingMode};
+pub use registry::{Registry, Slot};
+pub use state_budget::{STATE_BYTES_MAX, TooMuch};
+pub use tracking::{Prefixes, TABLE_KEYS_MAX, Tracking, TrackingMode};
+pub use watched::Watched;
 
 use crate::engine::{Change, Changes};
-use crate::resp::Version;
-use channels::Channels;
-use tracking::Tracking;
-use watched::Watched;
+use monitors::Monitors;
+use pause::Pause;
+use state_budget::StateBudget;
+use tracking::Audience;
 
-/// What may wait for one client, as Redis's default for subscribers.
-pub const PUSH_BYTES_MAX: usize = 32 << 20;
-/// What may wait for one client when all clients together have too much.
-pub const TIGHT_OUTPUT_BYTES: usize = 16 * 1024;
-/// What all clients together can have remembered.
-pub const STATE_BYTES_MAX: usize = 16 << 20;
-/// What remembering costs beside the bytes themselves.
-const STATE_OVERHEAD_BYTES: usize = 128;
-
-/// A client's place in the registry while it is connected.
-pub type Slot = u32;
-
-/// The server remembers too much for its clients already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMuch;
-
-/// What a registry tells those of other shards.
+/// What this shard's clients tell those of other shards.
 pub trait Relay: std::fmt::Debug {
     /// Something happened to a key, and clients of any shard may want to know.
     fn tell_event(&self, class: Class, event: &str, db: u8, key: &[u8]);
@@ -67,71 +73,22 @@ pub trait Relay: std::fmt::Debug {
     fn drop_client(&self, shard: usize, client: u64);
 }
 
+/// All clients of a shard.
 #[derive(Debug, Default)]
-struct Entry {
-    /// 0 when the place is free.
-    id: u64,
-    waker: Option<Waker>,
-    outbox: Vec<u8>,
-    /// Replies that the connection has not sent.
-    unsent: usize,
-    killed: bool,
-    /// A key that it watches has changed.
-    dirty: bool,
-    /// Database, key, and whether it was there.
-    watching: Vec<(u8, Box<[u8]>, bool)>,
-    /// Subscriptions to channels and to patterns.
-    subscribed: [BTreeSet<std::rc::Rc<[u8]>>; 2],
-    tracking: Option<Box<TrackingMode>>,
-    client_info: ClientInfo,
-}
-
-/// The registry.
-#[derive(Debug)]
 pub struct Clients {
-    entries: Vec<Entry>,
-    vacant: Vec<Slot>,
-    slots: BTreeMap<u64, Slot>,
+    registry: Registry,
+    output: OutputBuffers,
+    state: StateBudget,
     channels: Channels,
     watched: Watched,
     tracking: Tracking,
-    monitors: BTreeSet<u64>,
-    pause: pause::Pause,
+    monitors: Monitors,
+    pause: Pause,
     notify: NotifyFlags,
     guarded: bool,
     attention: u8,
-    state_bytes: usize,
-    /// Unsent replies of all clients.
-    unsent_bytes: usize,
-    outbox_bytes: usize,
-    output_total_bytes_max: usize,
-    dropped: u64,
     /// Other shards, where there are any.
-    relay: Option<Box<dyn Relay>>,
-}
-
-impl Default for Clients {
-    fn default() -> Self {
-        Clients {
-            entries: Vec::new(),
-            vacant: Vec::new(),
-            slots: BTreeMap::new(),
-            channels: Channels::default(),
-            watched: Watched::default(),
-            tracking: Tracking::default(),
-            monitors: BTreeSet::new(),
-            pause: pause::Pause::default(),
-            notify: NotifyFlags::default(),
-            guarded: false,
-            attention: 0,
-            state_bytes: 0,
-            unsent_bytes: 0,
-            outbox_bytes: 0,
-            output_total_bytes_max: 64 << 20,
-            dropped: 0,
-            relay: None,
-        }
-    }
+    relay: Option<Rc<dyn Relay>>,
 }
 
 impl Clients {
@@ -155,11 +112,12 @@ impl Clients {
         self.attention & Self::OBSERVED != 0
     }
 
+    /// To be called whenever a part may have begun or ceased to be in use.
     fn update_attention(&mut self) {
         let observed = !self.watched.is_empty() || self.tracking.is_used() || self.notify.is_on();
         let bit = |on: bool, bit: u8| if on { bit } else { 0 };
         self.attention = bit(!self.monitors.is_empty(), Self::MONITORED)
-            | bit(self.pause.is_on(), Self::PAUSED)
+            | bit(self.pause.kind().is_some(), Self::PAUSED)
             | bit(observed, Self::OBSERVED)
             | bit(self.guarded, Self::GUARDED);
     }
@@ -172,209 +130,199 @@ impl Clients {
 
     /// Names what reaches other shards.
     pub fn set_relay(&mut self, relay: impl Relay + 'static) {
-        self.relay = Some(Box::new(relay));
+        let relay: Rc<dyn Relay> = Rc::new(relay);
+        self.output.set_relay(Rc::clone(&relay));
+        self.relay = Some(relay);
     }
 
-    /// What may wait for all clients together, in bytes.
-    pub fn set_output_total_bytes_max(&mut self, bytes: usize) {
-        self.output_total_bytes_max = bytes;
+    /// Who is connected.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Who is connected.
+    #[inline]
+    pub fn registry_mut(&mut self) -> &mut Registry {
+        &mut self.registry
+    }
+
+    /// What waits for clients.
+    #[inline]
+    pub fn output(&self) -> &OutputBuffers {
+        &self.output
+    }
+
+    /// What waits for clients.
+    #[inline]
+    pub fn output_mut(&mut self) -> &mut OutputBuffers {
+        &mut self.output
+    }
+
+    /// Who is subscribed to what.
+    pub fn channels(&self) -> &Channels {
+        &self.channels
+    }
+
+    /// Who watches what.
+    pub fn watched(&self) -> &Watched {
+        &self.watched
+    }
+
+    /// Who may hold which keys.
+    pub fn tracking(&self) -> &Tracking {
+        &self.tracking
     }
 
     /// Notes a client that has connected.
     pub fn enter(&mut self, id: u64, peer: Peer, now_us: u64) -> Slot {
-        let slot = self.vacant.pop().unwrap_or_else(|| {
-            self.entries.push(Entry::default());
-            (self.entries.len() - 1) as Slot
-        });
-        self.slots.insert(id, slot);
-        self.entries[slot as usize] =
-            Entry { id, client_info: ClientInfo::new(id, peer, now_us), ..Entry::default() };
+        let slot = self.registry.enter(id, peer, now_us);
+        self.output.enter(slot);
         slot
     }
 
     /// Forgets a client that has gone, and all that concerned it.
     pub fn leave(&mut self, slot: Slot) {
-        self.set_unsent(slot, 0);
         self.forget_state(slot);
+        // No name costs nothing and is not refused.
         self.set_name(slot, &[]).ok();
-        let entry = std::mem::take(&mut self.entries[slot as usize]);
-        self.outbox_bytes -= entry.outbox.len();
-        self.slots.remove(&entry.id);
-        self.pause.forget(entry.id);
-        self.vacant.push(slot);
+        self.pause.forget(slot);
+        self.output.leave(slot);
+        self.registry.leave(slot);
     }
 
     /// What `RESET` and leaving end: subscriptions, watching, tracking, monitoring.
     pub fn forget_state(&mut self, slot: Slot) {
-        self.unwatch(slot);
-        self.stop_tracking(slot);
+        self.watched.unwatch(&mut self.state, slot);
+        self.tracking.stop(&mut self.state, slot);
         for kind in Kind::ALL {
-            for name in self.subscriptions(slot, kind) {
-                self.unsubscribe(slot, kind, &name);
+            for name in self.channels.subscriptions(slot, kind) {
+                self.channels.unsubscribe(&mut self.state, slot, kind, &name);
             }
         }
-        self.monitors.remove(&self.entries[slot as usize].id);
+        self.monitors.remove(slot);
         self.update_attention();
-    }
-
-    fn entry(&self, slot: Slot) -> &Entry {
-        &self.entries[slot as usize]
-    }
-
-    fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
-        &mut self.entries[slot as usize]
-    }
-
-    /// The place of a client that is connected.
-    pub fn find(&self, id: u64) -> Option<Slot> {
-        self.slots.get(&id).copied()
-    }
-
-    /// Clients that are connected and at home here, in the order in which they came.
-    pub fn connected(&self) -> impl Iterator<Item = Slot> {
-        self.slots.values().copied().filter(|slot| self.client_info(*slot).home.is_none())
-    }
-
-    /// How a client's task is woken; set once, when it first runs.
-    pub fn set_waker(&mut self, slot: Slot, waker: &Waker) {
-        self.entry_mut(slot).waker = Some(waker.clone());
-    }
-
-    /// What waits for a client, which is the connection's now.
-    #[inline]
-    pub fn take_mail(&mut self, slot: Slot) -> Option<Vec<u8>> {
-        let entry = &mut self.entries[slot as usize];
-        if entry.outbox.is_empty() {
-            return None;
-        }
-        let mail = std::mem::take(&mut entry.outbox);
-        self.outbox_bytes -= mail.len();
-        Some(mail)
-    }
-
-    /// Whether the client is to be disconnected.
-    #[inline]
-    pub fn is_killed(&self, slot: Slot) -> bool {
-        self.entries[slot as usize].killed
-    }
-
-    /// Disconnects a client; what waits for it is thrown away at once.
-    pub fn kill(&mut self, slot: Slot) {
-        let entry = &mut self.entries[slot as usize];
-        entry.killed = true;
-        self.outbox_bytes -= entry.outbox.len();
-        entry.outbox = Vec::new();
-        if let Some(waker) = &entry.waker {
-            waker.wake_by_ref();
-        }
-    }
-
-    /// Clients dropped since the last call because they did not read what was pushed to them.
-    pub fn take_dropped(&mut self) -> u64 {
-        std::mem::take(&mut self.dropped)
-    }
-
-    /// Appends to a client's outbox and wakes it, or drops it if it has too much waiting.
-    fn push(&mut self, slot: Slot, bytes: &[u8]) {
-        let all = self.unsent_bytes + self.outbox_bytes + bytes.len();
-        let entry = &mut self.entries[slot as usize];
-        if entry.killed {
-            return;
-        }
-        let own = entry.unsent + entry.outbox.len() + bytes.len();
-        if own > PUSH_BYTES_MAX || (own > TIGHT_OUTPUT_BYTES && all > self.output_total_bytes_max) {
-            tracing::warn!(client = entry.id, bytes = own, "dropped: it does not read what is pushed to it");
-            self.dropped += 1;
-            if let (Some((shard, client)), Some(relay)) = (entry.client_info.home, &self.relay) {
-                // It may not look at its pipe before the client reads, which it does not.
-                relay.drop_client(shard, client);
-            }
-            self.kill(slot);
-            return;
-        }
-        if entry.outbox.is_empty()
-            && let Some(waker) = &entry.waker
-        {
-            waker.wake_by_ref();
-        }
-        entry.outbox.extend_from_slice(bytes);
-        self.outbox_bytes += bytes.len();
-    }
-
-    fn push_to(&mut self, id: u64, bytes: &[u8]) {
-        if let Some(slot) = self.find(id) {
-            self.push(slot, bytes);
-        }
-    }
-
-    /// Notes how much of its replies a client has not taken.
-    #[inline]
-    pub fn set_unsent(&mut self, slot: Slot, bytes: usize) {
-        let entry = &mut self.entries[slot as usize];
-        self.unsent_bytes = self.unsent_bytes - entry.unsent + bytes;
-        entry.unsent = bytes;
-    }
-
-    /// Replies and messages that wait for all clients, in bytes.
-    #[inline]
-    pub fn waiting_bytes(&self) -> usize {
-        self.unsent_bytes + self.outbox_bytes
-    }
-
-    /// Takes or gives back memory for what clients have remembered.
-    fn remember(&mut self, bytes: usize) -> Result<(), TooMuch> {
-        let bytes = bytes + STATE_OVERHEAD_BYTES;
-        if self.state_bytes + bytes > STATE_BYTES_MAX {
-            return Err(TooMuch);
-        }
-        self.state_bytes += bytes;
-        Ok(())
-    }
-
-    fn unremember(&mut self, bytes: usize) {
-        self.state_bytes -= bytes + STATE_OVERHEAD_BYTES;
     }
 
     /// Names a client; an empty name is none.
     pub fn set_name(&mut self, slot: Slot, name: &[u8]) -> Result<(), TooMuch> {
-        let old = std::mem::take(&mut self.entry_mut(slot).client_info.name);
+        let client_info = self.registry.client_info_mut(slot);
+        let old = std::mem::take(&mut client_info.name);
         if !old.is_empty() {
-            self.unremember(old.len());
+            self.state.give_back(old.len());
         }
         if !name.is_empty() {
-            self.remember(name.len())?;
-            self.entry_mut(slot).client_info.name = name.into();
+            self.state.take(name.len())?;
+            client_info.name = name.into();
         }
         Ok(())
     }
 
-    /// Sets the protocol of what is pushed to a client.
-    pub fn set_version(&mut self, slot: Slot, version: Version) {
-        self.entry_mut(slot).client_info.version = version;
+    /// Subscribes a client. Once is enough.
+    pub fn subscribe(&mut self, slot: Slot, kind: Kind, name: &[u8]) -> Result<(), TooMuch> {
+        self.channels.subscribe(&mut self.state, slot, kind, name)
     }
 
-    /// What is told of a client.
-    #[inline]
-    pub fn client_info_mut(&mut self, slot: Slot) -> &mut ClientInfo {
-        &mut self.entries[slot as usize].client_info
+    /// Ends a subscription; whether there was one.
+    pub fn unsubscribe(&mut self, slot: Slot, kind: Kind, name: &[u8]) -> bool {
+        self.channels.unsubscribe(&mut self.state, slot, kind, name)
     }
 
-    /// What is told of a client.
-    pub fn client_info(&self, slot: Slot) -> &ClientInfo {
-        &self.entry(slot).client_info
+    /// Sends a message to all subscribers of a channel; to how many. Who is subscribed twice gets it twice.
+    pub fn publish(&mut self, channel: &[u8], text: &[u8]) -> usize {
+        self.channels.publish(&self.registry, &mut self.output, channel, text)
+    }
+
+    /// A client watches a key from now on, which is `present` or not.
+    pub fn watch(&mut self, slot: Slot, db: u8, key: &[u8], present: bool) -> Result<(), TooMuch> {
+        self.watched.watch(&mut self.state, slot, (db, key), present)?;
+        self.update_attention();
+        Ok(())
+    }
+
+    /// A client watches nothing any more.
+    pub fn unwatch(&mut self, slot: Slot) {
+        if self.watched.unwatch(&mut self.state, slot) {
+            self.update_attention();
+        }
+    }
+
+    /// Begins or changes a client's tracking. `added` are prefixes beside those it has.
+    pub fn start_tracking(&mut self, slot: Slot, mode: TrackingMode, added: Prefixes) -> Result<(), TooMuch> {
+        self.tracking.start(&mut self.state, slot, mode, added)?;
+        self.update_attention();
+        Ok(())
+    }
+
+    /// Ends a client's tracking. What it may hold stays in the table until it changes.
+    pub fn stop_tracking(&mut self, slot: Slot) {
+        if self.tracking.stop(&mut self.state, slot) {
+            self.update_attention();
+        }
+    }
+
+    /// Sets whether `CLIENT CACHING` was given for the next request.
+    pub fn set_caching(&mut self, slot: Slot, on: bool) {
+        self.tracking.set_caching(slot, on);
+    }
+
+    /// Tracking, and those that it tells.
+    fn tracking_and_audience(&mut self) -> (&mut Tracking, Audience<'_>) {
+        let Clients { registry, channels, output, tracking, .. } = self;
+        (tracking, Audience { registry, channels, output })
+    }
+
+    /// Keys in the table at most (`tracking-table-max-keys`); 0 stands for no limit but that of bytes.
+    pub fn set_tracked_keys_max(&mut self, keys: usize) {
+        let (tracking, mut audience) = self.tracking_and_audience();
+        tracking.set_keys_max(&mut audience, keys);
+    }
+
+    /// Remembers that a client has read a key.
+    pub fn remember_read(&mut self, slot: Slot, key: &[u8]) {
+        let (tracking, mut audience) = self.tracking_and_audience();
+        tracking.remember_read(&mut audience, slot, key);
+    }
+
+    /// Pauses. The stricter kind and the later end of an earlier pause go on to hold, as in Redis.
+    pub fn pause(&mut self, kind: PauseKind, until_us: u64) {
+        self.pause.begin(kind, until_us);
+        self.update_attention();
+    }
+
+    /// Which requests wait now.
+    pub fn paused(&self) -> Option<PauseKind> {
+        self.pause.kind()
+    }
+
+    /// Notes that a request of this client waits.
+    pub fn wait_for_unpause(&mut self, slot: Slot) {
+        self.pause.wait(slot);
+    }
+
+    /// Ends a pause whose time is over.
+    pub fn end_pause(&mut self, now_us: u64) {
+        if self.pause.is_over(now_us) {
+            self.unpause();
+        }
+    }
+
+    /// Ends the pause: whoever waits goes on.
+    pub fn unpause(&mut self) {
+        for slot in self.pause.end() {
+            self.output.wake(slot);
+        }
+        self.update_attention();
     }
 
     /// A client begins to monitor.
     pub fn add_monitor(&mut self, slot: Slot) {
-        self.monitors.insert(self.entry(slot).id);
+        self.monitors.add(slot);
         self.update_attention();
     }
 
     /// Sends a line to all who monitor.
     pub fn tell_monitors(&mut self, line: &[u8]) {
-        for id in self.monitors.iter().copied().collect::<Vec<_>>() {
-            self.push_to(id, line);
-        }
+        self.monitors.tell(&self.registry, &mut self.output, line);
     }
 
     /// Which changes of keys are published.
@@ -392,10 +340,11 @@ impl Clients {
     pub fn settle(&mut self, changes: &Changes, author: &Author) {
         let mut told = None;
         for (change, db, key) in changes.iter() {
-            self.mark_watchers(change, db, key);
+            self.watched.mark(change, db, key);
             // What one command does to a key in several steps is one change to those who hold it.
             if told != Some((db, key)) || matches!(change, Change::Flushed(_)) {
-                self.invalidate(change, key, author.client);
+                let (tracking, mut audience) = self.tracking_and_audience();
+                tracking.invalidate(&mut audience, change, key, author.client);
                 told = Some((db, key));
             }
             if self.notify.is_on() {
@@ -404,6 +353,32 @@ impl Clients {
                 }
             }
         }
+    }
+
+    /// Publishes that something happened to a key, if events of this class are published: here and in all shards.
+    pub fn publish_event(&mut self, class: Class, event: &str, db: u8, key: &[u8]) {
+        if !self.notify.has(class) {
+            return;
+        }
+        if let Some(relay) = &self.relay {
+            relay.tell_event(class, event, db, key);
+        }
+        self.publish_event_here(class, event, db, key);
+    }
+
+    /// The same for clients of this shard alone.
+    pub fn publish_event_here(&mut self, class: Class, event: &str, db: u8, key: &[u8]) {
+        if !self.notify.has(class) {
+            return;
+        }
+        for (channel, text) in self.notify.messages(event, db, key).into_iter().flatten() {
+            self.publish(&channel, &text);
+        }
+    }
+
+    /// Whether a client is there to be told things, and cannot be called idle.
+    pub fn only_listens(&self, slot: Slot) -> bool {
+        self.channels.is_subscriber(slot) || self.monitors.has(slot)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Keyspace notifications: which changes are published, under which names.
 
-use super::Clients;
 use crate::engine::Change;
 
 /// A class of events, as one of the letters of `notify-keyspace-events`.
@@ -60,6 +59,13 @@ impl NotifyFlags {
         self.0 & (KEYSPACE | KEYEVENT) != 0 && self.0 & !(KEYSPACE | KEYEVENT) != 0
     }
 
+    /// The channels of an event, with the message on each.
+    pub(super) fn messages(self, event: &str, db: u8, key: &[u8]) -> [Option<(Vec<u8>, Vec<u8>)>; 2] {
+        let keyspace = || ([format!("__keyspace@{db}__:").as_bytes(), key].concat(), event.into());
+        let keyevent = || (format!("__keyevent@{db}__:{event}").into_bytes(), key.into());
+        [(self.0 & KEYSPACE != 0).then(keyspace), (self.0 & KEYEVENT != 0).then(keyevent)]
+    }
+
     /// Whether events of this class are.
     pub fn has(self, class: Class) -> bool {
         self.is_on() && self.0 & class.0 != 0
@@ -105,33 +111,6 @@ pub(super) fn events(change: Change, author: &Author) -> [Option<(Class, &'stati
     }
 }
 
-impl Clients {
-    /// Publishes that something happened to a key, if events of this class are published: here and in all shards.
-    pub fn publish_event(&mut self, class: Class, event: &str, db: u8, key: &[u8]) {
-        if !self.notify.has(class) {
-            return;
-        }
-        if let Some(relay) = &self.relay {
-            relay.tell_event(class, event, db, key);
-        }
-        self.publish_event_here(class, event, db, key);
-    }
-
-    /// The same for clients of this shard alone.
-    pub fn publish_event_here(&mut self, class: Class, event: &str, db: u8, key: &[u8]) {
-        if !self.notify.has(class) {
-            return;
-        }
-        if self.notify.0 & KEYSPACE != 0 {
-            let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
-            self.publish(&channel, event.as_bytes());
-        }
-        if self.notify.0 & KEYEVENT != 0 {
-            self.publish(format!("__keyevent@{db}__:{event}").as_bytes(), key);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,5 +131,10 @@ mod tests {
         assert!(!NotifyFlags::parse(b"K").unwrap().is_on() && !NotifyFlags::parse(b"A").unwrap().is_on());
         assert!(NotifyFlags::parse(b"Ex").unwrap().has(Class::EXPIRED));
         assert!(!NotifyFlags::parse(b"Ex").unwrap().has(Class::STRING));
+        let message = |channel: &[u8], text: &[u8]| Some((channel.to_vec(), text.to_vec()));
+        let [keyspace, keyevent] = NotifyFlags::parse(b"KEA").unwrap().messages("set", 2, b"k");
+        assert_eq!(keyspace, message(b"__keyspace@2__:k", b"set"));
+        assert_eq!(keyevent, message(b"__keyevent@2__:set", b"k"));
+        assert_eq!(NotifyFlags::parse(b"EA").unwrap().messages("set", 2, b"k")[0], None);
     }
 }

@@ -1,6 +1,6 @@
 //! `CLIENT PAUSE`: requests that wait.
 
-use super::Clients;
+use super::registry::Slot;
 
 /// Which requests wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,54 +16,60 @@ pub enum PauseKind {
 pub(super) struct Pause {
     /// The kind and the Unix time in microseconds of its end.
     until: Option<(PauseKind, u64)>,
-    waiting: Vec<u64>,
+    waiting: Vec<Slot>,
 }
 
 impl Pause {
-    pub(super) fn is_on(&self) -> bool {
-        self.until.is_some()
-    }
-
-    pub(super) fn forget(&mut self, id: u64) {
-        self.waiting.retain(|waiting| *waiting != id);
-    }
-}
-
-impl Clients {
     /// Pauses. The stricter kind and the later end of an earlier pause go on to hold, as in Redis.
-    pub fn pause(&mut self, kind: PauseKind, until_us: u64) {
-        let old = self.pause.until.unwrap_or((kind, until_us));
-        self.pause.until = Some((kind.max(old.0), until_us.max(old.1)));
-        self.update_attention();
+    pub(super) fn begin(&mut self, kind: PauseKind, until_us: u64) {
+        let old = self.until.unwrap_or((kind, until_us));
+        self.until = Some((kind.max(old.0), until_us.max(old.1)));
     }
 
     /// Which requests wait now.
-    pub fn paused(&self) -> Option<PauseKind> {
-        self.pause.until.map(|(kind, _)| kind)
+    pub(super) fn kind(&self) -> Option<PauseKind> {
+        self.until.map(|(kind, _)| kind)
+    }
+
+    /// Whether its time is over.
+    pub(super) fn is_over(&self, now_us: u64) -> bool {
+        self.until.is_some_and(|(_, until_us)| until_us <= now_us)
     }
 
     /// Notes that a request of this client waits.
-    pub fn wait_for_unpause(&mut self, id: u64) {
-        self.pause.waiting.push(id);
+    pub(super) fn wait(&mut self, slot: Slot) {
+        self.waiting.push(slot);
     }
 
-    /// Ends a pause whose time is over.
-    pub fn end_pause(&mut self, now_us: u64) {
-        if self.pause.until.is_some_and(|(_, until_us)| until_us <= now_us) {
-            self.unpause();
-        }
+    /// A client has gone, and waits no more.
+    pub(super) fn forget(&mut self, slot: Slot) {
+        self.waiting.retain(|waiting| *waiting != slot);
     }
 
-    /// Ends the pause: whoever waits goes on.
-    pub fn unpause(&mut self) {
-        self.pause.until = None;
-        for id in std::mem::take(&mut self.pause.waiting) {
-            if let Some(slot) = self.find(id)
-                && let Some(waker) = &self.entry(slot).waker
-            {
-                waker.wake_by_ref();
-            }
-        }
-        self.update_attention();
+    /// Ends the pause: who may go on.
+    #[must_use]
+    pub(super) fn end(&mut self) -> Vec<Slot> {
+        self.until = None;
+        std::mem::take(&mut self.waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stricter_kind_and_the_later_end_hold() {
+        let mut pause = Pause::default();
+        assert!(pause.kind().is_none() && !pause.is_over(u64::MAX));
+        pause.begin(PauseKind::All, 10);
+        pause.begin(PauseKind::Write, 20);
+        pause.begin(PauseKind::Write, 5);
+        assert_eq!(pause.kind(), Some(PauseKind::All));
+        assert!(!pause.is_over(19) && pause.is_over(20));
+        [1, 2, 3].into_iter().for_each(|slot| pause.wait(slot));
+        pause.forget(2);
+        assert_eq!((pause.end(), pause.kind()), (vec![1, 3], None));
+        assert!(pause.end().is_empty(), "nobody waits twice");
     }
 }

@@ -1,7 +1,8 @@
-//! The registry without sockets: who gets what, and that memory stays bounded.
+//! Clients without sockets: who gets what, and that memory stays bounded.
 
 use super::*;
 use crate::engine::Engine;
+use crate::resp::Version;
 
 fn clients(count: u64) -> (Clients, Vec<Slot>) {
     let mut clients = Clients::default();
@@ -10,7 +11,7 @@ fn clients(count: u64) -> (Clients, Vec<Slot>) {
 }
 
 fn mail(clients: &mut Clients, slot: Slot) -> String {
-    let mail = clients.take_mail(slot).unwrap_or_default();
+    let mail = clients.output_mut().take_pushed(slot).unwrap_or_default();
     String::from_utf8_lossy(&mail).replace("\r\n", " ").trim_end().to_owned()
 }
 
@@ -35,7 +36,7 @@ fn messages_reach_subscribers_in_their_protocol() {
     clients.subscribe(slots[0], Kind::Channel, b"news").unwrap();
     clients.subscribe(slots[0], Kind::Channel, b"news").unwrap();
     clients.subscribe(slots[1], Kind::Pattern, b"n*").unwrap();
-    clients.set_version(slots[1], Version::Resp3);
+    clients.registry_mut().set_version(slots[1], Version::Resp3);
     assert_eq!(clients.publish(b"news", b"hi"), 2);
     assert_eq!(mail(&mut clients, slots[0]), "*3 $7 message $4 news $2 hi");
     assert_eq!(mail(&mut clients, slots[1]), ">4 $8 pmessage $2 n* $4 news $2 hi");
@@ -44,7 +45,10 @@ fn messages_reach_subscribers_in_their_protocol() {
     assert!(!clients.unsubscribe(slots[0], Kind::Channel, b"news"));
     clients.leave(slots[1]);
     assert_eq!(clients.publish(b"news", b"hi"), 0);
-    assert_eq!((clients.pattern_count(), clients.active_channels(None).count()), (0, 0));
+    assert_eq!(
+        (clients.channels().pattern_count(), clients.channels().active_channels(None).count()),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -52,25 +56,13 @@ fn whoever_does_not_read_is_dropped_and_costs_nothing_then() {
     let (mut clients, slots) = clients(2);
     clients.subscribe(slots[0], Kind::Channel, b"c").unwrap();
     let message = vec![b'x'; 1 << 20];
-    while !clients.is_killed(slots[0]) {
+    while !clients.output().is_killed(slots[0]) {
         clients.publish(b"c", &message);
-        assert!(clients.waiting_bytes() <= PUSH_BYTES_MAX);
+        assert!(clients.output().waiting_bytes() <= PUSH_BYTES_MAX);
     }
-    assert_eq!((clients.waiting_bytes(), clients.take_dropped()), (0, 1));
+    assert_eq!((clients.output().waiting_bytes(), clients.output_mut().take_dropped()), (0, 1));
     clients.publish(b"c", &message);
-    assert_eq!(clients.waiting_bytes(), 0);
-}
-
-#[test]
-fn many_slow_readers_share_one_bound() {
-    let (mut clients, slots) = clients(100);
-    clients.set_output_total_bytes_max(10 << 20);
-    slots.iter().for_each(|slot| clients.subscribe(*slot, Kind::Channel, b"c").unwrap());
-    for _ in 0..10 {
-        clients.publish(b"c", &vec![b'x'; 1 << 20]);
-        assert!(clients.waiting_bytes() <= (10 << 20) + slots.len() * TIGHT_OUTPUT_BYTES);
-    }
-    assert!(slots.iter().any(|slot| clients.is_killed(*slot)));
+    assert_eq!(clients.output().waiting_bytes(), 0);
 }
 
 #[test]
@@ -84,30 +76,7 @@ fn what_clients_have_remembered_is_bounded_and_given_back() {
     assert_eq!(clients.watch(slots[1], 0, name(0).as_bytes(), true), Ok(()));
     clients.set_name(slots[1], b"me").unwrap();
     clients.leave(slots[1]);
-    assert_eq!((clients.state_bytes, clients.attention()), (0, 0));
-}
-
-#[test]
-fn the_table_of_tracked_keys_is_bounded_in_keys_and_bytes() {
-    let (mut clients, slots) = clients(2);
-    for slot in &slots {
-        clients.set_version(*slot, Version::Resp3);
-        clients.start_tracking(*slot, TrackingMode::default(), Prefixes::new()).unwrap();
-    }
-    clients.set_tracked_keys_max(3);
-    for key in ["a", "b", "c", "d"] {
-        slots.iter().for_each(|slot| clients.remember_read(*slot, key.as_bytes()));
-    }
-    assert_eq!(clients.tracked().0, 3);
-    assert_eq!(mail(&mut clients, slots[0]), ">2 $10 invalidate *1 $1 a");
-    assert_eq!(mail(&mut clients, slots[1]), ">2 $10 invalidate *1 $1 a");
-    clients.set_tracked_keys_max(0);
-    for at in 0..300 {
-        clients.remember_read(slots[0], format!("{at:065000}").as_bytes());
-    }
-    assert!(clients.tracked().0 < 270 && clients.tracking.bytes <= 16 << 20);
-    slots.iter().for_each(|slot| clients.stop_tracking(*slot));
-    assert_eq!((clients.tracked(), clients.tracking.bytes), ((0, 0), 0));
+    assert_eq!((clients.state.bytes(), clients.attention()), (0, 0));
 }
 
 #[test]
@@ -115,7 +84,7 @@ fn a_change_is_told_once_to_those_who_read_it() {
     let (mut clients, slots) = clients(3);
     let no_loop = TrackingMode { no_loop: true, ..TrackingMode::default() };
     for (slot, mode) in slots.iter().zip([TrackingMode::default(), no_loop.clone(), no_loop]) {
-        clients.set_version(*slot, Version::Resp3);
+        clients.registry_mut().set_version(*slot, Version::Resp3);
         clients.start_tracking(*slot, mode, Prefixes::new()).unwrap();
         clients.remember_read(*slot, b"k");
     }
@@ -128,7 +97,7 @@ fn a_change_is_told_once_to_those_who_read_it() {
     assert_eq!(mail(&mut clients, slots[0]), ">2 $10 invalidate *1 $1 k");
     assert_eq!(mail(&mut clients, slots[1]), "", "its own change");
     assert_eq!(mail(&mut clients, slots[2]), ">2 $10 invalidate *1 $1 k");
-    assert_eq!(clients.tracked().0, 0);
+    assert_eq!(clients.tracking().counts().0, 0);
     clients.settle(&changes(|engine| engine.flush(None)), &author);
     assert_eq!(mail(&mut clients, slots[0]), ">2 $10 invalidate _");
 }
@@ -139,11 +108,11 @@ fn a_flush_concerns_watched_keys_that_were_there() {
     clients.watch(slots[0], 0, b"there", true).unwrap();
     clients.watch(slots[1], 0, b"not there", false).unwrap();
     clients.settle(&changes(|engine| engine.flush(Some(1))), &Author::STORE);
-    assert!(!clients.is_dirty(slots[0]));
+    assert!(!clients.watched().is_dirty(slots[0]));
     clients.settle(&changes(|engine| engine.flush(None)), &Author::STORE);
-    assert!(clients.is_dirty(slots[0]) && !clients.is_dirty(slots[1]));
+    assert!(clients.watched().is_dirty(slots[0]) && !clients.watched().is_dirty(slots[1]));
     clients.settle(&changes(|engine| set(engine, "not there")), &Author::STORE);
-    assert!(clients.is_dirty(slots[1]));
+    assert!(clients.watched().is_dirty(slots[1]));
     slots.iter().for_each(|slot| clients.unwatch(*slot));
     assert!(!clients.wants_changes());
 }

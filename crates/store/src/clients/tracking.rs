@@ -8,7 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::{Clients, Slot, TooMuch};
+use super::TooMuch;
+use super::channels::Channels;
+use super::output::OutputBuffers;
+use super::registry::{Registry, Slot};
+use super::state_budget::StateBudget;
 use crate::engine::Change;
 use crate::resp::{Version, Writer};
 
@@ -46,17 +50,25 @@ pub struct TrackingMode {
     pub prefixes: Prefixes,
 }
 
+/// What telling a client needs: where it is, what it speaks, and whether it listens to [`CHANNEL`].
+#[derive(Debug)]
+pub(super) struct Audience<'a> {
+    pub registry: &'a Registry,
+    pub channels: &'a Channels,
+    pub output: &'a mut OutputBuffers,
+}
+
 /// Who may hold which keys.
 #[derive(Debug)]
-pub(super) struct Tracking {
-    /// Clients in ascending order for each key.
+pub struct Tracking {
+    /// Clients by number, in ascending order for each key. They may have gone meanwhile.
     table: BTreeMap<Box<[u8]>, Vec<u64>>,
-    pub(super) bytes: usize,
+    bytes: usize,
     keys_max: usize,
     /// The key last pushed out: the next one goes next.
     hand: Box<[u8]>,
-    prefixes: BTreeMap<Box<[u8]>, BTreeSet<u64>>,
-    clients: BTreeSet<u64>,
+    prefixes: BTreeMap<Box<[u8]>, BTreeSet<Slot>>,
+    modes: BTreeMap<Slot, TrackingMode>,
 }
 
 impl Default for Tracking {
@@ -67,20 +79,97 @@ impl Default for Tracking {
             keys_max: TABLE_KEYS_MAX,
             hand: Box::default(),
             prefixes: BTreeMap::new(),
-            clients: BTreeSet::new(),
+            modes: BTreeMap::new(),
         }
     }
 }
 
 impl Tracking {
     pub(super) fn is_used(&self) -> bool {
-        !self.clients.is_empty() || !self.table.is_empty()
+        !self.modes.is_empty() || !self.table.is_empty()
     }
 
-    fn take(&mut self, key: &[u8]) -> Option<Vec<u64>> {
-        let ids = self.table.remove(key)?;
-        self.bytes -= key.len() + KEY_OVERHEAD_BYTES + ids.len() * CLIENT_BYTES;
-        Some(ids)
+    /// Begins or changes a client's tracking. `added` are prefixes beside those it has.
+    pub(super) fn start(
+        &mut self,
+        state: &mut StateBudget,
+        slot: Slot,
+        mode: TrackingMode,
+        added: Prefixes,
+    ) -> Result<(), TooMuch> {
+        let mut prefixes = self.mode(slot).map(|it| it.prefixes.clone()).unwrap_or_default();
+        for prefix in added {
+            if !prefixes.contains(&prefix) {
+                state.take(prefix.len())?;
+                self.prefixes.entry(prefix.clone()).or_default().insert(slot);
+                prefixes.insert(prefix);
+            }
+        }
+        self.modes.insert(slot, TrackingMode { prefixes, ..mode });
+        Ok(())
+    }
+
+    /// Ends a client's tracking; whether it did. What it may hold stays in the table until it changes.
+    pub(super) fn stop(&mut self, state: &mut StateBudget, slot: Slot) -> bool {
+        let Some(mode) = self.modes.remove(&slot) else { return false };
+        for prefix in &mode.prefixes {
+            state.give_back(prefix.len());
+            if let Some(slots) = self.prefixes.get_mut(prefix) {
+                slots.remove(&slot);
+                if slots.is_empty() {
+                    self.prefixes.remove(prefix);
+                }
+            }
+        }
+        if self.modes.is_empty() {
+            // Nobody is left to be told.
+            *self = Tracking { keys_max: self.keys_max, ..Tracking::default() };
+        }
+        true
+    }
+
+    /// How a client is told, if it is.
+    pub fn mode(&self, slot: Slot) -> Option<&TrackingMode> {
+        self.modes.get(&slot)
+    }
+
+    /// Sets whether `CLIENT CACHING` was given for the next request.
+    pub(super) fn set_caching(&mut self, slot: Slot, on: bool) {
+        if let Some(mode) = self.modes.get_mut(&slot) {
+            mode.caching = on;
+        }
+    }
+
+    /// Keys in the table at most; 0 stands for no limit but that of bytes.
+    pub(super) fn set_keys_max(&mut self, audience: &mut Audience<'_>, keys: usize) {
+        self.keys_max = if keys == 0 { usize::MAX } else { keys };
+        self.push_out_surplus(audience);
+    }
+
+    /// Keys in the table, and clients that track.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.table.len(), self.modes.len())
+    }
+
+    /// Remembers that a client has read a key.
+    pub(super) fn remember_read(&mut self, audience: &mut Audience<'_>, slot: Slot, key: &[u8]) {
+        let id = audience.registry.id(slot);
+        if let Some(ids) = self.table.get_mut(key) {
+            if let Err(at) = ids.binary_search(&id) {
+                ids.insert(at, id);
+                self.bytes += CLIENT_BYTES;
+            }
+        } else {
+            self.table.insert(key.into(), vec![id]);
+            self.bytes += key.len() + KEY_OVERHEAD_BYTES + CLIENT_BYTES;
+        }
+        self.push_out_surplus(audience);
+    }
+
+    fn push_out_surplus(&mut self, audience: &mut Audience<'_>) {
+        while let Some(key) = self.surplus() {
+            self.invalidate_read(audience, &key, 0);
+        }
     }
 
     /// The next key to push out while the table is too large.
@@ -93,151 +182,74 @@ impl Tracking {
         self.hand = next?.0.clone();
         Some(self.hand.clone())
     }
-}
 
-impl Clients {
-    /// Begins or changes a client's tracking. `added` are prefixes beside those it has.
-    pub fn start_tracking(&mut self, slot: Slot, mode: TrackingMode, added: Prefixes) -> Result<(), TooMuch> {
-        let mut prefixes = self.tracking_mode(slot).map(|it| it.prefixes.clone()).unwrap_or_default();
-        let id = self.entry(slot).id;
-        for prefix in added {
-            if !prefixes.contains(&prefix) {
-                self.remember(prefix.len())?;
-                self.tracking.prefixes.entry(prefix.clone()).or_default().insert(id);
-                prefixes.insert(prefix);
-            }
-        }
-        self.entry_mut(slot).tracking = Some(Box::new(TrackingMode { prefixes, ..mode }));
-        self.tracking.clients.insert(id);
-        self.update_attention();
-        Ok(())
-    }
-
-    /// Ends a client's tracking. What it may hold stays in the table until it changes.
-    pub fn stop_tracking(&mut self, slot: Slot) {
-        let entry = self.entry_mut(slot);
-        let Some(mode) = entry.tracking.take() else { return };
-        let id = entry.id;
-        for prefix in &mode.prefixes {
-            self.unremember(prefix.len());
-            if let Some(ids) = self.tracking.prefixes.get_mut(prefix) {
-                ids.remove(&id);
-                if ids.is_empty() {
-                    self.tracking.prefixes.remove(prefix);
-                }
-            }
-        }
-        self.tracking.clients.remove(&id);
-        if self.tracking.clients.is_empty() {
-            // Nobody is left to be told.
-            self.tracking = Tracking { keys_max: self.tracking.keys_max, ..Tracking::default() };
-        }
-        self.update_attention();
-    }
-
-    /// How a client is told, if it is.
-    pub fn tracking_mode(&self, slot: Slot) -> Option<&TrackingMode> {
-        self.entry(slot).tracking.as_deref()
-    }
-
-    /// Sets whether `CLIENT CACHING` was given for the next request.
-    pub fn set_caching(&mut self, slot: Slot, on: bool) {
-        if let Some(mode) = &mut self.entry_mut(slot).tracking {
-            mode.caching = on;
-        }
-    }
-
-    /// Keys in the table at most (`tracking-table-max-keys`); 0 stands for no limit but that of bytes.
-    pub fn set_tracked_keys_max(&mut self, keys: usize) {
-        self.tracking.keys_max = if keys == 0 { usize::MAX } else { keys };
-        self.push_out_surplus();
-    }
-
-    /// Keys in the table, and clients that track.
-    pub fn tracked(&self) -> (usize, usize) {
-        (self.tracking.table.len(), self.tracking.clients.len())
-    }
-
-    /// Remembers that a client has read a key.
-    pub fn remember_read(&mut self, slot: Slot, key: &[u8]) {
-        let id = self.entry(slot).id;
-        let tracking = &mut self.tracking;
-        if let Some(ids) = tracking.table.get_mut(key) {
-            if let Err(at) = ids.binary_search(&id) {
-                ids.insert(at, id);
-                tracking.bytes += CLIENT_BYTES;
-            }
-        } else {
-            tracking.table.insert(key.into(), vec![id]);
-            tracking.bytes += key.len() + KEY_OVERHEAD_BYTES + CLIENT_BYTES;
-        }
-        self.push_out_surplus();
-    }
-
-    fn push_out_surplus(&mut self) {
-        while let Some(key) = self.tracking.surplus() {
-            self.invalidate_read(&key, 0);
-        }
+    fn take(&mut self, key: &[u8]) -> Option<Vec<u64>> {
+        let ids = self.table.remove(key)?;
+        self.bytes -= key.len() + KEY_OVERHEAD_BYTES + ids.len() * CLIENT_BYTES;
+        Some(ids)
     }
 
     /// Tells those who may hold a key that it has changed; `author` is the client that changed it.
-    pub(super) fn invalidate(&mut self, change: Change, key: &[u8], author: u64) {
-        if !self.tracking.is_used() {
+    pub(super) fn invalidate(
+        &mut self,
+        audience: &mut Audience<'_>,
+        change: Change,
+        key: &[u8],
+        author: u64,
+    ) {
+        if !self.is_used() {
             return;
         }
         if let Change::Flushed(_) = change {
-            self.tracking.table.clear();
-            self.tracking.bytes = 0;
-            for id in self.tracking.clients.clone() {
-                self.tell_invalid(id, None);
+            self.table.clear();
+            self.bytes = 0;
+            for slot in self.modes.keys().copied().collect::<Vec<_>>() {
+                self.tell(audience, slot, None);
             }
             return;
         }
-        let prefixes = self.tracking.prefixes.iter().filter(|(prefix, _)| key.starts_with(prefix));
-        let told: Vec<u64> = prefixes.flat_map(|(_, ids)| ids.iter().copied()).collect();
-        for id in told {
-            if !self.is_spared(id, author) {
-                self.tell_invalid(id, Some(key));
+        let prefixes = self.prefixes.iter().filter(|(prefix, _)| key.starts_with(prefix));
+        let told: Vec<Slot> = prefixes.flat_map(|(_, slots)| slots.iter().copied()).collect();
+        for slot in told {
+            if !self.is_spared(audience, slot, author) {
+                self.tell(audience, slot, Some(key));
             }
         }
-        self.invalidate_read(key, author);
+        self.invalidate_read(audience, key, author);
     }
 
-    fn invalidate_read(&mut self, key: &[u8], author: u64) {
-        for id in self.tracking.take(key).unwrap_or_default() {
-            let broadcast = self.mode_of(id).is_none_or(|mode| mode.broadcast);
-            if !broadcast && !self.is_spared(id, author) {
-                self.tell_invalid(id, Some(key));
+    fn invalidate_read(&mut self, audience: &mut Audience<'_>, key: &[u8], author: u64) {
+        for id in self.take(key).unwrap_or_default() {
+            let Some(slot) = audience.registry.find(id) else { continue };
+            let broadcast = self.mode(slot).is_none_or(|mode| mode.broadcast);
+            if !broadcast && !self.is_spared(audience, slot, author) {
+                self.tell(audience, slot, Some(key));
             }
         }
     }
 
-    fn mode_of(&self, id: u64) -> Option<&TrackingMode> {
-        self.tracking_mode(self.find(id)?)
-    }
-
-    fn is_spared(&self, id: u64, author: u64) -> bool {
-        id == author && self.mode_of(id).is_some_and(|mode| mode.no_loop)
+    fn is_spared(&self, audience: &Audience<'_>, slot: Slot, author: u64) -> bool {
+        audience.registry.id(slot) == author && self.mode(slot).is_some_and(|mode| mode.no_loop)
     }
 
     /// Sends one invalidation; without a key all are meant.
-    fn tell_invalid(&mut self, id: u64, key: Option<&[u8]>) {
-        let Some(slot) = self.find(id) else { return };
-        let Some(mode) = &self.entry(slot).tracking else { return };
+    fn tell(&mut self, audience: &mut Audience<'_>, slot: Slot, key: Option<&[u8]>) {
+        let Some(mode) = self.modes.get_mut(&slot) else { return };
         let redirect = mode.redirect;
-        let told = if redirect == 0 { Some(slot) } else { self.find(redirect) };
+        let told = if redirect == 0 { Some(slot) } else { audience.registry.find(redirect) };
         let Some(told) = told else {
-            return self.tell_redirect_broken(slot, redirect);
+            mode.broken = true;
+            return audience.tell_redirect_broken(slot, redirect);
         };
-        let version = self.entry(told).client_info.version;
+        let client_info = audience.registry.client_info(told);
         let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes, version);
-        match version {
+        let mut writer = Writer::new(&mut bytes, client_info.version);
+        match client_info.version {
             Version::Resp3 => {
                 writer.push(2);
                 writer.bulk(b"invalidate");
             }
-            Version::Resp2 if redirect != 0 && self.is_subscriber(told) => {
+            Version::Resp2 if redirect != 0 && audience.channels.is_subscriber(told) => {
                 writer.push(3);
                 writer.bulk(b"message");
                 writer.bulk(CHANNEL);
@@ -252,21 +264,112 @@ impl Clients {
             }
             None => writer.null_array(),
         }
-        self.push(told, &bytes);
+        audience.output.push(told, client_info, &bytes);
     }
+}
 
+impl Audience<'_> {
+    /// The client that is told in another's place has gone.
     fn tell_redirect_broken(&mut self, slot: Slot, redirect: u64) {
-        let entry = self.entry_mut(slot);
-        if let Some(mode) = &mut entry.tracking {
-            mode.broken = true;
-        }
-        if entry.client_info.version == Version::Resp3 {
+        let client_info = self.registry.client_info(slot);
+        if client_info.version == Version::Resp3 {
             let mut bytes = Vec::new();
             let mut writer = Writer::new(&mut bytes, Version::Resp3);
             writer.push(2);
             writer.bulk(b"tracking-redir-broken");
             writer.integer(redirect as i64);
-            self.push(slot, &bytes);
+            self.output.push(slot, client_info, &bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Peer;
+    use super::*;
+
+    #[derive(Default)]
+    struct Others {
+        registry: Registry,
+        channels: Channels,
+        output: OutputBuffers,
+        state: StateBudget,
+    }
+
+    impl Others {
+        fn enter(&mut self, id: u64) -> Slot {
+            let slot = self.registry.enter(id, Peer::None, 0);
+            self.registry.set_version(slot, Version::Resp3);
+            self.output.enter(slot);
+            slot
+        }
+
+        fn audience(&mut self) -> Audience<'_> {
+            Audience { registry: &self.registry, channels: &self.channels, output: &mut self.output }
+        }
+
+        fn pushed(&mut self, slot: Slot) -> String {
+            let pushed = self.output.take_pushed(slot).unwrap_or_default();
+            String::from_utf8_lossy(&pushed).replace("\r\n", " ").trim_end().to_owned()
+        }
+    }
+
+    #[test]
+    fn the_table_of_tracked_keys_is_bounded_in_keys_and_bytes() {
+        let (mut tracking, mut others) = (Tracking::default(), Others::default());
+        let slots = [others.enter(1), others.enter(2)];
+        for slot in slots {
+            tracking.start(&mut others.state, slot, TrackingMode::default(), Prefixes::new()).unwrap();
+        }
+        tracking.set_keys_max(&mut others.audience(), 3);
+        for key in ["a", "b", "c", "d"] {
+            slots
+                .iter()
+                .for_each(|slot| tracking.remember_read(&mut others.audience(), *slot, key.as_bytes()));
+        }
+        assert_eq!(tracking.counts().0, 3);
+        assert_eq!(slots.map(|slot| others.pushed(slot)), [">2 $10 invalidate *1 $1 a"; 2]);
+        tracking.set_keys_max(&mut others.audience(), 0);
+        for at in 0..300 {
+            tracking.remember_read(&mut others.audience(), slots[0], format!("{at:065000}").as_bytes());
+        }
+        assert!(tracking.counts().0 < 270 && tracking.bytes <= TABLE_BYTES_MAX);
+        assert_eq!(slots.map(|slot| tracking.stop(&mut others.state, slot)), [true; 2]);
+        assert_eq!((tracking.counts(), tracking.bytes, tracking.is_used()), ((0, 0), 0, false));
+    }
+
+    #[test]
+    fn who_has_gone_is_not_told_and_neither_is_who_has_its_slot_now() {
+        let (mut tracking, mut others) = (Tracking::default(), Others::default());
+        let (gone, stays) = (others.enter(1), others.enter(2));
+        for slot in [gone, stays] {
+            tracking.start(&mut others.state, slot, TrackingMode::default(), Prefixes::new()).unwrap();
+            tracking.remember_read(&mut others.audience(), slot, b"k");
+        }
+        assert!(tracking.stop(&mut others.state, gone) && !tracking.stop(&mut others.state, gone));
+        others.registry.leave(gone);
+        let next = others.enter(3);
+        assert_eq!(next, gone, "it has the slot");
+        tracking.start(&mut others.state, next, TrackingMode::default(), Prefixes::new()).unwrap();
+        tracking.invalidate(&mut others.audience(), Change::Changed, b"k", 0);
+        assert_eq!([next, stays].map(|slot| others.pushed(slot)), ["", ">2 $10 invalidate *1 $1 k"]);
+    }
+
+    #[test]
+    fn prefixes_are_paid_for_once_and_given_back() {
+        let (mut tracking, mut others) = (Tracking::default(), Others::default());
+        let slot = others.enter(1);
+        let mode = TrackingMode { broadcast: true, ..TrackingMode::default() };
+        let prefixes = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect::<Prefixes>();
+        tracking.start(&mut others.state, slot, mode.clone(), prefixes(&["a"])).unwrap();
+        let once = others.state.bytes();
+        tracking.start(&mut others.state, slot, mode, prefixes(&["a", "b"])).unwrap();
+        assert_eq!(others.state.bytes(), 2 * once);
+        for key in ["a1", "b1", "c1"] {
+            tracking.invalidate(&mut others.audience(), Change::Changed, key.as_bytes(), 0);
+        }
+        assert_eq!(others.pushed(slot), ">2 $10 invalidate *1 $2 a1 >2 $10 invalidate *1 $2 b1");
+        tracking.stop(&mut others.state, slot);
+        assert_eq!(others.state.bytes(), 0);
     }
 }

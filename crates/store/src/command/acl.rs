@@ -85,21 +85,22 @@ fn replace(context: &mut Context<'_>, users: Users) -> Outcome {
 /// Disconnects clients; the one that asks still gets its reply.
 fn disconnect(context: &mut Context<'_>, meant: impl Fn(&Context<'_>, Slot) -> bool) {
     let seen = &*context;
-    let slots: Vec<Slot> = seen.host.clients.connected().filter(|slot| meant(seen, *slot)).collect();
+    let slots: Vec<Slot> =
+        seen.host.clients.registry().connected().filter(|slot| meant(seen, *slot)).collect();
     for slot in slots {
         if slot == context.session.slot {
             context.session.closing = true;
         } else {
-            context.host.clients.kill(slot);
+            context.host.clients.output_mut().kill(slot);
         }
     }
 }
 
 /// Whether a client is told what its user may not hear of any more: it subscribed, or tracks prefixes, when that was different.
 fn hears_too_much(clients: &Clients, slot: Slot, user: &User) -> bool {
-    let channels = clients.subscriptions(slot, Kind::Channel);
-    let patterns = clients.subscriptions(slot, Kind::Pattern);
-    let tracked = clients.tracking_mode(slot).filter(|mode| mode.broadcast);
+    let channels = clients.channels().subscriptions(slot, Kind::Channel);
+    let patterns = clients.channels().subscriptions(slot, Kind::Pattern);
+    let tracked = clients.tracking().mode(slot).filter(|mode| mode.broadcast);
     !channels.iter().all(|channel| user.may_use_channel(channel))
         || !patterns.iter().all(|pattern| user.may_use_pattern(pattern))
         || tracked.is_some_and(|mode| !mode.prefixes.iter().all(|prefix| user.may_read_all(prefix)))
@@ -116,8 +117,12 @@ pub(super) fn setuser(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     replace(context, users)?;
     disconnect(context, |context, slot| {
         let clients = &context.host.clients;
-        let user =
-            context.host.settings.users.get(name).filter(|_| clients.client_info(slot).user_name() == name);
+        let user = context
+            .host
+            .settings
+            .users
+            .get(name)
+            .filter(|_| clients.registry().client_info(slot).user_name() == name);
         user.is_some_and(|user| hears_too_much(clients, slot, user))
     });
     context.reply().ok();
@@ -133,7 +138,7 @@ pub(super) fn deluser(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let deleted: Vec<&str> = names.filter(|name| users.delete(name)).collect();
     replace(context, users)?;
     disconnect(context, |context, slot| {
-        deleted.contains(&context.host.clients.client_info(slot).user_name())
+        deleted.contains(&context.host.clients.registry().client_info(slot).user_name())
     });
     context.reply().integer(deleted.len() as i64);
     Ok(())

@@ -99,7 +99,7 @@ pub(super) fn call(context: &mut Context<'_>, spec: &'static Spec, args: Args<'_
 
 fn remember_reads(context: &mut Context<'_>, spec: &Spec, args: Args<'_>) {
     let Context { session, host, .. } = context;
-    let Some(mode) = host.clients.tracking_mode(session.slot) else { return };
+    let Some(mode) = host.clients.tracking().mode(session.slot) else { return };
     if (mode.opt_in && !mode.caching) || (mode.opt_out && mode.caching) {
         return;
     }

@@ -1,6 +1,6 @@
 //! `CLIENT`: names, who is connected, and acting on the others.
 
-use crate::clients::{Clients, PauseKind, Peer, Slot};
+use crate::clients::{Clients, PauseKind, Peer, Slot, describe};
 use crate::resp::{Args, Writer, parse_i64};
 use crate::users::Users;
 
@@ -32,7 +32,7 @@ pub(super) fn setname(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 pub(super) fn getname(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     let Context { session, host, output, .. } = context;
     let mut reply = Writer::new(output.bytes(), session.version);
-    match &*host.clients.client_info(session.slot).name {
+    match &*host.clients.registry().client_info(session.slot).name {
         [] => reply.null(),
         name => reply.bulk(name),
     }
@@ -67,7 +67,7 @@ fn on_or_off(word: &[u8]) -> Result<bool, Refusal> {
 /// No client is ever evicted here for what it holds, so this is only noted.
 pub(super) fn no_evict(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let on = on_or_off(&args[2])?;
-    context.host.clients.client_info_mut(context.session.slot).no_evict = on;
+    context.host.clients.registry_mut().client_info_mut(context.session.slot).no_evict = on;
     context.reply().ok();
     Ok(())
 }
@@ -75,7 +75,7 @@ pub(super) fn no_evict(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 pub(super) fn no_touch(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let on = on_or_off(&args[2])?;
     context.session.mode.set(Mode::NO_TOUCH, on);
-    context.host.clients.client_info_mut(context.session.slot).no_touch = on;
+    context.host.clients.registry_mut().client_info_mut(context.session.slot).no_touch = on;
     context.reply().ok();
     Ok(())
 }
@@ -139,12 +139,12 @@ pub(super) fn unpause(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
 fn note(context: &mut Context<'_>) {
     let Context { session, host, .. } = context;
     let now_us = host.now_us;
-    session.note(host.clients.client_info_mut(session.slot), now_us);
+    session.note(host.clients.registry_mut().client_info_mut(session.slot), now_us);
 }
 
 pub(super) fn info(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     note(context);
-    let mut line = context.host.clients.describe(context.session.slot, context.host.now_us);
+    let mut line = describe(&context.host.clients, context.session.slot, context.host.now_us);
     line.push(b'\n');
     context.reply().verbatim(&line);
     Ok(())
@@ -176,7 +176,7 @@ impl ClientType {
     }
 
     fn of(clients: &Clients, slot: Slot) -> Self {
-        if clients.is_subscriber(slot) { ClientType::Subscriber } else { ClientType::Normal }
+        if clients.channels().is_subscriber(slot) { ClientType::Subscriber } else { ClientType::Normal }
     }
 }
 
@@ -184,24 +184,24 @@ pub(super) fn list(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     note(context);
     let clients = &context.host.clients;
     let slots: Vec<Slot> = match args.get(2) {
-        None => clients.connected().collect(),
+        None => clients.registry().connected().collect(),
         Some(option) if option.eq_ignore_ascii_case(b"type") && args.len() == 4 => {
             let kind = ClientType::parse(&args[3])?;
-            clients.connected().filter(|slot| ClientType::of(clients, *slot) == kind).collect()
+            clients.registry().connected().filter(|slot| ClientType::of(clients, *slot) == kind).collect()
         }
         Some(option) if option.eq_ignore_ascii_case(b"id") && args.len() > 3 => {
             let ids: Option<Vec<i64>> = args.iter_from(3).map(parse_i64).collect();
             let ids = ids.ok_or(Refusal::Text("ERR Invalid client ID"))?;
             ids.into_iter()
-                .filter_map(|id| clients.find(u64::try_from(id).ok()?))
-                .filter(|slot| clients.client_info(*slot).home.is_none())
+                .filter_map(|id| clients.registry().find(u64::try_from(id).ok()?))
+                .filter(|slot| clients.registry().client_info(*slot).home.is_none())
                 .collect()
         }
         Some(_) => return Err(Refusal::SYNTAX),
     };
     let mut text = Vec::new();
     for slot in slots {
-        text.extend_from_slice(&clients.describe(slot, context.host.now_us));
+        text.extend_from_slice(&describe(clients, slot, context.host.now_us));
         text.push(b'\n');
     }
     context.reply().verbatim(&text);
@@ -260,7 +260,7 @@ impl<'a> Filter<'a> {
     }
 
     fn means(&self, clients: &Clients, slot: Slot) -> bool {
-        let client_info = clients.client_info(slot);
+        let client_info = clients.registry().client_info(slot);
         let is = |wanted: Option<&[u8]>, address: fn(&Peer) -> String| {
             wanted.is_none_or(|wanted| wanted == address(&client_info.peer).as_bytes())
         };
@@ -277,6 +277,7 @@ pub(super) fn kill(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let Context { session, host, .. } = context;
     let clients = &mut host.clients;
     let meant: Vec<Slot> = clients
+        .registry()
         .connected()
         .filter(|slot| !(filter.skip_me && *slot == session.slot) && filter.means(clients, *slot))
         .collect();
@@ -285,7 +286,7 @@ pub(super) fn kill(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             // Its reply is still sent.
             session.closing = true;
         } else {
-            clients.kill(*slot);
+            clients.output_mut().kill(*slot);
         }
     }
     if args.len() > 3 {

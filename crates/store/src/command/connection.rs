@@ -42,8 +42,8 @@ pub(super) fn reset(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     context.host.clients.forget_state(slot);
     let named = context.host.clients.set_name(slot, &[]);
     debug_assert!(named.is_ok(), "no name takes no memory");
-    context.host.clients.set_version(slot, Version::default());
-    context.host.clients.client_info_mut(slot).user = None;
+    context.host.clients.registry_mut().set_version(slot, Version::default());
+    context.host.clients.registry_mut().client_info_mut(slot).user = None;
     *context.session = Session { slot, command: context.session.command, ..context.host.new_session(id) };
     context.refresh();
     context.reply().simple("RESET");
@@ -79,7 +79,7 @@ fn authenticate(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Outc
         host.stats.access_denied_auth += 1;
         return Err(WRONG_PASSWORD);
     };
-    host.clients.client_info_mut(session.slot).user = login.name().cloned();
+    host.clients.registry_mut().client_info_mut(session.slot).user = login.name().cloned();
     session.mode.set(Mode::RESTRICTED, login.name().is_some());
     session.login = login;
     session.authenticated = true;
@@ -144,7 +144,7 @@ pub(super) fn hello(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         context.host.clients.set_name(context.session.slot, name)?;
     }
     context.session.version = version;
-    context.host.clients.set_version(context.session.slot, version);
+    context.host.clients.registry_mut().set_version(context.session.slot, version);
     let id = context.session.id;
     let mut reply = context.reply();
     reply.map(7);

@@ -24,7 +24,7 @@ pub(super) fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
         return Err(Refusal::Text("EXECABORT Transaction discarded because of previous errors."));
     }
     find_expired(context);
-    let dirty = context.host.clients.is_dirty(context.session.slot);
+    let dirty = context.host.clients.watched().is_dirty(context.session.slot);
     forget_watched(context);
     if dirty {
         context.reply().null_array();
@@ -49,7 +49,7 @@ pub(super) fn exec(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
 /// A watched key whose time is over has changed, whether or not anything came across it yet.
 fn find_expired(context: &mut Context<'_>) {
     let Context { engine, session, host, .. } = context;
-    for (db, key) in host.clients.watching(session.slot) {
+    for (db, key) in host.clients.watched().keys_of(session.slot) {
         let _ = engine.peek(db, key);
     }
     if let Some(spec) = session.command {

@@ -21,7 +21,7 @@ pub(super) fn tell(context: &mut Context<'_>, args: Args<'_>) {
     let Context { session, host, .. } = context;
     let mut line = Vec::with_capacity(128);
     let (seconds, micros) = (host.now_us / 1_000_000, host.now_us % 1_000_000);
-    let address = match &host.clients.client_info(session.slot).peer {
+    let address = match &host.clients.registry().client_info(session.slot).peer {
         Peer::Unix(path) => format!("unix:{path}"),
         peer => peer.address(),
     };

@@ -50,7 +50,7 @@ impl Resolved {
         let Some(queue) = &session.transaction else {
             return self.0.into_iter().for_each(|spec| keys_of(spec, session.db, args, visit));
         };
-        host.clients.watching(session.slot).for_each(|(db, key)| visit(db, key));
+        host.clients.watched().keys_of(session.slot).for_each(|(db, key)| visit(db, key));
         let mut db = session.db;
         for (spec, args) in queue.iter() {
             if spec.name == "select" {

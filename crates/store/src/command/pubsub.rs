@@ -39,7 +39,8 @@ fn begin(context: &mut Context<'_>, args: Args<'_>, kind: Kind, command: &[u8]) 
 
 fn end(context: &mut Context<'_>, args: Args<'_>, kind: Kind, command: &[u8]) -> Outcome {
     let slot = context.session.slot;
-    let all = if args.len() == 1 { context.host.clients.subscriptions(slot, kind) } else { Vec::new() };
+    let all =
+        if args.len() == 1 { context.host.clients.channels().subscriptions(slot, kind) } else { Vec::new() };
     let given = args.iter_from(1);
     let mut names = all.iter().map(|name| &**name).chain(given).peekable();
     if names.peek().is_none() {
@@ -49,13 +50,13 @@ fn end(context: &mut Context<'_>, args: Args<'_>, kind: Kind, command: &[u8]) ->
         context.host.clients.unsubscribe(slot, kind, name);
         confirm(context, command, Some(name));
     }
-    context.session.mode.set(Mode::SUBSCRIBED, context.host.clients.is_subscriber(slot));
+    context.session.mode.set(Mode::SUBSCRIBED, context.host.clients.channels().is_subscriber(slot));
     Ok(())
 }
 
 fn confirm(context: &mut Context<'_>, command: &[u8], name: Option<&[u8]>) {
     let (clients, slot) = (&context.host.clients, context.session.slot);
-    let count: usize = Kind::ALL.iter().map(|kind| clients.subscription_count(slot, *kind)).sum();
+    let count: usize = Kind::ALL.iter().map(|kind| clients.channels().subscription_count(slot, *kind)).sum();
     let mut reply = context.reply();
     reply.push(3);
     reply.bulk(command);
@@ -74,7 +75,7 @@ pub(super) fn publish(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub(super) fn channels(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let Context { session, host, output, .. } = context;
-    let names: Vec<&[u8]> = host.clients.active_channels(args.get(2)).collect();
+    let names: Vec<&[u8]> = host.clients.channels().active_channels(args.get(2)).collect();
     let mut reply = Writer::new(output.bytes(), session.version);
     reply.array(names.len());
     names.into_iter().for_each(|name| reply.bulk(name));
@@ -87,13 +88,13 @@ pub(super) fn numsub(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     reply.array(2 * (args.len() - 2));
     for name in args.iter_from(2) {
         reply.bulk(name);
-        reply.integer(host.clients.subscriber_count(name) as i64);
+        reply.integer(host.clients.channels().subscriber_count(name) as i64);
     }
     Ok(())
 }
 
 pub(super) fn numpat(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let count = context.host.clients.pattern_count();
+    let count = context.host.clients.channels().pattern_count();
     context.reply().integer(count as i64);
     Ok(())
 }

@@ -22,7 +22,7 @@ fn parse<'a>(context: &Context<'_>, args: Args<'a>) -> Result<(TrackingMode, Vec
             let id = rest.next().and_then(parse_i64).ok_or(Refusal::NOT_AN_INTEGER)?;
             mode.redirect = u64::try_from(id)
                 .ok()
-                .filter(|id| context.host.clients.find(*id).is_some())
+                .filter(|id| context.host.clients.registry().find(*id).is_some())
                 .ok_or(Refusal::Text("ERR The client ID you want redirect to does not exist"))?;
         } else if is(b"bcast") {
             mode.broadcast = true;
@@ -96,7 +96,7 @@ pub(super) fn tracking(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (mode, prefixes) = parse(context, args)?;
     let slot = context.session.slot;
     if args[2].eq_ignore_ascii_case(b"on") {
-        check(context.host.clients.tracking_mode(slot), &mode, &prefixes)?;
+        check(context.host.clients.tracking().mode(slot), &mode, &prefixes)?;
         let mut added: Prefixes = prefixes.into_iter().map(Box::from).collect();
         if mode.broadcast && added.is_empty() {
             added.insert(Box::default());
@@ -124,7 +124,7 @@ pub(super) fn tracking(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub(super) fn caching(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let slot = context.session.slot;
-    let Some(mode) = context.host.clients.tracking_mode(slot) else {
+    let Some(mode) = context.host.clients.tracking().mode(slot) else {
         return Err(Refusal::Text(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode \
              enabled",
@@ -150,7 +150,7 @@ pub(super) fn caching(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub(super) fn getredir(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let mode = context.host.clients.tracking_mode(context.session.slot);
+    let mode = context.host.clients.tracking().mode(context.session.slot);
     let redirect = mode.map_or(-1, |mode| mode.redirect as i64);
     context.reply().integer(redirect);
     Ok(())
@@ -158,7 +158,7 @@ pub(super) fn getredir(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
 
 pub(super) fn trackinginfo(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     let Context { session, host, output, .. } = context;
-    let mode = host.clients.tracking_mode(session.slot);
+    let mode = host.clients.tracking().mode(session.slot);
     let flags: Vec<&str> = match mode {
         None => vec!["off"],
         Some(mode) => [

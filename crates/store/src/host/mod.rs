@@ -109,7 +109,8 @@ impl Host {
         self.clients.set_guarded(settings.users.guard_default());
         self.clients.set_notify_flags(settings.notify);
         self.clients.set_tracked_keys_max(settings.tracked_keys_max);
-        self.clients.set_output_total_bytes_max(self.output_total_bytes_max());
+        let output_total_bytes_max = self.output_total_bytes_max();
+        self.clients.output_mut().set_total_bytes_max(output_total_bytes_max);
     }
 
     /// Which of how many shards this is.

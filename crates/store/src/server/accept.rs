@@ -110,8 +110,8 @@ impl Entrance {
                 Message::Guest { pipe, peer, home } => self.welcome_guest(Pipe::new(pipe), peer, home),
                 Message::Drop { client } => {
                     let clients = &mut self.shard.borrow_mut().host.clients;
-                    if let Some(slot) = clients.find(client) {
-                        clients.kill(slot);
+                    if let Some(slot) = clients.registry().find(client) {
+                        clients.output_mut().kill(slot);
                     }
                 }
                 Message::Event { class, event, db, key } => {
@@ -195,7 +195,7 @@ impl Entrance {
             }
             let id = core.next_client_id();
             let session = core.host.welcome(id, peer);
-            core.host.clients.client_info_mut(session.slot).fd = stream.fd();
+            core.host.clients.registry_mut().client_info_mut(session.slot).fd = stream.fd();
             session
         };
         // The shard is free again: a connection that is dropped at once borrows it.
@@ -210,7 +210,7 @@ impl Entrance {
             let mut session = core.host.welcome(id, peer);
             session.authenticated = true;
             session.mode.set(Mode::GUEST, true);
-            core.host.clients.client_info_mut(session.slot).home = Some(home);
+            core.host.clients.registry_mut().client_info_mut(session.slot).home = Some(home);
             session
         };
         spawn_local(Connection::new(Stream::Pipe(pipe), Rc::clone(&self.shard), session));

@@ -96,7 +96,7 @@ impl Connection {
 
     /// Appends what others have sent this client to its replies.
     fn collect_mail(&mut self, core: &mut Core) {
-        if let Some(mail) = core.host.clients.take_mail(self.session.slot) {
+        if let Some(mail) = core.host.clients.output_mut().take_pushed(self.session.slot) {
             self.put_out(mail);
             self.count_unsent(core);
         }
@@ -289,7 +289,7 @@ impl Connection {
         let (charged_ns, waited_ns) = (core.engine.charged_ns() - charged, core.engine.waited_ns() - waited);
         let ns = (wall_ns as f64 - waited_ns + charged_ns).max(0.0) as u64;
         core.latency.record(ns, core.host.stats.commands_processed - requests);
-        let client_info = core.host.clients.client_info_mut(self.session.slot);
+        let client_info = core.host.clients.registry_mut().client_info_mut(self.session.slot);
         self.session.note(client_info, core.host.now_us);
         client_info.pending_bytes = self.pending.len();
         Ok(())
@@ -391,7 +391,7 @@ impl Connection {
         self.runnable = true;
         if step == Step::HeldUp {
             self.paused = true;
-            core.host.clients.wait_for_unpause(self.session.id);
+            core.host.clients.wait_for_unpause(self.session.slot);
         } else {
             self.waiting = true;
         }
@@ -452,7 +452,7 @@ impl Connection {
     /// Whether the client must take replies before it is read from again.
     fn is_over_limit(&self, core: &Core) -> bool {
         let own = self.output.len();
-        let others = core.host.clients.waiting_bytes() - self.unsent;
+        let others = core.host.clients.output().waiting_bytes() - self.unsent;
         let settings = &core.host.settings;
         own >= settings.output_bytes_max
             || (own >= TIGHT_OUTPUT_BYTES && others + own >= core.host.output_total_bytes_max())
@@ -472,7 +472,7 @@ impl Connection {
     fn count_unsent(&mut self, core: &mut Core) {
         let unsent = self.output.len();
         if unsent != self.unsent {
-            core.host.clients.set_unsent(self.session.slot, unsent);
+            core.host.clients.output_mut().set_unsent(self.session.slot, unsent);
             self.unsent = unsent;
         }
     }
@@ -525,7 +525,7 @@ impl Connection {
         let slot = self.session.slot;
         if timeout_ms == 0
             || core.host.clients.only_listens(slot)
-            || core.host.clients.client_info(slot).home.is_some()
+            || core.host.clients.registry().client_info(slot).home.is_some()
         {
             return false;
         }
@@ -558,11 +558,11 @@ impl Future for Connection {
         }
         let slot = connection.session.slot;
         if !connection.known {
-            core.host.clients.set_waker(slot, cx.waker());
+            core.host.clients.output_mut().set_waker(slot, cx.waker());
             connection.known = true;
         }
         connection.waiting = false;
-        if core.host.clients.is_killed(slot) || connection.advance(core, cx).is_err() {
+        if core.host.clients.output().is_killed(slot) || connection.advance(core, cx).is_err() {
             return Poll::Ready(());
         }
         if connection.is_timed_out(core, cx) {
@@ -580,7 +580,7 @@ impl Drop for Connection {
         self.output.clear(&mut core.engine);
         self.away.cancel(&mut core.engine);
         self.unsent = 0;
-        let guest = core.host.clients.client_info(self.session.slot).home.is_some();
+        let guest = core.host.clients.registry().client_info(self.session.slot).home.is_some();
         core.host.clients.leave(self.session.slot);
         core.engine.note_changes(core.host.clients.wants_changes());
         core.budget.release(&mut self.share);

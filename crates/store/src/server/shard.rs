@@ -129,7 +129,7 @@ impl Core {
 
     /// Pipes for a client that is at home here, if there are other shards.
     pub(super) fn links_for(&self, slot: Slot) -> Option<Links> {
-        let client_info = self.host.clients.client_info(slot);
+        let client_info = self.host.clients.registry().client_info(slot);
         let mailboxes = self.host.mailboxes.as_ref().filter(|_| client_info.home.is_none())?;
         Some(Links::new(mailboxes.clone(), client_info.peer.clone(), client_info.id))
     }
@@ -140,7 +140,7 @@ impl Core {
         self.pass_time_on();
         self.host.timing.begin_run();
         let settings = &self.host.settings;
-        let tight = self.host.clients.waiting_bytes() >= self.host.output_total_bytes_max();
+        let tight = self.host.clients.output().waiting_bytes() >= self.host.output_total_bytes_max();
         self.host.reply_bytes_max = if tight { settings.output_bytes_max } else { self.reply_bytes_max };
     }
 
@@ -163,7 +163,7 @@ impl Core {
         if spec.flags.contains(Flags::SKIP_SLOWLOG) {
             return;
         }
-        let client_info = self.host.clients.client_info(session.slot);
+        let client_info = self.host.clients.registry().client_info(session.slot);
         let (address, name) = (client_info.peer.address(), client_info.name.clone());
         let (mut parser, mut at) = (Parser::default(), 0);
         while matches!(parser.parse(&requests[at..], &self.limits), Ok(Progress::Complete)) {
@@ -202,7 +202,7 @@ impl Core {
         }
         self.engine.commit();
         settle_idle(&mut self.engine, &mut self.host.clients);
-        self.host.stats.clients_dropped += self.host.clients.take_dropped();
+        self.host.stats.clients_dropped += self.host.clients.output_mut().take_dropped();
         let unix_s = self.host.now_us / 1_000_000;
         self.host.timeline.note(self.engine.requests(), unix_s);
         let work_us = self.clock.since_reading().as_micros() as u64;
@@ -270,7 +270,7 @@ impl Core {
     pub(super) fn note_buffers(&mut self) {
         let stats = &mut self.host.stats;
         stats.request_buffer_bytes = self.budget.held_bytes() as u64;
-        stats.reply_buffer_bytes = self.host.clients.waiting_bytes() as u64;
+        stats.reply_buffer_bytes = self.host.clients.output().waiting_bytes() as u64;
         stats.clients_waiting_for_buffer = self.budget.waiting() as u64;
     }
 }

@@ -370,7 +370,10 @@ fn clients_are_listed_and_killed() {
         ("CLIENT KILL USER nosuch", "-ERR No such user 'nosuch'"),
         ("CLIENT KILL 1.2.3.4:5", "-ERR No such client"),
     ]);
-    assert!(client.host.clients.is_killed(other.slot) && client.host.clients.is_killed(third.slot));
+    assert!(
+        client.host.clients.output().is_killed(other.slot)
+            && client.host.clients.output().is_killed(third.slot)
+    );
     assert!(!client.session.closing);
     client.all(&[("CLIENT KILL ?:0", "+OK")]);
     assert!(client.session.closing);

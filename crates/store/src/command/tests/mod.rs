@@ -64,7 +64,7 @@ impl Client {
 
     /// What others have sent a client.
     fn mail(&mut self, session: &Session) -> String {
-        let mail = self.host.clients.take_mail(session.slot).unwrap_or_default();
+        let mail = self.host.clients.output_mut().take_pushed(session.slot).unwrap_or_default();
         String::from_utf8_lossy(&mail).replace("\r\n", " ").trim_end().to_owned()
     }
 

@@ -76,7 +76,7 @@ fn who_is_deleted_is_refused_and_disconnected() {
     client.all(&[("ACL SETUSER u on nopass ~* +@all", "+OK")]);
     assert_eq!(client.ask_as(&mut other, "AUTH u x"), "+OK");
     client.all(&[("ACL DELUSER u nobody", ":1")]);
-    assert!(client.host.clients.is_killed(other.slot) && !client.session.closing);
+    assert!(client.host.clients.output().is_killed(other.slot) && !client.session.closing);
     let refused = client.ask_as(&mut other, "GET a");
     assert_eq!(refused, "-NOPERM User u has no permissions to run the 'get' command");
 }

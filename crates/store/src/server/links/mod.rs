@@ -195,7 +195,7 @@ impl Links {
         } else if context.session.version != version {
             // What guests push of themselves must be of the new form as well.
             let Context { session, host, .. } = context;
-            let name = &host.clients.client_info(session.slot).name;
+            let name = &host.clients.registry().client_info(session.slot).name;
             self.links.iter_mut().flatten().for_each(|link| link.follow(session, name));
         }
         step
@@ -438,7 +438,7 @@ impl Links {
         let Links { mailboxes, peer, client, links, .. } = self;
         let link = links[shard].get_or_insert_with(|| open(mailboxes, peer, *client, shard));
         let Context { session, host, .. } = context;
-        link.follow(session, &host.clients.client_info(session.slot).name);
+        link.follow(session, &host.clients.registry().client_info(session.slot).name);
         match caching {
             Some(true) => link.tell([b"CLIENT", b"CACHING", b"yes"]),
             Some(false) => link.tell([b"CLIENT", b"CACHING", b"no"]),
@@ -568,7 +568,7 @@ fn caching(context: &Context<'_>) -> Option<bool> {
     if !context.session.mode.has(Mode::TRACKS) {
         return None;
     }
-    let mode = context.host.clients.tracking_mode(context.session.slot)?;
+    let mode = context.host.clients.tracking().mode(context.session.slot)?;
     mode.caching.then_some(mode.opt_in)
 }
 

@@ -1,0 +1,264 @@
+//! What waits to be sent to clients, and that it stays bounded.
+//!
+//! What others push to a client gathers in its buffer until the client's task takes it. What the task itself has not been
+//! able to send is told by [`OutputBuffers::set_unsent`], so that both count together.
+
+use std::rc::Rc;
+use std::task::Waker;
+
+use super::registry::Slot;
+use super::{ClientInfo, Relay};
+
+/// What may wait for one client, as Redis's default for subscribers.
+pub const PUSH_BYTES_MAX: usize = 32 << 20;
+/// What may wait for one client when all clients together have too much.
+pub const TIGHT_OUTPUT_BYTES: usize = 16 * 1024;
+
+#[derive(Debug, Default)]
+struct Buffer {
+    waker: Option<Waker>,
+    pushed: Vec<u8>,
+    /// Replies that the connection has not sent.
+    unsent: usize,
+    killed: bool,
+}
+
+/// A buffer for each slot, and what they hold together.
+#[derive(Debug)]
+pub struct OutputBuffers {
+    buffers: Vec<Buffer>,
+    /// Unsent replies of all clients.
+    unsent_bytes: usize,
+    pushed_bytes: usize,
+    total_bytes_max: usize,
+    dropped: u64,
+    relay: Option<Rc<dyn Relay>>,
+}
+
+impl Default for OutputBuffers {
+    fn default() -> Self {
+        OutputBuffers {
+            buffers: Vec::new(),
+            unsent_bytes: 0,
+            pushed_bytes: 0,
+            total_bytes_max: 64 << 20,
+            dropped: 0,
+            relay: None,
+        }
+    }
+}
+
+impl OutputBuffers {
+    /// What a client takes here beside the bytes that wait for it.
+    pub(super) const CLIENT_BYTES: usize = size_of::<Buffer>();
+
+    /// A client has come.
+    pub(super) fn enter(&mut self, slot: Slot) {
+        if self.buffers.len() <= slot as usize {
+            self.buffers.resize_with(slot as usize + 1, Buffer::default);
+        }
+    }
+
+    /// A client has gone, and so has what waited for it.
+    pub(super) fn leave(&mut self, slot: Slot) {
+        let gone = std::mem::take(&mut self.buffers[slot as usize]);
+        self.unsent_bytes -= gone.unsent;
+        self.pushed_bytes -= gone.pushed.len();
+    }
+
+    /// Whom to tell of clients of other shards that are dropped.
+    pub(super) fn set_relay(&mut self, relay: Rc<dyn Relay>) {
+        self.relay = Some(relay);
+    }
+
+    /// What may wait for all clients together, in bytes.
+    pub fn set_total_bytes_max(&mut self, bytes: usize) {
+        self.total_bytes_max = bytes;
+    }
+
+    /// How a client's task is woken; set once, when it first runs.
+    pub fn set_waker(&mut self, slot: Slot, waker: &Waker) {
+        self.buffers[slot as usize].waker = Some(waker.clone());
+    }
+
+    /// Has a client's task run.
+    pub(super) fn wake(&self, slot: Slot) {
+        if let Some(waker) = &self.buffers[slot as usize].waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// What was pushed to a client, which is the connection's now.
+    #[inline]
+    pub fn take_pushed(&mut self, slot: Slot) -> Option<Vec<u8>> {
+        let buffer = &mut self.buffers[slot as usize];
+        if buffer.pushed.is_empty() {
+            return None;
+        }
+        let pushed = std::mem::take(&mut buffer.pushed);
+        self.pushed_bytes -= pushed.len();
+        Some(pushed)
+    }
+
+    /// Whether the client is to be disconnected.
+    #[inline]
+    pub fn is_killed(&self, slot: Slot) -> bool {
+        self.buffers[slot as usize].killed
+    }
+
+    /// Disconnects a client; what was pushed to it is thrown away at once.
+    pub fn kill(&mut self, slot: Slot) {
+        let buffer = &mut self.buffers[slot as usize];
+        buffer.killed = true;
+        self.pushed_bytes -= buffer.pushed.len();
+        buffer.pushed = Vec::new();
+        self.wake(slot);
+    }
+
+    /// Clients dropped since the last call because they did not read what was pushed to them.
+    pub fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// Appends to what waits for a client and wakes it, or drops it if it has too much waiting.
+    pub(super) fn push(&mut self, slot: Slot, client: &ClientInfo, bytes: &[u8]) {
+        let all = self.unsent_bytes + self.pushed_bytes + bytes.len();
+        let buffer = &mut self.buffers[slot as usize];
+        if buffer.killed {
+            return;
+        }
+        let own = buffer.unsent + buffer.pushed.len() + bytes.len();
+        if own > PUSH_BYTES_MAX || (own > TIGHT_OUTPUT_BYTES && all > self.total_bytes_max) {
+            tracing::warn!(client = client.id, bytes = own, "dropped: it does not read what is pushed to it");
+            self.dropped += 1;
+            if let (Some((shard, client)), Some(relay)) = (client.home, &self.relay) {
+                // It may not look at its pipe before the client reads, which it does not.
+                relay.drop_client(shard, client);
+            }
+            self.kill(slot);
+            return;
+        }
+        let was_empty = buffer.pushed.is_empty();
+        buffer.pushed.extend_from_slice(bytes);
+        self.pushed_bytes += bytes.len();
+        if was_empty {
+            self.wake(slot);
+        }
+    }
+
+    /// Notes how much of its replies a client has not taken.
+    #[inline]
+    pub fn set_unsent(&mut self, slot: Slot, bytes: usize) {
+        let buffer = &mut self.buffers[slot as usize];
+        self.unsent_bytes = self.unsent_bytes - buffer.unsent + bytes;
+        buffer.unsent = bytes;
+    }
+
+    /// Replies and messages that wait for all clients, in bytes.
+    #[inline]
+    pub fn waiting_bytes(&self) -> usize {
+        self.unsent_bytes + self.pushed_bytes
+    }
+
+    /// Of one client: replies that its connection has not sent, and what was pushed to it, in bytes.
+    pub(super) fn waiting_for(&self, slot: Slot) -> (usize, usize) {
+        let buffer = &self.buffers[slot as usize];
+        (buffer.unsent, buffer.pushed.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::super::{Class, Peer};
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Told(RefCell<Vec<(usize, u64)>>);
+
+    impl Relay for Told {
+        fn tell_event(&self, _: Class, _: &str, _: u8, _: &[u8]) {}
+
+        fn drop_client(&self, shard: usize, client: u64) {
+            self.0.borrow_mut().push((shard, client));
+        }
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn client(id: u64) -> ClientInfo {
+        ClientInfo::new(id, Peer::None, 0)
+    }
+
+    #[test]
+    fn replies_and_pushed_bytes_share_a_clients_bound() {
+        let mut output = OutputBuffers::default();
+        (0..2).for_each(|slot| output.enter(slot));
+        output.set_unsent(0, PUSH_BYTES_MAX - 1);
+        output.push(0, &client(1), b"x");
+        assert!(!output.is_killed(0) && output.waiting_for(0) == (PUSH_BYTES_MAX - 1, 1));
+        output.push(0, &client(1), b"x");
+        assert!(output.is_killed(0) && !output.is_killed(1));
+        assert_eq!((output.take_dropped(), output.waiting_bytes()), (1, PUSH_BYTES_MAX - 1));
+        output.push(0, &client(1), b"more");
+        assert_eq!(
+            (output.take_pushed(0), output.take_dropped()),
+            (None, 0),
+            "nothing waits for who is killed"
+        );
+        output.leave(0);
+        output.enter(0);
+        assert!(!output.is_killed(0) && output.waiting_bytes() == 0);
+    }
+
+    #[test]
+    fn many_slow_readers_share_one_bound() {
+        let (mut output, clients) = (OutputBuffers::default(), 100);
+        output.set_total_bytes_max(10 << 20);
+        (0..clients).for_each(|slot| output.enter(slot));
+        for _ in 0..10 {
+            (0..clients).for_each(|slot| output.push(slot, &client(slot.into()), &vec![b'x'; 1 << 20]));
+            assert!(output.waiting_bytes() <= (10 << 20) + clients as usize * TIGHT_OUTPUT_BYTES);
+        }
+        assert!((0..clients).any(|slot| output.is_killed(slot)));
+    }
+
+    #[test]
+    fn a_task_is_woken_once_for_all_that_waits_and_when_it_is_killed() {
+        let (mut output, woken) = (OutputBuffers::default(), Arc::new(Woken::default()));
+        output.enter(0);
+        output.push(0, &client(1), b"before it ran");
+        output.set_waker(0, &Waker::from(Arc::clone(&woken)));
+        output.push(0, &client(1), b" and behind");
+        assert_eq!(woken.0.load(Ordering::Relaxed), 0, "it takes all that waits when it runs");
+        assert_eq!(output.take_pushed(0).as_deref(), Some(&b"before it ran and behind"[..]));
+        output.push(0, &client(1), b"a");
+        output.push(0, &client(1), b"b");
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        output.kill(0);
+        assert_eq!((woken.0.load(Ordering::Relaxed), output.waiting_bytes()), (2, 0));
+    }
+
+    #[test]
+    fn the_home_of_a_guest_is_told_that_it_is_dropped() {
+        let (mut output, told) = (OutputBuffers::default(), Rc::new(Told::default()));
+        output.set_relay(Rc::clone(&told) as Rc<dyn Relay>);
+        (0..2).for_each(|slot| output.enter(slot));
+        let guest = ClientInfo { home: Some((3, 44)), ..client(1) };
+        let much = vec![0; PUSH_BYTES_MAX + 1];
+        output.push(0, &guest, &much);
+        output.push(1, &client(2), &much);
+        assert_eq!(*told.0.borrow(), [(3, 44)]);
+    }
+}
