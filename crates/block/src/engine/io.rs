@@ -237,7 +237,7 @@ impl Engine {
                 if !is_known && op.kind == Kind::Copy {
                     op.failure.get_or_insert((Errno::Io, UNKNOWN.to_owned()));
                 }
-                let mut misfits = Vec::new();
+                let (mut misfits, first) = (Vec::new(), part.range.start);
                 self.misfits(op.volume, &part.range, at, &part.buffer, &mut misfits);
                 if misfits.is_empty() && op.kind != Kind::Copy {
                     self.memory.insert(units_from(at, &part.range), &part.buffer);
@@ -251,7 +251,8 @@ impl Engine {
                         ),
                         false => UNKNOWN.to_owned(),
                     };
-                    self.cache_failed(id, &mut op, held, range.clone(), (Errno::Io, why));
+                    let at = at + (range.start - first);
+                    self.cache_failed(id, &mut op, held, range, at, (Errno::Io, why));
                 }
             }
             (Err(failure), Source::Backing) => {
@@ -289,7 +290,7 @@ impl Engine {
     fn read_singly(&mut self, id: u32, op: &mut Op, held: u32, at: u64, failure: Failure) {
         let range = op.held[held as usize].range.clone();
         if range.end - range.start == UNIT_BYTES {
-            return self.cache_failed(id, op, held, range, failure);
+            return self.cache_failed(id, op, held, range, at, failure);
         }
         op.held[held as usize].is_good = true;
         for start in (range.start..range.end).step_by(UNIT_BYTES as usize) {

@@ -30,6 +30,8 @@ pub(super) struct Ledger {
     pub unproven: Vec<(u32, u32, AlignedBuffer)>,
     /// Ranges of volumes that are in the store, until the log says so durably.
     pub cleaned: Vec<(Lsn, usize, Vec<Range<u64>>)>,
+    /// Operations are parked until there is room in the log.
+    pub room_is_awaited: bool,
 }
 
 /// The units of a part, in the cache.
@@ -49,6 +51,7 @@ impl Ledger {
             waiting: Vec::new(),
             unproven: Vec::new(),
             cleaned: Vec::new(),
+            room_is_awaited: false,
         }
     }
 
@@ -85,6 +88,15 @@ impl Engine {
     pub(super) fn has_log_room(&self) -> bool {
         let has_room = |journal: &Journal| journal.has_room() || journal.failed().is_some();
         self.ledger.as_ref().is_none_or(|ledger| has_room(&ledger.journal))
+    }
+
+    /// The same for an operation, which is parked where there is none, and called when there is.
+    pub(super) fn await_log_room(&mut self) -> bool {
+        let has_room = self.has_log_room();
+        if let Some(ledger) = &mut self.ledger {
+            ledger.room_is_awaited |= !has_room;
+        }
+        has_room
     }
 
     /// Why nothing can be kept any more.
@@ -165,7 +177,10 @@ impl Engine {
             }
         }
         self.settle_cleaned();
-        if self.has_log_room() {
+        // Those who wait for plans in flight alone are called when one of these ends: called here, they would come again and again.
+        if self.has_log_room()
+            && self.ledger.as_mut().is_some_and(|it| std::mem::take(&mut it.room_is_awaited))
+        {
             for id in std::mem::take(&mut self.crowded) {
                 self.claim(id);
             }

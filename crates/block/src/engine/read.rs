@@ -12,7 +12,7 @@ use crate::nbd::Errno;
 impl Engine {
     /// The operation has its range: what does it need?
     pub(super) fn plan_read(&mut self, id: u32, mut op: Box<Op>) {
-        if !self.has_log_room() {
+        if !self.await_log_room() {
             return self.park(id, op, true);
         }
         let mut request = Request {
@@ -136,20 +136,25 @@ impl Engine {
         self.end(id, op);
     }
 
-    /// The cache's device did not give these bytes of what is held, or not those that were stored. What is clean is read from the store
-    /// instead.
+    /// The cache's device did not give these bytes of what is held, which lie at `at` there, or not those that were stored. What is clean is
+    /// read from the store instead.
     pub(super) fn cache_failed(
         &mut self,
         id: u32,
         op: &mut Op,
         held: u32,
         range: Range<u64>,
+        at: u64,
         failure: Failure,
     ) {
         self.volumes[op.volume].counts.cache_failures += 1;
-        let Held { range: whole, source, .. } = &op.held[held as usize];
-        let Source::Cache(at) = *source else { return };
-        let at = at + (range.start - whole.start);
+        let Held { range: whole, buffer, patches, .. } = &mut op.held[held as usize];
+        if patches.is_some() {
+            // It was to replace bytes of another and does not: what stands in its buffer is nobody's, and must not be taken for a part of
+            // the answer beside what comes in its stead.
+            *whole = 0..0;
+            self.pool.give_back(std::mem::take(buffer));
+        }
         if self.was_dirty(op, &range, at) {
             op.held[held as usize].is_good = true;
             if op.kind == Kind::Copy {
@@ -180,7 +185,9 @@ impl Engine {
     fn was_dirty(&mut self, op: &Op, range: &Range<u64>, at: u64) -> bool {
         let mut units = at / UNIT_BYTES..(at + range.end - range.start) / UNIT_BYTES;
         if self.ledger.is_some() {
-            return units.any(|unit| self.is_recorded_dirty(unit) != Some(false));
+            // A log that has failed takes no record of what is lost.
+            return units
+                .any(|unit| self.poisoned.contains(&unit) || self.is_recorded_dirty(unit) != Some(false));
         }
         if op.kind.is_write() {
             // Its own plan has made the units dirty, and nobody knows what they were.

@@ -12,7 +12,7 @@ impl Engine {
     /// What is dirty stays: trimmed bytes may read as anything, and the store is to get all that came before a flush. For the same reason
     /// it is not told while it lacks something: it might forget what is to be there before that.
     pub(super) fn trim(&mut self, id: u32, mut op: Box<Op>) {
-        if !self.has_log_room() {
+        if !self.await_log_room() {
             return self.park(id, op, true);
         }
         let (start, end) =

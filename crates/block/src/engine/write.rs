@@ -16,7 +16,7 @@ impl Engine {
             self.reply(&mut op, Vec::new());
             return self.end(id, op);
         }
-        if !self.has_log_room() {
+        if !self.await_log_room() {
             return self.park(id, op, true);
         }
         let mode = self.mode_for(&op);
@@ -115,6 +115,11 @@ impl Engine {
             _ => return self.filled(id, op),
         }
         let is_dirty = !op.plan.dirtied.is_empty();
+        if is_dirty && let Some(why) = self.log_failure() {
+            // The log takes no record of it: by what it says these bytes are older ones, and clean, and would be read from the store.
+            let why = why.to_owned();
+            op.failure.get_or_insert((Errno::Io, why));
+        }
         if op.failure.is_none() {
             self.note_units(&op);
         } else if op.is_early {
