@@ -170,8 +170,14 @@ impl Flash {
         self.stats.last_error =
             Some(format!("the journal cannot be written ({error}): a restart begins empty"));
         self.stats.unrecoverable = true;
-        self.syncs.give_up();
         self.blank_superblocks();
+        // Replies that waited for a sync go out now: power loss must not bring back the blocks that name what they took away.
+        if self.syncs.is_wanted()
+            && let Err(error) = self.io.sync()
+        {
+            self.stats.last_error = Some(format!("power loss may bring back what was removed ({error})"));
+        }
+        self.syncs.give_up();
     }
 
     pub(super) fn write_superblock(&mut self) -> Result<(), FlashError> {
