@@ -18,8 +18,9 @@ BENCH_TRACE ?= zipf:alpha=0.99,objects=1M,requests=6M,size=300
 BENCH_ARGS ?= --preload
 # How long `make fuzz-smoke` fuzzes each target.
 FUZZ_SECONDS ?= $(if $(CI),20,60)
-# How many worlds `make hunt` makes for each property, and how often it kills.
+# How many worlds `make hunt` makes for each property, with how many seeds it runs each engine in virtual time, and how often it kills.
 WORLDS ?= 2000
+SEEDS ?= 10000
 KILL_ROUNDS ?= 100
 # What is driven once more against a store of two shards.
 SHARDED_TESTS := test_acl.py test_clients.py test_config.py test_dialogues.py test_flash.py test_hashes.py test_info.py test_limits.py \
@@ -66,9 +67,10 @@ python: ## the Python package: built, linted, type-checked, tested (flags: PYTES
 	@scripts/bootstrap.sh test
 	@scripts/test_python.sh $(PYTEST_ARGS)
 
-hunt: ## what `make test` is too short to meet: the block cache in thousands of worlds, and killed often (WORLDS, KILL_ROUNDS)
+hunt: ## what `make test` is too short to meet: both engines in thousands of worlds, and killed often (WORLDS, SEEDS, KILL_ROUNDS)
 	@scripts/bootstrap.sh test
-	TIERMEM_WORLDS=$(WORLDS) cargo test --locked -p tiermem-block --test engine
+	TIERMEM_SEEDS=$(SEEDS) cargo test --locked -p tiermem-store --test virtual_time
+	TIERMEM_WORLDS=$(WORLDS) TIERMEM_SEEDS=$(SEEDS) cargo test --locked -p tiermem-block --test engine
 	cargo build --locked -p tiermem-cli -p tiermem-workloads
 	TIERMEM=$(TARGET)/debug/tiermem TIERMEM_KILL_ROUNDS=$(KILL_ROUNDS) $(TARGET)/e2e-python/bin/python -m pytest tests/e2e \
 	  -k test_block_kill $(PYTEST_ARGS)

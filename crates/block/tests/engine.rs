@@ -1,13 +1,15 @@
-//! The engine in a world of devices and stores that take their time.
+//! The engine in virtual time, in a world of devices and stores that take their time, fail, and lose power.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-#[path = "engine/lazy.rs"]
-mod lazy;
+#[path = "engine/stamp.rs"]
+mod stamp;
 #[path = "engine/world.rs"]
 mod world;
 
 use proptest::prelude::*;
+use tiermem_base::Rng;
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
+use tiermem_tier::block::for_each_seed;
 use world::{KIB, Kind, Setup, World};
 
 /// Each property is tried in 60 worlds, or in as many as `TIERMEM_WORLDS` says. What is left to find is rarer than one in a thousand.
@@ -43,6 +45,7 @@ fn setups() -> impl Strategy<Value = Setup> {
             durable: false,
             memory_bytes: memory * 256 * KIB,
             table_bytes,
+            failures_per_mille: 0,
         },
     )
 }
@@ -148,6 +151,41 @@ proptest! {
     }
 }
 
+/// The machine dies in any submission to a device or store, also while it starts; requests fail; what was acknowledged is there again.
+#[test]
+fn what_was_acknowledged_survives_a_death_in_any_submission() {
+    for_each_seed(|seed| {
+        let mut rng = Rng::seeded(seed);
+        let setup = Setup::draw(&mut rng);
+        let mut world = World::new(&setup, rng.next_u64());
+        let depth = 1 + rng.below(40) as usize;
+        for _ in 0..1 + rng.below(4) {
+            // Deaths that come soon and late are as likely; some lives end between two submissions.
+            if rng.below(4) > 0 {
+                let submissions_max = 2 << rng.below(12);
+                world.simulation.die_after(rng.below(submissions_max));
+            }
+            for _ in 0..10 + rng.below(200) {
+                world.send_random();
+                while world.in_flight() >= depth && !world.simulation.is_dead() {
+                    world.look();
+                }
+                world.tick();
+                if world.simulation.is_dead() {
+                    break;
+                }
+            }
+            world.crash(rng.below(3) > 0);
+        }
+        world.settle();
+        if setup.failures_per_mille == 0 {
+            world.engine.close();
+            world.check_stores();
+            world.check_cache(true);
+        }
+    });
+}
+
 /// A write that comes while a flush waits for others must not tear what that flush is about to promise. Of some thousand worlds this one
 /// found it.
 #[test]
@@ -162,6 +200,7 @@ fn a_write_behind_a_flush_that_waits_tears_nothing_of_it() {
         durable: true,
         memory_bytes: 256 * KIB,
         table_bytes: None,
+        failures_per_mille: 0,
     };
     let mut world = World::new(&setup, 13_863_184_618_553_584_957);
     for _ in 0..238 {
@@ -186,6 +225,7 @@ fn a_mapping_that_is_gone_does_not_come_back_behind_the_store() {
         durable: true,
         memory_bytes: 524288,
         table_bytes: None,
+        failures_per_mille: 0,
     };
     let mut world = World::new(&setup, 490366675885308571);
     for _ in 0..223 {
@@ -214,6 +254,7 @@ fn a_flush_is_for_what_the_process_before_has_written() {
         durable: true,
         memory_bytes: 256 * KIB,
         table_bytes: None,
+        failures_per_mille: 0,
     };
     let mut world = World::new(&setup, 15_684_517_623_538_134_860);
     for (requests, power) in [(51, false), (75, true), (22, true)] {

@@ -1,54 +1,50 @@
 //! What an operator sees of the engine, and what he may change while it serves.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-#[path = "engine/lazy.rs"]
-mod lazy;
-
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use lazy::{Lazy, Switches};
 use tiermem_block::backing::MemoryStore;
 use tiermem_block::config::ExportMode;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task};
 use tiermem_block::engine::{ControlError, Drops, Engine, EngineConfig, ExportStatus, VolumeConfig};
 use tiermem_policy::extents::{Mode, Sizing};
-use tiermem_tier::block::MemoryDisk;
+use tiermem_tier::block::{MemoryDisk, Simulated, Simulation, Troubles};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const VOLUME_BYTES: u64 = 64 * MIB;
 
-/// Two volumes behind a cache of 32 MiB of which nothing outlives the process; the first store does what its switches say.
+/// Two volumes behind a cache of 32 MiB of which nothing outlives the process; the first store has its troubles.
 struct House {
     engine: Engine,
     stores: Vec<MemoryStore>,
-    switches: Arc<Mutex<Switches>>,
-    clock: Arc<AtomicU64>,
+    troubles: Arc<Mutex<Troubles>>,
+    simulation: Simulation,
     sent: u64,
     done: Vec<Outcome>,
 }
 
 impl House {
     fn new(shares: u16) -> Self {
-        let clock = Arc::new(AtomicU64::new(0));
-        let time = Arc::clone(&clock);
+        let simulation = Simulation::new(1);
+        let clock = simulation.clone();
         let config = EngineConfig {
             shares,
             sizing: Sizing::Request,
-            clock: Arc::new(move || time.load(Ordering::Relaxed)),
+            clock: Arc::new(move || clock.now_ns()),
             ..EngineConfig::default()
         };
         let disk = MemoryDisk::new(32 * MIB as usize);
         let mut engine = Engine::new(Box::new(disk.open()), config).unwrap();
         let stores = vec![MemoryStore::new(VOLUME_BYTES), MemoryStore::new(VOLUME_BYTES)];
-        let (lazy, switches) = Lazy::new(stores[0].open(), 1);
-        engine.add(VolumeConfig::new("a"), Box::new(lazy)).unwrap();
+        let store = Simulated::new(stores[0].clone(), &simulation);
+        let troubles = store.troubles();
+        engine.add(VolumeConfig::new("a"), Box::new(store)).unwrap();
         engine
             .add(VolumeConfig { read_only: true, ..VolumeConfig::new("b") }, Box::new(stores[1].open()))
             .unwrap();
         engine.begin_service().unwrap();
-        House { engine, stores, switches, clock, sent: 0, done: Vec::new() }
+        House { engine, stores, troubles, simulation, sent: 0, done: Vec::new() }
     }
 
     fn send(&mut self, disk: usize, task: Task, offset: u64, bytes: u64) {
@@ -66,7 +62,7 @@ impl House {
     /// Lets time pass and the engine work; how many requests have been answered in all.
     fn work(&mut self) -> usize {
         for _ in 0..2000 {
-            self.clock.fetch_add(1_000_000, Ordering::Relaxed);
+            self.simulation.pass(1_000_000);
             self.engine.take(&mut self.done);
         }
         self.done.len()
@@ -85,7 +81,7 @@ impl House {
     }
 
     fn hang(&self, hangs: bool) {
-        self.switches.lock().unwrap().hangs = hangs;
+        self.troubles.lock().unwrap().hangs = hangs;
     }
 }
 
@@ -119,7 +115,7 @@ fn what_is_dirty_and_for_how_long_is_told() {
     let mut house = House::new(1);
     house.write(0, 0, 8 * KIB, 7);
     house.engine.take(&mut house.done);
-    house.clock.fetch_add(5_000_000_000, Ordering::Relaxed);
+    house.simulation.pass(5_000_000_000);
     let export = house.export(0);
     assert_eq!((export.dirty_bytes, export.dirty_age_s, export.epochs), (8 * KIB, Some(5.0), 1));
     assert_eq!(house.engine.status().cache.dirty_bytes, 8 * KIB);
@@ -180,7 +176,7 @@ fn writing_back_is_told_when_it_is_done() {
 #[test]
 fn a_store_that_fails_is_told_to_who_waits() {
     let mut house = House::new(1);
-    house.switches.lock().unwrap().failures_per_mille = 1000;
+    house.troubles.lock().unwrap().broken = true;
     house.write(0, 0, 64 * KIB, 1);
     house.work();
     let asked = house.engine.begin_write_back(0);

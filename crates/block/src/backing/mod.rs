@@ -12,6 +12,7 @@ mod nbd;
 #[cfg(feature = "objects")]
 mod objects;
 mod open;
+mod simulated;
 mod throttled;
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! How a cache and its volumes are set up.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaner::CleanerRules;
@@ -90,6 +90,8 @@ pub struct EngineConfig {
     pub seed: u64,
     /// Nanoseconds since some moment; never goes back.
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Lets so much time pass by that clock, where the engine itself has to wait: when service begins, and at the end.
+    pub pause: Arc<dyn Fn(Duration) + Send + Sync>,
 }
 
 impl Default for EngineConfig {
@@ -108,6 +110,7 @@ impl Default for EngineConfig {
             table_bytes: None,
             seed: 0,
             clock: Arc::new(move || start.elapsed().as_nanos() as u64),
+            pause: Arc::new(std::thread::sleep),
         }
     }
 }

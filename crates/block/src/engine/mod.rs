@@ -28,6 +28,7 @@ mod write;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use slab::Slab;
 use tiermem_policy::evict::lru::Lru;
@@ -109,6 +110,7 @@ pub struct Engine {
     waker: Option<Waker>,
     ticker: Ticker,
     clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    pause: Arc<dyn Fn(Duration) + Send + Sync>,
     now_ns: u64,
     // Vectors that are used again.
     woken: Vec<u32>,

@@ -1,23 +1,19 @@
 //! A cache with volumes, clients that ask it for things, and what they may be told.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tiermem_base::Rng;
 use tiermem_block::backing::MemoryStore;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Piece, Task, UNIT_BYTES};
 use tiermem_block::engine::{Drops, Engine, EngineConfig, VolumeConfig};
-use tiermem_policy::extents::{Fill, Mode, Sizing};
-use tiermem_tier::block::MemoryDisk;
+use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
+use tiermem_tier::block::{MemoryDisk, Simulated, Simulation, Troubles};
 
-use crate::lazy::{Lazy, Switches};
+use crate::stamp::{Entry, STAMP_BYTES, Stamp, stamps_of, value_of};
 
 pub const KIB: u64 = 1 << 10;
-/// Bytes that are written as a whole by the model: one stamp.
-const STAMP_BYTES: u64 = 512;
-
 /// What varies from world to world.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -33,6 +29,32 @@ pub struct Setup {
     pub memory_bytes: u64,
     /// DRAM for the log's table; enough for all of it unless given.
     pub table_bytes: Option<u64>,
+    /// Of a thousand requests to the cache's device and to each store so many fail.
+    pub failures_per_mille: u64,
+}
+
+impl Setup {
+    /// Any setup of a cache that outlives the process.
+    pub fn draw(rng: &mut Rng) -> Self {
+        let sizes: [&[u64]; 3] =
+            [&[32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB], &[4 * KIB, 16 * KIB], &[64 * KIB]];
+        let around = Around { read: Some(0), write: Some(0) };
+        let sizings = [Sizing::Request, Sizing::Around(around), Sizing::Observed(Default::default())];
+        let modes = [Mode::WriteBack, Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround];
+        let volumes = 1 + rng.below(2);
+        Setup {
+            sizes_bytes: sizes[rng.below(3) as usize].to_vec(),
+            cache_bytes: (2 << 20) + (6 + rng.below(20)) * 256 * KIB,
+            volume_bytes: (2 << 20) + rng.below(3) * 512,
+            fill: if rng.below(2) == 0 { Fill::Whole } else { Fill::Units },
+            sizing: sizings[rng.below(3) as usize],
+            modes: (0..volumes).map(|_| modes[rng.below(4) as usize]).collect(),
+            durable: true,
+            memory_bytes: rng.below(3) * 256 * KIB,
+            table_bytes: (rng.below(2) == 0).then(|| (2 + rng.below(3)) * 4 * KIB),
+            failures_per_mille: if rng.below(4) == 0 { 1 + rng.below(20) } else { 0 },
+        }
+    }
 }
 
 struct Flight {
@@ -46,79 +68,6 @@ struct Flight {
     began: u64,
 }
 
-/// A write to a stamp. Those to one stamp do not overlap in time.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    value: u64,
-    /// The volume's acknowledged flushes when it was sent, and when it was done.
-    epoch_sent: u64,
-    epoch_done: u64,
-    /// The last request that was sent before it was done; the largest number as long as it is not, or failed.
-    done: u64,
-}
-
-impl Entry {
-    /// A write from before anything was sent.
-    fn old(value: u64) -> Self {
-        Entry { value, epoch_sent: 0, epoch_done: 0, done: 0 }
-    }
-}
-
-/// 512 bytes of a volume, as its clients know it: all that was written, in order.
-#[derive(Clone, Debug)]
-struct Stamp {
-    history: Vec<Entry>,
-    /// The last write that is durable.
-    durable: usize,
-    /// A trim came before this write: until it anything may be there that ever was, or zeroes.
-    trimmed: usize,
-    /// The last request that may see that.
-    loose_until: u64,
-}
-
-impl Stamp {
-    fn new(value: u64) -> Self {
-        Stamp { history: vec![Entry::old(value)], durable: 0, trimmed: 0, loose_until: 0 }
-    }
-
-    /// Whether a read that was sent as number `began` may give a value.
-    fn may_read(&self, value: u64, began: u64) -> bool {
-        let last = self.history.iter().rposition(|entry| entry.done < began).unwrap_or(0);
-        let last = if began <= self.loose_until { 0 } else { last };
-        last == 0 && self.loose_until >= began && value == 0
-            || self.history[last..].iter().any(|entry| entry.value == value)
-    }
-
-    /// What may be there after a crash.
-    fn may_survive(&self, value: u64) -> bool {
-        let is_loose = self.durable < self.trimmed;
-        let first = if is_loose { 0 } else { self.durable };
-        is_loose && value == 0 || self.history[first..].iter().any(|entry| entry.value == value)
-    }
-
-    /// A crash has left this value. It stays as long as nobody writes or crashes; what a store had not flushed may still be lost.
-    fn survive(&mut self, value: u64) {
-        if self.durable >= self.trimmed {
-            self.history.drain(..self.durable);
-            (self.trimmed, self.loose_until) = (0, 0);
-        } else {
-            self.loose_until = u64::MAX;
-        }
-        self.history.retain(|entry| entry.value != value);
-        self.history.push(Entry::old(value));
-        self.history.iter_mut().for_each(|entry| *entry = Entry::old(entry.value));
-        self.trimmed = if self.loose_until > 0 { self.history.len() } else { 0 };
-        self.durable = 0;
-    }
-
-    /// Between which flushes a store must be that has this value here: from the first to the last.
-    fn flushes(&self, value: u64) -> Option<(u64, u64)> {
-        let at = self.history.iter().position(|entry| entry.value == value)?;
-        let next = self.history.get(at + 1).map_or(u64::MAX, |next| next.epoch_done);
-        Some((self.history[at].epoch_sent.saturating_sub(1), next.saturating_sub(1)))
-    }
-}
-
 struct Model {
     stamps: Vec<Stamp>,
     /// Flushes that were acknowledged.
@@ -130,19 +79,14 @@ pub struct World {
     pub engine: Engine,
     pub stores: Vec<MemoryStore>,
     pub disk: MemoryDisk,
-    pub cache_switches: Arc<Mutex<Switches>>,
-    pub store_switches: Vec<Arc<Mutex<Switches>>>,
-    pub clock: Arc<AtomicU64>,
+    pub simulation: Simulation,
     models: Vec<Model>,
-    flights: HashMap<u64, Flight>,
+    /// In the order in which they were sent, so that a run follows from its seed.
+    flights: BTreeMap<u64, Flight>,
     next: u64,
+    /// Looks since something was answered.
+    idle_looks: u32,
     rng: Rng,
-    pub errors: u64,
-    pub errors_allowed: bool,
-}
-
-fn stamps_of(range: &Range<u64>) -> Range<usize> {
-    (range.start / STAMP_BYTES) as usize..range.end.div_ceil(STAMP_BYTES) as usize
 }
 
 impl World {
@@ -150,85 +94,116 @@ impl World {
         let disk = MemoryDisk::new(setup.cache_bytes as usize);
         let stores: Vec<_> = setup.modes.iter().map(|_| MemoryStore::new(setup.volume_bytes)).collect();
         let stamps = vec![Stamp::new(0); setup.volume_bytes.div_ceil(STAMP_BYTES) as usize];
-        let clock = Arc::new(AtomicU64::new(0));
-        let (engine, cache_switches, store_switches) = start(setup, seed, &disk, &stores, &clock);
+        let simulation = Simulation::new(seed);
+        let engine = start(setup, &disk, &stores, &simulation).expect("nothing has died");
         World {
             setup: setup.clone(),
             engine,
             models: stores.iter().map(|_| Model { stamps: stamps.clone(), epoch: 0 }).collect(),
             stores,
             disk,
-            cache_switches,
-            store_switches,
-            clock,
-            flights: HashMap::new(),
+            simulation,
+            flights: BTreeMap::new(),
             next: 0,
+            idle_looks: 0,
             rng: Rng::seeded(seed ^ 0x5eed),
-            errors: 0,
-            errors_allowed: false,
         }
     }
 
-    /// The process dies, and perhaps its machine with it; then another one takes up the cache.
+    /// The process dies, and perhaps its machine with it; then another one takes up the cache, and may die of that as well.
     pub fn crash(&mut self, power: bool) {
-        self.check_cache(true);
+        if self.setup.failures_per_mille == 0 && !self.simulation.is_dead() {
+            self.check_cache(true);
+        }
         self.flights.clear();
-        let seed = self.rng.below(u64::MAX);
-        // Requests that were held back are never done: they die with the engine.
-        self.engine =
-            Engine::new(Box::new(MemoryDisk::new(8 << 20).open()), EngineConfig::default()).unwrap();
+        self.idle_looks = 0;
+        let idle = Engine::new(Box::new(MemoryDisk::new(8 << 20).open()), EngineConfig::default()).unwrap();
+        // What was in flight dies with the engine.
+        self.engine = idle;
         if power {
-            self.disk.lose_some_unsynced(&mut self.rng);
-            // In the other modes what a store lost of what it had not flushed may still be cached as clean: docs/block-design.md.
-            let can_lose = self.setup.modes.iter().all(|mode| *mode == Mode::WriteBack);
-            if can_lose && self.rng.below(2) == 0 {
-                self.stores.iter().for_each(|store| store.crash_some(&mut self.rng));
+            self.lose_power();
+        }
+        loop {
+            self.simulation.restart();
+            if self.rng.below(4) == 0 {
+                self.simulation.die_after(self.rng.below(60));
+            }
+            if let Some(engine) = start(&self.setup, &self.disk, &self.stores, &self.simulation) {
+                self.simulation.restart();
+                self.engine = engine;
+                break;
+            }
+            if power || self.rng.below(2) == 0 {
+                self.lose_power();
             }
         }
-        let (engine, cache_switches, store_switches) =
-            start(&self.setup, seed, &self.disk, &self.stores, &self.clock);
-        (self.engine, self.cache_switches, self.store_switches) = (engine, cache_switches, store_switches);
         self.look_at_all();
+    }
+
+    fn lose_power(&mut self) {
+        self.disk.lose_some_unsynced(&mut self.rng);
+        // In the other modes what a store lost of what it had not flushed may still be cached as clean: docs/block-design.md.
+        let can_lose = self.setup.modes.iter().all(|mode| *mode == Mode::WriteBack);
+        if can_lose && self.rng.below(2) == 0 {
+            self.stores.iter().for_each(|store| store.crash_some(&mut self.rng));
+        }
+    }
+
+    /// Reads bytes of a volume while nobody else asks for anything; `None`: it cannot.
+    fn read_alone(&mut self, volume: usize, range: Range<u64>) -> Option<Vec<u8>> {
+        self.next += 1;
+        let asker = Asker { connection: 2, cookie: self.next };
+        let (offset, bytes) = (range.start, range.end - range.start);
+        self.engine.submit(Job { asker, disk: volume, task: Task::Read, offset, bytes, durable: false });
+        let mut done = Vec::new();
+        for _ in 0..100_000 {
+            self.simulation.pass(100_000);
+            self.engine.take(&mut done);
+            if !done.is_empty() {
+                break;
+            }
+        }
+        match done.pop().expect("the volume is read").result {
+            Ok(Answer::Data(pieces)) => Some(bytes_of(&pieces)),
+            other => {
+                // What a failed write has lost is an error until it is written anew.
+                assert!(self.setup.failures_per_mille > 0, "volume {volume}: {other:?}");
+                None
+            }
+        }
     }
 
     /// Reads all volumes: what survived a crash is one of what may, and stays.
     fn look_at_all(&mut self) {
         for volume in 0..self.models.len() {
             let size = self.engine.exports()[volume].size_bytes;
-            self.next += 1;
-            let asker = Asker { connection: 2, cookie: self.next };
-            self.engine.submit(Job {
-                asker,
-                disk: volume,
-                task: Task::Read,
-                offset: 0,
-                bytes: size,
-                durable: false,
-            });
-            let mut done = Vec::new();
-            for _ in 0..100_000 {
-                self.clock.fetch_add(1_000_000, Ordering::Relaxed);
-                self.engine.take(&mut done);
-                if !done.is_empty() {
-                    break;
+            if let Some(bytes) = self.read_alone(volume, 0..size) {
+                self.survive(volume, 0, &bytes);
+            } else {
+                for start in (0..size).step_by(UNIT_BYTES as usize) {
+                    let range = start..(start + UNIT_BYTES).min(size);
+                    match self.read_alone(volume, range.clone()) {
+                        Some(bytes) => self.survive(volume, start, &bytes),
+                        None => stamps_of(&range).for_each(|at| self.models[volume].stamps[at].loosen()),
+                    }
                 }
             }
-            let outcome = done.pop().expect("the volume is read");
-            let Ok(Answer::Data(pieces)) = outcome.result else {
-                panic!("volume {volume}: {:?}", outcome.result)
-            };
-            let model = &mut self.models[volume];
-            for (at, stamped) in bytes_of(&pieces).chunks(STAMP_BYTES as usize).enumerate() {
-                let value = value_of(stamped).unwrap_or_else(|| panic!("volume {volume}, stamp {at}: a mix"));
-                let stamp = &mut model.stamps[at];
-                assert!(
-                    stamp.may_survive(value),
-                    "volume {volume}, stamp {at}: {value} after the crash, may be {:?}",
-                    &stamp.history[stamp.durable..]
-                );
-                stamp.survive(value);
-            }
-            model.epoch = 0;
+            self.models[volume].epoch = 0;
+        }
+    }
+
+    /// What a volume has after a crash, from a byte on, is what it may have, and stays.
+    fn survive(&mut self, volume: usize, start: u64, bytes: &[u8]) {
+        let first = (start / STAMP_BYTES) as usize;
+        for (at, stamped) in (first..).zip(bytes.chunks(STAMP_BYTES as usize)) {
+            let value = value_of(stamped).unwrap_or_else(|| panic!("volume {volume}, stamp {at}: a mix"));
+            let stamp = &mut self.models[volume].stamps[at];
+            assert!(
+                stamp.may_survive(value),
+                "volume {volume}, stamp {at}: {value} after the crash, may be {:?}",
+                &stamp.history[stamp.durable..]
+            );
+            stamp.survive(value);
         }
     }
 
@@ -296,8 +271,7 @@ impl World {
         let value = if kind == Kind::Write { cookie } else { 0 };
         if kind == Kind::Trim {
             for at in stamps_of(&range) {
-                let stamp = &mut self.models[volume].stamps[at];
-                (stamp.trimmed, stamp.loose_until) = (stamp.history.len(), u64::MAX);
+                self.models[volume].stamps[at].loosen();
             }
         } else if writes {
             let epoch_sent = self.models[volume].epoch;
@@ -332,7 +306,7 @@ impl World {
     /// Time passes, mostly little.
     pub fn tick(&mut self) {
         let ns = if self.rng.below(20) == 0 { 20_000_000_000 } else { self.rng.below(5_000_000) };
-        self.clock.fetch_add(ns, Ordering::Relaxed);
+        self.simulation.pass(ns);
     }
 
     pub fn in_flight(&self) -> usize {
@@ -342,7 +316,14 @@ impl World {
     /// Lets the engine do what it can, and looks at what it answers.
     pub fn look(&mut self) {
         let mut done = Vec::new();
+        // Mostly something is about to come; else the engine waits for its own time to do something.
+        self.idle_looks += 1;
+        assert!(self.idle_looks < 100_000, "{} requests are never answered", self.flights.len());
+        self.simulation.pass(self.rng.below(if self.idle_looks < 50 { 100_000 } else { 20_000_000 }));
         self.engine.take(&mut done);
+        // What the dead say nobody has heard.
+        done.retain(|_| !self.simulation.is_dead());
+        self.idle_looks = if done.is_empty() { self.idle_looks } else { 0 };
         for outcome in done {
             self.check(outcome);
         }
@@ -350,14 +331,10 @@ impl World {
 
     /// Until nothing is under way.
     pub fn settle(&mut self) {
-        for _ in 0..200_000 {
-            if self.flights.is_empty() && self.engine.is_idle() {
-                return;
-            }
-            self.clock.fetch_add(10_000_000, Ordering::Relaxed);
+        while !self.flights.is_empty() || !self.engine.is_idle() {
+            self.simulation.pass(10_000_000);
             self.look();
         }
-        panic!("{} requests are never answered", self.flights.len());
     }
 
     /// Until the store has all of a volume.
@@ -368,7 +345,7 @@ impl World {
                 result.unwrap();
                 return;
             }
-            self.clock.fetch_add(10_000_000, Ordering::Relaxed);
+            self.simulation.pass(10_000_000);
             self.look();
         }
         panic!("volume {volume} is never written back");
@@ -380,8 +357,7 @@ impl World {
         let answer = match outcome.result {
             Ok(answer) => answer,
             Err((errno, words)) => {
-                assert!(self.errors_allowed, "{errno}: {words}");
-                self.errors += 1;
+                assert!(self.setup.failures_per_mille > 0, "{errno}: {words}");
                 // A write that failed may have happened, or not.
                 return;
             }
@@ -499,24 +475,23 @@ fn bytes_of(pieces: &[Piece]) -> Vec<u8> {
     bytes
 }
 
-/// What a stamp's bytes say, unless they are a mix.
-fn value_of(stamped: &[u8]) -> Option<u64> {
-    let value = u64::from_le_bytes(stamped[..8].try_into().unwrap());
-    (stamped[..stamped.len() - 8] == stamped[8..]).then_some(value)
-}
-
-type Started = (Engine, Arc<Mutex<Switches>>, Vec<Arc<Mutex<Switches>>>);
-
-/// An engine on a disk in front of stores.
+/// An engine on a disk in front of stores, unless the machine dies of it. Devices and stores fail only when it has started.
 fn start(
     setup: &Setup,
-    seed: u64,
     disk: &MemoryDisk,
     stores: &[MemoryStore],
-    clock: &Arc<AtomicU64>,
-) -> Started {
-    let (cache, cache_switches) = Lazy::new(disk.open(), seed);
-    let time = Arc::clone(clock);
+    simulation: &Simulation,
+) -> Option<Engine> {
+    let alive = |result: Result<(), String>| match result {
+        Err(error) => {
+            assert!(simulation.is_dead(), "{error}");
+            false
+        }
+        Ok(()) => true,
+    };
+    let cache = Simulated::new(disk.clone(), simulation);
+    let mut troubles: Vec<Arc<Mutex<Troubles>>> = vec![cache.troubles()];
+    let (clock, pause) = (simulation.clone(), simulation.clone());
     let config = EngineConfig {
         sizes_bytes: setup.sizes_bytes.clone(),
         fill: setup.fill,
@@ -525,23 +500,37 @@ fn start(
         memory_bytes: setup.memory_bytes,
         table_bytes: setup.table_bytes,
         shares: 1 + stores.len() as u16,
-        clock: Arc::new(move || time.load(Ordering::Relaxed)),
+        clock: Arc::new(move || clock.now_ns()),
+        pause: Arc::new(move |time| pause.pass(time.as_nanos() as u64)),
         ..EngineConfig::default()
     };
-    let mut engine = if setup.durable {
-        Engine::open(Box::new(cache), config, false).unwrap().0
+    let opened = if setup.durable {
+        Engine::open(Box::new(cache), config, false).map(|it| it.0).map_err(|error| error.to_string())
     } else {
-        Engine::new(Box::new(cache), config).unwrap()
+        Engine::new(Box::new(cache), config).map_err(|error| error.to_string())
     };
-    let mut store_switches = Vec::new();
+    let mut engine = match opened {
+        Ok(engine) => engine,
+        Err(error) => {
+            alive(Err(error));
+            return None;
+        }
+    };
     for (at, (mode, store)) in setup.modes.iter().zip(stores).enumerate() {
-        let (backing, switches) = Lazy::new(store.open(), seed.wrapping_add(1 + at as u64));
+        let backing = Simulated::new(store.clone(), simulation);
+        troubles.push(backing.troubles());
         let volume = VolumeConfig { mode: *mode, ..VolumeConfig::new(format!("v{at}")) };
-        engine.add(volume, Box::new(backing)).unwrap();
-        store_switches.push(switches);
+        if !alive(engine.add(volume, Box::new(backing)).map(drop).map_err(|error| error.to_string())) {
+            return None;
+        }
     }
-    engine.begin_service().unwrap();
-    (engine, cache_switches, store_switches)
+    if !alive(engine.begin_service().map_err(|error| error.to_string())) || simulation.is_dead() {
+        return None;
+    }
+    for troubles in troubles {
+        troubles.lock().unwrap().failures_per_mille = setup.failures_per_mille;
+    }
+    Some(engine)
 }
 
 /// What a client asks for.

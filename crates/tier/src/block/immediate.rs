@@ -1,30 +1,23 @@
 //! A device in memory whose requests are done when they are submitted: for tests and for simulation beside a live store.
 //! It can be opened again, after the death of a process (nothing lost) or of a machine (what was not synced is lost).
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tiermem_base::rng::Rng;
 
 use super::completion_queue::Bell;
-use super::{BLOCK_BYTES, BlockError, BlockIo, Completion, Op, Request, SECTOR_BYTES, Waker, check_range};
+use super::medium::Medium;
+use super::{BLOCK_BYTES, BlockError, BlockIo, Completion, Op, Request, Waker, check_range};
 
 /// The medium, which outlives those who open it. Its clones are the same medium.
 #[derive(Clone, Debug)]
-pub struct MemoryDisk(Arc<Mutex<Media>>);
-
-#[derive(Debug)]
-struct Media {
-    bytes: Vec<u8>,
-    /// Blocks written since the last sync, as they were at that time.
-    unsynced: BTreeMap<u64, Box<[u8]>>,
-}
+pub struct MemoryDisk(Arc<Mutex<Medium>>);
 
 impl MemoryDisk {
     /// A medium of zeros, rounded down to whole blocks.
     pub fn new(capacity_bytes: usize) -> Self {
-        let bytes = vec![0; capacity_bytes / BLOCK_BYTES * BLOCK_BYTES];
-        MemoryDisk(Arc::new(Mutex::new(Media { bytes, unsynced: BTreeMap::new() })))
+        MemoryDisk(Arc::new(Mutex::new(Medium::new(capacity_bytes / BLOCK_BYTES * BLOCK_BYTES))))
     }
 
     /// Opens it: at first, or as after the death of the process that had it.
@@ -34,59 +27,32 @@ impl MemoryDisk {
 
     /// Power is lost: every block is as it was at the last sync.
     pub fn lose_unsynced(&self) {
-        self.lose(|| true);
+        self.lock().lose_unsynced();
     }
 
-    /// Power is lost: each sector written since the last sync is, by a coin, as it was then or as it was written last.
+    /// Power is lost: each sector is as it was written last or, by a coin, as it was at any time since the last sync.
     pub fn lose_some_unsynced(&self, rng: &mut Rng) {
-        self.lose(|| rng.below(2) == 0);
-    }
-
-    fn lose(&self, mut lost: impl FnMut() -> bool) {
-        let mut media = self.lock();
-        for (block, was) in std::mem::take(&mut media.unsynced) {
-            let sectors = media.bytes[block as usize * BLOCK_BYTES..].chunks_exact_mut(SECTOR_BYTES as usize);
-            for (sector, was) in sectors.zip(was.chunks_exact(SECTOR_BYTES as usize)) {
-                if lost() {
-                    sector.copy_from_slice(was);
-                }
-            }
-        }
+        self.lock().lose_some_unsynced(rng);
     }
 
     /// Whether all that was written to these bytes is synced.
     pub fn is_synced(&self, offset: u64, len_bytes: u64) -> bool {
-        let blocks = offset / BLOCK_BYTES as u64..(offset + len_bytes).div_ceil(BLOCK_BYTES as u64);
-        self.lock().unsynced.range(blocks).next().is_none()
+        self.lock().is_synced(offset as usize..(offset + len_bytes) as usize)
     }
 
     /// All bytes, to look at or to spoil; what is changed here counts as synced.
     pub fn with_bytes<R>(&self, look: impl FnOnce(&mut [u8]) -> R) -> R {
-        look(&mut self.lock().bytes)
+        look(self.lock().bytes_mut())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Media> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Medium> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Media {
-    /// The range is within the medium.
-    fn write(&mut self, offset: u64, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        let (at, end) = (offset as usize, offset as usize + bytes.len());
-        for block in at / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES) {
-            let was = || self.bytes[block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES].into();
-            self.unsynced.entry(block as u64).or_insert_with(was);
-        }
-        self.bytes[at..end].copy_from_slice(bytes);
-    }
-
-    fn read(&self, offset: u64, bytes: &mut [u8]) {
-        bytes.copy_from_slice(&self.bytes[offset as usize..offset as usize + bytes.len()]);
-    }
+/// A range of a medium that was checked to lie within it.
+fn range(offset: u64, len: usize) -> Range<usize> {
+    offset as usize..offset as usize + len
 }
 
 /// An open [`MemoryDisk`]. A request takes effect in `submit`, and its completion is taken by the next `completed`, in the
@@ -113,11 +79,11 @@ impl BlockIo for Immediate {
     fn submit(&mut self, mut request: Request) {
         let result = request.check(self.capacity_bytes());
         if result.is_ok() {
-            let mut media = self.disk.lock();
+            let (mut media, len) = (self.disk.lock(), request.buffer.len());
             match request.op {
-                Op::Read => media.read(request.offset, &mut request.buffer),
-                Op::Write => media.write(request.offset, &request.buffer),
-                Op::Sync => media.unsynced.clear(),
+                Op::Read => request.buffer.copy_from_slice(&media.bytes()[range(request.offset, len)]),
+                Op::Write => media.change(range(request.offset, len)).copy_from_slice(&request.buffer),
+                Op::Sync => media.sync(u64::MAX),
             }
         }
         self.done.push(request.done(result));
@@ -143,23 +109,23 @@ impl BlockIo for Immediate {
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
         check_range(Op::Write, offset, bytes.len() as u64, self.capacity_bytes())?;
-        self.disk.lock().write(offset, bytes);
+        self.disk.lock().change(range(offset, bytes.len())).copy_from_slice(bytes);
         Ok(())
     }
 
     fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
         check_range(Op::Read, offset, bytes.len() as u64, self.capacity_bytes())?;
-        self.disk.lock().read(offset, bytes);
+        bytes.copy_from_slice(&self.disk.lock().bytes()[range(offset, bytes.len())]);
         Ok(())
     }
 
     fn sync(&mut self) -> Result<(), BlockError> {
-        self.disk.lock().unsynced.clear();
+        self.disk.lock().sync(u64::MAX);
         Ok(())
     }
 
     fn capacity_bytes(&self) -> u64 {
-        self.disk.lock().bytes.len() as u64
+        self.disk.lock().bytes().len() as u64
     }
 
     fn describe(&self) -> &'static str {

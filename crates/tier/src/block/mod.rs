@@ -2,7 +2,7 @@
 //!
 //! The seam is [`BlockIo`]: requests of whole blocks that never make the caller wait, and beside them small buffered
 //! reads and writes for what is written rarely. Siblings: [`UringFile`] and [`ThreadedFile`] on a file or device,
-//! [`Immediate`] in memory; and wrappers that go around any of them: [`Faulty`], [`Throttled`], [`Counted`].
+//! [`Immediate`] in memory and [`Simulated`] in virtual time; and wrappers that go around any of them: [`Faulty`], [`Throttled`], [`Counted`].
 //! `tests/block_conformance.rs` runs against every one.
 
 pub mod completion_queue;
@@ -12,8 +12,10 @@ mod error;
 mod faulty;
 mod file;
 mod immediate;
+mod medium;
 mod open;
 mod served;
+mod simulated;
 mod threads;
 mod throttled;
 mod uring;
@@ -25,7 +27,9 @@ pub use delays::Delays;
 pub use error::{BlockError, OpenError};
 pub use faulty::{Faults, Faulty};
 pub use immediate::{Immediate, MemoryDisk};
+pub use medium::Medium;
 pub use open::{Backend, Existing, open, open_existing, open_shared};
+pub use simulated::{Fate, Part, Simulated, Simulation, Target, Troubles, copy_some, for_each_seed};
 pub use threads::ThreadedFile;
 pub use throttled::Throttled;
 pub use tiermem_sys::aligned::AlignedBuffer;

@@ -1,0 +1,76 @@
+//! A store in virtual time, on the clock of a [`Simulation`](tiermem_tier::block::Simulation): for tests of the whole engine.
+
+use tiermem_base::rng::Rng;
+use tiermem_tier::block::{Fate, Part, Simulated, Target, copy_some};
+
+use super::{Backing, BackingError, Completion, Identity, MemoryStore, Op, Request, Waker};
+
+impl Target for MemoryStore {
+    type Request = Request;
+    type Completion = Completion;
+
+    fn written(&self) -> u64 {
+        self.lock().medium.written()
+    }
+
+    fn carry_out(&self, mut request: Request, fate: Fate, synced: u64, rng: &mut Rng) -> Completion {
+        let mut media = self.lock();
+        let (op, at, bytes) = (request.op, request.offset as usize, request.bytes as usize);
+        if let Some(answer) = request.answer(media.medium.bytes().len() as u64, false) {
+            return request.done(answer, media.session);
+        }
+        match (op, fate) {
+            (_, Fate::Failed(Part::None)) | (Op::Flush, Fate::Failed(Part::Some)) => {}
+            (Op::Read, _) => request.buffer[..bytes].copy_from_slice(&media.medium.bytes()[at..at + bytes]),
+            (Op::Write, Fate::Failed(Part::Some)) => {
+                copy_some(media.change(at, at + bytes), &request.buffer[..bytes], request.offset, rng);
+            }
+            (Op::Write, _) => media.change(at, at + bytes).copy_from_slice(&request.buffer[..bytes]),
+            (Op::Trim | Op::Zero, Fate::Failed(Part::Some)) => {
+                let zeros = vec![0; bytes];
+                copy_some(media.change(at, at + bytes), &zeros, request.offset, rng);
+            }
+            (Op::Trim | Op::Zero, _) => media.change(at, at + bytes).fill(0),
+            (Op::Flush, _) => media.medium.sync(synced),
+        }
+        let words = || BackingError::Failed("a fault that was asked for".to_owned());
+        request.done(if fate == Fate::Done { Ok(()) } else { Err(words()) }, media.session)
+    }
+}
+
+impl Backing for Simulated<MemoryStore> {
+    fn submit(&mut self, request: Request) {
+        Simulated::submit(self, request);
+    }
+
+    fn completed(&mut self, out: &mut Vec<Completion>) {
+        self.take(out);
+    }
+
+    fn in_flight(&self) -> usize {
+        Simulated::in_flight(self)
+    }
+
+    // Who runs an engine in virtual time looks again by himself.
+    fn notify(&mut self, _: Waker) {}
+
+    fn size_bytes(&self) -> u64 {
+        self.target().open().size_bytes()
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn session(&self) -> u64 {
+        self.target().open().session()
+    }
+
+    fn identity(&mut self) -> Identity {
+        self.target().open().identity()
+    }
+
+    fn describe(&self) -> String {
+        "memory in virtual time".to_owned()
+    }
+}

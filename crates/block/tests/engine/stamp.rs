@@ -1,0 +1,95 @@
+//! What clients know of 512 bytes of a volume: all that was written there, and what may be read of that.
+
+use std::ops::Range;
+
+/// Bytes that are written as a whole: one stamp.
+pub const STAMP_BYTES: u64 = 512;
+
+/// A write to a stamp. Those to one stamp do not overlap in time.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    pub value: u64,
+    /// The volume's acknowledged flushes when it was sent, and when it was done.
+    pub epoch_sent: u64,
+    pub epoch_done: u64,
+    /// The last request that was sent before it was done; the largest number as long as it is not, or failed.
+    pub done: u64,
+}
+
+impl Entry {
+    /// A write from before anything was sent.
+    pub fn old(value: u64) -> Self {
+        Entry { value, epoch_sent: 0, epoch_done: 0, done: 0 }
+    }
+}
+
+/// 512 bytes of a volume, as its clients know it: all that was written, in order.
+#[derive(Clone, Debug)]
+pub struct Stamp {
+    pub history: Vec<Entry>,
+    /// The last write that is durable.
+    pub durable: usize,
+    /// A trim came before this write: until it anything may be there that ever was, or zeroes.
+    pub trimmed: usize,
+    /// The last request that may see that.
+    pub loose_until: u64,
+}
+
+impl Stamp {
+    pub fn new(value: u64) -> Self {
+        Stamp { history: vec![Entry::old(value)], durable: 0, trimmed: 0, loose_until: 0 }
+    }
+
+    /// Whether a read that was sent as number `began` may give a value.
+    pub fn may_read(&self, value: u64, began: u64) -> bool {
+        let last = self.history.iter().rposition(|entry| entry.done < began).unwrap_or(0);
+        let last = if began <= self.loose_until { 0 } else { last };
+        last == 0 && self.loose_until >= began && value == 0
+            || self.history[last..].iter().any(|entry| entry.value == value)
+    }
+
+    /// What may be there after a crash.
+    pub fn may_survive(&self, value: u64) -> bool {
+        let is_loose = self.durable < self.trimmed;
+        let first = if is_loose { 0 } else { self.durable };
+        is_loose && value == 0 || self.history[first..].iter().any(|entry| entry.value == value)
+    }
+
+    /// A crash has left this value. It stays as long as nobody writes or crashes; what a store had not flushed may still be lost.
+    pub fn survive(&mut self, value: u64) {
+        if self.durable >= self.trimmed {
+            self.history.drain(..self.durable);
+            (self.trimmed, self.loose_until) = (0, 0);
+        } else {
+            self.loose_until = u64::MAX;
+        }
+        self.history.retain(|entry| entry.value != value);
+        self.history.push(Entry::old(value));
+        self.history.iter_mut().for_each(|entry| *entry = Entry::old(entry.value));
+        self.trimmed = if self.loose_until > 0 { self.history.len() } else { 0 };
+        self.durable = 0;
+    }
+
+    /// It cannot be read: anything may be there, until it is written anew.
+    pub fn loosen(&mut self) {
+        (self.trimmed, self.loose_until) = (self.history.len(), u64::MAX);
+    }
+
+    /// Between which flushes a store must be that has this value here: from the first to the last.
+    pub fn flushes(&self, value: u64) -> Option<(u64, u64)> {
+        let at = self.history.iter().position(|entry| entry.value == value)?;
+        let next = self.history.get(at + 1).map_or(u64::MAX, |next| next.epoch_done);
+        Some((self.history[at].epoch_sent.saturating_sub(1), next.saturating_sub(1)))
+    }
+}
+
+/// The stamps that a range touches.
+pub fn stamps_of(range: &Range<u64>) -> Range<usize> {
+    (range.start / STAMP_BYTES) as usize..range.end.div_ceil(STAMP_BYTES) as usize
+}
+
+/// What a stamp's bytes say, unless they are a mix.
+pub fn value_of(stamped: &[u8]) -> Option<u64> {
+    let value = u64::from_le_bytes(stamped[..8].try_into().unwrap());
+    (stamped[..stamped.len() - 8] == stamped[8..]).then_some(value)
+}

@@ -1,0 +1,387 @@
+//! The whole engine over a flash tier in virtual time: requests to the device take their time and fail, the machine dies in any of them,
+//! with power loss or without, and what the next process finds is compared with what was acknowledged.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
+
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use tiermem_base::{Bytes, Rng, TierKind, TierSpec};
+use tiermem_policy::log::Admission;
+use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
+use tiermem_tier::block::{BlockIo, MemoryDisk, Simulated, Simulation, Troubles, for_each_seed};
+use tiermem_tier::flash::{Durability, FlashConfig, Moment};
+use world::{Known, START_MS, look, name, value};
+
+const MS: u64 = 1_000_000;
+
+/// What varies from world to world.
+#[derive(Clone, Debug)]
+struct Setup {
+    memory_bytes: Vec<u64>,
+    flash_bytes: u64,
+    segment_bytes: u32,
+    admission: Admission,
+    durability: Durability,
+    keys: u64,
+    /// Values are mostly shorter, and now and then much longer.
+    len_max: u64,
+    failures_per_mille: u64,
+    /// The device fails this submission of each life, whatever it is.
+    fails_after: Option<u64>,
+}
+
+impl Setup {
+    fn draw(rng: &mut Rng) -> Self {
+        let fails = rng.below(4) == 0;
+        let submissions_max = 2 << rng.below(12);
+        let fails_after = fails.then(|| rng.below(submissions_max));
+        Setup {
+            memory_bytes: (0..1 + rng.below(2)).map(|_| (5 + rng.below(8)) << 16).collect(),
+            flash_bytes: (1 << 20) + (rng.below(32) << 16),
+            segment_bytes: [32 << 10, 64 << 10][rng.below(2) as usize],
+            admission: if rng.below(4) == 0 { Admission::default() } else { Admission::All },
+            durability: if rng.below(3) > 0 { Durability::Power } else { Durability::Process },
+            keys: 20 + rng.below(3000),
+            len_max: 20 << rng.below(8),
+            failures_per_mille: if fails { rng.below(10) } else { 0 },
+            fails_after,
+        }
+    }
+}
+
+/// What clients were told of a key; those who change it hear of it in the order in which they did.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    /// What it is by all that was acknowledged; `None`: nothing.
+    acknowledged: Option<Known>,
+    /// What it became since, and when that may be told.
+    pending: Vec<(Moment, Option<Known>)>,
+}
+
+impl Told {
+    fn newest(&self) -> Option<&Known> {
+        self.pending.last().map_or(self.acknowledged.as_ref(), |(_, known)| known.as_ref())
+    }
+}
+
+struct World {
+    setup: Setup,
+    disk: MemoryDisk,
+    simulation: Simulation,
+    engine: Engine,
+    rng: Rng,
+    told: BTreeMap<u64, Told>,
+    /// Keys with something pending, in the order in which it became so.
+    pending: Vec<u64>,
+    /// The moment up to which a client has been told all.
+    promised: Moment,
+    version: usize,
+    boot: u8,
+    starts: u64,
+}
+
+impl World {
+    fn new(setup: &Setup, seed: u64) -> Self {
+        let simulation = Simulation::new(seed);
+        let disk = MemoryDisk::new(setup.flash_bytes as usize);
+        let engine = start(setup, &disk, &simulation, 1, 0).expect("nothing has died").0;
+        World {
+            setup: setup.clone(),
+            disk,
+            simulation,
+            engine,
+            rng: Rng::seeded(seed ^ 0x5eed),
+            told: BTreeMap::new(),
+            pending: Vec::new(),
+            promised: Moment::default(),
+            version: 0,
+            boot: 1,
+            starts: 0,
+        }
+    }
+
+    fn is_dead(&self) -> bool {
+        self.simulation.is_dead()
+    }
+
+    fn now_ms(&self) -> u64 {
+        START_MS + self.simulation.now_ns() / MS
+    }
+
+    /// A client changes or reads something; then, now and then, all replies that may be sent are.
+    fn step(&mut self) {
+        self.engine.set_clock(self.now_ms());
+        // Most go to a few keys.
+        let keys = if self.rng.below(2) == 0 { 1 + self.setup.keys / 8 } else { self.setup.keys };
+        let key = self.rng.below(keys);
+        self.version += 1;
+        match self.rng.below(1000) {
+            0..450 => self.set(key, None),
+            450..500 => {
+                let ms = 1 + self.rng.below(5000);
+                self.set(key, Some(self.now_ms() + ms));
+            }
+            500..850 => self.see(key),
+            850..950 => self.remove(key),
+            950..998 => self.expire(key),
+            _ => self.flush(),
+        }
+        if self.is_dead() {
+            return;
+        }
+        self.engine.unstage();
+        if self.rng.below(4) > 0 {
+            self.commit();
+        }
+        if self.rng.below(8) == 0 {
+            self.simulation.pass(self.rng.below(MS));
+            self.engine.advance_flash();
+        }
+        match self.rng.below(200) {
+            0 => {
+                self.simulation.pass(self.rng.below(1000 * MS));
+                self.engine.tick_flash();
+            }
+            1..10 => self.engine.idle(),
+            _ => {}
+        }
+    }
+
+    fn set(&mut self, key: u64, expires_at_ms: Option<u64>) {
+        let len = match self.rng.below(100) {
+            0 => self.rng.below(40 << 10),
+            1..20 => self.rng.below(2000),
+            _ => self.rng.below(self.setup.len_max),
+        };
+        let value = value(self.version, len as usize);
+        let expiry = expires_at_ms.map_or(Expiry::Never, Expiry::AtUnixMs);
+        self.engine.prepare();
+        match self.engine.set(0, &name(key), &value, Condition::Always, expiry) {
+            Ok(is_set) => {
+                assert!(is_set || self.is_dead());
+                self.changed(key, Some(Known { value, expires_at_ms }));
+            }
+            // There was no room for it, and the old one is there or not.
+            Err(_) => self.see(key),
+        }
+    }
+
+    /// What there is of a key is the newest, if anything is.
+    fn see(&mut self, key: u64) {
+        let found = look(&mut self.engine, key);
+        self.engine.unstage();
+        if self.is_dead() {
+            return;
+        }
+        let now_ms = self.now_ms();
+        let told = self.told.entry(key).or_default();
+        match found {
+            Some(found) => {
+                let newest =
+                    told.newest().filter(|it| it.expires_at_ms.is_none_or(|at_ms| at_ms > now_ms - 1000));
+                assert_eq!(Some(&found), newest, "key {key}");
+            }
+            // Evicted, or over.
+            None => self.changed(key, None),
+        }
+    }
+
+    fn remove(&mut self, key: u64) {
+        self.engine.resolve(0, &name(key));
+        let was = self.engine.remove(0, &name(key));
+        assert!(!was || self.is_dead() || self.told[&key].newest().is_some(), "key {key} was back");
+        self.changed(key, None);
+    }
+
+    fn expire(&mut self, key: u64) {
+        self.engine.resolve(0, &name(key));
+        let at_ms = (self.rng.below(2) == 0).then(|| self.now_ms() + 1 + self.rng.below(5000));
+        if self.engine.set_expires_at(0, &name(key), at_ms) && !self.is_dead() {
+            let known = self.told[&key].newest().expect("no key comes back").clone();
+            self.changed(key, Some(Known { expires_at_ms: at_ms, ..known }));
+        }
+    }
+
+    fn flush(&mut self) {
+        self.engine.flush((self.rng.below(2) == 0).then_some(0));
+        for key in self.told.keys().copied().collect::<Vec<_>>() {
+            self.changed(key, None);
+        }
+    }
+
+    /// What becomes of a key is acknowledged once it is committed and durable, behind all that came before it.
+    fn changed(&mut self, key: u64, known: Option<Known>) {
+        // Never past, until it is committed.
+        self.told.entry(key).or_default().pending.push((self.promised, known));
+        self.pending.push(key);
+    }
+
+    fn commit(&mut self) {
+        let moment = self.engine.commit();
+        if self.is_dead() {
+            return;
+        }
+        self.promised = self.promised.max(moment);
+        for key in &self.pending {
+            for (moment, _) in &mut self.told.get_mut(key).expect("it was told of").pending {
+                *moment = (*moment).max(self.promised);
+            }
+        }
+        self.acknowledge();
+    }
+
+    fn acknowledge(&mut self) {
+        if !self.engine.is_durable(self.promised) {
+            return;
+        }
+        for key in std::mem::take(&mut self.pending) {
+            let told = self.told.get_mut(&key).expect("it was told of");
+            if let Some((_, known)) = told.pending.pop() {
+                told.acknowledged = known;
+            }
+            told.pending.clear();
+        }
+    }
+
+    /// Until the device has nothing to do and all is written.
+    fn settle(&mut self) {
+        for _ in 0..40 {
+            self.engine.tick_flash();
+            for _ in 0..10 {
+                self.simulation.pass(6 * MS);
+                self.engine.advance_flash();
+            }
+            self.commit();
+        }
+    }
+
+    /// The keys that are on flash alone.
+    fn on_flash(&self) -> BTreeSet<u64> {
+        self.told.keys().copied().filter(|key| self.engine.seek(0, &name(key)).is_some()).collect()
+    }
+
+    /// The process dies, and perhaps its machine with it; another one takes up what is left, and may die of that as well.
+    fn crash(&mut self, power: bool) {
+        let is_safe = self.setup.durability == Durability::Power || !power;
+        let mut kept = BTreeSet::new();
+        if is_safe && !self.is_dead() && self.rng.below(2) == 0 {
+            self.settle();
+            let flash = self.engine.stats().flash.expect("there is flash");
+            if self.setup.fails_after.is_none() && flash.recoverable_items > 0 && !self.is_dead() {
+                kept = self.on_flash();
+            }
+        }
+        let now_ms = self.now_ms();
+        self.engine = Engine::new(EngineConfig::new(vec![world::tier("idle", TierKind::Dram, 1)])).unwrap();
+        let mut loses = power;
+        loop {
+            if loses {
+                self.disk.lose_some_unsynced(&mut self.rng);
+                self.boot = self.boot.wrapping_add(1);
+            }
+            self.starts += 1;
+            self.simulation.restart();
+            if self.rng.below(4) == 0 {
+                self.simulation.die_after(self.rng.below(30));
+            }
+            let started = start(&self.setup, &self.disk, &self.simulation, self.boot, self.starts);
+            if let Some((engine, troubles)) = started {
+                self.simulation.restart();
+                self.engine = engine;
+                self.check(&kept, now_ms);
+                let mut troubles = troubles.lock().unwrap();
+                troubles.failures_per_mille = self.setup.failures_per_mille;
+                troubles.fails_after = self.setup.fails_after;
+                return;
+            }
+            loses = power && is_safe || loses && self.rng.below(2) == 0;
+        }
+    }
+
+    /// Each key is what was acknowledged, or what it became since, or gone; of those kept none is.
+    fn check(&mut self, kept: &BTreeSet<u64>, now_ms: u64) {
+        self.engine.set_clock(now_ms);
+        self.promised = Moment::default();
+        self.pending.clear();
+        for (key, told) in &mut self.told {
+            let found = look(&mut self.engine, key);
+            self.engine.unstage();
+            if let Some(found) = &found {
+                let mut may_be =
+                    std::iter::once(&told.acknowledged).chain(told.pending.iter().map(|it| &it.1));
+                assert!(
+                    may_be.any(|it| it.as_ref() == Some(found)),
+                    "key {key} is {} of {} bytes, may be {:?}",
+                    version_of(&found.value),
+                    found.value.len(),
+                    std::iter::once(&told.acknowledged)
+                        .chain(told.pending.iter().map(|it| &it.1))
+                        .map(|it| it.as_ref().map(|it| version_of(&it.value)))
+                        .collect::<Vec<_>>()
+                );
+            }
+            let is_over =
+                told.newest().is_none_or(|it| it.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms));
+            assert!(!kept.contains(key) || found.is_some() || is_over, "key {key} was on flash and is gone");
+            *told = Told { acknowledged: found, pending: Vec::new() };
+        }
+        self.commit();
+    }
+}
+
+fn version_of(value: &[u8]) -> u64 {
+    u64::from_le_bytes(value[..8].try_into().unwrap())
+}
+
+type Started = (Engine, Arc<Mutex<Troubles>>);
+
+/// An engine over what the device holds, unless the machine dies of it.
+fn start(
+    setup: &Setup,
+    disk: &MemoryDisk,
+    simulation: &Simulation,
+    boot: u8,
+    starts: u64,
+) -> Option<Started> {
+    let tiers = setup.memory_bytes.iter().map(|bytes| TierSpec::new(TierKind::Dram, Bytes(*bytes))).collect();
+    let mut engine = Engine::new(EngineConfig { seed: starts, ..EngineConfig::new(tiers) }).unwrap();
+    let device = Simulated::new(disk.clone(), simulation);
+    let troubles = device.troubles();
+    // Where nothing is found a region is made anew, never with the seed of a former one.
+    let hash_seed = 99 + (starts << 33);
+    let config = FlashConfig {
+        admission: setup.admission,
+        boot_id: [boot; 16],
+        durability: setup.durability,
+        ..FlashConfig::whole(device.capacity_bytes(), setup.segment_bytes, hash_seed)
+    };
+    if let Err(error) = engine.attach_flash("flash", None, Box::new(device), &config) {
+        assert!(simulation.is_dead(), "{error}");
+    }
+    (!simulation.is_dead()).then_some((engine, troubles))
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_death_in_any_submission() {
+    for_each_seed(|seed| {
+        let mut rng = Rng::seeded(seed);
+        let setup = Setup::draw(&mut rng);
+        let mut world = World::new(&setup, rng.next_u64());
+        for _ in 0..1 + rng.below(4) {
+            // Deaths that come soon and late are as likely; some lives end between two submissions.
+            if rng.below(4) > 0 {
+                let submissions_max = 2 << rng.below(13);
+                world.simulation.die_after(rng.below(submissions_max));
+            }
+            for _ in 0..rng.below(6000) {
+                world.step();
+                if world.is_dead() {
+                    break;
+                }
+            }
+            world.crash(rng.below(2) == 0);
+        }
+    });
+}

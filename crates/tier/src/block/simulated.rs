@@ -1,0 +1,495 @@
+//! Devices and stores in virtual time, on a machine that may die at any submission: for tests of whole engines.
+//!
+//! One [`Simulation`] has the clock and the chance of all devices and stores of a machine, so a run follows from its seed. A request
+//! that is submitted takes effect, and is completed, when its time has come: later ones overtake it. When the machine dies, what was in
+//! flight has happened, in part, or not at all; what a power loss takes back beyond that is the [`Medium`](super::Medium)'s affair.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tiermem_base::rng::Rng;
+
+use super::{BlockError, BlockIo, Completion, MemoryDisk, Op, Request, SECTOR_BYTES, Waker, check_range};
+
+/// The clock and the fate of one machine. Its clones are the same machine's.
+#[derive(Clone, Debug)]
+pub struct Simulation(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    now_ns: u64,
+    rng: Rng,
+    submitted: u64,
+    /// The number of the submission in which it dies.
+    dies_at: u64,
+    dead: bool,
+}
+
+impl Simulation {
+    /// A machine that lives, at time 0.
+    pub fn new(seed: u64) -> Self {
+        let rng = Rng::seeded(seed);
+        Simulation(Arc::new(Mutex::new(State {
+            now_ns: 0,
+            rng,
+            submitted: 0,
+            dies_at: u64::MAX,
+            dead: false,
+        })))
+    }
+
+    /// The time.
+    pub fn now_ns(&self) -> u64 {
+        self.lock().now_ns
+    }
+
+    /// Time passes, unless the machine is dead.
+    pub fn pass(&self, ns: u64) {
+        let mut state = self.lock();
+        state.now_ns += if state.dead { 0 } else { ns };
+    }
+
+    /// How many requests were submitted to all devices and stores, direct reads, writes and syncs among them.
+    pub fn submitted(&self) -> u64 {
+        self.lock().submitted
+    }
+
+    /// It dies in the submission behind so many others.
+    pub fn die_after(&self, submissions: u64) {
+        let mut state = self.lock();
+        state.dies_at = state.submitted.saturating_add(submissions);
+    }
+
+    /// Whether it has died: nothing that anybody says since then was heard by anybody.
+    pub fn is_dead(&self) -> bool {
+        self.lock().dead
+    }
+
+    /// It is started again, and no death is planned.
+    pub fn restart(&self) {
+        let mut state = self.lock();
+        (state.dead, state.dies_at) = (false, u64::MAX);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Counts a submission. Whether the machine is alive when it begins.
+    fn submit(&mut self) -> bool {
+        let was_alive = !self.dead;
+        self.dead |= self.submitted >= self.dies_at;
+        self.submitted += 1;
+        was_alive
+    }
+
+    /// Most requests take some dozens of microseconds, some are late.
+    fn delay_ns(&mut self) -> u64 {
+        let most_ns = match self.rng.below(64) {
+            0 => 50_000_000,
+            1..8 => 2_000_000,
+            _ => 100_000,
+        };
+        10_000 + self.rng.below(most_ns)
+    }
+
+    fn part(&mut self) -> Part {
+        [Part::None, Part::Some, Part::All][self.rng.below(3) as usize]
+    }
+}
+
+/// Runs a test with each seed below 200, or below what `TIERMEM_SEEDS` says; or with the one that `TIERMEM_SEED` names. The seed of a run
+/// that fails is printed.
+///
+/// # Panics
+/// As `run` does, and when a variable is no number.
+pub fn for_each_seed(run: impl Fn(u64)) {
+    let number =
+        |name| std::env::var(name).ok().map(|it| it.parse().unwrap_or_else(|_| panic!("{name} is a number")));
+    let seeds = match number("TIERMEM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("TIERMEM_SEEDS").unwrap_or(200),
+    };
+    for seed in seeds {
+        let run = std::panic::AssertUnwindSafe(|| run(seed));
+        if let Err(cause) = std::panic::catch_unwind(run) {
+            eprintln!("this was seed {seed}: TIERMEM_SEED={seed} runs it alone");
+            std::panic::resume_unwind(cause);
+        }
+    }
+}
+
+/// What a test may do to one device or store while an engine has it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Troubles {
+    /// Nothing is done.
+    pub hangs: bool,
+    /// Everything fails.
+    pub broken: bool,
+    /// Of a thousand requests so many fail, direct reads, writes and syncs excepted.
+    pub failures_per_mille: u64,
+    /// So many submissions are spared, and the next one fails, once.
+    pub fails_after: Option<u64>,
+}
+
+/// How much of a request has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Nothing.
+    None,
+    /// Some of its sectors.
+    Some,
+    /// All of it.
+    All,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is done.
+    Done,
+    /// It fails, and so much of it has happened.
+    Failed(Part),
+}
+
+/// A medium and the requests that are carried out on it.
+pub trait Target {
+    /// What is asked.
+    type Request;
+    /// What is answered.
+    type Completion;
+    /// The number of the last write that took effect.
+    fn written(&self) -> u64;
+    /// A request takes effect. One that makes durable covers the writes up to number `synced`.
+    fn carry_out(&self, request: Self::Request, fate: Fate, synced: u64, rng: &mut Rng) -> Self::Completion;
+}
+
+struct Flight<R> {
+    due_ns: u64,
+    /// The number of its submission.
+    number: u64,
+    request: R,
+    fate: Fate,
+    /// The writes that were completed when it was submitted.
+    synced: u64,
+}
+
+/// A device or store in virtual time.
+pub struct Simulated<T: Target> {
+    target: T,
+    simulation: Simulation,
+    troubles: Arc<Mutex<Troubles>>,
+    flights: Vec<Flight<T::Request>>,
+    done: Vec<T::Completion>,
+}
+
+impl<T: Target> Simulated<T> {
+    /// Opens a medium on a machine.
+    pub fn new(target: T, simulation: &Simulation) -> Self {
+        let (flights, done) = (Vec::new(), Vec::new());
+        Simulated { target, simulation: simulation.clone(), troubles: Arc::default(), flights, done }
+    }
+
+    /// What a test may do to it.
+    pub fn troubles(&self) -> Arc<Mutex<Troubles>> {
+        Arc::clone(&self.troubles)
+    }
+
+    /// What it lies on.
+    pub fn target(&self) -> &T {
+        &self.target
+    }
+
+    /// Requests that were submitted and not taken.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len() + self.done.len()
+    }
+
+    /// Takes a request.
+    pub fn submit(&mut self, request: T::Request) {
+        let mut state = self.simulation.lock();
+        if !state.submit() {
+            let completion = self.target.carry_out(request, Fate::Failed(Part::None), 0, &mut state.rng);
+            drop(state);
+            self.die();
+            return self.done.push(completion);
+        }
+        let is_due = self.trouble(true, &mut state.rng);
+        let fate = if is_due { Fate::Failed(state.part()) } else { Fate::Done };
+        let (due_ns, number) = (state.now_ns + state.delay_ns(), state.submitted);
+        let dies = state.dead;
+        drop(state);
+        self.flights.push(Flight { due_ns, number, request, fate, synced: self.target.written() });
+        if dies {
+            self.die();
+        }
+    }
+
+    /// Takes what is done by now.
+    pub fn take(&mut self, out: &mut Vec<T::Completion>) {
+        if self.simulation.is_dead() {
+            self.die();
+        } else if !self.lock_troubles().hangs {
+            self.carry_out_until(self.simulation.now_ns());
+        }
+        out.append(&mut self.done);
+    }
+
+    /// Lets time pass until something is done, and takes it. Nothing is taken where nothing is in flight, or all hangs.
+    pub fn take_next(&mut self, out: &mut Vec<T::Completion>) {
+        let first_ns = self.flights.iter().map(|flight| flight.due_ns).min();
+        if let Some(first_ns) = first_ns.filter(|_| self.done.is_empty()) {
+            let now_ns = self.simulation.now_ns();
+            self.simulation.pass(first_ns.saturating_sub(now_ns));
+        }
+        self.take(out);
+    }
+
+    /// Begins a direct read, write or sync; how much of it happens where it fails.
+    fn begin_direct(&mut self) -> Fate {
+        let mut state = self.simulation.lock();
+        let was_alive = state.submit();
+        let fails = self.trouble(false, &mut state.rng);
+        match (was_alive, state.dead) {
+            (false, _) => Fate::Failed(Part::None),
+            (true, false) if !fails => Fate::Done,
+            (true, _) => Fate::Failed(state.part()),
+        }
+    }
+
+    /// Whether a submission is to fail.
+    fn trouble(&self, by_chance: bool, rng: &mut Rng) -> bool {
+        let mut troubles = self.lock_troubles();
+        let is_due = troubles.fails_after == Some(0);
+        troubles.fails_after = troubles.fails_after.and_then(|spared| spared.checked_sub(1));
+        is_due || troubles.broken || by_chance && rng.below(1000) < troubles.failures_per_mille
+    }
+
+    fn lock_troubles(&self) -> MutexGuard<'_, Troubles> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn carry_out_until(&mut self, now_ns: u64) {
+        let mut due: Vec<_> = self.flights.extract_if(.., |flight| flight.due_ns <= now_ns).collect();
+        due.sort_unstable_by_key(|flight| (flight.due_ns, flight.number));
+        let mut state = self.simulation.lock();
+        for Flight { request, fate, synced, .. } in due {
+            self.done.push(self.target.carry_out(request, fate, synced, &mut state.rng));
+        }
+    }
+
+    /// Whoever submitted the requests in flight has died: what was due is done, and of the rest anything may be.
+    fn die(&mut self) {
+        self.carry_out_until(self.simulation.now_ns());
+        let mut state = self.simulation.lock();
+        while !self.flights.is_empty() {
+            let at = state.rng.below(self.flights.len() as u64) as usize;
+            let Flight { request, synced, .. } = self.flights.swap_remove(at);
+            let part = state.part();
+            self.done.push(self.target.carry_out(request, Fate::Failed(part), synced, &mut state.rng));
+        }
+    }
+}
+
+impl<T: Target> Drop for Simulated<T> {
+    fn drop(&mut self) {
+        self.die();
+    }
+}
+
+impl Target for MemoryDisk {
+    type Request = Request;
+    type Completion = Completion;
+
+    fn written(&self) -> u64 {
+        self.lock().written()
+    }
+
+    fn carry_out(&self, mut request: Request, fate: Fate, synced: u64, rng: &mut Rng) -> Completion {
+        let mut medium = self.lock();
+        let (op, offset, len) = (request.op, request.offset, request.buffer.len());
+        if let Err(error) = request.check(medium.bytes().len() as u64) {
+            return request.done(Err(error));
+        }
+        let range = offset as usize..offset as usize + len;
+        match (op, fate) {
+            (_, Fate::Failed(Part::None)) | (Op::Sync, Fate::Failed(Part::Some)) => {}
+            (Op::Read, _) => request.buffer.copy_from_slice(&medium.bytes()[range]),
+            (Op::Write, Fate::Failed(Part::Some)) => {
+                copy_some(medium.change(range), &request.buffer, 0, rng);
+            }
+            (Op::Write, _) => medium.change(range).copy_from_slice(&request.buffer),
+            (Op::Sync, _) => medium.sync(synced),
+        }
+        drop(medium);
+        request.done(if fate == Fate::Done { Ok(()) } else { Err(BlockError::device(op, offset, len)) })
+    }
+}
+
+/// Copies some sectors of what is written from a byte of the medium on.
+pub fn copy_some(to: &mut [u8], from: &[u8], offset: u64, rng: &mut Rng) {
+    let mut at = 0;
+    while at < to.len() {
+        let sector_end = SECTOR_BYTES - (offset + at as u64) % SECTOR_BYTES;
+        let end = (at + sector_end as usize).min(to.len());
+        if rng.below(2) == 0 {
+            to[at..end].copy_from_slice(&from[at..end]);
+        }
+        at = end;
+    }
+}
+
+impl BlockIo for Simulated<MemoryDisk> {
+    fn submit(&mut self, request: Request) {
+        Simulated::submit(self, request);
+    }
+
+    fn completed(&mut self, out: &mut Vec<Completion>) {
+        self.take(out);
+    }
+
+    fn wait(&mut self, out: &mut Vec<Completion>) {
+        self.take_next(out);
+    }
+
+    fn in_flight(&self) -> usize {
+        Simulated::in_flight(self)
+    }
+
+    // Who runs an engine in virtual time looks again by himself.
+    fn notify(&mut self, _: Waker) {}
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        check_range(Op::Write, offset, bytes.len() as u64, self.capacity_bytes())?;
+        let fate = self.begin_direct();
+        let range = offset as usize..offset as usize + bytes.len();
+        match fate {
+            Fate::Done | Fate::Failed(Part::All) => self.target.lock().change(range).copy_from_slice(bytes),
+            Fate::Failed(Part::Some) => {
+                let mut state = self.simulation.lock();
+                copy_some(self.target.lock().change(range), bytes, offset, &mut state.rng);
+            }
+            Fate::Failed(Part::None) => {}
+        }
+        if fate == Fate::Done { Ok(()) } else { Err(BlockError::device(Op::Write, offset, bytes.len())) }
+    }
+
+    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
+        check_range(Op::Read, offset, bytes.len() as u64, self.capacity_bytes())?;
+        if self.begin_direct() != Fate::Done {
+            return Err(BlockError::device(Op::Read, offset, bytes.len()));
+        }
+        bytes.copy_from_slice(&self.target.lock().bytes()[offset as usize..offset as usize + bytes.len()]);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), BlockError> {
+        match self.begin_direct() {
+            Fate::Done => {
+                self.target.lock().sync(u64::MAX);
+                Ok(())
+            }
+            _ => Err(BlockError::device(Op::Sync, 0, 0)),
+        }
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        self.target.lock().bytes().len() as u64
+    }
+
+    fn describe(&self) -> &'static str {
+        "memory in virtual time"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AlignedBuffer, BLOCK_BYTES};
+    use super::*;
+
+    fn write(device: &mut Simulated<MemoryDisk>, block: u64) {
+        let mut buffer = AlignedBuffer::zeroed(BLOCK_BYTES);
+        buffer.fill(1);
+        BlockIo::submit(device, Request::write(block, block * BLOCK_BYTES as u64, buffer));
+    }
+
+    #[test]
+    fn requests_are_done_when_their_time_has_come_and_overtake_each_other() {
+        let simulation = Simulation::new(1);
+        let disk = MemoryDisk::new(64 * BLOCK_BYTES);
+        let mut device = Simulated::new(disk.clone(), &simulation);
+        (0..64).for_each(|block| write(&mut device, block));
+        let mut done = Vec::new();
+        device.take(&mut done);
+        assert!(done.is_empty() && disk.with_bytes(|bytes| bytes.iter().all(|byte| *byte == 0)));
+        simulation.pass(50_000);
+        device.take(&mut done);
+        let early = done.len();
+        assert!(early > 0 && early < 64, "{early}");
+        while device.in_flight() > 0 {
+            device.take_next(&mut done);
+        }
+        assert!(done.iter().all(|it| it.result.is_ok()) && !done.is_sorted_by_key(|it| it.token));
+        assert!(simulation.now_ns() > 60_000);
+    }
+
+    #[test]
+    fn death_comes_in_a_submission_and_leaves_anything_of_what_was_in_flight() {
+        let mut seen = [0; 9];
+        for seed in 0..200 {
+            let simulation = Simulation::new(seed);
+            let disk = MemoryDisk::new(4 * BLOCK_BYTES);
+            let mut device = Simulated::new(disk.clone(), &simulation);
+            simulation.die_after(1);
+            write(&mut device, 0);
+            assert!(!simulation.is_dead());
+            write(&mut device, 1);
+            assert!(simulation.is_dead());
+            write(&mut device, 2);
+            assert!(device.write_at(3 * BLOCK_BYTES as u64, &[1]).is_err() && device.sync().is_err());
+            drop(device);
+            disk.with_bytes(|bytes| {
+                assert!(bytes[2 * BLOCK_BYTES..].iter().all(|byte| *byte == 0), "it was dead");
+                seen[bytes[BLOCK_BYTES..].iter().filter(|byte| **byte == 1).count() / 512] += 1;
+            });
+        }
+        assert!(seen[0] > 20 && seen[8] > 20 && seen[1..8].iter().sum::<u32>() > 20, "{seen:?}");
+    }
+
+    #[test]
+    fn a_sync_covers_what_was_completed_before_it_was_submitted() {
+        let simulation = Simulation::new(3);
+        let disk = MemoryDisk::new(4 * BLOCK_BYTES);
+        let mut device = Simulated::new(disk.clone(), &simulation);
+        let mut done = Vec::new();
+        write(&mut device, 0);
+        device.take_next(&mut done);
+        write(&mut device, 1);
+        BlockIo::submit(&mut device, Request::sync(9));
+        while device.in_flight() > 0 {
+            device.take_next(&mut done);
+        }
+        assert!(disk.is_synced(0, 1) && !disk.is_synced(BLOCK_BYTES as u64, 1));
+    }
+
+    #[test]
+    fn troubles_come_as_asked() {
+        let simulation = Simulation::new(4);
+        let mut device = Simulated::new(MemoryDisk::new(4 * BLOCK_BYTES), &simulation);
+        device.lock_troubles().fails_after = Some(1);
+        let results = [1, 2, 3].map(|_| device.write_at(0, &[1]).is_ok());
+        assert_eq!(results, [true, false, true]);
+        device.lock_troubles().hangs = true;
+        write(&mut device, 0);
+        let mut done = Vec::new();
+        device.take_next(&mut done);
+        assert!(done.is_empty());
+        *device.lock_troubles() = Troubles { broken: true, ..Troubles::default() };
+        write(&mut device, 1);
+        while device.in_flight() > 0 {
+            device.take_next(&mut done);
+        }
+        assert!(done[0].result.is_ok() && done[1].result.is_err());
+    }
+}
