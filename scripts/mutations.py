@@ -41,7 +41,7 @@ def outcome(change: dict[str, str], tests: list[str]) -> str:
             if "could not compile" in done.stderr:
                 return f"does not compile:\n{done.stderr}"
             if done.returncode:
-                failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("test ") and line.endswith("FAILED")]
+                failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("---- ")]
                 return f"noticed by {', '.join(failed) or test}"
     finally:
         path.write_text(before)

@@ -46,6 +46,7 @@ struct Case {
     outages: Vec<(u32, Range<u64>)>,
     /// DRAM for copies.
     memory_bytes: u64,
+    policy: Named,
 }
 
 fn case() -> Case {
@@ -58,6 +59,7 @@ fn case() -> Case {
         quota_bytes: None,
         outages: Vec::new(),
         memory_bytes: 0,
+        policy: Named::Lru,
     }
 }
 
@@ -115,7 +117,7 @@ fn simulated(case: &Case, capacity_bytes: u64, records: &[Access]) -> Vec<Told> 
         cleaning: Some(case.rules),
         troubles: Troubles { outages: case.outages.clone(), log_full: Vec::new() },
         quotas: case.quota_bytes.map(|quota| (2, quota)).into_iter().collect(),
-        policy: Named::Lru,
+        policy: case.policy,
         memory_bytes: case.memory_bytes,
         capacity_bytes,
         costs: Costs {
@@ -168,6 +170,7 @@ impl Live {
             cleaning: case.rules,
             shares: 2,
             memory_bytes: case.memory_bytes,
+            policy: case.policy,
             clock: std::sync::Arc::new(move || time.now_ns()),
             ..EngineConfig::default()
         };
@@ -324,6 +327,15 @@ fn a_store_that_fails_and_comes_back_agrees() {
         for quota_bytes in [None, Some(5 * MIB)] {
             agree(&Case { outages: outages.clone(), quota_bytes, ..case() }, trace);
         }
+    }
+}
+
+#[test]
+fn every_order_of_eviction_agrees() {
+    let outages = vec![(1, 5 * S..8 * S)];
+    for policy in Named::ALL {
+        let case = Case { policy, outages: outages.clone(), quota_bytes: Some(5 * MIB), ..case() };
+        agree(&case, TRACES[1]);
     }
 }
 

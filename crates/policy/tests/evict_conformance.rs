@@ -7,8 +7,8 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_policy::Id;
-use tiermem_policy::evict::named::WithPolicy;
-use tiermem_policy::evict::{Departure, Domain, Evict, Item, Named, Origin, Touch};
+use tiermem_policy::evict::order::WithPolicy;
+use tiermem_policy::evict::{Departure, Domain, Evict, Item, Named, Order, Origin, Touch};
 
 /// Domains in these tests.
 const DOMAINS: usize = 3;
@@ -173,8 +173,74 @@ proptest! {
             let first = named.build(DOMAINS, capacity, Conform { ops: &ops });
             let again = named.build(DOMAINS, capacity, Conform { ops: &ops });
             let first = first.map_err(|error| TestCaseError::fail(format!("{named}: {error}")))?;
-            prop_assert_eq!(first, again.unwrap(), "{} decides alike from the same seed", named);
+            prop_assert_eq!(&first, &again.unwrap(), "{} decides alike from the same seed", named);
+            let any = Conform { ops: &ops }.with(Order::new(named, DOMAINS, capacity));
+            prop_assert_eq!(first, any.unwrap(), "{} decides alike in the enum of all", named);
         }
+    }
+
+    #[test]
+    fn the_cold_end_is_who_goes_next(ops in prop::collection::vec(op(), 1..200), capacity in 0u64..60) {
+        for named in Named::ALL {
+            // Where uses are only marked, who was used is passed over when he is judged.
+            let marks = matches!(named, Named::Clock | Named::Clock2 | Named::Sieve | Named::S3Fifo | Named::LruLazy);
+            let has_end = marks
+                || matches!(
+                    named,
+                    Named::Fifo | Named::Lru | Named::Slru | Named::S4Lru | Named::TwoQ | Named::Arc | Named::Cflru(_)
+                );
+            let ends = named.build(DOMAINS, capacity, ColdEnd { ops: &ops, with_uses: !marks });
+            for (cold, len, victim) in ends {
+                prop_assert_eq!(cold.len() as u32, if has_end { len } else { 0 }, "{}: all, or none", named);
+                if has_end {
+                    prop_assert_eq!(cold.first().copied(), victim, "{}", named);
+                }
+            }
+        }
+    }
+}
+
+/// What the cold end of each domain is after some operations, how many are there, and who goes.
+struct ColdEnd<'a> {
+    ops: &'a [Op],
+    with_uses: bool,
+}
+
+impl WithPolicy for ColdEnd<'_> {
+    type Output = Vec<(Vec<Id>, u32, Option<Id>)>;
+
+    fn with<E: Evict + Send + Debug + 'static>(self, mut policy: E) -> Self::Output {
+        let mut rng = Rng::seeded(1);
+        let mut held: BTreeMap<u32, u32> = BTreeMap::new();
+        for (now, op) in (1u64..).zip(self.ops) {
+            match *op {
+                Op::Insert { id, domain, .. } if !held.contains_key(&id) => {
+                    let item = Item { key: u64::from(id), size: 1, dirty: id % 2 == 0, now };
+                    policy.insert(Id(id), Domain(domain), Origin::Admitted(item));
+                    held.insert(id, domain);
+                }
+                Op::Hit { id, write } if self.with_uses && held.contains_key(&id) => {
+                    policy.hit(Id(id), Touch { now, write }, || Domain(held[&id]));
+                }
+                Op::Delete { id } if held.contains_key(&id) => {
+                    policy.remove(Id(id), Domain(held.remove(&id).unwrap()), Departure::Deleted);
+                }
+                Op::Evict { domain, .. } => {
+                    if let Some(victim) = policy.victim(Domain(domain), now, &mut rng, |_| true) {
+                        policy.remove(victim, Domain(domain), Departure::Evicted);
+                        held.remove(&victim.0);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let domains = (0..DOMAINS as u32).map(Domain);
+        let ends = domains.map(|domain| {
+            let mut cold = Vec::new();
+            policy.coldest(domain, 1000, |id| cold.push(id));
+            (cold, policy.len(domain), policy.victim(domain, 1 << 20, &mut rng, |_| true))
+        });
+        ends.collect()
     }
 }
 

@@ -99,6 +99,37 @@ fn the_end_of_an_epoch_is_flushed_before_the_next_leaves() {
 }
 
 #[test]
+fn a_write_that_waits_begins_nothing_while_the_log_has_no_room() {
+    let mut world = World::new(64 * MIB, 1, 1, MARKS);
+    dirty(&mut world, 0, 0..57);
+    assert_eq!(world.ask(0, 57 * MIB..64 * MIB, None), Verdict::Ready);
+    world.cleaner.set_log_room(false);
+    for has_room in [false, true] {
+        world.cleaner.set_log_room(has_room);
+        let verdict = world.ask(0, 100 * MIB..101 * MIB, Some(Mode::WriteBack));
+        assert_eq!(verdict, Verdict::Clean, "the least recently used is dirty");
+        assert_eq!(world.pending.iter().any(is_copy), has_room);
+    }
+}
+
+#[test]
+fn what_is_in_the_way_of_the_cold_end_goes_first() {
+    let mut world = World::new(64 * MIB, 1, 1, MARKS);
+    world.now_ns = S;
+    world.write(0, 0..64 * KIB);
+    world.cleaner.close_epoch(Volume(0));
+    world.write(0, 64 * KIB..128 * KIB);
+    // All of the cache is used, and what was written first is read again.
+    for at in (128 * KIB..64 * MIB).step_by(64 << 10) {
+        assert_eq!(world.ask(0, at..at + 64 * KIB, None), Verdict::Ready);
+    }
+    assert_eq!(world.ask(0, 0..64 * KIB, None), Verdict::Ready);
+    // The later epoch's block goes next; but what the store must have before that is at the hot end.
+    assert_eq!(world.step(), [(0, 64 * KIB)]);
+    assert!(matches!(&world.pending[..], [Act::Copy { units, .. }] if *units == (0..16)));
+}
+
+#[test]
 fn what_is_old_goes_with_all_of_its_volume_and_others_stay() {
     let rules = CleanerRules { age_ns: 10 * S, ..MARKS };
     let mut world = World::new(64 * MIB, 2, 1, rules);

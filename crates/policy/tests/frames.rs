@@ -7,7 +7,7 @@ use tiermem_base::{Op, Rng};
 use tiermem_policy::column::CHUNK_ITEMS;
 use tiermem_policy::evict::clock::Clock;
 use tiermem_policy::evict::lru::{Bump, Lru};
-use tiermem_policy::evict::named::WithPolicy;
+use tiermem_policy::evict::order::WithPolicy;
 use tiermem_policy::evict::{Evict, Named};
 use tiermem_policy::flat::{self, Capacity, Request};
 use tiermem_policy::frames::{

@@ -1,7 +1,9 @@
 //! The cache's section.
 
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use tiermem_base::{Bytes, Nanos};
+use tiermem_policy::evict::Named;
 use tiermem_policy::extents::Geometry;
 use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaner::CleanerRules;
@@ -37,6 +39,9 @@ pub struct CacheSection {
     /// How large the blocks are: as `observed` (default) or as the `request` is.
     #[serde(default)]
     pub sizing: SizingName,
+    /// Order of eviction, by the name that the simulator gives it too: `lru` (default), `s3-fifo`, `sieve`, ...
+    #[serde(default, deserialize_with = "policy")]
+    pub policy: Option<Named>,
     /// What has been dirty for so long is written back. Default 30 s.
     pub dirty_age: Option<Nanos>,
     /// Once so much of the cache is dirty, it is written back. Default 75.
@@ -77,6 +82,11 @@ pub enum SizingName {
     Request,
 }
 
+fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Named>, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    name.parse().map(Some).map_err(D::Error::custom)
+}
+
 fn blocks() -> Vec<Bytes> {
     [32, 64, 128, 256].map(|kib| Bytes(kib << 10)).to_vec()
 }
@@ -93,6 +103,7 @@ impl CacheSection {
             group: None,
             fill: FillName::default(),
             sizing: SizingName::default(),
+            policy: None,
             dirty_age: None,
             dirty_percent: None,
             memory: None,

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use tiermem_base::TierSpec;
 use tiermem_live::config::{self as file, Reader};
 use tiermem_live::tls::TlsFiles;
+use tiermem_policy::evict::Named;
 use tiermem_policy::extents::{Fill, Sizing};
 
 use crate::backing::BackingSpec;
@@ -198,6 +199,7 @@ impl BlockConfig {
                 SizingName::Request => Sizing::Request,
                 SizingName::Observed => Sizing::Observed(tiers.request_cost),
             },
+            policy: cache.policy.unwrap_or(Named::Lru),
             // Those without a limit share the first; any may be given one while it is served.
             shares: 1 + self.exports.len() as u16,
             memory_bytes: tiers.memory_bytes,
@@ -225,6 +227,7 @@ mod tests {
             blocks = ["64KiB", "1MiB"]
             fill = "whole"
             sizing = "request"
+            policy = "s3-fifo"
             dirty_age = "5s"
             [[export]]
             name = "a"
@@ -240,7 +243,7 @@ mod tests {
         assert_eq!(config.listen().len(), 2);
         let engine = config.engine_config(0).unwrap();
         assert_eq!((engine.sizes_bytes, engine.fill, engine.shares), (vec![65536, 1 << 20], Fill::Whole, 3));
-        assert_eq!(engine.cleaning.age_ns, 5_000_000_000);
+        assert_eq!((engine.policy, engine.cleaning.age_ns), (Named::S3Fifo, 5_000_000_000));
         assert_eq!(config.exports[1].mode, ExportMode::WriteThrough);
     }
 
@@ -255,6 +258,8 @@ mod tests {
         assert!(wrong(&format!("{cache}{export}{export}")).contains("`a`"));
         assert!(wrong(&format!("{cache}{export}quota = \"2GiB\"")).contains("quota"));
         assert!(read("colour = 1").is_err());
+        let wrong = read(&format!("{cache}policy = \"belady\"\n{export}")).unwrap_err().to_string();
+        assert!(wrong.contains("belady") && wrong.contains("s3-fifo"), "{wrong}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_policy::extents::{Fill, Geometry, GeometryError, Mode, Sizing};
@@ -73,6 +74,8 @@ pub struct EngineConfig {
     pub fill: Fill,
     /// How large the blocks of a miss are. Default as observed.
     pub sizing: Sizing,
+    /// Order of eviction. Default LRU.
+    pub policy: Named,
     /// Owners of space with limits of their own. Default 1.
     pub shares: u16,
     /// DRAM for copies of what is read again and again. Default none.
@@ -102,6 +105,7 @@ impl Default for EngineConfig {
             group_bytes: None,
             fill: Fill::Units,
             sizing: Sizing::Observed(Default::default()),
+            policy: Named::Lru,
             shares: 1,
             memory_bytes: 0,
             admission: AdmissionRules::default(),

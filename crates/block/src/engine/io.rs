@@ -115,6 +115,7 @@ impl Engine {
         units: Range<u64>,
         buffer: AlignedBuffer,
     ) {
+        debug_assert_eq!(buffer.len() as u64, (units.end - units.start) * UNIT_BYTES, "all of it is copied");
         let size_bytes = self.volumes[volume].backing.size_bytes();
         if units.start * UNIT_BYTES >= size_bytes {
             // Of the last block, what lies behind the volume's end.

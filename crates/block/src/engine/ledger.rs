@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-use tiermem_policy::extents::{Event, Mode, Part, UNIT_BYTES};
+use tiermem_policy::extents::{Event, Mode, OpenBlocks, Part, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::Engine;
 use super::op::{Kind, Op, Stage, common, units_of};
-use super::open_blocks::OpenBlocks;
 use super::owed::Owed;
 use super::unmapped::Unmapped;
 use crate::journal::{Journal, Lsn, Record, UnitState, Wait, checksum};
@@ -18,7 +17,7 @@ const EARLY_BYTES_MAX: u64 = 16 << 20;
 /// The log, and what the engine must remember of it.
 pub(super) struct Ledger {
     pub journal: Journal,
-    pub open: OpenBlocks,
+    pub open: OpenBlocks<Lsn>,
     /// Where mappings may come back that are gone.
     pub unmapped: Unmapped,
     /// Operations that write over something that nobody was promised and that is not sealed, and those whose clients were told already that
@@ -126,7 +125,8 @@ impl Engine {
                 let Some((_, block)) = self.extents.block_of_unit(unit) else { break };
                 let per_piece = self.extents.geometry().piece_units();
                 let end = (u64::from(block.slot) + block.pieces) * per_piece;
-                let synced = ledger.open.enter(block.slot, &mut ledger.journal);
+                let (slot, journal) = (block.slot, &mut ledger.journal);
+                let synced = ledger.open.enter(slot, || journal.append(Record::Open { slot }));
                 wait.synced = wait.synced.max(synced);
                 op.opened.push(block.slot);
                 unit = end;
@@ -261,7 +261,10 @@ impl Engine {
     pub(super) fn leave_blocks(&mut self, op: &mut Op) {
         if let Some(ledger) = &mut self.ledger {
             for slot in op.opened.drain(..) {
-                ledger.open.leave(slot, &mut ledger.journal);
+                let journal = &mut ledger.journal;
+                ledger.open.leave(slot, |slot| {
+                    journal.append(Record::Close { slot });
+                });
             }
             if let Some(generation) = op.owed.take()
                 && ledger.owed.leave(generation, op.bytes)

@@ -15,7 +15,6 @@ mod jobs;
 mod ledger;
 mod memory;
 mod op;
-mod open_blocks;
 mod opening;
 mod owed;
 mod read;
@@ -31,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slab::Slab;
-use tiermem_policy::evict::lru::Lru;
+use tiermem_policy::evict::Order;
 use tiermem_policy::extents::cleaner::{Act, Cleaner};
 use tiermem_policy::extents::{Event, Extents};
 use tiermem_tier::block::{self as device, BlockIo};
@@ -67,7 +66,7 @@ enum Ready {
 
 /// The cache and the volumes in front of which it stands.
 pub struct Engine {
-    extents: Extents<Lru>,
+    extents: Extents<Order>,
     /// What is written back when, and who waits for it.
     cleaner: Cleaner,
     /// What it wants done, until that is carried out.

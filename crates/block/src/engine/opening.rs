@@ -7,7 +7,7 @@ use std::collections::{HashSet, VecDeque};
 
 use slab::Slab;
 use tiermem_base::Rng;
-use tiermem_policy::evict::lru::{Bump, Lru};
+use tiermem_policy::evict::Order;
 use tiermem_policy::extents::cleaner::Cleaner;
 use tiermem_policy::extents::{Config, Extents, Geometry, Mode, Share, UNIT_BYTES, Volume};
 use tiermem_tier::block::BlockIo;
@@ -71,7 +71,7 @@ impl Engine {
         journal: Option<Journal>,
     ) -> Self {
         let shares = config.shares.max(1);
-        let order = Lru::new(vec![1.0; Extents::<Lru>::domains(shares)], Bump::Always);
+        let order = Order::new(config.policy, Extents::<Order>::domains(shares), 0);
         let extents_config = Config { fill: config.fill, sizing: config.sizing, shares };
         let notes_units_max = journal.as_ref().map_or(u64::MAX, Journal::units_at_once);
         let cleaner = Cleaner::new(config.cleaning, geometry.capacity_bytes(), notes_units_max);
@@ -338,7 +338,10 @@ impl Engine {
             ledger.journal.append(Record::Volume(&info));
         }
         // Of what is left open the next start would keep nothing that is clean.
-        ledger.open.close_all(&mut ledger.journal);
+        let journal = &mut ledger.journal;
+        ledger.open.close_all(|slot| {
+            journal.append(Record::Close { slot });
+        });
         let lsn = ledger.journal.appended();
         ledger.journal.want_sealed(lsn);
         ledger.journal.want_checkpoint();

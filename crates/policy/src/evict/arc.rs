@@ -7,7 +7,7 @@
 //! an item in a list; and with demotions from elsewhere its two histories are not what the paper means by them.
 
 use super::ghosts::{Ghosts, fold};
-use super::list::{List, Node};
+use super::list::{List, Node, last_of};
 use super::{Departure, Domain, Evict, Origin, Touch};
 use crate::Id;
 use crate::column::{Bits, Column};
@@ -37,6 +37,17 @@ struct Lists {
 impl Lists {
     fn capacity(&self) -> u64 {
         self.capacity.max(self.recent.size + self.frequent.size)
+    }
+
+    /// The list that gives next, and the other: REPLACE, and the second part of case IV. With B1 empty and T1 as large as the cache, T1
+    /// gives.
+    fn in_order(&self) -> [&List; 2] {
+        let recent = self.recent.size as f64;
+        let from_frequent = self.returning.is_some_and(|(_, ghost)| ghost == Ghost::Frequent);
+        match recent > self.target || from_frequent && recent >= self.target {
+            true => [&self.recent, &self.frequent],
+            false => [&self.frequent, &self.recent],
+        }
     }
 
     /// How far a ghost moves the target: its size times how many more ghosts the other side has, at least once.
@@ -148,20 +159,16 @@ impl Evict for Arc {
         _rng: &mut Rng,
         may_go: impl Fn(Id) -> bool,
     ) -> Option<Id> {
-        // REPLACE, and the second part of case IV: with B1 empty and T1 as large as the cache, T1 gives.
-        let lists = &self.domains[domain.0 as usize];
-        let recent = lists.recent.size as f64;
-        let from_frequent = lists.returning.is_some_and(|(_, ghost)| ghost == Ghost::Frequent);
-        let recent_first = recent > lists.target || from_frequent && recent >= lists.target;
-        let order = match recent_first {
-            true => [&lists.recent, &lists.frequent],
-            false => [&lists.frequent, &lists.recent],
-        };
-        order.into_iter().find_map(|list| list.last_that(&self.nodes, &may_go))
+        let lists = self.domains[domain.0 as usize].in_order();
+        lists.into_iter().find_map(|list| list.last_that(&self.nodes, &may_go))
     }
 
     fn hottest(&self, domain: Domain, count: usize, visit: impl FnMut(Id)) {
         self.domains[domain.0 as usize].frequent.first(&self.nodes, count, visit);
+    }
+
+    fn coldest(&self, domain: Domain, count: usize, mut visit: impl FnMut(Id)) {
+        last_of(self.domains[domain.0 as usize].in_order(), &self.nodes, count, &mut visit);
     }
 
     fn clear(&mut self) {

@@ -5,7 +5,7 @@
 //! eviction; here the window is two lists, clean and dirty, so that a victim costs constant time. With a window of 0 it is
 //! LRU. It trades misses for fewer writes: not where writing back costs nothing.
 
-use super::list::{Links, List};
+use super::list::{Links, List, last_of};
 use super::{Departure, Domain, Evict, Item, Origin, Touch};
 use crate::Id;
 use crate::column::{Bits, Column};
@@ -23,6 +23,11 @@ struct Lists {
 impl Lists {
     fn len(&self) -> u32 {
         self.working.len + self.clean.len + self.dirty.len
+    }
+
+    /// The list that gives first, and those after it.
+    fn in_order(&self) -> [&List; 3] {
+        [&self.clean, &self.dirty, &self.working]
     }
 }
 
@@ -136,12 +141,15 @@ impl Evict for Cflru {
         may_go: impl Fn(Id) -> bool,
     ) -> Option<Id> {
         let lists = &self.domains[domain.0 as usize];
-        let order = [&lists.clean, &lists.dirty, &lists.working];
-        order.into_iter().find_map(|list| list.last_that(&self.links, &may_go))
+        lists.in_order().into_iter().find_map(|list| list.last_that(&self.links, &may_go))
     }
 
     fn hottest(&self, domain: Domain, count: usize, visit: impl FnMut(Id)) {
         self.domains[domain.0 as usize].working.first(&self.links, count, visit);
+    }
+
+    fn coldest(&self, domain: Domain, count: usize, mut visit: impl FnMut(Id)) {
+        last_of(self.domains[domain.0 as usize].in_order(), &self.links, count, &mut visit);
     }
 
     fn clear(&mut self) {

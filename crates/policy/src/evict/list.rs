@@ -228,6 +228,20 @@ impl List {
     }
 }
 
+/// Visits up to `count` items of several lists from their tails, all of one before the next.
+pub fn last_of<'a, N: Linked>(
+    lists: impl IntoIterator<Item = &'a List>,
+    nodes: &Column<N>,
+    count: usize,
+    visit: &mut impl FnMut(Id),
+) {
+    let mut left = count;
+    for list in lists {
+        list.last(nodes, left, &mut *visit);
+        left = left.saturating_sub(list.len as usize);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ pub mod lhd;
 pub mod list;
 pub mod lru;
 pub mod named;
+pub mod order;
 pub mod redis;
 pub mod s3fifo;
 pub mod sample;
@@ -27,6 +28,7 @@ pub mod twoq;
 
 pub use lru::Lru;
 pub use named::Named;
+pub use order::Order;
 
 use crate::Id;
 use tiermem_base::Rng;

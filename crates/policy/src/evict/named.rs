@@ -3,23 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::Evict;
-use super::arc::Arc;
-use super::cflru::Cflru;
-use super::clock::Clock;
-use super::fifo::Fifo;
-use super::hyperbolic::Hyperbolic;
-use super::klru::KLru;
-use super::lfu::Lfu;
-use super::lhd::Lhd;
-use super::lru::{Bump, Lru};
-use super::redis::Redis;
-use super::s3fifo::S3Fifo;
-use super::sieve::Sieve;
-use super::slru::Slru;
-use super::twoq::TwoQ;
-use crate::ladder::INSERTION_POINT_FAST;
-
 /// A policy and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Named {
@@ -149,43 +132,6 @@ impl FromStr for Named {
         let names = || Named::ALL.map(Named::name).join(", ");
         let found = Named::ALL.into_iter().find(|policy| policy.name() == text);
         found.ok_or_else(|| format!("there is no policy {text:?}; the policies are {}", names()))
-    }
-}
-
-/// What is done with a policy of whichever type a name stands for: [`Named::build`] calls it.
-pub trait WithPolicy {
-    /// What comes of it.
-    type Output;
-    /// Compiled for each type of policy.
-    fn with<E: Evict + Send + std::fmt::Debug + 'static>(self, policy: E) -> Self::Output;
-}
-
-impl Named {
-    /// Makes the policy for so many domains, each of this capacity (0: unknown, see [`Evict`]), and hands it on.
-    pub fn build<W: WithPolicy>(self, domains: usize, capacity: u64, then: W) -> W::Output {
-        let capacities = std::iter::repeat_n(capacity, domains);
-        let points = |point| std::iter::repeat_n(point, domains);
-        match self {
-            Named::Fifo => then.with(Fifo::new(domains)),
-            Named::Clock => then.with(Clock::new(domains, 1)),
-            Named::Clock2 => then.with(Clock::new(domains, 2)),
-            Named::Lru => then.with(Lru::new(points(1.0), Bump::Always)),
-            Named::LruLazy => then.with(Lru::new(points(INSERTION_POINT_FAST), Bump::AtTail)),
-            Named::Slru => then.with(Slru::new(capacities, &Slru::PROTECTED)),
-            Named::S4Lru => then.with(Slru::new(capacities, &Slru::QUARTERS)),
-            Named::KLru(k) => then.with(KLru::new(domains, k)),
-            Named::Redis(k) => then.with(Redis::new(domains, k)),
-            Named::Random => then.with(KLru::new(domains, 1)),
-            Named::Lfu => then.with(Lfu::new(domains, false)),
-            Named::LfuDa => then.with(Lfu::new(domains, true)),
-            Named::Arc => then.with(Arc::new(capacities)),
-            Named::TwoQ => then.with(TwoQ::new(capacities)),
-            Named::S3Fifo => then.with(S3Fifo::new(capacities)),
-            Named::Sieve => then.with(Sieve::new(domains)),
-            Named::Lhd => then.with(Lhd::new(domains)),
-            Named::Hyperbolic => then.with(Hyperbolic::new(domains)),
-            Named::Cflru(window) => then.with(Cflru::new(domains, window)),
-        }
     }
 }
 

@@ -12,7 +12,7 @@
 //! used exactly twice, shortly after another but further apart than the small queue is long.
 
 use super::ghosts::{Ghosts, fold};
-use super::list::{List, Node, REFUSALS_MAX};
+use super::list::{List, Node, REFUSALS_MAX, last_of};
 use super::{Departure, Domain, Evict, Origin, Touch};
 use crate::Id;
 use crate::column::Column;
@@ -47,6 +47,10 @@ impl Queues {
 
     fn small_limit(&self) -> u64 {
         (self.capacity() as f64 * SMALL_SHARE) as u64
+    }
+
+    fn is_small_first(&self) -> bool {
+        self.small.size >= self.small_limit().max(1) || self.main.len == 0
     }
 }
 
@@ -169,14 +173,22 @@ impl Evict for S3Fifo {
         may_go: impl Fn(Id) -> bool,
     ) -> Option<Id> {
         let at = domain.0 as usize;
-        let queues = &self.domains[at];
-        let small_first = queues.small.size >= queues.small_limit().max(1) || queues.main.len == 0;
-        let small = if small_first { self.small_victim(at, &may_go) } else { None };
+        let small = if self.domains[at].is_small_first() { self.small_victim(at, &may_go) } else { None };
         small.or_else(|| self.main_victim(at, &may_go)).or_else(|| self.small_victim(at, &may_go))
     }
 
     fn hottest(&self, domain: Domain, count: usize, visit: impl FnMut(Id)) {
         self.domains[domain.0 as usize].main.first(&self.nodes, count, visit);
+    }
+
+    /// Those that are judged next, in the queue that gives next; it spares who was used enough.
+    fn coldest(&self, domain: Domain, count: usize, mut visit: impl FnMut(Id)) {
+        let queues = &self.domains[domain.0 as usize];
+        let order = match queues.is_small_first() {
+            true => [&queues.small, &queues.main],
+            false => [&queues.main, &queues.small],
+        };
+        last_of(order, &self.nodes, count, &mut visit);
     }
 
     fn clear(&mut self) {

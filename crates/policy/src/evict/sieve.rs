@@ -92,6 +92,17 @@ impl Evict for Sieve {
         self.queues[domain.0 as usize].list.first(&self.links, count, visit);
     }
 
+    /// Those whom the hand comes to next; it passes over who was visited.
+    fn coldest(&self, domain: Domain, count: usize, mut visit: impl FnMut(Id)) {
+        let Queue { list, hand } = self.queues[domain.0 as usize];
+        let mut id = if hand == Id::NONE { list.tail } else { hand };
+        for _ in 0..count.min(list.len as usize) {
+            visit(id);
+            let before = self.links.get(id).prev;
+            id = if before == Id::NONE { list.tail } else { before };
+        }
+    }
+
     fn clear(&mut self) {
         *self = Sieve::new(self.queues.len());
     }

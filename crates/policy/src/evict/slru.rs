@@ -6,7 +6,7 @@
 //! are S4LRU. Scans pass through the lowest segment only. Not where popularity changes fast: the protected part forgets
 //! slowly. With one segment it is plain LRU.
 
-use super::list::{List, Node};
+use super::list::{List, Node, last_of};
 use super::{Departure, Domain, Evict, Origin, Touch};
 use crate::Id;
 use crate::column::Column;
@@ -128,6 +128,10 @@ impl Evict for Slru {
             list.first(&self.nodes, left, &mut visit);
             left = left.saturating_sub(list.len as usize);
         }
+    }
+
+    fn coldest(&self, domain: Domain, count: usize, mut visit: impl FnMut(Id)) {
+        last_of(self.domains[domain.0 as usize].lists.iter(), &self.nodes, count, &mut visit);
     }
 
     fn clear(&mut self) {

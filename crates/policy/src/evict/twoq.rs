@@ -6,7 +6,7 @@
 //! only shortly after it came never gets into the list. Not where most reuses fall beyond the ghosts.
 
 use super::ghosts::{Ghosts, fold};
-use super::list::{List, Node};
+use super::list::{List, Node, last_of};
 use super::{Departure, Domain, Evict, Origin, Touch};
 use crate::Id;
 use crate::column::{Bits, Column};
@@ -29,6 +29,14 @@ struct Queues {
 impl Queues {
     fn limit(&self, share: f64) -> u64 {
         (self.capacity.max(self.incoming.size + self.main.size) as f64 * share) as u64
+    }
+
+    /// The queue that gives next, and the other.
+    fn in_order(&self) -> [&List; 2] {
+        match self.incoming.size > self.limit(IN_SHARE) {
+            true => [&self.incoming, &self.main],
+            false => [&self.main, &self.incoming],
+        }
     }
 }
 
@@ -113,17 +121,16 @@ impl Evict for TwoQ {
         _rng: &mut Rng,
         may_go: impl Fn(Id) -> bool,
     ) -> Option<Id> {
-        let queues = &self.domains[domain.0 as usize];
-        let incoming_first = queues.incoming.size > queues.limit(IN_SHARE);
-        let order = match incoming_first {
-            true => [&queues.incoming, &queues.main],
-            false => [&queues.main, &queues.incoming],
-        };
-        order.into_iter().find_map(|queue| queue.last_that(&self.nodes, &may_go))
+        let queues = self.domains[domain.0 as usize].in_order();
+        queues.into_iter().find_map(|queue| queue.last_that(&self.nodes, &may_go))
     }
 
     fn hottest(&self, domain: Domain, count: usize, visit: impl FnMut(Id)) {
         self.domains[domain.0 as usize].main.first(&self.nodes, count, visit);
+    }
+
+    fn coldest(&self, domain: Domain, count: usize, mut visit: impl FnMut(Id)) {
+        last_of(self.domains[domain.0 as usize].in_order(), &self.nodes, count, &mut visit);
     }
 
     fn clear(&mut self) {

@@ -189,8 +189,9 @@ mod tests {
     #[test]
     fn long_reads_pass_through_and_what_is_forgotten_frees_its_place_in_its_turn() {
         let mut copies = Copies::new(200 * UNIT_BYTES);
-        assert_eq!(insert(&mut copies, 0..UNITS_MAX + 1), []);
-        assert_eq!(insert(&mut copies, 0..UNITS_MAX).len() as u64, UNITS_MAX);
+        // 64 units are 256 KiB.
+        assert_eq!(insert(&mut copies, 0..65), []);
+        assert_eq!(insert(&mut copies, 0..64).len(), 64);
         copies.forget(3..5);
         assert_eq!((copies.place(3), copies.held_bytes()), (None, (UNITS_MAX - 2) * UNIT_BYTES));
         assert_eq!(insert(&mut copies, 3..4), [UNITS_MAX as u32]);

@@ -25,6 +25,7 @@ mod events;
 mod forget;
 mod geometry;
 pub mod observed;
+mod open_blocks;
 mod plan;
 mod restore;
 mod shares;
@@ -46,6 +47,7 @@ pub use bits::RunBits;
 pub use copies::Copies;
 pub use events::Event;
 pub use geometry::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Geometry, GeometryError, UNIT_BYTES};
+pub use open_blocks::OpenBlocks;
 pub use plan::{Part, Plan, Request, Verdict};
 pub use restore::RestoreError;
 pub use sizing::{Around, RequestCost, Sizing};
@@ -253,11 +255,13 @@ impl<O: Evict> Extents<O> {
 
     fn unpin(&mut self, slot: u32) {
         for id in self.pin_ids(slot) {
-            if let Some(count) = self.pinned.get_mut(&id) {
-                *count -= 1;
-                if *count == 0 {
-                    self.pinned.remove(&id);
-                }
+            let Some(count) = self.pinned.get_mut(&id) else {
+                debug_assert!(false, "{id} is let go as often as it was held");
+                continue;
+            };
+            *count -= 1;
+            if *count == 0 {
+                self.pinned.remove(&id);
             }
         }
     }
@@ -489,7 +493,9 @@ impl<O: Evict> Extents<O> {
     pub fn cleaned(&mut self, parts: &[Part]) {
         for part in parts {
             let units = part.at / UNIT_BYTES..(part.at + part.bytes) / UNIT_BYTES;
-            self.dirty_units -= self.dirty.count(units.clone());
+            let cleaned = self.dirty.count(units.clone());
+            debug_assert!(cleaned <= self.dirty_units, "what becomes clean was counted when it became dirty");
+            self.dirty_units -= cleaned;
             self.dirty.clear(units);
         }
     }

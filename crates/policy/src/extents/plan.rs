@@ -551,6 +551,7 @@ impl<O: Evict> Extents<O> {
         if mode == Mode::WriteBack {
             push_range(&mut plan.dirtied, extent.range(written.clone()));
             self.dirty_units += written.end - written.start - self.dirty.count(written.clone());
+            debug_assert!(self.valid.all(written.clone()), "what is dirty is there");
             self.dirty.set(written);
         }
     }

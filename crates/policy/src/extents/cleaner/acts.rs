@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::extents::Volume;
+use crate::extents::{UNIT_BYTES, Volume};
 
 /// The name of an act that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,6 +101,17 @@ impl UnderWay {
         let before = self.acts[place as usize].replace(act);
         debug_assert!(before.is_none(), "a name is given once");
         Token(place)
+    }
+
+    /// Bytes of a volume that acts under way copy or send.
+    pub fn bytes_of(&self, volume: Volume) -> u64 {
+        let units = |act: &Pending| match act {
+            Pending::Copy { volume: of, units } | Pending::Send { volume: of, units } if *of == volume => {
+                units.end - units.start
+            }
+            _ => 0,
+        };
+        self.acts.iter().flatten().map(units).sum::<u64>() * UNIT_BYTES
     }
 
     /// Ends an act; none where no such act is under way.

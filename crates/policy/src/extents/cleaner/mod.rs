@@ -334,6 +334,7 @@ impl Cleaner {
     /// Decides what is to be done now: appends the acts.
     pub fn step<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, acts: &mut Vec<Act>) {
         self.tick(now_ns);
+        debug_assert!(self.adds_up(extents));
         if !self.has_log_room {
             // The driver steps again when it has.
             return;
@@ -348,6 +349,16 @@ impl Cleaner {
         if let Some(until_ns) = self.next_ns(extents.dirty_bytes() > 0) {
             acts.push(Act::Wait { until_ns });
         }
+    }
+
+    /// Whether all that is dirty here is dirty in the cache, and an act under way will tell what becomes of all that is leaving. Both may
+    /// be more: what is lost stays dirty in the cache, and is on its way all the same.
+    fn adds_up<O: Evict>(&self, extents: &Extents<O>) -> bool {
+        let dirty_bytes: u64 = self.volumes.iter().map(|volume| volume.epochs.dirty_bytes()).sum();
+        let is_answered = |(at, volume): (usize, &VolumeState)| {
+            volume.epochs.leaving_bytes() <= self.under_way.bytes_of(Volume(at as u16))
+        };
+        dirty_bytes <= extents.dirty_bytes() && self.volumes.iter().enumerate().all(is_answered)
     }
 
     /// Has what is dirty among the blocks that go next written back ahead of need, as far as the order of write-back allows; otherwise what
@@ -397,6 +408,7 @@ impl Cleaner {
             while start < run.end {
                 let units = start..run.end.min(start + BATCH_BYTES / UNIT_BYTES);
                 start = units.end;
+                debug_assert!(units.start < units.end, "a copy is of something");
                 let token = self.under_way.begin(Pending::Copy { volume, units: units.clone() });
                 acts.push(Act::Copy { token, volume, units });
             }

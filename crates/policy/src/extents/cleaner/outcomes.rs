@@ -50,7 +50,7 @@ impl Cleaner {
     /// Runs of units are in a buffer: neighbours go as one, and the rest of them is not there to go.
     fn copied(&mut self, volume: Volume, units: &Range<u64>, runs: &[Range<u64>], acts: &mut Vec<Act>) {
         let now_ns = self.now_ns;
-        let mut reached = units.start;
+        let (mut reached, mut run_units) = (units.start, 0);
         for run in runs.iter().cloned() {
             assert!(reached <= run.start && run.end <= units.end, "{run:?} of a copy of {units:?}");
             let state = self.volume_mut(volume);
@@ -58,6 +58,7 @@ impl Cleaner {
                 state.epochs.lost(reached..run.start);
             }
             reached = run.end;
+            run_units += run.end - run.start;
             self.runs.push(run);
         }
         let state = self.volume_mut(volume);
@@ -73,12 +74,14 @@ impl Cleaner {
             is_neighbour
         });
         for units in runs.drain(..) {
+            run_units -= units.end - units.start;
             let state = self.volume_mut(volume);
             state.epochs.copied(units.clone());
             state.ask(now_ns);
             let token = self.under_way.begin(Pending::Send { volume, units: units.clone() });
             acts.push(Act::Send { token, volume, units });
         }
+        debug_assert_eq!(run_units, 0, "all that was copied is sent, once");
         self.runs = runs;
     }
 

@@ -1,0 +1,171 @@
+//! Which blocks a driver's log says are being written in place.
+//!
+//! Opening a block costs a wait for the device, and recovery reads what was open. So blocks stay open while they are hot, and there
+//! are so many at most: of those that nobody writes to, the one that was opened or looked at longest ago is closed, but each that was
+//! written to by several at once since gets a second chance.
+
+use std::collections::{HashMap, VecDeque};
+
+/// Blocks that are open at a time, if no more than that are being written to.
+const OPEN_MAX: usize = 16 << 10;
+
+/// An open block.
+#[derive(Clone, Copy, Debug)]
+struct Open<L> {
+    /// The driver's name for the record that says so.
+    record: L,
+    /// Operations that write over something of it.
+    writers: u32,
+    /// Several wrote to it at once since it was last looked at.
+    is_hot: bool,
+}
+
+/// The open blocks, by their slots; `L` names a record of the driver's log.
+#[derive(Clone, Debug)]
+pub struct OpenBlocks<L> {
+    blocks: HashMap<u32, Open<L>>,
+    /// In the order in which they were opened, or looked at last. May name some that are gone.
+    order: VecDeque<u32>,
+    blocks_max: usize,
+}
+
+impl<L: Copy> Default for OpenBlocks<L> {
+    fn default() -> Self {
+        OpenBlocks::new(OPEN_MAX)
+    }
+}
+
+impl<L: Copy> OpenBlocks<L> {
+    /// None open; so many at a time at most, if no more than that are being written to.
+    pub fn new(blocks_max: usize) -> Self {
+        OpenBlocks { blocks: HashMap::new(), order: VecDeque::new(), blocks_max }
+    }
+
+    /// An operation is about to write over something of a block; the record that must be durable first. `open` leaves it, where it is not
+    /// open yet.
+    pub fn enter(&mut self, slot: u32, open: impl FnOnce() -> L) -> L {
+        let order = &mut self.order;
+        let open = self.blocks.entry(slot).or_insert_with(|| {
+            order.push_back(slot);
+            Open { record: open(), writers: 0, is_hot: false }
+        });
+        open.writers += 1;
+        open.is_hot = open.writers > 1 || open.is_hot;
+        open.record
+    }
+
+    /// It does so no more, and has left a record of its own. `close` is told the blocks that are to be closed, if there are too many.
+    pub fn leave(&mut self, slot: u32, mut close: impl FnMut(u32)) {
+        if let Some(open) = self.blocks.get_mut(&slot) {
+            debug_assert!(open.writers > 0, "who leaves has entered");
+            open.writers = open.writers.saturating_sub(1);
+        }
+        // Each that is hot gets a second chance; then it is cold.
+        let mut looks = self.order.len();
+        while self.blocks.len() > self.blocks_max && looks > 0 {
+            looks -= 1;
+            let Some(oldest) = self.order.pop_front() else { return };
+            match self.blocks.get_mut(&oldest) {
+                None => {}
+                Some(open) if open.writers > 0 || open.is_hot => {
+                    open.is_hot = false;
+                    self.order.push_back(oldest);
+                }
+                Some(_) => {
+                    self.blocks.remove(&oldest);
+                    close(oldest);
+                }
+            }
+        }
+    }
+
+    /// Tells `close` all that nobody writes to: for the end of a server.
+    pub fn close_all(&mut self, mut close: impl FnMut(u32)) {
+        let blocks = &mut self.blocks;
+        self.order.retain(|slot| match blocks.get(slot) {
+            Some(open) if open.writers > 0 => true,
+            Some(_) => {
+                blocks.remove(slot);
+                close(*slot);
+                false
+            }
+            None => false,
+        });
+    }
+
+    /// The block is not cached any more.
+    pub fn forget(&mut self, slot: u32) {
+        self.blocks.remove(&slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enter(blocks: &mut OpenBlocks<u32>, slot: u32) -> u32 {
+        blocks.enter(slot, || 100 + slot)
+    }
+
+    fn leave(blocks: &mut OpenBlocks<u32>, slot: u32) -> Vec<u32> {
+        let mut closed = Vec::new();
+        blocks.leave(slot, |slot| closed.push(slot));
+        closed
+    }
+
+    #[test]
+    fn a_block_is_opened_once_and_the_oldest_cold_one_is_closed() {
+        let mut blocks = OpenBlocks::new(2);
+        for slot in 1..=2 {
+            assert_eq!(enter(&mut blocks, slot), 100 + slot);
+            assert_eq!(leave(&mut blocks, slot), []);
+        }
+        assert_eq!(blocks.enter(1, || unreachable!("it is open")), 101);
+        assert_eq!(leave(&mut blocks, 1), []);
+        enter(&mut blocks, 3);
+        assert_eq!(leave(&mut blocks, 3), [1], "one writer at a time does not make it hot");
+    }
+
+    #[test]
+    fn a_hot_block_gets_one_more_chance_and_what_is_written_to_stays() {
+        let mut blocks = OpenBlocks::new(2);
+        enter(&mut blocks, 1);
+        enter(&mut blocks, 1);
+        assert_eq!((leave(&mut blocks, 1), leave(&mut blocks, 1)), (vec![], vec![]));
+        enter(&mut blocks, 2);
+        leave(&mut blocks, 2);
+        enter(&mut blocks, 3);
+        assert_eq!(leave(&mut blocks, 3), [2], "the first was hot");
+        enter(&mut blocks, 4);
+        assert_eq!(leave(&mut blocks, 4), [3], "the first was looked at later");
+        enter(&mut blocks, 5);
+        enter(&mut blocks, 6);
+        assert_eq!(leave(&mut blocks, 6), [1, 4], "it is cold now, and more than two are open");
+        assert_eq!(blocks.enter(5, || unreachable!("it was being written to")), 105);
+    }
+
+    #[test]
+    fn the_oldest_stays_open_while_it_is_written_to() {
+        let mut blocks = OpenBlocks::new(1);
+        enter(&mut blocks, 1);
+        enter(&mut blocks, 2);
+        assert_eq!(leave(&mut blocks, 2), [2]);
+        assert_eq!(blocks.enter(1, || unreachable!("it was being written to")), 101);
+    }
+
+    #[test]
+    fn more_may_be_open_where_all_are_written_to_and_what_is_gone_is_not_closed() {
+        let mut blocks = OpenBlocks::new(1);
+        for slot in 1..=3 {
+            enter(&mut blocks, slot);
+        }
+        blocks.forget(2);
+        assert_eq!(leave(&mut blocks, 1), [1]);
+        let mut closed = Vec::new();
+        blocks.close_all(|slot| closed.push(slot));
+        assert_eq!(closed, [], "the third is being written to");
+        assert_eq!(leave(&mut blocks, 3), []);
+        blocks.close_all(|slot| closed.push(slot));
+        assert_eq!(closed, [3]);
+    }
+}
