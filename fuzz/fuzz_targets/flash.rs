@@ -6,14 +6,19 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use tiermem_base::Rng;
-use tiermem_policy::index::{Found, Index};
+use tiermem_policy::index::Found;
 use tiermem_policy::log::Admission;
+use tiermem_policy::shard::Staged;
 use tiermem_tier::block::MemoryDisk;
+use tiermem_tier::flash::FlashConfig;
 use tiermem_tier::flash::format::{
     BLOCK_BYTES, CheckpointHeader, ItemHeader, Layout, SegmentHeader, Superblock, find_item,
 };
-use tiermem_tier::flash::{Flash, FlashConfig, Offer};
+use world::World;
+
+/// What the tests of the flash tier drive it with.
+#[path = "../../crates/tier/tests/world/mod.rs"]
+mod world;
 
 const SEGMENT_BYTES: u32 = 16 << 10;
 const REGION_BYTES: u64 = 512 << 10;
@@ -22,50 +27,37 @@ fn config() -> FlashConfig {
     FlashConfig { admission: Admission::All, ..FlashConfig::whole(REGION_BYTES, SEGMENT_BYTES, 3) }
 }
 
-fn hash(seed: u64, key: &[u8]) -> u64 {
-    key.iter().fold(seed, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x9E37_79B9_7F4A_7C15))
-}
-
 /// Opens what the disk holds, reads all of it, and writes `count` items more.
 fn live(disk: &MemoryDisk, count: u32) {
-    let mut index = Index::default();
-    let Ok(mut flash) = Flash::open(Box::new(disk.open()), &config(), hash, &mut index) else { return };
-    let (mut rng, mut gone) = (Rng::seeded(1), Vec::new());
-    let mut places = Vec::new();
-    index.scan(0, usize::MAX, |hash, found| {
-        if let Found::Log(place) = found {
-            places.push((hash, place));
+    let Ok(mut world) = World::open(Box::new(disk.open()), config()) else { return };
+    let mut hashes = Vec::new();
+    world.shard.memory().entries(0, usize::MAX, |hash, found| {
+        if let Found::Log(_) = found {
+            hashes.push(hash);
         }
     });
-    for (hash, place) in places {
-        let id = flash.ask(hash, place);
-        flash.advance(&mut index, 1000, &mut rng, &mut gone);
-        if flash.is_current(id) && flash.is_ready(id, None) {
-            let _ = flash.take(id).map(|item| (item.key().len(), item.value().len()));
+    for hash in hashes {
+        if world.place(hash).is_none() {
+            continue;
+        }
+        let (away, id) = world.ask(hash);
+        world.advance();
+        if world.shard.stage(&away) == Staged::Here && world.flash.is_ready(id, None) {
+            let _ = world.flash.take(id).map(|item| (item.key().len(), item.value().len()));
         } else {
-            flash.cancel(id);
+            world.flash.cancel(id);
         }
     }
     for number in 0..count {
-        let key_and_value = [number.to_le_bytes().as_slice(), &[7; 90]].concat();
-        let offer = Offer {
-            hash: hash(flash.hash_seed(), &number.to_le_bytes()),
-            db: number as u8 % 3,
-            kind: 0,
-            key_and_value: &key_and_value,
-            key_len: 4,
-            expires_at_ms: None,
-            last_used: u64::from(number),
-            unchanged: false,
-        };
+        let db = number as u8 % 3;
         if number % 5 == 0 {
-            flash.forget(&mut index, hash(flash.hash_seed(), &(number / 2).to_le_bytes()), number as u8 % 3);
+            world.delete(db, number / 2);
         }
-        let _ = flash.offer(&mut index, &offer);
-        flash.advance(&mut index, 1000, &mut rng, &mut gone);
-        flash.commit();
+        let _ = world.offer(db, number, &[7; 90], None);
+        world.advance();
+        world.flash.commit();
     }
-    let _ = flash.close(&mut index);
+    let _ = world.close();
 }
 
 /// A region with a checkpoint or two behind it.
@@ -127,7 +119,9 @@ fuzz_target!(|input: &[u8]| {
     if mode % 4 == 0 {
         let sequence = rest.get(4..8).map_or(0, |it| u32::from_le_bytes([it[0], it[1], it[2], it[3]]));
         let _ = ItemHeader::read(rest, sequence).map(|header| assert!(header.item_len() <= rest.len()));
-        let hash = rest.get(8..16).map_or(0, |it| it.iter().rev().fold(0, |hash, &byte| hash << 8 | u64::from(byte)));
+        let hash = rest
+            .get(8..16)
+            .map_or(0, |it| it.iter().rev().fold(0, |hash, &byte| hash << 8 | u64::from(byte)));
         let _ = find_item(rest, usize::from(*mode), hash, sequence);
         let _ = SegmentHeader::read(rest);
         let _ = CheckpointHeader::read(rest);

@@ -286,10 +286,10 @@ fn simulated_with(
                 rejected: log.rejected,
                 refused: log.refused,
                 unchanged: log.unchanged,
-                unindexed: tail.unindexed,
+                unindexed: tail.unindexed(),
                 kept: log.kept,
                 segments_emptied: log.segments_emptied,
-                reads: tail.reads,
+                reads: tail.reads(),
                 written_bytes: tail.written_bytes(),
                 waits: cache.waits,
             }
@@ -463,11 +463,17 @@ fn random_requests_over_flash() {
             .collect();
         let admission = ADMISSIONS[seed as usize % 2];
         let region_bytes = [16 << 20, 20 << 20, 24 << 20][seed as usize % 3];
-        let flash = FlashTier { region_bytes, segment_bytes: 64 << 10, admission };
-        let ladder =
-            LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&[1 << 20, 2 << 20]) };
-        let (live, simulated) = (live(&ladder, Some(flash), &trace), simulated(&ladder, Some(flash), &trace));
-        assert_eq!(live, simulated, "seed {seed}");
-        assert!(live.flash.unwrap().hits > 100, "seed {seed}");
+        for charge_metadata in [false, true] {
+            let flash = FlashTier { region_bytes, segment_bytes: 64 << 10, admission };
+            let fast = if charge_metadata { 2 << 20 } else { 1 << 20 };
+            let ladder = LadderConfig { charge_metadata, ..LadderConfig::with_capacities(&[fast, 2 << 20]) };
+            let (live, simulated) =
+                (live(&ladder, Some(flash), &trace), simulated(&ladder, Some(flash), &trace));
+            assert_eq!(
+                live, simulated,
+                "seed {seed}, {region_bytes} bytes, metadata charged: {charge_metadata}"
+            );
+            assert!(live.flash.unwrap().hits > 100, "seed {seed}");
+        }
     }
 }

@@ -22,6 +22,7 @@ pub mod partition;
 pub mod placement;
 pub mod prefetch;
 pub mod promote;
+pub mod shard;
 pub mod shares;
 pub mod waste;
 

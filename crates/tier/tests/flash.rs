@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_tier::block::{BlockIo, Faults, Faulty, MemoryDisk};
-use tiermem_tier::flash::{FlashConfig, FlashError, Offered};
+use tiermem_tier::flash::{FlashConfig, FlashError};
 use world::{Holding, World};
 
 /// A device that does what it was asked some time later.
@@ -74,7 +74,7 @@ fn run(steps: Vec<Step>, region_bytes: u64, roomy: bool) {
             Step::Put(key, len) => {
                 let value = value(version as u64, len);
                 let mut tries = 0;
-                while world.offer(DB, key, &value, None) != Offered::Taken {
+                while !world.offer(DB, key, &value, None) {
                     world.advance();
                     tries += 1;
                     assert!(tries < 1000 || !roomy, "there is room");
@@ -94,7 +94,7 @@ fn run(steps: Vec<Step>, region_bytes: u64, roomy: bool) {
             Step::Kill | Step::Close => {
                 world.flash.commit();
                 if matches!(step, Step::Close) {
-                    world.flash.close(&mut world.index).unwrap();
+                    world.close().unwrap();
                     model.values_mut().for_each(|(_, settled)| *settled = true);
                 }
                 let config = world.config.clone();
@@ -104,19 +104,16 @@ fn run(steps: Vec<Step>, region_bytes: u64, roomy: bool) {
                     check(&mut world, &model, key, roomy, false);
                 }
                 // What was not announced is lost, and stays lost.
-                let found: Vec<u32> = model
-                    .keys()
-                    .copied()
-                    .filter(|&key| world.index.find_log(world.hash(DB, key)).is_some())
-                    .collect();
+                let found: Vec<u32> =
+                    model.keys().copied().filter(|&key| world.place(world.hash(DB, key)).is_some()).collect();
                 model.retain(|key, _| found.contains(key));
                 let items: u64 = world.flash.items().iter().sum();
-                assert_eq!(items, world.index.log_len());
+                assert_eq!(items, world.indexed());
             }
         }
     }
     if roomy {
-        assert_eq!(world.flash.stats().log.evictions, 0, "nothing is evicted while there is room");
+        assert_eq!(world.stats().log.evictions, 0, "nothing is evicted while there is room");
     }
 }
 
@@ -156,7 +153,7 @@ fn more_data_than_the_journal_holds_go_through_checkpoints() {
     for version in 0..60_000u64 {
         let key = (version * 7919 % 5000) as u32;
         let value = value(version, 100);
-        while world.offer(DB, key, &value, None) != Offered::Taken {
+        while !world.offer(DB, key, &value, None) {
             world.advance();
         }
         newest.insert(key, value);
@@ -169,10 +166,10 @@ fn more_data_than_the_journal_holds_go_through_checkpoints() {
             let config = world.config.clone();
             drop(world);
             world = World::open(Box::new(disk.open()), config).unwrap();
-            assert_eq!(world.index.log_len(), newest.len() as u64);
+            assert_eq!(world.indexed(), newest.len() as u64);
         }
     }
-    let stats = world.flash.stats();
+    let stats = world.stats();
     assert!(stats.checkpoints > 2 && stats.journal_overruns == 0, "{stats:?}");
     assert_eq!(stats.log.evictions, 0);
     for (key, value) in newest {
@@ -192,7 +189,7 @@ fn leftovers_of_an_earlier_filling_are_not_taken_for_the_item() {
         let Ok(mut world) = World::open(Box::new(io), config(region_bytes)) else { continue };
         for version in 0..20_000u64 {
             let newest = value(seed << 32 | version, 984);
-            if world.offer(DB, 0, &newest, None) == Offered::Taken {
+            if world.offer(DB, 0, &newest, None) {
                 written += 1;
             }
             world.advance();
@@ -217,13 +214,13 @@ fn expired_items_go_when_their_segment_is_emptied() {
     let mut world = World::open(Box::new(disk.open()), config(region_bytes)).unwrap();
     for key in 0..8000 {
         let expires_at_ms = (key % 2 == 0).then_some(500);
-        while world.offer(DB, key, &[7; 400], expires_at_ms) != Offered::Taken {
+        while !world.offer(DB, key, &[7; 400], expires_at_ms) {
             world.advance();
         }
         world.advance();
     }
-    assert!(world.gone.len() > 2000);
-    assert!(world.flash.stats().log.evictions > 0);
+    assert!(world.gone > 2000);
+    assert!(world.stats().log.evictions > 0);
 }
 
 #[test]
@@ -232,7 +229,7 @@ fn another_boot_another_size_another_owner() {
     let disk = MemoryDisk::new(region_bytes as usize);
     let open = |config: FlashConfig| World::open(Box::new(disk.open()), config);
     let fill = |world: &mut World| {
-        (0..50).for_each(|key| assert_eq!(world.offer(DB, key, &[1; 100], None), Offered::Taken));
+        (0..50).for_each(|key| assert!(world.offer(DB, key, &[1; 100], None)));
         world.settle();
     };
     let mut world = open(config(region_bytes)).unwrap();
@@ -240,12 +237,12 @@ fn another_boot_another_size_another_owner() {
     drop(world);
     // The machine itself died: what is on the device may be older than what was acknowledged.
     let mut world = open(FlashConfig { boot_id: [9; 16], ..config(region_bytes) }).unwrap();
-    assert_eq!(world.index.log_len(), 0);
+    assert_eq!(world.indexed(), 0);
     fill(&mut world);
-    world.flash.close(&mut world.index).unwrap();
+    world.close().unwrap();
     // Closed in order, it survives the machine.
     let world = open(config(region_bytes)).unwrap();
-    assert_eq!(world.index.log_len(), 50);
+    assert_eq!(world.indexed(), 50);
     drop(world);
     let other = FlashConfig { shards: 2, ..config(region_bytes) };
     assert!(matches!(open(other), Err(FlashError::Mismatch { .. })));
@@ -257,7 +254,7 @@ fn another_boot_another_size_another_owner() {
     disk.with_bytes(|bytes| bytes[..8192].fill(b'x'));
     assert!(matches!(open(config(region_bytes)), Err(FlashError::Foreign)));
     let world = open(FlashConfig { reset: true, ..config(region_bytes) }).unwrap();
-    assert_eq!(world.index.log_len(), 0);
+    assert_eq!(world.indexed(), 0);
 }
 
 #[test]
@@ -269,7 +266,7 @@ fn a_database_can_be_flushed_and_stays_so() {
         world.offer(DB, key, &[1; 100], None);
     }
     world.settle();
-    world.flash.flush(Some(3));
+    world.flush(3);
     world.offer(DB, 7, &[2; 100], None);
     world.settle();
     for restart in [false, true] {
@@ -280,8 +277,7 @@ fn a_database_can_be_flushed_and_stays_so() {
         }
         assert_eq!(world.flash.items()[3], 1);
         let hash = world.hash(DB, 8);
-        let place = world.index.find_log(hash).unwrap();
-        let id = world.flash.ask(hash, place);
+        let (_, id) = world.ask(hash);
         (0..10).for_each(|_| world.advance());
         let item = world.flash.take(id).unwrap();
         assert!(world.flash.is_flushed(&item.header));
@@ -314,7 +310,7 @@ proptest! {
                 Step::Put(key, len) => {
                     let value = value(version as u64, len);
                     for _ in 0..50 {
-                        if world.offer(DB, key, &value, None) == Offered::Taken {
+                        if world.offer(DB, key, &value, None) {
                             break;
                         }
                         world.advance();

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use tiermem_base::Rng;
+use tiermem_policy::shard::Staged;
 use tiermem_tier::block::{BlockIo, Faults, Faulty, MemoryDisk, Op};
-use tiermem_tier::flash::Offered;
 use tiermem_tier::flash::format::{BLOCK_BYTES, Layout, Superblock};
 use world::{Holding, World, config};
 
@@ -43,18 +43,18 @@ fn survivors_are_safe_before_their_old_segment_is_filled_anew() {
         world.flash.commit();
     }
     world.settle();
-    assert_eq!((world.flash.stats().log.evictions, world.items()), (0, 1500));
-    let emptied = world.flash.stats().log.kept;
+    assert_eq!((world.stats().log.evictions, world.items()), (0, 1500));
+    let emptied = world.stats().log.kept;
     shut.store(true, Ordering::Relaxed);
     // New keys, so that segments are wanted and survivors move.
     for key in 10_000..12_000 {
-        if world.offer(3, key, &value(1, 1000), None) != Offered::Taken {
+        if !world.offer(3, key, &value(1, 1000), None) {
             break;
         }
         (0..20).for_each(|_| world.advance());
         world.flash.commit();
     }
-    assert!(world.flash.stats().log.kept > emptied, "survivors were on their way");
+    assert!(world.stats().log.kept > emptied, "survivors were on their way");
     let mut world = world.restart(&disk);
     for (&key, value) in &newest {
         assert_eq!(world.get(3, key).as_ref(), Some(value), "key {key}");
@@ -63,8 +63,8 @@ fn survivors_are_safe_before_their_old_segment_is_filled_anew() {
 
 /// Overwrites until so many checkpoints have begun and one is under way.
 fn churn_into_checkpoint(world: &mut World, version: &mut u64) {
-    let before = world.flash.stats().checkpoint_bytes;
-    while world.flash.stats().checkpoint_bytes == before {
+    let before = world.stats().checkpoint_bytes;
+    while world.stats().checkpoint_bytes == before {
         *version += 1;
         world.put(3, (*version % 2000) as u32, &value(*version, 60));
         if version.is_multiple_of(7) {
@@ -103,7 +103,7 @@ fn a_second_death_before_the_first_checkpoint_brings_nothing_back() {
                 world.flash.commit();
             }
             world = world.restart(&disk);
-            assert!(world.flash.stats().journal_overruns == 0);
+            assert!(world.stats().journal_overruns == 0);
             for key in 0..3000 {
                 let found = world.get(3, key);
                 let expected = newest.get(&key);
@@ -129,7 +129,7 @@ fn a_restart_counts_as_the_process_before_it_did() {
         let (db, key) = (rng.below(3) as u8, rng.below(1500) as u32);
         match rng.below(4000) {
             0 => {
-                world.flash.flush(Some(db));
+                world.flush(db);
                 model.retain(|&(of, _), _| of != db);
             }
             1..400 => {
@@ -157,7 +157,7 @@ fn a_restart_counts_as_the_process_before_it_did() {
             assert_eq!(*world.flash.items(), before);
         }
     }
-    assert!(world.flash.stats().log.evictions == 0);
+    assert!(world.stats().log.evictions == 0);
     for (&(db, key), value) in &model {
         assert_eq!(world.get(db, key).as_ref(), Some(value));
     }
@@ -171,22 +171,19 @@ fn an_answer_that_waited_is_not_older_than_the_key() {
     let mut world = World::open(Box::new(disk.open()), config(region_bytes, SEGMENT_BYTES)).unwrap();
     world.put(3, 0, b"old");
     let hash = world.hash(3, 0);
-    let place = world.index.find_log(hash).unwrap();
-    let id = world.flash.ask(hash, place);
+    let (away, id) = world.ask(hash);
     world.put(3, 0, b"new");
-    assert!(world.index.find_log(hash).unwrap().is_same(place));
-    assert!(world.flash.is_current(id));
+    assert!(world.place(hash).unwrap().is_same(away.place));
+    assert_eq!(world.shard.stage(&away), Staged::Here);
     assert_eq!(world.flash.take(id).unwrap().value(), b"new");
     // The same over a whole turn of the log: the segment is filled anew with the key at the same block.
     world.settle();
-    let place = world.index.find_log(hash).unwrap();
-    let id = world.flash.ask(hash, place);
+    let (away, _) = world.ask(hash);
     for version in 0..20_000 {
         world.put(3, 1 + version % 50, &[7; 1000]);
         world.put(3, 0, &value(u64::from(version), 1000));
         world.advance();
-        let same = world.index.find_log(hash).is_some_and(|now| now.is_same(place));
-        assert!(!same || !world.flash.is_current(id));
+        assert_eq!(world.shard.stage(&away), Staged::Elsewhere);
     }
 }
 
@@ -203,8 +200,7 @@ fn requests_for_more_than_the_bound_are_answered() {
     let asked: Vec<_> = (0..80)
         .map(|key| {
             let hash = world.hash(0, key);
-            let place = world.index.find_log(hash).unwrap();
-            (key, world.flash.ask(hash, place))
+            (key, world.ask(hash).1)
         })
         .collect();
     // Nobody takes an answer before it has all of them.
@@ -215,7 +211,7 @@ fn requests_for_more_than_the_bound_are_answered() {
         assert!(world.flash.is_ready(id, None), "key {key} is waited for in vain");
         assert_eq!(world.flash.take(id).unwrap().value(), value(u64::from(key), 1 << 20));
     }
-    assert_eq!(world.flash.stats().buffer_bytes % u64::from(segment_bytes), 0, "all buffers are given back");
+    assert_eq!(world.stats().buffer_bytes % u64::from(segment_bytes), 0, "all buffers are given back");
 }
 
 /// Items of more than half a segment, one to each: what the accounts take for room is none.
@@ -243,7 +239,7 @@ fn checkpoints_of_small_items_do_not_stop_writers() {
             world.flash.commit();
         }
     }
-    let stats = world.flash.stats();
+    let stats = world.stats();
     assert!(stats.checkpoints > 3 && stats.journal_overruns == 0, "{stats:?}");
 }
 
@@ -255,10 +251,10 @@ fn what_comes_after_a_flush_and_a_damaged_checkpoint_is_there() {
     let mut world = World::open(Box::new(disk.open()), config(region_bytes, SEGMENT_BYTES)).unwrap();
     let mut version = 0;
     churn_into_checkpoint(&mut world, &mut version);
-    world.flash.flush(Some(3));
+    world.flush(3);
     churn_into_checkpoint(&mut world, &mut version);
     world.settle();
-    world.flash.close(&mut world.index).unwrap();
+    world.close().unwrap();
     let layout = Layout::divide(0, region_bytes, SEGMENT_BYTES).unwrap();
     disk.with_bytes(|bytes| {
         let block = |which: usize| bytes[which * BLOCK_BYTES..][..BLOCK_BYTES].try_into().unwrap();
@@ -267,7 +263,7 @@ fn what_comes_after_a_flush_and_a_damaged_checkpoint_is_there() {
         bytes[layout.segment(checkpoint) as usize + 70] ^= 1;
     });
     let mut world = world.restart(&disk);
-    assert_eq!((world.items(), world.index.log_len()), (0, 0));
+    assert_eq!((world.items(), world.indexed()), (0, 0));
     for key in 0..50 {
         world.put(3, key, b"after");
     }
@@ -313,7 +309,7 @@ fn failed_checkpoints_bring_nothing_back() {
                     let value = value(version, 60);
                     let taken = (0..50).any(|_| {
                         world.advance();
-                        world.offer(3, key, &value, None) == Offered::Taken
+                        world.offer(3, key, &value, None)
                     });
                     if taken {
                         newest.insert(key, value);
@@ -392,7 +388,7 @@ fn lived_in(region_bytes: u64) -> (Vec<u8>, Newest) {
             model.insert((db, key), value);
         }
         if version == 20_000 {
-            world.flash.flush(Some(1));
+            world.flush(1);
             model.retain(|&(db, _), _| db != 1);
         }
         if version.is_multiple_of(16) {
@@ -401,7 +397,7 @@ fn lived_in(region_bytes: u64) -> (Vec<u8>, Newest) {
         }
     }
     world.settle();
-    assert!(world.flash.stats().checkpoints > 1);
+    assert!(world.stats().checkpoints > 1);
     drop(world);
     (disk.with_bytes(|bytes| bytes.to_vec()), model)
 }

@@ -106,7 +106,7 @@ proptest! {
                 let key = rng.below(u64::from(keys)) as u32;
                 match rng.below(1000) {
                     0 => {
-                        world.flash.flush(Some(DB));
+                        world.flush(DB);
                         (0..keys).for_each(|key| told.pending.push((world.flash.commit(), key, 0)));
                     }
                     1..200 => {
@@ -122,7 +122,7 @@ proptest! {
                 }
                 match rng.below(100) {
                     0..30 => world.advance(),
-                    30 => world.flash.tick(),
+                    30 => world.tick(),
                     _ => {}
                 }
                 told.acknowledge(&world);
@@ -198,10 +198,10 @@ fn die_again_and_again(config: FlashConfig, die: impl Fn(World, &MemoryDisk, &mu
             (0..rng.below(3)).for_each(|_| world.advance());
             if rng.below(steps) < 2 {
                 // So that most of a life's work outlives it.
-                world.flash.tick();
+                world.tick();
             }
         }
-        let log = world.flash.stats().log;
+        let log = world.stats().log;
         assert_eq!(log.evictions, 0);
         kept += log.kept;
         world = die(world, &disk, &mut rng);
@@ -307,7 +307,7 @@ fn a_run_without_the_promise_revokes_it() {
     let mut world = World::open(Box::new(disk.open()), durable(region_bytes)).unwrap();
     world.put(DB, 1, &value(1, 100));
     world.settle();
-    world.flash.close(&mut world.index).unwrap();
+    world.close().unwrap();
     let mut world = World::open(Box::new(disk.open()), config(region_bytes, SEGMENT_BYTES)).unwrap();
     assert_eq!(version(&mut world, 1), 1);
     world.delete(DB, 1);
@@ -348,9 +348,9 @@ fn a_store_that_is_left_alone_comes_to_rest() {
     let mut world = World::open(Box::new(disk.open()), durable(region_bytes)).unwrap();
     world.put(DB, 1, &value(1, 100));
     (0..5).for_each(|_| world.settle());
-    let before = world.flash.stats();
+    let before = world.stats();
     (0..50).for_each(|_| world.settle());
-    let after = world.flash.stats();
+    let after = world.stats();
     assert!(before.syncs > 0);
     assert_eq!((after.syncs, after.journal_bytes), (before.syncs, before.journal_bytes));
 }
@@ -379,6 +379,6 @@ fn a_sync_that_fails_gives_the_promise_up() {
         world.settle();
     }
     assert!(world.flash.is_durable(last));
-    let stats = world.flash.stats();
+    let stats = world.stats();
     assert!(stats.unrecoverable && stats.last_error.is_some() && stats.recoverable_items == 0, "{stats:?}");
 }

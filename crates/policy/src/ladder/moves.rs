@@ -24,6 +24,20 @@ impl Ladder {
 
     fn end_move(&mut self, one: Move, copied: bool) {
         let (from, to) = (usize::from(one.from.tier), usize::from(one.to.tier));
+        let held = |loc: Loc| self.levels[usize::from(loc.tier)].slots.holder_at(loc.unit);
+        assert_eq!(
+            held(one.to),
+            Holder::Ghost,
+            "space at the new place is taken, and nobody's, until a move ends"
+        );
+        if one.state == MoveState::Live {
+            assert_eq!(
+                held(one.from),
+                Holder::Item(one.id),
+                "space at the old place is the item's until a move ends"
+            );
+            assert_eq!(self.loc(one.id), one.from, "an item counts where it was until a move ends");
+        }
         self.levels[from].leaving[one.class.index()] -= one.amount;
         self.levels[from].leaving_bytes -= one.bytes;
         if one.state == MoveState::Void {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use tiermem_model::advisor::{Declared, Divider, DividerConfig, Division, OTHERS, Plan};
-use tiermem_policy::ladder::Ladder;
+use tiermem_policy::shard::Shard;
 
 /// How tenants share a ladder.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,10 +34,10 @@ pub(super) struct Dividing {
 }
 
 impl Dividing {
-    pub fn new(sharing: Sharing, ladder: &Ladder, seed: u64) -> Self {
+    pub fn new(sharing: Sharing, shard: &Shard, seed: u64) -> Self {
         let Sharing { plan, division, names, declared, slower_ns, reload_ns } = sharing;
         let config = DividerConfig { plan, division, names, declared, slower_ns, shards: 1, seed };
-        Dividing { divider: Divider::new(config, ladder), numbers: HashMap::new(), reload_ns }
+        Dividing { divider: Divider::new(config, shard.ladder()), numbers: HashMap::new(), reload_ns }
     }
 
     /// The number of a tenant of the trace, as far as it has come.
@@ -53,11 +53,11 @@ impl Dividing {
     }
 
     /// A tenant of the trace writes: its number, and whether it is a new one.
-    pub fn enter(&mut self, tenant: u32, ladder: &Ladder) -> (u16, bool) {
+    pub fn enter(&mut self, tenant: u32, shard: &Shard) -> (u16, bool) {
         if let Some(&number) = self.numbers.get(&tenant) {
             return (number, false);
         }
-        let number = self.divider.enter(tenant.to_string().as_bytes(), ladder);
+        let number = self.divider.enter(tenant.to_string().as_bytes(), shard.ladder());
         self.numbers.insert(tenant, number);
         (number, true)
     }

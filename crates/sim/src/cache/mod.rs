@@ -6,14 +6,14 @@
 pub mod belady;
 pub mod dividing;
 pub mod dlru;
+mod flash_log;
 pub mod pass;
-mod tail;
 mod tenants;
 pub mod tiered;
 
 pub use belady::Belady;
 pub use dividing::Sharing;
 pub use dlru::{Dlru, Prediction};
+pub use flash_log::Tail;
 pub use pass::{Batch, Batches, run};
-pub use tail::Tail;
 pub use tiered::TieredCache;

@@ -2,6 +2,7 @@
 
 use tiermem_base::Access;
 use tiermem_model::advisor::{Divider, Outcome};
+use tiermem_policy::shard::Change;
 
 use super::TieredCache;
 
@@ -20,7 +21,7 @@ impl TieredCache {
         let reload_ns = self.dividing.as_ref().and_then(|it| it.reload_ns(self.access.tenant));
         if let (Some(at_ns), Some(reload_ns)) = (&mut self.at_ns, reload_ns) {
             *at_ns += reload_ns;
-            self.now.unix_ms = self.now.unix_ms.max(*at_ns / 1_000_000);
+            self.shard.set_clock(*at_ns / 1_000_000);
         }
     }
 
@@ -30,7 +31,7 @@ impl TieredCache {
         }
         let hash = self.hash(key);
         if let Some(dividing) = &mut self.dividing
-            && dividing.divider.looked_up(self.tenant, hash, outcome, self.at_ns, &self.ladder)
+            && dividing.divider.looked_up(self.tenant, hash, outcome, self.at_ns, self.shard.ladder())
         {
             self.apply_settings();
         }
@@ -39,23 +40,26 @@ impl TieredCache {
     /// Whoever writes is a tenant from now on.
     pub(super) fn note_write(&mut self, key: u64, bytes: u64) {
         let Some(dividing) = &mut self.dividing else { return };
-        let (tenant, is_new) = dividing.enter(self.access.tenant, &self.ladder);
+        let (tenant, is_new) = dividing.enter(self.access.tenant, &self.shard);
         self.tenant = tenant;
         if is_new {
             self.apply_settings();
         }
         let hash = self.hash(key);
         if let Some(dividing) = &mut self.dividing {
-            dividing.divider.wrote(self.tenant, hash, bytes, self.at_ns, &self.ladder);
+            dividing.divider.wrote(self.tenant, hash, bytes, self.at_ns, self.shard.ladder());
         }
     }
 
     /// Does what the divider says, and has tier 0 charged with what it keeps.
     pub(super) fn apply_settings(&mut self) {
         if let Some(dividing) = &mut self.dividing {
-            dividing.divider.take_settings().for_each(|setting| self.ladder.apply(setting));
+            dividing
+                .divider
+                .take_settings()
+                .for_each(|setting| self.shard.configure(Change::Tenant(setting)));
         }
-        self.charge_index();
+        self.shard.charge(self.dividing.as_ref().map_or(0, |it| it.divider.metadata_bytes()));
     }
 
     /// A tenant's key is gone, and not for want of room.
@@ -78,7 +82,7 @@ impl TieredCache {
     pub(super) fn divide(&mut self) {
         let Some(dividing) = &mut self.dividing else { return };
         if let Some(question) = dividing.divider.take_question() {
-            dividing.divider.answered(&question.answer(), &self.ladder);
+            dividing.divider.answered(&question.answer(), self.shard.ladder());
             self.apply_settings();
         }
     }

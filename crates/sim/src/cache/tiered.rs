@@ -7,20 +7,14 @@ use tiermem_base::hash::KeyHasher;
 use tiermem_base::latency_curve::{Curve, LOCAL_DRAM, Point, Surcharge};
 use tiermem_base::{Access, Op, Rng};
 use tiermem_model::advisor::Outcome;
-use tiermem_policy::index::Index;
-use tiermem_policy::ladder::{
-    Act, Admit, Eviction, LEVELS_MAX, Ladder, LadderConfig, LadderCounters, LevelCounters, NewItem,
-    TenantLevel, Why,
-};
-use tiermem_policy::log::{ITEM_HEADER_BYTES, Leaving, LogConfig};
-use tiermem_policy::{Id, Now};
+use tiermem_policy::Id;
+use tiermem_policy::ladder::{LEVELS_MAX, LadderConfig, LadderCounters, LevelCounters, Loc, TenantLevel};
+use tiermem_policy::log::{Appended, ITEM_HEADER_BYTES, LogConfig, LogPlace};
+use tiermem_policy::shard::{Act, Entered, Entry, From, Items, LogState, Lying, Shard, Sizes, Staged, Why};
 
-use super::Tail;
 use super::dividing::{Dividing, Sharing};
-use super::tail::{Gone, Kept};
+use super::flash_log::{FlashLog, Kept, Tail};
 
-/// How often an admission may wait for moves; as in the engine.
-const ADMIT_TRIES: usize = 8;
 /// Pieces of the log's work that a writer waits for at most.
 const WAITS_MAX: usize = 4096;
 
@@ -55,31 +49,75 @@ struct Stored {
     tenant: u16,
 }
 
-/// A ladder and the keys on it.
+/// What each item number stands for, and how keys are hashed.
+#[derive(Debug)]
+struct Notes {
+    stored: Vec<Stored>,
+    hasher: KeyHasher,
+    /// Of an item's bytes in memory those that it does not have in the log, but another header.
+    header_bytes: u64,
+    /// The log below the last tier, if there is one.
+    flash: Option<FlashLog>,
+}
+
+impl Notes {
+    fn hash_of(&self, key: u64) -> u64 {
+        self.hasher.hash(0, &Access::key_name(key))
+    }
+
+    /// Notes what a number stands for from now on.
+    fn note(&mut self, id: Id, stored: Stored) {
+        if self.stored.len() <= id.index() {
+            self.stored.resize(id.index() + 1, Stored::default());
+        }
+        self.stored[id.index()] = stored;
+    }
+}
+
+impl Items for Notes {
+    type Key<'a> = u64;
+
+    fn has_key(&self, id: Id, _: Loc, key: u64) -> bool {
+        self.stored[id.index()].key == key
+    }
+
+    fn hash(&self, id: Id, _: Loc) -> u64 {
+        self.hash_of(self.stored[id.index()].key)
+    }
+
+    fn bytes(&self, id: Id, _: Loc) -> Sizes {
+        let here = self.stored[id.index()].bytes;
+        Sizes { here, below: here - self.header_bytes + u64::from(ITEM_HEADER_BYTES) }
+    }
+
+    fn is_unchanged(&self, id: Id, _: Loc) -> bool {
+        self.stored[id.index()].is_unchanged
+    }
+
+    fn note_changed(&mut self, id: Id, _: Loc) {
+        self.stored[id.index()].is_unchanged = false;
+    }
+
+    fn lying_at(&self, segment: u32, _: u32, at: u32) -> Option<Lying> {
+        self.flash.as_ref()?.lying_at(segment, at)
+    }
+
+    fn bring_near(&self, _: Id, _: Loc) {}
+}
+
+/// A shard and the keys in it.
 #[derive(Debug)]
 pub struct TieredCache {
-    pub(super) ladder: Ladder,
-    index: Index,
-    hasher: KeyHasher,
+    pub(super) shard: Shard,
+    items: Notes,
     rng: Rng,
-    pub(super) now: Now,
     /// The access at hand, and whose it is.
     pub(super) access: Access,
     pub(super) tenant: u16,
     /// When it is, where what a miss costs is known.
     pub(super) at_ns: Option<u64>,
-    acts: Vec<Act>,
-    /// What each item number stands for.
-    stored: Vec<Stored>,
-    /// Bytes of all of them.
-    item_bytes: u64,
     overhead_bytes: u64,
-    header_bytes: u64,
-    tail: Option<Tail>,
     pub(super) dividing: Option<Dividing>,
-    /// Items that went to the log from each tier.
-    sunk: Vec<u64>,
-    gone: Vec<Gone>,
     read: Surcharges,
     write: Surcharges,
     charged_ns: f64,
@@ -98,29 +136,23 @@ pub struct TieredCache {
 impl TieredCache {
     /// An empty ladder.
     pub fn new(config: TieredConfig) -> Self {
-        let ladder = Ladder::new(LadderConfig { tenants: config.sharing.is_some(), ..config.ladder });
-        let dividing = config.sharing.map(|sharing| Dividing::new(sharing, &ladder, config.seed));
+        let ladder = LadderConfig { tenants: config.sharing.is_some(), ..config.ladder };
+        let mut shard = Shard::new(ladder, 0);
+        let dividing = config.sharing.map(|sharing| Dividing::new(sharing, &shard, config.seed));
         // Hashes that lie on flash must mean the same in the next life.
         let hash = if config.tail.is_some() { KeyHasher::stable } else { KeyHasher::seeded };
         let hasher = hash(config.seed);
+        let flash = config.tail.as_ref().map(FlashLog::new);
+        config.tail.into_iter().for_each(|log| shard.attach_log(LogState::new(log)));
         let mut cache = TieredCache {
-            sunk: vec![0; ladder.levels()],
-            gone: Vec::new(),
-            tail: config.tail.map(Tail::new),
             dividing,
-            ladder,
-            index: Index::default(),
-            hasher,
+            shard,
+            items: Notes { stored: Vec::new(), hasher, header_bytes: config.header_bytes, flash },
             rng: Rng::seeded(config.seed),
-            now: Now::default(),
             access: Access::default(),
             tenant: 0,
             at_ns: None,
-            acts: Vec::new(),
-            stored: Vec::new(),
-            item_bytes: 0,
             overhead_bytes: config.overhead_bytes,
-            header_bytes: config.header_bytes,
             read: surcharges(&config.curves, |curve| curve.read),
             write: surcharges(&config.curves, |curve| curve.write),
             charged_ns: 0.0,
@@ -132,14 +164,13 @@ impl TieredCache {
             misses: 0,
         };
         cache.apply_settings();
-        cache.report_outlet();
         cache
     }
 
     /// One access at the trace's time: a look-up, whose miss is followed by a set (look-aside); a write; a removal.
     /// Whether a look-up found its key.
     pub fn access(&mut self, access: &Access) -> bool {
-        self.now.unix_ms = self.now.unix_ms.max(access.time_ns / 1_000_000);
+        self.shard.set_clock(access.time_ns / 1_000_000);
         self.come(access);
         let hit = match access.op {
             Op::Get | Op::Read | Op::Load | Op::Scan => {
@@ -160,8 +191,8 @@ impl TieredCache {
             }
         };
         self.divide();
-        if let Some(tail) = &mut self.tail {
-            tail.hand_over();
+        if let Some(flash) = &mut self.items.flash {
+            flash.hand_over();
         }
         hit
     }
@@ -173,8 +204,8 @@ impl TieredCache {
         self.requests += 1;
         if let Some(id) = self.find_live(key) {
             self.note_look_up(key, Outcome::Memory(id));
-            let tier = self.ladder.hit(id, self.now);
-            self.charged_ns += charge(self.read, tier, self.stored[id.index()].bytes);
+            let tier = self.shard.item(id).hit(None);
+            self.charged_ns += charge(self.read, tier, self.items.stored[id.index()].bytes);
             return true;
         }
         let staged = if is_staged { self.find_staged(key) } else { None };
@@ -188,24 +219,21 @@ impl TieredCache {
     /// A look-up that found its item in the log, which comes into memory if it is hot.
     fn get_staged(&mut self, item: Kept) {
         let hash = self.hash(item.key);
-        let Some(tail) = &mut self.tail else { return };
-        let reuse = tail.hit(&mut self.index, hash, self.now.requests);
-        let bytes = u64::from(item.bytes) + self.header_bytes - u64::from(ITEM_HEADER_BYTES);
-        if self.ladder.wants(reuse, bytes)
-            && let Some(id) = self.enter(item.key, bytes, item.expires_at_ms, None)
+        let bytes = u64::from(item.bytes) + self.items.header_bytes - u64::from(ITEM_HEADER_BYTES);
+        if self.shard.hit_below(hash, bytes)
+            && let Some(id) = self.enter(item.key, bytes, item.expires_at_ms)
         {
-            self.stored[id.index()].is_unchanged = true;
-            self.charged_ns += charge(self.read, self.ladder.loc(id).tier, bytes);
-            if let Some(tail) = &mut self.tail {
-                tail.promoted();
-            }
+            self.items.stored[id.index()].is_unchanged = true;
+            self.charged_ns += charge(self.read, self.shard.ladder().loc(id).tier, bytes);
+            self.shard.promoted();
         }
     }
 
     /// The item of this key that was read from the log, unless its time is over: then it is forgotten.
     fn find_staged(&mut self, key: u64) -> Option<Kept> {
-        let item = self.tail.as_ref()?.item(self.hash(key)).filter(|item| item.key == key)?;
-        if !item.is_expired(self.now.unix_ms) {
+        let flash = self.items.flash.as_ref()?;
+        let item = flash.item(self.hash(key)).filter(|item| item.key == key)?;
+        if !item.is_expired(self.shard.now().unix_ms) {
             return Some(item);
         }
         self.expired_met += 1;
@@ -220,7 +248,7 @@ impl TieredCache {
         self.begin();
         if let Some(id) = self.find_live(key) {
             self.forget_copy(id);
-            self.forget(id);
+            self.shard.forget(id, self.hash(key), &self.items);
         } else if is_staged && self.find_staged(key).is_some() {
             self.forget_in_log(key);
         } else {
@@ -232,25 +260,20 @@ impl TieredCache {
     /// Reads the key from the log if it lies only there, as a server does before it runs a request; whether it is there.
     fn recall(&mut self, key: u64) -> bool {
         let hash = self.hash(key);
-        loop {
-            let Some(tail) = &mut self.tail else { return false };
-            let Some(place) = self.index.find_log(hash) else { return false };
-            if self.index.find(hash, |id| self.stored[id.index()].key == key).is_some() {
-                return false;
-            }
-            let filling = tail.filling_of(place);
-            if tail.is_in_memory(filling.0) {
+        while let Some(away) = self.shard.seek(hash, key, &self.items) {
+            if away.is_in_memory {
                 return true;
             }
-            tail.reads += 1;
-            tail.hand_over();
+            if let Some(flash) = &mut self.items.flash {
+                flash.reads += 1;
+                flash.hand_over();
+            }
             self.advance();
-            // While it was read its segment may have been emptied.
-            let is_same = self.index.find_log(hash).is_some_and(|now| now.is_same(place));
-            if is_same && self.tail.as_ref().is_some_and(|tail| tail.filling_of(place) == filling) {
+            if self.shard.stage(&away) == Staged::Here {
                 return true;
             }
         }
+        false
     }
 
     fn set(&mut self, key: u64, size: u32) {
@@ -259,77 +282,54 @@ impl TieredCache {
         self.begin();
         let bytes = self.overhead_bytes + u64::from(size);
         let ttl_ms = u64::from(self.access.ttl_s) * 1000;
-        let expires_at_ms = (ttl_ms > 0).then(|| self.now.unix_ms + ttl_ms);
+        let expires_at_ms = (ttl_ms > 0).then(|| self.shard.now().unix_ms + ttl_ms);
         let found = self.find_live(key);
         self.note_write(key, bytes);
         let Some(old) = found else {
-            if self.enter(key, bytes, expires_at_ms, None).is_some() {
+            if self.enter(key, bytes, expires_at_ms).is_some() {
                 // Unseen: what the log has of the key is replaced without being read.
                 self.forget_in_log(key);
             }
             return;
         };
         self.forget_copy(old);
-        self.ladder.touch(old, self.now);
-        if self.ladder.rewrite_in_place(old, bytes) {
-            let was = std::mem::replace(&mut self.stored[old.index()].bytes, bytes);
-            self.item_bytes = self.item_bytes + bytes - was;
-            self.ladder.set_expires_at_ms(old, expires_at_ms, self.now);
-            self.charged_ns += charge(self.write, self.ladder.loc(old).tier, bytes);
-            return;
-        }
-        let held = self.ladder.pin(old);
-        let entered = self.enter(key, bytes, expires_at_ms, Some(old));
-        self.ladder.unpin(held);
-        if entered.is_some() {
-            self.forget(old);
-        } else if self.ladder.config().eviction == Eviction::AllItems && self.ladder.could_hold(bytes) {
-            self.forget(old);
-            self.enter(key, bytes, expires_at_ms, None);
+        let entry = self.entry(key, bytes, expires_at_ms);
+        self.shard.rewrite(old, &entry, &self.items, &mut self.rng);
+        self.carry_out();
+        if let Some((id, replaces)) = self.entered(key, bytes) {
+            self.charged_ns += charge(self.write, self.shard.ladder().loc(id).tier, bytes);
+            replaces.into_iter().for_each(|old| _ = self.shard.forget(old, entry.hash, &self.items));
         }
     }
 
-    fn enter(
-        &mut self,
-        key: u64,
-        bytes: u64,
-        expires_at_ms: Option<u64>,
-        rewrites: Option<Id>,
-    ) -> Option<Id> {
-        self.report_outlet();
-        let hash = self.hash(key);
-        let tenant = self.tenant;
-        let item = NewItem { key: hash, bytes, expires_at_ms, rewrites, tenant };
-        let mut tries = 0;
-        while tries < ADMIT_TRIES {
-            let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut self.acts);
-            self.execute();
-            tries += usize::from(answer != Admit::Again);
-            match answer {
-                Admit::Again => self.settle_all_moves(),
-                Admit::Ready { id, loc } => {
-                    self.index.insert(hash, id);
-                    self.charge_index();
-                    if self.stored.len() <= id.index() {
-                        self.stored.resize(id.index() + 1, Stored::default());
-                    }
-                    self.stored[id.index()] = Stored { key, bytes, is_unchanged: false, tenant };
-                    self.item_bytes += bytes;
-                    self.charged_ns += charge(self.write, loc.tier, bytes);
-                    return Some(id);
-                }
-                Admit::After(ticket) => self.ladder.done(ticket, true, |_| {}),
-                Admit::Full => return None,
-            }
-        }
-        None
+    fn entry(&mut self, key: u64, bytes: u64, expires_at_ms: Option<u64>) -> Entry {
+        self.shard.hold(self.dividing.as_ref().map_or(0, |it| it.divider.metadata_bytes()));
+        Entry { hash: self.hash(key), bytes, expires_at_ms, tenant: self.tenant }
+    }
+
+    fn enter(&mut self, key: u64, bytes: u64, expires_at_ms: Option<u64>) -> Option<Id> {
+        let entry = self.entry(key, bytes, expires_at_ms);
+        self.shard.enter(&entry, &mut self.rng);
+        self.carry_out();
+        let (id, _) = self.entered(key, bytes)?;
+        self.charged_ns += charge(self.write, self.shard.ladder().loc(id).tier, bytes);
+        Some(id)
+    }
+
+    /// What has its place when an admission is over, and the item that it replaces.
+    fn entered(&mut self, key: u64, bytes: u64) -> Option<(Id, Option<Id>)> {
+        let Entered::Placed { id, replaces, .. } = self.shard.entered() else { return None };
+        self.items.note(id, Stored { key, bytes, is_unchanged: false, tenant: self.tenant });
+        Some((id, replaces))
     }
 
     /// A writer waits until the log has caught up, as in a server; here that takes no time.
     fn wait_for_outlet(&mut self) {
         for _ in 0..WAITS_MAX {
-            let Some(tail) = self.tail.as_mut().filter(|_| self.ladder.must_wait()) else { return };
-            tail.hand_over();
+            let Some(flash) = self.items.flash.as_mut().filter(|_| self.shard.ladder().must_wait()) else {
+                return;
+            };
+            flash.hand_over();
             self.waits += 1;
             self.advance();
         }
@@ -337,183 +337,174 @@ impl TieredCache {
 
     /// Over a log a step is made before it is asked where the request's key lies: it may send the key there.
     fn prepare(&mut self) {
-        if self.tail.is_some() && self.ladder.is_due(self.now) {
+        if self.shard.log().is_some() && self.shard.is_due() {
             self.step();
         }
     }
 
     fn begin(&mut self) {
-        self.now.requests += 1;
-        if self.tail.is_none() && self.ladder.is_due(self.now) {
+        self.shard.begin();
+        if self.shard.log().is_none() && self.shard.is_due() {
             self.step();
         }
     }
 
     fn step(&mut self) {
-        self.settle_all_moves();
-        self.ladder.step(self.now, &mut self.rng, &mut self.acts);
-        self.execute();
+        self.shard.step(&mut self.rng);
+        self.carry_out();
         self.advance();
-    }
-
-    fn settle_all_moves(&mut self) {
-        if let Some(last) = self.ladder.last_ticket() {
-            self.ladder.done(last, true, |_| {});
-        }
     }
 
     /// A piece of the log's own work.
     fn advance(&mut self) {
-        let Some(tail) = &mut self.tail else { return };
-        tail.advance(&mut self.index, self.now.unix_ms, &mut self.rng, &mut self.gone);
-        for Gone { hash, expired } in self.gone.drain(..) {
-            // Where memory has the item too, that copy is the only one now.
-            match self.index.find(hash, |id| self.stored[id.index()].is_unchanged) {
-                Some(id) => self.stored[id.index()].is_unchanged = false,
-                None => self.expired_met += u64::from(expired),
-            }
-        }
-        self.report_outlet();
-    }
-
-    fn report_outlet(&mut self) {
-        if let Some(tail) = &self.tail {
-            self.ladder.set_outlet(tail.outlet(self.ladder.items(), self.item_bytes));
+        let Some(flash) = &mut self.items.flash else { return };
+        flash.tell(&mut self.shard);
+        self.shard.advance(&mut self.rng);
+        self.carry_out();
+        if let Some(flash) = &mut self.items.flash {
+            flash.hand_over();
         }
     }
 
-    pub(super) fn charge_index(&mut self) {
-        let tail_bytes = self.tail.as_ref().map_or(0, Tail::metadata_bytes);
-        let tenants_bytes = self.dividing.as_ref().map_or(0, |it| it.divider.metadata_bytes());
-        let bytes = self.index.bytes() + tail_bytes + tenants_bytes;
-        self.ladder.set_index_bytes(bytes, self.index.growth_bytes());
-    }
-
-    fn execute(&mut self) {
-        let mut acts = std::mem::take(&mut self.acts);
-        self.acts_max = self.acts_max.max(acts.len());
-        for act in acts.drain(..) {
+    /// Does what the shard has decided, one thing after the other; here that takes no time.
+    fn carry_out(&mut self) {
+        let mut acts = 0;
+        while let Some(act) = self.shard.next_act(&mut self.items, &mut self.rng) {
+            let is_waited_for = matches!(act, Act::Move { .. } | Act::Leave { .. } | Act::Append { .. });
+            acts += usize::from(is_waited_for);
             match act {
-                Act::Drop { id, loc, why, last_used, expires_at_ms } => {
-                    self.charged_ns += charge(self.read, loc.tier, self.overhead_bytes);
-                    let stored = self.stored[id.index()];
-                    let hash = self.hash(stored.key);
-                    self.index.remove(hash, id);
-                    self.item_bytes -= stored.bytes;
-                    match why {
-                        Why::Evicted => {
-                            let sunk = self.offer(stored, hash, expires_at_ms, last_used);
-                            self.sunk[usize::from(loc.tier)] += u64::from(sunk);
-                        }
-                        Why::Expired => {
-                            if stored.is_unchanged {
-                                self.forget_in_log(stored.key);
-                            }
-                            self.note_gone(stored.key, stored.tenant);
-                        }
+                Act::Leave { why: Why::Replaced, .. } => {}
+                Act::Leave { id, loc, hash, why, below, .. } => {
+                    self.charge_head(loc);
+                    self.note_forgotten(hash, below);
+                    if why == Why::Expired {
+                        let Stored { key, tenant, .. } = self.items.stored[id.index()];
+                        self.note_gone(key, tenant);
                     }
                 }
-                Act::Move { id, from, to, .. } => {
-                    let bytes = self.stored[id.index()].bytes;
+                Act::Append { from, to, hash, bytes, .. } => self.append(from, &to, hash, bytes),
+                Act::Move { ticket, from, to, bytes, .. } => {
                     self.moved_bytes += bytes;
                     self.charged_ns +=
                         charge(self.read, from.tier, bytes) + charge(self.write, to.tier, bytes);
+                    self.shard.moved(ticket, true);
                 }
-                Act::Discard { .. } | Act::Populate { .. } => {}
+                Act::Settled { .. } | Act::Discard { .. } | Act::Populate { .. } => {}
+                Act::Seal { .. }
+                | Act::Write { .. }
+                | Act::Read { .. }
+                | Act::Free { .. }
+                | Act::Gone { .. } => {
+                    self.ask_flash(act);
+                }
             }
         }
-        self.acts = acts;
+        self.acts_max = self.acts_max.max(acts);
     }
 
-    /// Offers an item that leaves memory to the log; whether it lies there now.
-    fn offer(&mut self, stored: Stored, hash: u64, expires_at_ms: Option<u64>, last_used: u64) -> bool {
-        let Some(tail) = &mut self.tail else { return false };
-        if !stored.is_unchanged && !self.ladder.may_grow() {
-            tail.unindexed += 1;
-            return false;
+    /// An item's header and key are read.
+    fn charge_head(&mut self, loc: Loc) {
+        self.charged_ns += charge(self.read, loc.tier, self.overhead_bytes);
+    }
+
+    fn append(&mut self, from: From, to: &Appended, hash: u64, bytes: u32) {
+        let Some(flash) = &mut self.items.flash else { return };
+        let kept = match from {
+            From::Memory { id, expires_at_ms, .. } => {
+                Some(Kept { key: self.items.stored[id.index()].key, bytes, expires_at_ms })
+            }
+            From::Segment { .. } => flash.item(hash),
+        };
+        kept.into_iter().for_each(|kept| flash.append(to, hash, kept));
+        if let From::Memory { loc, .. } = from {
+            self.charge_head(loc);
         }
-        // Beyond 4 GiB it is no more than too large.
-        let log_bytes = stored.bytes - self.header_bytes + u64::from(ITEM_HEADER_BYTES);
-        let leaving = Leaving { hash, bytes: u32::try_from(log_bytes).unwrap_or(u32::MAX), last_used };
-        let item = Kept { key: stored.key, bytes: leaving.bytes, expires_at_ms };
-        let taken = tail.receive(&mut self.index, &leaving, item, stored.is_unchanged);
-        self.report_outlet();
-        self.charge_index();
-        taken
     }
 
-    fn forget(&mut self, id: Id) {
-        let Stored { key, bytes, .. } = self.stored[id.index()];
-        let hash = self.hash(key);
-        self.item_bytes -= bytes;
-        self.index.remove(hash, id);
-        self.ladder.remove(id);
+    fn ask_flash(&mut self, act: Act) {
+        let Some(flash) = &mut self.items.flash else { return };
+        match act {
+            Act::Seal { segment } => flash.seal(segment),
+            Act::Write { start, end, .. } => flash.written_bytes += u64::from(end - start),
+            Act::Read { segment } => flash.read(segment),
+            Act::Free { segment } => flash.free(segment),
+            Act::Gone { hash, why, has_copy, .. } => {
+                flash.forget(hash);
+                // Where memory has the item too, that copy is the only one now.
+                self.expired_met += u64::from(why == Why::Expired && !has_copy);
+            }
+            _ => {}
+        }
     }
 
     /// Forgets the copy in the log of an item in memory that is about to change or go.
     fn forget_copy(&mut self, id: Id) {
-        if std::mem::take(&mut self.stored[id.index()].is_unchanged) {
-            self.forget_in_log(self.stored[id.index()].key);
-        }
+        let hash = self.hash(self.items.stored[id.index()].key);
+        let forgotten = self.shard.forget_copy(id, hash, &mut self.items);
+        self.note_forgotten(hash, forgotten);
     }
 
     fn forget_in_log(&mut self, key: u64) {
         let hash = self.hash(key);
-        if let Some(tail) = &mut self.tail {
-            tail.forget(&mut self.index, hash);
-            self.charge_index();
+        let forgotten = self.shard.forget_below(hash);
+        self.note_forgotten(hash, forgotten);
+    }
+
+    fn note_forgotten(&mut self, hash: u64, forgotten: Option<LogPlace>) {
+        if let Some(flash) = self.items.flash.as_mut().filter(|_| forgotten.is_some()) {
+            flash.forget(hash);
         }
     }
 
     fn find(&self, key: u64) -> Option<Id> {
-        self.index.find(self.hash(key), |id| self.stored[id.index()].key == key)
+        self.shard.memory().find(self.hash(key), key, &self.items)
     }
 
     /// The item of this key in memory, unless its time is over: then it is removed.
     fn find_live(&mut self, key: u64) -> Option<Id> {
         let id = self.find(key)?;
-        if self.ladder.expires_at_ms(id).is_none_or(|at_ms| at_ms > self.now.unix_ms) {
+        if !self.shard.is_expired(id) {
             return Some(id);
         }
         self.forget_copy(id);
-        self.note_gone(key, self.stored[id.index()].tenant);
-        self.forget(id);
+        self.note_gone(key, self.items.stored[id.index()].tenant);
+        self.shard.forget(id, self.hash(key), &self.items);
         self.expired_met += 1;
         None
     }
 
     pub(super) fn hash(&self, key: u64) -> u64 {
-        self.hasher.hash(0, &Access::key_name(key))
+        self.items.hash_of(key)
     }
 
     /// A tenant in a tier.
     pub fn tenant_level(&self, tenant: u16, tier: usize) -> TenantLevel {
-        self.ladder.tenant_level(tenant, tier)
+        self.shard.ladder().tenant_level(tenant, tier)
     }
 
     /// What a tier has seen.
     pub fn level(&self, tier: usize) -> LevelCounters {
-        self.ladder.level(tier)
+        self.shard.ladder().level(tier)
     }
 
     /// What the whole has seen.
     pub fn counters(&self) -> LadderCounters {
-        self.ladder.counters()
+        self.shard.ladder().counters()
     }
 
     /// Items whose time was over.
     pub fn expired(&self) -> u64 {
-        self.ladder.counters().expired + self.expired_met
+        self.shard.ladder().counters().expired + self.expired_met
     }
 
     /// Bytes of metadata.
     pub fn metadata_bytes(&self) -> u64 {
-        self.ladder.metadata_bytes()
+        self.shard.ladder().metadata_bytes()
     }
 
     /// Items held.
     pub fn items(&self) -> u64 {
-        self.ladder.items()
+        self.shard.ladder().items()
     }
 
     /// Nanoseconds that slow tiers were charged beyond local DRAM, for requests and moves.
@@ -526,7 +517,7 @@ impl TieredCache {
         self.moved_bytes
     }
 
-    /// The most acts that had to be executed at once since the last call.
+    /// The most moves and departures that a request or a step had to wait for since the last call.
     pub fn take_acts_max(&mut self) -> usize {
         std::mem::take(&mut self.acts_max)
     }
@@ -534,25 +525,26 @@ impl TieredCache {
     /// Stores the key if it is not there; no look-up is counted.
     pub fn preload(&mut self, access: &Access) {
         self.come(access);
-        let in_log = self.tail.is_some() && self.index.find_log(self.hash(access.key)).is_some();
-        if self.find(access.key).is_none() && !in_log {
+        let hash = self.hash(access.key);
+        let is_below = || self.shard.seek(hash, access.key, &self.items).is_some();
+        if self.find(access.key).is_none() && !is_below() {
             self.set(access.key, access.size);
         }
     }
 
     /// Items that went to the log from a tier.
     pub fn sunk(&self, tier: usize) -> u64 {
-        self.sunk[tier]
+        self.shard.log().map_or(0, |log| log.sunk(tier))
     }
 
     /// The log below the last tier, if there is one.
-    pub fn tail(&self) -> Option<&Tail> {
-        self.tail.as_ref()
+    pub fn tail(&self) -> Option<Tail<'_>> {
+        Some(Tail { work: self.shard.log()?, flash: self.items.flash.as_ref()? })
     }
 
     /// How many tiers there are above the log.
     pub fn levels(&self) -> usize {
-        self.ladder.levels()
+        self.shard.ladder().levels()
     }
 }
 

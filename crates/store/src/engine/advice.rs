@@ -4,15 +4,12 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use tiermem_model::advisor::{
-    Advisor, Answer, Divider, DividerConfig, Division, Outcome, Part, Question, Verdict,
-};
+use tiermem_model::advisor::{Advisor, Answer, Division, Outcome, Part, Question, Verdict};
 use tiermem_model::mrc::Curve;
 use tiermem_policy::choose_k::Overheads;
-use tiermem_policy::ladder::Ladder;
+use tiermem_policy::shard::Change;
 
-use super::owners::Whose;
-use super::{Engine, EngineConfig};
+use super::Engine;
 
 /// How memory was divided lately.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -152,34 +149,13 @@ impl TenantAdvice {
     }
 }
 
-impl EngineConfig {
-    /// What divides this engine's memory.
-    pub(super) fn divider(&self, ladder: &Ladder) -> Divider {
-        let tenancy = &self.tenancy;
-        let mut names = Whose::names(tenancy.by, tenancy.tells_apart());
-        names.extend(tenancy.declared.iter().map(|declared| declared.name.clone()));
-        names.extend(tenancy.owners.iter().map(|owner| owner.name.clone()));
-        let config = DividerConfig {
-            plan: tenancy.plan.clone(),
-            division: tenancy.division.clone(),
-            names,
-            declared: tenancy.declared.clone(),
-            // Every kind that an engine serves is taken to have a curve.
-            slower_ns: self.tiers.iter().map(|tier| tier.slower_ns().unwrap_or(0.0)).collect(),
-            shards: u64::from(self.growth),
-            seed: self.seed,
-        };
-        Divider::new(config, ladder)
-    }
-}
-
 impl Engine {
     /// Tells the divider of a look-up; whose key it was.
     #[inline]
     pub(super) fn note_look_up(&mut self, db: u8, key: &[u8], hash: u64, outcome: Outcome) -> u16 {
         let tenant = self.tenant_of(db, key);
         let now_ns = Some(self.now_us * 1000);
-        if self.divider.looked_up(tenant, hash, outcome, now_ns, &self.ladder) {
+        if self.divider.looked_up(tenant, hash, outcome, now_ns, self.shard.ladder()) {
             self.apply_settings();
         }
         tenant
@@ -188,7 +164,7 @@ impl Engine {
     /// Tells the divider of a write of an item of so many bytes.
     #[inline]
     pub(super) fn note_write(&mut self, tenant: u16, hash: u64, bytes: u64) {
-        self.divider.wrote(tenant, hash, bytes, Some(self.now_us * 1000), &self.ladder);
+        self.divider.wrote(tenant, hash, bytes, Some(self.now_us * 1000), self.shard.ladder());
     }
 
     /// Tells the divider of a key that is gone, and not for want of room.
@@ -200,8 +176,8 @@ impl Engine {
     /// Does what the divider says, and has tier 0 charged with what it keeps.
     #[cold]
     pub(super) fn apply_settings(&mut self) {
-        self.divider.take_settings().for_each(|setting| self.ladder.apply(setting));
-        self.charge_index();
+        self.divider.take_settings().for_each(|setting| self.shard.configure(Change::Tenant(setting)));
+        self.shard.charge(self.divider.metadata_bytes());
     }
 
     /// The K that are chosen from, where tenants are told apart.
@@ -212,7 +188,7 @@ impl Engine {
 
     /// Says what choosing a victim costs here; what was watched so far is forgotten.
     pub fn set_draw_costs(&mut self, overheads: &Overheads) {
-        self.divider.set_draw_costs(overheads, &self.ladder);
+        self.divider.set_draw_costs(overheads, self.shard.ladder());
         self.apply_settings();
     }
 
@@ -223,7 +199,7 @@ impl Engine {
 
     /// Changes it; what was declared holds again where memory is no longer divided. It was checked ([`Division::check`]).
     pub fn divide_by(&mut self, division: Division) {
-        self.divider.divide_by(division, &self.ladder);
+        self.divider.divide_by(division, self.shard.ladder());
         self.apply_settings();
     }
 
@@ -234,7 +210,7 @@ impl Engine {
 
     /// Does what an answer says.
     pub fn take_answer(&mut self, answer: Answer) {
-        if !self.divider.answered(&answer, &self.ladder) {
+        if !self.divider.answered(&answer, self.shard.ladder()) {
             return;
         }
         self.apply_settings();

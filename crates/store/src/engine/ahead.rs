@@ -27,22 +27,21 @@ impl Engine {
         let mut hashes = [0; FORESEEN_MAX];
         let mut count = 0;
         for (hash, key) in hashes.iter_mut().zip(keys) {
-            *hash = self.hasher.hash(db, key);
-            prefetch(self.index.segment(*hash));
+            *hash = self.items.hasher.hash(db, key);
+            prefetch(self.shard.memory().foresee_segment(*hash));
             count += 1;
         }
         for &hash in &hashes[..count] {
-            if let Some(home) = self.index.home(hash) {
+            if let Some(home) = self.shard.memory().foresee_entry(hash) {
                 prefetch(home);
             }
         }
         let mut ids = [Id::NONE; FORESEEN_MAX];
         let mut found = 0;
         for &hash in &hashes[..count] {
-            // Half the hash must do, for the keys to compare are not here yet.
-            if let Some(id) = self.index.find(hash, |_| true) {
-                prefetch(self.ladder.node(id));
-                if let Some(mark) = self.ladder.mark(id) {
+            if let Some(id) = self.shard.memory().foresee_item(hash) {
+                prefetch(self.shard.ladder().node(id));
+                if let Some(mark) = self.shard.ladder().mark(id) {
                     prefetch(mark);
                 }
                 ids[found] = id;
@@ -50,7 +49,7 @@ impl Engine {
             }
         }
         for &id in &ids[..found] {
-            self.tiers.prefetch(self.ladder.loc(id), ITEM_BYTES);
+            self.items.tiers.prefetch(self.shard.ladder().loc(id), ITEM_BYTES);
         }
     }
 }

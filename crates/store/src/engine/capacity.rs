@@ -1,30 +1,33 @@
 //! Memory that shards give to each other: capacities that change, and what tells who needs it.
 
+use tiermem_policy::shard::Change;
+
 use super::Engine;
 
 impl Engine {
     /// How many tiers are memory.
     pub fn memory_tiers(&self) -> usize {
-        self.ladder.levels()
+        self.shard.ladder().levels()
     }
 
     /// A tier's capacity now, in bytes.
     pub fn capacity_bytes(&self, tier: usize) -> u64 {
-        self.ladder.capacity_bytes(tier)
+        self.shard.ladder().capacity_bytes(tier)
     }
 
     /// Changes a tier's capacity. What is above it leaves a little in every step and every [`Self::shrink`].
     pub fn set_capacity(&mut self, tier: usize, capacity_bytes: u64) {
-        self.ladder.set_capacity(tier, capacity_bytes);
-        self.divider.resized(&self.ladder);
+        self.shard.configure(Change::Capacity { tier, bytes: capacity_bytes });
+        self.divider.resized(self.shard.ladder());
         self.apply_settings();
     }
 
     /// Makes a step where a tier is above its capacity, for a shard that nobody asks for anything; whether all are within
     /// theirs.
     pub fn shrink(&mut self) -> bool {
-        let is_within =
-            |engine: &Self| (0..engine.memory_tiers()).all(|tier| engine.ladder.is_within_capacity(tier));
+        let is_within = |engine: &Self| {
+            (0..engine.memory_tiers()).all(|tier| engine.shard.ladder().is_within_capacity(tier))
+        };
         if !is_within(self) {
             self.step();
         }
@@ -33,13 +36,13 @@ impl Engine {
 
     /// Whether a tier holds no more than its capacity, and has given the rest back.
     pub fn is_within_capacity(&self, tier: usize) -> bool {
-        self.ladder.is_within_capacity(tier)
+        self.shard.ladder().is_within_capacity(tier)
     }
 
     /// Items that have left a tier downwards or for good since the start, and how long ago, in requests, such items were last
     /// used.
     pub fn departures(&self, tier: usize) -> (u64, u64) {
-        let counters = self.ladder.level(tier);
-        (counters.demotions + counters.evictions, self.ladder.tail_age_requests(tier))
+        let counters = self.shard.ladder().level(tier);
+        (counters.demotions + counters.evictions, self.shard.ladder().tail_age_requests(tier))
     }
 }

@@ -1,10 +1,13 @@
 //! How an engine is set up.
 
 use tiermem_base::TierSpec;
+use tiermem_model::advisor::{Divider, DividerConfig};
 use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig};
+use tiermem_policy::shard::Shard;
 use tiermem_tier::region::pages_bytes;
 
 use super::Tenancy;
+use super::owners::Whose;
 
 /// Memory of each tier that another thread takes ahead of what is written there. It is long enough for a thread that runs when
 /// nobody else does to come in time, and small beside a tier: [`LadderConfig::ahead_bytes`].
@@ -69,5 +72,24 @@ impl EngineConfig {
         ladder.growth = self.growth;
         ladder.tenants = self.tenancy.tells_apart();
         ladder
+    }
+
+    /// What divides this engine's memory.
+    pub(super) fn divider(&self, shard: &Shard) -> Divider {
+        let tenancy = &self.tenancy;
+        let mut names = Whose::names(tenancy.by, tenancy.tells_apart());
+        names.extend(tenancy.declared.iter().map(|declared| declared.name.clone()));
+        names.extend(tenancy.owners.iter().map(|owner| owner.name.clone()));
+        let config = DividerConfig {
+            plan: tenancy.plan.clone(),
+            division: tenancy.division.clone(),
+            names,
+            declared: tenancy.declared.clone(),
+            // Every kind that an engine serves is taken to have a curve.
+            slower_ns: self.tiers.iter().map(|tier| tier.slower_ns().unwrap_or(0.0)).collect(),
+            shards: u64::from(self.growth),
+            seed: self.seed,
+        };
+        Divider::new(config, shard.ladder())
     }
 }

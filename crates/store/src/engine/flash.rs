@@ -15,14 +15,15 @@ use tiermem_base::hash::KeyHasher;
 use tiermem_model::advisor::Outcome;
 use tiermem_policy::Id;
 use tiermem_policy::index::Found;
-use tiermem_policy::ladder::Loc;
-use tiermem_policy::log::LogPlace;
+use tiermem_policy::log::{Appended, LogPlace, Stream};
+use tiermem_policy::shard::{self, Act, From, Shard, Why};
 use tiermem_tier::block::BlockIo;
-use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, Gone, Moment, Offer};
+use tiermem_tier::flash::format::{ITEM_HEADER_BYTES, ItemHeader};
+use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, Moment};
 
 use super::item::{HEADER_BYTES, Header};
 use super::staged::{Staged, StagedItems};
-use super::{DATABASES, Engine, Hit, ItemRef, ValueKind};
+use super::{DATABASES, Engine, Hit, ItemRef, Memory, ValueKind};
 
 /// Item references from here on name staged items.
 const STAGED: u32 = u32::MAX - (1 << 20);
@@ -30,41 +31,26 @@ const STAGED: u32 = u32::MAX - (1 << 20);
 /// What the engine keeps of the tier below memory.
 #[derive(Debug, Default)]
 pub(super) struct Below {
-    pub(super) flash: Option<Box<Flash>>,
     /// Its name in figures.
     pub(super) name: String,
     /// Items read from there for the request at hand.
     pub(super) staged: StagedItems,
-    /// What the flash tier threw out in the step at hand.
-    gone: Vec<Gone>,
     /// Where the search for a random key begins that a request waits for.
     pub(super) random_from: Option<u64>,
     /// Writers that wait for space there.
     choked: Vec<Waker>,
     /// Those whose replies wait until what they say is durable.
     undurable: Vec<(Moment, Waker)>,
-    /// Items that went there from each tier.
-    pub(super) sunk: Vec<u64>,
-    /// Items that did not for lack of memory for their index entries.
-    pub(super) unindexed: u64,
     /// When it was attached, in Unix milliseconds; 0 before the clock was set.
     pub(super) since_ms: u64,
     /// Bytes that the device bears to be written.
     pub(super) endurance_bytes: Option<u64>,
 }
 
-impl Below {
-    /// Nothing below so many tiers.
-    pub(super) fn of(tiers: usize) -> Self {
-        Below { sunk: vec![0; tiers], ..Below::default() }
-    }
-}
-
 /// A key that lies on flash: what to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Away {
-    hash: u64,
-    place: LogPlace,
+    below: shard::Away,
     /// Its database, where it was asked for by its key.
     db: Option<u8>,
 }
@@ -72,12 +58,12 @@ pub struct Away {
 impl Away {
     /// The hash of its key; of one that a scan met only the first 40 bits.
     pub fn hash(&self) -> u64 {
-        self.hash
+        self.below.hash
     }
 
     /// Whether both mean the same bytes, however often they were hit.
     pub fn is_same(&self, other: &Away) -> bool {
-        self.hash >> 24 == other.hash >> 24 && self.place.is_same(other.place)
+        self.below.is_same(&other.below)
     }
 }
 
@@ -97,33 +83,24 @@ impl Engine {
         let hash = |seed: u64, word: &[u8]| KeyHasher::stable(seed).hash(0, word);
         // All that outlives the process is marked as one run's, so that a later one knows what belongs together.
         let config = FlashConfig { session: self.config.session, ..config.clone() };
-        let flash = Flash::open(io, &config, hash, &mut self.index)?;
-        self.hasher = KeyHasher::stable(flash.hash_seed());
+        let (flash, state) = Flash::open(io, &config, hash)?;
+        self.items.hasher = KeyHasher::stable(flash.hash_seed());
         self.keys.copy_from_slice(&flash.items()[..usize::from(DATABASES)]);
-        self.charge_index();
-        self.below.flash = Some(Box::new(flash));
+        self.items.flash = Some(Box::new(flash));
         (self.below.name, self.below.endurance_bytes) = (name.to_owned(), endurance_bytes);
-        self.report_outlet();
+        self.shard.attach_log(state);
         Ok(())
-    }
-
-    /// Tells the ladder what index and flash tier take of tier 0.
-    #[inline]
-    pub(super) fn charge_index(&mut self) {
-        let flash_bytes = self.below.flash.as_ref().map_or(0, |flash| flash.metadata_bytes());
-        let bytes = self.index.bytes() + flash_bytes + self.divider.metadata_bytes();
-        self.ladder.set_index_bytes(bytes, self.index.growth_bytes());
     }
 
     /// Whether there is a flash tier.
     #[inline]
     pub fn has_flash(&self) -> bool {
-        self.below.flash.is_some()
+        self.items.flash.is_some()
     }
 
     /// Whom to wake, from any thread, when [`Self::advance_flash`] has something to do.
     pub fn notify_flash(&mut self, waker: Arc<dyn Fn() + Send + Sync>) {
-        if let Some(flash) = &mut self.below.flash {
+        if let Some(flash) = &mut self.items.flash {
             flash.notify(waker);
         }
     }
@@ -131,16 +108,7 @@ impl Engine {
     /// Whether writers should wait until the flash tier has caught up.
     #[inline]
     pub fn is_choked(&self) -> bool {
-        self.ladder.must_wait()
-    }
-
-    /// Tells the ladder how the flash tier stands.
-    #[inline]
-    pub(super) fn report_outlet(&mut self) {
-        if let Some(flash) = &self.below.flash {
-            let outlet = flash.outlet(self.ladder.items(), self.item_bytes.iter().sum());
-            self.ladder.set_outlet(outlet);
-        }
+        self.shard.ladder().must_wait()
     }
 
     /// Has a writer woken when there is space again.
@@ -152,44 +120,99 @@ impl Engine {
 
     /// Takes what the device has done, and goes on with the flash tier's own work.
     pub fn advance_flash(&mut self) {
-        let Some(flash) = &mut self.below.flash else { return };
-        if self.below.since_ms == 0 {
-            self.below.since_ms = self.now.unix_ms;
+        if !self.has_flash() {
+            return;
         }
-        flash.advance(&mut self.index, self.now.unix_ms, &mut self.rng, &mut self.below.gone);
-        let mut gone = std::mem::take(&mut self.below.gone);
-        gone.drain(..).for_each(|gone| self.lose(gone));
-        self.below.gone = gone;
-        self.report_outlet();
+        let now_ms = self.shard.now().unix_ms;
+        if self.below.since_ms == 0 {
+            self.below.since_ms = now_ms;
+        }
+        self.tell_flash(|flash, shard| flash.take_done(shard, now_ms));
+        self.shard.advance(&mut self.rng);
+        self.carry_out();
+        self.tell_flash(Flash::step_checkpoint);
+        self.carry_out();
+        self.tell_flash(|flash, _| flash.submit());
         if !self.below.choked.is_empty() && !self.is_choked() {
             self.below.choked.drain(..).for_each(Waker::wake);
         }
-        let Below { flash: Some(flash), undurable, .. } = &mut self.below else { return };
+        let Some(flash) = &self.items.flash else { return };
+        let undurable = &mut self.below.undurable;
         undurable.extract_if(.., |(moment, _)| flash.is_durable(*moment)).for_each(|(_, waker)| waker.wake());
+    }
+
+    fn tell_flash(&mut self, tell: impl FnOnce(&mut Flash, &mut Shard)) {
+        if let Some(flash) = &mut self.items.flash {
+            tell(flash, &mut self.shard);
+        }
+    }
+
+    /// Has the flash tier do what the shard has decided.
+    pub(super) fn ask_flash(&mut self, act: Act) {
+        let Some(flash) = &mut self.items.flash else { return };
+        match act {
+            Act::Seal { segment } => flash.seal(segment),
+            Act::Write { segment, start, end } => flash.write(segment, start, end),
+            Act::Read { segment } => flash.read(segment),
+            Act::Free { segment } => flash.free(segment),
+            _ => {}
+        }
+    }
+
+    /// Writes an item to its place on flash.
+    pub(super) fn append(&mut self, from: From, to: &Appended, hash: u64, replaced: Option<LogPlace>) {
+        let Memory { tiers, flash: Some(flash), .. } = &mut self.items else { return };
+        let (loc, expires_at_ms) = match from {
+            From::Segment { at, .. } => return flash.append_survivor(to, at),
+            From::Memory { loc, expires_at_ms, .. } => (loc, expires_at_ms),
+        };
+        let header = Header::read(tiers.bytes(loc, 0, HEADER_BYTES));
+        let Header { value_len, key_len, db, kind, .. } = header;
+        let (kind, expires_at_ms) = (kind.byte(), expires_at_ms.unwrap_or(0));
+        let below = ItemHeader { sequence: 0, hash, value_len, key_len, db, kind, expires_at_ms };
+        let key_and_value = tiers.bytes(loc, HEADER_BYTES, header.item_len() - HEADER_BYTES);
+        flash.append(to, Stream::Fresh, below, key_and_value);
+        tiers.charge_read(loc.tier, header.value_offset());
+        if let Some(replaced) = replaced {
+            // Another key with the same 40 bits must not come back.
+            self.retire(hash, replaced, db);
+        }
+        self.unseal_item(loc);
+    }
+
+    /// Takes an item out of the flash tier's accounts that has left the index. Whether it counted.
+    pub(super) fn retire(&mut self, hash: u64, place: LogPlace, db: u8) -> bool {
+        let Some(filling) = self.shard.log().map(|log| log.filling_of(place)) else { return false };
+        self.items.flash.as_mut().is_some_and(|flash| flash.retire(hash, place, filling, db))
     }
 
     /// Waits until the flash tier has caught up: for callers that have nothing else to do.
     pub(super) fn await_flash(&mut self) {
         while self.is_choked() {
-            if let Some(flash) = &mut self.below.flash {
-                flash.wait();
-            }
+            self.tell_flash(|flash, _| flash.wait());
             self.advance_flash();
         }
     }
 
-    /// Takes an item out of the accounts that has left the flash tier; unless memory has it too, and counts it.
-    fn lose(&mut self, gone: Gone) {
-        let copy = self.index.find(gone.hash, |id| self.header(self.ladder.loc(id)).unchanged);
-        if let Some(id) = copy {
-            let loc = self.ladder.loc(id);
-            return Header::note_changed(self.tiers.bytes_mut(loc, HEADER_BYTES));
+    /// An item has left the flash tier, from this place. Its key is gone, unless memory has it too, and counts it.
+    pub(super) fn lose(&mut self, hash: u64, (place, at): (LogPlace, u32), why: Why, has_copy: bool) {
+        let (segment, sequence) = self.shard.log().map_or((0, 0), |log| log.filling_of(place));
+        let header = self.items.flash.as_ref().filter(|_| why != Why::Lost);
+        let header = header.and_then(|flash| flash.header_at(segment, sequence, at));
+        // Whose database it was nobody can read any more: the fullest one is the likeliest.
+        let db = header.map_or_else(|| self.fullest(), |header| header.db);
+        let counted = self.retire(hash, place, db);
+        if why == Why::Lost {
+            self.tell_flash(|flash, _| flash.count_lost());
         }
-        // Where nobody knows the database, the fullest one is the likeliest.
-        let fullest = || (0..DATABASES).max_by_key(|&db| self.keys[usize::from(db)]).unwrap_or(0);
-        let db = gone.db.unwrap_or_else(fullest);
-        self.uncount(db);
-        self.expired_on_access += u64::from(gone.expired);
+        if counted && !has_copy {
+            self.uncount(db);
+            self.expired_on_access += u64::from(why == Why::Expired);
+        }
+    }
+
+    fn fullest(&self) -> u8 {
+        (0..DATABASES).max_by_key(|&db| self.keys[usize::from(db)]).unwrap_or(0)
     }
 
     /// Hands to the device what was decided, and writes what a restart must know. Before replies are sent; they wait until
@@ -197,13 +220,13 @@ impl Engine {
     #[inline]
     pub fn commit(&mut self) -> Moment {
         self.seal_changed();
-        self.below.flash.as_mut().map_or_else(Moment::default, |flash| flash.commit())
+        self.items.flash.as_mut().map_or_else(Moment::default, |flash| flash.commit())
     }
 
     /// Whether what was promised by that moment survives what it is to survive.
     #[inline]
     pub fn is_durable(&self, moment: Moment) -> bool {
-        self.below.flash.as_ref().is_none_or(|flash| flash.is_durable(moment))
+        self.items.flash.as_ref().is_none_or(|flash| flash.is_durable(moment))
     }
 
     /// Wakes `waker` when it does, unless it does already.
@@ -215,58 +238,60 @@ impl Engine {
 
     /// Once a second or so: what is half written is written.
     pub fn tick_flash(&mut self) {
-        if let Some(flash) = &mut self.below.flash {
-            flash.tick();
-        }
+        self.shard.device().write_out(false);
+        self.carry_out();
+        self.tell_flash(|flash, _| flash.tick());
     }
 
     /// Writes everything that a restart needs. Waits for the device.
     pub fn close_flash(&mut self) -> Result<(), FlashError> {
-        match &mut self.below.flash {
-            Some(flash) => flash.close(&mut self.index),
-            None => Ok(()),
-        }
+        self.shard.device().write_out(true);
+        self.carry_out();
+        self.items.flash.as_mut().map_or(Ok(()), |flash| flash.close(&mut self.shard))
     }
 
     /// Whether the flash tier must be read before a request that looks at `key` can run.
     #[inline]
     pub fn seek(&self, db: u8, key: &[u8]) -> Option<Away> {
-        self.below.flash.as_ref()?;
-        let hash = self.hasher.hash(db, key);
-        let place = self.index.find_log(hash)?;
-        self.find(db, key, hash).is_none().then_some(Away { hash, place, db: Some(db) })
+        self.items.flash.as_ref()?;
+        let hash = self.items.hasher.hash(db, key);
+        let below = self.shard.seek(hash, (db, key), &self.items)?;
+        Some(Away { below, db: Some(db) })
     }
 
     /// Asks for an item. The question ends with [`Self::stage`] or [`Self::cancel`].
     pub fn ask(&mut self, away: Away) -> Option<FetchId> {
-        Some(self.below.flash.as_mut()?.ask(away.hash, away.place))
+        Some(self.items.flash.as_mut()?.ask(&away.below))
     }
 
     /// Whether the answer is there; if not, `waker` is woken when it is.
     pub fn is_answered(&mut self, id: FetchId, waker: &Waker) -> bool {
-        self.below.flash.as_mut().is_none_or(|flash| flash.is_ready(id, Some(waker)))
+        self.items.flash.as_mut().is_none_or(|flash| flash.is_ready(id, Some(waker)))
     }
 
     /// Takes an answer that is there, for the request that runs next. `false`: the item lies elsewhere by now, seek again.
     pub fn stage(&mut self, away: Away, id: FetchId) -> bool {
-        let Some(flash) = &mut self.below.flash else { return true };
-        let current = flash.is_current(id)
-            && self.index.find_log(away.hash).is_some_and(|place| place.is_same(away.place));
-        let item = flash.take(id);
-        match item {
-            Some(item) if current => self.below.staged.push(Staged { hash: item.header.hash, item }),
+        let Some(flash) = &mut self.items.flash else { return true };
+        let is_current = self.shard.stage(&away.below) == shard::Staged::Here;
+        match flash.take(id) {
+            Some(item) if is_current => self.below.staged.push(Staged { hash: item.header.hash, item }),
             // What was promised is not there: lost in a crash, or damaged.
-            None if current => {
+            None if is_current => {
                 flash.count_lost();
-                let fullest = || (0..DATABASES).max_by_key(|&db| self.keys[usize::from(db)]).unwrap_or(0);
-                let db = away.db.unwrap_or_else(fullest);
-                if self.forget_on_flash(db, away.hash) {
-                    self.lose(Gone { hash: away.hash, db: Some(db), expired: false });
-                }
+                let db = away.db.unwrap_or_else(|| self.fullest());
+                self.give_up_below(db, away.below.hash);
             }
             _ => return false,
         }
         true
+    }
+
+    /// An item is not where the flash tier should have it.
+    fn give_up_below(&mut self, db: u8, hash: u64) {
+        let counted = self.forget_on_flash(db, hash);
+        if counted && !self.shard.device().note_lost(hash, &mut self.items) {
+            self.uncount(db);
+        }
     }
 
     /// Ends the request that staged items were for.
@@ -279,7 +304,7 @@ impl Engine {
 
     /// An answer is not wanted any more.
     pub fn cancel(&mut self, id: FetchId) {
-        if let Some(flash) = &mut self.below.flash {
+        if let Some(flash) = &mut self.items.flash {
             flash.cancel(id);
         }
     }
@@ -293,14 +318,12 @@ impl Engine {
     /// Stages `key` if it lies on flash alone.
     fn recall(&mut self, db: u8, key: &[u8]) {
         while let Some(away) = self.seek(db, key) {
-            if self.below.staged.find(away.hash).is_some() {
+            if self.below.staged.find(away.hash()).is_some() {
                 return;
             }
             let Some(id) = self.ask(away) else { return };
             while !self.is_answered(id, Waker::noop()) {
-                if let Some(flash) = &mut self.below.flash {
-                    flash.wait();
-                }
+                self.tell_flash(|flash, _| flash.wait());
                 self.advance_flash();
             }
             self.stage(away, id);
@@ -315,8 +338,8 @@ impl Engine {
         if staged.hash != hash || header.db != db || staged.item.key() != key {
             return None;
         }
-        let expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.now.unix_ms;
-        let flushed = self.below.flash.as_ref().is_some_and(|flash| flash.is_flushed(&header));
+        let expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.shard.now().unix_ms;
+        let flushed = self.items.flash.as_ref().is_some_and(|flash| flash.is_flushed(&header));
         if !expired && !flushed {
             return Some(found);
         }
@@ -337,16 +360,11 @@ impl Engine {
         self.note_look_up(db, key, hash, if found.is_some() { Outcome::Below } else { Outcome::Nowhere });
         let at = found?;
         self.get_hits += 1;
-        let place = self.index.find_log(hash);
-        let flash = self.below.flash.as_mut()?;
-        let reuse = place.and_then(|place| flash.hit(&mut self.index, hash, place, self.now.requests));
-        let len = HEADER_BYTES as u64 + self.below.staged.get(at)?.item.header.item_len() as u64;
-        if self.ladder.wants(reuse, len)
+        let bytes = self.below.staged.get(at)?.item.header.item_len() - ITEM_HEADER_BYTES + HEADER_BYTES;
+        if self.shard.hit_below(hash, bytes as u64)
             && let Some(id) = self.unstage_into_memory(db, key, hash)
         {
-            if let Some(flash) = &mut self.below.flash {
-                flash.promoted();
-            }
+            self.shard.promoted();
             return Some(self.hit(id));
         }
         // Where memory had no room for it, it stands elsewhere among the staged now.
@@ -365,7 +383,7 @@ impl Engine {
     /// since it was seen there: then it is read now, and waited for.
     #[inline]
     pub(super) fn has_staged(&mut self, db: u8, key: &[u8], hash: u64) -> bool {
-        if self.has_flash() && self.index.find_log(hash).is_some() {
+        if self.has_flash() && self.shard.memory().place_below(hash).is_some() {
             self.recall(db, key);
         }
         !self.below.staged.is_empty()
@@ -417,35 +435,34 @@ impl Engine {
         };
         let expires_at_ms = (item.header.expires_at_ms != 0).then_some(item.header.expires_at_ms);
         let tenant = self.tenant_for(db, key);
-        let Ok((id, loc)) = self.enter(hash, header, expires_at_ms, None, tenant) else {
+        let entry = self.entry(hash, header, expires_at_ms, tenant);
+        let Ok((id, loc)) = self.enter(&entry, db) else {
             self.below.staged.push(Staged { hash, item });
             return None;
         };
-        if self.index.find_log(hash).is_some() {
+        if self.shard.memory().place_below(hash).is_some() {
             // It was counted when it lay on flash alone.
             self.uncount(db);
         }
         self.prepare_place(loc, header);
-        let bytes = self.tiers.bytes_mut(loc, header.item_len());
+        let bytes = self.items.tiers.bytes_mut(loc, header.item_len());
         header.write(bytes);
         bytes[HEADER_BYTES..header.value_offset()].copy_from_slice(key);
         bytes[header.value_offset()..].copy_from_slice(item.value());
         self.seal_item(loc, header, expires_at_ms);
-        self.tiers.charge_write(loc.tier, header.item_len());
+        self.items.tiers.charge_write(loc.tier, header.item_len());
         Some(id)
     }
 
     /// Forgets the copy on flash of an item in memory that is about to change or go.
     #[inline]
     pub(super) fn forget_copy(&mut self, id: Id, hash: u64) {
-        if self.below.flash.is_none() {
+        if !self.has_flash() {
             return;
         }
-        let loc = self.ladder.loc(id);
-        let header = self.header(loc);
-        if header.unchanged {
-            Header::note_changed(self.tiers.bytes_mut(loc, HEADER_BYTES));
-            self.forget_on_flash(header.db, hash);
+        let db = self.header(self.shard.ladder().loc(id)).db;
+        if let Some(place) = self.shard.forget_copy(id, hash, &mut self.items) {
+            self.retire(hash, place, db);
         }
     }
 
@@ -458,88 +475,42 @@ impl Engine {
         {
             self.below.staged.remove(at);
         }
-        if self.below.flash.is_some() && self.forget_on_flash(db, hash) {
+        if self.items.flash.is_some() && self.forget_on_flash(db, hash) {
             // The key was counted there, and is counted here.
             self.uncount(db);
         }
     }
 
-    /// Forgets the copy on flash of an item whose time is over.
-    pub(super) fn forget_expired(&mut self, db: u8, hash: u64) {
-        self.forget_on_flash(db, hash);
-    }
-
     pub(super) fn forget_on_flash(&mut self, db: u8, hash: u64) -> bool {
-        let counted = self.below.flash.as_mut().is_some_and(|flash| flash.forget(&mut self.index, hash, db));
-        self.charge_index();
-        counted
-    }
-
-    /// Offers an item that leaves memory at `loc` to the flash tier; whether it lies there now.
-    pub(super) fn offer(
-        &mut self,
-        header: Header,
-        loc: Loc,
-        hash: u64,
-        expires_at_ms: Option<u64>,
-        last_used: u64,
-    ) -> bool {
-        let Some(flash) = &mut self.below.flash else { return false };
-        if !header.unchanged && !self.ladder.may_grow() {
-            // Another index entry would take memory that tier 0 does not give.
-            self.below.unindexed += 1;
-            return false;
-        }
-        let len = header.item_len() - HEADER_BYTES;
-        let offer = Offer {
-            hash,
-            db: header.db,
-            kind: header.kind.byte(),
-            key_and_value: self.tiers.bytes(loc, HEADER_BYTES, len),
-            key_len: header.key_len,
-            expires_at_ms,
-            last_used,
-            unchanged: header.unchanged,
-        };
-        let taken = flash.offer(&mut self.index, &offer).is_taken();
-        self.report_outlet();
-        self.charge_index();
-        taken
+        self.shard.forget_below(hash).is_some_and(|place| self.retire(hash, place, db))
     }
 
     /// Flushes the flash tier's part of one database, or of all.
-    pub(super) fn flush_on_flash(&mut self, db: Option<u8>) {
-        if let Some(flash) = &mut self.below.flash {
-            flash.flush(db);
+    pub(super) fn flush_flash(&mut self, db: Option<u8>) {
+        if !self.has_flash() {
+            return;
         }
-    }
-
-    /// Takes all log entries out of the index, after a flush of all databases; their segments are free already.
-    pub(super) fn forget_log_entries(&mut self) {
-        let mut hashes = Vec::with_capacity(self.index.log_len() as usize);
-        self.index.scan(0, usize::MAX, |hash, found| {
-            if let Found::Log(_) = found {
-                hashes.push(hash);
-            }
-        });
-        for hash in hashes {
-            self.index.remove_log(hash);
+        self.shard.device().write_out(true);
+        self.carry_out();
+        let sequence = self.shard.log().map_or(0, |log| log.log().next_sequence());
+        self.tell_flash(|flash, _| flash.flush(db, sequence));
+        if db.is_none() {
+            self.shard.device().clear();
         }
-        self.charge_index();
     }
 
     /// Keys that lie on flash, those that are in memory as well among them.
     pub fn keys_on_flash(&self) -> u64 {
-        self.index.log_len()
+        self.shard.memory().items_below()
     }
 
     /// What a scan of about `count` keys from `cursor` must read first.
     pub fn seek_scan(&self, cursor: u64, count: usize) -> Vec<Away> {
         let mut away = Vec::new();
-        if self.below.flash.is_some() {
-            self.index.scan(cursor, count.max(1), |hash, found| {
+        if let Some(log) = self.shard.log() {
+            self.shard.memory().entries(cursor, count.max(1), |hash, found| {
                 if let Found::Log(place) = found {
-                    away.push(Away { hash, place, db: None });
+                    away.push(Away { below: log.away(hash, place), db: None });
                 }
             });
         }
@@ -551,8 +522,8 @@ impl Engine {
         let staged = &self.below.staged;
         let Some(Staged { item, .. }) = staged.find(hash).and_then(|at| staged.get(at)) else { return };
         let header = &item.header;
-        let expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.now.unix_ms;
-        let flushed = self.below.flash.as_ref().is_some_and(|flash| flash.is_flushed(header));
+        let expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.shard.now().unix_ms;
+        let flushed = self.items.flash.as_ref().is_some_and(|flash| flash.is_flushed(header));
         if header.db == db && !expired && !flushed && self.find(db, item.key(), header.hash).is_none() {
             visit(item.key(), ValueKind::from_byte(header.kind));
         }

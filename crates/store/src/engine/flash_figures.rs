@@ -154,9 +154,9 @@ impl FlashFigures {
 impl Engine {
     /// The flash tier's figures, if there is one.
     pub fn flash_figures(&self) -> Option<FlashFigures> {
-        let mut figures = FlashFigures::of(&self.below.flash.as_ref()?.stats());
-        figures.unindexed = self.below.unindexed;
-        let years = self.now.unix_ms.saturating_sub(self.below.since_ms) as f64 / MS_PER_YEAR;
+        let mut figures = FlashFigures::of(&self.items.flash.as_ref()?.stats(self.shard.log()?));
+        figures.unindexed = self.shard.log()?.unindexed();
+        let years = self.shard.now().unix_ms.saturating_sub(self.below.since_ms) as f64 / MS_PER_YEAR;
         figures.lifetime_years = self.below.endurance_bytes.and_then(|endurance_bytes| {
             let worn = figures.written_bytes as f64 / endurance_bytes as f64;
             (worn > 0.0 && years > 0.0).then(|| years / worn)
@@ -166,7 +166,7 @@ impl Engine {
 
     /// The flash tier as one more tier.
     pub(super) fn flash_tier_stats(&self) -> Option<TierStats> {
-        let stats = self.below.flash.as_ref()?.stats();
+        let stats = self.items.flash.as_ref()?.stats(self.shard.log()?);
         Some(TierStats {
             name: self.below.name.clone(),
             kind: "flash".to_owned(),

@@ -10,12 +10,12 @@
 //! the one on flash was overwritten by a request that was not answered yet: memory wins.
 
 use tiermem_policy::Id;
-use tiermem_policy::ladder::{Loc, NewItem, PAGE_BYTES, UNIT_BYTES};
+use tiermem_policy::ladder::{Loc, PAGE_BYTES, UNIT_BYTES};
 use tiermem_tier::Tiers;
 use tiermem_tier::device::TAIL_BYTES;
 
 use super::item::{HEADER_BYTES, Header};
-use super::{Copied, DATABASES, Engine};
+use super::{DATABASES, Engine};
 
 /// What is under way in tiers that keep their items.
 #[derive(Debug, Default)]
@@ -26,8 +26,6 @@ pub(super) struct Keeping {
     tail_bytes: usize,
     /// The item whose value is being changed where it lies, unsealed.
     changing: Option<(Id, Loc)>,
-    /// Moves settled from or to such a tier.
-    moved: Vec<Copied>,
     /// What was there at the start.
     taken_up: TakenUp,
     /// The run that left it, or two of which one did; none where nothing was left.
@@ -48,14 +46,6 @@ impl Keeping {
 
     pub(super) fn follows(&self, session: [u8; 16]) -> bool {
         self.left_by.is_empty() || self.left_by.contains(&session)
-    }
-
-    /// Notes that an item stands at its new place.
-    #[inline]
-    pub(super) fn note_moved(&mut self, copy: Copied) {
-        if self.tiers & (1 << copy.from.tier | 1 << copy.to.tier) != 0 {
-            self.moved.push(copy);
-        }
     }
 }
 
@@ -82,21 +72,21 @@ impl Engine {
     /// Before an item is written to a place.
     #[inline]
     pub(super) fn prepare_place(&mut self, loc: Loc, header: Header) {
-        if self.tiers.keeps(loc.tier) {
+        if self.items.tiers.keeps(loc.tier) {
             self.prepare_kept(loc, header);
         }
     }
 
     #[cold]
     fn prepare_kept(&mut self, loc: Loc, header: Header) {
-        let place_bytes = self.ladder.place_bytes_for(self.place_len(header));
-        self.tiers.prepare(loc, place_bytes);
+        let place_bytes = self.shard.ladder().place_bytes_for(self.place_len(header));
+        self.items.tiers.prepare(loc, place_bytes);
     }
 
     /// When all of an item is written.
     #[inline]
     pub(super) fn seal_item(&mut self, loc: Loc, header: Header, expires_at_ms: Option<u64>) {
-        if self.tiers.keeps(loc.tier) {
+        if self.items.tiers.keeps(loc.tier) {
             self.seal_kept(loc, header, expires_at_ms);
         }
     }
@@ -104,13 +94,13 @@ impl Engine {
     #[cold]
     fn seal_kept(&mut self, loc: Loc, header: Header, expires_at_ms: Option<u64>) {
         self.end_change(loc);
-        self.tiers.seal(loc, header.item_len(), expires_at_ms);
+        self.items.tiers.seal(loc, header.item_len(), expires_at_ms);
     }
 
     /// When the place is not the item's any more.
     #[inline]
     pub(super) fn unseal_item(&mut self, loc: Loc) {
-        if self.tiers.keeps(loc.tier) {
+        if self.items.tiers.keeps(loc.tier) {
             self.unseal_kept(loc);
         }
     }
@@ -118,7 +108,7 @@ impl Engine {
     #[cold]
     fn unseal_kept(&mut self, loc: Loc) {
         self.end_change(loc);
-        self.tiers.unseal(loc);
+        self.items.tiers.unseal(loc);
     }
 
     fn end_change(&mut self, loc: Loc) {
@@ -128,7 +118,7 @@ impl Engine {
     /// Before an item's value is changed where it lies; until [`Self::commit`] or the next such change.
     #[inline]
     pub(super) fn unseal_to_change(&mut self, id: Id, loc: Loc) {
-        if self.tiers.keeps(loc.tier) && self.keeping.changing != Some((id, loc)) {
+        if self.items.tiers.keeps(loc.tier) && self.keeping.changing != Some((id, loc)) {
             self.seal_changed();
             self.unseal_kept(loc);
             self.keeping.changing = Some((id, loc));
@@ -146,53 +136,47 @@ impl Engine {
     /// Writes an item's expiry down where that has to be.
     #[cold]
     pub(super) fn seal_again(&mut self, id: Id) {
-        let loc = self.ladder.loc(id);
-        if self.tiers.keeps(loc.tier) {
-            self.tiers.unseal(loc);
-            self.seal_item(loc, self.header(loc), self.ladder.expires_at_ms(id));
+        let loc = self.shard.ladder().loc(id);
+        if self.items.tiers.keeps(loc.tier) {
+            self.items.tiers.unseal(loc);
+            self.seal_item(loc, self.header(loc), self.shard.ladder().expires_at_ms(id));
         }
     }
 
-    /// Seals what has moved to its new places, and then only breaks the seals of the old ones: death in between leaves
-    /// two that are the same.
+    /// Seals what has moved at its new place, and then only breaks the seal of the old one: death in between leaves two that
+    /// are the same.
     #[inline]
-    pub(super) fn seal_moved(&mut self) {
-        if !self.keeping.moved.is_empty() {
-            self.seal_all_moved();
+    pub(super) fn seal_moved(&mut self, from: Loc, to: Loc, bytes: u64, expires_at_ms: Option<u64>) {
+        if self.keeping.tiers & (1 << from.tier | 1 << to.tier) != 0 {
+            self.seal_kept_move(from, to, bytes, expires_at_ms);
         }
     }
 
     #[cold]
-    fn seal_all_moved(&mut self) {
-        let mut moved = std::mem::take(&mut self.keeping.moved);
-        for Copied { id, from, to, item_len } in moved.drain(..) {
-            if self.tiers.keeps(to.tier) {
-                self.tiers.seal(to, item_len as usize, self.ladder.expires_at_ms(id));
-            }
-            self.unseal_item(from);
+    fn seal_kept_move(&mut self, from: Loc, to: Loc, bytes: u64, expires_at_ms: Option<u64>) {
+        if self.items.tiers.keeps(to.tier) {
+            self.items.tiers.seal(to, bytes as usize, expires_at_ms);
         }
-        self.keeping.moved = moved;
+        self.unseal_item(from);
     }
 
     /// Empties the regions, and the ladder with them.
     pub(super) fn forget_kept(&mut self) {
         self.keeping.changing = None;
-        self.keeping.moved.clear();
-        self.tiers.forget_kept();
+        self.items.tiers.forget_kept();
     }
 
     /// Takes up what tiers that outlive the process hold from before, where it lies. After the flash tier was attached, and
     /// before anything is stored; without it they are empty as soon as something is stored.
     pub fn take_up(&mut self, unix_ms: u64) -> TakenUp {
         self.set_clock(unix_ms);
-        let other = self.below.flash.as_ref().and_then(|flash| flash.found_session());
-        self.keeping.left_by = other.map_or_else(|| self.tiers.sessions(), |other| vec![other]);
-        let mut found = TakenUp { disagree: !self.tiers.agree(other), ..TakenUp::default() };
-        for tier in 0..self.ladder.levels() as u8 {
+        let other = self.items.flash.as_ref().and_then(|flash| flash.found_session());
+        self.keeping.left_by = other.map_or_else(|| self.items.tiers.sessions(), |other| vec![other]);
+        let mut found = TakenUp { disagree: !self.items.tiers.agree(other), ..TakenUp::default() };
+        for tier in 0..self.shard.ladder().levels() as u8 {
             self.take_up_tier(tier, &mut found);
         }
-        self.charge_index();
-        self.tiers.begin_session(self.config.session);
+        self.items.tiers.begin_session(self.config.session);
         self.keeping.taken_up = found;
         found
     }
@@ -204,8 +188,8 @@ impl Engine {
 
     fn take_up_tier(&mut self, tier: u8, found: &mut TakenUp) {
         let mut page = 0;
-        while page < self.tiers.kept_pages(tier) {
-            let Some(form) = self.tiers.kept_form(tier, page) else {
+        while page < self.items.tiers.kept_pages(tier) {
+            let Some(form) = self.items.tiers.kept_form(tier, page) else {
                 page += 1;
                 continue;
             };
@@ -214,14 +198,14 @@ impl Engine {
             for offset in places {
                 let unit = (u64::from(page) * PAGE_BYTES + offset as u64) / UNIT_BYTES;
                 let loc = Loc { tier, unit: unit as u32 };
-                if !self.tiers.is_sealed(loc) {
+                if !self.items.tiers.is_sealed(loc) {
                     continue;
                 }
                 if self.take_up_item(loc, place_bytes, found) {
                     found.items += 1;
                     pages = form.pages();
                 } else {
-                    self.tiers.unseal(loc);
+                    self.items.tiers.unseal(loc);
                 }
             }
             page += pages;
@@ -236,10 +220,10 @@ impl Engine {
             found.dropped += 1;
             return false;
         }
-        let expires_at_ms = self.tiers.kept_expiry(loc, header.item_len());
-        let key = self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len)).to_vec();
-        let hash = self.hasher.hash(header.db, &key);
-        if expires_at_ms.is_some_and(|at_ms| at_ms <= self.now.unix_ms) {
+        let expires_at_ms = self.items.tiers.kept_expiry(loc, header.item_len());
+        let key = self.items.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len)).to_vec();
+        let hash = self.items.hasher.hash(header.db, &key);
+        if expires_at_ms.is_some_and(|at_ms| at_ms <= self.shard.now().unix_ms) {
             if header.unchanged {
                 self.forget_expired_copy(header.db, hash);
             }
@@ -247,28 +231,25 @@ impl Engine {
             return false;
         }
         // Twice: a death between the two halves of a move. They are the same.
-        let (bytes, tenant) = (self.place_len(header), self.tenant_for(header.db, &key));
-        let item = NewItem { key: hash, bytes, expires_at_ms, rewrites: None, tenant };
+        let tenant = self.tenant_for(header.db, &key);
+        let entry = self.entry(hash, header, expires_at_ms, tenant);
         let adopted = match self.find(header.db, &key, hash) {
             Some(_) => None,
-            None => self.ladder.adopt(loc, place_bytes as u64, &item, self.now),
+            None => self.shard.restore(loc, place_bytes as u64, &entry),
         };
-        let Some(id) = adopted else {
+        if adopted.is_none() {
             found.dropped += 1;
             return false;
-        };
-        self.index.insert(hash, id);
-        self.charge_index();
-        self.item_bytes[usize::from(loc.tier)] += header.item_len() as u64;
+        }
         self.keys[usize::from(header.db)] += 1;
         if !header.unchanged {
             // What flash has was overwritten, by a request that was perhaps never answered.
             self.supersede(header.db, hash);
-        } else if self.index.find_log(hash).is_some() {
+        } else if self.shard.memory().place_below(hash).is_some() {
             // It was counted there.
             self.uncount(header.db);
         } else {
-            Header::note_changed(self.tiers.bytes_mut(loc, HEADER_BYTES));
+            Header::note_changed(self.items.tiers.bytes_mut(loc, HEADER_BYTES));
         }
         true
     }
@@ -286,6 +267,6 @@ impl Engine {
     /// When it cannot be written: a restart finds it all the same, but not one after the machine was stopped.
     pub fn close_kept(&mut self) -> std::io::Result<()> {
         self.seal_changed();
-        self.tiers.close_kept()
+        self.items.tiers.close_kept()
     }
 }

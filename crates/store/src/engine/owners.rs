@@ -3,7 +3,6 @@
 //! anything being made or asked on the way. Numbers are given on first use and are a shard's own; names are the same everywhere.
 
 use tiermem_model::advisor::{OTHERS, Tenants};
-use tiermem_policy::Id;
 
 use super::{DATABASES, Engine};
 
@@ -135,7 +134,7 @@ impl Engine {
         match self.divider.tenants().number_of(name) {
             Some(tenant) => tenant,
             None => {
-                let tenant = self.divider.enter(name, &self.ladder);
+                let tenant = self.divider.enter(name, self.shard.ladder());
                 self.apply_settings();
                 tenant
             }
@@ -152,18 +151,12 @@ impl Engine {
     /// they are set again.
     pub fn set_owners(&mut self, owners: &[Owner]) {
         if self.has_owners() {
-            let (divider, ladder) = (&mut self.divider, &self.ladder);
+            let (divider, ladder) = (&mut self.divider, self.shard.ladder());
             let mut numbered = |it: &Owner| divider.enter(it.name.as_bytes(), ladder);
             let owners = owners.iter().map(|it| (it.prefix.as_bytes(), numbered(it))).collect();
             self.whose.owners = Owners::new(owners);
             self.apply_settings();
         }
-    }
-
-    /// Whether an item that is written again may keep its place. With a new one it goes over to whom its key belongs to by now.
-    #[inline]
-    pub(super) fn stays_with(&self, item: Id, tenant: u16) -> bool {
-        !self.has_owners() || self.ladder.tenant_of(item) == tenant
     }
 }
 

@@ -32,23 +32,23 @@ impl Engine {
         if self.staged_value(item).is_some() {
             return None;
         }
-        let header = self.header(self.ladder.loc(item.0));
+        let header = self.header(self.shard.ladder().loc(item.0));
         let len = header.value_len as usize;
         if self.pinned_bytes + len > self.config.pinned_bytes_max {
             return None;
         }
         self.pinned_bytes += len;
-        Some(Pin { loc: self.ladder.pin(item.0), offset: header.value_offset(), len })
+        Some(Pin { loc: self.shard.item(item.0).pin(), offset: header.value_offset(), len })
     }
 
     /// The bytes of a pinned value.
     pub fn pinned<'a>(&'a self, pin: &'a Pin) -> &'a [u8] {
-        self.tiers.bytes(pin.loc, pin.offset, pin.len)
+        self.items.tiers.bytes(pin.loc, pin.offset, pin.len)
     }
 
     /// Gives a pinned value free.
     pub fn unpin(&mut self, pin: Pin) {
         self.pinned_bytes -= pin.len;
-        self.ladder.unpin(pin.loc);
+        self.shard.unpin(pin.loc);
     }
 }

@@ -8,6 +8,7 @@
 
 use tiermem_policy::Id;
 use tiermem_policy::index::Found;
+use tiermem_policy::shard;
 
 use super::item::{HEADER_BYTES, Header};
 use super::{Condition, DATABASES, Engine, Expiry, ItemRef, Pin, ValueKind};
@@ -75,7 +76,7 @@ impl Engine {
     /// Begins a snapshot of the items in tiers that do not outlive the process themselves.
     pub fn begin_gathering(&mut self) -> Gathering {
         let mut ticks = Vec::with_capacity(2 * SAMPLE);
-        self.index.scan(0, SAMPLE, |_, found| {
+        self.shard.memory().entries(0, SAMPLE, |_, found| {
             if let Found::Item(id) = found {
                 ticks.push(self.last_tick(id));
             }
@@ -88,9 +89,9 @@ impl Engine {
 
     /// When the item was last used, in the ladder's ticks.
     fn last_tick(&self, id: Id) -> u64 {
-        let tick_requests = self.ladder.config().recency_requests.max(1);
-        let idle = self.ladder.idle_requests(id, self.now) / tick_requests;
-        (self.now.requests / tick_requests).saturating_sub(idle)
+        let tick_requests = self.shard.ladder().config().recency_requests.max(1);
+        let idle = self.shard.ladder().idle_requests(id, self.shard.now()) / tick_requests;
+        (self.shard.now().requests / tick_requests).saturating_sub(idle)
     }
 
     /// Gathers for some ten microseconds: a few dozen items, or a part of a long one.
@@ -108,11 +109,11 @@ impl Engine {
         let mut found_long = Vec::new();
         if let Some(&from_tick) = from.get(*pass) {
             let until = from.get(*pass + 1).copied().unwrap_or(u64::MAX);
-            let next = self.index.scan(*at, VISITS, |_, found| {
+            let next = self.shard.memory().entries(*at, VISITS, |_, found| {
                 let Found::Item(id) = found else { return };
-                let loc = self.ladder.loc(id);
+                let loc = self.shard.ladder().loc(id);
                 let tick = self.last_tick(id);
-                if tick < from_tick || tick >= until || self.tiers.keeps(loc.tier) {
+                if tick < from_tick || tick >= until || self.items.tiers.keeps(loc.tier) {
                     return;
                 }
                 let header = self.header(loc);
@@ -120,14 +121,14 @@ impl Engine {
                     found_long.push(id);
                 } else if self.write_head_of(id, header, block) {
                     block.extend_from_slice(self.value(ItemRef(id)));
-                    self.tiers.charge_read(loc.tier, header.item_len());
+                    self.items.tiers.charge_read(loc.tier, header.item_len());
                     *items += 1;
                 }
             });
             (*pass, *at) = next.map_or((*pass + 1, 0), |at| (*pass, at));
         }
         for id in found_long {
-            let header = self.header(self.ladder.loc(id));
+            let header = self.header(self.shard.ladder().loc(id));
             let mut bytes = Vec::with_capacity(header.item_len() + 64);
             if self.write_head_of(id, header, &mut bytes) {
                 let pin = self.pin(ItemRef(id));
@@ -147,10 +148,14 @@ impl Engine {
 
     /// Writes what stands before an item's value; `false`: its time is over.
     fn write_head_of(&self, id: Id, header: Header, out: &mut Vec<u8>) -> bool {
-        let expires_at_ms = self.ladder.expires_at_ms(id).unwrap_or(0);
-        let lapsed = expires_at_ms != 0 && expires_at_ms <= self.now.unix_ms;
+        let expires_at_ms = self.shard.ladder().expires_at_ms(id).unwrap_or(0);
+        let lapsed = expires_at_ms != 0 && expires_at_ms <= self.shard.now().unix_ms;
         if !lapsed {
-            let key = self.tiers.bytes(self.ladder.loc(id), HEADER_BYTES, usize::from(header.key_len));
+            let key = self.items.tiers.bytes(
+                self.shard.ladder().loc(id),
+                HEADER_BYTES,
+                usize::from(header.key_len),
+            );
             let (db, kind, on_flash) = (header.db, header.kind.byte(), header.unchanged);
             let item = Item { db, kind, on_flash, expires_at_ms, key, value: &[] };
             write_item(out, &item, header.value_len);
@@ -199,7 +204,7 @@ impl Engine {
 
     /// Before the first item of a snapshot is taken in, and behind the last.
     pub fn restoring(&mut self, on: bool) {
-        self.ladder.trust_newcomers(on);
+        self.shard.configure(shard::Change::TrustNewcomers(on));
     }
 
     /// Takes an item of a snapshot in. Where the snapshot is `exact`, what flash has too is known to be the same.
@@ -211,18 +216,18 @@ impl Engine {
         {
             return Restored::Refused;
         }
-        if item.expires_at_ms != 0 && item.expires_at_ms <= self.now.unix_ms {
+        if item.expires_at_ms != 0 && item.expires_at_ms <= self.shard.now().unix_ms {
             return Restored::Expired;
         }
         self.prepare();
         self.await_flash();
-        let hash = self.hasher.hash(db, item.key);
+        let hash = self.items.hasher.hash(db, item.key);
         if let Some(id) = self.find(db, item.key, hash)
-            && self.tiers.keeps(self.ladder.loc(id).tier)
+            && self.items.tiers.keeps(self.shard.ladder().loc(id).tier)
         {
             return Restored::Known;
         }
-        if self.has_flash() && self.index.find_log(hash).is_some() {
+        if self.has_flash() && self.shard.memory().place_below(hash).is_some() {
             let taken = exact && item.on_flash && self.restore_unchanged(item, kind, hash);
             return if taken { Restored::Taken } else { Restored::Known };
         }
@@ -244,16 +249,17 @@ impl Engine {
         let header = Header { value_len, key_len, db: item.db, kind, unchanged: true };
         let expires_at_ms = (item.expires_at_ms != 0).then_some(item.expires_at_ms);
         let tenant = self.tenant_for(item.db, item.key);
-        let Ok((_, loc)) = self.enter(hash, header, expires_at_ms, None, tenant) else { return false };
+        let entry = self.entry(hash, header, expires_at_ms, tenant);
+        let Ok((_, loc)) = self.enter(&entry, item.db) else { return false };
         // It was counted there.
         self.uncount(item.db);
         self.prepare_place(loc, header);
-        let bytes = self.tiers.bytes_mut(loc, header.item_len());
+        let bytes = self.items.tiers.bytes_mut(loc, header.item_len());
         header.write(bytes);
         bytes[HEADER_BYTES..header.value_offset()].copy_from_slice(item.key);
         bytes[header.value_offset()..].copy_from_slice(item.value);
         self.seal_item(loc, header, expires_at_ms);
-        self.tiers.charge_write(loc.tier, header.item_len());
+        self.items.tiers.charge_write(loc.tier, header.item_len());
         true
     }
 }

@@ -1,7 +1,7 @@
 //! What a restart must know is written here: items are announced in the journal, and superblocks name where to begin.
 
-use tiermem_policy::index::Index;
 use tiermem_policy::log::Stream;
+use tiermem_policy::shard::Shard;
 
 use super::filling::Filling;
 use super::journal::Record;
@@ -44,14 +44,15 @@ impl Flash {
 
     /// Announces items whose bytes are on the device, and takes memory back from segments that are safe. `false`: there are
     /// more to announce.
-    pub(super) fn announce(&mut self, index: &Index) -> bool {
+    pub(super) fn announce(&mut self, shard: &mut Shard) -> bool {
         let mut budget = ANNOUNCED_MAX;
         for at in 0..self.fillings.len() {
             while let Some(item) = self.fillings[at].next_written().filter(|_| budget > 0) {
                 budget -= 1;
                 // Overwritten, deleted or flushed meanwhile: announcing it would bring it back.
-                let dead = item.dead || self.is_before_flush(self.fillings[at].segment, item.db);
-                let current = index.find_log(item.hash).filter(|place| !dead && place.is_same(item.place));
+                let dead = item.dead || self.is_before_flush(self.fillings[at].sequence, item.db);
+                let current =
+                    shard.memory().place_below(item.hash).filter(|place| !dead && place.is_same(item.place));
                 if let Some(place) = current {
                     if self.journal.is_full() && self.checkpoint.as_ref().is_some_and(|it| !it.is_starved()) {
                         // What makes room there is under way, and this can wait for it.
@@ -66,7 +67,7 @@ impl Flash {
         }
         let kept = self.fillings.iter().filter(|filling| filling.stream == Stream::Kept);
         let first = kept.filter_map(Filling::first_unannounced).min().unwrap_or(u64::MAX);
-        let (log, syncs) = (&mut self.log, &mut self.syncs);
+        let syncs = &mut self.syncs;
         self.emptied.retain_mut(|Emptied { segment, appended, announced }| {
             if first <= *appended {
                 return true;
@@ -74,12 +75,13 @@ impl Flash {
             let announced = *announced.get_or_insert_with(|| syncs.ask());
             let safe = syncs.is_past(announced);
             if safe {
-                log.emptied(*segment);
+                shard.device().freed(*segment);
             }
             !safe
         });
         while let Some(at) = self.fillings.iter().position(Filling::is_finished) {
             let filling = self.fillings.swap_remove(at);
+            shard.device().written(filling.segment);
             if self.spare.len() < 2 {
                 self.spare.push(filling.into_bytes());
             }

@@ -3,8 +3,8 @@
 //! It is fuzzy: entries are written in hash order, some pieces at a time, and may change behind the writing. The journal's
 //! half that began with the checkpoint holds all those changes, and applying a change twice is the same as once.
 
-use tiermem_policy::index::{Found, Index};
-use tiermem_policy::log::Stream;
+use tiermem_policy::index::Found;
+use tiermem_policy::shard::{LogWork, Shard};
 use tiermem_sys::aligned::AlignedBuffer;
 
 use super::format::{
@@ -29,7 +29,8 @@ pub struct Checkpoint {
     next_sequence: u32,
     flushed: [u32; DATABASES],
     items: [u64; DATABASES],
-    segments: Vec<(u32, u32, u32, u32)>,
+    /// The table of segments, taken when the first piece is written: that is before any entry is.
+    segments: Option<Vec<(u32, u32, u32, u32)>>,
     /// Segments of the table that were written.
     segments_done: usize,
     /// The next position of the index; none: it is at its end.
@@ -104,10 +105,10 @@ impl Flash {
         self.write_records();
         self.checkpoint = Some(Checkpoint {
             journal: self.journal.position(),
-            next_sequence: self.log.next_sequence(),
+            next_sequence: 0,
             flushed: self.superblock.flushed,
             items: self.announced,
-            segments: self.log.in_use(),
+            segments: None,
             segments_done: 0,
             position: Some(0),
             part: Vec::new(),
@@ -138,50 +139,60 @@ impl Flash {
         self.begin_checkpoint();
     }
 
-    /// A piece of the checkpoint under way: the more, the fuller the journal is.
-    pub(super) fn step_checkpoint(&mut self, index: &Index) {
+    /// A piece of the checkpoint under way: the more, the fuller the journal is. Acts of the shard may follow.
+    pub fn step_checkpoint(&mut self, shard: &mut Shard) {
         if self.checkpoint.is_none() {
             self.make_up_for_checkpoint();
         }
         let Some(mut checkpoint) = self.checkpoint.take() else { return };
         let capacity = self.layout.segment_bytes as usize;
-        if checkpoint.last.is_none() && (checkpoint.part.capacity() > 0 || self.take_part(&mut checkpoint)) {
+        if checkpoint.last.is_none()
+            && (checkpoint.part.capacity() > 0 || self.take_part(&mut checkpoint, shard))
+        {
             // At half the journal all must be written.
-            let share = (self.journal.fullness() * 2.0).max(ENTRIES as f64 / index.log_len().max(1) as f64);
-            let entries = ((index.log_len() as f64 * share / 64.0) as usize).clamp(ENTRIES, ENTRIES_MAX);
-            self.gather(&mut checkpoint, index, entries, capacity);
+            let share = (self.journal.fullness() * 2.0)
+                .max(ENTRIES as f64 / shard.memory().items_below().max(1) as f64);
+            let entries =
+                ((shard.memory().items_below() as f64 * share / 64.0) as usize).clamp(ENTRIES, ENTRIES_MAX);
+            self.gather(&mut checkpoint, shard, entries, capacity);
         }
         // An entry whose item is not on the device yet must not stand for one that is: the places that survivors were
         // copied from count until they are announced.
         let first = self.fillings.iter().filter_map(|filling| filling.first_unannounced()).min();
         let safe = self.journal.is_full() || first.is_none_or(|first| checkpoint.last < Some(first));
-        if checkpoint.last.is_none() || checkpoint.in_flight > 0 || !safe || !self.settle(&mut checkpoint) {
+        if checkpoint.last.is_none()
+            || checkpoint.in_flight > 0
+            || !safe
+            || !self.settle(&mut checkpoint, shard)
+        {
             self.checkpoint = Some(checkpoint);
         }
     }
 
     /// Ends a checkpoint whose parts are written, as soon as they are durable; whether it has ended.
-    fn settle(&mut self, checkpoint: &mut Checkpoint) -> bool {
+    fn settle(&mut self, checkpoint: &mut Checkpoint, shard: &mut Shard) -> bool {
         let complete = *checkpoint.complete.get_or_insert_with(|| self.syncs.ask());
         if !self.syncs.is_past(complete) {
             return false;
         }
-        if checkpoint.named.is_none() && !self.name(checkpoint) {
+        if checkpoint.named.is_none() && !self.name(checkpoint, shard) {
             return true;
         }
         let named = *checkpoint.named.get_or_insert_with(|| self.syncs.ask());
         // Until then a restart may begin with the checkpoint before.
         let durable = self.syncs.is_past(named);
         if durable {
-            std::mem::take(&mut checkpoint.taken).into_iter().for_each(|it| self.log.give_segment(it));
+            std::mem::take(&mut checkpoint.taken)
+                .into_iter()
+                .for_each(|it| shard.device().give_back_segment(it));
             self.stats.checkpoints += 1;
         }
         durable
     }
 
     /// Takes a segment for the next part; whether there was one.
-    fn take_part(&mut self, checkpoint: &mut Checkpoint) -> bool {
-        let segment = self.log.take_segment();
+    fn take_part(&mut self, checkpoint: &mut Checkpoint, shard: &mut Shard) -> bool {
+        let segment = shard.device().lend_segment();
         checkpoint.starved = segment.is_none();
         let Some(segment) = segment else { return false };
         checkpoint.taken.push(segment);
@@ -190,12 +201,26 @@ impl Flash {
         true
     }
 
-    fn gather(&mut self, checkpoint: &mut Checkpoint, index: &Index, mut entries: usize, capacity: usize) {
-        while let Some(&record) = checkpoint.segments.get(checkpoint.segments_done)
+    fn gather(
+        &mut self,
+        checkpoint: &mut Checkpoint,
+        shard: &mut Shard,
+        mut entries: usize,
+        capacity: usize,
+    ) {
+        if checkpoint.segments.is_none() {
+            let log = shard.log().map(LogWork::log);
+            checkpoint.segments = Some(log.map(|log| log.in_use()).unwrap_or_default());
+            checkpoint.next_sequence = log.map_or(0, |log| log.next_sequence());
+        }
+        let record = |checkpoint: &Checkpoint| {
+            checkpoint.segments.as_ref().and_then(|segments| segments.get(checkpoint.segments_done)).copied()
+        };
+        while let Some(record) = record(checkpoint)
             && entries > 0
         {
             if checkpoint.part.len() + CHECKPOINT_SEGMENT_BYTES > capacity {
-                return self.write_part(checkpoint, false);
+                return self.write_part(checkpoint, shard, false);
             }
             checkpoint.part.extend_from_slice(&segment_record(record));
             checkpoint.segments_done += 1;
@@ -206,10 +231,10 @@ impl Flash {
         let Some(from) = checkpoint.position.filter(|_| entries > 0) else { return };
         // A scan gives whole hashes, so it may give a few more than it is asked for.
         if left < 64 {
-            return self.write_part(checkpoint, false);
+            return self.write_part(checkpoint, shard, false);
         }
         let mut found = Vec::new();
-        checkpoint.position = index.scan(from, entries.min(left - 32), |hash, entry| {
+        checkpoint.position = shard.memory().entries(from, entries.min(left - 32), |hash, entry| {
             if let Found::Log(place) = entry {
                 found.push((hash, place.0));
             }
@@ -219,15 +244,15 @@ impl Flash {
             checkpoint.part_entries += 1;
         }
         if checkpoint.position.is_none() {
-            self.write_part(checkpoint, true);
+            self.write_part(checkpoint, shard, true);
         }
     }
 
     /// Submits the part that was gathered. Unless it is the last it names the next one's segment, so that must be there.
-    fn write_part(&mut self, checkpoint: &mut Checkpoint, last: bool) {
+    fn write_part(&mut self, checkpoint: &mut Checkpoint, shard: &mut Shard, last: bool) {
         let mut part = std::mem::take(&mut checkpoint.part);
         let segment = checkpoint.taken.last().copied().unwrap_or(NO_SEGMENT);
-        if !last && !self.take_part(checkpoint) {
+        if !last && !self.take_part(checkpoint, shard) {
             checkpoint.part = part;
             return;
         }
@@ -249,15 +274,16 @@ impl Flash {
         if last {
             checkpoint.last = Some(self.appended);
             // So that it need not wait for segments to fill.
-            self.flush_stream(Stream::Fresh);
-            self.flush_stream(Stream::Kept);
+            shard.device().write_out(false);
         }
     }
 
     /// Writes the superblock that names a checkpoint, which takes over the segments of the one before. `false`: it failed.
-    fn name(&mut self, checkpoint: &mut Checkpoint) -> bool {
+    fn name(&mut self, checkpoint: &mut Checkpoint, shard: &mut Shard) -> bool {
         if checkpoint.failed || self.records_lost {
-            std::mem::take(&mut checkpoint.taken).into_iter().for_each(|it| self.log.give_segment(it));
+            std::mem::take(&mut checkpoint.taken)
+                .into_iter()
+                .for_each(|it| shard.device().give_back_segment(it));
             // The last checkpoint and both halves still say all there is to say, until the journal is full again.
             self.stats.checkpoints_failed += u64::from(checkpoint.failed);
             self.checkpoint_retry = self.journal.fullness() + RETRY_SHARE;

@@ -97,8 +97,6 @@ struct Fetch {
 pub struct About {
     /// The page in which the item begins.
     pub page: u32,
-    /// The filling of its segment.
-    pub sequence: u32,
     /// Whether the segment was in memory when it was asked.
     pub in_memory: bool,
 }
@@ -150,7 +148,7 @@ impl Fetches {
     pub fn about(&self, id: FetchId) -> Option<About> {
         let fetch = self.fetches.get(&id)?;
         let in_memory = matches!(fetch.state, State::InMemory);
-        Some(About { page: fetch.place.page(), sequence: fetch.sequence, in_memory })
+        Some(About { page: fetch.place.page(), in_memory })
     }
 
     /// The next reading that may begin.

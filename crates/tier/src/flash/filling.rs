@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use tiermem_policy::log::{self, LogPlace, SEGMENT_HEADER_BYTES, Stream};
+use tiermem_policy::log::{LogPlace, SEGMENT_HEADER_BYTES, Stream};
 use tiermem_sys::aligned::AlignedBuffer;
 
-use super::format::{self, BLOCK_BYTES, SegmentHeader};
+use super::format::{self, SegmentHeader};
 
 /// An item whose place is announced in the journal once its bytes are on the device.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,8 @@ struct Chunk {
 pub struct Filling {
     /// The segment.
     pub segment: u32,
+    /// The number of this filling.
+    pub sequence: u32,
     /// Who comes here.
     pub stream: Stream,
     bytes: Box<[u8]>,
@@ -55,6 +57,7 @@ impl Filling {
         SegmentHeader { sequence, uuid }.write(&mut bytes);
         Filling {
             segment,
+            sequence,
             stream,
             bytes,
             used: SEGMENT_HEADER_BYTES as usize,
@@ -85,28 +88,18 @@ impl Filling {
         self.sealed = true;
     }
 
-    /// Skips to the next block, so that the last one can be written and is never written again. Returns how many bytes
-    /// the segment has now.
-    pub fn pad(&mut self) -> usize {
-        let end = self.used.next_multiple_of(BLOCK_BYTES).min(self.bytes.len());
-        self.bytes[self.used..end].fill(0);
-        self.used = end;
-        end
-    }
-
-    /// A piece to write now, if there is one: where in the segment, and a copy of it. `all` takes whole blocks however few;
-    /// otherwise a chunk must be full.
-    pub fn next_chunk(&mut self, all: bool) -> Option<(usize, AlignedBuffer)> {
-        let chunk = log::next_chunk(self.used as u32, self.submitted as u32, self.sealed, all)?;
-        let (start, end) = (chunk.start as usize, chunk.end as usize);
+    /// A copy of a piece that is to be written now, with zeroes behind what was written.
+    pub fn piece(&mut self, start: usize, end: usize) -> AlignedBuffer {
+        debug_assert!(start == self.submitted && start < end, "a segment is written in order, once");
         if end > self.used {
             self.bytes[self.used..end].fill(0);
+            self.used = end;
         }
         let mut buffer = AlignedBuffer::zeroed(end - start);
         buffer.copy_from_slice(&self.bytes[start..end]);
         self.submitted = end;
         self.chunks.push_back(Chunk { start, end, done: false });
-        Some((start, buffer))
+        buffer
     }
 
     /// Notes that the piece at `start` is on the device.
@@ -155,11 +148,6 @@ impl Filling {
         self.unwritten.front().map(|(_, item)| item.number)
     }
 
-    /// Whether more may come.
-    pub fn is_open(&self) -> bool {
-        !self.sealed
-    }
-
     /// Whether nothing more comes and everything is on the device and announced: the memory is needed no longer.
     pub fn is_finished(&self) -> bool {
         self.sealed && self.unwritten.is_empty() && self.chunks.is_empty() && self.submitted >= self.used
@@ -175,11 +163,9 @@ impl Filling {
 mod tests {
     use super::*;
 
-    /// What [`log::next_chunk`] writes at once.
-    const CHUNK_BYTES: usize = 128 << 10;
-
     #[test]
     fn items_are_announced_when_their_bytes_are_written_whatever_the_order() {
+        const CHUNK_BYTES: usize = 128 << 10;
         let bytes = vec![9; 1 << 20].into_boxed_slice();
         let mut filling = Filling::new(3, 7, Stream::Fresh, [0; 16], bytes);
         let mut offset = 64;
@@ -188,16 +174,13 @@ mod tests {
             filling.item(offset, 10_000, item).fill(hash as u8);
             offset += 10_000;
         }
-        let mut chunks = Vec::new();
-        while let Some((start, buffer)) = filling.next_chunk(false) {
-            assert_eq!(buffer.len(), CHUNK_BYTES);
-            chunks.push(start);
+        for start in [0, CHUNK_BYTES] {
+            assert_eq!(filling.piece(start, start + CHUNK_BYTES).len(), CHUNK_BYTES);
         }
-        assert_eq!(chunks.len(), 2);
         assert!(filling.next_written().is_none());
-        filling.chunk_written(chunks[1]);
+        filling.chunk_written(CHUNK_BYTES);
         assert!(filling.next_written().is_none(), "the first chunk is missing");
-        filling.chunk_written(chunks[0]);
+        filling.chunk_written(0);
         let mut announced = 0;
         while filling.next_written().is_some() {
             filling.announced();
@@ -205,10 +188,9 @@ mod tests {
         }
         assert_eq!(announced, (2 * CHUNK_BYTES - 64) / 10_000);
         filling.seal();
-        let (start, buffer) = filling.next_chunk(false).unwrap();
-        assert_eq!(start + buffer.len(), 300_064usize.next_multiple_of(BLOCK_BYTES));
+        let buffer = filling.piece(2 * CHUNK_BYTES, 300_064usize.next_multiple_of(4096));
         assert!(buffer[buffer.len() - 1] == 0 && !filling.is_finished());
-        filling.chunk_written(start);
+        filling.chunk_written(2 * CHUNK_BYTES);
         while filling.next_written().is_some() {
             filling.announced();
         }

@@ -33,16 +33,14 @@ mod types;
 
 use std::sync::Arc;
 
-use tiermem_base::Rng;
-use tiermem_policy::index::Index;
-use tiermem_policy::ladder::Outlet;
-use tiermem_policy::log::{Fate, Leaving, Log, LogPlace, SEGMENT_HEADER_BYTES, Stream};
+use tiermem_policy::log::{Appended, LogPlace, SEGMENT_HEADER_BYTES, Stream};
+use tiermem_policy::shard::{Away, Shard};
 use tiermem_sys::aligned::AlignedBuffer;
 
 use crate::block::{BlockIo, Completion, Request};
 use announce::Emptied;
 use checkpoint::Checkpoint;
-use emptying::Emptying;
+use emptying::Victim;
 use fetch::Fetches;
 pub use fetch::{FetchId, FlashItem};
 use filling::{Filling, Unwritten};
@@ -51,7 +49,7 @@ use journal::{Journal, Position, Record};
 pub use stats::FlashStats;
 pub use syncs::Moment;
 use syncs::Syncs;
-pub use types::{Durability, FlashConfig, FlashError, Gone, Offer, Offered};
+pub use types::{Durability, FlashConfig, FlashError};
 
 /// The version of everything here. Another one is refused.
 pub const VERSION: u32 = 1;
@@ -96,7 +94,6 @@ impl Purpose {
 pub struct Flash {
     io: Box<dyn BlockIo>,
     layout: Layout,
-    log: Log,
     superblock: Superblock,
     fillings: Vec<Filling>,
     /// Memory of segments that are safe on the device.
@@ -105,7 +102,11 @@ pub struct Flash {
     checkpoint: Option<Checkpoint>,
     /// Segments of the checkpoint that the superblock names.
     checkpoint_segments: Vec<u32>,
-    emptying: Option<Emptying>,
+    /// The segment that is read to be emptied, and the one that was.
+    reading: Option<u32>,
+    victim: Option<Victim>,
+    /// Unix time, as it was told last.
+    now_ms: u64,
     /// Emptied segments that still hold what survivors might be needed from.
     emptied: Vec<Emptied>,
     /// Items appended since the start.
@@ -163,88 +164,26 @@ impl Flash {
         &self.items
     }
 
-    /// Whether writers should wait: the device has not caught up.
-    #[inline]
-    pub fn is_choked(&self) -> bool {
-        !self.broken && self.log.is_choked(self.fillings.len())
-    }
-
     /// Whether the device was given up after too many errors.
     #[inline]
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// What the tiers above, which hold so many items and bytes of keys and values with their headers, must know.
-    pub fn outlet(&self, items: u64, item_bytes: u64) -> Outlet {
-        if self.broken {
-            return Outlet::Nowhere;
-        }
-        // With the header of one that may come.
-        self.log.outlet(self.fillings.len(), item_bytes + (items + 1) * ITEM_HEADER_BYTES as u64)
-    }
-
-    /// Takes in an item that leaves memory, if that is worth it.
-    pub fn offer(&mut self, index: &mut Index, offer: &Offer<'_>) -> Offered {
-        let is_here = offer.unchanged && index.find_log(offer.hash).is_some();
-        if self.broken && !is_here {
-            return Offered::Rejected;
-        }
-        let len = ITEM_HEADER_BYTES + offer.key_and_value.len();
-        let leaving = Leaving { hash: offer.hash, bytes: len as u32, last_used: offer.last_used };
-        match self.log.receive(&leaving, is_here, self.fillings.len()) {
-            Fate::Stays => return Offered::Taken,
-            Fate::Rejected | Fate::Refused => return Offered::Rejected,
-            Fate::Enters => {}
-        }
-        let header = ItemHeader {
-            sequence: 0,
-            hash: offer.hash,
-            value_len: (offer.key_and_value.len() - usize::from(offer.key_len)) as u32,
-            key_len: offer.key_len,
-            db: offer.db,
-            kind: offer.kind,
-            expires_at_ms: offer.expires_at_ms.unwrap_or(0),
-        };
-        match self.append(index, Stream::Fresh, header, offer.key_and_value, 0) {
-            Some(None) => {
-                self.items[usize::from(offer.db) % DATABASES] += 1;
-                Offered::Taken
-            }
-            Some(Some(old)) => {
-                // Another key with the same 40 bits, or an older version that nobody removed: either must not come back.
-                self.retire(offer.hash, old, offer.db);
-                self.items[usize::from(offer.db) % DATABASES] += 1;
-                Offered::Taken
-            }
-            None => Offered::Rejected,
-        }
-    }
-
-    /// Appends an item and enters its place; the place that stood in the index before. `None`: no space.
-    fn append(
-        &mut self,
-        index: &mut Index,
-        stream: Stream,
-        header: ItemHeader,
-        key_and_value: &[u8],
-        heat: u32,
-    ) -> Option<Option<LogPlace>> {
+    /// Writes an item to its place in the log. Where it comes from memory it counts from now on.
+    pub fn append(&mut self, to: &Appended, stream: Stream, header: ItemHeader, key_and_value: &[u8]) {
         let len = ITEM_HEADER_BYTES + key_and_value.len();
-        let appended = self.log.append(stream, len as u32)?;
-        if let Some(sealed) = appended.sealed {
-            self.seal_filling(sealed);
-        }
-        let at = self.filling(appended.segment, appended.sequence, stream);
-        let place = appended.place.with_heat(heat);
+        let at = self.filling(to.segment, to.sequence, stream);
+        assert_eq!(self.fillings[at].sequence, to.sequence, "a segment is filled once at a time");
         self.appended += 1;
-        let unwritten =
-            Unwritten { hash: header.hash, place, db: header.db, number: self.appended, dead: false };
-        let item = self.fillings[at].item(appended.offset as usize, len, unwritten);
+        let (hash, db, place) = (header.hash, header.db, to.place);
+        let unwritten = Unwritten { hash, place, db, number: self.appended, dead: false };
+        let item = self.fillings[at].item(to.offset as usize, len, unwritten);
         item[ITEM_HEADER_BYTES..].copy_from_slice(key_and_value);
-        ItemHeader { sequence: appended.sequence, ..header }.seal(item);
-        self.write_chunks(at, false);
-        Some(index.put_log(header.hash, place))
+        ItemHeader { sequence: to.sequence, ..header }.seal(item);
+        if stream == Stream::Fresh {
+            self.items[usize::from(db) % DATABASES] += 1;
+        }
     }
 
     /// The filling of a segment, begun if it is new.
@@ -261,48 +200,31 @@ impl Flash {
         self.fillings.len() - 1
     }
 
-    fn seal_filling(&mut self, segment: u32) {
-        if let Some(at) = self.fillings.iter().position(|filling| filling.segment == segment) {
-            self.fillings[at].seal();
-            self.write_chunks(at, true);
+    /// Nothing more comes to a segment.
+    pub fn seal(&mut self, segment: u32) {
+        if let Some(filling) = self.fillings.iter_mut().find(|filling| filling.segment == segment) {
+            filling.seal();
         }
     }
 
-    fn write_chunks(&mut self, at: usize, all: bool) {
-        let filling = &mut self.fillings[at];
-        while let Some((start, buffer)) = filling.next_chunk(all) {
-            let purpose = Purpose::Chunk { segment: filling.segment, start: start as u32 };
-            let offset = self.layout.segment(filling.segment) + start as u64;
-            self.stats.write_bytes += buffer.len() as u64;
-            self.requests.push(Request::write(purpose.token(), offset, buffer));
-        }
-    }
-
-    /// Writes what a stream's open segment has, to the last byte.
-    fn flush_stream(&mut self, stream: Stream) {
-        let open = self.fillings.iter().position(|filling| filling.stream == stream && filling.is_open());
-        if let Some(at) = open {
-            self.log.pad(stream);
-            self.fillings[at].pad();
-            self.write_chunks(at, true);
-        }
-    }
-
-    /// Forgets the item of this hash, for good: it was overwritten, deleted, expired, or is not where it should be.
-    /// Whether there was one that counted.
-    pub fn forget(&mut self, index: &mut Index, hash: u64, db: u8) -> bool {
-        let Some(place) = index.remove_log(hash) else { return false };
-        self.retire(hash, place, db)
+    /// Has bytes of a segment written.
+    pub fn write(&mut self, segment: u32, start: u32, end: u32) {
+        let Some(filling) = self.fillings.iter_mut().find(|filling| filling.segment == segment) else {
+            return;
+        };
+        let buffer = filling.piece(start as usize, end as usize);
+        let offset = self.layout.segment(segment) + u64::from(start);
+        self.stats.write_bytes += buffer.len() as u64;
+        self.requests.push(Request::write(Purpose::Chunk { segment, start }.token(), offset, buffer));
     }
 
     /// Takes an item out of all accounts that has left the index, and says so in the journal. Whether it counted.
-    fn retire(&mut self, hash: u64, place: LogPlace, db: u8) -> bool {
+    /// `filling` is its segment, and the number of that segment's filling.
+    pub fn retire(&mut self, hash: u64, place: LogPlace, (segment, sequence): (u32, u32), db: u8) -> bool {
         let at = usize::from(db) % DATABASES;
-        let flushed = self.is_before_flush(self.log.segment_of(place.page()), db);
-        let segment = self.log.segment_of(place.page());
+        let flushed = self.is_before_flush(sequence, db);
         let filling = self.fillings.iter_mut().find(|filling| filling.segment == segment);
         let counted = !filling.is_some_and(|filling| filling.withdraw(hash, place)) && !flushed;
-        self.log.forget(place);
         self.owes = true;
         self.record(Record::Remove { hash, db, counted });
         self.announced[at] = self.announced[at].saturating_sub(u64::from(counted));
@@ -310,17 +232,8 @@ impl Flash {
         !flushed
     }
 
-    fn is_before_flush(&self, segment: u32, db: u8) -> bool {
-        self.log.sequence(segment) < self.superblock.flushed[usize::from(db) % DATABASES]
-    }
-
-    /// Notes a look-up that found its item here. How long ago the key was seen before, in requests, if that is known.
-    pub fn hit(&mut self, index: &mut Index, hash: u64, place: LogPlace, now: u64) -> Option<u64> {
-        let (warmer, reuse) = self.log.hit(hash, place, now);
-        if warmer != place {
-            index.put_log(hash, warmer);
-        }
-        reuse
+    fn is_before_flush(&self, sequence: u32, db: u8) -> bool {
+        sequence < self.superblock.flushed[usize::from(db) % DATABASES]
     }
 
     /// Waits until the device has done something, if it has anything to do.
@@ -336,19 +249,13 @@ impl Flash {
         self.stats.lost_items += 1;
     }
 
-    /// Notes that an item was copied into memory.
-    pub fn promoted(&mut self) {
-        self.log.promoted();
-    }
-
-    /// Asks for the item of `hash` at `place`.
-    pub fn ask(&mut self, hash: u64, place: LogPlace) -> FetchId {
+    /// Asks for an item.
+    pub fn ask(&mut self, away: &Away) -> FetchId {
+        let Away { hash, place, sequence, is_in_memory } = *away;
         let pages = self.layout.segment_bytes / BLOCK_BYTES as u32;
-        let segment = self.log.segment_of(place.page());
-        let sequence = self.log.sequence(segment);
         let in_segment = (place.page() % pages) as usize * BLOCK_BYTES;
         let first = if in_segment == 0 { SEGMENT_HEADER_BYTES as usize } else { 0 };
-        if self.is_filling(segment) {
+        if is_in_memory {
             return self.fetches.answered(hash, place, sequence, first);
         }
         self.stats.reads += 1;
@@ -372,20 +279,12 @@ impl Flash {
         self.fetches.is_ready(id, waker)
     }
 
-    /// Whether an answer that is ready says what lies at its place now: the segment may have been filled anew since.
-    pub fn is_current(&self, id: FetchId) -> bool {
-        self.fetches.about(id).is_some_and(|about| {
-            let segment = self.log.segment_of(about.page);
-            self.log.sequence(segment) == about.sequence && (!about.in_memory || self.is_filling(segment))
-        })
-    }
-
     /// The answer of a question that is ready.
     pub fn take(&mut self, id: FetchId) -> Option<FlashItem> {
         let about = self.fetches.about(id)?;
         let bytes = about.in_memory.then(|| {
             // Read now, not when it was asked: a later version may have come to the same block since.
-            let segment = self.log.segment_of(about.page);
+            let segment = about.page / (self.layout.segment_bytes / BLOCK_BYTES as u32);
             let filling = self.fillings.iter().find(|filling| filling.segment == segment);
             let start = self.layout.page(about.page) - self.layout.segment(segment);
             filling.and_then(|filling| filling.bytes().get(start as usize..)).unwrap_or_default()
@@ -421,22 +320,23 @@ impl Flash {
         self.io.submit_all(&mut self.requests);
     }
 
-    /// Takes what the device has done and goes on with the work beside requests; a bounded piece of it. `now_ms` is Unix
-    /// time. What left the log is appended to `gone`.
-    pub fn advance(&mut self, index: &mut Index, now_ms: u64, rng: &mut Rng, gone: &mut Vec<Gone>) {
+    /// Takes what the device has done, and tells the shard of it. `now_ms` is Unix time.
+    pub fn take_done(&mut self, shard: &mut Shard, now_ms: u64) {
+        self.now_ms = now_ms;
         let mut completions = std::mem::take(&mut self.completions);
         self.io.completed(&mut completions);
         for completion in completions.drain(..) {
-            self.complete(completion);
+            self.complete(completion, shard);
         }
         self.completions = completions;
-        self.announce(index);
-        self.empty(index, now_ms, rng, gone);
-        self.step_checkpoint(index);
-        self.submit();
+        self.announce(shard);
+        if self.broken {
+            shard.device().give_up();
+        }
+        shard.device().promise_segments(self.checkpoint.as_ref().is_some_and(|it| !it.is_starved()));
     }
 
-    fn complete(&mut self, completion: Completion) {
+    fn complete(&mut self, completion: Completion, shard: &mut Shard) {
         let ok = completion.result.is_ok();
         match Purpose::of(completion.token) {
             Purpose::Fetch(id) => {
@@ -454,8 +354,11 @@ impl Flash {
             Purpose::Victim => {
                 self.stats.read_errors += u64::from(!ok);
                 self.stats.read_bytes += completion.buffer.len() as u64;
-                if let Some(emptying) = &mut self.emptying {
-                    emptying.arrived(ok.then_some(completion.buffer));
+                if let Some(segment) = self.reading.take() {
+                    let sequence = shard.log().map_or(0, |work| work.log().sequence(segment));
+                    let bytes = completion.buffer;
+                    self.victim = ok.then_some(Victim { segment, sequence, bytes });
+                    shard.device().arrived(segment, ok);
                 }
             }
             Purpose::Checkpoint => {
@@ -468,11 +371,9 @@ impl Flash {
         }
     }
 
-    /// Removes all items of one database, or of all; then the caller empties the index too. Those of one database stay in
-    /// the index as dead entries until they are met.
-    pub fn flush(&mut self, db: Option<u8>) {
-        self.seal_all();
-        let sequence = self.log.next_sequence();
+    /// Removes all items of one database, or of all, whose last filling came before `sequence`: all that are being filled are
+    /// sealed. Those of one database stay in the index as dead entries until they are met.
+    pub fn flush(&mut self, db: Option<u8>, sequence: u32) {
         self.owes = true;
         self.record(Record::Flush { db, sequence });
         match db {
@@ -484,36 +385,21 @@ impl Flash {
             None => {
                 self.superblock.flushed = [sequence; DATABASES];
                 (self.items, self.announced) = ([0; DATABASES], [0; DATABASES]);
-                self.log.kill_all();
             }
         }
     }
 
-    fn seal_all(&mut self) {
-        for stream in [Stream::Fresh, Stream::Kept] {
-            self.log.seal(stream);
-        }
-        for at in 0..self.fillings.len() {
-            self.fillings[at].seal();
-            self.write_chunks(at, true);
-        }
-    }
-
-    /// Once a second: what lies in half-filled segments is written, so that a crash loses little of it.
+    /// Once a second, when what lies in half-filled segments was written, so that a crash loses little of it.
     pub fn tick(&mut self) {
-        for stream in [Stream::Fresh, Stream::Kept] {
-            self.flush_stream(stream);
-        }
         self.syncs.ask_if_unsynced();
         self.submit();
     }
 
-    /// Closes the region in order: all items are written and announced. Waits for the device.
-    pub fn close(&mut self, index: &mut Index) -> Result<(), FlashError> {
-        self.seal_all();
+    /// Closes the region in order: all items are written and announced, and every segment was sealed before. Waits for the device.
+    pub fn close(&mut self, shard: &mut Shard) -> Result<(), FlashError> {
         loop {
-            self.step_checkpoint(index);
-            let announced = self.announce(index);
+            self.step_checkpoint(shard);
+            let announced = self.announce(shard);
             self.submit();
             // What waits for a checkpoint, or for the first one after the journal was full, would be lost without it.
             let owed = self.blank || self.journal.is_full();
@@ -524,7 +410,7 @@ impl Flash {
             let mut completions = std::mem::take(&mut self.completions);
             self.io.wait(&mut completions);
             for completion in completions.drain(..) {
-                self.complete(completion);
+                self.complete(completion, shard);
             }
             self.completions = completions;
         }

@@ -2,9 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use tiermem_policy::index::{Found, Index};
-use tiermem_policy::log::Log;
-
 use super::fetch::Fetches;
 use super::format::{
     BLOCK_BYTES, CHECKPOINT_ENTRY_BYTES, CHECKPOINT_HEADER_BYTES, CHECKPOINT_SEGMENT_BYTES, CheckpointHeader,
@@ -15,6 +12,7 @@ use super::syncs::Syncs;
 use super::{DATABASES, Durability, Flash, FlashConfig, FlashError, FlashStats, HASH_PROBE};
 use crate::block::BlockIo;
 use tiermem_policy::log::{LogConfig, LogPlace};
+use tiermem_policy::shard::{Filled, LogState};
 
 /// What a restart begins with.
 pub struct Recovered {
@@ -33,7 +31,8 @@ impl Recovered {
 }
 
 impl Flash {
-    /// Opens a region and enters what it holds into `index`, or formats it where it is empty. `hash` hashes a key with a seed.
+    /// Opens a region, or formats it where it is empty; what it holds is to be [attached](tiermem_policy::shard::Shard::attach_log).
+    /// `hash` hashes a key with a seed.
     ///
     /// What was written by another boot of the machine and not closed in order is dropped, unless it was written to survive
     /// that: what is in the journal may not have reached the device.
@@ -41,8 +40,7 @@ impl Flash {
         mut io: Box<dyn BlockIo>,
         config: &FlashConfig,
         hash: impl Fn(u64, &[u8]) -> u64,
-        index: &mut Index,
-    ) -> Result<Flash, FlashError> {
+    ) -> Result<(Flash, LogState), FlashError> {
         let too_small =
             FlashError::TooSmall { region_bytes: config.region_bytes, segment_bytes: config.segment_bytes };
         let layout =
@@ -52,7 +50,7 @@ impl Flash {
             layout.segment_bytes,
         );
         (log_config.admission, log_config.reserve) = (config.admission, config.reserve);
-        let mut log = Log::new(log_config);
+        let mut state = LogState::new(log_config);
         let fresh = Superblock {
             epoch: 0,
             uuid: config.uuid,
@@ -77,7 +75,7 @@ impl Flash {
         };
         let found = superblock(io.as_mut(), &layout, config, &hash)?;
         let recovered = match found {
-            Some(found) => recover(io.as_mut(), &layout, config, found, &mut log, index)?,
+            Some(found) => recover(io.as_mut(), &layout, config, found, &mut state)?,
             None => None,
         };
         let found_session = recovered.as_ref().map(|found| found.superblock.session);
@@ -85,14 +83,15 @@ impl Flash {
         let mut flash = Flash {
             io,
             layout,
-            log,
             superblock: recovered.superblock,
             fillings: Vec::new(),
             spare: Vec::new(),
             journal: recovered.journal,
             checkpoint: None,
             checkpoint_segments: recovered.checkpoint_segments,
-            emptying: None,
+            reading: None,
+            victim: None,
+            now_ms: 0,
             emptied: Vec::new(),
             appended: 0,
             records_lost: false,
@@ -106,7 +105,7 @@ impl Flash {
             owes: false,
             syncing: 0,
             checkpoint_retry: 0.0,
-            stats: FlashStats { recovered_items: index.log_len(), ..FlashStats::default() },
+            stats: FlashStats { recovered_items: state.items(), ..FlashStats::default() },
             write_errors_in_row: 0,
             broken: false,
             found_session,
@@ -123,7 +122,7 @@ impl Flash {
         flash.write_superblock()?;
         // Or else, after power loss, the run before would seem to be the last one, and what this one removes be there again.
         flash.io.sync()?;
-        Ok(flash)
+        Ok((flash, state))
     }
 }
 
@@ -192,28 +191,19 @@ fn blank_both(io: &mut dyn BlockIo, layout: &Layout) -> Result<(), FlashError> {
     Ok(io.write_at(layout.superblock(1), &blank)?)
 }
 
-/// What is known of a segment's filling.
-#[derive(Clone, Copy, Default)]
-struct Filled {
-    sequence: u32,
-    items: u32,
-    used: u32,
-}
-
-/// Reads checkpoint and journal into `index` and `log`. `None`: either is damaged; then the region is blank, and what
+/// Reads checkpoint and journal into `state`. `None`: either is damaged; then the region is blank, and what
 /// was on it counts no more.
 pub fn recover(
     io: &mut dyn BlockIo,
     layout: &Layout,
     config: &FlashConfig,
     mut superblock: Superblock,
-    log: &mut Log,
-    index: &mut Index,
+    state: &mut LogState,
 ) -> Result<Option<Recovered>, FlashError> {
     let mut segments = BTreeMap::new();
-    let Some(checkpoint_segments) = read_checkpoint(io, layout, &superblock, index, &mut segments)? else {
+    let Some(checkpoint_segments) = read_checkpoint(io, layout, &superblock, state, &mut segments)? else {
         // What it said is not known, so nothing is.
-        *index = Index::default();
+        state.clear();
         blank_both(io, layout)?;
         return Ok(None);
     };
@@ -231,20 +221,21 @@ pub fn recover(
         |at, bytes| Ok(io.read_at(at, bytes)?),
         |record| match record {
             Record::Add { hash, place, db, anew } => {
-                index.put_log(hash, place);
+                state.put(hash, place);
                 items[usize::from(db)] += u64::from(anew);
                 let filled: &mut Filled = segments.entry(place.page() / pages).or_default();
+                filled.segment = place.page() / pages;
                 filled.items += 1;
                 let last = place.page() % pages + place.pages().min(pages - place.page() % pages);
-                filled.used = filled.used.max(last * BLOCK_BYTES as u32);
+                filled.used_bytes = filled.used_bytes.max(last * BLOCK_BYTES as u32);
             }
             Record::Remove { hash, db, counted } => {
-                index.remove_log(hash);
+                state.remove(hash);
                 let items = &mut items[usize::from(db)];
                 *items = items.saturating_sub(u64::from(counted));
             }
             Record::Open { segment, sequence } => {
-                segments.insert(segment, Filled { sequence, items: 0, used: 0 });
+                segments.insert(segment, Filled { segment, sequence, items: 0, used_bytes: 0 });
                 next_sequence = next_sequence.max(sequence.saturating_add(1));
             }
             Record::Flush { db, sequence } => {
@@ -256,7 +247,7 @@ pub fn recover(
                     }
                     None => {
                         (flushed, items) = ([sequence; DATABASES], [0; DATABASES]);
-                        *index = Index::default();
+                        state.clear();
                     }
                 }
             }
@@ -264,7 +255,7 @@ pub fn recover(
         },
     )?;
     let Some(End { at: end, stray }) = end else {
-        *index = Index::default();
+        state.clear();
         blank_both(io, layout)?;
         return Ok(None);
     };
@@ -276,35 +267,10 @@ pub fn recover(
         // So many fillings at most were begun, and their numbers lost, since the last sync.
         next_sequence = next_sequence.saturating_add(layout.segments);
     }
-    checkpoint_segments.iter().for_each(|&segment| {
-        log.restore_taken(segment);
-    });
-    restore(log, index, segments);
-    log.restore_sequence(next_sequence.saturating_sub(1));
+    state.settle(segments.into_values().collect(), &checkpoint_segments, next_sequence);
     superblock.flushed = flushed;
     let journal = Journal::new(layout, end);
     Ok(Some(Recovered { superblock, journal, checkpoint_segments, items }))
-}
-
-/// Rebuilds the log's accounts from the index.
-fn restore(log: &mut Log, index: &mut Index, segments: BTreeMap<u32, Filled>) {
-    let mut segments: Vec<_> = segments.into_iter().collect();
-    segments.sort_by_key(|(_, filled)| filled.sequence);
-    for (segment, filled) in segments {
-        log.restore_segment(segment, filled.sequence, filled.items, filled.used);
-    }
-    let mut astray = Vec::new();
-    index.scan(0, usize::MAX, |hash, found| {
-        if let Found::Log(place) = found
-            && !log.restore_item(place)
-        {
-            astray.push(hash);
-        }
-    });
-    for hash in astray {
-        index.remove_log(hash);
-    }
-    log.end_restoring();
 }
 
 /// Reads the checkpoint that the superblock names. `None`: a part is damaged.
@@ -312,7 +278,7 @@ fn read_checkpoint(
     io: &mut dyn BlockIo,
     layout: &Layout,
     superblock: &Superblock,
-    index: &mut Index,
+    state: &mut LogState,
     segments: &mut BTreeMap<u32, Filled>,
 ) -> Result<Option<Vec<u32>>, FlashError> {
     let mut taken = Vec::new();
@@ -332,12 +298,12 @@ fn read_checkpoint(
         let (of_segments, of_entries) = records.split_at(header.segments as usize * CHECKPOINT_SEGMENT_BYTES);
         for record in of_segments.chunks_exact(CHECKPOINT_SEGMENT_BYTES) {
             let (segment, sequence, items, used) = read_segment_record(record);
-            segments.insert(segment, Filled { sequence, items, used });
+            segments.insert(segment, Filled { segment, sequence, items, used_bytes: used });
         }
         let of_entries = &of_entries[..header.entries as usize * CHECKPOINT_ENTRY_BYTES];
         for record in of_entries.chunks_exact(CHECKPOINT_ENTRY_BYTES) {
             let (hash, place) = read_entry_record(record);
-            index.put_log(hash, LogPlace(place & (u32::MAX >> 1)));
+            state.put(hash, LogPlace(place & (u32::MAX >> 1)));
         }
         next = header.next;
     }

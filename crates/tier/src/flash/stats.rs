@@ -2,6 +2,8 @@
 
 use tiermem_policy::log::LogCounters;
 
+use tiermem_policy::shard::LogWork;
+
 use super::Flash;
 
 /// Counters of one shard's flash tier.
@@ -73,27 +75,22 @@ impl Flash {
         self.found_session
     }
 
-    /// Bytes of memory for the states of segments and the table of recent keys.
-    #[inline]
-    pub fn metadata_bytes(&self) -> u64 {
-        self.log.metadata_bytes()
-    }
-
-    /// All counters now.
-    pub fn stats(&self) -> FlashStats {
+    /// All counters now, those of the log among them.
+    pub fn stats(&self, log: &LogWork) -> FlashStats {
+        let log = log.log();
         let segment = u64::from(self.layout.segment_bytes);
         FlashStats {
-            log: self.log.counters(),
+            log: log.counters(),
             capacity_bytes: self.superblock.region_bytes,
             items: self.items.iter().sum(),
-            live_bytes: self.log.live_bytes(),
-            room_bytes: self.log.room_bytes(),
+            live_bytes: log.live_bytes(),
+            room_bytes: log.room_bytes(),
             recoverable_items: match self.blank || self.stats.unrecoverable {
                 true => 0,
                 false => self.announced.iter().sum(),
             },
-            used_bytes: u64::from(self.log.segments_used()) * segment,
-            metadata_bytes: self.log.metadata_bytes(),
+            used_bytes: u64::from(log.segments_used()) * segment,
+            metadata_bytes: log.metadata_bytes(),
             buffer_bytes: (self.fillings.len() + self.spare.len()) as u64 * segment
                 + self.fetches.bytes() as u64,
             ..self.stats.clone()

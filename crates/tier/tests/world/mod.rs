@@ -3,10 +3,13 @@
 
 use tiermem_base::Rng;
 use tiermem_base::hash::trace_key;
-use tiermem_policy::index::Index;
-use tiermem_policy::log::Admission;
+use tiermem_policy::Id;
+use tiermem_policy::ladder::{LadderConfig, Loc};
+use tiermem_policy::log::{Admission, Fate, Leaving, LogPlace, Stream};
+use tiermem_policy::shard::{Act, Away, From, Items, Lying, Shard, Sizes};
 use tiermem_tier::block::{BlockError, BlockIo, Completion, Immediate, MemoryDisk, Request, Waker};
-use tiermem_tier::flash::{Flash, FlashConfig, FlashError, Gone, Offer, Offered};
+use tiermem_tier::flash::format::{ITEM_HEADER_BYTES, ItemHeader};
+use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, FlashStats};
 
 fn hash(seed: u64, key: &[u8]) -> u64 {
     trace_key(key) ^ seed.wrapping_mul(3)
@@ -21,30 +24,146 @@ pub fn config(region_bytes: u64, segment_bytes: u32) -> FlashConfig {
     }
 }
 
-/// A flash tier and the index over it, as a store owns them.
+/// What stands in a segment that is being emptied. Nothing is in memory here.
+struct Lies<'a>(&'a Flash);
+
+impl Items for Lies<'_> {
+    type Key<'a> = ();
+
+    fn has_key(&self, _: Id, _: Loc, (): ()) -> bool {
+        false
+    }
+
+    fn hash(&self, _: Id, _: Loc) -> u64 {
+        0
+    }
+
+    fn bytes(&self, _: Id, _: Loc) -> Sizes {
+        Sizes { here: 0, below: 0 }
+    }
+
+    fn is_unchanged(&self, _: Id, _: Loc) -> bool {
+        false
+    }
+
+    fn note_changed(&mut self, _: Id, _: Loc) {}
+
+    fn lying_at(&self, segment: u32, sequence: u32, at: u32) -> Option<Lying> {
+        self.0.lying_at(segment, sequence, at)
+    }
+
+    fn bring_near(&self, _: Id, _: Loc) {}
+}
+
+/// A flash tier and the shard over it, as a store owns them. Items are offered that were in memory elsewhere.
 pub struct World {
     pub config: FlashConfig,
     pub flash: Flash,
-    pub index: Index,
+    pub shard: Shard,
     pub rng: Rng,
     pub now_ms: u64,
-    pub gone: Vec<Gone>,
+    /// Items that the log let go.
+    pub gone: u64,
 }
 
 impl World {
     pub fn open(io: Box<dyn BlockIo>, config: FlashConfig) -> Result<World, FlashError> {
-        let mut index = Index::default();
-        let flash = Flash::open(io, &config, hash, &mut index)?;
-        Ok(World { config, flash, index, rng: Rng::seeded(1), now_ms: 1000, gone: Vec::new() })
+        let (flash, state) = Flash::open(io, &config, hash)?;
+        let ladder = LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&[1 << 20]) };
+        let mut shard = Shard::new(ladder, 0);
+        shard.attach_log(state);
+        Ok(World { config, flash, shard, rng: Rng::seeded(1), now_ms: 1000, gone: 0 })
+    }
+
+    /// Does what the shard has decided. `offered` is the item that is offered.
+    fn carry_out(&mut self, offered: Option<(ItemHeader, &[u8])>) {
+        while let Some(act) = self.shard.next_act(&mut Lies(&self.flash), &mut self.rng) {
+            match act {
+                Act::Append { from: From::Segment { at, .. }, to, .. } => self.flash.append_survivor(&to, at),
+                Act::Append { from: From::Memory { .. }, to, hash, replaced, .. } => {
+                    let (header, bytes) = offered.expect("an item is offered");
+                    self.flash.append(&to, Stream::Fresh, header, bytes);
+                    replaced.into_iter().for_each(|old| _ = self.retire(hash, old, header.db));
+                }
+                Act::Seal { segment } => self.flash.seal(segment),
+                Act::Write { segment, start, end } => self.flash.write(segment, start, end),
+                Act::Read { segment } => self.flash.read(segment),
+                Act::Free { segment } => self.flash.free(segment),
+                Act::Gone { hash, place, at, .. } => {
+                    let (segment, sequence) = self.shard.log().unwrap().filling_of(place);
+                    let db = self.flash.header_at(segment, sequence, at).map_or(0, |header| header.db);
+                    self.gone += u64::from(self.retire(hash, place, db));
+                }
+                other => panic!("nothing is in memory, so why {other:?}"),
+            }
+        }
+    }
+
+    fn retire(&mut self, hash: u64, place: LogPlace, db: u8) -> bool {
+        let filling = self.shard.log().unwrap().filling_of(place);
+        self.flash.retire(hash, place, filling, db)
     }
 
     pub fn advance(&mut self) {
-        self.flash.advance(&mut self.index, self.now_ms, &mut self.rng, &mut self.gone);
+        self.flash.take_done(&mut self.shard, self.now_ms);
+        self.shard.advance(&mut self.rng);
+        self.carry_out(None);
+        self.flash.step_checkpoint(&mut self.shard);
+        self.carry_out(None);
+        self.flash.submit();
+    }
+
+    pub fn tick(&mut self) {
+        self.shard.device().write_out(false);
+        self.carry_out(None);
+        self.flash.tick();
+    }
+
+    pub fn close(&mut self) -> Result<(), FlashError> {
+        self.shard.device().write_out(true);
+        self.carry_out(None);
+        self.flash.close(&mut self.shard)
+    }
+
+    /// Removes all items of a database.
+    pub fn flush(&mut self, db: u8) {
+        self.shard.device().write_out(true);
+        self.carry_out(None);
+        let sequence = self.shard.log().unwrap().log().next_sequence();
+        self.flash.flush(Some(db), sequence);
+    }
+
+    /// Removes all items.
+    pub fn flush_all(&mut self) {
+        self.shard.device().write_out(true);
+        self.carry_out(None);
+        let sequence = self.shard.log().unwrap().log().next_sequence();
+        self.flash.flush(None, sequence);
+        self.shard.device().clear();
+    }
+
+    pub fn stats(&self) -> FlashStats {
+        self.flash.stats(self.shard.log().unwrap())
+    }
+
+    /// Where the index says that an item of this hash lies.
+    pub fn place(&self, hash: u64) -> Option<LogPlace> {
+        self.shard.memory().place_below(hash)
+    }
+
+    pub fn indexed(&self) -> u64 {
+        self.shard.memory().items_below()
+    }
+
+    /// Asks for an item that is there.
+    pub fn ask(&mut self, hash: u64) -> (Away, FetchId) {
+        let away = self.place(hash).map(|place| self.shard.log().unwrap().away(hash, place)).unwrap();
+        (away, self.flash.ask(&away))
     }
 
     /// Until the device has nothing to do and everything written is announced.
     pub fn settle(&mut self) {
-        self.flash.tick();
+        self.tick();
         (0..100).for_each(|_| self.advance());
         self.flash.commit();
     }
@@ -62,29 +181,32 @@ impl World {
         hash(self.flash.hash_seed(), &name(db, key))
     }
 
-    /// Offers a new value of a key, whatever the old one was.
-    pub fn offer(&mut self, db: u8, key: u32, value: &[u8], expires_at_ms: Option<u64>) -> Offered {
+    /// Offers a new value of a key, whatever the old one was; whether it was taken.
+    pub fn offer(&mut self, db: u8, key: u32, value: &[u8], expires_at_ms: Option<u64>) -> bool {
         let hash = self.hash(db, key);
         // A store removes the copy on flash when a key is overwritten in memory, long before it comes here.
-        self.flash.forget(&mut self.index, hash, db);
-        let bytes = [&name(db, key), value].concat();
-        let offer = Offer {
+        self.delete(db, key);
+        let (name, bytes) = (name(db, key), [&name(db, key), value].concat());
+        let header = ItemHeader {
+            sequence: 0,
             hash,
+            value_len: value.len() as u32,
+            key_len: name.len() as u16,
             db,
             kind: 0,
-            key_and_value: &bytes,
-            key_len: name(db, key).len() as u16,
-            expires_at_ms,
-            last_used: 0,
-            unchanged: false,
+            expires_at_ms: expires_at_ms.unwrap_or(0),
         };
-        self.flash.offer(&mut self.index, &offer)
+        let leaving = Leaving { hash, bytes: (ITEM_HEADER_BYTES + bytes.len()) as u32, last_used: 0 };
+        let from = From::Memory { id: Id::NONE, loc: Loc { tier: 0, unit: 0 }, expires_at_ms };
+        let fate = self.shard.offer(&leaving, false, from);
+        self.carry_out(Some((header, &bytes)));
+        fate == Fate::Enters
     }
 
     /// Offers until it is taken.
     pub fn put(&mut self, db: u8, key: u32, value: &[u8]) {
         for _ in 0..10_000 {
-            if self.offer(db, key, value, None) == Offered::Taken {
+            if self.offer(db, key, value, None) {
                 return;
             }
             self.advance();
@@ -94,13 +216,15 @@ impl World {
 
     pub fn delete(&mut self, db: u8, key: u32) {
         let hash = self.hash(db, key);
-        self.flash.forget(&mut self.index, hash, db);
+        if let Some(place) = self.shard.forget_below(hash) {
+            self.retire(hash, place, db);
+        }
     }
 
     pub fn get(&mut self, db: u8, key: u32) -> Option<Vec<u8>> {
         let hash = self.hash(db, key);
-        let place = self.index.find_log(hash)?;
-        let id = self.flash.ask(hash, place);
+        self.place(hash)?;
+        let (_, id) = self.ask(hash);
         for _ in 0..1000 {
             self.flash.submit();
             if self.flash.is_ready(id, None) {

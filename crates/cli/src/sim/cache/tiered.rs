@@ -423,7 +423,7 @@ pub fn run(
     let mut total = vec![Cell::Text("ladder".to_owned()), Cell::Count(capacities.iter().sum())];
     total.extend(since(&start, &after, acts_max.max(acts)));
     total.push(Cell::Count(cache.items()));
-    let items = cache.items() + cache.tail().map_or(0, Tail::items);
+    let items = cache.items() + cache.tail().map_or(0, |tail| tail.items());
     total.push(Cell::Number(cache.metadata_bytes() as f64 / items.max(1) as f64, 2));
     total.push(Cell::Number(clairvoyant_fast_share, 6));
     let tier = |(at, &capacity): (usize, &u64)| {
@@ -440,7 +440,7 @@ pub fn run(
     }
     if let Some(tail) = cache.tail() {
         let years = (trace_ns.end - trace_ns.start) as f64 / NS_PER_YEAR;
-        let rows = vec![of_flash(tail, cache.waits, years, endurance)];
+        let rows = vec![of_flash(&tail, cache.waits, years, endurance)];
         lists.push(("flash", Rows { fields: FLASH_FIELDS, rows }));
     }
     if window.is_some() {
@@ -475,7 +475,7 @@ fn of_tenants(cache: &TieredCache) -> Vec<Vec<Cell>> {
 }
 
 /// The flash tier's row, after so many years of trace time.
-fn of_flash(tail: &Tail, waits: u64, years: f64, endurance: Option<Bytes>) -> Vec<Cell> {
+fn of_flash(tail: &Tail<'_>, waits: u64, years: f64, endurance: Option<Bytes>) -> Vec<Cell> {
     let log = tail.counters();
     let written_bytes = tail.written_bytes();
     let amplification = written_bytes as f64 / log.admitted_bytes as f64;
@@ -485,14 +485,14 @@ fn of_flash(tail: &Tail, waits: u64, years: f64, endurance: Option<Bytes>) -> Ve
         tail.capacity_bytes(),
         tail.items(),
         log.hits,
-        tail.reads,
+        tail.reads(),
         log.promotions,
         log.evictions,
         log.admitted,
         log.rejected,
         log.refused,
         log.unchanged,
-        tail.unindexed,
+        tail.unindexed(),
         log.kept,
         log.segments_emptied,
         waits,

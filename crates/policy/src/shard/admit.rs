@@ -1,0 +1,252 @@
+//! Admission: a place for an item is asked for until the ladder has one, or says that there is none.
+//!
+//! The ladder may answer that it has one when moves have ended, so an admission is a small machine: it asks, the acts that come
+//! of the answer are carried out, the moves are settled, and it asks again. It does not ask for ever: what a move makes free
+//! may be taken by what another decision needs.
+
+use super::contents::Contents;
+use super::under_way::UnderWay;
+use super::{Act, Entry, Items, Memory, Shard, Why};
+use crate::ladder::{self, Admit, Eviction, Loc, Ticket};
+use crate::{Id, Now};
+use tiermem_base::Rng;
+
+/// How often an admission may have to wait for moves before it counts as failed; one is the rule.
+const TRIES_MAX: u32 = 8;
+
+/// What became of an admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entered {
+    /// The item has a number and a place, and is in the index: write its bytes.
+    Placed {
+        /// Its number.
+        id: Id,
+        /// Its place.
+        loc: Loc,
+        /// The item whose new bytes these are, where it still has its own place: [`Shard::forget`] it.
+        replaces: Option<Id>,
+    },
+    /// There is no room and nothing may go.
+    Full {
+        /// The item whose new bytes these were to be has left for them.
+        old_left: bool,
+    },
+    /// It goes on when moves have arrived: ask [`Shard::next_act`] after [`Shard::moved`].
+    Waits,
+}
+
+/// What an admission does when the acts at hand are carried out.
+#[derive(Clone, Copy, Debug, Default)]
+enum Next {
+    /// There is none, or it is over.
+    #[default]
+    Nothing,
+    Ask,
+    /// Settles the moves up to this one, or all, and asks again.
+    Settle(Option<Ticket>),
+    /// Settles all moves, and that is all: a piece of the room for a large item was made.
+    EndPiece,
+    Place(Id, Loc),
+    Refuse,
+}
+
+/// How far the admission has come when the acts at hand are carried out.
+pub(super) enum Progress {
+    /// It has nothing to do, or waits for moves to arrive.
+    None,
+    /// Acts may follow.
+    Made,
+    /// An act of its own.
+    Act(Act),
+}
+
+/// The old bytes of an item that gets new ones.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Old {
+    pub(super) id: Id,
+    /// Its place, which is held, so that finding one for the new bytes does not throw it out.
+    pub(super) held: Loc,
+    /// Whether it may go where there is no room for both.
+    pub(super) may_go: bool,
+}
+
+/// The admission under way.
+#[derive(Debug, Default)]
+pub(super) struct Admission {
+    entry: Option<Entry>,
+    old: Option<Old>,
+    old_left: bool,
+    tries: u32,
+    next: Next,
+    answer: Option<Entered>,
+    refused: u64,
+}
+
+impl Admission {
+    /// Whether it has something to do that is not an act.
+    #[inline]
+    pub(super) fn goes_on(&self) -> bool {
+        !matches!(self.next, Next::Nothing)
+    }
+
+    /// Begins to look for a place. Where nobody has to move or leave for it, which is the rule, it has one already.
+    pub(super) fn begin(
+        &mut self,
+        entry: &Entry,
+        old: Option<Old>,
+        (contents, under_way): (&mut Contents, &mut UnderWay),
+        now: Now,
+        rng: &mut Rng,
+    ) {
+        debug_assert!(!self.goes_on(), "nothing begins while an admission is under way");
+        *self = Admission { entry: Some(*entry), old, refused: self.refused, ..Admission::default() };
+        contents.report_outlet();
+        self.ask(&mut contents.memory, now, rng, under_way.decided());
+        if let (Next::Place(id, loc), true) = (self.next, under_way.is_quiet()) {
+            self.place(id, loc, contents);
+        }
+    }
+
+    /// Begins to look for a second place for a live item, whose own is held meanwhile. `may_go`: for the last of it, that one.
+    pub(super) fn begin_replacing(
+        &mut self,
+        (old, may_go): (Id, bool),
+        entry: &Entry,
+        (contents, under_way): (&mut Contents, &mut UnderWay),
+        now: Now,
+        rng: &mut Rng,
+    ) {
+        let held = contents.memory.ladder.pin(old);
+        self.begin(entry, Some(Old { id: old, held, may_go }), (contents, under_way), now, rng);
+    }
+
+    /// Has all moves settled when the acts at hand are carried out.
+    pub(super) fn end_piece(&mut self) {
+        debug_assert!(!self.goes_on(), "nothing begins while an admission is under way");
+        self.next = Next::EndPiece;
+    }
+
+    /// The answer is there without asking.
+    pub(super) fn answer(&mut self, entered: Entered) {
+        debug_assert!(!self.goes_on(), "nothing begins while an admission is under way");
+        self.answer = Some(entered);
+    }
+
+    fn ask(&mut self, memory: &mut Memory, now: Now, rng: &mut Rng, decided: &mut Vec<ladder::Act>) {
+        let Some(entry) = self.entry else { return };
+        let item = memory.new_item(&entry, self.old.map(|old| old.id));
+        let answer = memory.ladder.admit(&item, now, rng, decided);
+        self.tries += u32::from(answer != Admit::Again);
+        self.next = match answer {
+            Admit::Ready { id, loc } => Next::Place(id, loc),
+            Admit::Again => Next::Settle(None),
+            Admit::After(ticket) => Next::Settle(Some(ticket)),
+            Admit::Full => Next::Refuse,
+        };
+    }
+
+    /// The new item is in the index and in the accounts. The log's state is charged anew: an item that left for it may lie there now.
+    fn place(&mut self, id: Id, loc: Loc, contents: &mut Contents) {
+        self.next = Next::Nothing;
+        let Some(entry) = self.entry.take() else { return };
+        self.release_old(&mut contents.memory);
+        contents.memory.insert(id, loc, &entry);
+        contents.charge_log();
+        let replaces = self.old.take().map(|old| old.id);
+        self.answer = Some(Entered::Placed { id, loc, replaces });
+    }
+
+    fn release_old(&self, memory: &mut Memory) {
+        if let Some(old) = self.old {
+            memory.ladder.unpin(old.held);
+        }
+    }
+
+    /// There is no place. It may be the old bytes themselves that stand in the way: then it begins anew once they have left.
+    /// Whose bytes these are.
+    fn refuse(&mut self, memory: &mut Memory) -> Option<(Id, Entry)> {
+        self.next = Next::Nothing;
+        self.refused += 1;
+        self.release_old(memory);
+        let (old, entry) = (self.old.take(), self.entry?);
+        // An item that is too large for every tier would not fit without the old one either.
+        let may_go = memory.ladder.config().eviction == Eviction::AllItems
+            && memory.ladder.could_hold(memory.new_item(&entry, None).bytes);
+        let Some(old) = old.filter(|old| old.may_go && may_go) else {
+            self.entry = None;
+            self.answer = Some(Entered::Full { old_left: self.old_left });
+            return None;
+        };
+        (self.tries, self.next, self.old_left) = (0, Next::Ask, true);
+        Some((old.id, entry))
+    }
+
+    /// What became of it.
+    pub(super) fn take_answer(&mut self) -> Entered {
+        self.answer.take().unwrap_or(Entered::Waits)
+    }
+
+    /// How many were refused.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Goes on, all acts at hand being carried out.
+    pub(super) fn go_on<I: Items>(
+        &mut self,
+        contents: &mut Contents,
+        under_way: &mut UnderWay,
+        items: &I,
+        now: Now,
+        rng: &mut Rng,
+    ) -> Progress {
+        match self.next {
+            Next::Nothing => return Progress::None,
+            Next::Ask if self.tries >= TRIES_MAX => return self.end_refused(contents, items, now),
+            Next::Ask => self.ask(&mut contents.memory, now, rng, under_way.decided()),
+            Next::Settle(last) => {
+                let last = last.or_else(|| contents.memory.ladder.last_ticket());
+                if !last.is_none_or(|last| under_way.settle(last, &mut contents.memory)) {
+                    return Progress::None;
+                }
+                self.next = Next::Ask;
+            }
+            Next::EndPiece => {
+                if !under_way.settle_all(&mut contents.memory) {
+                    return Progress::None;
+                }
+                self.next = Next::Nothing;
+            }
+            Next::Place(id, loc) => self.place(id, loc, contents),
+            Next::Refuse => return self.end_refused(contents, items, now),
+        }
+        Progress::Made
+    }
+
+    fn end_refused<I: Items>(&mut self, contents: &mut Contents, items: &I, now: Now) -> Progress {
+        let Some((id, entry)) = self.refuse(&mut contents.memory) else { return Progress::Made };
+        let expires_at_ms = contents.memory.ladder.expires_at_ms(id);
+        let loc = contents.forget(id, entry.hash, items);
+        contents.report_outlet();
+        let (hash, last_used) = (entry.hash, now.requests);
+        Progress::Act(Act::Leave { id, loc, hash, why: Why::Replaced, expires_at_ms, last_used, below: None })
+    }
+}
+
+impl Shard {
+    /// Begins to find a place for a new item. Acts follow; then [`Self::entered`] tells what became of it.
+    pub fn enter(&mut self, entry: &Entry, rng: &mut Rng) {
+        let holder = (&mut self.contents, &mut self.under_way);
+        self.admission.begin(entry, None, holder, self.now, rng);
+    }
+
+    /// What became of the admission, when [`Self::next_act`] has nothing more.
+    pub fn entered(&mut self) -> Entered {
+        self.admission.take_answer()
+    }
+
+    /// Admissions that were refused.
+    pub fn refused(&self) -> u64 {
+        self.admission.refused()
+    }
+}

@@ -1,0 +1,150 @@
+//! What a shard holds, in memory and in the log below it, and what passes from one to the other.
+
+use super::log::LogWork;
+use super::{Act, From, Items, Memory, Why};
+use crate::Id;
+use crate::ladder::{LadderConfig, Loc};
+use crate::log::{Fate, Leaving, LogPlace};
+use tiermem_base::Rng;
+
+/// An item that leaves memory.
+pub(super) struct Leaves {
+    pub(super) id: Id,
+    pub(super) loc: Loc,
+    pub(super) hash: u64,
+    pub(super) expires_at_ms: Option<u64>,
+    pub(super) last_used: u64,
+}
+
+/// The items in memory, and the log if there is one. The ladder is told how the log stands, and charged with it.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) memory: Memory,
+    log: Option<LogWork>,
+}
+
+impl Contents {
+    /// Nothing, and no log.
+    pub(super) fn new(config: LadderConfig, behind_bytes: u64) -> Self {
+        Contents { memory: Memory::new(config, behind_bytes), log: None }
+    }
+
+    /// Puts a log below memory. Before anything enters.
+    pub(super) fn attach(&mut self, log: LogWork) {
+        self.log = Some(log);
+        self.charge_log();
+        self.report_outlet();
+    }
+
+    /// The log, if there is one.
+    #[inline]
+    pub(super) fn log(&self) -> Option<&LogWork> {
+        self.log.as_ref()
+    }
+
+    /// The same, and the memory whose index has its entries. Whoever changes it [reports](Self::report_outlet) that.
+    #[inline]
+    pub(super) fn log_mut(&mut self) -> Option<(&mut LogWork, &mut Memory)> {
+        Some((self.log.as_mut()?, &mut self.memory))
+    }
+
+    /// Whether the log has nothing to do at once.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.log.as_ref().is_none_or(LogWork::is_quiet)
+    }
+
+    /// Takes a live item out of memory; where its bytes were, which are nobody's now.
+    pub(super) fn forget<I: Items>(&mut self, id: Id, hash: u64, items: &I) -> Loc {
+        let loc = self.memory.ladder.loc(id);
+        self.memory.remove(id, loc, hash, items.bytes(id, loc).here);
+        self.memory.ladder.remove(id);
+        loc
+    }
+
+    /// Forgets what the log has of a key that gets other bytes or goes; where it was.
+    pub(super) fn forget_below(&mut self, hash: u64) -> Option<LogPlace> {
+        let place = self.log.as_mut()?.forget(&mut self.memory, hash);
+        self.charge_log();
+        place
+    }
+
+    /// Forgets what the log has of an item at `loc` that is about to change or go; where it was. Its number may be nobody's any more.
+    pub(super) fn forget_copy<I: Items>(
+        &mut self,
+        id: Id,
+        loc: Loc,
+        hash: u64,
+        items: &mut I,
+    ) -> Option<LogPlace> {
+        self.log.as_ref()?;
+        items.is_unchanged(id, loc).then(|| items.note_changed(id, loc))?;
+        self.forget_below(hash)
+    }
+
+    /// Offers an item to the log whose bytes are at `from`; what becomes of it.
+    pub(super) fn offer(&mut self, leaving: &Leaving, is_unchanged: bool, from: From) -> Fate {
+        let Some(work) = &mut self.log else { return Fate::Rejected };
+        let fate = work.take_in(&mut self.memory, leaving, is_unchanged, from);
+        self.report_outlet();
+        self.charge_log();
+        fate
+    }
+
+    /// An item has left memory: what becomes of it.
+    pub(super) fn sink<I: Items>(&mut self, leaving: Leaves, items: &I) -> Act {
+        let Leaves { id, loc, hash, expires_at_ms, last_used } = leaving;
+        let leave = |why| Act::Leave { id, loc, hash, why, expires_at_ms, last_used, below: None };
+        if self.log.is_none() {
+            return leave(Why::Evicted);
+        }
+        // Beyond 4 GiB it is no more than too large.
+        let bytes = u32::try_from(items.bytes(id, loc).below).unwrap_or(u32::MAX);
+        let from = From::Memory { id, loc, expires_at_ms };
+        let fate = self.offer(&Leaving { hash, bytes, last_used }, items.is_unchanged(id, loc), from);
+        let Some(work) = &mut self.log else { return leave(Why::Evicted) };
+        work.count_sunk(loc.tier, fate);
+        match fate {
+            Fate::Stays => leave(Why::Stays),
+            Fate::Rejected | Fate::Refused => leave(Why::Evicted),
+            Fate::Enters => work.next_act().unwrap_or_else(|| leave(Why::Evicted)),
+        }
+    }
+
+    /// Begins a piece of the log's own work.
+    pub(super) fn begin_piece(&mut self, rng: &mut Rng) {
+        if let Some(work) = &mut self.log {
+            work.begin_piece(rng);
+            self.report_outlet();
+        }
+    }
+
+    /// Goes on with the piece at hand; what is to be done for it. `None`: there is none, or it is over.
+    pub(super) fn go_on<I: Items>(&mut self, items: &mut I) -> Option<Act> {
+        let work = self.log.as_mut().filter(|work| work.is_at_work())?;
+        let act = work.go_on(&mut self.memory, items);
+        self.report_outlet();
+        act
+    }
+
+    /// The log's next act, before anything else is decided.
+    #[inline]
+    pub(super) fn next_act(&mut self) -> Option<Act> {
+        self.log.as_mut().and_then(LogWork::next_act)
+    }
+
+    /// Has tier 0 charged with what the log's state takes.
+    pub(super) fn charge_log(&mut self) {
+        if let Some(work) = &self.log {
+            self.memory.charge_log(work.log.metadata_bytes());
+        }
+    }
+
+    /// Tells the ladder how the log stands.
+    pub(super) fn report_outlet(&mut self) {
+        if let Some(work) = &self.log {
+            let outlet = work.outlet(self.memory.ladder.items(), self.memory.all_item_bytes());
+            self.memory.ladder.set_outlet(outlet);
+        }
+    }
+}

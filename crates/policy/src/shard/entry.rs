@@ -1,0 +1,14 @@
+//! What comes into memory.
+
+/// What is to have a place.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The hash of its key.
+    pub hash: u64,
+    /// Its bytes, as [`super::Items::bytes`] will tell them.
+    pub bytes: u64,
+    /// When it expires, in Unix milliseconds.
+    pub expires_at_ms: Option<u64>,
+    /// Whose it is; of no meaning where tenants are not told apart.
+    pub tenant: u16,
+}

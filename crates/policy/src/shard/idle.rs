@@ -1,0 +1,48 @@
+//! Work beside requests: steps, expiry that no request asks for, room for large items.
+
+use super::Shard;
+use tiermem_base::Rng;
+
+impl Shard {
+    /// A request begins.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.now.requests += 1;
+    }
+
+    /// Whether a [step](Self::step) is due.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.ladder().is_due(self.now)
+    }
+
+    /// Makes a step of background work. Acts follow. None is made before all moves of the one before have arrived.
+    pub fn step(&mut self, rng: &mut Rng) {
+        debug_assert!(self.is_at_rest(), "a step begins when all that was decided is carried out");
+        if self.under_way.settle_all(&mut self.contents.memory) {
+            self.contents.memory.ladder.step(self.now, rng, self.under_way.decided());
+        }
+    }
+
+    /// Does what is due without a request: expired items, and memory for the first ones. Acts follow.
+    pub fn idle(&mut self) {
+        self.contents.memory.ladder.idle(self.now, self.under_way.decided());
+    }
+
+    /// Does a piece of the log's own work. Acts follow. The driver has told before what it has written, read and freed.
+    pub fn advance(&mut self, rng: &mut Rng) {
+        debug_assert!(self.is_at_rest(), "the log's work begins when all that was decided is carried out");
+        self.contents.begin_piece(rng);
+    }
+
+    /// Makes a piece of the room for an item of so many bytes, if it is a large one; whether nothing more is to be done before
+    /// it is admitted, though it may be refused. Acts follow.
+    pub fn make_room(&mut self, bytes: u64, rng: &mut Rng) -> bool {
+        self.contents.report_outlet();
+        let done = self.contents.memory.ladder.prepare(bytes, self.now, rng, self.under_way.decided());
+        if !done {
+            self.admission.end_piece();
+        }
+        done
+    }
+}

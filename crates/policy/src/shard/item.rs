@@ -1,0 +1,63 @@
+//! What requests do to one item that is in memory.
+
+use super::{Items, Shard};
+use crate::ladder::{Ladder, Loc};
+use crate::{Id, Now};
+
+/// A live item in memory, for as long as nothing else happens to the shard.
+#[derive(Debug)]
+pub struct Item<'a> {
+    pub(super) ladder: &'a mut Ladder,
+    pub(super) id: Id,
+    pub(super) now: Now,
+}
+
+impl Item<'_> {
+    /// Notes a look-up that found it, whose tenant may be known; returns its tier.
+    #[inline]
+    pub fn hit(self, tenant: Option<u16>) -> u8 {
+        self.ladder.hit_of(tenant, self.id, self.now)
+    }
+
+    /// Sets or removes its expiry.
+    pub fn set_expires_at_ms(self, at_ms: Option<u64>) {
+        self.ladder.set_expires_at_ms(self.id, at_ms, self.now);
+    }
+
+    /// Keeps its bytes where they are, even beyond its removal, until [`Shard::unpin`].
+    pub fn pin(self) -> Loc {
+        self.ladder.pin(self.id)
+    }
+
+    /// Whether it can be changed where it lies, its length staying the same; a move under way is given up then. It counts as used
+    /// either way.
+    pub fn change_in_place(self) -> bool {
+        self.ladder.touch(self.id, self.now);
+        let place_bytes = self.ladder.place_bytes(self.id);
+        self.ladder.rewrite_in_place(self.id, place_bytes)
+    }
+}
+
+impl Shard {
+    /// A live item, to do something with it.
+    #[inline]
+    pub fn item(&mut self, id: Id) -> Item<'_> {
+        Item { ladder: &mut self.contents.memory.ladder, id, now: self.now }
+    }
+
+    /// Whether a live item's time is over.
+    #[inline]
+    pub fn is_expired(&self, id: Id) -> bool {
+        self.ladder().expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms)
+    }
+
+    /// Takes a live item out; where its bytes were, which are nobody's now.
+    pub fn forget<I: Items>(&mut self, id: Id, hash: u64, items: &I) -> Loc {
+        self.contents.forget(id, hash, items)
+    }
+
+    /// Lets go of a pinned place.
+    pub fn unpin(&mut self, loc: Loc) {
+        self.contents.memory.ladder.unpin(loc);
+    }
+}

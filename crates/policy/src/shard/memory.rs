@@ -1,0 +1,197 @@
+//! The items in memory: the index that finds them, the ladder that places them, and the bytes that each tier has.
+
+use super::{Entry, Items};
+use crate::index::{Found, Index};
+use crate::ladder::{Ladder, LadderConfig, Loc, NewItem, Ticket};
+use crate::log::LogPlace;
+use crate::{Id, Now};
+
+/// Index and ladder, which always know the same items.
+#[derive(Debug)]
+pub struct Memory {
+    pub(super) ladder: Ladder,
+    index: Index,
+    /// Bytes of items by tier.
+    item_bytes: Vec<u64>,
+    /// Bytes that the driver keeps behind each item, in its place.
+    behind_bytes: u64,
+    /// Bytes of metadata that the driver holds, and the log.
+    driver_bytes: u64,
+    log_bytes: u64,
+}
+
+impl Memory {
+    pub(super) fn new(config: LadderConfig, behind_bytes: u64) -> Self {
+        let ladder = Ladder::new(config);
+        let item_bytes = vec![0; ladder.levels()];
+        Memory { ladder, index: Index::default(), item_bytes, behind_bytes, driver_bytes: 0, log_bytes: 0 }
+    }
+
+    /// Bytes of the items in a tier.
+    pub fn item_bytes(&self, tier: usize) -> u64 {
+        self.item_bytes[tier]
+    }
+
+    /// Bytes of the items in all of them.
+    pub fn all_item_bytes(&self) -> u64 {
+        self.item_bytes.iter().sum()
+    }
+
+    /// The item of this key, its time over or not.
+    #[inline]
+    pub fn find<I: Items>(&self, hash: u64, key: I::Key<'_>, items: &I) -> Option<Id> {
+        self.index.find(hash, |id| items.has_key(id, self.ladder.loc(id), key))
+    }
+
+    /// Visits about `count` entries of the index from `cursor` on, with the first 40 bits of their hashes. Returns where to go on;
+    /// `None` at the end. What stays from the first call to the last is visited once, whatever comes and goes meanwhile.
+    pub fn entries(&self, cursor: u64, count: usize, visit: impl FnMut(u64, Found)) -> Option<u64> {
+        self.index.scan(cursor, count, visit)
+    }
+
+    /// What a look-up that is known to come reads first: [`Self::foresee_entry`].
+    #[inline]
+    pub fn foresee_segment(&self, hash: u64) -> &impl Sized {
+        self.index.segment(hash)
+    }
+
+    /// What it reads next: [`Self::foresee_item`].
+    #[inline]
+    pub fn foresee_entry(&self, hash: u64) -> Option<&impl Sized> {
+        self.index.home(hash)
+    }
+
+    /// The item that it will probably find: half the hash must do, for the keys to compare are not near yet. Its node is the
+    /// next to be read, and then its bytes.
+    #[inline]
+    pub fn foresee_item(&self, hash: u64) -> Option<Id> {
+        self.index.find(hash, |_| true)
+    }
+
+    /// Where the log has an item with these 40 bits of its hash.
+    #[inline]
+    pub fn place_below(&self, hash: u64) -> Option<LogPlace> {
+        self.index.find_log(hash)
+    }
+
+    /// Items that the log has.
+    pub fn items_below(&self) -> u64 {
+        self.index.log_len()
+    }
+
+    /// What the ladder is told of an entry.
+    pub(super) fn new_item(&self, entry: &Entry, rewrites: Option<Id>) -> NewItem {
+        let Entry { hash: key, bytes, expires_at_ms, tenant } = *entry;
+        NewItem { key, bytes: bytes + self.behind_bytes, expires_at_ms, rewrites, tenant }
+    }
+
+    /// An item has its place, and is found from now on.
+    pub(super) fn insert(&mut self, id: Id, loc: Loc, entry: &Entry) {
+        debug_assert!(self.index.find(entry.hash, |other| other == id).is_none(), "an item comes in once");
+        debug_assert_eq!(self.ladder.loc(id), loc, "an item comes in where its place is");
+        self.index.insert(entry.hash, id);
+        self.charge(self.driver_bytes);
+        self.item_bytes[usize::from(loc.tier)] += entry.bytes;
+    }
+
+    /// An item of so many bytes is not found any more.
+    pub(super) fn remove(&mut self, id: Id, loc: Loc, hash: u64, bytes: u64) {
+        let found = self.index.remove(hash, id);
+        assert!(found, "an item that goes is in the index");
+        self.uncount(loc, bytes);
+    }
+
+    /// An item has other bytes, or stands elsewhere.
+    pub(super) fn recount(&mut self, (from, before): (Loc, u64), (to, after): (Loc, u64)) {
+        self.uncount(from, before);
+        self.item_bytes[usize::from(to.tier)] += after;
+    }
+
+    /// A move between two places has ended, its bytes having arrived or not. Where the item stands at its new place now: when it
+    /// expires, told at once, for it may be gone again when that is handed out.
+    pub(super) fn end_move(
+        &mut self,
+        ticket: Ticket,
+        arrived: bool,
+        (id, from, to, bytes): (Id, Loc, Loc, u64),
+    ) -> Option<Option<u64>> {
+        let mut has_moved = false;
+        self.ladder.done(ticket, arrived, |moved| has_moved = moved);
+        if !has_moved {
+            return None;
+        }
+        assert_eq!(self.ladder.loc(id), to, "a settled item stands where it went");
+        self.recount((from, bytes), (to, bytes));
+        Some(self.ladder.expires_at_ms(id))
+    }
+
+    fn uncount(&mut self, loc: Loc, bytes: u64) {
+        let held = &mut self.item_bytes[usize::from(loc.tier)];
+        assert!(*held >= bytes, "what leaves a tier was counted there");
+        *held -= bytes;
+    }
+
+    /// Has tier 0 charged with the index, and with so many bytes that the driver holds.
+    #[inline]
+    pub(super) fn charge(&mut self, driver_bytes: u64) {
+        self.driver_bytes = driver_bytes;
+        let bytes = self.index.bytes() + self.log_bytes + driver_bytes;
+        self.ladder.set_index_bytes(bytes, self.index.growth_bytes());
+    }
+
+    /// The same, with the next charge.
+    #[inline]
+    pub(super) fn hold(&mut self, driver_bytes: u64) {
+        self.driver_bytes = driver_bytes;
+    }
+
+    /// The same for what the log's state takes.
+    pub(super) fn charge_log(&mut self, log_bytes: u64) {
+        self.log_bytes = log_bytes;
+        self.charge(self.driver_bytes);
+    }
+
+    /// The log has an item at `place` from now on; where it had another one with the same 40 bits.
+    pub(super) fn put_below(&mut self, hash: u64, place: LogPlace) -> Option<LogPlace> {
+        self.index.put_log(hash, place)
+    }
+
+    /// The log has nothing for this hash any more; where that was.
+    pub(super) fn remove_below(&mut self, hash: u64) -> Option<LogPlace> {
+        self.index.remove_log(hash)
+    }
+
+    /// The log has what this index says. Before anything enters.
+    pub(super) fn begin_with(&mut self, index: Index) {
+        assert!(self.index.is_empty(), "nothing was there before the log");
+        self.index = index;
+    }
+
+    /// The log has an item no more: where memory has it too, that copy is the only one now. Whether it has.
+    pub(super) fn note_changed<I: Items>(&self, hash: u64, items: &mut I) -> bool {
+        let copy = self.index.find(hash, |id| items.is_unchanged(id, self.ladder.loc(id)));
+        if let Some(id) = copy {
+            items.note_changed(id, self.ladder.loc(id));
+        }
+        copy.is_some()
+    }
+
+    /// As [`super::Shard::restore`].
+    pub(super) fn adopt(&mut self, loc: Loc, place_bytes: u64, entry: &Entry, now: Now) -> Option<Id> {
+        let id = self.ladder.adopt(loc, place_bytes, &self.new_item(entry, None), now)?;
+        self.insert(id, loc, entry);
+        Some(id)
+    }
+
+    /// Removes all items and the whole index, at once. `false`, and nothing done, while a place is pinned.
+    pub(super) fn clear(&mut self) -> bool {
+        if !self.ladder.clear() {
+            return false;
+        }
+        assert_eq!(self.ladder.items(), 0, "index and ladder know the same items");
+        self.index.clear_into(self.ladder.waste());
+        self.charge(self.driver_bytes);
+        self.item_bytes.fill(0);
+        true
+    }
+}

@@ -1,0 +1,450 @@
+//! One shard of a store without its bytes: the machine that the live engine and the simulator drive.
+//!
+//! A [`Shard`] owns the index, the ladder, the log below it, the log's work and the moves under way, and decides in which order
+//! their steps follow each other.
+//! It owns no bytes, no device, no clock and no random numbers. Three things pass between it and its driver:
+//!
+//! - **Facts come in** through [`Items`]: what a live engine reads from an item's header and a simulator from its notes.
+//! - **Effects go out** as [`Act`]s. [`Shard::next_act`] gives one at a time, and the driver carries it out before it asks for
+//!   the next: what an act decides may depend on what the one before it wrote, as a header does that was just moved.
+//! - **Answers come back** as events, in any order: [`Shard::moved`]; of the log's device [`Device::written`], [`Device::arrived`] and
+//!   [`Device::freed`]. A simulator gives them when it hands work over, a live engine when the device has done it.
+//!
+//! A driver calls one of the functions that begin something, and then, always,
+//!
+//! ```text
+//! while let Some(act) = shard.next_act(&mut items, &mut rng) { carry_out(act) }
+//! ```
+//!
+//! # The protocol
+//!
+//! | step | functions | what follows |
+//! | --- | --- | --- |
+//! | a request begins | [`Shard::begin`] | [`Shard::step`] if one [is due](Shard::is_due) |
+//! | background work | [`Shard::step`], [`Shard::idle`] | acts |
+//! | a look-up | [`Memory::find`], [`Item::hit`] | nothing |
+//! | a new item | [`Shard::enter`] | acts; [`Shard::entered`] |
+//! | new bytes for an item | [`Shard::rewrite`], [`Shard::replace`] | acts; [`Shard::entered`]; [`Shard::forget`] of the old one |
+//! | a removal | [`Shard::forget`] | nothing |
+//! | room for a large item | [`Shard::make_room`] | acts |
+//! | an item that lies in memory already | [`Shard::restore`] | nothing |
+//! | a log with what it holds | [`Shard::attach_log`] | nothing |
+//! | a look-up below memory | [`Shard::seek`], then [`Shard::stage`], then [`Shard::hit_below`] | [`Shard::enter`] and [`Shard::promoted`] if it is hot |
+//! | what the log has of a key is out of date | [`Shard::forget_copy`], [`Shard::forget_below`] | nothing |
+//! | the log's own work | [`Shard::advance`], [`Device::write_out`] | acts |
+//! | segments for the driver's own use | [`Device::lend_segment`], [`Device::give_back_segment`] | nothing |
+//!
+//! # Who owns what
+//!
+//! | file | part | owns |
+//! | --- | --- | --- |
+//! | `memory.rs` | [`Memory`] | index and ladder, which know the same items; bytes of the tiers; what look-ups to come will read |
+//! | `log.rs` | [`LogWork`] | the log, and the segments that are being filled: what comes in, what is written when |
+//! | `contents.rs` | `Contents` | both, and what passes from one to the other; how the log stands, as the ladder knows it |
+//! | `under_way.rs` | `UnderWay` | decisions that were not handed out, moves that are not settled |
+//! | `admit.rs` | `Admission` | the admission under way: its tries, and what it waits for |
+//! | `victim.rs`, `empty.rs` | `Victim` | the segment that is being emptied |
+//! | `device.rs` | [`Device`] | nothing: what the log's device tells |
+//! | `item.rs` | [`Item`] | nothing: what requests do to one item |
+//! | `rewrite.rs` | | an item's new bytes: in place, beside the old ones, or instead of them |
+//! | `fetch.rs` | | look-ups below memory |
+//! | `idle.rs` | | the beginning of a request, steps, expiry without requests, room for large items |
+//! | `restore.rs` | [`LogState`] | taking items up after a restart, removing all of them |
+//!
+//! # What holds
+//!
+//! - An item in memory has one index entry and one place. It enters the index when its admission is over, and leaves it
+//!   before its act is handed out.
+//! - Space of a move is taken at both ends from the decision until it is settled. A move is settled in the order of tickets,
+//!   once its bytes have arrived, and only where somebody waits for it: at the next step, or where an admission needs the space.
+//!   What was overwritten, removed or dropped meanwhile stays where it was or is gone, and its move comes to nothing.
+//! - The bytes of a tier are those of its items' places in it, to the byte: an item counts where it lies.
+//! - While an admission is under way nothing else begins, and neither does while a piece of the log's work is.
+//! - An item of the log has one index entry and counts once in its segment. A segment's bytes are the driver's from its first
+//!   [`Act::Append`] until [`Device::written`]; it is free again after [`Act::Free`] and [`Device::freed`], and not before.
+
+mod admit;
+mod contents;
+mod device;
+mod empty;
+mod entry;
+mod fetch;
+mod idle;
+mod item;
+mod log;
+mod memory;
+mod restore;
+mod rewrite;
+mod under_way;
+mod victim;
+
+pub use admit::Entered;
+pub use device::Device;
+pub use entry::Entry;
+pub use fetch::{Away, Staged};
+pub use item::Item;
+pub use log::LogWork;
+pub use restore::{Filled, LogState};
+pub use victim::Lying;
+
+pub use memory::Memory;
+
+use crate::ladder::{self, Ladder, LadderConfig, Loc, Setting, Ticket, Tuning};
+use crate::log::{Appended, LogPlace};
+use crate::{Id, Now};
+use admit::{Admission, Progress};
+use contents::{Contents, Leaves};
+use tiermem_base::Rng;
+use under_way::UnderWay;
+
+/// What the driver knows of items in memory. A live engine reads it from their bytes, a simulator from its notes.
+pub trait Items {
+    /// What names an item.
+    type Key<'a>: Copy;
+
+    /// Whether the item at `loc` has this key.
+    fn has_key(&self, id: Id, loc: Loc, key: Self::Key<'_>) -> bool;
+
+    /// The hash of the key of the item at `loc`.
+    fn hash(&self, id: Id, loc: Loc) -> u64;
+
+    /// Bytes of the item at `loc`.
+    fn bytes(&self, id: Id, loc: Loc) -> Sizes;
+
+    /// Whether the log has the item at `loc` as well, and it was not changed since.
+    fn is_unchanged(&self, id: Id, loc: Loc) -> bool;
+
+    /// Notes that the log does not have it any more.
+    fn note_changed(&mut self, id: Id, loc: Loc);
+
+    /// What stands at byte `at` of a segment that has [arrived](Device::arrived), if an item of this filling does.
+    fn lying_at(&self, segment: u32, sequence: u32, at: u32) -> Option<Lying>;
+
+    /// Asks for the memory in which the facts about the item at `loc` lie, before they are asked for.
+    fn bring_near(&self, id: Id, loc: Loc);
+}
+
+/// Bytes of an item: what the driver stores for it, header and key among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// In memory.
+    pub here: u64,
+    /// In the log.
+    pub below: u64,
+}
+
+/// Where an item's bytes are that are appended to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// In memory, which the item leaves: its number and its place are nobody's.
+    Memory {
+        /// Which item it was.
+        id: Id,
+        /// Where its bytes are until the next act.
+        loc: Loc,
+        /// When it expires, in Unix milliseconds.
+        expires_at_ms: Option<u64>,
+    },
+    /// In the segment that is being emptied.
+    Segment {
+        /// The segment.
+        segment: u32,
+        /// The byte at which the item begins.
+        at: u32,
+    },
+}
+
+/// Why an item leaves memory, or the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// To make room.
+    Evicted,
+    /// Its time was over.
+    Expired,
+    /// There is room for its key's new bytes only without it.
+    Replaced,
+    /// It does not leave the store: the log has the same.
+    Stays,
+    /// It could not be read.
+    Lost,
+}
+
+/// What the driver has to do, before it asks for the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Copy the item's bytes, and say so with [`Shard::moved`]. The old place stays the item's until it is settled.
+    Move {
+        /// To hand back.
+        ticket: Ticket,
+        /// Whose bytes.
+        id: Id,
+        /// Where they are.
+        from: Loc,
+        /// Where they go.
+        to: Loc,
+        /// How many there are.
+        bytes: u64,
+    },
+    /// An item stands at its new place. Nobody's bytes lie at the old one.
+    Settled {
+        /// Where it stood.
+        from: Loc,
+        /// Where it stands.
+        to: Loc,
+        /// Its bytes.
+        bytes: u64,
+        /// When it expires, in Unix milliseconds.
+        expires_at_ms: Option<u64>,
+    },
+    /// The item leaves memory; its bytes are at `loc` until the next act. Its number is nobody's.
+    Leave {
+        /// Which item it was.
+        id: Id,
+        /// Where its bytes are.
+        loc: Loc,
+        /// The hash of its key.
+        hash: u64,
+        /// Why.
+        why: Why,
+        /// When it expires, in Unix milliseconds.
+        expires_at_ms: Option<u64>,
+        /// When it was last used, in requests.
+        last_used: u64,
+        /// Where the log had it too, and has it no more.
+        below: Option<LogPlace>,
+    },
+    /// Write an item's bytes to its place in the log.
+    Append {
+        /// Where they are.
+        from: From,
+        /// Where they go.
+        to: Appended,
+        /// The hash of its key.
+        hash: u64,
+        /// How many there are.
+        bytes: u32,
+        /// What stood in the index before, and is dead: another key with the same 40 bits.
+        replaced: Option<LogPlace>,
+    },
+    /// Nothing more comes to this segment: say so with [`Device::written`] when all of it is safe.
+    Seal {
+        /// The segment.
+        segment: u32,
+    },
+    /// Hand these bytes of a segment to the device; those that were not written are zero.
+    Write {
+        /// The segment.
+        segment: u32,
+        /// The first byte.
+        start: u32,
+        /// The byte behind the last.
+        end: u32,
+    },
+    /// Read a whole segment, and say so with [`Device::arrived`].
+    Read {
+        /// The segment.
+        segment: u32,
+    },
+    /// Nothing is needed from this segment any more once what was appended by now is safe: say then so with [`Device::freed`].
+    Free {
+        /// The segment.
+        segment: u32,
+    },
+    /// An item has left the log, from byte `at` of the segment that is being emptied.
+    Gone {
+        /// The hash of its key.
+        hash: u64,
+        /// Where it was.
+        place: LogPlace,
+        /// As above; of no meaning where it is lost.
+        at: u32,
+        /// Why.
+        why: Why,
+        /// Whether memory has it as well.
+        has_copy: bool,
+    },
+    /// Give a page's memory back to the system.
+    Discard {
+        /// The tier.
+        tier: u8,
+        /// The page's number in the arena.
+        page: u32,
+    },
+    /// Have somebody else take memory for these pages, before it is written.
+    Populate {
+        /// The tier.
+        tier: u8,
+        /// The first page's number in the arena.
+        first: u32,
+        /// How many in a row.
+        count: u32,
+    },
+}
+
+/// What is changed about a shard's memory while it runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Change {
+    /// A tier's capacity, in bytes. What is above it leaves a little in every step.
+    Capacity {
+        /// The tier.
+        tier: usize,
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// What a tenant is to have.
+    Tenant(Setting),
+    /// Promotion and the like.
+    Tuning(Tuning),
+    /// Whether newcomers go where those go that have proved themselves.
+    TrustNewcomers(bool),
+}
+
+/// One shard of a store, without bytes.
+#[derive(Debug)]
+pub struct Shard {
+    contents: Contents,
+    now: Now,
+    under_way: UnderWay,
+    admission: Admission,
+}
+
+impl Shard {
+    /// An empty shard. The driver keeps `behind_bytes` behind each item, beside those that it [tells](Items::bytes).
+    ///
+    /// # Panics
+    /// As [`Ladder::new`]; callers check their configuration.
+    pub fn new(config: LadderConfig, behind_bytes: u64) -> Self {
+        Shard {
+            contents: Contents::new(config, behind_bytes),
+            now: Now::default(),
+            under_way: UnderWay::new(),
+            admission: Admission::default(),
+        }
+    }
+
+    /// The items in memory.
+    #[inline]
+    pub fn memory(&self) -> &Memory {
+        &self.contents.memory
+    }
+
+    /// The ladder that places them, to be read.
+    #[inline]
+    pub fn ladder(&self) -> &Ladder {
+        &self.contents.memory.ladder
+    }
+
+    /// The log below memory, if there is one, to be read.
+    #[inline]
+    pub fn log(&self) -> Option<&LogWork> {
+        self.contents.log()
+    }
+
+    /// Whom the log's device tells what it has done.
+    #[inline]
+    pub fn device(&mut self) -> Device<'_> {
+        Device { contents: &mut self.contents }
+    }
+
+    /// Changes something about the memory.
+    pub fn configure(&mut self, change: Change) {
+        let ladder = &mut self.contents.memory.ladder;
+        match change {
+            Change::Capacity { tier, bytes } => ladder.set_capacity(tier, bytes),
+            Change::Tenant(setting) => ladder.apply(setting),
+            Change::Tuning(tuning) => ladder.tune(tuning),
+            Change::TrustNewcomers(on) => ladder.trust_newcomers(on),
+        }
+    }
+
+    /// Tells the Unix time in milliseconds. It does not go back.
+    #[inline]
+    pub fn set_clock(&mut self, unix_ms: u64) {
+        self.now.unix_ms = self.now.unix_ms.max(unix_ms);
+    }
+
+    /// The time: what was told, and requests that have begun.
+    #[inline]
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    /// Has tier 0 charged with the index, and with so many bytes of metadata that the driver holds.
+    #[inline]
+    pub fn charge(&mut self, driver_bytes: u64) {
+        self.contents.memory.charge(driver_bytes);
+    }
+
+    /// The same from the next item on that enters.
+    #[inline]
+    pub fn hold(&mut self, driver_bytes: u64) {
+        self.contents.memory.hold(driver_bytes);
+    }
+
+    /// The bytes of a move have arrived at its new place; with `false` they could not be copied, and the item stays.
+    pub fn moved(&mut self, ticket: Ticket, arrived: bool) {
+        self.under_way.close(ticket, arrived);
+    }
+
+    /// What is to be done next; `None`: nothing more comes of what was begun. The act before is done.
+    #[inline]
+    pub fn next_act<I: Items>(&mut self, items: &mut I, rng: &mut Rng) -> Option<Act> {
+        // Most admissions find a place and have nobody move or leave.
+        if self.is_at_rest() { None } else { self.decide_next(items, rng) }
+    }
+
+    #[inline(never)]
+    fn decide_next<I: Items>(&mut self, items: &mut I, rng: &mut Rng) -> Option<Act> {
+        loop {
+            if let Some(act) = self.contents.next_act() {
+                return Some(act);
+            }
+            if let Some(settled) = self.under_way.take_settled() {
+                return Some(settled);
+            }
+            if let Some(decision) = self.under_way.next_decision(items) {
+                return Some(self.hand_out(decision, items));
+            }
+            if let Some(act) = self.contents.go_on(items) {
+                return Some(act);
+            }
+            match self.admission.go_on(&mut self.contents, &mut self.under_way, items, self.now, rng) {
+                Progress::None => return None,
+                Progress::Made => {}
+                Progress::Act(act) => return Some(act),
+            }
+        }
+    }
+
+    /// What the driver has to do for a decision of the ladder's.
+    fn hand_out<I: Items>(&mut self, decision: ladder::Act, items: &mut I) -> Act {
+        match decision {
+            ladder::Act::Move { ticket, id, from, to, kind: _ } => {
+                let bytes = items.bytes(id, from).here;
+                self.under_way.open(ticket, id, from, to, bytes);
+                Act::Move { ticket, id, from, to, bytes }
+            }
+            ladder::Act::Drop { id, loc, why, expires_at_ms, last_used } => {
+                let hash = items.hash(id, loc);
+                self.contents.memory.remove(id, loc, hash, items.bytes(id, loc).here);
+                match why {
+                    ladder::Why::Evicted => {
+                        self.contents.sink(Leaves { id, loc, hash, expires_at_ms, last_used }, items)
+                    }
+                    ladder::Why::Expired => {
+                        let below = self.contents.forget_copy(id, loc, hash, items);
+                        Act::Leave { id, loc, hash, why: Why::Expired, expires_at_ms, last_used, below }
+                    }
+                }
+            }
+            ladder::Act::Discard { tier, page } => Act::Discard { tier, page },
+            ladder::Act::Populate { tier, first, count } => Act::Populate { tier, first, count },
+        }
+    }
+
+    /// Whether all that was decided is carried out, so that something may begin.
+    #[inline]
+    fn is_at_rest(&self) -> bool {
+        self.under_way.is_quiet() && !self.admission.goes_on() && self.contents.is_quiet()
+    }
+}

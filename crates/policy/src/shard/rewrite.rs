@@ -1,0 +1,33 @@
+//! New bytes for an item that is there.
+
+use super::{Entered, Entry, Items, Shard};
+use crate::Id;
+use tiermem_base::Rng;
+
+impl Shard {
+    /// Begins to find a place for the new bytes of a live item, which counts as used: its own where they fit; else another one
+    /// in the same tier; and where there is none its own again, the old bytes gone. Acts follow; then [`Self::entered`] tells.
+    ///
+    /// An item whose key belongs to another tenant by now gets another place, and goes over to that tenant with it.
+    pub fn rewrite<I: Items>(&mut self, old: Id, entry: &Entry, items: &I, rng: &mut Rng) {
+        let memory = &mut self.contents.memory;
+        memory.ladder.touch(old, self.now);
+        let stays = !memory.ladder.config().tenants || memory.ladder.tenant_of(old) == entry.tenant;
+        let place_bytes = memory.new_item(entry, None).bytes;
+        if stays && memory.ladder.rewrite_in_place(old, place_bytes) {
+            let loc = memory.ladder.loc(old);
+            memory.recount((loc, items.bytes(old, loc).here), (loc, entry.bytes));
+            memory.ladder.set_expires_at_ms(old, entry.expires_at_ms, self.now);
+            return self.admission.answer(Entered::Placed { id: old, loc, replaces: None });
+        }
+        let holder = (&mut self.contents, &mut self.under_way);
+        self.admission.begin_replacing((old, true), entry, holder, self.now, rng);
+    }
+
+    /// Begins to find a second place for a live item, in the same tier if it can be, while the old bytes stay where they are.
+    /// Acts follow; then [`Self::entered`] tells.
+    pub fn replace(&mut self, old: Id, entry: &Entry, rng: &mut Rng) {
+        let holder = (&mut self.contents, &mut self.under_way);
+        self.admission.begin_replacing((old, false), entry, holder, self.now, rng);
+    }
+}

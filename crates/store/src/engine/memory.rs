@@ -1,0 +1,80 @@
+//! The bytes of items in memory, and what a shard asks about them.
+
+use tiermem_base::hash::KeyHasher;
+use tiermem_policy::Id;
+use tiermem_policy::ladder::Loc;
+use tiermem_policy::log::ITEM_HEADER_BYTES;
+use tiermem_policy::shard::{Items, Lying, Sizes};
+use tiermem_tier::Tiers;
+use tiermem_tier::flash::Flash;
+
+use super::item::{HEADER_BYTES, Header};
+
+/// The tiers, the flash tier below them, and how keys are hashed.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) tiers: Tiers,
+    pub(super) hasher: KeyHasher,
+    pub(super) flash: Option<Box<Flash>>,
+}
+
+impl Memory {
+    #[inline]
+    pub(super) fn header(&self, loc: Loc) -> Header {
+        Header::read(self.tiers.bytes(loc, 0, HEADER_BYTES))
+    }
+
+    /// The key of the item at `loc`.
+    #[inline]
+    pub(super) fn key(&self, loc: Loc, header: Header) -> &[u8] {
+        self.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len))
+    }
+}
+
+impl Items for Memory {
+    /// A database and a key in it.
+    type Key<'a> = (u8, &'a [u8]);
+
+    /// Charges the reading of header and key where they are not the ones: what is found is charged with its value.
+    #[inline]
+    fn has_key(&self, _: Id, loc: Loc, (db, key): (u8, &[u8])) -> bool {
+        let header = self.header(loc);
+        let same = usize::from(header.key_len) == key.len()
+            && header.db == db
+            && self.tiers.bytes(loc, HEADER_BYTES, key.len()) == key;
+        if !same {
+            self.tiers.charge_read(loc.tier, header.value_offset());
+        }
+        same
+    }
+
+    #[inline]
+    fn hash(&self, _: Id, loc: Loc) -> u64 {
+        let header = self.header(loc);
+        self.hasher.hash(header.db, self.key(loc, header))
+    }
+
+    #[inline]
+    fn bytes(&self, _: Id, loc: Loc) -> Sizes {
+        let here = self.header(loc).item_len() as u64;
+        Sizes { here, below: here - HEADER_BYTES as u64 + u64::from(ITEM_HEADER_BYTES) }
+    }
+
+    #[inline]
+    fn is_unchanged(&self, _: Id, loc: Loc) -> bool {
+        self.header(loc).unchanged
+    }
+
+    fn note_changed(&mut self, _: Id, loc: Loc) {
+        Header::note_changed(self.tiers.bytes_mut(loc, HEADER_BYTES));
+    }
+
+    fn lying_at(&self, segment: u32, sequence: u32, at: u32) -> Option<Lying> {
+        self.flash.as_ref()?.lying_at(segment, sequence, at)
+    }
+
+    #[inline]
+    fn bring_near(&self, _: Id, loc: Loc) {
+        self.tiers.prefetch(loc, HEADER_BYTES);
+    }
+}
