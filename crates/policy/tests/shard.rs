@@ -322,6 +322,18 @@ fn a_tier_that_shrinks_gives_its_pages_back() {
     }
 }
 
+/// Where an item lies in the middle of a tier there may be no room for its new bytes beside the old ones, whoever else goes.
+#[test]
+fn an_item_leaves_for_its_own_new_bytes_where_both_do_not_fit() {
+    let mut world = World::new(configs().remove(0).1, false, 3);
+    world.set(0, 11 * PAGE, None);
+    world.set(1, 18 * PAGE, None);
+    world.set(1, 19 * PAGE, None);
+    assert_eq!(world.left, [0, 0, 1], "nobody else goes in vain");
+    assert_eq!(world.wanted[&1].bytes, 19 * PAGE);
+    world.check();
+}
+
 #[test]
 fn nothing_is_there_after_all_was_removed() {
     let mut world = World::new(configs().remove(1).1, false, 5);

@@ -1,4 +1,5 @@
 //! What lies in memory and in a log, as a map knows it.
+#![allow(dead_code)] // Not every test needs all of it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use tiermem_policy::log::{ITEM_HEADER_BYTES, LOG_PAGE_BYTES};
 use tiermem_policy::shard::{Items, Lying, Sizes};
 
 pub const PAGE: u64 = 64 << 10;
-pub const SEGMENT_BYTES: u32 = 64 << 10;
+pub const SEGMENT_BYTES: u32 = 192 << 10;
 /// Of an item's bytes in memory those of its header.
 pub const HEADER_BYTES: u64 = 8;
 

@@ -1,0 +1,119 @@
+//! What was asked for below memory and is not there any more when its bytes are at hand: one case after the other.
+
+mod shard_world;
+
+use shard_world::{Bytes, SEGMENT_BYTES, Segment};
+use tiermem_base::Rng;
+use tiermem_policy::Id;
+use tiermem_policy::ladder::{LadderConfig, Loc};
+use tiermem_policy::log::{Admission, Fate, LOG_PAGE_BYTES, Leaving, LogConfig, RESERVE};
+use tiermem_policy::shard::{Act, Away, From, LogState, Shard, Staged};
+
+const SEGMENTS: u32 = 16;
+const HASH: u64 = 0x1234_5678_9ABC_DEF0;
+
+/// A log to which items are offered that are in memory nowhere.
+struct Log {
+    shard: Shard,
+    bytes: Bytes,
+    rng: Rng,
+    sealed: Vec<u32>,
+}
+
+impl Log {
+    fn new() -> Self {
+        let (segments, admission) = (SEGMENTS, Admission::All);
+        let config = LogConfig { segments, segment_bytes: SEGMENT_BYTES, admission, reserve: RESERVE };
+        let mut shard = Shard::new(LadderConfig::with_capacities(&[4 << 20]), 0);
+        shard.attach_log(LogState::new(config));
+        let below = vec![Segment::default(); SEGMENTS as usize];
+        let bytes = Bytes { below, ..Bytes::default() };
+        Log { shard, bytes, rng: Rng::seeded(1), sealed: Vec::new() }
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(act) = self.shard.next_act(&mut self.bytes, &mut self.rng) {
+            match act {
+                Act::Seal { segment } => self.sealed.push(segment),
+                Act::Append { .. } | Act::Write { .. } => {}
+                act => panic!("nothing is in memory and nothing is read, so why {act:?}"),
+            }
+        }
+    }
+
+    fn offer(&mut self, hash: u64, bytes: u32) {
+        let from = From::Memory { id: Id(0), loc: Loc { tier: 0, unit: 0 }, expires_at_ms: None };
+        let fate = self.shard.offer(&Leaving { hash, bytes, last_used: 0 }, false, from);
+        assert_eq!(fate, Fate::Enters);
+        self.carry_out();
+    }
+
+    /// What has been offered is on the device, and no longer in memory.
+    fn write_all(&mut self) {
+        self.shard.device().write_out(true);
+        self.carry_out();
+        self.sealed.drain(..).for_each(|segment| self.shard.device().written(segment));
+    }
+
+    fn away(&self) -> Away {
+        let place = self.shard.memory().place_below(HASH).expect("it lies there");
+        self.shard.log().expect("there is a log").away(HASH, place)
+    }
+}
+
+#[test]
+fn what_is_where_it_was_is_taken() {
+    let mut log = Log::new();
+    log.offer(HASH, 1000);
+    let in_memory = log.away();
+    assert!(in_memory.is_in_memory);
+    assert_eq!(log.shard.stage(&in_memory), Staged::Here);
+    log.write_all();
+    let away = log.away();
+    assert!(!away.is_in_memory && away.is_same(&in_memory));
+    assert_eq!(log.shard.stage(&away), Staged::Here);
+    log.shard.hit_below(HASH, 1000);
+    assert_eq!(log.shard.stage(&away), Staged::Here, "warmer, and where it was");
+    log.shard.forget_below(HASH);
+    assert_eq!(log.shard.stage(&away), Staged::Elsewhere);
+}
+
+#[test]
+fn what_was_in_memory_and_has_left_it_is_read_from_the_device() {
+    let mut log = Log::new();
+    log.offer(HASH, 1000);
+    let away = log.away();
+    log.write_all();
+    assert_eq!(log.shard.stage(&away), Staged::Elsewhere);
+}
+
+#[test]
+fn what_was_written_anew_in_the_same_segment_is_looked_for_again() {
+    let mut log = Log::new();
+    log.offer(HASH, LOG_PAGE_BYTES);
+    let away = log.away();
+    log.offer(HASH, LOG_PAGE_BYTES);
+    assert_eq!(log.away().sequence, away.sequence);
+    assert_eq!(log.shard.stage(&away), Staged::Elsewhere);
+}
+
+#[test]
+fn what_was_written_anew_in_the_same_place_is_looked_for_again() {
+    let mut log = Log::new();
+    log.offer(HASH, 1000);
+    log.write_all();
+    let away = log.away();
+    for _ in 0..4 * SEGMENTS {
+        // A segment of its own each time; the ones before it become free.
+        log.offer(HASH, 1000);
+        log.write_all();
+        log.shard.advance(&mut log.rng);
+        log.carry_out();
+        if log.away().place == away.place {
+            assert_ne!(log.away().sequence, away.sequence);
+            assert_eq!(log.shard.stage(&away), Staged::Elsewhere);
+            return;
+        }
+    }
+    panic!("the segment was never filled again");
+}
