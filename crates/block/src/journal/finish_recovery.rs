@@ -80,7 +80,7 @@ fn write_down(
 }
 
 fn write_pages(device: &mut dyn BlockIo, journal: &mut Journal, lsn: Lsn) -> Result<(), JournalError> {
-    let Journal { table, layout, superblock, stats, .. } = journal;
+    let Journal { table, layout, superblock, checkpoint, .. } = journal;
     while table.dirty_pages() > 0 {
         let (mut requests, mut pages) = (Vec::new(), Vec::new());
         while requests.len() < WRITES
@@ -94,7 +94,7 @@ fn write_pages(device: &mut dyn BlockIo, journal: &mut Journal, lsn: Lsn) -> Res
             requests.push(Request::write(u64::from(page), layout.page_at(page, version), image));
             pages.push(page);
         }
-        stats.pages_written += requests.len() as u64;
+        checkpoint.count_pages(requests.len() as u64);
         io::write(device, requests)?;
         pages.into_iter().for_each(|page| table.written(page));
         table.make_room();

@@ -27,7 +27,6 @@
 mod batch;
 mod bytes;
 mod checkpoint;
-mod checkpoint_progress;
 mod error;
 mod fetch;
 mod finish_recovery;
@@ -38,7 +37,9 @@ mod frames;
 mod io;
 mod layout;
 mod live;
+mod log_writer;
 mod page;
+mod page_reads;
 mod placement;
 mod record;
 mod recover;

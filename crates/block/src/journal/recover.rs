@@ -110,8 +110,7 @@ pub fn open(
     let batches = scan.batches;
     let sequence = batches.back().map_or(0, |live| live.header.sequence);
     let ring = Ring::new(&layout, batches);
-    let mut journal = Journal::new(layout, table, ring, superblock, (last, sealed, sequence));
-    journal.volumes = volumes;
+    let mut journal = Journal::new(layout, (table, volumes), ring, superblock, (last, sealed, sequence));
     finish_recovery::mend(device, &mut journal, &verdicts, unfinished)?;
     Ok((journal, recovered))
 }

@@ -2,10 +2,12 @@
 //! mix of its own sectors from what another block left there.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 
 use foldhash::fast::FixedState;
 
 use super::Lsn;
+use super::table::{Table, UnitState};
 
 /// Runs of units: the first, how many.
 type Runs = Vec<(u64, u32)>;
@@ -78,6 +80,15 @@ impl Unsealed {
         match self.runs.last_mut() {
             Some((first, count)) if *first + u64::from(*count) == unit => *count += 1,
             _ => self.runs.push((unit, 1)),
+        }
+    }
+
+    /// Marks those units that a record makes dirty, and that were not dirty as of the last seal, until they are sealed.
+    pub fn add_dirty(&mut self, table: &Table, units: Range<u64>, lsn: Lsn) {
+        for unit in units {
+            if table.state(unit) != UnitState::Dirty || self.has(unit) {
+                self.add(unit, lsn);
+            }
         }
     }
 

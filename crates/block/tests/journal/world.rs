@@ -180,7 +180,7 @@ impl World {
     fn write_data(&mut self, unit: u64, bytes: &[u8]) -> Result<(), Crash> {
         let mut buffer = AlignedBuffer::zeroed(bytes.len());
         buffer.copy_from_slice(bytes);
-        self.pending.push(Request::write(7, self.journal.unit_at(unit), buffer));
+        self.pending.push(Request::write(7, self.journal.layout().unit_at(unit), buffer));
         self.data_done = false;
         self.until(|it| it.data_done)?;
         self.journal.note_data(bytes.len() as u64);
@@ -339,7 +339,7 @@ impl World {
 
     fn data(&mut self, at: u64) -> Vec<u8> {
         let mut bytes = vec![0; UNIT as usize];
-        self.device.read_at(self.journal.unit_at(at), &mut bytes).unwrap();
+        self.device.read_at(self.journal.layout().unit_at(at), &mut bytes).unwrap();
         bytes
     }
 
