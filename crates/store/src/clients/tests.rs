@@ -10,9 +10,9 @@ fn clients(count: u64) -> (Clients, Vec<Slot>) {
     (clients, slots)
 }
 
-fn mail(clients: &mut Clients, slot: Slot) -> String {
-    let mail = clients.output_mut().take_pushed(slot).unwrap_or_default();
-    String::from_utf8_lossy(&mail).replace("\r\n", " ").trim_end().to_owned()
+fn pushed(clients: &mut Clients, slot: Slot) -> String {
+    let pushed = clients.output_mut().take_pushed(slot).unwrap_or_default();
+    String::from_utf8_lossy(&pushed).replace("\r\n", " ").trim_end().to_owned()
 }
 
 /// Changes as an engine notes them.
@@ -38,9 +38,9 @@ fn messages_reach_subscribers_in_their_protocol() {
     clients.subscribe(slots[1], Kind::Pattern, b"n*").unwrap();
     clients.registry_mut().set_version(slots[1], Version::Resp3);
     assert_eq!(clients.publish(b"news", b"hi"), 2);
-    assert_eq!(mail(&mut clients, slots[0]), "*3 $7 message $4 news $2 hi");
-    assert_eq!(mail(&mut clients, slots[1]), ">4 $8 pmessage $2 n* $4 news $2 hi");
-    assert_eq!(mail(&mut clients, slots[2]), "");
+    assert_eq!(pushed(&mut clients, slots[0]), "*3 $7 message $4 news $2 hi");
+    assert_eq!(pushed(&mut clients, slots[1]), ">4 $8 pmessage $2 n* $4 news $2 hi");
+    assert_eq!(pushed(&mut clients, slots[2]), "");
     assert!(clients.unsubscribe(slots[0], Kind::Channel, b"news"));
     assert!(!clients.unsubscribe(slots[0], Kind::Channel, b"news"));
     clients.leave(slots[1]);
@@ -94,12 +94,12 @@ fn a_change_is_told_once_to_those_who_read_it() {
     });
     let author = Author { client: 2, ..Author::STORE };
     clients.settle(&told, &author);
-    assert_eq!(mail(&mut clients, slots[0]), ">2 $10 invalidate *1 $1 k");
-    assert_eq!(mail(&mut clients, slots[1]), "", "its own change");
-    assert_eq!(mail(&mut clients, slots[2]), ">2 $10 invalidate *1 $1 k");
+    assert_eq!(pushed(&mut clients, slots[0]), ">2 $10 invalidate *1 $1 k");
+    assert_eq!(pushed(&mut clients, slots[1]), "", "its own change");
+    assert_eq!(pushed(&mut clients, slots[2]), ">2 $10 invalidate *1 $1 k");
     assert_eq!(clients.tracking().counts().0, 0);
     clients.settle(&changes(|engine| engine.flush(None)), &author);
-    assert_eq!(mail(&mut clients, slots[0]), ">2 $10 invalidate _");
+    assert_eq!(pushed(&mut clients, slots[0]), ">2 $10 invalidate _");
 }
 
 #[test]

@@ -95,9 +95,9 @@ impl Connection {
     }
 
     /// Appends what others have sent this client to its replies.
-    fn collect_mail(&mut self, core: &mut Core) {
-        if let Some(mail) = core.host.clients.output_mut().take_pushed(self.session.slot) {
-            self.put_out(mail);
+    fn collect_pushed(&mut self, core: &mut Core) {
+        if let Some(pushed) = core.host.clients.output_mut().take_pushed(self.session.slot) {
+            self.put_out(pushed);
             self.count_unsent(core);
         }
     }
@@ -105,7 +105,7 @@ impl Connection {
     /// Does all that the socket allows; `Ok` when it must be waited for.
     fn advance(&mut self, core: &mut Core, cx: &mut TaskContext<'_>) -> Result<(), Gone> {
         loop {
-            self.collect_mail(core);
+            self.collect_pushed(core);
             let left = self.exchange(core, cx)?;
             if !self.output.is_empty() {
                 if !core.engine.is_durable(self.promised) {

@@ -135,7 +135,7 @@ fn subscribers_hear_and_may_say_little_in_resp2() {
     let info = client.ask_as(&mut other, "INFO stats");
     assert!(info.contains("pubsub_channels:2 pubsub_patterns:1 tracking_total_keys:0"), "{info}");
     let session = core::mem::take(&mut client.session);
-    assert_eq!(client.mail(&session), "*3 $7 message $1 a $1 1 *4 $8 pmessage $2 x* $2 xy $1 2");
+    assert_eq!(client.pushed(&session), "*3 $7 message $1 a $1 1 *4 $8 pmessage $2 x* $2 xy $1 2");
     client.session = session;
     client.all(&[
         ("UNSUBSCRIBE", "*3 $11 unsubscribe $1 a :2 *3 $11 unsubscribe $1 b :1"),
@@ -158,7 +158,7 @@ fn tracking_tells_of_changes_of_what_was_read() {
     client.ask_as(&mut other, "SET k 2");
     client.ask_as(&mut other, "SET unread 2");
     let session = core::mem::take(&mut client.session);
-    assert_eq!(client.mail(&session), ">2 $10 invalidate *1 $1 k", "once, and only what was read");
+    assert_eq!(client.pushed(&session), ">2 $10 invalidate *1 $1 k", "once, and only what was read");
     client.session = session;
     client.all(&[
         ("CLIENT TRACKING off", "+OK"),
@@ -174,7 +174,7 @@ fn tracking_tells_of_changes_of_what_was_read() {
     ]);
     client.ask_as(&mut other, "MSET a 1 k 3 unread 3");
     let session = core::mem::take(&mut client.session);
-    assert_eq!(client.mail(&session), ">2 $10 invalidate *1 $1 k");
+    assert_eq!(client.pushed(&session), ">2 $10 invalidate *1 $1 k");
     client.session = session;
 }
 
@@ -198,11 +198,11 @@ fn tracking_in_resp2_goes_to_another_connection() {
         ),
     ]);
     client.ask_as(&mut writer, "SET user:1 x");
-    assert_eq!(client.mail(&told), "", "it does not listen yet");
+    assert_eq!(client.pushed(&told), "", "it does not listen yet");
     client.ask_as(&mut told, "SUBSCRIBE __redis__:invalidate");
     client.ask_as(&mut writer, "MSET user:1 x other:1 x job:2 x");
     assert_eq!(
-        client.mail(&told),
+        client.pushed(&told),
         "*3 $7 message $20 __redis__:invalidate *1 $6 user:1 *3 $7 message $20 __redis__:invalidate *1 $5 job:2"
     );
     client.host.clients.leave(told.slot);
@@ -254,8 +254,8 @@ fn events_are_published_under_redis_names() {
 
 /// The events published since the last call: name and key.
 fn events_of(client: &mut Client, listener: &Session) -> String {
-    let mail = client.mail(listener);
-    let words: Vec<&str> = mail.split(' ').collect();
+    let pushed = client.pushed(listener);
+    let words: Vec<&str> = pushed.split(' ').collect();
     let events = words.chunks(9).filter(|words| words.len() == 9).map(|words| {
         let event = words[6].rsplit(':').next().unwrap_or_default();
         format!("{event} {}", words[8])
@@ -276,7 +276,7 @@ fn a_monitor_sees_everything_but_passwords() {
     client.ask("MULTI");
     client.ask("GET k");
     client.ask("EXEC");
-    let seen = client.mail(&watcher);
+    let seen = client.pushed(&watcher);
     let lines: Vec<&str> =
         seen.split('+').skip(1).map(|line| line.split_once("] ").unwrap().1.trim_end()).collect();
     assert_eq!(

@@ -63,9 +63,9 @@ impl Client {
     }
 
     /// What others have sent a client.
-    fn mail(&mut self, session: &Session) -> String {
-        let mail = self.host.clients.output_mut().take_pushed(session.slot).unwrap_or_default();
-        String::from_utf8_lossy(&mail).replace("\r\n", " ").trim_end().to_owned()
+    fn pushed(&mut self, session: &Session) -> String {
+        let pushed = self.host.clients.output_mut().take_pushed(session.slot).unwrap_or_default();
+        String::from_utf8_lossy(&pushed).replace("\r\n", " ").trim_end().to_owned()
     }
 
     /// Runs an inline request and returns the reply with its line ends as blanks.
