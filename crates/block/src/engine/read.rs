@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tiermem_policy::extents::{Part, Request, UNIT_BYTES, Verdict};
 
-use super::op::{Failure, Held, Kind, Op, Source, Stage, common};
+use super::op::{Failure, Held, Kind, Op, Source, Stage, common, units_of};
 use super::{Engine, Ready};
 use crate::disks::Piece;
 use crate::nbd::Errno;
@@ -176,6 +176,8 @@ impl Engine {
             // A write is about to store these units anew.
             let part = Part { offset: range.start, at, bytes: range.end - range.start };
             self.extents.invalidate(&[part]);
+            // A write that failed with the log may have been to make them dirty.
+            self.cleaner.lost(self.volumes[op.volume].number, units_of(&range));
             self.note_dropped(op.volume, &[part]);
         }
         self.submit_patch(id, op, held, range, Source::Backing);

@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn devices_that_cannot_be_mapped_say_so() {
         let at = |path: &str| MappedSpec { path: path.into(), layout: 0, reset: false };
-        assert!(refusal(&at("/dev/null"), CAPACITY).contains("no device-DAX device"));
+        assert!(refusal(&at("/dev/null"), CAPACITY).contains("not a device-DAX device"));
         assert!(refusal(&at("/"), CAPACITY).contains("/: "));
         assert!(refusal(&at("/nowhere/at/all"), CAPACITY).contains("/nowhere/at/all"));
     }
