@@ -172,8 +172,8 @@ impl Engine {
             "read from the store instead"
         );
         op.held[held as usize].is_good = true;
-        if !op.kind.is_write() {
-            // A write is about to store these units anew.
+        if matches!(op.kind, Kind::Read | Kind::Prefetch | Kind::Trim) {
+            // A write is about to store these units anew, and a copy brings the store what it has.
             let part = Part { offset: range.start, at, bytes: range.end - range.start };
             self.extents.invalidate(&[part]);
             // A write that failed with the log may have been to make them dirty.
