@@ -47,6 +47,7 @@ impl Flash {
     pub(super) fn announce(&mut self, shard: &mut Shard) -> bool {
         let mut budget = ANNOUNCED_MAX;
         for at in 0..self.fillings.len() {
+            self.fillings[at].release(&mut self.syncs);
             while let Some(item) = self.fillings[at].next_written().filter(|_| budget > 0) {
                 budget -= 1;
                 // Overwritten, deleted or flushed meanwhile: announcing it would bring it back.

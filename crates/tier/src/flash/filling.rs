@@ -7,6 +7,7 @@ use tiermem_policy::log::{LogPlace, SEGMENT_HEADER_BYTES, Stream};
 use tiermem_sys::aligned::AlignedBuffer;
 
 use super::format::{self, SegmentHeader};
+use super::syncs::{Moment, Syncs};
 
 /// An item whose place is announced in the journal once its bytes are on the device.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,10 @@ pub struct Filling {
     chunks: VecDeque<Chunk>,
     /// Everything before this is on the device.
     written: usize,
+    /// Everything before this may be announced.
+    announceable: usize,
+    /// The sync that makes everything before that byte durable.
+    syncing: Option<(Moment, usize)>,
     sealed: bool,
     /// Items to announce, with their bytes.
     unwritten: VecDeque<(Range<usize>, Unwritten)>,
@@ -64,6 +69,8 @@ impl Filling {
             submitted: 0,
             chunks: VecDeque::new(),
             written: 0,
+            announceable: 0,
+            syncing: None,
             sealed: false,
             unwritten: VecDeque::new(),
         }
@@ -113,9 +120,24 @@ impl Filling {
         }
     }
 
-    /// The next item whose bytes are all on the device and that was not announced yet.
+    /// Lets items be announced whose bytes are on the device. Survivors, where power loss matters, only when their bytes are durable: of
+    /// bytes and announcement power loss could leave the latter alone, and they would be found neither here nor where they came from.
+    pub fn release(&mut self, syncs: &mut Syncs) {
+        if self.stream == Stream::Fresh || !syncs.is_wanted() {
+            self.announceable = self.written;
+            return;
+        }
+        if let Some((_, end)) = self.syncing.take_if(|(moment, _)| syncs.is_past(*moment)) {
+            self.announceable = end;
+        }
+        if self.syncing.is_none() && self.written > self.announceable {
+            self.syncing = Some((syncs.ask(), self.written));
+        }
+    }
+
+    /// The next item that may be announced and was not yet.
     pub fn next_written(&self) -> Option<Unwritten> {
-        self.unwritten.front().filter(|(bytes, _)| bytes.end <= self.written).map(|(_, item)| *item)
+        self.unwritten.front().filter(|(bytes, _)| bytes.end <= self.announceable).map(|(_, item)| *item)
     }
 
     /// Notes that the item of [`Self::next_written`] was announced, or needs no announcing.
@@ -178,9 +200,12 @@ mod tests {
             assert_eq!(filling.piece(start, start + CHUNK_BYTES).len(), CHUNK_BYTES);
         }
         assert!(filling.next_written().is_none());
+        let mut syncs = Syncs::default();
         filling.chunk_written(CHUNK_BYTES);
+        filling.release(&mut syncs);
         assert!(filling.next_written().is_none(), "the first chunk is missing");
         filling.chunk_written(0);
+        filling.release(&mut syncs);
         let mut announced = 0;
         while filling.next_written().is_some() {
             filling.announced();
@@ -191,9 +216,32 @@ mod tests {
         let buffer = filling.piece(2 * CHUNK_BYTES, 300_064usize.next_multiple_of(4096));
         assert!(buffer[buffer.len() - 1] == 0 && !filling.is_finished());
         filling.chunk_written(2 * CHUNK_BYTES);
+        filling.release(&mut syncs);
         while filling.next_written().is_some() {
             filling.announced();
         }
         assert!(filling.is_finished());
+    }
+
+    #[test]
+    fn survivors_are_announced_when_their_bytes_are_durable() {
+        let mut filling = Filling::new(3, 7, Stream::Kept, [0; 16], vec![0; 1 << 16].into_boxed_slice());
+        let item = Unwritten { hash: 1, place: LogPlace(0), db: 0, number: 1, dead: false };
+        filling.item(64, 100, item).fill(1);
+        filling.seal();
+        filling.piece(0, 4096);
+        let mut syncs = Syncs::new(true);
+        // One that is under way when the bytes arrive does not cover them.
+        syncs.ask();
+        syncs.begin();
+        filling.chunk_written(0);
+        filling.release(&mut syncs);
+        syncs.end();
+        filling.release(&mut syncs);
+        assert!(filling.next_written().is_none() && syncs.is_due());
+        syncs.begin();
+        syncs.end();
+        filling.release(&mut syncs);
+        assert!(filling.next_written().is_some());
     }
 }
