@@ -11,6 +11,7 @@ use tiermem_base::{Bytes, Rng, TierKind, TierSpec};
 use tiermem_policy::log::Admission;
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
 use tiermem_tier::block::{BlockIo, MemoryDisk, Simulated, Simulation, Troubles, for_each_seed};
+use tiermem_tier::flash::format::Layout;
 use tiermem_tier::flash::{Durability, FlashConfig, Moment};
 use world::{Known, START_MS, look, name, value};
 
@@ -27,6 +28,7 @@ struct Setup {
     keys: u64,
     /// Values are mostly shorter, and now and then much longer.
     len_max: u64,
+    churns: bool,
     failures_per_mille: u64,
     /// The device fails this submission of each life, whatever it is.
     fails_after: Option<u64>,
@@ -37,14 +39,20 @@ impl Setup {
         let fails = rng.below(4) == 0;
         let submissions_max = 2 << rng.below(12);
         let fails_after = fails.then(|| rng.below(submissions_max));
+        // In some worlds small items of many keys come and go, which fills the journal: checkpoints are under way when death comes.
+        let churns = rng.below(3) == 0;
         Setup {
-            memory_bytes: (0..1 + rng.below(2)).map(|_| (5 + rng.below(8)) << 16).collect(),
-            flash_bytes: (1 << 20) + (rng.below(32) << 16),
+            memory_bytes: match churns {
+                true => vec![9 << 16],
+                false => (0..1 + rng.below(2)).map(|_| (8 + rng.below(9)) << 16).collect(),
+            },
+            flash_bytes: (1 << 20) + (rng.below(10) << 16),
             segment_bytes: [32 << 10, 64 << 10][rng.below(2) as usize],
             admission: if rng.below(4) == 0 { Admission::default() } else { Admission::All },
             durability: if rng.below(3) > 0 { Durability::Power } else { Durability::Process },
-            keys: 20 + rng.below(3000),
-            len_max: 20 << rng.below(8),
+            keys: if churns { 6000 + rng.below(12_000) } else { 20 + rng.below(3000) },
+            len_max: if churns { 1 + rng.below(50) } else { 20 << rng.below(8) },
+            churns,
             failures_per_mille: if fails { rng.below(10) } else { 0 },
             fails_after,
         }
@@ -75,11 +83,17 @@ struct World {
     told: BTreeMap<u64, Told>,
     /// Keys with something pending, in the order in which it became so.
     pending: Vec<u64>,
+    /// Keys that were on flash alone, for good, and of which nobody has heard since; and how many items had been evicted then.
+    safe: BTreeSet<u64>,
+    evicted: u64,
+    /// How the halves of the journal began when it was looked at last.
+    halves: [[u8; 16]; 2],
     /// The moment up to which a client has been told all.
     promised: Moment,
     version: usize,
     boot: u8,
     starts: u64,
+    is_blank: bool,
 }
 
 impl World {
@@ -95,10 +109,14 @@ impl World {
             rng: Rng::seeded(seed ^ 0x5eed),
             told: BTreeMap::new(),
             pending: Vec::new(),
+            safe: BTreeSet::new(),
+            evicted: 0,
+            halves: [[0; 16]; 2],
             promised: Moment::default(),
             version: 0,
             boot: 1,
             starts: 0,
+            is_blank: false,
         }
     }
 
@@ -114,10 +132,16 @@ impl World {
     fn step(&mut self) {
         self.engine.set_clock(self.now_ms());
         // Most go to a few keys.
-        let keys = if self.rng.below(2) == 0 { 1 + self.setup.keys / 8 } else { self.setup.keys };
+        let keys = if !self.setup.churns && self.rng.below(2) == 0 {
+            1 + self.setup.keys / 8
+        } else {
+            self.setup.keys
+        };
         let key = self.rng.below(keys);
         self.version += 1;
+        self.safe.remove(&key);
         match self.rng.below(1000) {
+            0..850 if self.setup.churns => self.set(key, None),
             0..450 => self.set(key, None),
             450..500 => {
                 let ms = 1 + self.rng.below(5000);
@@ -126,7 +150,9 @@ impl World {
             500..850 => self.see(key),
             850..950 => self.remove(key),
             950..998 => self.expire(key),
-            _ => self.flush(),
+            // Seldom, so that memory fills in between.
+            _ if self.rng.below(20) == 0 => self.flush(),
+            _ => self.see(key),
         }
         if self.is_dead() {
             return;
@@ -138,6 +164,10 @@ impl World {
         if self.rng.below(8) == 0 {
             self.simulation.pass(self.rng.below(MS));
             self.engine.advance_flash();
+        }
+        if self.rng.below(3000) == 0 && !self.is_dead() {
+            self.settle();
+            self.note_safe();
         }
         match self.rng.below(200) {
             0 => {
@@ -151,8 +181,8 @@ impl World {
 
     fn set(&mut self, key: u64, expires_at_ms: Option<u64>) {
         let len = match self.rng.below(100) {
-            0 => self.rng.below(40 << 10),
-            1..20 => self.rng.below(2000),
+            0 if !self.setup.churns => self.rng.below(30 << 10),
+            1..20 if !self.setup.churns => self.rng.below(2000),
             _ => self.rng.below(self.setup.len_max),
         };
         let value = value(self.version, len as usize);
@@ -206,8 +236,30 @@ impl World {
 
     fn flush(&mut self) {
         self.engine.flush((self.rng.below(2) == 0).then_some(0));
+        self.safe.clear();
         for key in self.told.keys().copied().collect::<Vec<_>>() {
             self.changed(key, None);
+        }
+    }
+
+    /// Whether the journal has turned to its other half since this was asked last: then a checkpoint is under way.
+    fn journal_turns(&mut self) -> bool {
+        let setup = &self.setup;
+        let layout = Layout::divide(0, setup.flash_bytes, setup.segment_bytes).expect("it was opened");
+        let begin = |bytes: &[u8], half| {
+            let at = layout.journal(half) as usize;
+            bytes[at..at + 16].try_into().unwrap()
+        };
+        let halves = self.disk.with_bytes(|bytes| [0, 1].map(|half| begin(bytes, half)));
+        std::mem::replace(&mut self.halves, halves) != halves
+    }
+
+    /// Where all is settled: the keys that a restart must find as long as nobody asks for them.
+    fn note_safe(&mut self) {
+        self.safe.clear();
+        let is_whole = self.setup.fails_after.is_none() && !self.is_dead();
+        if is_whole && self.engine.stats().flash.is_some_and(|flash| flash.recoverable_items > 0) {
+            (self.safe, self.evicted) = (self.on_flash(), evictions(&self.engine));
         }
     }
 
@@ -265,18 +317,21 @@ impl World {
     /// The process dies, and perhaps its machine with it; another one takes up what is left, and may die of that as well.
     fn crash(&mut self, power: bool) {
         let is_safe = self.setup.durability == Durability::Power || !power;
-        let mut kept = BTreeSet::new();
-        if is_safe && !self.is_dead() && self.rng.below(2) == 0 {
+        if !self.is_dead() && self.rng.below(2) == 0 {
             self.settle();
-            let flash = self.engine.stats().flash.expect("there is flash");
-            if self.setup.fails_after.is_none() && flash.recoverable_items > 0 && !self.is_dead() {
-                kept = self.on_flash();
-            }
+            self.note_safe();
+        }
+        let mut kept = std::mem::take(&mut self.safe);
+        if !is_safe || evictions(&self.engine) > self.evicted {
+            kept.clear();
         }
         let now_ms = self.now_ms();
         self.engine = Engine::new(EngineConfig::new(vec![world::tier("idle", TierKind::Dram, 1)])).unwrap();
         let mut loses = power;
+        self.is_blank = false;
         loop {
+            // Both superblocks are blank where a restart is to find nothing.
+            self.is_blank |= self.disk.with_bytes(|bytes| bytes[..8192].iter().all(|byte| *byte == 0));
             if loses {
                 self.disk.lose_some_unsynced(&mut self.rng);
                 self.boot = self.boot.wrapping_add(1);
@@ -290,6 +345,10 @@ impl World {
             if let Some((engine, troubles)) = started {
                 self.simulation.restart();
                 self.engine = engine;
+                if self.is_blank {
+                    // The journal was full before its checkpoint was complete, and the store has said so.
+                    kept.clear();
+                }
                 self.check(&kept, now_ms);
                 let mut troubles = troubles.lock().unwrap();
                 troubles.failures_per_mille = self.setup.failures_per_mille;
@@ -322,13 +381,22 @@ impl World {
                         .collect::<Vec<_>>()
                 );
             }
-            let is_over =
-                told.newest().is_none_or(|it| it.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms));
-            assert!(!kept.contains(key) || found.is_some() || is_over, "key {key} was on flash and is gone");
+            if found.is_none() && kept.contains(key) {
+                // Reading promotes, which may drive others out.
+                let is_over = |it: &Known| it.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms);
+                let may_be_gone = told.newest().is_none_or(is_over) || evictions(&self.engine) > 0;
+                assert!(may_be_gone, "key {key} was on flash and is gone");
+            }
             *told = Told { acknowledged: found, pending: Vec::new() };
         }
         self.commit();
     }
+}
+
+/// Items that an engine has thrown out of any tier.
+fn evictions(engine: &Engine) -> u64 {
+    let stats = engine.stats();
+    stats.evicted + stats.tiers.iter().map(|tier| tier.evictions).sum::<u64>()
 }
 
 fn version_of(value: &[u8]) -> u64 {
@@ -369,16 +437,26 @@ fn what_was_acknowledged_survives_a_death_in_any_submission() {
         let mut rng = Rng::seeded(seed);
         let setup = Setup::draw(&mut rng);
         let mut world = World::new(&setup, rng.next_u64());
-        for _ in 0..1 + rng.below(4) {
+        for life in 0..2 + rng.below(4) {
             // Deaths that come soon and late are as likely; some lives end between two submissions.
             if rng.below(4) > 0 {
-                let submissions_max = 2 << rng.below(13);
+                // Of the first life something is to be left.
+                let bits = if setup.churns || life == 0 { 13 } else { rng.below(13) };
+                let submissions_max = 2 << bits;
                 world.simulation.die_after(rng.below(submissions_max));
             }
-            for _ in 0..rng.below(6000) {
+            for _ in 0..rng.below(if setup.churns { 16_000 } else { 6000 }) {
                 world.step();
                 if world.is_dead() {
                     break;
+                }
+                if setup.churns
+                    && world.version.is_multiple_of(16)
+                    && world.journal_turns()
+                    && rng.below(2) == 0
+                {
+                    let submissions_max = 2 << rng.below(9);
+                    world.simulation.die_after(rng.below(submissions_max));
                 }
             }
             world.crash(rng.below(2) == 0);
