@@ -23,8 +23,9 @@ GRANULE_BYTES = 4 << 20
 def recording(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A recording of 8 GiB with a period of 540 granules and a hotspot that moves."""
     path = tmp_path_factory.mktemp("heatmap") / "llama.parquet"
-    example = ["run", "--quiet", "-p", "tiermem-trace", "--features", "parquet", "--example", "synthetic_recording"]
-    # What builds it may be slow, where nothing is built yet.
+    # Without -p, so that it is built as the tests in Rust have built it: with the features of the whole workspace. It may be slow, where
+    # nothing is built yet.
+    example = ["run", "--quiet", "--example", "synthetic_recording"]
     subprocess.run(
         [tool("cargo"), *example, "--", str(path), str(GRANULES), str(SLICES)],
         cwd=ROOT, check=True, timeout=20 * PATIENCE_S,

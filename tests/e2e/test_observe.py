@@ -344,9 +344,9 @@ def test_what_is_no_recording_or_no_plan_is_refused(passes: pathlib.Path, plan: 
             said = failed(1, *command, str(cut), "--fast", "1MiB")
             assert "recording is incomplete" in said and said.count("\n") == 1, said
     for content, says in [
-        ("garbage", "no plan"),
-        ("{}", "no plan"),
-        (good[: len(good) // 2], "no plan"),
+        ("garbage", "not a plan"),
+        ("{}", "not a plan"),
+        (good[: len(good) // 2], "not a plan"),
         (json.dumps({**json.loads(good), "version": 99}), "version 99"),
     ]:
         bad = tmp_path / "bad.plan"
