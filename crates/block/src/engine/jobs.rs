@@ -152,6 +152,8 @@ impl Engine {
         self.ops.remove(id as usize);
         op.failure = None;
         op.is_early = false;
+        // A trim that takes its place makes no plan, and must not undo this one.
+        op.plan.clear();
         op.plan.again = false;
         op.bypass = false;
         op.copy = None;

@@ -112,7 +112,8 @@ impl Plan {
         self.spares_dirty = true;
     }
 
-    fn clear_steps(&mut self) {
+    /// Names nothing any more: it is used again for another request, or for something that has no plan.
+    pub fn clear(&mut self) {
         self.cached.clear();
         self.fetch.clear();
         self.fill.clear();
@@ -195,7 +196,7 @@ impl<O: Evict> Extents<O> {
 
     /// Decides what a request needs, and notes it as done; see [`Plan`] and [`Verdict`].
     pub fn plan(&mut self, request: &Request, plan: &mut Plan) -> Verdict {
-        plan.clear_steps();
+        plan.clear();
         let first = !std::mem::take(&mut plan.again);
         let pieces =
             self.geometry.piece_of(request.offset)..request.end().div_ceil(self.geometry.piece_bytes());
