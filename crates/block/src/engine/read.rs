@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tiermem_policy::extents::{Part, Request, UNIT_BYTES, Verdict};
 
-use super::op::{Failure, Held, Kind, Op, Source, Stage, common, units_of};
+use super::op::{Failure, Held, Kind, Op, Source, Stage, common};
 use super::{Engine, Ready};
 use crate::disks::Piece;
 use crate::nbd::Errno;
@@ -172,12 +172,14 @@ impl Engine {
             "read from the store instead"
         );
         op.held[held as usize].is_good = true;
-        if matches!(op.kind, Kind::Read | Kind::Prefetch | Kind::Trim) {
-            // A write is about to store these units anew, and a copy brings the store what it has.
+        // A write is about to store these units anew, and a copy brings the store what it has. What a write that failed with the log has marked
+        // as dirty, and not stored, stays so until the cleaner has come by.
+        let mut is_marked = false;
+        self.extents
+            .visit(self.volumes[op.volume].number, range.clone(), |_, is_dirty| is_marked |= is_dirty);
+        if matches!(op.kind, Kind::Read | Kind::Prefetch | Kind::Trim) && !is_marked {
             let part = Part { offset: range.start, at, bytes: range.end - range.start };
             self.extents.invalidate(&[part]);
-            // A write that failed with the log may have been to make them dirty.
-            self.cleaner.lost(self.volumes[op.volume].number, units_of(&range));
             self.note_dropped(op.volume, &[part]);
         }
         self.submit_patch(id, op, held, range, Source::Backing);
