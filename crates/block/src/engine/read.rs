@@ -91,7 +91,7 @@ impl Engine {
     fn read_gathered(&mut self, id: u32, mut op: Box<Op>) {
         if op.held.iter().any(|held| !held.is_good && held.source == Source::Backing) {
             // Nothing of it was there before.
-            self.extents.invalidate(&op.plan.fill);
+            self.forget_parts(op.volume, &op.plan.fill);
             op.plan.fill.clear();
             let own = op.range();
             let is_needed = |range: &Range<u64>| !common(range, &own).is_empty();
@@ -128,7 +128,7 @@ impl Engine {
     pub(super) fn filled(&mut self, id: u32, mut op: Box<Op>) {
         if op.failure.take().is_some() {
             // The client has its bytes; the cache just does not.
-            self.extents.invalidate(&op.plan.fill);
+            self.forget_parts(op.volume, &op.plan.fill);
             self.volumes[op.volume].counts.cache_failures += 1;
         } else {
             self.note_units(&op);

@@ -1,6 +1,6 @@
 //! Writes: into the cache, into both, or past it.
 
-use tiermem_policy::extents::{Mode, Request, UNIT_BYTES, Verdict};
+use tiermem_policy::extents::{Mode, Part, Request, UNIT_BYTES, Verdict};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::Engine;
@@ -99,9 +99,14 @@ impl Engine {
 
     /// The operation has failed, and nothing was stored yet.
     pub(super) fn undo(&mut self, op: &Op) {
-        self.extents.invalidate(&op.plan.fresh);
-        let number = self.volumes[op.volume].number;
-        for part in &op.plan.fresh {
+        self.forget_parts(op.volume, &op.plan.fresh);
+    }
+
+    /// Nothing was stored of these parts. A write that failed with the log may have marked some as dirty all the same.
+    pub(super) fn forget_parts(&mut self, volume: usize, parts: &[Part]) {
+        self.extents.invalidate(parts);
+        let number = self.volumes[volume].number;
+        for part in parts {
             self.cleaner.lost(number, units_of(&(part.offset..part.offset + part.bytes)));
         }
     }
