@@ -39,6 +39,11 @@ pub(super) fn units_at(part: &Part) -> Range<u64> {
 }
 
 impl Ledger {
+    /// Whether the store lacks what lies in a unit of the cache, as far as is written down.
+    pub(super) fn is_recorded_dirty(&self, unit: u64) -> bool {
+        matches!(self.journal.state(unit), UnitState::Dirty | UnitState::Poisoned)
+    }
+
     pub(super) fn new(journal: Journal) -> Self {
         let geometry = &journal.layout().geometry;
         let unmapped = Unmapped::new(geometry.group_bytes() / UNIT_BYTES);
@@ -386,12 +391,6 @@ impl Engine {
     pub(super) fn is_poisoned(&self, at: u64, bytes: u64) -> bool {
         !self.poisoned.is_empty()
             && (at / UNIT_BYTES..(at + bytes) / UNIT_BYTES).any(|unit| self.poisoned.contains(&unit))
-    }
-
-    /// Whether the store lacks what lies in a unit of the cache, as far as is written down.
-    pub(super) fn is_recorded_dirty(&self, unit: u64) -> Option<bool> {
-        let ledger = self.ledger.as_ref()?;
-        Some(matches!(ledger.journal.state(unit), UnitState::Dirty | UnitState::Poisoned))
     }
 
     /// Whether the log knows the checksums of these units now; it reads those that it does not.

@@ -188,10 +188,9 @@ impl Engine {
     /// Whether the store lacked something of a range of the cache before this operation came.
     fn was_dirty(&mut self, op: &Op, range: &Range<u64>, at: u64) -> bool {
         let mut units = at / UNIT_BYTES..(at + range.end - range.start) / UNIT_BYTES;
-        if self.ledger.is_some() {
+        if let Some(ledger) = &self.ledger {
             // A log that has failed takes no record of what is lost.
-            return units
-                .any(|unit| self.poisoned.contains(&unit) || self.is_recorded_dirty(unit) != Some(false));
+            return units.any(|unit| self.poisoned.contains(&unit) || ledger.is_recorded_dirty(unit));
         }
         if op.kind.is_write() {
             // Its own plan has made the units dirty, and nobody knows what they were.
