@@ -186,8 +186,8 @@ fn what_was_acknowledged_survives_a_death_in_any_submission() {
     });
 }
 
-/// A write that comes while a flush waits for others must not tear what that flush is about to promise. Of some thousand worlds this one
-/// found it.
+/// A write that comes while a flush waits for others must not tear what that flush is about to promise. This world found it. The chances
+/// that worlds draw have changed since, so that this one, like the next two, is one more world and no longer meets that moment for certain.
 #[test]
 fn a_write_behind_a_flush_that_waits_tears_nothing_of_it() {
     let setup = Setup {
