@@ -9,14 +9,14 @@ use std::fs::{self, File};
 use tiermem_base::Bytes;
 use tiermem_model::placement::Plan;
 use tiermem_sys::mapping::Mapping;
-use tiermem_sys::numa;
+use tiermem_sys::{affinity, numa};
 
 const ZONES: &str = "/proc/zoneinfo";
 const PAGE_BYTES: u64 = 4096;
-/// So far from what was wanted is near enough: pages that the kernel has set aside for each processor are not counted as free.
+/// So far from what was wanted is near enough: the kernel counts pages on each processor and adds them up now and then.
 const NEAR_BYTES: u64 = 256 << 10;
 /// Pages are held and given back at most so often until that is so.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 32;
 
 /// A node with so much room left. It has more again when this is dropped.
 #[derive(Debug)]
@@ -35,7 +35,8 @@ impl Room {
         let wanted = bytes.saturating_sub(files_bytes);
         let mut room = Room { node, left_bytes: 0, files_bytes, held: Vec::new() };
         for _ in 0..ROUNDS {
-            let left = left_bytes(node)?;
+            let free = free_memory(node)?;
+            let left = free.bytes();
             room.left_bytes = left;
             if left.abs_diff(wanted) <= NEAR_BYTES {
                 return Ok(room);
@@ -44,8 +45,8 @@ impl Room {
                 (true, last) => {
                     room.held.extend(last);
                     // A little less, as page tables take some too.
-                    let over = left - wanted;
-                    room.held.push(held(node, over - over / 32)?);
+                    let over = (left - wanted) / PAGE_BYTES;
+                    room.held.push(held(node, &free, over - over / 32)?);
                 }
                 // Too much: all of what was taken last goes, and the next round takes less.
                 (false, Some(last)) => drop(last),
@@ -79,16 +80,32 @@ impl Room {
     }
 }
 
-/// Pages of a node that are ours.
-fn held(node: u32, bytes: u64) -> Result<Mapping, String> {
-    let failed = |error: &dyn std::fmt::Display| {
-        format!("{} of node {node} cannot be held: {error}; root, or ulimit -l, allows it", Bytes(bytes))
+/// Locks so many pages of a node, or fewer.
+///
+/// Never more than the processor that takes them has on its list and the zones have above their low watermarks: pages on the lists of
+/// other processors are not given to it, and what asks for more wakes the kernel's search for somebody to kill.
+fn held(node: u32, free: &FreeMemory, pages: u64) -> Result<Mapping, String> {
+    let take = |pages: u64| {
+        let bytes = pages * PAGE_BYTES;
+        let failed = |error: &dyn std::fmt::Display| {
+            format!("{} of node {node} cannot be held: {error}; root, or ulimit -l, allows it", Bytes(bytes))
+        };
+        let bytes = usize::try_from(bytes).map_err(|error| failed(&error))?;
+        let mut mapping = Mapping::anonymous(bytes).map_err(|error| failed(&error))?;
+        numa::bind(&mut mapping, node).map_err(|error| failed(&error))?;
+        mapping.lock().map_err(|error| failed(&error))?;
+        Ok(mapping)
     };
-    let bytes = usize::try_from(bytes / PAGE_BYTES * PAGE_BYTES).map_err(|error| failed(&error))?;
-    let mut mapping = Mapping::anonymous(bytes).map_err(|error| failed(&error))?;
-    numa::bind(&mut mapping, node).map_err(|error| failed(&error))?;
-    mapping.lock().map_err(|error| failed(&error))?;
-    Ok(mapping)
+    let (processor, listed) = free.longest_list();
+    let on_its_processor = || {
+        let listed = affinity::pin_thread(processor).map_or(0, |()| listed);
+        take(pages.min(free.unlisted_pages + listed))
+    };
+    // A thread of its own, so that this one stays where it may run.
+    let taken = std::thread::scope(|scope| scope.spawn(on_its_processor).join());
+    taken.unwrap_or_else(|_| {
+        Err(format!("memory of node {node} cannot be held: the thread that asked for it died"))
+    })
 }
 
 /// Of the plan's files that nobody writes through their mappings: what lies on a node already.
@@ -103,16 +120,42 @@ fn files_there(plan: &Plan, node: u32) -> u64 {
 }
 
 /// What a node has for new pages of programs before they come from another one.
-fn left_bytes(node: u32) -> Result<u64, String> {
-    let text = fs::read_to_string(ZONES).map_err(|error| format!("{ZONES} cannot be read: {error}"))?;
-    let pages = left_pages(&text);
-    pages.get(&node).map(|pages| pages * PAGE_BYTES).ok_or_else(|| format!("{ZONES} tells of no node {node}"))
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct FreeMemory {
+    /// Free pages of its zones above what the kernel keeps in them.
+    unlisted_pages: u64,
+    /// Pages on the list of each processor.
+    ///
+    /// The next ones that it touches come from there. A list is filled with up to 2016 pages (8 MiB) at once and can hold an eighth of
+    /// the zone, so that a sum without them jumps. What lies on the list of a processor where the program does not run is left to
+    /// nobody: by so much may a small node have less than it says.
+    listed_pages: BTreeMap<usize, u64>,
 }
 
-/// Of each node, the free pages of its zones above what the kernel keeps in them.
-fn left_pages(zones: &str) -> BTreeMap<u32, u64> {
-    let mut left: BTreeMap<u32, u64> = BTreeMap::new();
-    let (mut node, mut free, mut low) = (None, 0_u64, 0);
+impl FreeMemory {
+    fn bytes(&self) -> u64 {
+        (self.unlisted_pages + self.listed_pages.values().sum::<u64>()) * PAGE_BYTES
+    }
+
+    /// The processor with most pages on its list, and how many they are.
+    fn longest_list(&self) -> (usize, u64) {
+        self.listed_pages
+            .iter()
+            .map(|(&processor, &pages)| (processor, pages))
+            .max_by_key(|it| it.1)
+            .unwrap_or_default()
+    }
+}
+
+fn free_memory(node: u32) -> Result<FreeMemory, String> {
+    let text = fs::read_to_string(ZONES).map_err(|error| format!("{ZONES} cannot be read: {error}"))?;
+    parse_zones(&text).remove(&node).ok_or_else(|| format!("{ZONES} tells of no node {node}"))
+}
+
+/// The free memory of each node.
+fn parse_zones(zones: &str) -> BTreeMap<u32, FreeMemory> {
+    let mut nodes: BTreeMap<u32, FreeMemory> = BTreeMap::new();
+    let (mut node, mut free, mut low, mut processor) = (None, 0_u64, 0, 0);
     for line in zones.lines() {
         let mut words = line.split_whitespace();
         match (words.next(), words.next(), words.next()) {
@@ -120,7 +163,7 @@ fn left_pages(zones: &str) -> BTreeMap<u32, u64> {
             (Some("Node"), Some(number), Some("zone")) => {
                 (node, free, low) = (number.trim_end_matches(',').parse().ok(), 0, 0);
                 if let Some(node) = node {
-                    left.entry(node).or_default();
+                    nodes.entry(node).or_default();
                 }
             }
             // "  pages free     4321"
@@ -130,14 +173,21 @@ fn left_pages(zones: &str) -> BTreeMap<u32, u64> {
             (Some("protection:"), ..) => {
                 let kept =
                     line.rsplit(['(', ' ', ')']).find_map(|word| word.parse::<u64>().ok()).unwrap_or(0);
-                if let Some(left) = node.and_then(|node| left.get_mut(&node)) {
-                    *left += free.saturating_sub(low + kept);
+                if let Some(found) = node.and_then(|node| nodes.get_mut(&node)) {
+                    found.unlisted_pages += free.saturating_sub(low + kept);
+                }
+            }
+            // "    cpu: 0", and then "              count:    63"
+            (Some("cpu:"), Some(number), None) => processor = number.parse().unwrap_or(0),
+            (Some("count:"), Some(pages), None) => {
+                if let Some(found) = node.and_then(|node| nodes.get_mut(&node)) {
+                    *found.listed_pages.entry(processor).or_default() += pages.parse().unwrap_or(0);
                 }
             }
             _ => {}
         }
     }
-    left
+    nodes
 }
 
 #[cfg(test)]
@@ -146,13 +196,48 @@ mod tests {
 
     #[test]
     fn what_zones_keep_is_not_left() {
-        let zones = "Node 0, zone      DMA\n  per-node stats\n      nr_free 7\n  pages free     3840\n        boost    0\n        \
-                     min      25\n        low      31\n        protection: (0, 700, 700, 700, 700)\n      nr_free_pages 3840\n\
-                     Node 0, zone    DMA32\n  pages free     1000\n        low      1031\n        protection: (0, 0, 0, 0, 0)\n\
-                     Node 0, zone   Normal\n  pages free     0\n        low      0\n        protection: (0, 0, 0, 0, 0)\n\
-                     Node 1, zone    DMA32\n  pages free     5000\n        low      100\n        protection: (0, 0, 0, 0, 0)\n";
-        assert_eq!(left_pages(zones), [(0, 3840 - 31 - 700), (1, 4900)].into());
-        assert!(left_pages("").is_empty() && left_pages("Node x, zone y\nprotection: ()\n").is_empty());
+        let zones = "
+Node 0, zone      DMA
+  per-node stats
+      nr_free 7
+  pages free     3840
+        boost    0
+        min      25
+        low      31
+        protection: (0, 700, 700, 700, 700)
+      nr_free_pages 3840
+  pagesets
+    cpu: 0
+              count:    7
+              high:     244
+    cpu: 1
+              count:    2
+Node 0, zone    DMA32
+  pages free     1000
+        low      1031
+        protection: (0, 0, 0, 0, 0)
+  pagesets
+    cpu: 0
+              count:    0
+    cpu: 1
+              count:    90
+Node 0, zone   Normal
+  pages free     0
+        low      0
+        protection: (0, 0, 0, 0, 0)
+Node 1, zone    DMA32
+  pages free     5000
+        low      100
+        protection: (0, 0, 0, 0, 0)
+";
+        let near = FreeMemory { unlisted_pages: 3840 - 31 - 700, listed_pages: [(0, 7), (1, 92)].into() };
+        assert_eq!((near.bytes() / 4096, near.longest_list()), (3840 - 31 - 700 + 99, (1, 92)));
+        let far = FreeMemory { unlisted_pages: 4900, listed_pages: BTreeMap::new() };
+        assert_eq!((far.bytes() / 4096, far.longest_list()), (4900, (0, 0)));
+        assert_eq!(parse_zones(zones), [(0, near), (1, far)].into());
+        for broken in ["", "Node x, zone y\nprotection: ()\n", "cpu: 1\ncount: 4\n"] {
+            assert!(parse_zones(broken).is_empty());
+        }
     }
 
     #[test]
