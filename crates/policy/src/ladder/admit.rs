@@ -1,6 +1,6 @@
 //! Admission: new items enter the fast tier (Wang 2024, section 5.1.1).
 
-use super::{Act, Fit, Ladder, Loc, MoveKind, Reactive, Ticket, Why};
+use super::{Act, Context, Fit, Ladder, Loc, MoveKind, Reactive, Ticket};
 use crate::column::CHUNK_ITEMS;
 use crate::evict::{Item, Origin};
 use crate::ladder::clearing::{Clear, LARGE_PAGES};
@@ -66,39 +66,34 @@ impl Ladder {
     /// or out as [`Reactive`] says. A class without a page gets the page of the coldest class. Only where the fast
     /// tier cannot take the item at all does the next one.
     pub fn admit(&mut self, item: &NewItem, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Admit {
-        self.make_room_for(Some(item.tenant));
-        self.make_up_for_growth(now, rng, acts);
+        let mut context = Context::new(now, rng, acts).wanting(item.tenant);
+        self.make_up_for_growth(&mut context);
         let mut answer = Admit::Full;
         if self.may_enter(item.bytes) {
             // What could not be had even so is not tried for ever.
             let has_overflown = self.overflows_for(item.bytes);
-            answer = self.find_place(item, now, rng, acts);
+            answer = self.find_place(item, &mut context);
             if answer == Admit::Full && self.may_overflow() && !has_overflown {
-                self.overflows = true;
-                answer = self.find_place(item, now, rng, acts);
-                self.overflows = false;
+                answer = self.find_place(item, &mut context.overflowing());
             }
             if answer == Admit::Full && self.may_trespass(item.tenant) {
                 // Its part is too small to have a page of every class, and the pages of those who are to give lie under what others
                 // must not lose. Those have some of its bytes next time.
-                self.force(true);
-                answer = self.find_place(item, now, rng, acts);
-                self.force(false);
+                answer = self.find_place(item, &mut context.forced());
             }
         }
         self.counters.refused += u64::from(answer == Admit::Full);
-        self.make_room_for(None);
         answer
     }
 
-    fn find_place(&mut self, item: &NewItem, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Admit {
+    fn find_place(&mut self, item: &NewItem, context: &mut Context<'_>) -> Admit {
         let fit = self.classes.fit(item.bytes);
         if self.needs_chunk()
-            && let Some(later) = self.make_room_for_chunk(now, rng, acts)
+            && let Some(later) = self.make_room_for_chunk(context)
         {
             return later;
         }
-        let Some(id) = self.new_id().or_else(|| self.free_a_number(fit, now, rng, acts)) else {
+        let Some(id) = self.new_id().or_else(|| self.free_a_number(fit, context)) else {
             return Admit::Full;
         };
         let first = match item.rewrites {
@@ -106,7 +101,7 @@ impl Ladder {
             None => self.first_tier(item.key, fit),
         };
         if let Some(loc) = self.take_free_run(fit, first, id) {
-            self.enter(id, loc, item, now);
+            self.enter(id, loc, item, context.now);
             return Admit::Ready { id, loc };
         }
         // A rewritten item stays in its tier if it can, then goes down, then up; a new one where
@@ -119,13 +114,13 @@ impl Ladder {
                 continue;
             }
             let mut unit = self.take(tier, fit, id);
-            if unit.is_none() && self.expire(now, EXPIRE_BEFORE_EVICT, acts) > 0 {
+            if unit.is_none() && self.expire(context.now, EXPIRE_BEFORE_EVICT, context.acts) > 0 {
                 unit = self.take(tier, fit, id);
             }
             let mut tries = 0;
             while unit.is_none() && tries < ROOM_TRIES {
                 tries += 1;
-                match self.make_room(tier, fit, now, rng, acts) {
+                match self.make_room(tier, fit, context) {
                     Room::Free => unit = self.take(tier, fit, id),
                     Room::After(ticket) => {
                         self.give_back_id(id);
@@ -136,7 +131,7 @@ impl Ladder {
             }
             if let Some(unit) = unit {
                 let loc = Loc { tier: tier as u8, unit };
-                self.enter(id, loc, item, now);
+                self.enter(id, loc, item, context.now);
                 return Admit::Ready { id, loc };
             }
         }
@@ -144,10 +139,10 @@ impl Ladder {
         if let Fit::Run(pages) = fit
             && pages >= LARGE_PAGES
         {
-            match self.clear_piece(pages, now, rng, acts) {
+            match self.clear_piece(pages, context) {
                 Clear::Done => {
                     if let Some(loc) = self.take_free_run(fit, first, id) {
-                        self.enter(id, loc, item, now);
+                        self.enter(id, loc, item, context.now);
                         return Admit::Ready { id, loc };
                     }
                 }
@@ -205,7 +200,7 @@ impl Ladder {
     }
 
     /// Frees space of this kind in `tier`, moving or dropping as little as it can.
-    fn make_room(&mut self, tier: usize, fit: Fit, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Room {
+    fn make_room(&mut self, tier: usize, fit: Fit, context: &mut Context<'_>) -> Room {
         let class = self.classes.class(fit);
         if self.levels[tier].leaving[class.index()] > 0
             && let Some(ticket) = self.last_ticket()
@@ -215,22 +210,22 @@ impl Ladder {
         }
         if self.config.watermarks.is_none() {
             // Nobody else asks for a page.
-            self.page_comes(tier, class, now, rng);
+            self.page_comes(tier, class, context);
         }
-        let victim = self.victim(tier, class, now, rng).filter(|&id| self.is_large_enough(id, fit));
+        let victim = self.victim(tier, class, context).filter(|&id| self.is_large_enough(id, fit));
         if let Some(victim) = victim.filter(|&victim| !self.is_cleared_anyway(tier, fit, victim)) {
             if self.keep_page(tier, victim) {
                 return Room::Free;
             }
-            self.note_victim(tier, victim, now);
+            self.note_victim(tier, victim, context.now);
             if self.config.reactive == Reactive::Demote
                 && tier + 1 < self.levels.len()
-                && let Some(ticket) = self.open_move(victim, tier + 1, MoveKind::Demote, acts)
+                && let Some(ticket) = self.open_move(victim, tier + 1, MoveKind::Demote, context)
             {
                 return Room::After(ticket);
             }
-            if self.place_bytes(victim) <= self.evictable_bytes_for_admission() {
-                self.drop_item(victim, Why::Evicted, now, acts);
+            if self.place_bytes(victim) <= self.evictable_bytes_for_admission(context.demand) {
+                self.evict(victim, context);
                 return Room::Free;
             }
         }
@@ -240,7 +235,7 @@ impl Ladder {
             // In pieces, by and by.
             return Room::None;
         }
-        let is_reclaimed = self.reclaim_for(tier, pages, now, rng, acts);
+        let is_reclaimed = self.reclaim_for(tier, pages, context);
         if let Some(ticket) = self.last_ticket() {
             // Also where there is nothing to reclaim: who is between two places can go once it has arrived.
             return Room::After(ticket);
@@ -313,16 +308,16 @@ impl Ladder {
     }
 
     /// When no further number can be made: the coldest item of the slowest tier gives up its own.
-    fn free_a_number(&mut self, fit: Fit, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Option<Id> {
-        if self.expire(now, EXPIRE_BEFORE_EVICT, acts) == 0 {
+    fn free_a_number(&mut self, fit: Fit, context: &mut Context<'_>) -> Option<Id> {
+        if self.expire(context.now, EXPIRE_BEFORE_EVICT, context.acts) == 0 {
             let class = self.classes.class(fit);
             let victim = (0..self.levels.len()).rev().find_map(|tier| {
-                self.victim(tier, class, now, rng).or_else(|| Some(self.donors(tier, now, rng).first()?.2))
+                self.victim(tier, class, context).or_else(|| Some(self.donors(tier, context).first()?.2))
             })?;
-            if self.place_bytes(victim) > self.evictable_bytes_for_admission() {
+            if self.place_bytes(victim) > self.evictable_bytes_for_admission(context.demand) {
                 return None;
             }
-            self.drop_item(victim, Why::Evicted, now, acts);
+            self.evict(victim, context);
         }
         self.new_id()
     }

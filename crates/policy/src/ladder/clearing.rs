@@ -7,7 +7,7 @@
 //! answered [`super::Admit::Again`] by the admission, and does the same pieces one after the other.
 
 use super::slots::Holder;
-use super::{Act, Fit, Ladder, MoveKind, PAGE_BYTES, Why};
+use super::{Act, Context, Demand, Fit, Ladder, MoveKind, PAGE_BYTES};
 use crate::{Id, Now};
 use tiermem_base::Rng;
 
@@ -49,20 +49,22 @@ impl Ladder {
     /// Does a piece of the work of making room for an item of so many bytes; `true`: there is nothing more to do before it is
     /// admitted, though it may be refused. Otherwise execute the acts, end the moves under way and ask again, soon.
     pub fn prepare(&mut self, bytes: u64, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
+        let context = &mut Context::new(now, rng, acts);
         let fit = self.classes.fit(bytes);
         let Fit::Run(pages) = fit else { return true };
         pages < LARGE_PAGES
             || self.has_free_run(pages)
-            || self.has_large_victim(fit, now, rng)
-            || self.clear_piece(pages, now, rng, acts) != Clear::Working
+            || self.has_large_victim(fit, context)
+            || self.clear_piece(pages, context) != Clear::Working
     }
 
     /// Whether a single item can make the room.
-    fn has_large_victim(&mut self, fit: Fit, now: Now, rng: &mut Rng) -> bool {
+    fn has_large_victim(&mut self, fit: Fit, context: &mut Context<'_>) -> bool {
         let class = self.classes.class(fit);
         (0..self.levels.len()).any(|tier| {
-            let victim = self.victim(tier, class, now, rng).filter(|&id| self.is_large_enough(id, fit));
-            victim.is_some_and(|id| self.place_bytes(id) <= self.evictable_bytes_for_admission())
+            let victim = self.victim(tier, class, context).filter(|&id| self.is_large_enough(id, fit));
+            victim
+                .is_some_and(|id| self.place_bytes(id) <= self.evictable_bytes_for_admission(context.demand))
         })
     }
 
@@ -84,31 +86,26 @@ impl Ladder {
     }
 
     /// A piece of the work.
-    pub(super) fn clear_piece(&mut self, pages: u32, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Clear {
-        let overflows = self.overflows;
-        let cleared = self.clear_some(pages, now, rng, acts);
-        self.overflows = overflows;
-        cleared
-    }
-
-    fn clear_some(&mut self, pages: u32, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> Clear {
+    pub(super) fn clear_piece(&mut self, pages: u32, context: &mut Context<'_>) -> Clear {
         // The slowest tier that can hold it: its items are the coldest.
         let fits = |tier: &usize| pages <= self.levels[*tier].slots.page_limit() / 2;
         let Some(tier) = (0..self.levels.len()).rev().find(fits) else { return Clear::Impossible };
         if self.levels[tier].clearing.is_some_and(|clearing| clearing.pages < pages) {
             self.end_clearing(tier);
         }
-        let Some(mut clearing) = self.levels[tier].clearing.or_else(|| self.begin_clearing(tier, pages, now))
+        let Some(mut clearing) =
+            self.levels[tier].clearing.or_else(|| self.begin_clearing(tier, pages, context))
         else {
             return Clear::Impossible;
         };
-        clearing.asked = now.requests;
-        self.overflows |= clearing.overflows && self.may_overflow();
-        let before = acts.len();
+        clearing.asked = context.now.requests;
+        let overflows = context.demand.overflows || clearing.overflows && self.may_overflow();
+        let context = &mut context.with(Demand { overflows, ..context.demand });
+        let before = context.acts.len();
         let window = clearing.first..clearing.first + clearing.pages;
         let mut left = (PIECE_ITEMS, PIECE_BYTES);
         while window.contains(&clearing.at) {
-            if !self.clear_page(tier, clearing.at, &mut left, now, rng, acts) {
+            if !self.clear_page(tier, clearing.at, &mut left, context) {
                 break;
             }
             clearing.at += 1;
@@ -121,13 +118,13 @@ impl Ladder {
         }
         if is_empty {
             // Metadata has taken the place of pages: another one must go.
-            self.reclaim(tier, 1, self.evictable_bytes_for_admission(), now, rng, acts);
+            self.reclaim(tier, 1, self.evictable_bytes_for_admission(context.demand), context);
         }
         if clearing.at == window.end && !is_empty {
             // What was pinned, or came back to its place, is looked at again.
             clearing.at = window.start;
         }
-        clearing.stuck = if acts.len() == before { clearing.stuck + 1 } else { 0 };
+        clearing.stuck = if context.acts.len() == before { clearing.stuck + 1 } else { 0 };
         self.levels[tier].clearing = Some(clearing);
         if clearing.stuck < STUCK_PIECES {
             return Clear::Working;
@@ -137,7 +134,7 @@ impl Ladder {
     }
 
     /// Whether a run would leave its pages to the window of a large item. For another large item that window is the way; a
-    /// smaller one needs the pages now, and the window is given up for it.
+    /// smaller one needs the pages context.now, and the window is given up for it.
     pub(super) fn is_cleared_anyway(&mut self, tier: usize, fit: Fit, victim: Id) -> bool {
         let Fit::Run(pages) = fit else { return false };
         let first = (self.loc(victim).byte_offset() / PAGE_BYTES) as u32;
@@ -153,10 +150,11 @@ impl Ladder {
         pages >= LARGE_PAGES
     }
 
-    fn begin_clearing(&mut self, tier: usize, pages: u32, now: Now) -> Option<Clearing> {
-        let first = self.coldest_start(tier, pages, now)?;
+    fn begin_clearing(&mut self, tier: usize, pages: u32, context: &Context<'_>) -> Option<Clearing> {
+        let first = self.coldest_start(tier, pages, context.now)?;
         self.levels[tier].slots.hold(first..first + pages);
-        Some(Clearing { first, pages, at: first, stuck: 0, asked: now.requests, overflows: self.overflows })
+        let (asked, overflows) = (context.now.requests, context.demand.overflows);
+        Some(Clearing { first, pages, at: first, stuck: 0, asked, overflows })
     }
 
     /// Takes items off a page while the piece lasts; whether all that can leave have been told to.
@@ -165,9 +163,7 @@ impl Ladder {
         tier: usize,
         page: u32,
         left: &mut (u32, u64),
-        now: Now,
-        rng: &mut Rng,
-        acts: &mut Vec<Act>,
+        context: &mut Context<'_>,
     ) -> bool {
         // Again each time: a class that was short may have taken its page back.
         self.levels[tier].slots.drain(page);
@@ -186,14 +182,14 @@ impl Ladder {
                 continue;
             }
             let bytes = self.place_bytes(id);
-            let is_protected = self.is_protected(id);
-            let moved = self.open_move(id, tier, MoveKind::Relocate, acts).is_some()
+            let is_protected = self.is_protected(id, context.demand);
+            let moved = self.open_move(id, tier, MoveKind::Relocate, context).is_some()
                 || tier + 1 < self.levels.len()
-                    && self.open_move(id, tier + 1, MoveKind::Demote, acts).is_some()
-                || is_protected && self.give_slot_to(id, now, rng, acts);
+                    && self.open_move(id, tier + 1, MoveKind::Demote, context).is_some()
+                || is_protected && self.give_slot_to(id, context);
             // Who may not go for another stays, and the window is given up when nothing else leaves it.
-            if !moved && !is_protected && bytes <= self.evictable_bytes_for_admission() {
-                self.drop_item(id, Why::Evicted, now, acts);
+            if !moved && !is_protected && bytes <= self.evictable_bytes_for_admission(context.demand) {
+                self.evict(id, context);
             }
             *left = (left.0 - 1, left.1.saturating_sub(bytes));
         }

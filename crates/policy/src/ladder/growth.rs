@@ -5,10 +5,8 @@
 //! all that grows in small pieces, and for each thing that grows in large ones the next of them. Whatever grows finds its
 //! memory there, and pages are taken back to make up for it.
 
-use super::{Act, Admit, Ladder, PAGE_BYTES};
-use crate::Now;
+use super::{Admit, Context, Ladder, PAGE_BYTES};
 use crate::column::CHUNK_ITEMS;
-use tiermem_base::Rng;
 
 /// For segments of the index, tables of pages and timers: what some dozens of requests bring.
 const SMALL_BYTES: u64 = 32 << 10;
@@ -42,14 +40,14 @@ impl Ladder {
 
     /// Before an item comes in: where the index has grown since the last look, and into a page's memory, that page is taken
     /// back. Steps do so as well, but a request that brings thousands of items makes none.
-    pub(super) fn make_up_for_growth(&mut self, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
+    pub(super) fn make_up_for_growth(&mut self, context: &mut Context<'_>) {
         if self.index_bytes <= self.index_bytes_limited {
             return;
         }
         self.limit_pages();
         let (slots, under_way) = (&self.levels[0].slots, self.levels[0].leaving_bytes > 0);
         if slots.pages_used() > slots.page_limit() && !under_way {
-            self.reclaim(0, 1, self.evictable_bytes_for_admission(), now, rng, acts);
+            self.reclaim(0, 1, self.evictable_bytes_for_admission(context.demand), context);
         }
     }
 
@@ -69,15 +67,10 @@ impl Ladder {
     }
 
     /// Takes back the pages that a chunk of item numbers needs. `Some`: they are free when moves are done.
-    pub(super) fn make_room_for_chunk(
-        &mut self,
-        now: Now,
-        rng: &mut Rng,
-        acts: &mut Vec<Act>,
-    ) -> Option<Admit> {
+    pub(super) fn make_room_for_chunk(&mut self, context: &mut Context<'_>) -> Option<Admit> {
         if self.levels[0].leaving_bytes == 0 {
             for _ in 0..self.pages_short_for_chunk() {
-                if !self.reclaim(0, 1, self.evictable_bytes_for_admission(), now, rng, acts) {
+                if !self.reclaim(0, 1, self.evictable_bytes_for_admission(context.demand), context) {
                     break;
                 }
             }

@@ -19,6 +19,7 @@ mod capacity;
 mod classes;
 mod clearing;
 mod config;
+mod demand;
 mod draw;
 mod entry;
 mod extent;
@@ -63,6 +64,7 @@ use crate::promote::{Candidate, Candidates, Promotion, ReuseWindow, packed_reuse
 use crate::waste::Waste;
 use crate::{Id, Now};
 use clearing::Clearing;
+use demand::{Context, Demand};
 use entry::Proof;
 use order::{Sampling, Uses};
 use place::Place;
@@ -246,8 +248,6 @@ pub struct Ladder {
     /// As above.
     index_bytes_limited: u64,
     outlet: Outlet,
-    /// The admission at hand may drop what nothing below takes.
-    overflows: bool,
     waste: Waste,
     counters: LadderCounters,
 }
@@ -304,7 +304,6 @@ impl Ladder {
             index_growth_bytes: 0,
             index_bytes_limited: 0,
             outlet: Outlet::default(),
-            overflows: false,
             waste: Waste::default(),
             counters: LadderCounters::default(),
             config,

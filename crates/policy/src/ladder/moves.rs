@@ -2,7 +2,7 @@
 
 use super::slots::Holder;
 use super::tickets::{Move, MoveState};
-use super::{Act, Fit, Ladder, Loc, MoveKind, Ticket};
+use super::{Act, Context, Fit, Ladder, Loc, MoveKind, Ticket};
 use crate::Id;
 use crate::evict::{Departure, Origin};
 use crate::promote::Promotion;
@@ -86,7 +86,7 @@ impl Ladder {
         id: Id,
         tier: usize,
         kind: MoveKind,
-        acts: &mut Vec<Act>,
+        context: &mut Context<'_>,
     ) -> Option<Ticket> {
         let place = self.places.get(id);
         let from = place.loc();
@@ -110,7 +110,7 @@ impl Ladder {
         let to = Loc { tier: tier as u8, unit };
         let ticket =
             self.tickets.open(Move { id, from, to, kind, state: MoveState::Live, class, amount, bytes });
-        acts.push(Act::Move { ticket, id, from, to, kind });
+        context.acts.push(Act::Move { ticket, id, from, to, kind });
         Some(ticket)
     }
 

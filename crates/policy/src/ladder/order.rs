@@ -10,12 +10,12 @@
 //! item that was not used since it came looks older than it is, by the age that the tier's items reach at that point.
 
 use super::slots::Slots;
-use super::{Class, Ladder, domain};
+use super::{Class, Context, Ladder, domain};
+use crate::Id;
 use crate::column::Column;
 use crate::evict::{Departure, Evict, Origin, Touch};
 use crate::expiry::ExpiryWheel;
 use crate::ladder::place::{self, Place};
-use crate::{Id, Now};
 use tiermem_base::Rng;
 
 /// Used items that are passed over at once in search of a victim.
@@ -280,15 +280,20 @@ impl Ladder {
     }
 
     /// The item of this tier and class that should go next.
-    pub(super) fn victim(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> Option<Id> {
+    pub(super) fn victim(&mut self, tier: usize, class: Class, context: &mut Context<'_>) -> Option<Id> {
         match self.levels[tier].order {
-            Order::Sample { .. } if self.tenants.is_some() => self.tenant_victim(tier, Some(class), now, rng),
+            Order::Sample { .. } if self.tenants.is_some() => self.tenant_victim(tier, Some(class), context),
             Order::Lists => {
                 let places = &self.places;
                 let may_go = |id: Id| may_go(places.get(id));
-                self.lists.victim(domain(&self.classes, tier, class), now.requests, rng, may_go)
+                self.lists.victim(
+                    domain(&self.classes, tier, class),
+                    context.now.requests,
+                    context.rng,
+                    may_go,
+                )
             }
-            Order::Sample { k, by } => self.sample(tier, Some(class), k, by, now, rng),
+            Order::Sample { k, by } => self.sample(tier, Some(class), k, by, context),
         }
     }
 
@@ -301,9 +306,9 @@ impl Ladder {
     }
 
     /// The item of this tier that should go next, whatever its class. The list policy looks at each list's tail.
-    pub(super) fn coldest(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Option<Id> {
+    pub(super) fn coldest(&mut self, tier: usize, context: &mut Context<'_>) -> Option<Id> {
         match self.levels[tier].order {
-            Order::Sample { .. } if self.tenants.is_some() => self.tenant_victim(tier, None, now, rng),
+            Order::Sample { .. } if self.tenants.is_some() => self.tenant_victim(tier, None, context),
             Order::Lists => {
                 let mut coldest: Option<(u32, Id)> = None;
                 // Classes whose last items were used have none of the coldest, unless all are so.
@@ -311,10 +316,10 @@ impl Ladder {
                     for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
                         if self.levels[tier].slots.class_used(class) > 0
                             && (!at_hand || self.victim_is_at_hand(tier, class))
-                            && let Some(id) = self.victim(tier, class, now, rng)
-                            && coldest.is_none_or(|(age, _)| self.age(id, now) > age)
+                            && let Some(id) = self.victim(tier, class, context)
+                            && coldest.is_none_or(|(age, _)| self.age(id, context.now) > age)
                         {
-                            coldest = Some((self.age(id, now), id));
+                            coldest = Some((self.age(id, context.now), id));
                         }
                     }
                     if coldest.is_some() {
@@ -323,7 +328,7 @@ impl Ladder {
                 }
                 coldest.map(|(_, id)| id)
             }
-            Order::Sample { k, by } => self.sample(tier, None, k, by, now, rng),
+            Order::Sample { k, by } => self.sample(tier, None, k, by, context),
         }
     }
 
@@ -334,19 +339,19 @@ impl Ladder {
         class: Option<Class>,
         k: u8,
         by: Priority,
-        now: Now,
-        rng: &mut Rng,
+        context: &mut Context<'_>,
     ) -> Option<Id> {
-        let recency = self.recency(now);
+        let recency = self.recency(context.now);
         let level = &mut self.levels[tier];
         let (slots, sampling) = (&level.slots, &mut level.sampling);
         let known = Known { places: &self.places, expiry: &self.expiry, uses: &self.uses, recency };
         let mut first: Option<((u64, u32), Id)> = None;
         let (mut drawn, mut refusals) = (0, 0);
         while drawn < k && refusals < REFUSALS_MAX {
-            let from = class.or_else(|| sampling.draw_class(slots, rng));
-            let found =
-                from.and_then(|class| slots.draw(class, rng)).filter(|&id| may_go(self.places.get(id)));
+            let from = class.or_else(|| sampling.draw_class(slots, context.rng));
+            let found = from
+                .and_then(|class| slots.draw(class, context.rng))
+                .filter(|&id| may_go(self.places.get(id)));
             let Some(id) = found else {
                 refusals += 1;
                 continue;
@@ -365,7 +370,7 @@ impl Ladder {
         sampling.drawn[usize::from(class.is_some())] += u64::from(drawn);
         // Where few slots are taken, draws may all miss: somebody nearby will do.
         first.map(|(_, id)| id).or_else(|| {
-            let mut near = |class| slots.any_of(class, rng, |id| may_go(self.places.get(id)));
+            let mut near = |class| slots.any_of(class, context.rng, |id| may_go(self.places.get(id)));
             match class {
                 Some(class) => near(class),
                 None => (0..=slots.runs().0).map(Class).find_map(near),
@@ -374,16 +379,16 @@ impl Ladder {
     }
 
     /// Classes of a tier that hold something, with their next victim and its age, coldest first.
-    pub(super) fn donors(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Vec<(u32, Class, Id)> {
+    pub(super) fn donors(&mut self, tier: usize, context: &mut Context<'_>) -> Vec<(u32, Class, Id)> {
         if self.tenants.is_some() {
-            return self.tenant_donors(tier, now, rng);
+            return self.tenant_donors(tier, context);
         }
         let mut donors = Vec::new();
         for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
             if self.levels[tier].slots.class_used(class) > 0
-                && let Some(id) = self.victim(tier, class, now, rng)
+                && let Some(id) = self.victim(tier, class, context)
             {
-                donors.push((self.age(id, now), class, id));
+                donors.push((self.age(id, context.now), class, id));
             }
         }
         donors.sort_by_key(|&(age, class, _)| (std::cmp::Reverse(age), class));

@@ -12,7 +12,7 @@
 //! eviction, costs cold items rather than an error, which are counted ([`super::LadderCounters::overflowed`]). Where nothing
 //! may be lost it is refused.
 
-use super::{Eviction, Ladder};
+use super::{Demand, Eviction, Ladder};
 
 /// The state of whatever lies below the last tier. The driver reports it with [`Ladder::set_outlet`] whenever it may have
 /// changed, and before each admission.
@@ -67,9 +67,9 @@ impl Ladder {
     }
 
     /// Bytes of live items' places that may go for one that is admitted now.
-    pub(super) fn evictable_bytes_for_admission(&self) -> u64 {
+    pub(super) fn evictable_bytes_for_admission(&self, demand: Demand) -> u64 {
         match self.outlet {
-            Outlet::Choked { .. } if self.overflows => u64::MAX,
+            Outlet::Choked { .. } if demand.overflows => u64::MAX,
             Outlet::Choked { spare_bytes, .. } => spare_bytes,
             Outlet::Nowhere | Outlet::Open { .. } => self.evictable_bytes(),
         }

@@ -12,9 +12,8 @@
 use super::classes::PAGE_UNITS;
 use super::slots::Holder;
 use super::step::threshold;
-use super::{Act, Class, Ladder, MoveKind};
-use crate::{Id, Now};
-use tiermem_base::Rng;
+use super::{Class, Context, Ladder, MoveKind};
+use crate::Id;
 
 /// Requests between two looks at all classes.
 const LOOK_REQUESTS: u64 = 1024;
@@ -51,19 +50,19 @@ pub(super) struct Emptying {
 
 impl Ladder {
     /// Whether a page is on its way to this class, so that it need not give its own items.
-    pub(super) fn page_comes(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> bool {
+    pub(super) fn page_comes(&mut self, tier: usize, class: Class, context: &mut Context<'_>) -> bool {
         if self.config.rebalance_batch == 0 || class == self.classes.runs() {
             return false;
         }
         if let Some(emptying) = &self.levels[tier].emptying {
             return emptying.wanted_by == class;
         }
-        if now.requests >= self.levels[tier].donors.looked + LOOK_REQUESTS {
-            self.look_for_donors(tier, now, rng);
+        if context.now.requests >= self.levels[tier].donors.looked + LOOK_REQUESTS {
+            self.look_for_donors(tier, context);
         }
-        let Some(donor) = self.donor(tier, class, now, rng) else { return false };
+        let Some(donor) = self.donor(tier, class, context) else { return false };
         let slots = &self.levels[tier].slots;
-        let drawn = (0..PAGES_DRAWN).filter_map(|_| slots.draw_page(donor, rng));
+        let drawn = (0..PAGES_DRAWN).filter_map(|_| slots.draw_page(donor, context.rng));
         let fewest = drawn.filter_map(|page| Some((slots.page_used(page)?, page))).min();
         let Some((_, page)) = fewest else { return false };
         let level = &mut self.levels[tier];
@@ -72,7 +71,7 @@ impl Ladder {
         true
     }
 
-    fn look_for_donors(&mut self, tier: usize, now: Now, rng: &mut Rng) {
+    fn look_for_donors(&mut self, tier: usize, context: &mut Context<'_>) {
         let (mut spare, mut coldest) = (None, None);
         for class in (0..self.classes.count()).map(|class| Class(class as u8)) {
             let slots = &self.levels[tier].slots;
@@ -83,13 +82,13 @@ impl Ladder {
             if pages_spare > spare.map_or(0, |(pages, _)| pages) {
                 spare = Some((pages_spare, class));
             }
-            let (youngest, _) = self.ages(tier, class, now, rng);
+            let (youngest, _) = self.ages(tier, class, context);
             if coldest.is_none_or(|(age, _)| youngest > age) {
                 coldest = Some((youngest, class));
             }
         }
         self.levels[tier].donors = Donors {
-            looked: now.requests,
+            looked: context.now.requests,
             spare: spare.map(|(_, class)| class),
             coldest: coldest.map(|(_, class)| class),
         };
@@ -105,10 +104,10 @@ impl Ladder {
 
     /// Ages of the youngest and the oldest of a few items drawn from a class. Victims would not do: how long those were
     /// there says more about where new items enter the order than about the class.
-    fn ages(&self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> (u32, u32) {
+    fn ages(&self, tier: usize, class: Class, context: &mut Context<'_>) -> (u32, u32) {
         let slots = &self.levels[tier].slots;
-        let drawn = (0..ITEMS_DRAWN).filter_map(|_| slots.draw(class, rng));
-        let ages = drawn.filter(|&id| self.may_leave(id)).map(|id| self.age(id, now));
+        let drawn = (0..ITEMS_DRAWN).filter_map(|_| slots.draw(class, context.rng));
+        let ages = drawn.filter(|&id| self.may_leave(id)).map(|id| self.age(id, context.now));
         ages.fold(None, |range, age| match range {
             None => Some((age, age)),
             Some((youngest, oldest)) => Some((age.min(youngest), age.max(oldest))),
@@ -117,7 +116,7 @@ impl Ladder {
     }
 
     /// The class that should give a page to `class`, if one should.
-    fn donor(&mut self, tier: usize, class: Class, now: Now, rng: &mut Rng) -> Option<Class> {
+    fn donor(&mut self, tier: usize, class: Class, context: &mut Context<'_>) -> Option<Class> {
         let donors = self.levels[tier].donors;
         if let Some(spare) = donors.spare.filter(|&spare| spare != class)
             && self.spare_pages(tier, spare) > 0
@@ -125,15 +124,15 @@ impl Ladder {
             return Some(spare);
         }
         let coldest = donors.coldest.filter(|&coldest| coldest != class)?;
-        let (youngest, _) = self.ages(tier, coldest, now, rng);
-        let (_, own_oldest) = self.ages(tier, class, now, rng);
+        let (youngest, _) = self.ages(tier, coldest, context);
+        let (_, own_oldest) = self.ages(tier, class, context);
         // A class's only page is worth more to it: it would ask for it back.
         let times = if self.levels[tier].slots.class_pages(coldest) == 1 { LAST_PAGE_TIMES } else { 1 };
         (u64::from(youngest) > u64::from(own_oldest) * times).then_some(coldest)
     }
 
     /// Takes some more items off the page that is being emptied.
-    pub(super) fn go_on_emptying(&mut self, tier: usize, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
+    pub(super) fn go_on_emptying(&mut self, tier: usize, context: &mut Context<'_>) {
         let Some(mut emptying) = self.levels[tier].emptying else { return };
         let Emptying { page, class, .. } = emptying;
         let slots = &self.levels[tier].slots;
@@ -163,11 +162,11 @@ impl Ladder {
                 continue;
             }
             budget -= 1;
-            if self.open_move(id, tier, MoveKind::Relocate, acts).is_some() {
+            if self.open_move(id, tier, MoveKind::Relocate, context).is_some() {
                 continue;
             }
             // No free slot in the class: its coldest item goes, and this one moves when that has gone.
-            if !self.give_one(tier, class, now, rng, acts) {
+            if !self.give_one(tier, class, context) {
                 break;
             }
         }

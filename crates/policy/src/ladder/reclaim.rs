@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use super::classes::PAGE_UNITS;
 use super::slots::Holder;
-use super::{Act, Ladder, MoveKind, Why};
+use super::{Context, Demand, Ladder, MoveKind};
 use crate::{Id, Now};
-use tiermem_base::Rng;
 
 /// Places looked at for a run of pages.
 const WINDOWS: u32 = 64;
@@ -27,20 +26,14 @@ impl Ladder {
     /// A tier that shares its memory with metadata has more pages than it may use, so some lie free while it is full. The
     /// coldest run is then one of which a part is free already, and emptying the rest gives back too few: others go for
     /// those that still lack, wherever they lie.
-    pub(super) fn reclaim_for(
-        &mut self,
-        tier: usize,
-        pages: u32,
-        now: Now,
-        rng: &mut Rng,
-        acts: &mut Vec<Act>,
-    ) -> bool {
+    pub(super) fn reclaim_for(&mut self, tier: usize, pages: u32, context: &mut Context<'_>) -> bool {
         let slots = &mut self.levels[tier].slots;
         if pages > 1 && !slots.has_pages_in_row(pages) {
-            return self.reclaim(tier, pages, self.evictable_bytes_for_admission(), now, rng, acts);
+            return self.reclaim(tier, pages, self.evictable_bytes_for_admission(context.demand), context);
         }
         let short = slots.pages_short(pages).clamp(1, PAGES_AT_ONCE);
-        let mut reclaim = || self.reclaim(tier, 1, self.evictable_bytes_for_admission(), now, rng, acts);
+        let mut reclaim =
+            || self.reclaim(tier, 1, self.evictable_bytes_for_admission(context.demand), context);
         (0..short).take_while(|_| reclaim()).count() > 0
     }
 
@@ -53,22 +46,20 @@ impl Ladder {
         tier: usize,
         pages: u32,
         evictable_bytes: u64,
-        now: Now,
-        rng: &mut Rng,
-        acts: &mut Vec<Act>,
+        context: &mut Context<'_>,
     ) -> bool {
         if pages == 1 && self.levels[tier].slots.close_empty_page() {
             return true;
         }
         let window = if pages == 1 {
-            let page = self.coldest_page(tier, evictable_bytes, now, rng);
+            let page = self.coldest_page(tier, evictable_bytes, context);
             // Something on the page under each class's coldest item must stay: any other page.
             page.or_else(|| {
                 let any = (evictable_bytes == u64::MAX).then_some(());
-                any.and_then(|()| self.coldest_window(tier, 1, evictable_bytes, now))
+                any.and_then(|()| self.coldest_window(tier, 1, evictable_bytes, context))
             })
         } else {
-            self.coldest_window(tier, pages, evictable_bytes, now)
+            self.coldest_window(tier, pages, evictable_bytes, context)
         };
         let Some((first, count)) = window else { return false };
         // No page of the window may take in what leaves another.
@@ -77,7 +68,7 @@ impl Ladder {
         }
         let mut emptied = 0;
         for page in first..first + count {
-            emptied += u32::from(self.empty_page(tier, page, now, rng, acts));
+            emptied += u32::from(self.empty_page(tier, page, context));
         }
         emptied == count
     }
@@ -87,18 +78,15 @@ impl Ladder {
         &mut self,
         tier: usize,
         evictable_bytes: u64,
-        now: Now,
-        rng: &mut Rng,
-        acts: &mut Vec<Act>,
+        context: &mut Context<'_>,
     ) -> bool {
         let Some(page) = self.levels[tier].slots.used_behind_end() else { return false };
-        self.force(true);
-        let can = self.can_empty(tier, page, &(page..page + 1), evictable_bytes);
+        let context = &mut context.forced();
+        let can = self.can_empty(tier, page, &(page..page + 1), evictable_bytes, context.demand);
         if can {
             self.levels[tier].slots.drain(page);
-            self.empty_page(tier, page, now, rng, acts);
+            self.empty_page(tier, page, context);
         }
-        self.force(false);
         can
     }
 
@@ -107,23 +95,28 @@ impl Ladder {
         &mut self,
         tier: usize,
         evictable_bytes: u64,
-        now: Now,
-        rng: &mut Rng,
+        context: &mut Context<'_>,
     ) -> Option<(u32, u32)> {
-        let donors = self.donors(tier, now, rng);
+        let donors = self.donors(tier, context);
         let slots = &self.levels[tier].slots;
         let page_of = |id: Id| slots.run_head((self.loc(id).byte_offset() / super::PAGE_BYTES) as u32);
         let mut pages = donors.into_iter().map(|(_, _, id)| page_of(id));
         pages
             .find(|&page| {
                 !slots.is_held(&(page..page + 1))
-                    && self.can_empty(tier, page, &(page..page + 1), evictable_bytes)
+                    && self.can_empty(tier, page, &(page..page + 1), evictable_bytes, context.demand)
             })
             .map(|page| (page, 1))
     }
 
     /// Of windows spread over the tier, coldest first, the first one that can be emptied at once.
-    fn coldest_window(&self, tier: usize, pages: u32, evictable_bytes: u64, now: Now) -> Option<(u32, u32)> {
+    fn coldest_window(
+        &self,
+        tier: usize,
+        pages: u32,
+        evictable_bytes: u64,
+        context: &Context<'_>,
+    ) -> Option<(u32, u32)> {
         let slots = &self.levels[tier].slots;
         let fits = |start: u32| {
             let window = start..start + pages;
@@ -138,11 +131,13 @@ impl Ladder {
             // Each page is asked by itself; where nothing may be dropped they must not count on the same space.
             let taken = window.clone().filter(|&page| slots.holders(page).next().is_some()).count();
             (may_go || taken <= 1)
-                && heads.into_iter().all(|head| self.can_empty(tier, head, &window, evictable_bytes))
+                && heads
+                    .into_iter()
+                    .all(|head| self.can_empty(tier, head, &window, evictable_bytes, context.demand))
         };
         // Where nothing may be dropped, or not all, one round is enough: others will lack space as well.
         let rounds = if evictable_bytes == u64::MAX { ROUNDS } else { 1 };
-        let mut windows = (0..rounds).flat_map(|round| self.windows_by_age(tier, pages, round, now));
+        let mut windows = (0..rounds).flat_map(|round| self.windows_by_age(tier, pages, round, context.now));
         windows.find(|&start| fits(start)).map(|start| (start, pages))
     }
 
@@ -183,7 +178,14 @@ impl Ladder {
     }
 
     /// Whether every item of a page can leave it, and the window that the page is in.
-    fn can_empty(&self, tier: usize, page: u32, window: &Range<u32>, evictable_bytes: u64) -> bool {
+    fn can_empty(
+        &self,
+        tier: usize,
+        page: u32,
+        window: &Range<u32>,
+        evictable_bytes: u64,
+        demand: Demand,
+    ) -> bool {
         let slots = &self.levels[tier].slots;
         let (mut items, mut protected) = (0u64, 0);
         for holder in slots.holders(page) {
@@ -193,7 +195,7 @@ impl Ladder {
                 return false;
             }
             items += 1;
-            protected += u32::from(self.is_protected(id));
+            protected += u32::from(self.is_protected(id, demand));
         }
         if protected > 0 && protected > self.slots_elsewhere(tier, page, items as u32).min(PROTECTED_MAX) {
             return false;
@@ -223,7 +225,7 @@ impl Ladder {
 
     /// Empties a page that takes nothing in any more. `false`: an item that may not go for another tenant finds no other place, so
     /// the page stays.
-    fn empty_page(&mut self, tier: usize, page: u32, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
+    fn empty_page(&mut self, tier: usize, page: u32, context: &mut Context<'_>) -> bool {
         let holders: Vec<_> = self.levels[tier].slots.holders(page).collect();
         for holder in holders {
             let Holder::Item(id) = holder else { continue };
@@ -231,11 +233,11 @@ impl Ladder {
                 // A run that covers several pages of the window was met before; another item has gone for one that stays.
                 continue;
             }
-            let is_protected = self.is_protected(id);
-            let moved = self.open_move(id, tier, MoveKind::Relocate, acts).is_some()
+            let is_protected = self.is_protected(id, context.demand);
+            let moved = self.open_move(id, tier, MoveKind::Relocate, context).is_some()
                 || tier + 1 < self.levels.len()
-                    && self.open_move(id, tier + 1, MoveKind::Demote, acts).is_some()
-                || is_protected && self.give_slot_to(id, now, rng, acts);
+                    && self.open_move(id, tier + 1, MoveKind::Demote, context).is_some()
+                || is_protected && self.give_slot_to(id, context);
             if moved {
                 continue;
             }
@@ -243,24 +245,24 @@ impl Ladder {
                 self.levels[tier].slots.undrain_page(page);
                 return false;
             }
-            self.drop_item(id, Why::Evicted, now, acts);
+            self.evict(id, context);
         }
         true
     }
 
     /// Drops an item of the tenant that is to give, and moves this one of another's to its slot.
-    pub(super) fn give_slot_to(&mut self, id: Id, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
+    pub(super) fn give_slot_to(&mut self, id: Id, context: &mut Context<'_>) -> bool {
         let loc = self.loc(id);
         let tier = usize::from(loc.tier);
         let class = self.levels[tier].slots.class_at(loc.unit);
         // Of what is drawn some lies on the page that is being emptied: it goes, but makes no room.
         for _ in 0..SLOT_TRIES {
-            let budget = self.evictable_bytes_for_admission();
+            let budget = self.evictable_bytes_for_admission(context.demand);
             let may_go = |ladder: &Self, victim| victim != id && ladder.place_bytes(victim) <= budget;
-            let victim = self.tenant_victim(tier, Some(class), now, rng);
+            let victim = self.tenant_victim(tier, Some(class), context);
             let Some(victim) = victim.filter(|&victim| may_go(self, victim)) else { return false };
-            self.drop_item(victim, Why::Evicted, now, acts);
-            if self.open_move(id, tier, MoveKind::Relocate, acts).is_some() {
+            self.evict(victim, context);
+            if self.open_move(id, tier, MoveKind::Relocate, context).is_some() {
                 return true;
             }
         }

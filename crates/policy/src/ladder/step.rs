@@ -1,6 +1,6 @@
 //! The work between requests: expiry, eviction, demotion, promotion, in batches (Wang 2024, sections 5.1.3 and 5.1.4).
 
-use super::{Act, Admission, Class, Fit, Ladder, MoveKind, Order, PAGE_BYTES, Why, domain};
+use super::{Act, Admission, Class, Context, Fit, Ladder, MoveKind, Order, PAGE_BYTES, domain};
 use crate::evict::Evict;
 use crate::ladder::place::Place;
 use crate::promote::{Candidate, Promotion, packed_reuse};
@@ -46,6 +46,7 @@ impl Ladder {
     /// short. Where it leaves some, the next one is due at the next request and not only after
     /// [`super::LadderConfig::step_requests`]: what has to be moved is spread over requests, and none waits for all of it.
     pub fn step(&mut self, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
+        let context = &mut Context::new(now, rng, acts);
         self.is_behind = false;
         // One request may stand for many: it makes one step, and brings as many items as they would.
         let late_requests = now.requests.saturating_sub(self.next_step);
@@ -61,35 +62,35 @@ impl Ladder {
         self.end_abandoned_clearings(now);
         let evict_batch = self.config.evict_batch.saturating_mul(scale);
         let demote_batch = self.config.demote_batch.saturating_mul(scale);
-        let expired = self.expire(now, evict_batch, acts);
+        let expired = self.expire(now, evict_batch, context.acts);
         for tier in (0..self.levels.len()).rev() {
-            self.keep_within_limit(tier, now, rng, acts);
+            self.keep_within_limit(tier, context);
             let is_last = tier + 1 == self.levels.len();
             let budget = if is_last { evict_batch.saturating_sub(expired) } else { demote_batch };
-            self.relieve(tier, budget, now, rng, acts);
-            self.go_on_emptying(tier, now, rng, acts);
+            self.relieve(tier, budget, context);
+            self.go_on_emptying(tier, context);
         }
         self.scan(now);
-        self.promote(now, rng, acts);
+        self.promote(context);
         for (tier, level) in self.levels.iter_mut().enumerate() {
             if let Some(page) = level.slots.take_surplus() {
-                acts.push(Act::Discard { tier: tier as u8, page });
+                context.acts.push(Act::Discard { tier: tier as u8, page });
             }
         }
-        self.populate_ahead(acts);
+        self.populate_ahead(context.acts);
         self.next_step = now.requests + if self.is_behind { 1 } else { self.config.step_requests };
     }
 
     /// Takes back pages above the limit: metadata has grown into the tier, or the tier was made smaller.
-    fn keep_within_limit(&mut self, tier: usize, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
+    fn keep_within_limit(&mut self, tier: usize, context: &mut Context<'_>) {
         for _ in 0..RECLAIM_BATCH {
-            if acts.len() >= ACTS_MAX {
+            if context.acts.len() >= ACTS_MAX {
                 break;
             }
             let slots = &self.levels[tier].slots;
             let is_enough = slots.pages_used() <= slots.page_limit();
-            if !self.empty_behind_end(tier, self.evictable_bytes(), now, rng, acts)
-                && (is_enough || !self.reclaim_or_force(tier, now, rng, acts))
+            if !self.empty_behind_end(tier, self.evictable_bytes(), context)
+                && (is_enough || !self.reclaim_or_force(tier, context))
             {
                 break;
             }
@@ -97,18 +98,15 @@ impl Ladder {
     }
 
     /// Takes a page back, from whomever it is where nobody else has one to give.
-    fn reclaim_or_force(&mut self, tier: usize, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
+    fn reclaim_or_force(&mut self, tier: usize, context: &mut Context<'_>) -> bool {
         let evictable_bytes = self.evictable_bytes();
-        if self.reclaim(tier, 1, evictable_bytes, now, rng, acts) {
+        if self.reclaim(tier, 1, evictable_bytes, context) {
             return true;
         }
         if self.tenants.is_none() {
             return false;
         }
-        self.force(true);
-        let done = self.reclaim(tier, 1, evictable_bytes, now, rng, acts);
-        self.force(false);
-        done
+        self.reclaim(tier, 1, evictable_bytes, &mut context.forced())
     }
 
     /// Work that needs no request: expiry only (and memory given back and taken, which decides nothing), so that a simulator, which has no
@@ -120,7 +118,7 @@ impl Ladder {
     }
 
     /// Brings a tier from the low to the high watermark: class by class, then as a whole; `budget` items at most.
-    fn relieve(&mut self, tier: usize, mut budget: u32, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
+    fn relieve(&mut self, tier: usize, mut budget: u32, context: &mut Context<'_>) {
         let Some(marks) = self.config.watermarks else { return };
         let is_last = tier + 1 == self.levels.len();
         if is_last && !self.may_evict() {
@@ -135,13 +133,13 @@ impl Ladder {
             let will_be_free = free + u64::from(level.leaving[class.index()]);
             let starved = u64::from(level.starved >> class.index() & 1 == 1);
             let is_enough = will_be_free >= threshold(held, marks.high).max(starved);
-            if is_enough || self.page_comes(tier, class, now, rng) {
+            if is_enough || self.page_comes(tier, class, context) {
                 (short, self.levels[tier].short) = (short & !bit, self.levels[tier].short & !bit);
             } else if self.levels[tier].passes < PASSES_MAX && !self.victim_is_at_hand(tier, class) {
                 // Next step.
                 self.levels[tier].passes += 1;
                 short &= !bit;
-            } else if self.give_one(tier, class, now, rng, acts) {
+            } else if self.give_one(tier, class, context) {
                 self.levels[tier].passes = 0;
                 budget -= 1;
             } else {
@@ -160,7 +158,7 @@ impl Ladder {
                 self.levels[tier].coldest_class = (left > 1).then_some((class, left - 1));
                 break;
             }
-            let gave = self.give_coldest(tier, now, rng, acts);
+            let gave = self.give_coldest(tier, context);
             budget -= u32::from(gave);
             if !gave || free(self) >= (capacity_bytes as f64 * marks.high) as u64 {
                 self.levels[tier].pressed = false;
@@ -172,16 +170,16 @@ impl Ladder {
 
     /// Moves the tier's coldest item down or out. With lists that means to look at all of them, so several are taken from
     /// the coldest one, over as many steps as it takes, before it is looked for again.
-    fn give_coldest(&mut self, tier: usize, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
+    fn give_coldest(&mut self, tier: usize, context: &mut Context<'_>) -> bool {
         if let Some((class, left)) = self.levels[tier].coldest_class.take()
-            && self.give_one(tier, class, now, rng, acts)
+            && self.give_one(tier, class, context)
         {
             self.levels[tier].coldest_class = (left > 1).then_some((class, left - 1));
             return true;
         }
-        let Some(id) = self.coldest(tier, now, rng) else { return false };
+        let Some(id) = self.coldest(tier, context) else { return false };
         let class = self.levels[tier].slots.class_at(self.loc(id).unit);
-        let gave = self.give(tier, class, id, now, rng, acts);
+        let gave = self.give(tier, class, id, context);
         if gave && self.levels[tier].order == Order::Lists {
             self.levels[tier].coldest_class = Some((class, PRESSED_BATCH - 1));
         }
@@ -189,51 +187,35 @@ impl Ladder {
     }
 
     /// Moves a class's coldest item down or out.
-    pub(super) fn give_one(
-        &mut self,
-        tier: usize,
-        class: Class,
-        now: Now,
-        rng: &mut Rng,
-        acts: &mut Vec<Act>,
-    ) -> bool {
-        self.victim(tier, class, now, rng)
-            .is_some_and(|victim| self.give(tier, class, victim, now, rng, acts))
+    pub(super) fn give_one(&mut self, tier: usize, class: Class, context: &mut Context<'_>) -> bool {
+        self.victim(tier, class, context).is_some_and(|victim| self.give(tier, class, victim, context))
     }
 
     /// Moves an item down, or out of the last tier. The next tier, if it is the last, evicts for it
     /// when it must: this is background work, not an admission (Wang 2024, section 5.1.4.3).
-    pub(super) fn give(
-        &mut self,
-        tier: usize,
-        class: Class,
-        victim: Id,
-        now: Now,
-        rng: &mut Rng,
-        acts: &mut Vec<Act>,
-    ) -> bool {
-        self.note_victim(tier, victim, now);
+    pub(super) fn give(&mut self, tier: usize, class: Class, victim: Id, context: &mut Context<'_>) -> bool {
+        self.note_victim(tier, victim, context.now);
         let below = tier + 1;
         if below == self.levels.len() {
             let goes = self.may_evict();
             if goes {
-                self.drop_item(victim, Why::Evicted, now, acts);
+                self.evict(victim, context);
             }
             return goes;
         }
-        if self.open_move(victim, below, MoveKind::Demote, acts).is_some() {
+        if self.open_move(victim, below, MoveKind::Demote, context).is_some() {
             return true;
         }
         if below + 1 != self.levels.len() {
             return false;
         }
-        match self.victim(below, class, now, rng).filter(|_| self.may_evict()) {
-            Some(coldest) => self.drop_item(coldest, Why::Evicted, now, acts),
+        match self.victim(below, class, context).filter(|_| self.may_evict()) {
+            Some(coldest) => self.evict(coldest, context),
             None => {
-                self.reclaim(below, 1, self.evictable_bytes(), now, rng, acts);
+                self.reclaim(below, 1, self.evictable_bytes(), context);
             }
         }
-        self.open_move(victim, below, MoveKind::Demote, acts).is_some()
+        self.open_move(victim, below, MoveKind::Demote, context).is_some()
     }
 
     /// Learns from a victim: at which age the items of the tier leave it, and whether new ones were used.
@@ -300,13 +282,12 @@ impl Ladder {
         reuse: u32,
         above: usize,
         class: Class,
-        now: Now,
-        rng: &mut Rng,
+        context: &mut Context<'_>,
     ) -> bool {
         if self.has_spare_room(above) {
             return false;
         }
-        match self.own_coldest(id, above, class, now, rng) {
+        match self.own_coldest(id, above, class, context) {
             Some(age) => age <= reuse.saturating_mul(WAITS_LONGER),
             None => false,
         }
@@ -321,7 +302,7 @@ impl Ladder {
     }
 
     /// Moves candidates up, making room by demoting where the faster tier has none.
-    fn promote(&mut self, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) {
+    fn promote(&mut self, context: &mut Context<'_>) {
         let mut budget = self.config.promote_batch;
         let mut reclaimed = false;
         for _ in 0..self.candidates.len() {
@@ -341,28 +322,29 @@ impl Ladder {
                 continue;
             }
             let class = self.classes.class(fit);
-            self.make_room_for(self.tenants.is_some().then(|| self.tenant_of(id)));
+            let wanted_by = self.tenants.is_some().then(|| self.tenant_of(id));
+            let context = &mut context.wanted_by(wanted_by);
             if self.config.promotion == Promotion::Naive
-                && let Some(coldest) = self.victim(above, class, now, rng)
-                && self.age(coldest, now) <= self.age(id, now)
+                && let Some(coldest) = self.victim(above, class, context)
+                && self.age(coldest, context.now) <= self.age(id, context.now)
             {
                 continue;
             }
             budget -= 1;
-            if self.deserves_less(id, reuse, above, class, now, rng) {
+            if self.deserves_less(id, reuse, above, class, context) {
                 continue;
             }
-            if self.open_move(id, above, MoveKind::Promote, acts).is_some() {
+            if self.open_move(id, above, MoveKind::Promote, context).is_some() {
                 continue;
             }
-            let victim = self.victim(above, class, now, rng).filter(|&id| self.is_large_enough(id, fit));
+            let victim = self.victim(above, class, context).filter(|&id| self.is_large_enough(id, fit));
             let room_comes = match victim {
-                Some(coldest) => self.open_move(coldest, tier, MoveKind::Demote, acts).is_some(),
+                Some(coldest) => self.open_move(coldest, tier, MoveKind::Demote, context).is_some(),
                 // A page here and a page there make no run.
                 None if matches!(fit, Fit::Run(2..)) => false,
                 None => {
                     !std::mem::replace(&mut reclaimed, true)
-                        && self.reclaim(above, 1, self.evictable_bytes(), now, rng, acts)
+                        && self.reclaim(above, 1, self.evictable_bytes(), context)
                 }
             };
             if room_comes {
@@ -371,6 +353,5 @@ impl Ladder {
                 self.is_behind = true;
             }
         }
-        self.make_room_for(None);
     }
 }

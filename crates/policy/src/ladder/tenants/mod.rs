@@ -20,7 +20,7 @@ mod reuse;
 mod settings;
 
 use super::order::{AgeQuantile, Known, Order, Priority, may_go};
-use super::{Class, Ladder};
+use super::{Class, Context, Demand, Ladder};
 use crate::column::Column;
 use crate::ladder::place;
 use crate::waste::Waste;
@@ -184,10 +184,6 @@ impl Holdings {
 pub(super) struct Tenants {
     entries: Column<Entry>,
     levels: Vec<Holdings>,
-    /// For whom room is being made, if for somebody.
-    wants: Option<u16>,
-    /// A tier must become smaller, whoever is in the way.
-    forced: bool,
     /// Halves of a window of reuse times that have begun.
     half: u32,
 }
@@ -200,7 +196,7 @@ impl Tenants {
             ..Holdings::default()
         };
         let levels = config.levels.iter().map(level).collect();
-        Tenants { entries: Column::default(), levels, wants: None, forced: false, half: 0 }
+        Tenants { entries: Column::default(), levels, half: 0 }
     }
 
     /// Reuse times noted from now on belong to this half of a window.
@@ -267,9 +263,9 @@ impl Tenants {
     }
 
     /// Counts an eviction.
-    pub fn note_evicted(&mut self, id: Id, tier: usize) {
+    pub fn note_evicted(&mut self, id: Id, tier: usize, wants: Option<u16>) {
         let tenant = self.owner(id);
-        let trespass = self.is_protected(tenant, tier);
+        let trespass = self.is_protected(tenant, tier, wants);
         let counters = &mut self.levels[tier].at(tenant).counters;
         counters.evictions += 1;
         counters.trespasses += u64::from(trespass);
@@ -277,22 +273,22 @@ impl Tenants {
 
     /// Whether a tenant loses nothing in a tier now: it is not above its part, does not want the room itself, and it is not so
     /// that room is made for nobody in particular while all have just their part.
-    fn is_protected(&self, tenant: u16, tier: usize) -> bool {
+    fn is_protected(&self, tenant: u16, tier: usize, wants: Option<u16>) -> bool {
         let level = &self.levels[tier];
-        let is_above = |tenant| level.is_above(tenant, self.wants);
+        let is_above = |tenant| level.is_above(tenant, wants);
         let mut fullest = [0];
-        self.wants != Some(tenant)
+        wants != Some(tenant)
             && !is_above(usize::from(tenant))
-            && (self.wants.is_some() || level.fullest.first(&mut fullest) == 0 || is_above(fullest[0]))
+            && (wants.is_some() || level.fullest.first(&mut fullest) == 0 || is_above(fullest[0]))
     }
 
     /// Who is to give in a tier, first the first: those above their part by how full they are, then whoever wants the slot.
     /// That one comes earlier if nobody is fuller.
-    fn givers(&self, tier: usize, givers: &mut [usize; GIVERS + 1]) -> usize {
+    fn givers(&self, tier: usize, wants: Option<u16>, givers: &mut [usize; GIVERS + 1]) -> usize {
         let level = &self.levels[tier];
         let found = level.fullest.first(&mut givers[..GIVERS]);
-        let mut count = (0..found).take_while(|&at| level.is_above(givers[at], self.wants)).count();
-        if let Some(tenant) = self.wants.map(usize::from) {
+        let mut count = (0..found).take_while(|&at| level.is_above(givers[at], wants)).count();
+        if let Some(tenant) = wants.map(usize::from) {
             if !givers[..count].contains(&tenant) {
                 givers[count] = tenant;
                 count += 1;
@@ -305,11 +301,11 @@ impl Tenants {
     }
 
     /// The first of [`Self::givers`].
-    fn first_giver(&self, tier: usize) -> Option<usize> {
+    fn first_giver(&self, tier: usize, wants: Option<u16>) -> Option<usize> {
         let level = &self.levels[tier];
         let fullest = level.fullest.top();
-        let above = fullest.filter(|&tenant| level.is_above(tenant, self.wants));
-        above.or(self.wants.map(usize::from)).or(fullest)
+        let above = fullest.filter(|&tenant| level.is_above(tenant, wants));
+        above.or(wants.map(usize::from)).or(fullest)
     }
 
     pub fn bytes(&self) -> u64 {
@@ -351,11 +347,11 @@ impl Ladder {
     }
 
     /// Whether an item may not go for another tenant: its own is not above its part, and does not want the room.
-    pub(super) fn is_protected(&self, id: Id) -> bool {
+    pub(super) fn is_protected(&self, id: Id, demand: Demand) -> bool {
         let tier = usize::from(self.loc(id).tier);
-        self.tenants
-            .as_ref()
-            .is_some_and(|tenants| !tenants.forced && tenants.is_protected(tenants.owner(id), tier))
+        self.tenants.as_ref().is_some_and(|tenants| {
+            !demand.is_forced && tenants.is_protected(tenants.owner(id), tier, demand.tenant)
+        })
     }
 
     /// Whether a tenant may have what is others' where all else fails: it has hardly more than its part anywhere. Who floods does not.
@@ -369,26 +365,23 @@ impl Ladder {
         })
     }
 
-    /// While `on`, nobody is protected: what is done must be done.
-    pub(super) fn force(&mut self, on: bool) {
-        if let Some(tenants) = &mut self.tenants {
-            tenants.forced = on;
-        }
-    }
-
     /// Items of a tier drawn from the tenants that are to give, with their ages and classes, the oldest first.
-    pub(super) fn tenant_donors(&mut self, tier: usize, now: Now, rng: &mut Rng) -> Vec<(u32, Class, Id)> {
+    pub(super) fn tenant_donors(&mut self, tier: usize, context: &mut Context<'_>) -> Vec<(u32, Class, Id)> {
         let Some(tenants) = &self.tenants else { return Vec::new() };
         let mut givers = [0; GIVERS + 1];
-        let count = tenants.givers(tier, &mut givers);
+        let count = tenants.givers(tier, context.demand.tenant, &mut givers);
         let mut donors = Vec::with_capacity(DONORS);
         for holding in givers[..count].iter().filter_map(|&giver| tenants.levels[tier].get(giver)) {
             let len = holding.members.len() as u64;
             for _ in 0..if len == 0 { 0 } else { DONORS - donors.len() } {
-                let id = holding.members.get(rng.below(len) as usize);
+                let id = holding.members.get(context.rng.below(len) as usize);
                 let place = self.places.get(id);
                 if may_go(place) {
-                    donors.push((self.age(id, now), self.levels[tier].slots.class_at(place.unit()), id));
+                    donors.push((
+                        self.age(id, context.now),
+                        self.levels[tier].slots.class_at(place.unit()),
+                        id,
+                    ));
                 }
             }
         }
@@ -407,31 +400,25 @@ impl Ladder {
         tenants.levels.iter().map(|level| level.of.len()).max().unwrap_or(0)
     }
 
-    /// From now on room is made for this tenant; for nobody in particular with `None`.
-    pub(super) fn make_room_for(&mut self, tenant: Option<u16>) {
-        if let Some(tenants) = &mut self.tenants {
-            tenants.wants = tenant;
-        }
-    }
-
     /// The item that should go next in a tier, of a class or of any: of the tenant that is to give, K drawn.
     pub(super) fn tenant_victim(
         &mut self,
         tier: usize,
         class: Option<Class>,
-        now: Now,
-        rng: &mut Rng,
+        context: &mut Context<'_>,
     ) -> Option<Id> {
         // Nearly always the first one has something to give.
-        let first = self.tenants.as_ref()?.first_giver(tier);
-        if let Some(victim) = first.and_then(|tenant| self.sample_tenant(tenant, tier, class, now, rng)) {
+        let first = self.tenants.as_ref()?.first_giver(tier, context.demand.tenant);
+        if let Some(victim) =
+            first.and_then(|tenant| self.sample_tenant(tenant, tier, class, context.now, context.rng))
+        {
             return Some(victim);
         }
         let mut givers = [0; GIVERS + 1];
-        let count = self.tenants.as_ref()?.givers(tier, &mut givers);
+        let count = self.tenants.as_ref()?.givers(tier, context.demand.tenant, &mut givers);
         debug_assert_eq!(givers[..count].first().copied(), first, "who was asked already");
         let mut others = givers[..count].iter().skip(1);
-        others.find_map(|&tenant| self.sample_tenant(tenant, tier, class, now, rng))
+        others.find_map(|&tenant| self.sample_tenant(tenant, tier, class, context.now, context.rng))
     }
 
     /// The item of a tenant that would go from a tier if K of them were drawn. It stays: this is for knowing what choosing costs.

@@ -1,8 +1,7 @@
 //! How soon a tenant's items are used again in a tier, and how long those have waited that leave it.
 
-use super::super::{Class, Ladder};
-use crate::{Id, Now};
-use tiermem_base::Rng;
+use super::super::{Class, Context, Ladder};
+use crate::Id;
 
 /// The mean reuse time of a tenant's hits in a tier, where what was noted half a window ago and longer weighs half, and so on.
 ///
@@ -82,8 +81,7 @@ impl Ladder {
         id: Id,
         tier: usize,
         class: Class,
-        now: Now,
-        rng: &mut Rng,
+        context: &mut Context<'_>,
     ) -> Option<u32> {
         let tenants = self.tenants.as_mut()?;
         let tenant = usize::from(tenants.owner(id));
@@ -94,8 +92,8 @@ impl Ladder {
         if !is_due {
             return Some(mean);
         }
-        let victim = self.sample_tenant(tenant, tier, Some(class), now, rng)?;
-        let age = self.age(victim, now);
+        let victim = self.sample_tenant(tenant, tier, Some(class), context.now, context.rng)?;
+        let age = self.age(victim, context.now);
         let holding = self.tenants.as_mut()?.levels[tier].of[tenant].as_mut()?;
         Some(holding.coldest.note(age))
     }

@@ -1,0 +1,57 @@
+//! For whom room is made and what that may cost, and what each decision needs beside.
+
+use super::Act;
+use crate::Now;
+use tiermem_base::Rng;
+
+/// For whom room is made, and what that may cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Demand {
+    /// The tenant who wants it; `None`: nobody in particular.
+    pub tenant: Option<u16>,
+    /// No tenant's items are protected: what is done must be done.
+    pub is_forced: bool,
+    /// Items may go that nothing below the last tier takes.
+    pub overflows: bool,
+}
+
+/// What a decision needs: the time, for whom it is made, random numbers, and a place for its acts.
+#[derive(Debug)]
+pub(super) struct Context<'a> {
+    pub now: Now,
+    pub demand: Demand,
+    pub rng: &'a mut Rng,
+    pub acts: &'a mut Vec<Act>,
+}
+
+impl<'a> Context<'a> {
+    /// Room for nobody in particular, at nobody's cost.
+    pub fn new(now: Now, rng: &'a mut Rng, acts: &'a mut Vec<Act>) -> Self {
+        Context { now, demand: Demand::default(), rng, acts }
+    }
+
+    /// The same decision for another demand.
+    pub fn with(&mut self, demand: Demand) -> Context<'_> {
+        Context { now: self.now, demand, rng: self.rng, acts: self.acts }
+    }
+
+    /// Room for an item of a tenant.
+    pub fn wanting(self, tenant: u16) -> Self {
+        Context { demand: Demand { tenant: Some(tenant), ..self.demand }, ..self }
+    }
+
+    /// The same decision for a tenant, or for nobody in particular.
+    pub fn wanted_by(&mut self, tenant: Option<u16>) -> Context<'_> {
+        self.with(Demand { tenant, ..self.demand })
+    }
+
+    /// The same decision though it may cost a tenant what is its own.
+    pub fn forced(&mut self) -> Context<'_> {
+        self.with(Demand { is_forced: true, ..self.demand })
+    }
+
+    /// The same decision though it may cost items that nothing below takes.
+    pub fn overflowing(&mut self) -> Context<'_> {
+        self.with(Demand { overflows: true, ..self.demand })
+    }
+}
