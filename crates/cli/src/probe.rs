@@ -5,8 +5,8 @@ use clap::Args;
 use tiermem_base::latency_curve::{Curve, DEFAULT_CURVE, LOCAL_DRAM, Surcharge};
 use tiermem_base::{Bytes, Rng, TierKind, TierSpec};
 use tiermem_policy::ladder::Loc;
+use tiermem_store::tiers::Tiers;
 use tiermem_sys::cpu_time::thread_cpu_time;
-use tiermem_tier::Tiers;
 
 use crate::failure::Failure;
 use crate::output::{self, Cell, Format, Rows};

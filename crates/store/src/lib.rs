@@ -23,4 +23,5 @@ pub mod settings;
 pub mod shards;
 pub mod snapshot;
 pub mod stats;
+pub mod tiers;
 pub mod users;

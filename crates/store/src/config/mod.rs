@@ -22,8 +22,8 @@ pub use policy::PolicySection;
 pub use tenant::{TenantConfig, TenantsSection};
 pub use user::UserConfig;
 
+use crate::tiers::pages_bytes;
 use tiermem_policy::ladder::LadderConfig;
-use tiermem_tier::region::pages_bytes;
 
 use crate::command::Live;
 use crate::engine::{AHEAD_BYTES, EngineConfig};

@@ -1,10 +1,10 @@
 //! How an engine is set up.
 
+use crate::tiers::pages_bytes;
 use tiermem_base::TierSpec;
 use tiermem_model::advisor::{Divider, DividerConfig};
 use tiermem_policy::ladder::{INSERTION_POINT_FAST, INSERTION_POINT_SLOW, LadderConfig, LevelConfig};
 use tiermem_policy::shard::Shard;
-use tiermem_tier::region::pages_bytes;
 
 use super::Tenancy;
 use super::owners::Whose;

@@ -4,7 +4,7 @@
 //! Expiry, tier and recency are not here but in the ladder's arrays, so that deciding about an item never touches the memory
 //! that it lies in.
 
-use tiermem_tier::device::{SEAL, SEAL_AT};
+use crate::tiers::{SEAL, SEAL_AT};
 
 use super::types::ValueKind;
 

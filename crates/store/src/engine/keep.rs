@@ -9,10 +9,10 @@
 //! one key there are never two sealed versions that differ, and where flash has the key too, either both are the same, or
 //! the one on flash was overwritten by a request that was not answered yet: memory wins.
 
+use crate::tiers::TAIL_BYTES;
+use crate::tiers::Tiers;
 use tiermem_policy::Id;
 use tiermem_policy::ladder::{Loc, PAGE_BYTES, UNIT_BYTES};
-use tiermem_tier::Tiers;
-use tiermem_tier::device::TAIL_BYTES;
 
 use super::item::{HEADER_BYTES, Header};
 use super::{DATABASES, Engine};

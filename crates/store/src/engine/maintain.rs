@@ -1,12 +1,12 @@
 //! The engine's work beside requests: steps of the shard, and carrying out what it decides.
 
+use crate::tiers::pages_bytes;
 use tiermem_base::TierSpec;
 use tiermem_policy::Id;
 use tiermem_policy::index::Found;
 use tiermem_policy::ladder::{Eviction as LadderEviction, Loc, Tuning};
 use tiermem_policy::log::LogPlace;
 use tiermem_policy::shard::{self, Act, Why};
-use tiermem_tier::region::pages_bytes;
 
 use super::{Change, Engine, EngineStats, Eviction, TierStats};
 

@@ -33,6 +33,7 @@ mod types;
 
 use std::sync::Arc;
 
+use crate::tiers::{TierError, Tiers};
 use tiermem_base::Rng;
 use tiermem_base::hash::KeyHasher;
 pub use tiermem_model::advisor::{Aim, Declared, Division};
@@ -41,7 +42,6 @@ use tiermem_policy::Id;
 use tiermem_policy::index::Found;
 use tiermem_policy::ladder::Loc;
 use tiermem_policy::shard::{Entered, Entry, Shard};
-use tiermem_tier::{TierError, Tiers};
 
 pub use advice::{DivisionStats, TenantAdvice};
 pub use ahead::FORESEEN_MAX;

@@ -1,9 +1,42 @@
 //! The process's own memory: the machine's, or one NUMA node's.
 
 use super::Memory;
+use tiermem_base::Bytes;
 use tiermem_sys::mapping::{MapError, Mapping};
-use tiermem_sys::numa;
+use tiermem_sys::numa::{self, Node};
 use tiermem_sys::populate::Populate;
+
+/// Why a node gives no memory.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// It is not there.
+    #[error("there is no NUMA node {node} with memory here: {}", describe(nodes))]
+    NoNode {
+        /// The node that was asked for.
+        node: u32,
+        /// Those that are there.
+        nodes: Vec<Node>,
+    },
+    /// It has less.
+    #[error("NUMA node {node} has {has} of memory: make the tier smaller, or choose another node")]
+    TooSmall {
+        /// The node.
+        node: u32,
+        /// What it has.
+        has: Bytes,
+    },
+    /// The system refuses.
+    #[error(transparent)]
+    Map(#[from] MapError),
+}
+
+fn describe(nodes: &[Node]) -> String {
+    let each = |node: &Node| format!("{} ({})", node.number, Bytes(node.bytes));
+    match nodes {
+        [] => "this system shows none".to_owned(),
+        nodes => format!("there are {}", nodes.iter().map(each).collect::<Vec<_>>().join(", ")),
+    }
+}
 
 /// DRAM: costs what it costs.
 #[derive(Debug)]
@@ -17,12 +50,25 @@ impl Dram {
         Ok(Dram { mapping: Mapping::anonymous(len)? })
     }
 
-    /// The same from one node's memory and no other's: another socket's, or a CXL expander that the kernel shows as a
-    /// node without processors. The node exists ([`numa::nodes`]).
-    pub fn on_node(len: usize, node: u32) -> Result<Self, MapError> {
-        let mut mapping = Mapping::anonymous(len)?;
-        numa::bind(&mut mapping, node)?;
-        Ok(Dram { mapping })
+    /// The same from one node's memory and no other's: another socket's, or a CXL expander that the kernel shows as a node without
+    /// processors.
+    ///
+    /// # Errors
+    /// When there is no such node, or it has less memory than that: a node that cannot give what it is bound to would end the process
+    /// later.
+    pub fn on_node(len: usize, node: u32) -> Result<Self, NodeError> {
+        let nodes = numa::nodes();
+        match nodes.iter().find(|known| known.number == node) {
+            None => Err(NodeError::NoNode { node, nodes }),
+            Some(known) if known.bytes < len as u64 => {
+                Err(NodeError::TooSmall { node, has: Bytes(known.bytes) })
+            }
+            Some(_) => {
+                let mut mapping = Mapping::anonymous(len).map_err(NodeError::Map)?;
+                numa::bind(&mut mapping, node).map_err(NodeError::Map)?;
+                Ok(Dram { mapping })
+            }
+        }
     }
 }
 

@@ -12,8 +12,8 @@ use tiermem_policy::promote::Promotion;
 use tiermem_store::engine::{
     Aim, By, Condition, Division, Engine, EngineConfig, EngineStats, Expiry, Tenancy,
 };
+use tiermem_store::tiers::TierError;
 use tiermem_sys::cpu_time::thread_cpu_time;
-use tiermem_tier::TierError;
 
 /// Bytes of an item beside its value: the engine's header and a key name of sixteen digits.
 pub const ITEM_OVERHEAD_BYTES: u64 = 24;

@@ -16,7 +16,9 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use tiermem_policy::ladder::PAGE_BYTES;
 
-use crate::region::{Division, Form, HEADER_BYTES, PAGE_ENTRY_BYTES, STATE_BYTES, STATE_OFFSET, State};
+use super::region_format::{
+    Division, Form, HEADER_BYTES, PAGE_ENTRY_BYTES, STATE_BYTES, STATE_OFFSET, State,
+};
 
 /// In an item's header, the byte that bears the seal.
 pub const SEAL_AT: usize = 7;
@@ -27,7 +29,7 @@ pub const TAIL_BYTES: usize = 8;
 
 /// Keeps stores before it before those behind it, as the compiler orders them: enough for who reads them after this process.
 #[inline]
-pub(crate) fn in_order() {
+pub fn in_order() {
     compiler_fence(Ordering::SeqCst);
 }
 

@@ -1,12 +1,12 @@
 //! Tiers whose items outlive the process: the order in which their bytes are written. What a region's seals and table mean
-//! stands in [`crate::device::Kept`].
+//! stands in [`Kept`].
 
 use tiermem_policy::ladder::Loc;
 
 use super::Tiers;
-use crate::device::{Device, Kept, SEAL, SEAL_AT, TAIL_BYTES, in_order};
-use crate::region::Form;
-use tiermem_sys::mapping::Mapping;
+use super::device::Device;
+use super::kept::{Kept, SEAL, SEAL_AT, TAIL_BYTES, in_order};
+use super::region_format::Form;
 
 /// Bytes of an item's header: copied by themselves, for the seal is among them.
 const HEAD_BYTES: usize = SEAL_AT + 1;
@@ -25,24 +25,24 @@ impl Tiers {
         self.keeping != 0 && self.keeping >> tier & 1 != 0
     }
 
-    fn kept(&mut self, tier: u8) -> Option<(&mut Kept, &mut Mapping)> {
+    fn kept(&mut self, tier: u8) -> Option<(&mut Kept, &mut [u8])> {
         match &mut self.tiers[usize::from(tier)].device {
-            Device::Mapped(device) => Some(device.kept()),
+            Device::Region(device) => Some(device.kept()),
             _ => None,
         }
     }
 
-    fn each_kept(&mut self) -> impl Iterator<Item = (&mut Kept, &mut Mapping)> {
+    fn each_kept(&mut self) -> impl Iterator<Item = (&mut Kept, &mut [u8])> {
         self.tiers.iter_mut().filter_map(|tier| match &mut tier.device {
-            Device::Mapped(device) => Some(device.kept()),
+            Device::Region(device) => Some(device.kept()),
             _ => None,
         })
     }
 
     /// Gets a place of so many bytes ready for an item: until it is sealed nobody will take it for one.
     pub fn prepare(&mut self, loc: Loc, place_bytes: u64) {
-        if let Some((kept, mapping)) = self.kept(loc.tier) {
-            kept.prepare(mapping.bytes_mut(), loc.byte_offset() as usize, place_bytes);
+        if let Some((kept, region)) = self.kept(loc.tier) {
+            kept.prepare(region, loc.byte_offset() as usize, place_bytes);
             self.unseal(loc);
         }
     }
@@ -78,7 +78,7 @@ impl Tiers {
 
     /// Notes in all regions that a run of this name is about to take them up.
     pub fn announce_session(&mut self, session: [u8; 16]) {
-        self.each_kept().for_each(|(kept, mapping)| kept.announce(mapping.bytes_mut(), session));
+        self.each_kept().for_each(|(kept, region)| kept.announce(region, session));
     }
 
     /// The runs that may have left what the regions hold.
@@ -101,12 +101,12 @@ impl Tiers {
 
     /// Begins the run of this name in all regions.
     pub fn begin_session(&mut self, session: [u8; 16]) {
-        self.each_kept().for_each(|(kept, mapping)| kept.begin(mapping.bytes_mut(), session));
+        self.each_kept().for_each(|(kept, region)| kept.begin(region, session));
     }
 
     /// Empties all regions.
     pub fn forget_kept(&mut self) {
-        self.each_kept().for_each(|(kept, mapping)| kept.begin_empty(mapping.bytes_mut()));
+        self.each_kept().for_each(|(kept, region)| kept.begin_empty(region));
     }
 
     /// Pages of a tier that keeps its items, 0 of another.
@@ -116,8 +116,8 @@ impl Tiers {
 
     /// How a page is cut up, as a run before this one left it.
     pub fn kept_form(&mut self, tier: u8, page: u32) -> Option<Form> {
-        let (kept, mapping) = self.kept(tier)?;
-        kept.find(mapping.bytes(), page)
+        let (kept, region) = self.kept(tier)?;
+        kept.find(region, page)
     }
 
     /// Whether there is a sealed item at `loc`.
@@ -138,7 +138,7 @@ impl Tiers {
     /// When it cannot be written: then it outlives the process, but not the machine.
     pub fn close_kept(&mut self) -> std::io::Result<()> {
         for tier in &mut self.tiers {
-            if let Device::Mapped(device) = &mut tier.device {
+            if let Device::Region(device) = &mut tier.device {
                 device.close()?;
             }
         }

@@ -87,7 +87,7 @@ fn work(wishes: &Receiver<Wish>) {
 #[cfg(target_arch = "x86_64")]
 mod tests {
     use super::*;
-    use crate::Tiers;
+    use crate::tiers::Tiers;
     use std::time::{Duration, Instant};
     use tiermem_base::{Bytes, TierKind, TierSpec};
     use tiermem_policy::ladder::{Loc, UNIT_BYTES};

@@ -1,79 +1,31 @@
 //! The tiers of one shard: reading, writing and copying at the places that the ladder names, and the debt of time
 //! that emulated tiers run up.
 
+mod device;
 mod keeping;
+mod kept;
 mod populate;
+mod region;
+mod region_format;
 
 use std::cell::Cell;
 use std::ops::Range;
 use std::time::Instant;
 
-use tiermem_base::{Bytes, TierKind, TierSpec};
+use tiermem_base::{Bytes, TierSpec};
 use tiermem_policy::ladder::{Loc, PAGE_BYTES};
-use tiermem_sys::mapping::MapError;
-use tiermem_sys::numa::{self, Node};
 use tiermem_sys::prefetch::prefetch;
+use tiermem_tier::device::Memory;
 
-use crate::device::{Device, Dram, Emulated, Mapped, MappedError, MappedSpec, Memory};
+use device::{Device, DeviceError};
+pub use kept::{SEAL, SEAL_AT, TAIL_BYTES};
 use populate::Populator;
+pub use region_format::pages_bytes;
 
 /// Debts up to here are carried on: a clock read costs some 25 ns, so smaller ones cannot be spun off precisely.
 const SPIN_ABOVE_NS: f64 = 1000.0;
 
 const CACHE_LINE_BYTES: usize = 64;
-
-/// Why a tier has no memory.
-#[derive(Debug, thiserror::Error)]
-enum DeviceError {
-    #[error(transparent)]
-    Described(#[from] tiermem_base::tier::TierError),
-    #[error(transparent)]
-    Map(#[from] MapError),
-    #[error("there is no NUMA node {node} with memory here: {}", describe(nodes))]
-    NoNode { node: u32, nodes: Vec<Node> },
-    #[error("NUMA node {node} has {has} of memory: make the tier smaller, or choose another node")]
-    NodeTooSmall { node: u32, has: Bytes },
-    #[error(transparent)]
-    Mapped(#[from] MappedError),
-}
-
-fn describe(nodes: &[Node]) -> String {
-    let each = |node: &Node| format!("{} ({})", node.number, Bytes(node.bytes));
-    match nodes {
-        [] => "this system shows none".to_owned(),
-        nodes => format!("there are {}", nodes.iter().map(each).collect::<Vec<_>>().join(", ")),
-    }
-}
-
-/// Memory of one node, if it is there: a node that cannot give what it is bound to would end the process later.
-fn on_node(len: usize, node: u32) -> Result<Dram, DeviceError> {
-    let nodes = numa::nodes();
-    match nodes.iter().find(|known| known.number == node) {
-        None => Err(DeviceError::NoNode { node, nodes }),
-        Some(known) if known.bytes < len as u64 => {
-            Err(DeviceError::NodeTooSmall { node, has: Bytes(known.bytes) })
-        }
-        Some(_) => Ok(Dram::on_node(len, node)?),
-    }
-}
-
-/// The device of a tier.
-fn open(spec: &TierSpec, layout: u64) -> Result<Device, DeviceError> {
-    let capacity = spec.bytes()?;
-    let len = capacity as usize;
-    Ok(match spec.kind {
-        TierKind::Dram => Device::Dram(Dram::new(len)?),
-        TierKind::Emulated => Device::Emulated(Emulated::new(len, spec.curve()?)?),
-        TierKind::Numa => Device::Dram(on_node(len, spec.node()?)?),
-        TierKind::Dax => {
-            let mapped = MappedSpec { path: spec.path()?.to_owned(), layout, reset: spec.reset };
-            Device::Mapped(Box::new(Mapped::open(&mapped, capacity)?))
-        }
-        TierKind::Compressed | TierKind::Flash | TierKind::Remote => {
-            return Err(spec.not_served_by("memory", &TierKind::MEMORY).into());
-        }
-    })
-}
 
 /// A tier that could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +86,7 @@ impl Tiers {
                 capacity_bytes: spec.known_bytes().unwrap_or(0),
                 source,
             };
-            let device = open(spec, layout).map_err(error)?;
+            let device = device::open(spec, layout).map_err(error)?;
             if let Some(memory) = device.populate() {
                 // The first page of a mapping takes a lock on the whole address space. The thread that populates must not be
                 // the one that holds it, for it may be kept from running.
@@ -143,7 +95,7 @@ impl Tiers {
             Ok(Tier { device, charged_ns: Cell::new(0.0) })
         });
         let tiers = tiers.collect::<Result<Vec<_>, _>>()?;
-        let keeping = |(at, tier): (usize, &Tier)| u8::from(matches!(tier.device, Device::Mapped(_))) << at;
+        let keeping = |(at, tier): (usize, &Tier)| u8::from(matches!(tier.device, Device::Region(_))) << at;
         Ok(Tiers {
             keeping: tiers.iter().enumerate().map(keeping).sum(),
             populator: Populator::new(tiers.len()),
@@ -294,6 +246,8 @@ impl Tiers {
 
 #[cfg(test)]
 mod tests {
+    use tiermem_base::TierKind;
+
     use super::*;
 
     fn tiers(spin: bool) -> Tiers {

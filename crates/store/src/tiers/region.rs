@@ -1,0 +1,222 @@
+//! A tier's region in a file or device that outlives the process: what of it is ours, and its pages as memory.
+//!
+//! What lies in it, and what of that counts after the death of the process, is the business of [`Kept`].
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::PathBuf;
+
+use tiermem_base::Bytes;
+use tiermem_sys::boot;
+use tiermem_sys::populate::Populate;
+use tiermem_tier::device::{Mapped, MappedError, Memory};
+
+use super::kept::Kept;
+use super::region_format::{Division, HEADER_BYTES, Header, RegionState, VERSION};
+
+/// Which file, and what may be done with it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegionSpec {
+    /// The file or device. A file is made if it is not there.
+    pub path: PathBuf,
+    /// What else than the capacity decides where items lie: [`Header::layout`].
+    pub layout: u64,
+    /// Whether a region of another configuration, and what is no region at all, may be overwritten.
+    pub reset: bool,
+}
+
+/// The pages of a tier in a mapped file or device.
+#[derive(Debug)]
+pub struct Region {
+    mapped: Mapped,
+    division: Division,
+    kept: Kept,
+}
+
+impl Region {
+    /// Takes `capacity` bytes of the file for this process alone, header and table of pages among them.
+    pub fn open(spec: &RegionSpec, capacity: u64) -> Result<Self, MappedError> {
+        let judge = |start: &[u8], has| may_keep(spec, capacity, has, Header::find(start));
+        let (mut mapped, keeps) = Mapped::open(&spec.path, capacity, HEADER_BYTES, judge)?;
+        let division = Division::of(capacity);
+        if !keeps {
+            let bytes = mapped.bytes_mut();
+            // The table of pages is empty, and that before the header says that it is a table.
+            let before_pages = bytes.len().min(division.pages_offset as usize);
+            bytes[..before_pages].fill(0);
+            let header = Header { capacity, layout: spec.layout, uuid: draw_uuid() }.to_bytes();
+            bytes[..header.len()].copy_from_slice(&header);
+        }
+        let has_disk = mapped.has_disk();
+        let kept = Kept::open(mapped.bytes_mut(), division, boot::id(), has_disk);
+        // That it is open must be on the disk before anything else is.
+        let failed = |source| MappedError::Io { path: spec.path.clone(), source };
+        mapped.sync(0, Kept::OPENED_BYTES).map_err(failed)?;
+        Ok(Region { mapped, division, kept })
+    }
+
+    /// Writes everything back and notes that it was. Waits for the device.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn close(&mut self) -> io::Result<()> {
+        if !self.mapped.has_disk() {
+            return Ok(());
+        }
+        let len = self.mapped.bytes().len();
+        self.mapped.sync(0, len)?;
+        self.kept.close(self.mapped.bytes_mut());
+        self.mapped.sync(0, Kept::OPENED_BYTES)
+    }
+
+    /// What outlives the process, and the bytes that say so, from the region's start.
+    #[inline]
+    pub fn kept(&mut self) -> (&mut Kept, &mut [u8]) {
+        (&mut self.kept, self.mapped.bytes_mut())
+    }
+
+    fn pages(&self) -> std::ops::Range<usize> {
+        let start = self.division.pages_offset as usize;
+        start..start + self.division.pages_bytes as usize
+    }
+}
+
+impl Memory for Region {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.mapped.bytes()[self.pages()]
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        let pages = self.pages();
+        &mut self.mapped.bytes_mut()[pages]
+    }
+
+    fn discard(&mut self, offset: usize, len: usize) {
+        self.mapped.discard(self.pages().start + offset, len);
+    }
+
+    fn populate(&self) -> Option<Populate> {
+        self.mapped.populate()
+    }
+
+    #[inline]
+    fn touch_read(&self, len: u64) -> f64 {
+        self.mapped.touch_read(len)
+    }
+
+    #[inline]
+    fn touch_write(&self, len: u64) -> f64 {
+        self.mapped.touch_write(len)
+    }
+}
+
+/// Whether what was found is this tier's region (true), or may give way to an empty one (false); `has` is the bytes there.
+fn may_keep(spec: &RegionSpec, capacity: u64, has: u64, found: RegionState) -> Result<bool, String> {
+    Err(match found {
+        _ if spec.reset => return Ok(false),
+        RegionState::Nothing => return Ok(false),
+        RegionState::Region(header) if header.capacity != capacity => {
+            format!("holds a tier of {}, and this one is to have {}", Bytes(header.capacity), Bytes(capacity))
+        }
+        RegionState::Region(header) if header.layout != spec.layout => {
+            "holds a tier with other size classes (class_factor)".to_owned()
+        }
+        RegionState::Region(_) if has < capacity => {
+            format!("holds a part of a tier: {} of {}", Bytes(has), Bytes(capacity))
+        }
+        RegionState::Region(_) => return Ok(true),
+        RegionState::Version(version) => {
+            format!("holds a tier of version {version}, and this program knows {VERSION}")
+        }
+        RegionState::Damaged => "holds a tier whose header is damaged".to_owned(),
+        RegionState::Strange => "holds something else".to_owned(),
+    })
+}
+
+/// Different for each region, and no secret: the standard library's hash is seeded at random.
+fn draw_uuid() -> [u8; 16] {
+    let random = RandomState::new();
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&random.hash_one(0).to_le_bytes());
+    uuid[8..].copy_from_slice(&random.hash_one(1).to_le_bytes());
+    uuid
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const CAPACITY: u64 = 1 << 20;
+
+    fn spec(name: &str) -> RegionSpec {
+        let path = std::env::temp_dir().join(format!("tiermem-region-{name}-{}", std::process::id()));
+        let _ = fs::remove_file(&path);
+        RegionSpec { path, layout: 7, reset: false }
+    }
+
+    fn refusal(spec: &RegionSpec, capacity: u64) -> String {
+        Region::open(spec, capacity).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_region_is_for_one_process_and_one_configuration() {
+        let spec = spec("own");
+        let mut device = Region::open(&spec, CAPACITY).unwrap();
+        assert_eq!(device.bytes().len() as u64, Division::of(CAPACITY).pages_bytes);
+        device.bytes_mut().fill(3);
+        assert!(refusal(&spec, CAPACITY).contains("in use by another process"));
+        drop(device);
+        let file = fs::read(&spec.path).unwrap();
+        assert_eq!(file.len() as u64, CAPACITY);
+        let RegionState::Region(first) = Header::find(&file[..HEADER_BYTES as usize]) else {
+            panic!("a header")
+        };
+        assert_eq!((first.capacity, first.layout), (CAPACITY, 7));
+        assert!(refusal(&spec, 2 * CAPACITY).contains("a tier of 1MiB, and this one is to have 2MiB"));
+        let other = RegionSpec { layout: 8, ..spec.clone() };
+        assert!(refusal(&other, CAPACITY).contains("other size classes"));
+        assert_eq!(fs::read(&spec.path).unwrap(), file, "a refusal leaves the file as it was");
+
+        let again = Region::open(&spec, CAPACITY).unwrap();
+        assert!(again.bytes().iter().all(|byte| *byte == 3), "what is there stays there");
+        drop(again);
+        drop(Region::open(&RegionSpec { reset: true, ..spec.clone() }, CAPACITY).unwrap());
+        let file = fs::read(&spec.path).unwrap();
+        let RegionState::Region(second) = Header::find(&file[..4096]) else { panic!("a header") };
+        assert_ne!(first.uuid, second.uuid);
+        assert!(file[HEADER_BYTES as usize..].iter().all(|byte| *byte == 0));
+        fs::write(&spec.path, &file[..CAPACITY as usize / 2]).unwrap();
+        assert!(refusal(&spec, CAPACITY).contains("a part of a tier: 512KiB of 1MiB"));
+        drop(Region::open(&RegionSpec { reset: true, ..other }, 2 * CAPACITY).unwrap());
+        fs::remove_file(spec.path).unwrap();
+    }
+
+    #[test]
+    fn what_is_somebody_elses_is_left_alone() {
+        let spec = spec("strange");
+        let version = [&b"TMREGION"[..], &[1, 0, 0, 0], &[0; 52]].concat();
+        let damaged = {
+            let mut bytes = Header { capacity: CAPACITY, layout: 7, uuid: [0; 16] }.to_bytes();
+            bytes[33] = 1;
+            bytes.to_vec()
+        };
+        for (contents, says) in [
+            (b"my thesis".to_vec(), "something else"),
+            (version, "of version 1"),
+            (damaged, "header is damaged"),
+        ] {
+            fs::write(&spec.path, &contents).unwrap();
+            let error = refusal(&spec, CAPACITY);
+            assert!(error.contains(says) && error.contains("--reset"), "{error}");
+            assert_eq!(fs::read(&spec.path).unwrap(), contents);
+        }
+        drop(Region::open(&RegionSpec { reset: true, ..spec.clone() }, CAPACITY).unwrap());
+        fs::write(&spec.path, [0; 100]).unwrap();
+        drop(Region::open(&spec, CAPACITY).unwrap());
+        fs::remove_file(spec.path).unwrap();
+    }
+}
