@@ -25,7 +25,7 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
     ),
     (
         "policy::extents::Extents",
-        69,
+        64,
         "blocks, free space, shares and dirty units are changed together by each operation",
     ),
     ("policy::ladder::Ladder", 149, "tiers, moves, budgets and sampling of the store's items are one struct"),

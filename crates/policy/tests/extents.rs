@@ -109,7 +109,8 @@ fn export<O: Evict>(cache: &Extents<O>) -> Vec<Kept> {
     cache.visit_blocks(|volume, class, block| {
         let first = u64::from(block.slot) * piece_units;
         let units = first..first + block.pieces * piece_units;
-        let (valid, dirty) = (cache.valid_runs(units.clone()).collect(), cache.dirty_runs(units).collect());
+        let (valid, dirty) =
+            (cache.units().valid_runs(units.clone()).collect(), cache.units().dirty_runs(units).collect());
         kept.push(Kept { volume, class, block, valid, dirty });
     });
     kept
@@ -125,7 +126,7 @@ fn said<O: Evict>(cache: &mut Extents<O>, shares: u16) -> Said {
     }
     cache.visit_dirty(|volume, part| dirty.push((volume, part)));
     let held = (0..shares).map(|share| cache.held_bytes(Share(share))).collect();
-    (cached, dirty, cache.blocks().to_vec(), cache.dirty_bytes(), held)
+    (cached, dirty, cache.blocks().to_vec(), cache.units().dirty_bytes(), held)
 }
 
 impl WithPolicy for Run<'_> {
@@ -179,7 +180,7 @@ impl WithPolicy for Run<'_> {
         for volume in 0..2 {
             world.flush(Volume(volume), SPAN * 2);
         }
-        assert_eq!(world.cache.dirty_bytes(), 0);
+        assert_eq!(world.cache.units().dirty_bytes(), 0);
         world.assert_core_is_complete();
     }
 }
@@ -436,7 +437,7 @@ fn what_cannot_be_is_not_restored() {
 fn blocks_restored_first_go_first_and_holes_are_filled() {
     let mut cache = restored();
     cache.restore(4, 1, Volume(1), 2, std::slice::from_ref(&(32..48)), &[]).unwrap();
-    assert_eq!((cache.blocks(), cache.dirty_bytes()), ([1u64, 1].as_slice(), 4 * KIB));
+    assert_eq!((cache.blocks(), cache.units().dirty_bytes()), ([1u64, 1].as_slice(), 4 * KIB));
     let mut world = World::with(cache);
     let mut place = |piece: u64, bytes| {
         let request = Request { volume: Volume(1), ..read(piece * 32 * KIB, bytes) };
@@ -518,7 +519,7 @@ fn who_spares_what_is_dirty_gets_the_place_of_something_clean() {
         world.request(write(64 * KIB, 64 * KIB));
         world.request(read(128 * KIB, 64 * KIB));
         world.request(write(192 * KIB, 64 * KIB));
-        let dirty_bytes = world.cache.dirty_bytes();
+        let dirty_bytes = world.cache.units().dirty_bytes();
         let mut plan = Plan::default();
         let mut asked = read(1024 * KIB, 64 * KIB);
         assert_eq!(world.cache.plan(&asked, &mut plan), Verdict::Clean, "the oldest is dirty");
@@ -526,7 +527,7 @@ fn who_spares_what_is_dirty_gets_the_place_of_something_clean() {
         assert_eq!(world.cache.plan(&asked, &mut plan), Verdict::Ready);
         assert!(!plan.fill.is_empty() && !plan.bypassed);
         world.cache.finish(&mut plan);
-        assert_eq!(world.cache.dirty_bytes(), dirty_bytes);
+        assert_eq!(world.cache.units().dirty_bytes(), dirty_bytes);
         let mut left = Vec::new();
         world.cache.visit(Volume(0), 128 * KIB..192 * KIB, |part, _| left.push(part));
         assert_eq!(left, [], "the clean one went");

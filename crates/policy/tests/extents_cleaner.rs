@@ -16,7 +16,7 @@ fn what_is_leaving_does_not_count_as_dirty() {
     dirty(&mut world, 0, 0..48);
     // The cold end is full of what is dirty, so it is looked at; the marks ask for nothing yet.
     world.clean();
-    let cold = 48 * MIB - world.extents.dirty_bytes();
+    let cold = 48 * MIB - world.extents.units().dirty_bytes();
     assert_eq!(cold, 0, "16 MiB are free, and that is more than the reserve");
     dirty(&mut world, 0, 48..49);
     // 49 of 64 are above 48; down to 32.
@@ -27,7 +27,10 @@ fn what_is_leaving_does_not_count_as_dirty() {
     }
     let total: u64 = left.iter().flatten().map(|(_, bytes)| bytes).sum();
     assert_eq!(total, 17 * MIB);
-    assert!(world.extents.dirty_bytes() <= 32 * MIB + 2 * MIB, "all but what waits for a flush is clean");
+    assert!(
+        world.extents.units().dirty_bytes() <= 32 * MIB + 2 * MIB,
+        "all but what waits for a flush is clean"
+    );
 }
 
 #[test]
@@ -177,7 +180,7 @@ fn a_store_that_fails_is_left_alone_for_longer_each_time() {
         world.now_ns += 1;
     }
     world.clean();
-    assert_eq!(world.extents.dirty_bytes(), 0);
+    assert_eq!(world.extents.units().dirty_bytes(), 0);
     world.write(0, 0..64 * KIB);
     world.step();
     world.answer_all(false, is_copy);
@@ -201,7 +204,7 @@ fn a_flush_that_fails_makes_all_dirty_again() {
     assert_eq!((world.step(), world.flushes()), (vec![], vec![]));
     world.now_ns = 100 * MS;
     world.clean();
-    assert_eq!(world.extents.dirty_bytes(), 0);
+    assert_eq!(world.extents.units().dirty_bytes(), 0);
 }
 
 #[test]
@@ -255,7 +258,7 @@ fn a_store_that_hangs_stops_the_writes_of_its_own_volume_alone() {
         world.step();
         world.answer_all(false, is_copy);
     }
-    assert!(world.extents.dirty_bytes() >= 90 * MIB);
+    assert!(world.extents.units().dirty_bytes() >= 90 * MIB);
     world.now_ns += 2 * S;
     for megabyte in 0..300 {
         assert!(world.may_write(1), "megabyte {megabyte}");
@@ -472,11 +475,11 @@ proptest! {
             }
             let standings = (0..3).map(|volume| world.cleaner.standing(Volume(volume)));
             let dirty_bytes: u64 = standings.map(|standing| standing.dirty_bytes).sum();
-            prop_assert!(dirty_bytes <= world.extents.dirty_bytes(), "both know of the same");
+            prop_assert!(dirty_bytes <= world.extents.units().dirty_bytes(), "both know of the same");
         }
         world.cleaner.set_log_room(true);
         let end_ns = world.now_ns + 100 * S;
-        while world.extents.dirty_bytes() > 0 || !world.pending.is_empty() {
+        while world.extents.units().dirty_bytes() > 0 || !world.pending.is_empty() {
             world.step();
             if world.answer_all(false, |_| true) == 0 {
                 let wake_ns = world.wake_ns;

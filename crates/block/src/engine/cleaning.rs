@@ -79,7 +79,8 @@ impl Engine {
                 parts.push(part);
             }
         });
-        for Part { offset, at, bytes } in parts {
+        // What is lost was to be copied with what was written around it.
+        for Part { offset, at, bytes } in self.extents.units().without_lost(&parts) {
             self.submit_gather(id, &mut op, offset..offset + bytes, Source::Cache(at));
         }
         if op.ios == 0 {

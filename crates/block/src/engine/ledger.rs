@@ -241,12 +241,13 @@ impl Engine {
         let mut sums = &op.sums[..];
         for part in &op.plan.fill {
             let units = units_at(part);
-            if !self.poisoned.is_empty() {
+            if self.extents.units().has_lost(units.clone()) {
                 for (place, unit) in units.clone().enumerate() {
                     // Nobody else would say that it is clean: it never was on its way to the store.
-                    if self.poisoned.remove(&unit) && op.plan.dirtied.is_empty() {
+                    if self.extents.units_mut().mend(unit) && op.plan.dirtied.is_empty() {
                         let offset = part.offset + place as u64 * UNIT_BYTES;
-                        self.extents.cleaned(&[Part { offset, at: unit * UNIT_BYTES, bytes: UNIT_BYTES }]);
+                        let mended = Part { offset, at: unit * UNIT_BYTES, bytes: UNIT_BYTES };
+                        self.extents.units_mut().cleaned(&[mended]);
                     }
                 }
             }
@@ -312,7 +313,7 @@ impl Engine {
     pub(super) fn note_clean(&mut self, volume: usize, ranges: Vec<Range<u64>>) {
         let parts = self.dirty_parts(volume, &ranges);
         let Some(ledger) = &mut self.ledger else {
-            self.extents.cleaned(&parts);
+            self.extents.units_mut().cleaned(&parts);
             return self.unpark();
         };
         let mut lsn = ledger.journal.appended();
@@ -346,12 +347,12 @@ impl Engine {
                 self.cleaner.lacks_nothing_of(self.volumes[volume].number, range, &mut clean);
             }
             let parts = self.dirty_parts(volume, &clean);
-            self.extents.cleaned(&parts);
+            self.extents.units_mut().cleaned(&parts);
         }
         self.unpark();
     }
 
-    /// What the cache has of these units as dirty.
+    /// What the cache has of these units as dirty, and is not lost.
     fn dirty_parts(&mut self, volume: usize, ranges: &[Range<u64>]) -> Vec<Part> {
         let mut parts = Vec::new();
         for units in ranges {
@@ -362,7 +363,7 @@ impl Engine {
                 }
             });
         }
-        parts
+        self.extents.units().without_lost(&parts)
     }
 
     /// The operation failed to store its plan: what the cache had of it is lost.
@@ -380,7 +381,7 @@ impl Engine {
         for part in parts {
             let units = units_at(part);
             self.volumes[volume].counts.poisoned_units += units.end - units.start;
-            self.poisoned.extend(units.clone());
+            self.extents.units_mut().lose(units.clone());
             if let Some(ledger) = &mut self.ledger {
                 ledger.journal.append(Record::Poison(units));
             }
@@ -389,8 +390,7 @@ impl Engine {
 
     /// Whether the cache has lost something of these bytes of its space.
     pub(super) fn is_poisoned(&self, at: u64, bytes: u64) -> bool {
-        !self.poisoned.is_empty()
-            && (at / UNIT_BYTES..(at + bytes) / UNIT_BYTES).any(|unit| self.poisoned.contains(&unit))
+        self.extents.units().has_lost(at / UNIT_BYTES..(at + bytes) / UNIT_BYTES)
     }
 
     /// Whether the log knows the checksums of these units now; it reads those that it does not.

@@ -25,7 +25,7 @@ mod unmapped;
 mod volume;
 mod write;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,8 +75,6 @@ pub struct Engine {
     cleaner_was_told: bool,
     /// When time alone changes something for it.
     wake_ns: Option<u64>,
-    /// Units of the cache that were dirty and are lost.
-    poisoned: HashSet<u64>,
     /// The log of what is cached; a cache without one does not outlive the process.
     ledger: Option<Ledger>,
     events: Vec<Event>,
@@ -136,7 +134,7 @@ impl Engine {
 
     /// Bytes that the backing stores do not have.
     pub fn dirty_bytes(&self) -> u64 {
-        self.extents.dirty_bytes()
+        self.extents.units().dirty_bytes()
     }
 
     /// Takes what devices and stores have done and goes on with it, until there is nothing that can be done now.

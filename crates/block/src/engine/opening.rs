@@ -9,13 +9,14 @@ use slab::Slab;
 use tiermem_base::Rng;
 use tiermem_policy::evict::Order;
 use tiermem_policy::extents::cleaner::Cleaner;
-use tiermem_policy::extents::{Config, Extents, Geometry, Mode, Share, UNIT_BYTES, Volume};
+use tiermem_policy::extents::{Config, Extents, Geometry, Mode, Part, Share, Volume};
 use tiermem_tier::block::BlockIo;
 
 use super::Engine;
 use super::config::{EngineConfig, EngineError, VolumeConfig};
-use super::ledger::{Ledger, units_at};
+use super::ledger::Ledger;
 use super::memory::Memory;
+use super::op::units_of;
 use super::ticker::Ticker;
 use super::volume::VolumeState;
 use crate::backing::{Backing, Identity};
@@ -84,7 +85,6 @@ impl Engine {
             acts: Vec::new(),
             cleaner_was_told: false,
             wake_ns: None,
-            poisoned: HashSet::new(),
             data_at: journal.as_ref().map_or(0, |journal| journal.layout().data_at),
             ledger: journal.map(Ledger::new),
             events: Vec::new(),
@@ -118,7 +118,7 @@ impl Engine {
     /// Takes up the blocks that the log knows.
     fn restore(&mut self) -> Result<(), EngineError> {
         let Some(ledger) = &self.ledger else { return Ok(()) };
-        let (extents, poisoned) = (&mut self.extents, &mut self.poisoned);
+        let extents = &mut self.extents;
         let mut result = Ok(());
         ledger.journal.each_block(&mut self.cache, |block| {
             let BlockState { slot, class, volume, piece, valid, dirty, poisoned: lost } = block;
@@ -127,13 +127,12 @@ impl Engine {
             all.sort_unstable_by_key(|run| run.start);
             let mut unclean: Vec<_> = dirty.iter().chain(lost).cloned().collect();
             unclean.sort_unstable_by_key(|run| run.start);
-            poisoned.extend(lost.iter().cloned().flatten());
             let restored =
                 extents.restore(*slot, usize::from(*class), Volume(*volume), *piece, &all, &unclean);
-            if let Err(error) = restored
-                && result.is_ok()
-            {
-                result = Err(EngineError::Damaged(error.to_string()));
+            match restored {
+                Ok(()) => lost.iter().for_each(|run| _ = extents.units_mut().lose(run.clone())),
+                Err(error) if result.is_ok() => result = Err(EngineError::Damaged(error.to_string())),
+                Err(_) => {}
             }
         })?;
         result
@@ -158,13 +157,11 @@ impl Engine {
         self.cleaner.drain(number, config.mode != Mode::WriteBack);
         let mut volume = VolumeState::new(number, &config, backing);
         // What was dirty when the last process ended is one epoch: nobody knows any more what came before which flush.
-        let (poisoned, cleaner) = (&self.poisoned, &mut self.cleaner);
+        let (units, cleaner) = (self.extents.units(), &mut self.cleaner);
         self.extents.visit_dirty(|owner, part| {
-            for (place, unit) in units_at(&part).enumerate() {
-                if owner == number && !poisoned.contains(&unit) {
-                    let own = part.offset / UNIT_BYTES + place as u64;
-                    cleaner.restore(number, own..own + 1);
-                }
+            let parts = if owner == number { units.without_lost(&[part]) } else { Vec::new() };
+            for Part { offset, bytes, .. } in parts {
+                cleaner.restore(number, units_of(&(offset..offset + bytes)));
             }
         });
         self.cleaner.close_epoch(number);
@@ -317,7 +314,7 @@ impl Engine {
                 .is_none_or(|ledger| ledger.cleaned.is_empty() || ledger.journal.failed().is_some());
             is_noted && engine.volumes.iter().all(|volume| engine.cleaner.is_settled(volume.number))
         });
-        let dirty_bytes = self.extents.dirty_bytes();
+        let dirty_bytes = self.extents.units().dirty_bytes();
         if dirty_bytes > 0 {
             let kept = self.ledger.is_some();
             tracing::error!(dirty_bytes, kept, "the stores did not take all that is dirty");

@@ -179,7 +179,7 @@ impl Engine {
             .visit(self.volumes[op.volume].number, range.clone(), |_, is_dirty| is_marked |= is_dirty);
         if matches!(op.kind, Kind::Read | Kind::Prefetch | Kind::Trim) && !is_marked {
             let part = Part { offset: range.start, at, bytes: range.end - range.start };
-            self.extents.invalidate(&[part]);
+            self.extents.units_mut().invalidate(&[part]);
             self.note_dropped(op.volume, &[part]);
         }
         self.submit_patch(id, op, held, range, Source::Backing);
@@ -190,7 +190,8 @@ impl Engine {
         let mut units = at / UNIT_BYTES..(at + range.end - range.start) / UNIT_BYTES;
         if let Some(ledger) = &self.ledger {
             // A log that has failed takes no record of what is lost.
-            return units.any(|unit| self.poisoned.contains(&unit) || ledger.is_recorded_dirty(unit));
+            return self.extents.units().has_lost(units.clone())
+                || units.any(|unit| ledger.is_recorded_dirty(unit));
         }
         if op.kind.is_write() {
             // Its own plan has made the units dirty, and nobody knows what they were.

@@ -138,7 +138,7 @@ impl Engine {
             capacity_bytes: geometry.capacity_bytes(),
             held_bytes,
             blocks,
-            dirty_bytes: self.extents.dirty_bytes(),
+            dirty_bytes: self.extents.units().dirty_bytes(),
             metadata_bytes,
             metadata_bytes_per_gib: ratio(metadata_bytes, held_bytes)
                 .map_or(0.0, |ratio| ratio * (1u64 << 30) as f64),

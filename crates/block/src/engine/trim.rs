@@ -25,7 +25,7 @@ impl Engine {
                 }
             });
         }
-        self.extents.invalidate(&clean);
+        self.extents.units_mut().invalidate(&clean);
         self.note_dropped(op.volume, &clean);
         if start >= end || !self.cleaner.is_settled(self.volumes[op.volume].number) {
             self.reply(&mut op, Vec::new());

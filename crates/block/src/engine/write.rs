@@ -36,9 +36,12 @@ impl Engine {
         if verdict != Verdict::Ready {
             return self.park(id, op, verdict == Verdict::Busy);
         }
+        // An operation is small beside the cache: nothing else can stand in the way of all of them.
         debug_assert!(
-            mode != Mode::WriteBack || op.plan.through.is_empty(),
-            "an operation is small beside the cache, so none of it goes past it"
+            mode != Mode::WriteBack
+                || op.plan.through.is_empty()
+                || self.extents.units().has_lost(0..u64::MAX),
+            "a write in write-back mode finds a place, unless lost units hold all there are"
         );
         self.note_plan(&op);
         if self.claim_fills(&mut op) {
@@ -52,14 +55,16 @@ impl Engine {
     /// would not do: it goes into both.
     fn mode_for(&mut self, op: &Op) -> Mode {
         let volume = &self.volumes[op.volume];
-        if volume.mode != Mode::WriteAround || self.poisoned.is_empty() {
+        if volume.mode != Mode::WriteAround {
             return volume.mode;
         }
-        let (poisoned, mut any) = (&self.poisoned, false);
-        self.extents.visit(volume.number, op.aligned(), |part, _| {
-            any |= units_at(&part).any(|unit| poisoned.contains(&unit));
-        });
-        if any { Mode::WriteThrough } else { Mode::WriteAround }
+        let mut parts = Vec::new();
+        self.extents.visit(volume.number, op.aligned(), |part, _| parts.push(part));
+        if parts.iter().any(|part| self.extents.units().has_lost(units_at(part))) {
+            Mode::WriteThrough
+        } else {
+            Mode::WriteAround
+        }
     }
 
     /// What is to be stored is complete, or cannot be.
@@ -104,7 +109,7 @@ impl Engine {
 
     /// Nothing was stored of these parts. A write that failed with the log may have marked some as dirty all the same.
     pub(super) fn forget_parts(&mut self, volume: usize, parts: &[Part]) {
-        self.extents.invalidate(parts);
+        self.extents.units_mut().invalidate(parts);
         let number = self.volumes[volume].number;
         for part in parts {
             self.cleaner.lost(number, units_of(&(part.offset..part.offset + part.bytes)));
@@ -128,8 +133,12 @@ impl Engine {
         if op.failure.is_none() {
             self.note_units(&op);
         } else if op.is_early {
-            // The client takes it to be there: nothing older may be read in its place.
-            self.poison_parts(op.volume, &op.plan.fill);
+            // The client takes it to be there: nothing older may be read in its place. What was fetched beside it the store has.
+            let lost = self.extents.units().those_dirty(&op.plan.fill, true);
+            let fetched = self.extents.units().those_dirty(&op.plan.fill, false);
+            self.poison_parts(op.volume, &lost);
+            self.extents.units_mut().invalidate(&fetched);
+            self.note_dropped(op.volume, &fetched);
             if let Some(failure) = op.failure.take() {
                 self.lost(op.volume, failure);
             }
@@ -138,8 +147,9 @@ impl Engine {
             self.poison(&op);
         } else {
             // The store has what it has; what the cache has may be older or newer.
-            self.extents.invalidate(&op.plan.fill);
-            self.note_dropped(op.volume, &op.plan.fill);
+            let parts = self.extents.units().without_lost(&op.plan.fill);
+            self.extents.units_mut().invalidate(&parts);
+            self.note_dropped(op.volume, &parts);
         }
         self.reply(&mut op, Vec::new());
         self.end(id, op);

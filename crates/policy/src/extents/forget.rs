@@ -19,8 +19,8 @@ impl<O: Evict> Extents<O> {
         for slot in slots {
             let units = self.units_of(&self.block_at(slot));
             let is_pinned = self.pinned.contains_key(&block_id(&self.geometry, slot).0);
-            if self.table.address(slot).0 == volume && !is_pinned && !self.dirty.any(units.clone()) {
-                *bytes += self.valid.count(units) * UNIT_BYTES;
+            if self.table.address(slot).0 == volume && !is_pinned && !self.units.dirty().any(units.clone()) {
+                *bytes += self.units.valid().count(units) * UNIT_BYTES;
                 self.drop_block(slot, Departure::Deleted);
             }
         }

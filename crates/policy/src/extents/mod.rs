@@ -7,7 +7,7 @@
 //!
 //! [`Extents::plan`] is asked before every request and answers with what is to be read and written where; the driver does so and
 //! says [`Extents::finish`]. What a plan fills counts as cached from then on: a driver that does several things at once
-//! keeps others away from those addresses until the plan is carried out, and [`Extents::invalidate`]s what failed. Before a block
+//! keeps others away from those addresses until the plan is carried out, and says what failed ([`Units::invalidate`]). Before a block
 //! with dirty bytes goes the driver is asked to write them back ([`Verdict::Clean`]), and then asks again.
 //!
 //! Around that: who gets no place ([`admission`]), what is written back, when, and who waits for it ([`cleaner`]), and what a driver needs
@@ -33,6 +33,7 @@ mod sizing;
 mod space;
 mod table;
 mod unit_set;
+mod units;
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -53,6 +54,7 @@ pub use restore::RestoreError;
 pub use sizing::{Around, RequestCost, Sizing};
 pub use space::Share;
 pub use table::Block;
+pub use units::Units;
 
 use admission::Admission;
 use observed::Observer;
@@ -136,11 +138,7 @@ pub struct Extents<O> {
     config: Config,
     table: Table,
     space: Space,
-    /// Units of the cache that hold what the volume has there.
-    valid: RunBits,
-    /// Units that the backing store does not have yet.
-    dirty: RunBits,
-    dirty_units: u64,
+    units: Units,
     order: O,
     /// Whether blocks are ordered beside groups: not where a group is one block.
     two_levels: bool,
@@ -209,9 +207,7 @@ impl<O: Evict> Extents<O> {
             spares_dirty: false,
             table: Table::new(&geometry),
             space: Space::new(&geometry, shares),
-            valid: RunBits::new(units),
-            dirty: RunBits::new(units),
-            dirty_units: 0,
+            units: Units::new(units),
             order,
             two_levels: geometry.class_bytes(0) < geometry.group_bytes(),
             rng,
@@ -233,6 +229,16 @@ impl<O: Evict> Extents<O> {
     /// How the cache is divided.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    /// What the cache has of its units.
+    pub fn units(&self) -> &Units {
+        &self.units
+    }
+
+    /// The same, for who knows what became of some.
+    pub fn units_mut(&mut self) -> &mut Units {
+        &mut self.units
     }
 
     /// The units of a block in the cache.
@@ -328,23 +334,24 @@ impl<O: Evict> Extents<O> {
     fn replace(&mut self, share: Share, class: usize) -> Result<u32, NoRoom> {
         let loser = self.loser(share);
         let (geometry, space, pinned, now) = (&self.geometry, &self.space, &self.pinned, self.requests);
-        let (table, dirty) = (&self.table, &self.dirty);
+        let (table, units) = (&self.table, &self.units);
+        let per_piece = geometry.piece_units();
+        let units_in = |slots: Range<u64>| slots.start * per_piece..slots.end * per_piece;
         // Whoever spares what is dirty looks at some, not at all there is.
         let (spares, looks) = (self.spares_dirty, Cell::new(CLEAN_LOOKS));
         let is_spared = |slots: Range<u64>| {
-            let per_piece = geometry.piece_units();
             let looks_left = looks.get();
             looks.set(looks_left.saturating_sub(1));
-            looks_left > 0 && dirty.any(slots.start * per_piece..slots.end * per_piece)
+            looks_left > 0 && units.dirty().any(units_in(slots))
         };
-        let may_go = |id: Id| !pinned.contains_key(&id.0);
+        // What is lost would be read from the store, which has something older; and nobody can write it back.
+        let may_go =
+            |id: Id, slots: Range<u64>| !pinned.contains_key(&id.0) && !units.has_lost(units_in(slots));
         if self.two_levels && loser == share {
             let victim = self.order.victim(blocks_of(share), now, &mut self.rng, |id| {
-                let slots = || {
-                    let block = table.block(geometry, space, slot_of(geometry, id));
-                    u64::from(block.slot)..u64::from(block.slot) + block.pieces
-                };
-                may_go(id) && !(spares && is_spared(slots()))
+                let block = table.block(geometry, space, slot_of(geometry, id));
+                let slots = u64::from(block.slot)..u64::from(block.slot) + block.pieces;
+                may_go(id, slots.clone()) && !(spares && is_spared(slots))
             });
             let fits = |slot: &u32| space.class(geometry.group_of(*slot)) == class;
             if let Some(slot) = victim.map(|id| slot_of(geometry, id)).filter(fits) {
@@ -356,15 +363,19 @@ impl<O: Evict> Extents<O> {
             }
         }
         let per_group = geometry.group_slots() + 1;
-        let victim = self.order.victim(groups_of(loser), now, &mut self.rng, |id| {
+        let slots_of = |id: Id| {
             let first = u64::from(geometry.first_slot(id.0 / per_group));
-            may_go(id) && !(spares && is_spared(first..first + u64::from(geometry.group_slots())))
+            first..first + u64::from(geometry.group_slots())
+        };
+        let victim = self.order.victim(groups_of(loser), now, &mut self.rng, |id| {
+            may_go(id, slots_of(id)) && !(spares && is_spared(slots_of(id)))
         });
         // Where nothing is clean what goes is dirty.
-        let victim = victim.or_else(|| self.order.victim(groups_of(loser), now, &mut self.rng, may_go));
+        let dirty = |id: Id| may_go(id, slots_of(id));
+        let victim = victim.or_else(|| self.order.victim(groups_of(loser), now, &mut self.rng, dirty));
         let group = victim.ok_or(NoRoom::Busy)?.0 / per_group;
         let first = geometry.first_slot(group);
-        if self.dirty.any(self.units_between(first, first + geometry.group_slots())) {
+        if units.dirty().any(units_in(u64::from(first)..u64::from(first + geometry.group_slots()))) {
             return Err(NoRoom::Dirty { group, slot: None });
         }
         self.evict_group(group);
@@ -385,17 +396,12 @@ impl<O: Evict> Extents<O> {
         most.unwrap_or(share)
     }
 
-    fn units_between(&self, first_slot: u32, end_slot: u32) -> Range<u64> {
-        let per_piece = self.geometry.piece_units();
-        u64::from(first_slot) * per_piece..u64::from(end_slot) * per_piece
-    }
-
     fn block_at(&self, slot: u32) -> Block {
         self.table.block(&self.geometry, &self.space, slot)
     }
 
     fn is_dirty(&self, slot: u32) -> bool {
-        self.dirty.any(self.units_of(&self.block_at(slot)))
+        self.units.dirty().any(self.units_of(&self.block_at(slot)))
     }
 
     fn evict_group(&mut self, group: u32) {
@@ -420,9 +426,7 @@ impl<O: Evict> Extents<O> {
     fn forget(&mut self, slot: u32, why: Departure) {
         let (volume, piece) = self.table.address(slot);
         let units = self.units_of(&self.block_at(slot));
-        self.dirty_units -= self.dirty.count(units.clone());
-        self.valid.clear(units.clone());
-        self.dirty.clear(units);
+        self.units.forget(units);
         let group = self.geometry.group_of(slot);
         self.table.remove(&self.geometry, self.space.class(group), slot);
         let class = self.space.class(group);
@@ -438,14 +442,14 @@ impl<O: Evict> Extents<O> {
         let mut found = std::mem::take(&mut self.found);
         self.cover(volume, &range, &mut found);
         for block in &found {
-            self.parts_of(block, &range, &self.valid, |part| {
+            self.parts_of(block, &range, self.units.valid(), |part| {
                 let mut left = part;
                 while left.bytes > 0 {
                     let first = left.at / UNIT_BYTES;
                     let units = first..first + left.bytes / UNIT_BYTES;
-                    let is_dirty = self.dirty.get(first);
-                    let end =
-                        self.dirty.runs(units.clone(), !is_dirty).next().map_or(units.end, |run| run.start);
+                    let dirty = self.units.dirty();
+                    let is_dirty = dirty.get(first);
+                    let end = dirty.runs(units.clone(), !is_dirty).next().map_or(units.end, |run| run.start);
                     let bytes = (end - first) * UNIT_BYTES;
                     each(Part { bytes, ..left }, is_dirty);
                     left =
@@ -480,32 +484,13 @@ impl<O: Evict> Extents<O> {
             let block = self.block_at(slot);
             let (volume, _) = self.table.address(slot);
             let range = self.bytes_of(&block);
-            self.parts_of(&block, &range, &self.dirty, |part| each(volume, part));
+            self.parts_of(&block, &range, self.units.dirty(), |part| each(volume, part));
         }
     }
 
     /// The bytes of its volume that a block holds.
     fn bytes_of(&self, block: &Block) -> Range<u64> {
         block.piece * self.geometry.piece_bytes()..block.end() * self.geometry.piece_bytes()
-    }
-
-    /// Notes that these parts, which a verdict named, have been written back.
-    pub fn cleaned(&mut self, parts: &[Part]) {
-        for part in parts {
-            let units = part.at / UNIT_BYTES..(part.at + part.bytes) / UNIT_BYTES;
-            let cleaned = self.dirty.count(units.clone());
-            debug_assert!(cleaned <= self.dirty_units, "what becomes clean was counted when it became dirty");
-            self.dirty_units -= cleaned;
-            self.dirty.clear(units);
-        }
-    }
-
-    /// Notes that these parts of the cache do not hold what their plan said: filling them failed.
-    pub fn invalidate(&mut self, parts: &[Part]) {
-        self.cleaned(parts);
-        for part in parts {
-            self.valid.clear(part.at / UNIT_BYTES..(part.at + part.bytes) / UNIT_BYTES);
-        }
     }
 
     /// Forgets all whole units of a range, whatever their state; blocks of which nothing is left go.
@@ -518,9 +503,10 @@ impl<O: Evict> Extents<O> {
         self.cover(volume, &whole, &mut found);
         for block in &found {
             let mut parts = Vec::new();
-            self.parts_of(block, &whole, &self.valid, |part| parts.push(part));
-            self.invalidate(&parts);
-            if !self.valid.any(self.units_of(block))
+            self.parts_of(block, &whole, self.units.valid(), |part| parts.push(part));
+            parts = self.units.without_lost(&parts);
+            self.units.invalidate(&parts);
+            if !self.units.valid().any(self.units_of(block))
                 && !self.pinned.contains_key(&block_id(&self.geometry, block.slot).0)
             {
                 self.drop_block(block.slot, Departure::Deleted);
@@ -536,11 +522,6 @@ impl<O: Evict> Extents<O> {
         }
     }
 
-    /// Dirty bytes.
-    pub fn dirty_bytes(&self) -> u64 {
-        self.dirty_units * UNIT_BYTES
-    }
-
     /// Blocks of each size, ascending.
     pub fn blocks(&self) -> &[u64] {
         self.table.blocks()
@@ -551,12 +532,7 @@ impl<O: Evict> Extents<O> {
         let (index, keys) = self.table.metadata_bytes();
         let observer = self.observer.as_ref().map_or(0, |observer| observer.metadata_bytes());
         let admission = self.admission.as_ref().map_or(0, |admission| admission.metadata_bytes());
-        let flat = observer
-            + admission
-            + self.space.metadata_bytes()
-            + self.valid.bytes()
-            + self.dirty.bytes()
-            + keys;
+        let flat = observer + admission + self.space.metadata_bytes() + self.units.metadata_bytes() + keys;
         (index + self.order.metadata_bytes(), flat)
     }
 }

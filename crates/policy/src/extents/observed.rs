@@ -186,7 +186,7 @@ fn price(mini: &mut Extents<Lru>, part: &Request, plan: &mut Plan, cost: &Reques
     while mini.plan(part, plan) == Verdict::Clean {
         // Written back by and by: its bytes count, its latency is nobody's.
         bytes += plan.clean.iter().map(|part| part.bytes).sum::<u64>();
-        mini.cleaned(&plan.clean);
+        mini.units_mut().cleaned(&plan.clean);
         plan.again = true;
     }
     mini.finish(plan);

@@ -51,7 +51,7 @@ pub struct Part {
 pub enum Verdict {
     /// It can; say [`Extents::finish`] afterwards.
     Ready,
-    /// First [`Plan::clean`] must be written back and be [`Extents::cleaned`]; then plan again with [`Plan::again`] set. Nothing
+    /// First [`Plan::clean`] must be written back and be [`super::Units::cleaned`]; then plan again with [`Plan::again`] set. Nothing
     /// is pinned meanwhile. Who will not wait says [`Plan::settle_for_less`] and plans again at once.
     Clean,
     /// Write-back, and no place could be had: all that could go is in use by plans in flight, others than this one. Plan again with
@@ -82,7 +82,7 @@ pub struct Plan {
     pub through: Vec<Range<u64>>,
     /// What a write past the cache made invalid there.
     pub dropped: Vec<Part>,
-    /// Of what the plan made valid, what was not before: what [`Extents::invalidate`] is told when the plan fails before
+    /// Of what the plan made valid, what was not before: what [`super::Units::invalidate`] is told when the plan fails before
     /// anything was stored.
     pub fresh: Vec<Part>,
     /// What the plan made dirty or left so.
@@ -244,7 +244,7 @@ impl<O: Evict> Extents<O> {
         verdict
     }
 
-    /// Notes that a plan was carried out, or that what failed of it was said to [`Self::invalidate`].
+    /// Notes that a plan was carried out, or that what failed of it was said to [`super::Units::invalidate`].
     pub fn finish(&mut self, plan: &mut Plan) {
         self.release(plan);
     }
@@ -279,7 +279,7 @@ impl<O: Evict> Extents<O> {
                 break;
             }
             let extent = self.extent(request, block);
-            if request.write.is_none() && !self.valid.all(extent.asked) {
+            if request.write.is_none() && !self.units.valid().all(extent.asked) {
                 return false;
             }
             at = block.end();
@@ -303,7 +303,7 @@ impl<O: Evict> Extents<O> {
     fn plan_around(&mut self, request: &Request, found: &[Block], plan: &mut Plan) -> Verdict {
         for block in found {
             let extent = self.extent(request, block);
-            for run in self.dirty.runs(extent.asked.clone(), true) {
+            for run in self.units.dirty().runs(extent.asked.clone(), true) {
                 plan.clean.push(extent.part(run));
                 plan.clean_volumes.push(request.volume);
             }
@@ -313,10 +313,10 @@ impl<O: Evict> Extents<O> {
         }
         for block in found {
             let extent = self.extent(request, block);
-            for run in self.valid.runs(extent.asked.clone(), true) {
+            for run in self.units.valid().runs(extent.asked.clone(), true) {
                 push_part(&mut plan.dropped, extent.part(run));
             }
-            self.valid.clear(extent.asked);
+            self.units.drop_clean(extent.asked);
             self.hold(block, plan);
         }
         push_range(&mut plan.through, request.offset..request.end());
@@ -414,7 +414,7 @@ impl<O: Evict> Extents<O> {
     fn name_dirty_block(&self, slot: u32, parts: &mut Vec<Part>, volumes: &mut Vec<Volume>) {
         let block = self.block_at(slot);
         let (volume, _) = self.table.address(slot);
-        self.parts_of(&block, &self.bytes_of(&block), &self.dirty, |part| {
+        self.parts_of(&block, &self.bytes_of(&block), self.units.dirty(), |part| {
             parts.push(part);
             volumes.push(volume);
         });
@@ -490,15 +490,15 @@ impl<O: Evict> Extents<O> {
             (Fill::Units, None) => extent.asked.clone(),
             _ => extent.units.clone(),
         };
-        for run in self.valid.runs(extent.asked.clone(), true) {
+        for run in self.units.valid().runs(extent.asked.clone(), true) {
             push_part(&mut plan.cached, extent.part(run));
         }
-        for run in self.valid.runs(wanted.clone(), false) {
+        for run in self.units.valid().runs(wanted.clone(), false) {
             push_range(&mut plan.fetch, extent.range(run.clone()));
             push_part(&mut plan.fill, extent.part(run.clone()));
             push_part(&mut plan.fresh, extent.part(run));
         }
-        self.valid.set(wanted);
+        self.units.fill(wanted);
     }
 
     fn plan_write(&mut self, extent: &Extent, mode: Mode, plan: &mut Plan) {
@@ -510,12 +510,12 @@ impl<O: Evict> Extents<O> {
         let edges = [asked.start..covered.start, covered.end.max(asked.start)..asked.end];
         let edges = if covered.is_empty() { [asked.clone(), asked.end..asked.end] } else { edges };
         for edge in &edges {
-            for run in self.valid.runs(edge.clone(), true) {
+            for run in self.units.valid().runs(edge.clone(), true) {
                 push_part(&mut plan.cached, extent.part(run));
             }
         }
         let outside = [units.start..covered.start, covered.end..units.end];
-        let lacks = |range: &Range<u64>| !self.valid.all(range.clone());
+        let lacks = |range: &Range<u64>| !self.units.valid().all(range.clone());
         let fills_whole = match self.config.fill {
             Fill::Whole => outside.iter().any(lacks),
             // The store must be asked for an edge: then it gives the neighbours for little more.
@@ -524,7 +524,7 @@ impl<O: Evict> Extents<O> {
         if fills_whole {
             // Read as one, with what is about to be overwritten: one request to the backing store.
             let mut stored = asked.clone();
-            for run in self.valid.runs(units.clone(), false) {
+            for run in self.units.valid().runs(units.clone(), false) {
                 push_range(&mut plan.fetch, extent.range(run.clone()));
                 if run.end < stored.start {
                     push_part(&mut plan.fill, extent.part(run));
@@ -537,23 +537,21 @@ impl<O: Evict> Extents<O> {
             push_part(&mut plan.fill, extent.part(stored));
         } else {
             for edge in &edges {
-                for run in self.valid.runs(edge.clone(), false) {
+                for run in self.units.valid().runs(edge.clone(), false) {
                     push_range(&mut plan.fetch, extent.range(run));
                 }
             }
             push_part(&mut plan.fill, extent.part(asked.clone()));
         }
         let stored = if fills_whole { units.clone() } else { asked.clone() };
-        for run in self.valid.runs(stored.clone(), false) {
+        for run in self.units.valid().runs(stored.clone(), false) {
             push_part(&mut plan.fresh, extent.part(run));
         }
-        self.valid.set(stored);
+        self.units.fill(stored);
         let written = if self.config.fill == Fill::Whole { units.clone() } else { asked.clone() };
         if mode == Mode::WriteBack {
             push_range(&mut plan.dirtied, extent.range(written.clone()));
-            self.dirty_units += written.end - written.start - self.dirty.count(written.clone());
-            debug_assert!(self.valid.all(written.clone()), "what is dirty is there");
-            self.dirty.set(written);
+            self.units.make_dirty(written);
         }
     }
 }

@@ -7,7 +7,6 @@ use std::ops::Range;
 
 use crate::evict::Evict;
 
-use super::bits::RunBits;
 use super::table::Table;
 use super::{Block, Extents, Volume};
 
@@ -86,25 +85,6 @@ impl<O: Evict> Extents<O> {
         }
     }
 
-    /// The runs of valid units of the cache in a range of its units, ascending.
-    pub fn valid_runs(&self, units: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.runs_of(&self.valid, units)
-    }
-
-    /// The runs of dirty units of the cache in a range of its units, ascending.
-    pub fn dirty_runs(&self, units: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.runs_of(&self.dirty, units)
-    }
-
-    fn runs_of<'a>(
-        &self,
-        bits: &'a RunBits,
-        units: Range<u64>,
-    ) -> impl Iterator<Item = Range<u64>> + use<'a, O> {
-        let end = units.end.min(u64::from(self.geometry.slots()) * self.geometry.piece_units());
-        bits.runs(units.start.min(end)..end, true)
-    }
-
     /// Puts a block back where it was: a block of a class (the number of its size) at a slot, for `piece` of a volume, with these
     /// `valid` and `dirty` units, both ranges of units of the cache. It counts as used now, so the blocks used longest ago come
     /// first. Shares are assigned before, and may be overdrawn: blocks stay where they were. No event is kept.
@@ -137,17 +117,16 @@ impl<O: Evict> Extents<O> {
         }
         // The units of a place without a block are all clear, so setting them can be taken back.
         for run in valid {
-            self.valid.set(run.clone());
+            self.units.fill(run.clone());
         }
-        if let Some(run) = dirty.iter().find(|run| !self.valid.all((*run).clone())) {
-            self.valid.clear(units);
+        if let Some(run) = dirty.iter().find(|run| !self.units.valid().all((*run).clone())) {
+            self.units.drop_clean(units);
             return Err(misfit(run.clone()));
         }
         for run in dirty {
-            self.dirty.set(run.clone());
+            self.units.make_dirty(run.clone());
         }
-        let dirty_units = self.dirty.count(units);
-        self.dirty_units += dirty_units;
+        let is_dirty = self.units.dirty().any(units);
         let group = self.geometry.group_of(slot);
         if self.space.is_free(group) {
             let share = self.share_of(volume);
@@ -156,7 +135,7 @@ impl<O: Evict> Extents<O> {
         }
         self.space.take_at(&self.geometry, slot);
         self.requests += 1;
-        self.enter(slot, class, volume, piece, dirty_units > 0);
+        self.enter(slot, class, volume, piece, is_dirty);
         Ok(())
     }
 

@@ -138,7 +138,7 @@ impl World {
                 let range = run.start * UNIT_BYTES..run.end * UNIT_BYTES;
                 self.extents.visit(volume, range, |part, _| parts.push(part));
             }
-            self.extents.cleaned(&parts);
+            self.extents.units_mut().cleaned(&parts);
         }
     }
 

@@ -85,7 +85,7 @@ impl<O: Evict> World<O> {
                 self.core.insert((volume, part.offset / SECTOR + behind), stamp);
             }
         }
-        self.cache.cleaned(parts);
+        self.cache.units_mut().cleaned(parts);
     }
 
     /// Writes everything back.

@@ -193,7 +193,7 @@ impl Background {
                     for run in &runs {
                         cache.extents.visit(volume, bytes_of(run), |part, _| parts.push(part));
                     }
-                    cache.extents.cleaned(&parts);
+                    cache.extents.units_mut().cleaned(&parts);
                     cleaned = true;
                 }
             }
@@ -408,6 +408,6 @@ impl Background {
         }
         let volumes = (0..self.tenants.len()).map(|at| self.cleaner.standing(Volume(at as u16)));
         let dirty_bytes: u64 = volumes.map(|standing| standing.dirty_bytes).sum();
-        debug_assert_eq!(dirty_bytes, cache.extents.dirty_bytes(), "both know of the same");
+        debug_assert_eq!(dirty_bytes, cache.extents.units().dirty_bytes(), "both know of the same");
     }
 }

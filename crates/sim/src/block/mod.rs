@@ -191,7 +191,7 @@ impl<O: Evict + Send> Cache for Simulation<O> {
             counts.dirty_at_end_bytes += part.bytes;
             dirty.push(part);
         });
-        extents.cleaned(&dirty);
+        extents.units_mut().cleaned(&dirty);
         self.note_metadata();
         std::mem::take(&mut self.contents.counts)
     }
@@ -269,7 +269,7 @@ impl<O: Evict> Simulation<O> {
             for (part, volume) in plan.clean.iter().zip(&plan.clean_volumes) {
                 counts[usize::from(volume.0)].1.write_back(std::slice::from_ref(part));
             }
-            extents.cleaned(&plan.clean);
+            extents.units_mut().cleaned(&plan.clean);
             bytes += plan.clean.iter().map(|part: &Part| part.bytes).sum::<u64>();
             waited_ns = costs.write_back_ns(bytes);
             plan.again = true;

@@ -39,7 +39,7 @@ pub enum Act {
         volume: Volume,
     },
     /// The store has these units for good. Once the driver has noted that for good as well, it says so to
-    /// [`crate::extents::Extents::cleaned`], as far as they are not dirty again ([`super::Cleaner::lacks_nothing_of`]). There may be none;
+    /// [`crate::extents::Units::cleaned`], as far as they are not dirty again ([`super::Cleaner::lacks_nothing_of`]). There may be none;
     /// writers that wait try again in any case.
     Clean {
         /// Which.

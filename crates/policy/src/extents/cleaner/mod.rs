@@ -266,7 +266,7 @@ impl Cleaner {
     /// dirty, of what may be. One of them always has, so that it does not become more.
     fn is_over_limit<O: Evict>(&self, extents: &Extents<O>, volume: Volume) -> bool {
         let limit_bytes = percent(extents.geometry().capacity_bytes(), DIRTY_PERCENT_MAX);
-        if extents.dirty_bytes() <= limit_bytes {
+        if extents.units().dirty_bytes() <= limit_bytes {
             return false;
         }
         let dirtying = self.volumes.iter().filter(|volume| !volume.epochs.is_empty()).count();
@@ -339,14 +339,14 @@ impl Cleaner {
             // The driver steps again when it has.
             return;
         }
-        if extents.dirty_bytes() > 0 {
+        if extents.units().dirty_bytes() > 0 {
             self.look_at_cold(extents, acts);
         }
         if self.find_due(extents.geometry().capacity_bytes()) {
             self.take_due(acts);
         }
         self.flush_due(extents, acts);
-        if let Some(until_ns) = self.next_ns(extents.dirty_bytes() > 0) {
+        if let Some(until_ns) = self.next_ns(extents.units().dirty_bytes() > 0) {
             acts.push(Act::Wait { until_ns });
         }
     }
@@ -358,7 +358,7 @@ impl Cleaner {
         let is_answered = |(at, volume): (usize, &VolumeState)| {
             volume.epochs.leaving_bytes() <= self.under_way.bytes_of(Volume(at as u16))
         };
-        dirty_bytes <= extents.dirty_bytes() && self.volumes.iter().enumerate().all(is_answered)
+        dirty_bytes <= extents.units().dirty_bytes() && self.volumes.iter().enumerate().all(is_answered)
     }
 
     /// Has what is dirty among the blocks that go next written back ahead of need, as far as the order of write-back allows; otherwise what
