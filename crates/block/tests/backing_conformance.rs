@@ -15,7 +15,7 @@ use tempfile::NamedTempFile;
 use tiermem_base::rng::Rng;
 use tiermem_block::backing::{
     AlignedBuffer, Aligning, Backend, Backing, BackingError, Completion, Faults, Faulty, FileBacking,
-    FileOptions, Identity, MemoryStore, NbdBacking, NbdOptions, Op, OpenError, Request, Throttled, Waker,
+    FileOptions, Identity, MemoryStore, NbdOptions, NbdUnits, Op, OpenError, Request, Throttled, Waker,
 };
 
 use tiermem_block::nbd::wire::TransmissionFlags;
@@ -118,7 +118,7 @@ fn toy(size: u64, minimum: u32, payload_max: u32, features: TransmissionFlags) -
     let toy = Toy::new(Export { block, features, ..export(size) });
     Some(Box::new(move |read_only| {
         let options = NbdOptions { read_only, depth: 7, ..NbdOptions::default() };
-        Box::new(NbdBacking::connect(&toy.uri(), options).unwrap()) as Box<dyn Backing>
+        Box::new(NbdUnits::connect(&toy.uri(), options).unwrap()) as Box<dyn Backing>
     }))
 }
 
@@ -128,7 +128,7 @@ fn nbdkit(size: u64, arguments: &[&str]) -> Option<Box<dyn Volume>> {
     let server = Nbdkit::start(&[arguments, &[&size_argument]].concat())?;
     Some(Box::new(move |read_only| {
         let options = NbdOptions { read_only, ..NbdOptions::default() };
-        Box::new(NbdBacking::connect(&server.uri(), options).unwrap()) as Box<dyn Backing>
+        Box::new(NbdUnits::connect(&server.uri(), options).unwrap()) as Box<dyn Backing>
     }))
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 use tiermem_base::rng::Rng;
 use tiermem_block::backing::{
-    AlignedBuffer, Backing, BackingError, NbdBacking, NbdOptions, Op, OpenError, Request,
+    AlignedBuffer, Backing, BackingError, NbdOptions, NbdUnits, Op, OpenError, Request,
 };
 use tiermem_block::nbd::{Export, NbdUri};
 
@@ -25,12 +25,12 @@ fn quick() -> NbdOptions {
 }
 
 fn connect(uri: &NbdUri, options: NbdOptions) -> Waited {
-    Waited::new(Box::new(NbdBacking::connect(uri, options).unwrap()))
+    Waited::new(Box::new(NbdUnits::connect(uri, options).unwrap()))
 }
 
 fn refused(uri: &NbdUri) -> String {
-    match NbdBacking::connect(uri, NbdOptions::default()) {
-        Err(error @ OpenError::Nbd { .. }) => error.to_string(),
+    match NbdUnits::connect(uri, NbdOptions::default()) {
+        Err(error @ OpenError::Unusable { .. }) => error.to_string(),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it connects"),
     }
@@ -156,7 +156,7 @@ fn nothing_is_lost_or_doubled_while_the_server_dies_again_and_again() {
         })
         .collect();
     let uri = toy.uri();
-    let volume = move |_| Box::new(NbdBacking::connect(&uri, quick()).unwrap()) as Box<dyn Backing>;
+    let volume = move |_| Box::new(NbdUnits::connect(&uri, quick()).unwrap()) as Box<dyn Backing>;
     let mut twin = Twin::new("dying", &volume);
     twin.run(&steps);
     over.store(true, Ordering::SeqCst);

@@ -42,7 +42,7 @@ fn open(shelf: &Shelf) -> Waited {
 
 fn refused(shelf: &Shelf, options: ObjectsOptions) -> String {
     match try_open(shelf, options) {
-        Err(error @ OpenError::Objects { .. }) => error.to_string(),
+        Err(error @ OpenError::Unusable { .. }) => error.to_string(),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it opens"),
     }

@@ -1,6 +1,7 @@
 //! Live tiers: memory and block devices, real and simulated, behind one contract each.
 #![forbid(unsafe_code)]
 
+pub mod backing;
 pub mod block;
 pub mod device;
 pub mod flash;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tiermem_base::{Bytes, Nanos};
 
-use super::{Backend, Backing, FileBacking, FileOptions, NbdBacking, NbdOptions, OpenError, Throttled};
+use super::{Backend, Backing, FileBacking, FileOptions, NbdOptions, NbdUnits, OpenError, Throttled};
 #[cfg(feature = "objects")]
 use super::{ObjectsOptions, ObjectsPlace};
 use crate::nbd::{NbdUri, UriError};
@@ -141,7 +141,7 @@ impl BackingSpec {
                 Box::new(FileBacking::open(path, FileOptions { read_only, backend: self.backend })?)
             }
             Location::Nbd(uri) => {
-                Box::new(NbdBacking::connect(uri, NbdOptions { read_only, ..NbdOptions::default() })?)
+                Box::new(NbdUnits::connect(uri, NbdOptions { read_only, ..NbdOptions::default() })?)
             }
             #[cfg(feature = "objects")]
             Location::Objects(place) => {

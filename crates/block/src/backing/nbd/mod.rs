@@ -53,15 +53,6 @@ impl Default for NbdOptions {
 /// Another NBD server as a store.
 pub type NbdBacking = Aligning<NbdUnits>;
 
-impl NbdBacking {
-    /// Connects, once; later breaks are mended by themselves.
-    pub fn connect(uri: &NbdUri, options: NbdOptions) -> Result<Self, OpenError> {
-        let units = NbdUnits::connect(uri, options)?;
-        let unit_bytes = units.unit_bytes;
-        Ok(Aligning::new(units, unit_bytes, false))
-    }
-}
-
 /// What wakes the thread.
 struct Bell {
     event: OwnedFd,
@@ -103,8 +94,18 @@ pub struct NbdUnits {
 }
 
 impl NbdUnits {
-    fn connect(uri: &NbdUri, options: NbdOptions) -> Result<Self, OpenError> {
-        let failed = |why: String| OpenError::Nbd { uri: uri.to_string(), why };
+    /// Connects, once; later breaks are mended by themselves.
+    ///
+    /// # Errors
+    /// When nobody answers there, or what answers cannot be a store.
+    pub fn connect(uri: &NbdUri, options: NbdOptions) -> Result<NbdBacking, OpenError> {
+        let units = Self::open(uri, options)?;
+        let unit_bytes = units.unit_bytes;
+        Ok(Aligning::new(units, unit_bytes, false))
+    }
+
+    fn open(uri: &NbdUri, options: NbdOptions) -> Result<Self, OpenError> {
+        let failed = |why: String| OpenError::Unusable { place: uri.to_string(), why };
         let link = Link::connect(uri, options.attempt).map_err(failed)?;
         let rules = *link.rules();
         let (size_bytes, unit_bytes) = (rules.size_bytes, u64::from(rules.block.minimum.max(1)));

@@ -59,10 +59,10 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::block::completion_queue::{CompletionReceiver, CompletionSender, completion_queue};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use tiermem_base::Bytes;
-use tiermem_tier::block::completion_queue::{CompletionReceiver, CompletionSender, completion_queue};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -137,7 +137,7 @@ impl ObjectsBacking {
         options: ObjectsOptions,
     ) -> Result<Self, OpenError> {
         let prefix = Path::parse(prefix)
-            .map_err(|error| OpenError::Objects { place: place.to_owned(), why: error.to_string() })?;
+            .map_err(|error| OpenError::Unusable { place: place.to_owned(), why: error.to_string() })?;
         let objects = Objects { store, prefix, conditional: true, patience: options.patience };
         Self::start(objects, place, options, None)
     }
@@ -179,7 +179,7 @@ impl ObjectsBacking {
             end(runtime, conditional);
         };
         let thread = std::thread::Builder::new().name("backing-objects".to_owned()).spawn(work)?;
-        let failed = |why: String| OpenError::Objects { place: place.to_owned(), why };
+        let failed = |why: String| OpenError::Unusable { place: place.to_owned(), why };
         let ended = || Err("its thread has ended".to_owned());
         let (shape, volume) = when_opened.recv().unwrap_or_else(|_| ended()).map_err(failed)?;
         Ok(ObjectsBacking {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use crate::block::completion_queue::CompletionSender;
 use bytes::Bytes;
 use slab::Slab;
-use tiermem_tier::block::completion_queue::CompletionSender;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use crate::block::BLOCK_BYTES;
+use crate::block::completion_queue::{CompletionReceiver, CompletionSender, completion_queue};
 use tiermem_sys::disk;
-use tiermem_tier::block::BLOCK_BYTES;
-use tiermem_tier::block::completion_queue::{CompletionReceiver, CompletionSender, completion_queue};
 
 use crate::backing::{BackingError, Completion, Op, Request, Waker};
 

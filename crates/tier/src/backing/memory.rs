@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::block::Medium;
+use crate::block::completion_queue::Bell;
 use tiermem_base::rng::Rng;
-use tiermem_tier::block::Medium;
-use tiermem_tier::block::completion_queue::Bell;
 
 use super::{Backing, Completion, Identity, Op, Request, Waker};
 

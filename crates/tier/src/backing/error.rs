@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tiermem_tier::block;
+use crate::block;
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -41,18 +41,10 @@ pub enum OpenError {
     /// Anything else about a file or device.
     #[error(transparent)]
     File(#[from] block::OpenError),
-    /// Another NBD server.
-    #[error("cannot use {uri} as a store: {why}")]
-    Nbd {
-        /// Where it is.
-        uri: String,
-        /// Why, and what to do.
-        why: String,
-    },
-    /// Objects.
+    /// Another server, or objects.
     #[error("cannot use {place} as a store: {why}")]
-    Objects {
-        /// Where they are.
+    Unusable {
+        /// Where it is.
         place: String,
         /// Why, and what to do.
         why: String,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tiermem_tier::block::Delays;
+use crate::block::Delays;
 
 use super::{Backing, Completion, Identity, Op, Request, Waker};
 

@@ -76,7 +76,7 @@ impl ObjectsPlace {
     pub fn open(&self, options: ObjectsOptions) -> Result<ObjectsBacking, OpenError> {
         match self {
             ObjectsPlace::S3 { bucket, prefix } => {
-                let store = s3(bucket).map_err(|why| OpenError::Objects { place: self.to_string(), why })?;
+                let store = s3(bucket).map_err(|why| OpenError::Unusable { place: self.to_string(), why })?;
                 ObjectsBacking::open(store, prefix, &self.to_string(), options)
             }
             ObjectsPlace::Directory(path) => {
@@ -85,7 +85,7 @@ impl ObjectsPlace {
                     sweep(path);
                     sweep(&path.join(CHUNKS));
                 }
-                let store = LocalFileSystem::new_with_prefix(path).map_err(|error| OpenError::Objects {
+                let store = LocalFileSystem::new_with_prefix(path).map_err(|error| OpenError::Unusable {
                     place: self.to_string(),
                     why: error.to_string(),
                 })?;
@@ -103,7 +103,7 @@ impl ObjectsPlace {
             } else {
                 error.to_string()
             };
-            OpenError::Objects { place: self.to_string(), why }
+            OpenError::Unusable { place: self.to_string(), why }
         };
         if options.create_bytes.is_some() && !options.read_only {
             fs::create_dir_all(path).map_err(failed)?;

@@ -1,7 +1,7 @@
-//! A store in virtual time, on the clock of a [`Simulation`](tiermem_tier::block::Simulation): for tests of the whole engine.
+//! A store in virtual time, on the clock of a [`Simulation`](crate::block::Simulation): for tests of the whole engine.
 
+use crate::block::{Fate, Part, Simulated, Target, copy_some};
 use tiermem_base::rng::Rng;
-use tiermem_tier::block::{Fate, Part, Simulated, Target, copy_some};
 
 use super::{Backing, BackingError, Completion, Identity, MemoryStore, Op, Request, Waker};
 

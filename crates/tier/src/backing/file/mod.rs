@@ -1,6 +1,6 @@
 //! A volume in a regular file or on a block device, of any size.
 //!
-//! Whole units of 4 KiB go past the page cache, through the devices of `tiermem_tier`. What lies behind the last of them, and
+//! Whole units of 4 KiB go past the page cache, through the devices of [`crate::block`]. What lies behind the last of them, and
 //! flushes, trims and zeroes, are the work of one thread ([`worker`]). Any other range of bytes is made of these by [`Aligning`].
 //! The page cache and what goes past it never meet in one page: there only the bytes behind the last unit are.
 
@@ -12,8 +12,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::block::{self, BLOCK_BYTES, Backend, BlockError, BlockIo, Existing};
 use slab::Slab;
-use tiermem_tier::block::{self, BLOCK_BYTES, Backend, BlockError, BlockIo, Existing};
 
 use self::worker::FileWorker;
 use super::{Aligning, Backing, BackingError, Completion, Identity, Op, OpenError, Request, Waker};

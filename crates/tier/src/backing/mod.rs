@@ -1,0 +1,232 @@
+//! Backing stores: where volumes live.
+//!
+//! The seam is [`Backing`]: requests for byte ranges that never make the caller wait. Whatever stands behind it (a file, a block
+//! device, another server, objects), its user sees the same: bytes, a flush, and whether what it was told is still so. Stores that are reached over
+//! a protocol of their own stand with that protocol.
+
+mod aligning;
+mod error;
+mod faulty;
+mod file;
+mod memory;
+#[cfg(feature = "objects")]
+mod objects;
+mod simulated;
+mod throttled;
+
+use std::sync::Arc;
+
+pub use crate::block::{AlignedBuffer, Backend};
+pub use aligning::Aligning;
+pub use error::OpenError;
+pub use faulty::{FaultControl, Faults, Faulty};
+pub use file::{FileBacking, FileOptions, FileUnits};
+pub use memory::{MemoryBacking, MemoryStore};
+#[cfg(feature = "objects")]
+pub use objects::{ObjectsBacking, ObjectsOptions, ObjectsPlace};
+pub use throttled::Throttled;
+
+/// Called, on any thread, when something may have been completed. It must not block, nor call the store.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Fill the buffer.
+    Read,
+    /// Store the buffer.
+    Write,
+    /// Make durable every write whose completion was taken before this was submitted.
+    Flush,
+    /// What is there need not be kept: it may read as anything that it was, or as zeroes.
+    Trim,
+    /// What is there reads as zeroes.
+    Zero,
+}
+
+/// One request. The buffer travels with it and comes back with the completion.
+#[derive(Debug)]
+pub struct Request {
+    /// The caller's name for it, handed back unchanged.
+    pub token: u64,
+    /// What to do.
+    pub op: Op,
+    /// The first byte of the volume that it is about; 0 for a flush.
+    pub offset: u64,
+    /// How many bytes it is about; they lie within the volume. 0 for a flush.
+    pub bytes: u64,
+    /// For reads and writes: at least `bytes` long, used from its begin. Otherwise empty.
+    pub buffer: AlignedBuffer,
+}
+
+/// A request that is done.
+#[derive(Debug)]
+pub struct Completion {
+    /// As in the request.
+    pub token: u64,
+    /// As in the request.
+    pub op: Op,
+    /// As in the request.
+    pub offset: u64,
+    /// As in the request.
+    pub bytes: u64,
+    /// The request's buffer. After a read that failed its contents are anything. It may be empty where the memory could not be had
+    /// back.
+    pub buffer: AlignedBuffer,
+    /// Whether all of it was done. After a write that failed, any part of it may have been stored, now or later.
+    pub result: Result<(), BackingError>,
+    /// The store's session ([`Backing::session`]) in which it was done. Where the store cannot tell, it is an earlier one, never a
+    /// later one: a write whose session has passed must be taken for lost, and a flush that succeeded covers the completed
+    /// writes that bear its session.
+    pub session: u64,
+}
+
+impl Request {
+    /// Fills the first `bytes` of `buffer` from byte `offset` on.
+    pub fn read(token: u64, offset: u64, bytes: u64, buffer: AlignedBuffer) -> Self {
+        Request { token, op: Op::Read, offset, bytes, buffer }
+    }
+
+    /// Stores the first `bytes` of `buffer` from byte `offset` on.
+    pub fn write(token: u64, offset: u64, bytes: u64, buffer: AlignedBuffer) -> Self {
+        Request { token, op: Op::Write, offset, bytes, buffer }
+    }
+
+    /// Makes durable what was written.
+    pub fn flush(token: u64) -> Self {
+        Request { token, op: Op::Flush, offset: 0, bytes: 0, buffer: AlignedBuffer::empty() }
+    }
+
+    /// Gives `bytes` bytes from byte `offset` on back.
+    pub fn trim(token: u64, offset: u64, bytes: u64) -> Self {
+        Request { token, op: Op::Trim, offset, bytes, buffer: AlignedBuffer::empty() }
+    }
+
+    /// Makes `bytes` bytes from byte `offset` on zeroes.
+    pub fn zero(token: u64, offset: u64, bytes: u64) -> Self {
+        Request { token, op: Op::Zero, offset, bytes, buffer: AlignedBuffer::empty() }
+    }
+
+    /// The byte behind the last; ends at the largest number there is.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+
+    /// Its completion.
+    pub fn done(self, result: Result<(), BackingError>, session: u64) -> Completion {
+        let Request { token, op, offset, bytes, buffer } = self;
+        Completion { token, op, offset, bytes, buffer, result, session }
+    }
+
+    /// The answer, where there is nothing to do: the request cannot be, or is about no bytes.
+    pub(crate) fn answer(&self, size_bytes: u64, read_only: bool) -> Option<Result<(), BackingError>> {
+        if self.op == Op::Flush {
+            return None;
+        }
+        if self.op != Op::Read && read_only {
+            return Some(Err(BackingError::ReadOnly));
+        }
+        if self.offset.checked_add(self.bytes).is_none_or(|end| end > size_bytes) {
+            return Some(Err(BackingError::OutOfRange { offset: self.offset, end: self.end(), size_bytes }));
+        }
+        if matches!(self.op, Op::Read | Op::Write) && (self.buffer.len() as u64) < self.bytes {
+            let words = format!("a buffer of {} bytes for {} bytes", self.buffer.len(), self.bytes);
+            return Some(Err(BackingError::Failed(words)));
+        }
+        (self.bytes == 0).then_some(Ok(()))
+    }
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BackingError {
+    /// The range does not lie within the volume.
+    #[error("bytes {offset} to {end} are beyond the volume's end at {size_bytes}")]
+    OutOfRange {
+        /// The first byte asked for.
+        offset: u64,
+        /// The byte behind the last.
+        end: u64,
+        /// The volume's size.
+        size_bytes: u64,
+    },
+    /// The store does not take writes.
+    #[error("the store is read-only")]
+    ReadOnly,
+    /// The store has no room.
+    #[error("the store is full")]
+    Full,
+    /// The store said no, or could not be asked.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// By what a store's content can be told from that of another time. `None`: the store cannot say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Which store it is: the same as long as it is the same file, device or set of objects.
+    pub which: Option<String>,
+    /// Changes whenever its content may have been changed by anybody.
+    pub version: Option<String>,
+}
+
+/// A volume's store.
+///
+/// The caller guarantees: bytes that a write in flight covers are not covered by another request in flight. The store guarantees: what
+/// was written is read back until overwritten; a flush that succeeds makes durable all writes that were completed before it *in
+/// the same session*.
+pub trait Backing: Send {
+    /// Never blocks (queues without bound; callers bound what they have in flight). No order is promised between requests in
+    /// flight. A request that cannot be is completed with an error.
+    fn submit(&mut self, request: Request);
+    /// Appends what is done; never blocks. It may also carry work on that needs this thread, so it is to be called whenever the
+    /// waker was.
+    fn completed(&mut self, out: &mut Vec<Completion>);
+    /// Requests submitted whose completion was not taken yet.
+    fn in_flight(&self) -> usize;
+    /// Sets whom to call whenever something may have been completed since the last `completed`. It replaces the one set
+    /// before.
+    fn notify(&mut self, waker: Waker);
+    /// The volume's size in bytes, of any value. It may change while the store is open.
+    fn size_bytes(&self) -> u64;
+    /// Whether writes are refused.
+    fn is_read_only(&self) -> bool;
+    /// Grows whenever what was completed but not flushed before may be lost: the connection to the store broke, or a flush failed. A
+    /// flush of a later session says nothing of writes of an earlier one. It has grown before any completion of the new
+    /// session can be taken, and it never becomes smaller.
+    fn session(&self) -> u64;
+    /// What it is and which state of it. It may block; for start, stop and idle times.
+    fn identity(&mut self) -> Identity;
+    /// How it works, for the log: a few words.
+    fn describe(&self) -> String;
+}
+
+impl<B: Backing + ?Sized> Backing for Box<B> {
+    fn submit(&mut self, request: Request) {
+        (**self).submit(request);
+    }
+    fn completed(&mut self, out: &mut Vec<Completion>) {
+        (**self).completed(out);
+    }
+    fn in_flight(&self) -> usize {
+        (**self).in_flight()
+    }
+    fn notify(&mut self, waker: Waker) {
+        (**self).notify(waker);
+    }
+    fn size_bytes(&self) -> u64 {
+        (**self).size_bytes()
+    }
+    fn is_read_only(&self) -> bool {
+        (**self).is_read_only()
+    }
+    fn session(&self) -> u64 {
+        (**self).session()
+    }
+    fn identity(&mut self) -> Identity {
+        (**self).identity()
+    }
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+}
