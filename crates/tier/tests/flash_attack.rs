@@ -61,6 +61,41 @@ fn survivors_are_safe_before_their_old_segment_is_filled_anew() {
     }
 }
 
+/// Power loss may spoil a sector and leave the rest of its page: emptying a segment keeps all that reading finds.
+#[test]
+fn what_stands_behind_a_damaged_item_survives() {
+    const KEYS: u32 = 10_000;
+    let region_bytes = 4 << 20;
+    let disk = MemoryDisk::new(region_bytes as usize);
+    let mut world = World::open(Box::new(disk.open()), config(region_bytes, SEGMENT_BYTES)).unwrap();
+    (0..KEYS).for_each(|key| world.put(3, key, &value(1, 200)));
+    world.settle();
+    // So that none is read from memory.
+    let mut world = world.restart(&disk);
+    let layout = Layout::divide(0, region_bytes, SEGMENT_BYTES).unwrap();
+    disk.with_bytes(|bytes| {
+        let segments = &mut bytes[layout.segment(0) as usize..];
+        segments.chunks_mut(BLOCK_BYTES).for_each(|block| block[1000] ^= 1);
+    });
+    let kept: Vec<u32> = (0..KEYS).filter(|&key| world.get(3, key).is_some()).collect();
+    assert!((8000..9900).contains(&kept.len()), "{} are whole", kept.len());
+    // All but every tenth are overwritten at random, until no segment is left that was there.
+    let mut rng = Rng::seeded(4);
+    for version in 2..60_000 {
+        let key = rng.below(u64::from(KEYS)) as u32;
+        if key % 10 > 0 {
+            world.put(3, key, &value(version, 200));
+            world.advance();
+        }
+    }
+    world.settle();
+    let stats = world.stats();
+    assert!(stats.log.kept > 0 && stats.log.evictions == 0, "{stats:?}");
+    for key in kept.into_iter().filter(|key| key % 10 == 0) {
+        assert_eq!(world.get(3, key), Some(value(1, 200)), "key {key}");
+    }
+}
+
 /// Overwrites until so many checkpoints have begun and one is under way.
 fn churn_into_checkpoint(world: &mut World, version: &mut u64) {
     let before = world.stats().checkpoint_bytes;

@@ -52,12 +52,12 @@ impl Walk {
         self.at + ITEM_HEADER_BYTES > used_bytes
     }
 
-    /// The item of so many bytes that begins here is dealt with.
-    pub fn pass(&mut self, bytes: u32) {
-        self.at = (self.at + bytes).next_multiple_of(ITEM_ALIGN_BYTES);
+    /// The item that ends at byte `end` is dealt with.
+    pub fn pass(&mut self, end: u32) {
+        self.at = end.next_multiple_of(ITEM_ALIGN_BYTES);
     }
 
-    /// No item begins here: the rest of the page was left empty, or is damaged. Items that begin in the next one are found.
+    /// No item begins here or behind in this page: its rest was left empty, or is damaged.
     pub fn skip(&mut self) {
         self.at = (self.at + 1).next_multiple_of(LOG_PAGE_BYTES);
     }
@@ -96,7 +96,7 @@ mod tests {
                         Some(&len) => {
                             met.push(at);
                             bytes += len;
-                            walk.pass(len);
+                            walk.pass(at + len);
                         }
                         None => walk.skip(),
                     }

@@ -125,19 +125,29 @@ impl LogWork {
         None
     }
 
-    /// Deals with what stands at byte `at`.
-    fn deal_with<I: Items>(&mut self, walk: &mut Walk, at: u32, memory: &mut Memory, items: &mut I) -> Dealt {
+    /// Deals with the item that stands at byte `from`, or next behind it.
+    fn deal_with<I: Items>(
+        &mut self,
+        walk: &mut Walk,
+        from: u32,
+        memory: &mut Memory,
+        items: &mut I,
+    ) -> Dealt {
         let segment = walk.segment;
-        let Some(lying) = items.lying_at(segment, walk.sequence, at) else {
+        let Some(lying) = items.lying_at(segment, walk.sequence, from) else {
             walk.skip();
             return Dealt::With(None);
         };
-        let Lying { hash, bytes, is_latest, is_over } = lying;
+        let Lying { at, hash, bytes, is_latest, is_over } = lying;
+        debug_assert!(
+            at >= from && at / LOG_PAGE_BYTES == from / LOG_PAGE_BYTES,
+            "the walk goes page by page"
+        );
         let pages = self.log.config().segment_bytes / LOG_PAGE_BYTES;
         let page = segment * pages + at / LOG_PAGE_BYTES;
         let place = memory.place_below(hash).filter(|place| is_latest && place.page() == page);
         let Some(place) = place else {
-            walk.pass(bytes);
+            walk.pass(at + bytes);
             return Dealt::With(None);
         };
         let heat = match is_over {
@@ -162,7 +172,7 @@ impl LogWork {
                 Act::Gone { hash, place, at, why, has_copy }
             }
         };
-        walk.pass(bytes);
+        walk.pass(at + bytes);
         Dealt::With(Some(act))
     }
 }

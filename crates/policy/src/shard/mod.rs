@@ -117,7 +117,8 @@ pub trait Items {
     /// Notes that the log does not have it any more.
     fn note_changed(&mut self, id: Id, loc: Loc);
 
-    /// What stands at byte `at` of a segment that has [arrived](Device::arrived), if an item of this filling does.
+    /// The first item of this filling that begins at byte `at` of a segment that has [arrived](Device::arrived), or behind it in
+    /// the same page: what stands before it is damaged, or was left empty.
     fn lying_at(&self, segment: u32, sequence: u32, at: u32) -> Option<Lying>;
 
     /// Asks for the memory in which the facts about the item at `loc` lie, before they are asked for.

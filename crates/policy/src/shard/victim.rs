@@ -42,6 +42,8 @@ impl Victim {
 /// An item that stands in a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Lying {
+    /// The byte of the segment with which it begins.
+    pub at: u32,
     /// The hash of its key.
     pub hash: u64,
     /// Its bytes there.

@@ -92,7 +92,7 @@ impl Items for Bytes {
         let page = segment * (SEGMENT_BYTES / LOG_PAGE_BYTES) + at / LOG_PAGE_BYTES;
         let is_latest = self.read(page, hash).is_some_and(|(latest, _)| latest == at);
         let bytes = (cell.bytes - HEADER_BYTES) as u32 + ITEM_HEADER_BYTES;
-        Some(Lying { hash, bytes, is_latest, is_over: is_over(cell.expires_at_ms, self.now_ms) })
+        Some(Lying { at, hash, bytes, is_latest, is_over: is_over(cell.expires_at_ms, self.now_ms) })
     }
 
     fn bring_near(&self, _: Id, _: Loc) {}

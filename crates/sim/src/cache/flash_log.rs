@@ -152,7 +152,7 @@ impl FlashLog {
         self.held.remove(&(hash >> UNKNOWN_BITS));
     }
 
-    /// What stands at byte `at` of a segment.
+    /// What stands at byte `at` of a segment. Nothing is damaged here, so where no item begins the rest of the page is empty.
     pub fn lying_at(&self, segment: u32, at: u32) -> Option<Lying> {
         let written = &self.written[segment as usize];
         let found = written.binary_search_by_key(&at, |item| item.offset).ok()?;
@@ -160,7 +160,7 @@ impl FlashLog {
         let held = self.held.get(&(hash >> UNKNOWN_BITS));
         let held = held.filter(|held| (held.segment, held.offset) == (segment, at));
         let is_over = held.and_then(|held| held.expires_at_ms).is_some_and(|at_ms| at_ms <= self.now_ms);
-        Some(Lying { hash, bytes, is_latest: held.is_some(), is_over })
+        Some(Lying { at, hash, bytes, is_latest: held.is_some(), is_over })
     }
 
     pub fn seal(&mut self, segment: u32) {

@@ -1,6 +1,6 @@
 //! The segment that is being emptied, as it was read: what stands in it, and who survives.
 
-use tiermem_policy::log::{Appended, SEGMENT_HEADER_BYTES, Stream};
+use tiermem_policy::log::{Appended, ITEM_ALIGN_BYTES, SEGMENT_HEADER_BYTES, Stream};
 use tiermem_policy::shard::Lying;
 use tiermem_sys::aligned::AlignedBuffer;
 
@@ -32,9 +32,12 @@ impl Flash {
         ItemHeader::read(victim.bytes.get(at as usize..)?, sequence)
     }
 
-    /// The same as the shard wants to know it.
-    pub fn lying_at(&self, segment: u32, sequence: u32, at: u32) -> Option<Lying> {
-        let header = self.header_at(segment, sequence, at)?;
+    /// The first item at byte `from` or behind it in the same page. Power loss may damage an item and leave those behind it
+    /// whole: whoever looks for them finds them, so they are found here as well.
+    pub fn lying_at(&self, segment: u32, sequence: u32, from: u32) -> Option<Lying> {
+        let page_end = (from + 1).next_multiple_of(BLOCK_BYTES as u32);
+        let mut places = (from..page_end).step_by(ITEM_ALIGN_BYTES as usize);
+        let (at, header) = places.find_map(|at| Some((at, self.header_at(segment, sequence, at)?)))?;
         let victim = self.victim.as_ref()?;
         let block = at as usize / BLOCK_BYTES * BLOCK_BYTES;
         // A later version of the key may begin in the same block; then this one is buried.
@@ -43,7 +46,7 @@ impl Flash {
         let is_latest = latest.is_some_and(|(latest, _)| block + latest == at as usize);
         let is_expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.now_ms;
         let is_over = is_expired || self.is_flushed(&header);
-        Some(Lying { hash: header.hash, bytes: header.item_len() as u32, is_latest, is_over })
+        Some(Lying { at, hash: header.hash, bytes: header.item_len() as u32, is_latest, is_over })
     }
 
     /// Appends the item at byte `at` of the segment that is being emptied again.
