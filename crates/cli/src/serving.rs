@@ -8,6 +8,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+/// Long enough that what is freed for the next request is there still, and short enough that what floods leave behind is a small part
+/// of what a store needs beside its tiers.
+const FREE_MEMORY_DELAY_MS: u16 = 100;
+
+/// Keeps the process's memory to what it uses. Before any thread is started.
+pub fn limit_free_memory() {
+    // Who asks for another delay gets that.
+    let _ = tiermem_sys::allocator::give_back_after(FREE_MEMORY_DELAY_MS);
+}
+
 /// Starts logging to standard error and returns what changes what is logged, given as in `RUST_LOG`. That, where it is set, says
 /// what is logged at first.
 pub fn start_log(filter: &'static str) -> impl Fn(&'static str) {

@@ -4,6 +4,8 @@ pub mod affinity;
 pub mod agent;
 pub mod aging;
 pub mod aligned;
+#[cfg(feature = "mimalloc")]
+pub mod allocator;
 pub mod boot;
 pub mod caches;
 pub mod child;

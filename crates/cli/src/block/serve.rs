@@ -16,7 +16,7 @@ use tiermem_live::{HttpError, HttpPort, HttpServer};
 use tiermem_tier::block::{self, Backend, MemoryDisk};
 
 use crate::failure::Failure;
-use crate::serving::{Signals, reachable, say, seed, start_log};
+use crate::serving::{Signals, limit_free_memory, reachable, say, seed, start_log};
 
 const EXAMPLE: &str = "\
 Example:
@@ -63,6 +63,7 @@ pub struct Options {
 
 /// Serves until SIGINT or SIGTERM.
 pub fn run(options: Options) -> Result<(), Failure> {
+    limit_free_memory();
     let config = configure(options).map_err(Failure::usage)?;
     let _ = start_log("info");
     // Whatever may refuse a start comes before what a start changes.

@@ -19,7 +19,7 @@ use tiermem_tier::flash::FlashConfig;
 use tokio::sync::watch;
 
 use crate::failure::Failure;
-use crate::serving::{Signals, reachable, say, seed, start_log};
+use crate::serving::{Signals, limit_free_memory, reachable, say, seed, start_log};
 
 const EXAMPLE: &str = "Example:\n  tiermem store serve --tier dram=512MiB --tier emulated=2GiB\n  \
                        redis-cli -p 7379 set greeting hello";
@@ -83,6 +83,7 @@ pub struct Options {
 
 /// Serves until SIGINT or SIGTERM.
 pub fn run(options: Options) -> Result<(), Failure> {
+    limit_free_memory();
     let config_file = options.config.clone();
     let resets = options.reset;
     let config = configure(options).map_err(Failure::usage)?;
