@@ -83,7 +83,7 @@ fn what_stands_behind_a_damaged_item_survives() {
     let mut rng = Rng::seeded(4);
     for version in 2..60_000 {
         let key = rng.below(u64::from(KEYS)) as u32;
-        if key % 10 > 0 {
+        if !key.is_multiple_of(10) {
             world.put(3, key, &value(version, 200));
             world.advance();
         }
