@@ -1,6 +1,6 @@
 //! Drives any NBD server with a trace of reads and writes, measures it, and verifies what it returns.
 //!
-//! A client's side: it shares nothing with the cache. One thread drives all connections. A number of *workers* take the trace's requests in
+//! A client: it shares the protocol ([`crate::nbd`]) with the server, which is why it stands in this crate, and nothing with the cache. One thread drives all connections. A number of *workers* take the trace's requests in
 //! order, each one at a time: in a closed loop as soon as it is free, in a timed replay (an open loop) when the request is due. Workers
 //! stand for the threads with which Yang 2024 replays traces to several devices in parallel (section 2.3). Requests that overlap, and of
 //! which one writes, are done in the order of the trace: a worker whose request must wait for another's waits with it. So what a

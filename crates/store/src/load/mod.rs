@@ -1,7 +1,7 @@
 //! Filling a running server: from a stream of requests as `redis-cli --pipe` takes it, from rows of keys and values, and
 //! from another server that goes on serving meanwhile.
 //!
-//! A client side, like [`crate::replay`]: it works against any server that speaks RESP2. Sockets block; one thread sends
+//! A client, in the server's crate for the reasons of [`crate::replay`]: it works against any server that speaks RESP2. Sockets block; one thread sends
 //! while another reads replies, so neither side waits for the other with full buffers. What is under way is bounded by a
 //! number of commands, and memory by that and the longest value.
 //!

@@ -1,5 +1,5 @@
 //! Drives one server with several applications at once, each through a connection of its own, as Wang 2024 measures
-//! multi-tenant servers (section 4.2.1).
+//! multi-tenant servers (section 4.2.1). A client, in the server's crate for the reasons of [`crate::replay`].
 //!
 //! Every record of an application's trace is a look-up, whatever it was. After a miss the application waits for as long as
 //! its database takes, then stores the value, and only then goes on; at the end of its trace it begins anew. What an

@@ -1,6 +1,7 @@
 //! Drives a RESP server with a trace, as a look-aside cache's clients would, and measures it.
 //!
-//! A client side: it shares nothing with the engine and works against any server that speaks RESP2. A look-up
+//! A client: it shares nothing with the engine and works against any server that speaks RESP2. It stands in the server's crate because it
+//! has the same users and dependencies, and because the tests of each drive the other. A look-up
 //! is a GET; one that misses is followed by a SET of a value of the trace's size. The loop is closed, where each
 //! connection keeps `pipeline` commands under way and sends the next when one is answered; or open, where every request
 //! has its time, whatever became of those before it ([`Pace`]).
