@@ -9,8 +9,12 @@ use crate::engine::{CacheStatus, Counts, LogStatus};
 pub fn render(view: &View, ready: bool) -> String {
     let mut text = Exposition::begin(&view.version, view.uptime_s, ready);
     text.single("connections", "Connections open now.", view.connections);
-    text.single("connections_accepted_total", "Connections let in.", view.connections_accepted);
-    text.single("connections_refused_total", "Connections that were too many.", view.connections_refused);
+    text.single("connections_accepted_total", "Connections accepted.", view.connections_accepted);
+    text.single(
+        "connections_refused_total",
+        "Connections refused because there were too many.",
+        view.connections_refused,
+    );
     cache(&mut text, &view.cache);
     if let Some(figures) = &view.cache.log {
         log(&mut text, figures);
@@ -28,15 +32,15 @@ pub fn render(view: &View, ready: bool) -> String {
 type Labelled<'a> = (&'a ExportView, &'a str);
 
 fn cache(text: &mut Exposition, cache: &CacheStatus) {
-    text.single("block_cache_capacity_bytes", "Bytes that blocks may fill.", cache.capacity_bytes);
-    text.single("block_cache_held_bytes", "Bytes of the blocks that there are.", cache.held_bytes);
-    text.plain_family("block_cache_blocks", "Blocks of each size.");
+    text.single("block_cache_capacity_bytes", "Capacity of the cache for blocks.", cache.capacity_bytes);
+    text.single("block_cache_held_bytes", "Bytes of all blocks in the cache.", cache.held_bytes);
+    text.plain_family("block_cache_blocks", "Blocks in the cache by size.");
     for size in &cache.blocks {
         text.sample("block_cache_blocks", &format!("{{block_bytes=\"{}\"}}", size.block_bytes), size.blocks);
     }
     text.single(
         "block_cache_dirty_bytes",
-        "Bytes that a store is not known to have for good.",
+        "Dirty bytes: not yet known to be durable in the backing store.",
         cache.dirty_bytes,
     );
     text.single(
@@ -46,14 +50,10 @@ fn cache(text: &mut Exposition, cache: &CacheStatus) {
     );
     text.single(
         "block_cache_metadata_bytes_per_gib",
-        "Of these for each GiB of blocks; 0 while there are none.",
+        "Metadata bytes for each GiB of blocks; 0 while there are no blocks.",
         cache.metadata_bytes_per_gib,
     );
-    text.single(
-        "block_cache_parked",
-        "Requests' parts that wait for something to be written back.",
-        cache.parked,
-    );
+    text.single("block_cache_parked", "Parts of requests that wait for write-back.", cache.parked);
 }
 
 fn log(text: &mut Exposition, log: &LogStatus) {
@@ -62,16 +62,20 @@ fn log(text: &mut Exposition, log: &LogStatus) {
         ("block_log_used_bytes", "Bytes of the log in use.", log.used_bytes),
         ("block_log_written_bytes_total", "Bytes written to the log.", log.written_bytes),
         ("block_log_batches_total", "Batches of records written.", log.batches),
-        ("block_log_syncs_total", "Times that the cache's device was asked to make all durable.", log.syncs),
-        ("block_log_seals_total", "Seals of the log.", log.seals),
-        ("block_log_checkpoints_total", "Checkpoints.", log.checkpoints),
-        ("block_log_table_reads_total", "Pages of the log's table read again.", log.table_reads),
+        ("block_log_syncs_total", "Syncs of the cache's device.", log.syncs),
+        ("block_log_seals_total", "Seals written to the log.", log.seals),
+        ("block_log_checkpoints_total", "Checkpoints of the log.", log.checkpoints),
+        (
+            "block_log_table_reads_total",
+            "Pages of the log's table read back from the device.",
+            log.table_reads,
+        ),
     ] {
         text.single(name, help, value);
     }
     text.single(
         "block_log_failed",
-        "Whether nothing can be written to the log: 1 or 0.",
+        "1 if the log can no longer be written, else 0.",
         u8::from(log.failure.is_some()),
     );
 }
@@ -86,30 +90,30 @@ fn states(text: &mut Exposition, exports: &[Labelled<'_>]) {
     type Field = (&'static str, &'static str, fn(&ExportView) -> Option<f64>);
     const FIELDS: [Field; 10] = [
         ("block_size_bytes", "Size of the export.", |export| Some(export.status.size_bytes as f64)),
-        ("block_dirty_bytes", "Bytes that its store lacks.", |export| Some(export.status.dirty_bytes as f64)),
+        ("block_dirty_bytes", "Dirty bytes of the export.", |export| Some(export.status.dirty_bytes as f64)),
         (
             "block_dirty_age_seconds",
-            "For how long the oldest of these have been dirty; 0 where nothing is, or all is on its way.",
+            "Age of the oldest dirty bytes of the export; 0 if there are none or all are being written back.",
             |export| Some(export.status.dirty_age_s.unwrap_or(0.0)),
         ),
         ("block_epochs", "Groups of writes between flushes that go to the store in order.", |export| {
             Some(export.status.epochs as f64)
         }),
-        ("block_epoch_merges_total", "Flushes that the order of write-back has not heeded.", |export| {
+        ("block_epoch_merges_total", "Flushes that write-back merged: their order was not kept.", |export| {
             Some(export.status.epoch_merges as f64)
         }),
-        ("block_quota_bytes", "What it may have of the cache, where that is limited.", |export| {
+        ("block_quota_bytes", "Quota of the export in the cache, if it has one.", |export| {
             export.status.quota_bytes.map(|bytes| bytes as f64)
         }),
         (
             "block_share_held_bytes",
-            "Bytes of the cache that it holds, or all without a quota together.",
+            "Bytes of the cache that the export holds; exports without a quota are counted together.",
             |export| Some(export.status.share_held_bytes as f64),
         ),
-        ("block_parked", "Its requests' parts that wait for something to be written back.", |export| {
+        ("block_parked", "Parts of the export's requests that wait for write-back.", |export| {
             Some(export.status.parked_now as f64)
         }),
-        ("block_clients", "Its clients.", |export| Some(export.status.clients as f64)),
+        ("block_clients", "Clients connected to the export.", |export| Some(export.status.clients as f64)),
         ("block_errors_total", "Requests that were refused or failed.", |export| {
             Some(export.status.errors as f64)
         }),
@@ -162,7 +166,7 @@ const SPLIT_COUNTS: [SplitFamily; 5] = [
     ),
     (
         "block_io_bytes_total",
-        "Their bytes: the four volumes.",
+        "Bytes read from and written to the backing store (core) and the cache's device (cache).",
         &[
             ("device=\"core\",op=\"read\"", |counts| counts.core_read_bytes),
             ("device=\"core\",op=\"write\"", |counts| counts.core_written_bytes),
@@ -175,16 +179,20 @@ const SPLIT_COUNTS: [SplitFamily; 5] = [
 type PlainFamily = (&'static str, &'static str, fn(&Counts) -> u64);
 /// Counters with one value for each export.
 const PLAIN_COUNTS: [PlainFamily; 9] = [
-    ("block_missed_requests_total", "Reads and writes that missed something.", |counts| {
+    ("block_missed_requests_total", "Reads and writes that missed at least a part.", |counts| {
         counts.missed_requests
     }),
-    ("block_missed_request_bytes_total", "Their bytes.", |counts| counts.missed_request_bytes),
-    ("block_bypassed_reads_total", "Parts of reads that got no place for what they missed.", |counts| {
+    (
+        "block_missed_request_bytes_total",
+        "Bytes of reads and writes that missed at least a part.",
+        |counts| counts.missed_request_bytes,
+    ),
+    ("block_bypassed_reads_total", "Parts of reads whose missed bytes were not cached.", |counts| {
         counts.bypassed_reads
     }),
     ("block_allocated_blocks_total", "Blocks allocated.", |counts| counts.allocated_blocks),
-    ("block_allocated_bytes_total", "Their bytes.", |counts| counts.allocated_bytes),
-    ("block_parked_total", "Waits for something to be written back.", |counts| counts.parked),
+    ("block_allocated_bytes_total", "Bytes of blocks allocated.", |counts| counts.allocated_bytes),
+    ("block_parked_total", "Waits for write-back.", |counts| counts.parked),
     ("block_cache_failures_total", "Reads and writes of the cache's device that failed.", |counts| {
         counts.cache_failures
     }),

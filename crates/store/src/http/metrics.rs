@@ -16,15 +16,19 @@ pub fn render(view: &View, ready: bool) -> String {
     text.single("gets_total", "Look-ups.", engine.gets);
     text.single("hits_total", "Look-ups that found their key, in any tier.", engine.hits);
     text.single("sets_total", "Values written.", engine.sets);
-    text.single("expired_total", "Items removed because their time was over.", engine.expired);
-    text.single("evicted_total", "Items thrown out to make room.", engine.evicted);
-    text.single("moves_aborted_total", "Moves given up because their item changed.", engine.moves_aborted);
-    text.single("writes_refused_total", "Writes refused for lack of room.", engine.refused);
-    text.single("keys", "Keys held now.", engine.keys);
-    text.single("keys_with_expiry", "Keys with an expiry held now.", engine.keys_with_expiry);
+    text.single("expired_total", "Items removed because they expired.", engine.expired);
+    text.single("evicted_total", "Items evicted to make room.", engine.evicted);
+    text.single(
+        "moves_aborted_total",
+        "Moves between tiers cancelled because the item changed.",
+        engine.moves_aborted,
+    );
+    text.single("writes_refused_total", "Writes refused for lack of memory.", engine.refused);
+    text.single("keys", "Keys in the store now.", engine.keys);
+    text.single("keys_with_expiry", "Keys in the store now that expire.", engine.keys_with_expiry);
     text.single(
         "metadata_bytes",
-        "Bytes of index, nodes and tables, a part of tier 0.",
+        "Bytes of index, nodes and tables, counted in tier 0.",
         engine.metadata_bytes,
     );
     text.single("pinned_bytes", "Bytes pinned by replies under way.", engine.pinned_bytes);
@@ -44,19 +48,43 @@ pub fn render(view: &View, ready: bool) -> String {
 
 fn flash(text: &mut Exposition, figures: &FlashFigures) {
     let counters = [
-        ("flash_admitted_total", "Items written to flash that came from memory.", figures.admitted),
-        ("flash_admitted_bytes_total", "Bytes of those.", figures.admitted_bytes),
-        ("flash_rejected_total", "Items turned away to spare the device.", figures.rejected),
-        ("flash_unchanged_total", "Items that left memory and were on flash still.", figures.unchanged),
-        ("flash_refused_total", "Items refused for lack of free segments.", figures.refused),
-        ("flash_unindexed_total", "Items refused for lack of memory for the index.", figures.unindexed),
-        ("flash_kept_total", "Items written again because their segment was emptied.", figures.kept),
-        ("flash_segments_emptied_total", "Segments emptied.", figures.segments_emptied),
-        ("flash_reads_total", "Reads for look-ups.", figures.reads),
-        ("flash_read_bytes_total", "Bytes read.", figures.read_bytes),
-        ("flash_written_bytes_total", "Bytes written: items, journal, checkpoints.", figures.written_bytes),
-        ("flash_io_errors_total", "Reads and writes that failed.", figures.io_errors),
-        ("flash_lost_items_total", "Items that could not be read back.", figures.lost_items),
+        ("flash_admitted_total", "Items demoted from memory and written to flash.", figures.admitted),
+        (
+            "flash_admitted_bytes_total",
+            "Bytes of items demoted from memory and written to flash.",
+            figures.admitted_bytes,
+        ),
+        (
+            "flash_rejected_total",
+            "Items not written to flash, to spare the device's write endurance.",
+            figures.rejected,
+        ),
+        (
+            "flash_unchanged_total",
+            "Items that left memory while their copy on flash was current.",
+            figures.unchanged,
+        ),
+        ("flash_refused_total", "Items not written to flash for lack of free segments.", figures.refused),
+        (
+            "flash_unindexed_total",
+            "Items not written to flash for lack of memory for the index.",
+            figures.unindexed,
+        ),
+        (
+            "flash_kept_total",
+            "Items rewritten by garbage collection: their segment was emptied.",
+            figures.kept,
+        ),
+        ("flash_segments_emptied_total", "Segments emptied by garbage collection.", figures.segments_emptied),
+        ("flash_reads_total", "Reads from flash for look-ups.", figures.reads),
+        ("flash_read_bytes_total", "Bytes read from flash.", figures.read_bytes),
+        (
+            "flash_written_bytes_total",
+            "Bytes written to flash: items, journal, checkpoints.",
+            figures.written_bytes,
+        ),
+        ("flash_io_errors_total", "Reads and writes of flash that failed.", figures.io_errors),
+        ("flash_lost_items_total", "Items on flash that could not be read back.", figures.lost_items),
     ];
     for (name, help, value) in counters {
         text.single(name, help, value);
@@ -70,33 +98,41 @@ fn flash(text: &mut Exposition, figures: &FlashFigures) {
     );
     text.single(
         "flash_write_amplification",
-        "Bytes written for each byte that came from memory.",
+        "Bytes written to flash for each byte demoted from memory.",
         figures.write_amplification,
     );
-    text.single("flash_broken", "Whether the device was given up: 1 or 0.", u8::from(figures.broken));
+    text.single(
+        "flash_broken",
+        "1 if the flash device failed and is no longer used, else 0.",
+        u8::from(figures.broken),
+    );
     text.single(
         "flash_recoverable",
-        "Whether a restart finds the items: 1 or 0.",
+        "1 if a restart finds the items on flash, else 0.",
         u8::from(figures.recoverable),
     );
     if let Some(years) = figures.lifetime_years {
-        text.single("flash_lifetime_years", "Life of the device at the rate of writing so far.", years);
+        text.single(
+            "flash_lifetime_years",
+            "Life of the flash device in years at the average write rate since the start.",
+            years,
+        );
     }
 }
 
 fn tiers(text: &mut Exposition, tiers: &[TierStats]) {
     type Field = (&'static str, &'static str, fn(&TierStats) -> u64);
     const FIELDS: [Field; 8] = [
-        ("capacity_bytes", "Capacity of the tier, in tier 0 with the metadata.", |tier| tier.capacity_bytes),
-        ("used_bytes", "Bytes held: pages given to classes, in tier 0 with the metadata.", |tier| {
+        ("capacity_bytes", "Capacity of the tier; tier 0 includes the metadata.", |tier| tier.capacity_bytes),
+        ("used_bytes", "Bytes in use: pages given to size classes; tier 0 includes the metadata.", |tier| {
             tier.used_bytes
         }),
-        ("item_bytes", "Bytes of keys, values and headers held.", |tier| tier.item_bytes),
-        ("items", "Items held.", |tier| tier.items),
+        ("item_bytes", "Bytes of keys, values and headers in the tier.", |tier| tier.item_bytes),
+        ("items", "Items in the tier.", |tier| tier.items),
         ("hits_total", "Look-ups that found their item in this tier.", |tier| tier.hits),
-        ("promotions_total", "Items moved up from this tier.", |tier| tier.promotions),
-        ("demotions_total", "Items moved down from this tier.", |tier| tier.demotions),
-        ("evictions_total", "Items thrown out of the system from this tier.", |tier| tier.evictions),
+        ("promotions_total", "Items promoted from this tier.", |tier| tier.promotions),
+        ("demotions_total", "Items demoted from this tier.", |tier| tier.demotions),
+        ("evictions_total", "Items evicted from this tier out of the system.", |tier| tier.evictions),
     ];
     let labels: Vec<String> = tiers
         .iter()
@@ -124,12 +160,12 @@ fn tenants(text: &mut Exposition, tenants: &[TenantStats], tiers: &[TierStats]) 
     ];
     const HELD: [Field<TenantTierStats>; 5] = [
         ("items", "Items of the tenant in the tier.", |tier| tier.items),
-        ("bytes", "Bytes of their places.", |tier| tier.bytes),
-        ("share_bytes", "The tenant's share of the tier; 0: none was declared.", |tier| tier.share_bytes),
-        ("evictions_total", "Items of the tenant thrown out from the tier.", |tier| tier.evictions),
+        ("bytes", "Bytes of the slots of the tenant's items in the tier.", |tier| tier.bytes),
+        ("share_bytes", "The tenant's share of the tier; 0 if none was declared.", |tier| tier.share_bytes),
+        ("evictions_total", "Items of the tenant evicted from the tier.", |tier| tier.evictions),
         (
             "trespasses_total",
-            "Of these, those that went for another though the tenant had no more than its part.",
+            "Items of the tenant evicted for another tenant although the tenant held no more than its share.",
             |tier| tier.trespasses,
         ),
     ];
@@ -154,24 +190,36 @@ fn tenants(text: &mut Exposition, tenants: &[TenantStats], tiers: &[TierStats]) 
 
 /// How memory was divided among tenants lately, and what is known of each.
 fn division(text: &mut Exposition, figures: &DivisionStats, tenants: &[TenantStats]) {
-    text.single("division_windows_total", "Windows after which a division was decided on.", figures.windows);
+    text.single(
+        "division_windows_total",
+        "Windows after which memory was divided among tenants.",
+        figures.windows,
+    );
     let bytes = figures.metadata_bytes;
-    text.single("division_metadata_bytes", "Bytes that curves and samples take, a part of tier 0.", bytes);
+    text.single(
+        "division_metadata_bytes",
+        "Bytes of miss-ratio curves and samples, counted in tier 0.",
+        bytes,
+    );
     let rate = figures.sample_rate;
-    text.single("division_sample_rate", "The share of the keys that is sampled.", rate);
+    text.single("division_sample_rate", "Share of the keys that is sampled for miss-ratio curves.", rate);
     let predicted = [("before", figures.predicted_before_ns), ("after", figures.predicted_after_ns)];
     let measured = [("before", Some(figures.measured_before_ns)), ("after", figures.measured_after_ns)];
     let name = "division_predicted_miss_seconds";
-    text.family(name, "gauge", "What misses cost a look-up by the curves, at the last division.");
+    text.family(
+        name,
+        "gauge",
+        "Mean cost of misses for a look-up, predicted at the last division of memory.",
+    );
     for (when, ns) in predicted {
         text.sample(name, &format!("{{when=\"{when}\"}}"), ns / 1e9);
     }
     let name = "division_measured_miss_seconds";
-    text.family(name, "gauge", "The same as measured in the window before, and in the last one since.");
+    text.family(name, "gauge", "Mean cost of misses for a look-up, measured in the window before the last division and in the latest window.");
     for (when, ns) in measured.into_iter().filter_map(|(when, ns)| Some((when, ns?))) {
         text.sample(name, &format!("{{when=\"{when}\"}}"), ns / 1e9);
     }
-    text.family("tenant_miss_cost_seconds", "gauge", "What a miss costs the tenant.");
+    text.family("tenant_miss_cost_seconds", "gauge", "Mean cost of a miss of the tenant.");
     for tenant in tenants {
         if let Some(advice) = &tenant.advice {
             let labels = format!("{{tenant=\"{}\"}}", escape(&tenant.name));
