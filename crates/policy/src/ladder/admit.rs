@@ -108,7 +108,7 @@ impl Ladder {
         // the admission says.
         for tier in (first..self.levels.len()).chain((0..first).rev()) {
             if let Fit::Run(pages) = fit
-                && pages > self.levels[tier].slots.page_limit() / 2
+                && pages > self.levels[tier].slots.supply().limit() / 2
             {
                 // It would take more than half of the tier.
                 continue;
@@ -161,9 +161,10 @@ impl Ladder {
         (pages >= LARGE_PAGES).then_some(())?;
         let last = self.levels.len();
         (first..last).find_map(|tier| {
-            (pages <= self.levels[tier].slots.page_limit() / 2).then_some(())?;
+            (pages <= self.levels[tier].slots.supply().limit() / 2).then_some(())?;
             // A window whose pages may not be used yet stays: begun anew, it would never be found to be stuck.
-            if self.levels[tier].slots.is_held_free() && self.levels[tier].slots.held_fits() {
+            if self.levels[tier].slots.supply().is_held_free() && self.levels[tier].slots.supply().held_fits()
+            {
                 self.end_clearing(tier);
             }
             let slots = &mut self.levels[tier].slots;
@@ -188,7 +189,7 @@ impl Ladder {
         }
         let level = &mut self.levels[usize::from(loc.tier)];
         level.counters.items += 1;
-        let class = level.slots.class_at(loc.unit);
+        let class = level.slots.pages().class_at(loc.unit);
         if let Some(old) = item.rewrites {
             self.candidates.rename_last(old, id);
         }
@@ -257,7 +258,7 @@ impl Ladder {
         match fit {
             Fit::Slot(_) => true,
             Fit::Run(pages) => {
-                let short = self.levels[usize::from(self.loc(id).tier)].slots.pages_short(pages);
+                let short = self.levels[usize::from(self.loc(id).tier)].slots.supply().pages_short(pages);
                 self.place_bytes(id) >= u64::from(pages.max(short)) * super::PAGE_BYTES
             }
         }
@@ -267,7 +268,7 @@ impl Ladder {
     pub fn could_hold(&self, bytes: u64) -> bool {
         match self.classes.fit(bytes) {
             Fit::Slot(_) => true,
-            Fit::Run(pages) => self.levels.iter().any(|level| pages <= level.slots.page_limit() / 2),
+            Fit::Run(pages) => self.levels.iter().any(|level| pages <= level.slots.supply().limit() / 2),
         }
     }
 

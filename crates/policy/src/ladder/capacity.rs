@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::slots::populate::distance_pages;
+use super::slots::distance_pages;
 use super::{Ladder, LadderConfig, LevelConfig, PAGE_BYTES, SizeClasses, Slots};
 
 /// The most pages of a tier: places are counted in 32 bits of 16 bytes each.
@@ -27,19 +27,18 @@ impl Ladder {
     /// in each.
     pub fn set_capacity(&mut self, tier: usize, capacity_bytes: u64) {
         let slots = &mut self.levels[tier].slots;
-        let most = u64::from(slots.pages_total()) * PAGE_BYTES;
+        let most = u64::from(slots.supply().pages_total()) * PAGE_BYTES;
         self.config.levels[tier].capacity_bytes = capacity_bytes.min(most);
         let end = (capacity_bytes.min(most) / PAGE_BYTES) as u32;
         slots.set_end(end);
-        slots.set_page_limit(end);
+        slots.supply_mut().set_limit(end);
         slots.set_distance(distance_pages(self.config.ahead_bytes, capacity_bytes.min(most)));
         self.limit_pages();
     }
 
     /// Whether a tier holds no more than its capacity allows, and has given back the memory of what it held.
     pub fn is_within_capacity(&self, tier: usize) -> bool {
-        let slots = &self.levels[tier].slots;
-        slots.pages_used() <= slots.page_limit() && !slots.is_used_behind_end() && !slots.has_surplus()
+        self.levels[tier].slots.is_within_limits()
     }
 
     /// How long ago, in requests, the items that leave a tier downwards were last used: the running mean over 64 of them.

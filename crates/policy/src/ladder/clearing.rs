@@ -6,7 +6,6 @@
 //! and says whether the room is there; between two pieces a server runs other requests. Who does not ask beforehand is
 //! answered [`super::Admit::Again`] by the admission, and does the same pieces one after the other.
 
-use super::slots::Holder;
 use super::{Act, Context, Demand, Fit, Ladder, MoveKind, PAGE_BYTES};
 use crate::{Id, Now};
 use tiermem_base::Rng;
@@ -71,10 +70,10 @@ impl Ladder {
     fn has_free_run(&mut self, pages: u32) -> bool {
         self.levels.iter_mut().any(|level| {
             let slots = &mut level.slots;
-            pages <= slots.page_limit() / 2
-                && (slots.has_run(pages) || {
+            pages <= slots.supply().limit() / 2
+                && (slots.supply_mut().has_run(pages) || {
                     slots.close_idle_pages();
-                    slots.has_run(pages)
+                    slots.supply_mut().has_run(pages)
                 })
         })
     }
@@ -88,7 +87,7 @@ impl Ladder {
     /// A piece of the work.
     pub(super) fn clear_piece(&mut self, pages: u32, context: &mut Context<'_>) -> Clear {
         // The slowest tier that can hold it: its items are the coldest.
-        let fits = |tier: &usize| pages <= self.levels[*tier].slots.page_limit() / 2;
+        let fits = |tier: &usize| pages <= self.levels[*tier].slots.supply().limit() / 2;
         let Some(tier) = (0..self.levels.len()).rev().find(fits) else { return Clear::Impossible };
         if self.levels[tier].clearing.is_some_and(|clearing| clearing.pages < pages) {
             self.end_clearing(tier);
@@ -111,8 +110,8 @@ impl Ladder {
             clearing.at += 1;
         }
         let slots = &self.levels[tier].slots;
-        let is_empty = slots.is_held_free();
-        if is_empty && slots.held_fits() {
+        let is_empty = slots.supply().is_held_free();
+        if is_empty && slots.supply().held_fits() {
             self.levels[tier].clearing = Some(clearing);
             return Clear::Done;
         }
@@ -167,13 +166,9 @@ impl Ladder {
     ) -> bool {
         // Again each time: a class that was short may have taken its page back.
         self.levels[tier].slots.drain(page);
-        let head = self.levels[tier].slots.run_head(page);
-        let here: Vec<Id> = self.levels[tier]
-            .slots
-            .holders(head)
-            .filter_map(|holder| if let Holder::Item(id) = holder { Some(id) } else { None })
-            .filter(|&id| self.may_leave(id))
-            .collect();
+        let head = self.levels[tier].slots.pages().run_head(page);
+        let here: Vec<Id> =
+            self.levels[tier].slots.pages().items(head).filter(|&id| self.may_leave(id)).collect();
         for id in here {
             if left.0 == 0 || left.1 == 0 {
                 return false;
@@ -202,8 +197,8 @@ impl Ladder {
             let slots = &mut self.levels[tier].slots;
             slots.unhold();
             for page in clearing.first..clearing.first + clearing.pages {
-                if !slots.is_free(page) && slots.run_head(page) == page {
-                    slots.undrain_page(page);
+                if !slots.pages().is_free(page) && slots.pages().run_head(page) == page {
+                    slots.undrain(page);
                 }
             }
         }

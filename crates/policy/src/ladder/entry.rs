@@ -138,8 +138,8 @@ impl Ladder {
         let level = &self.levels[0];
         let pages = if let Fit::Run(pages) = fit { pages } else { 1 };
         let kept =
-            self.config.watermarks.map_or(0.0, |marks| marks.high) * f64::from(level.slots.page_limit());
-        f64::from(level.slots.pages_free()) > kept + f64::from(pages)
+            self.config.watermarks.map_or(0.0, |marks| marks.high) * f64::from(level.slots.supply().limit());
+        f64::from(level.slots.supply().free()) > kept + f64::from(pages)
     }
 
     /// Units that an item of this fit occupies.

@@ -23,7 +23,7 @@ impl Ladder {
     }
 
     fn growth_bytes(&self) -> u64 {
-        let slots = self.levels.iter().map(|level| level.slots.growth_bytes()).sum::<u64>();
+        let slots = self.levels.iter().map(|level| level.slots.pages().growth_bytes()).sum::<u64>();
         let tenants = if self.config.tenants { TENANTS_BYTES * self.levels.len() as u64 } else { 0 };
         SMALL_BYTES + self.index_growth_bytes + slots + tenants
     }
@@ -34,7 +34,7 @@ impl Ladder {
             self.index_bytes_limited = self.index_bytes;
             let metadata = self.metadata_bytes() + self.growth_bytes();
             let left = self.config.levels[0].capacity_bytes.saturating_sub(metadata);
-            self.levels[0].slots.set_page_limit((left / PAGE_BYTES) as u32);
+            self.levels[0].slots.supply_mut().set_limit((left / PAGE_BYTES) as u32);
         }
     }
 
@@ -46,7 +46,7 @@ impl Ladder {
         }
         self.limit_pages();
         let (slots, under_way) = (&self.levels[0].slots, self.levels[0].leaving_bytes > 0);
-        if slots.pages_used() > slots.page_limit() && !under_way {
+        if slots.supply().used() > slots.supply().limit() && !under_way {
             self.reclaim(0, 1, self.evictable_bytes_for_admission(context.demand), context);
         }
     }
@@ -61,7 +61,7 @@ impl Ladder {
         if !self.config.charge_metadata {
             return 0;
         }
-        let pages = u64::from(self.levels[0].slots.pages_used()) * PAGE_BYTES;
+        let pages = u64::from(self.levels[0].slots.supply().used()) * PAGE_BYTES;
         let needed = pages + self.metadata_bytes() + self.growth_bytes() + CHUNK_BYTES;
         needed.saturating_sub(self.config.levels[0].capacity_bytes).div_ceil(PAGE_BYTES)
     }

@@ -20,9 +20,7 @@ mod classes;
 mod clearing;
 mod config;
 mod demand;
-mod draw;
 mod entry;
-mod extent;
 mod growth;
 mod idle;
 mod leaving;
@@ -347,7 +345,7 @@ impl Ladder {
         let tier = usize::from(place.tier());
         let age = recency.wrapping_sub(place.last()) & place::LAST_MASK;
         if place.is_fresh() && tier == 0 && self.config.admission == Admission::Proven {
-            let fit = self.levels[0].slots.fit_at(place.unit());
+            let fit = self.levels[0].slots.pages().fit_at(place.unit());
             self.proof.note(self.units(fit), true);
         }
         // A promoted or demoted item is between two orders until its move is done.
@@ -403,7 +401,7 @@ impl Ladder {
             return false;
         }
         let slots = &self.levels[usize::from(place.tier())].slots;
-        if slots.fit_at(place.unit()) != self.classes.fit(bytes) {
+        if slots.pages().fit_at(place.unit()) != self.classes.fit(bytes) {
             return false;
         }
         self.abort_move(id);
@@ -430,7 +428,7 @@ impl Ladder {
             self.counters.moves_aborted += 1;
         }
         if listed {
-            let class = self.levels[tier].slots.class_at(loc.unit);
+            let class = self.levels[tier].slots.pages().class_at(loc.unit);
             self.order_remove(id, tier, class, departure);
         }
         if place.expires() {
@@ -542,19 +540,19 @@ impl Ladder {
 
     /// Bytes held in a tier: its pages, and in tier 0 the metadata if that is charged.
     pub fn charged_bytes(&self, tier: usize) -> u64 {
-        let pages = u64::from(self.levels[tier].slots.pages_used()) * PAGE_BYTES;
+        let pages = u64::from(self.levels[tier].slots.supply().used()) * PAGE_BYTES;
         pages + if tier == 0 && self.config.charge_metadata { self.metadata_bytes() } else { 0 }
     }
 
     /// Bytes that the item's place occupies.
     pub fn place_bytes(&self, id: Id) -> u64 {
         let loc = self.loc(id);
-        self.levels[usize::from(loc.tier)].slots.bytes_at(loc.unit)
+        self.levels[usize::from(loc.tier)].slots.pages().bytes_at(loc.unit)
     }
 
     /// Bytes of a place that is taken.
     pub fn bytes_of_place(&self, loc: Loc) -> u64 {
-        self.levels[usize::from(loc.tier)].slots.bytes_at(loc.unit)
+        self.levels[usize::from(loc.tier)].slots.pages().bytes_at(loc.unit)
     }
 
     /// Bytes of the place that an item of so many bytes gets.

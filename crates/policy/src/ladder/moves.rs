@@ -1,5 +1,6 @@
 //! Opening, ending and giving up moves between places.
 
+use super::classes::PAGE_UNITS;
 use super::slots::Holder;
 use super::tickets::{Move, MoveState};
 use super::{Act, Context, Fit, Ladder, Loc, MoveKind, Ticket};
@@ -24,7 +25,7 @@ impl Ladder {
 
     fn end_move(&mut self, one: Move, copied: bool) {
         let (from, to) = (usize::from(one.from.tier), usize::from(one.to.tier));
-        let held = |loc: Loc| self.levels[usize::from(loc.tier)].slots.holder_at(loc.unit);
+        let held = |loc: Loc| self.levels[usize::from(loc.tier)].slots.pages().holder_at(loc.unit);
         assert_eq!(
             held(one.to),
             Holder::Ghost,
@@ -73,7 +74,7 @@ impl Ladder {
         };
         *self.places.at(one.id) = place.with_loc(loc).with_moving(false).with_fresh(fresh);
         if one.kind == MoveKind::Relocate && loc == one.from {
-            self.levels[usize::from(loc.tier)].slots.undrain(loc.unit);
+            self.levels[usize::from(loc.tier)].slots.undrain(loc.unit / PAGE_UNITS);
         }
         if one.kind != MoveKind::Relocate {
             self.order_insert(one.id, usize::from(loc.tier), one.class, origin);
@@ -91,7 +92,7 @@ impl Ladder {
         let place = self.places.get(id);
         let from = place.loc();
         let source = usize::from(from.tier);
-        let fit = self.levels[source].slots.fit_at(from.unit);
+        let fit = self.levels[source].slots.pages().fit_at(from.unit);
         let class = self.classes.class(fit);
         let unit = match kind {
             MoveKind::Relocate => self.levels[tier].slots.take_within(class, id)?,
@@ -104,7 +105,7 @@ impl Ladder {
         self.levels[tier].slots.set_holder(unit, Holder::Ghost);
         *self.places.at(id) = place.with_moving(true);
         let amount = if let Fit::Run(pages) = fit { pages } else { 1 };
-        let bytes = self.levels[source].slots.bytes_at(from.unit);
+        let bytes = self.levels[source].slots.pages().bytes_at(from.unit);
         self.levels[source].leaving[class.index()] += amount;
         self.levels[source].leaving_bytes += bytes;
         let to = Loc { tier: tier as u8, unit };

@@ -154,7 +154,7 @@ impl Sampling {
             self.weights.clear();
             let mut sum = 0;
             self.weights.extend((0..=slots.runs().0).map(|class| {
-                sum += slots.class_used(Class(class));
+                sum += slots.by_class().used(Class(class));
                 sum
             }));
             self.weights_left = WEIGHTS_FOR.min(sum);
@@ -270,7 +270,8 @@ impl Ladder {
         match level.order {
             Order::Lists => {
                 let classes = &self.classes;
-                self.lists.hit(id, touch, || domain(classes, tier, level.slots.class_at(place.unit())));
+                self.lists
+                    .hit(id, touch, || domain(classes, tier, level.slots.pages().class_at(place.unit())));
             }
             Order::Sample { by: Priority::Frequency, .. } => {
                 self.uses.count(id, age, level.sampling.half_life());
@@ -314,7 +315,7 @@ impl Ladder {
                 // Classes whose last items were used have none of the coldest, unless all are so.
                 for at_hand in [true, false] {
                     for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
-                        if self.levels[tier].slots.class_used(class) > 0
+                        if self.levels[tier].slots.by_class().used(class) > 0
                             && (!at_hand || self.victim_is_at_hand(tier, class))
                             && let Some(id) = self.victim(tier, class, context)
                             && coldest.is_none_or(|(age, _)| self.age(id, context.now) > age)
@@ -385,7 +386,7 @@ impl Ladder {
         }
         let mut donors = Vec::new();
         for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
-            if self.levels[tier].slots.class_used(class) > 0
+            if self.levels[tier].slots.by_class().used(class) > 0
                 && let Some(id) = self.victim(tier, class, context)
             {
                 donors.push((self.age(id, context.now), class, id));

@@ -26,7 +26,7 @@ impl Ladder {
         let slots = &mut self.levels[usize::from(loc.tier)].slots;
         if left {
             slots.release(loc.unit);
-        } else if let Holder::Item(id) = slots.holder_at(loc.unit) {
+        } else if let Holder::Item(id) = slots.pages().holder_at(loc.unit) {
             let place = self.places.get(id);
             *self.places.at(id) = place.with_pinned(false);
         }

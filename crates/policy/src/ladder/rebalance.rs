@@ -10,7 +10,6 @@
 //! memcached and CacheLib move pages between classes too, but throw out whoever is on the page.
 
 use super::classes::PAGE_UNITS;
-use super::slots::Holder;
 use super::step::threshold;
 use super::{Class, Context, Ladder, MoveKind};
 use crate::Id;
@@ -62,8 +61,8 @@ impl Ladder {
         }
         let Some(donor) = self.donor(tier, class, context) else { return false };
         let slots = &self.levels[tier].slots;
-        let drawn = (0..PAGES_DRAWN).filter_map(|_| slots.draw_page(donor, context.rng));
-        let fewest = drawn.filter_map(|page| Some((slots.page_used(page)?, page))).min();
+        let drawn = (0..PAGES_DRAWN).filter_map(|_| slots.by_class().draw_page(donor, context.rng));
+        let fewest = drawn.filter_map(|page| Some((slots.pages().page_used(page)?, page))).min();
         let Some((_, page)) = fewest else { return false };
         let level = &mut self.levels[tier];
         level.slots.drain(page);
@@ -75,7 +74,7 @@ impl Ladder {
         let (mut spare, mut coldest) = (None, None);
         for class in (0..self.classes.count()).map(|class| Class(class as u8)) {
             let slots = &self.levels[tier].slots;
-            if slots.class_pages(class) == 0 {
+            if slots.by_class().pages(class) == 0 {
                 continue;
             }
             let pages_spare = self.spare_pages(tier, class);
@@ -99,7 +98,7 @@ impl Ladder {
         let slots = &self.levels[tier].slots;
         let (_, held) = slots.class_space(class);
         let kept = self.config.watermarks.map_or(0, |marks| threshold(held, marks.high) as u32);
-        slots.slots_free(class).saturating_sub(kept) / self.classes.slots_per_page(class)
+        slots.by_class().slots_free(class).saturating_sub(kept) / self.classes.slots_per_page(class)
     }
 
     /// Ages of the youngest and the oldest of a few items drawn from a class. Victims would not do: how long those were
@@ -127,7 +126,7 @@ impl Ladder {
         let (youngest, _) = self.ages(tier, coldest, context);
         let (_, own_oldest) = self.ages(tier, class, context);
         // A class's only page is worth more to it: it would ask for it back.
-        let times = if self.levels[tier].slots.class_pages(coldest) == 1 { LAST_PAGE_TIMES } else { 1 };
+        let times = if self.levels[tier].slots.by_class().pages(coldest) == 1 { LAST_PAGE_TIMES } else { 1 };
         (u64::from(youngest) > u64::from(own_oldest) * times).then_some(coldest)
     }
 
@@ -136,19 +135,15 @@ impl Ladder {
         let Some(mut emptying) = self.levels[tier].emptying else { return };
         let Emptying { page, class, .. } = emptying;
         let slots = &self.levels[tier].slots;
-        if !slots.is_draining(page, class) {
+        if !slots.pages().is_draining(page, class) {
             // Its last item has left, or an item that came back keeps it.
-            self.levels[tier].counters.pages_moved += u64::from(slots.page_used(page).is_none());
+            self.levels[tier].counters.pages_moved += u64::from(slots.pages().page_used(page).is_none());
             self.levels[tier].emptying = None;
             return;
         }
         let mut budget = self.config.rebalance_batch;
         let staying = |ladder: &Self| {
-            let holders = ladder.levels[tier].slots.holders(page);
-            let items = holders.filter_map(|holder| match holder {
-                Holder::Item(id) => Some(id),
-                Holder::Ghost => None,
-            });
+            let items = ladder.levels[tier].slots.pages().items(page);
             let here: Vec<Id> = items.filter(|&id| ladder.may_leave(id)).collect();
             here
         };
@@ -173,7 +168,7 @@ impl Ladder {
         emptying.stuck = if budget == before { emptying.stuck + 1 } else { 0 };
         let is_stuck = emptying.stuck >= STUCK_STEPS;
         if is_stuck {
-            self.levels[tier].slots.undrain_page(page);
+            self.levels[tier].slots.undrain(page);
         }
         self.levels[tier].emptying = (!is_stuck).then_some(emptying);
     }
@@ -183,12 +178,12 @@ impl Ladder {
     pub(super) fn keep_page(&mut self, tier: usize, victim: Id) -> bool {
         let unit = self.loc(victim).unit;
         let slots = &mut self.levels[tier].slots;
-        let class = slots.class_at(unit);
-        if !slots.is_draining(unit / PAGE_UNITS, class) {
+        let class = slots.pages().class_at(unit);
+        if !slots.pages().is_draining(unit / PAGE_UNITS, class) {
             return false;
         }
-        slots.undrain_page(unit / PAGE_UNITS);
-        slots.slots_free(class) > 0
+        slots.undrain(unit / PAGE_UNITS);
+        slots.by_class().slots_free(class) > 0
     }
 
     pub(super) fn may_leave(&self, id: Id) -> bool {

@@ -28,10 +28,10 @@ impl Ladder {
     /// those that still lack, wherever they lie.
     pub(super) fn reclaim_for(&mut self, tier: usize, pages: u32, context: &mut Context<'_>) -> bool {
         let slots = &mut self.levels[tier].slots;
-        if pages > 1 && !slots.has_pages_in_row(pages) {
+        if pages > 1 && !slots.supply_mut().has_pages_in_row(pages) {
             return self.reclaim(tier, pages, self.evictable_bytes_for_admission(context.demand), context);
         }
-        let short = slots.pages_short(pages).clamp(1, PAGES_AT_ONCE);
+        let short = slots.supply().pages_short(pages).clamp(1, PAGES_AT_ONCE);
         let mut reclaim =
             || self.reclaim(tier, 1, self.evictable_bytes_for_admission(context.demand), context);
         (0..short).take_while(|_| reclaim()).count() > 0
@@ -99,11 +99,12 @@ impl Ladder {
     ) -> Option<(u32, u32)> {
         let donors = self.donors(tier, context);
         let slots = &self.levels[tier].slots;
-        let page_of = |id: Id| slots.run_head((self.loc(id).byte_offset() / super::PAGE_BYTES) as u32);
+        let page_of =
+            |id: Id| slots.pages().run_head((self.loc(id).byte_offset() / super::PAGE_BYTES) as u32);
         let mut pages = donors.into_iter().map(|(_, _, id)| page_of(id));
         pages
             .find(|&page| {
-                !slots.is_held(&(page..page + 1))
+                !slots.supply().is_held(&(page..page + 1))
                     && self.can_empty(tier, page, &(page..page + 1), evictable_bytes, context.demand)
             })
             .map(|page| (page, 1))
@@ -120,16 +121,16 @@ impl Ladder {
         let slots = &self.levels[tier].slots;
         let fits = |start: u32| {
             let window = start..start + pages;
-            if slots.is_held(&window) {
+            if slots.supply().is_held(&window) {
                 // What becomes free there is kept for another.
                 return false;
             }
-            let heads = window.clone().map(|page| slots.run_head(page).max(start));
-            let mut runs: Vec<_> = window.clone().map(|page| slots.run_head(page)).collect();
+            let heads = window.clone().map(|page| slots.pages().run_head(page).max(start));
+            let mut runs: Vec<_> = window.clone().map(|page| slots.pages().run_head(page)).collect();
             runs.dedup();
             let may_go = self.may_go(tier, &runs, evictable_bytes);
             // Each page is asked by itself; where nothing may be dropped they must not count on the same space.
-            let taken = window.clone().filter(|&page| slots.holders(page).next().is_some()).count();
+            let taken = window.clone().filter(|&page| slots.pages().holders(page).next().is_some()).count();
             (may_go || taken <= 1)
                 && heads
                     .into_iter()
@@ -150,14 +151,14 @@ impl Ladder {
     /// the oldest in sum.
     fn windows_by_age(&self, tier: usize, pages: u32, round: u32, now: Now) -> Vec<u32> {
         let slots = &self.levels[tier].slots;
-        let Some(starts) = (slots.page_limit() + 1).checked_sub(pages) else { return Vec::new() };
+        let Some(starts) = (slots.supply().limit() + 1).checked_sub(pages) else { return Vec::new() };
         let count = WINDOWS.min(starts);
         let parts = u64::from(count * ROUNDS);
         let start = |window: u32| {
-            slots.run_head((u64::from(window * ROUNDS + round) * u64::from(starts) / parts) as u32)
+            slots.pages().run_head((u64::from(window * ROUNDS + round) * u64::from(starts) / parts) as u32)
         };
         // One item speaks for its page here, and some pages for a large window; whether all can leave is asked later.
-        let coldness = |page: u32| match slots.holders(page).next() {
+        let coldness = |page: u32| match slots.pages().holders(page).next() {
             Some(Holder::Item(id)) if !self.places.get(id).is_free() => u64::from(self.age(id, now)),
             Some(_) => 0,
             None => u64::from(u32::MAX),
@@ -173,7 +174,7 @@ impl Ladder {
     fn may_go(&self, tier: usize, pages: &[u32], evictable_bytes: u64) -> bool {
         let slots = &self.levels[tier].slots;
         let bytes = |holder| if let Holder::Item(id) = holder { self.place_bytes(id) } else { 0 };
-        let held = || pages.iter().flat_map(|&page| slots.holders(page)).map(bytes).sum::<u64>();
+        let held = || pages.iter().flat_map(|&page| slots.pages().holders(page)).map(bytes).sum::<u64>();
         evictable_bytes == u64::MAX || evictable_bytes > 0 && held() <= evictable_bytes
     }
 
@@ -188,7 +189,7 @@ impl Ladder {
     ) -> bool {
         let slots = &self.levels[tier].slots;
         let (mut items, mut protected) = (0u64, 0);
-        for holder in slots.holders(page) {
+        for holder in slots.pages().holders(page) {
             let Holder::Item(id) = holder else { return false };
             let place = self.places.get(id);
             if place.is_moving() || place.is_pinned() {
@@ -205,8 +206,8 @@ impl Ladder {
         }
         // Nothing may be dropped, so there must be a free slot for each. A run needs its pages in a row, which a count
         // of free pages does not promise: it stays.
-        let Some(Holder::Item(id)) = slots.holders(page).next() else { return true };
-        let class = slots.class_at(self.loc(id).unit);
+        let Some(Holder::Item(id)) = slots.pages().holders(page).next() else { return true };
+        let class = slots.pages().class_at(self.loc(id).unit);
         let beside = slots.slots_free_beside(class, window);
         let below = self.levels.get(tier + 1).map_or(0, |level| level.slots.class_space(class).0);
         class != self.classes.runs() && beside + below >= items
@@ -216,17 +217,17 @@ impl Ladder {
     /// are.
     fn slots_elsewhere(&self, tier: usize, page: u32, items: u32) -> u32 {
         let slots = &self.levels[tier].slots;
-        let class = slots.class_at(page * PAGE_UNITS);
+        let class = slots.pages().class_at(page * PAGE_UNITS);
         if class == self.classes.runs() {
             return 0;
         }
-        slots.slots_free(class) + slots.class_used(class).saturating_sub(items)
+        slots.by_class().slots_free(class) + slots.by_class().used(class).saturating_sub(items)
     }
 
     /// Empties a page that takes nothing in any more. `false`: an item that may not go for another tenant finds no other place, so
     /// the page stays.
     fn empty_page(&mut self, tier: usize, page: u32, context: &mut Context<'_>) -> bool {
-        let holders: Vec<_> = self.levels[tier].slots.holders(page).collect();
+        let holders: Vec<_> = self.levels[tier].slots.pages().holders(page).collect();
         for holder in holders {
             let Holder::Item(id) = holder else { continue };
             if !self.may_leave(id) {
@@ -242,7 +243,7 @@ impl Ladder {
                 continue;
             }
             if is_protected {
-                self.levels[tier].slots.undrain_page(page);
+                self.levels[tier].slots.undrain(page);
                 return false;
             }
             self.evict(id, context);
@@ -254,7 +255,7 @@ impl Ladder {
     pub(super) fn give_slot_to(&mut self, id: Id, context: &mut Context<'_>) -> bool {
         let loc = self.loc(id);
         let tier = usize::from(loc.tier);
-        let class = self.levels[tier].slots.class_at(loc.unit);
+        let class = self.levels[tier].slots.pages().class_at(loc.unit);
         // Of what is drawn some lies on the page that is being emptied: it goes, but makes no room.
         for _ in 0..SLOT_TRIES {
             let budget = self.evictable_bytes_for_admission(context.demand);

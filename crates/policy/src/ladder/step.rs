@@ -88,7 +88,7 @@ impl Ladder {
                 break;
             }
             let slots = &self.levels[tier].slots;
-            let is_enough = slots.pages_used() <= slots.page_limit();
+            let is_enough = slots.supply().used() <= slots.supply().limit();
             if !self.empty_behind_end(tier, self.evictable_bytes(), context)
                 && (is_enough || !self.reclaim_or_force(tier, context))
             {
@@ -146,7 +146,7 @@ impl Ladder {
                 (short, self.levels[tier].short) = (short & !bit, self.levels[tier].short & !bit);
             }
         }
-        let capacity_bytes = u64::from(self.levels[tier].slots.page_limit()) * PAGE_BYTES;
+        let capacity_bytes = u64::from(self.levels[tier].slots.supply().limit()) * PAGE_BYTES;
         let free = |ladder: &Self| ladder.levels[tier].slots.free_bytes() + ladder.levels[tier].leaving_bytes;
         if free(self) < (capacity_bytes as f64 * marks.low) as u64 {
             self.levels[tier].pressed = true;
@@ -178,7 +178,7 @@ impl Ladder {
             return true;
         }
         let Some(id) = self.coldest(tier, context) else { return false };
-        let class = self.levels[tier].slots.class_at(self.loc(id).unit);
+        let class = self.levels[tier].slots.pages().class_at(self.loc(id).unit);
         let gave = self.give(tier, class, id, context);
         if gave && self.levels[tier].order == Order::Lists {
             self.levels[tier].coldest_class = Some((class, PRESSED_BATCH - 1));
@@ -223,7 +223,7 @@ impl Ladder {
         let age = u64::from(self.age(victim, now));
         let place = self.places.get(victim);
         if tier == 0 && place.is_fresh() && self.config.admission == Admission::Proven {
-            let fit = self.levels[0].slots.fit_at(place.unit());
+            let fit = self.levels[0].slots.pages().fit_at(place.unit());
             self.proof.note(self.units(fit), false);
         }
         let tail_age = &mut self.levels[tier].tail_age;
@@ -242,7 +242,7 @@ impl Ladder {
             Promotion::TailAge => reuse << 14 < above.tail_age * u64::from(self.promote_below),
             Promotion::ReuseTwice => {
                 // A larger item must save more hits to be worth its copies.
-                let bytes = self.levels[tier].slots.bytes_at(place.unit());
+                let bytes = self.levels[tier].slots.pages().bytes_at(place.unit());
                 let weighed = reuse + reuse * bytes / PROMOTE_TWICE_BYTES;
                 is_below_mean(weighed)
             }
@@ -296,7 +296,7 @@ impl Ladder {
     /// Whether a tier has more free room than is kept free.
     fn has_spare_room(&self, tier: usize) -> bool {
         let slots = &self.levels[tier].slots;
-        let capacity_bytes = u64::from(slots.page_limit()) * PAGE_BYTES;
+        let capacity_bytes = u64::from(slots.supply().limit()) * PAGE_BYTES;
         let kept = self.config.watermarks.map_or(0.0, |marks| marks.high) * capacity_bytes as f64;
         slots.free_bytes() as f64 > kept
     }
@@ -317,8 +317,8 @@ impl Ladder {
                 continue;
             }
             let (tier, above) = (usize::from(place.tier()), usize::from(place.tier()) - 1);
-            let fit = self.levels[tier].slots.fit_at(place.unit());
-            if matches!(fit, Fit::Run(pages) if pages > self.levels[above].slots.page_limit() / 2) {
+            let fit = self.levels[tier].slots.pages().fit_at(place.unit());
+            if matches!(fit, Fit::Run(pages) if pages > self.levels[above].slots.supply().limit() / 2) {
                 continue;
             }
             let class = self.classes.class(fit);

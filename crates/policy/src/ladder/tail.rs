@@ -13,7 +13,7 @@ impl Ladder {
         let ticks = reuse.map(|reuse| (reuse / self.config.recency_requests.max(1)).max(1));
         !self.must_wait()
             && self.levels.iter().any(|level| {
-                let capacity_bytes = u64::from(level.slots.page_limit()) * PAGE_BYTES;
+                let capacity_bytes = u64::from(level.slots.supply().limit()) * PAGE_BYTES;
                 let spare = self.config.watermarks.map_or(0.0, |marks| marks.high) * capacity_bytes as f64;
                 level.slots.free_bytes() > spare as u64 + bytes
                     || ticks.is_some_and(|ticks| {

@@ -1,6 +1,6 @@
 //! Taking places that somebody else chose.
 
-use super::{FREE, PageState, Slots};
+use super::{Page, PageState, Slots};
 use crate::Id;
 use crate::ladder::classes::{Fit, PAGE_UNITS};
 
@@ -16,45 +16,25 @@ impl Slots {
                 if within % units != 0 || slot >= self.classes.slots_per_page(class) {
                     return false;
                 }
-                if self.are_free(at, 1) {
+                if self.supply.are_free(at, 1) {
                     self.give(at, class);
                 }
-                let Some(page) = self.pages.get_mut(at as usize) else { return false };
-                let ours = page.state == PageState::Slots && page.class == class && !page.draining;
-                if !ours || slot < u32::from(page.fresh) {
-                    return false;
+                let ours =
+                    |page: &Page| page.state() == PageState::Slots && page.class() == class && !page.draining;
+                let taken = self.pages.get(at).is_some_and(ours) && self.pages.page(at).take_at(slot, id);
+                if taken {
+                    self.by_class.note_taken(at, &mut self.pages);
                 }
-                // Those passed over are free.
-                for passed in page.fresh..slot as u16 {
-                    page.table[usize::from(passed)] = FREE | u32::from(page.free);
-                    page.free = passed;
-                }
-                page.table[slot as usize] = id.0;
-                page.fresh = slot as u16 + 1;
-                page.used += 1;
-                if usize::from(page.used) == page.table.len() {
-                    self.unlink(at);
-                }
-                self.spaces[class.index()].used += 1;
-                self.free_slot_units -= u64::from(units);
-                true
+                taken
             }
             Fit::Run(pages) => {
-                let free = within == 0 && self.are_free(at, pages);
+                let free = within == 0 && self.supply.are_free(at, pages);
                 if free {
                     self.give_run(at, pages, id);
                 }
                 free
             }
         }
-    }
-
-    /// Whether so many pages from `at` on are free and may be given out.
-    fn are_free(&self, at: u32, pages: u32) -> bool {
-        let end = u64::from(at) + u64::from(pages);
-        end <= u64::from(self.end)
-            && self.pages_used.saturating_add(pages) <= self.page_limit
-            && (at..at + pages).all(|page| self.free_pages.contains(page))
     }
 }
 
@@ -89,7 +69,7 @@ mod tests {
             }
             while slots.close_empty_page() {}
             prop_assert_eq!(again.free_bytes(), slots.free_bytes());
-            prop_assert_eq!(again.pages_used(), slots.pages_used());
+            prop_assert_eq!(again.supply().used(), slots.supply().used());
             let mut taken: Vec<(u32, u64)> = held.iter().map(|(&unit, &fit)| (unit, classes.fit_bytes(fit))).collect();
             let small = classes.fit(100);
             while let Some(unit) = again.take(small, Id(0)) {

@@ -379,7 +379,7 @@ impl Ladder {
                 if may_go(place) {
                     donors.push((
                         self.age(id, context.now),
-                        self.levels[tier].slots.class_at(place.unit()),
+                        self.levels[tier].slots.pages().class_at(place.unit()),
                         id,
                     ));
                 }
@@ -448,13 +448,13 @@ impl Ladder {
             return None;
         }
         // Of two sets that share the items that fit, draws from the smaller meet them more often.
-        let from_class = class.filter(|&class| u64::from(slots.class_used(class)) < len);
+        let from_class = class.filter(|&class| u64::from(slots.by_class().used(class)) < len);
         let fits = |id: Id| {
             let place = self.places.get(id);
             may_go(place)
                 && match from_class {
                     Some(_) => usize::from(entries.cell(id).owner) == tenant,
-                    None => class.is_none_or(|class| slots.class_at(place.unit()) == class),
+                    None => class.is_none_or(|class| slots.pages().class_at(place.unit()) == class),
                 }
         };
         let mut first: Option<((u64, u32), Id)> = None;

@@ -7,8 +7,8 @@
 
 use std::ops::Range;
 
-use super::Slots;
 use crate::ladder::PAGE_BYTES;
+use crate::ladder::page_set::PageSet;
 
 /// Memory is looked ahead for once in so many pages, a huge page of most processors, and never for less.
 const PIECE_PAGES: u32 = (2 << 20) / PAGE_BYTES as u32;
@@ -19,7 +19,7 @@ const LOOKED_OVER: u32 = 4;
 
 /// What is still to be looked over.
 #[derive(Clone, Debug, Default)]
-pub(in crate::ladder) struct Ahead {
+pub(super) struct Ahead {
     /// Free pages that are to have their memory before they are given out; 0: none.
     distance_pages: u32,
     next: u32,
@@ -43,6 +43,47 @@ impl Ahead {
             self.free_left = self.distance_pages;
         }
     }
+
+    /// Changes how many free pages are to have their memory before they are given out.
+    pub fn set_distance(&mut self, pages: u32) {
+        self.distance_pages = pages;
+    }
+
+    /// How many that are.
+    pub fn distance_pages(&self) -> u32 {
+        self.distance_pages
+    }
+
+    /// Pages in a row before `end`, free and not touched, whose memory is to be taken now; they count as touched, of which
+    /// there are `limit` at most.
+    pub fn take(
+        &mut self,
+        end: u32,
+        free: &PageSet,
+        touched: &mut PageSet,
+        limit: u32,
+    ) -> Option<Range<u32>> {
+        let mut first = None;
+        while self.free_left > 0 && self.next < self.until.min(end) {
+            let page = self.next;
+            let is_free = free.contains(page);
+            let is_new = is_free && !touched.contains(page);
+            if is_new && touched.len() >= limit {
+                self.free_left = 0;
+                break;
+            }
+            if !is_new && first.is_some() {
+                break;
+            }
+            if is_new {
+                first.get_or_insert(page);
+                touched.insert(page);
+            }
+            self.next += 1;
+            self.free_left -= u32::from(is_free);
+        }
+        first.map(|first| first..self.next)
+    }
 }
 
 /// How many pages ahead a tier takes the memory of.
@@ -51,47 +92,9 @@ pub(in crate::ladder) fn distance_pages(ahead_bytes: u64, capacity_bytes: u64) -
     if pages < PIECE_PAGES { 0 } else { pages }
 }
 
-impl Slots {
-    /// Changes how many free pages are to have their memory before they are given out.
-    pub fn set_distance(&mut self, pages: u32) {
-        if self.pages.is_empty() {
-            self.ahead = Ahead::of(pages);
-        }
-        self.ahead.distance_pages = pages;
-    }
-
-    /// How many that are.
-    pub fn distance_pages(&self) -> u32 {
-        self.ahead.distance_pages
-    }
-
-    /// Free pages in a row whose memory is to be taken now; they count as written.
-    pub fn take_ahead(&mut self) -> Option<Range<u32>> {
-        let mut first = None;
-        while self.ahead.free_left > 0 && self.ahead.next < self.ahead.until.min(self.end) {
-            let page = self.ahead.next;
-            let is_free = self.free_pages.contains(page);
-            let is_new = is_free && !self.touched.contains(page);
-            if is_new && self.touched.len() >= self.page_limit {
-                self.ahead.free_left = 0;
-                break;
-            }
-            if !is_new && first.is_some() {
-                break;
-            }
-            if is_new {
-                first.get_or_insert(page);
-                self.touched.insert(page);
-            }
-            self.ahead.next += 1;
-            self.ahead.free_left -= u32::from(is_free);
-        }
-        first.map(|first| first..self.ahead.next)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Slots;
     use super::*;
     use crate::Id;
     use crate::ladder::classes::{Fit, PAGE_UNITS, SizeClasses};
@@ -109,28 +112,28 @@ mod tests {
     fn whoever_fills_a_tier_finds_its_memory_there() {
         let mut slots = slots(1000, 40);
         let mut asked = BTreeSet::new();
-        asked.extend(slots.take_ahead().unwrap());
+        asked.extend(slots.supply_mut().take_ahead().unwrap());
         assert_eq!(asked.len() as u32, PIECE_PAGES, "an empty tier holds little");
         for at in 0..1000u32 {
             let unit = slots.take(Fit::Run(1), Id(at)).unwrap();
             assert!(asked.contains(&(unit / PAGE_UNITS)), "page {}", unit / PAGE_UNITS);
-            asked.extend(slots.take_ahead().into_iter().flatten());
+            asked.extend(slots.supply_mut().take_ahead().into_iter().flatten());
             assert!(asked.len() as u32 <= at + 1 + 40 + 1);
         }
         assert_eq!(asked.len(), 1000);
         // What is reused was held all along.
         (0..500).for_each(|page| slots.release(page * PAGE_UNITS));
         (0..500).for_each(|at| assert!(slots.take(Fit::Run(1), Id(at)).is_some()));
-        assert_eq!(slots.take_ahead(), None);
+        assert_eq!(slots.supply_mut().take_ahead(), None);
     }
 
     #[test]
     fn a_large_item_is_followed_by_what_comes_behind_it() {
         let mut slots = slots(1000, 64);
-        slots.take_ahead();
+        slots.supply_mut().take_ahead();
         slots.take(Fit::Run(100), Id(1)).unwrap();
-        assert_eq!(slots.take_ahead(), Some(100..164));
-        assert_eq!(slots.take_ahead(), None);
+        assert_eq!(slots.supply_mut().take_ahead(), Some(100..164));
+        assert_eq!(slots.supply_mut().take_ahead(), None);
     }
 
     #[test]
@@ -143,7 +146,7 @@ mod tests {
         let mut slots = slots(100, 0);
         for id in 0..100 {
             slots.take(Fit::Run(1), Id(id)).unwrap();
-            assert_eq!(slots.take_ahead(), None);
+            assert_eq!(slots.supply_mut().take_ahead(), None);
         }
     }
 
@@ -179,14 +182,14 @@ mod tests {
                     }
                     4 => {
                         let pages = pick.index(PAGES as usize) as u32;
-                        slots.set_page_limit(pages);
-                        without.set_page_limit(pages);
+                        slots.supply_mut().set_limit(pages);
+                        without.supply_mut().set_limit(pages);
                     }
                     5 => {
                         let pages = pick.index(PAGES as usize + 1) as u32;
                         for slots in [&mut slots, &mut without] {
                             slots.set_end(pages);
-                            slots.set_page_limit(pages);
+                            slots.supply_mut().set_limit(pages);
                         }
                     }
                     6 => {
@@ -196,22 +199,22 @@ mod tests {
                         }
                     }
                     _ => {
-                        for page in slots.take_ahead().into_iter().flatten() {
-                            prop_assert!(slots.is_free(page) && page < slots.end);
+                        for page in slots.supply_mut().take_ahead().into_iter().flatten() {
+                            prop_assert!(slots.pages().is_free(page) && page < slots.supply().end());
                             prop_assert!(held.insert(page), "page {} was held", page);
-                            prop_assert!(held.len() as u32 <= slots.page_limit());
+                            prop_assert!(held.len() as u32 <= slots.supply().limit());
                         }
                     }
                 }
-                let touched: BTreeSet<u32> = (0..PAGES).filter(|&page| slots.touched.contains(page)).collect();
+                let touched: BTreeSet<u32> = (0..PAGES).filter(|&page| slots.supply().touched().contains(page)).collect();
                 prop_assert_eq!(&touched, &held);
-                prop_assert_eq!(slots.pages_free(), without.pages_free());
+                prop_assert_eq!(slots.supply().free(), without.supply().free());
             }
             taken.into_keys().for_each(|unit| slots.release(unit));
             while slots.close_empty_page() {}
-            slots.set_page_limit(0);
+            slots.supply_mut().set_limit(0);
             while slots.take_surplus().is_some() {}
-            prop_assert_eq!(slots.touched.len(), 0, "what is taken ahead is given back");
+            prop_assert_eq!(slots.supply().touched().len(), 0, "what is taken ahead is given back");
         }
     }
 }

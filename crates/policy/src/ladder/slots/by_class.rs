@@ -1,0 +1,281 @@
+//! What each class has: its pages, those of them that have a free slot, and how many slots that are.
+
+use std::sync::Arc;
+
+use super::page::{NO_PAGE, Page, PageState, Pages, reserve_some};
+use crate::ladder::classes::{Class, SizeClasses};
+use tiermem_base::Rng;
+
+/// One class.
+#[derive(Clone, Debug)]
+struct Space {
+    /// The first of the pages that have a free slot.
+    partial: u32,
+    /// Slots that it has, those not counted that are free on pages being emptied.
+    slots: u32,
+    used: u32,
+}
+
+/// The pages of each class. Runs have a class of their own behind the others, and no slots.
+#[derive(Clone, Debug)]
+pub(in crate::ladder) struct ByClass {
+    classes: Arc<SizeClasses>,
+    spaces: Vec<Space>,
+    /// Pages that each class has, a run by its head: what a random item is drawn from.
+    members: Vec<Vec<u32>>,
+    run_pages: u32,
+    /// Of all free slots.
+    free_units: u64,
+}
+
+impl ByClass {
+    pub(super) fn new(classes: Arc<SizeClasses>) -> Self {
+        let space = Space { partial: NO_PAGE, slots: 0, used: 0 };
+        let spaces = vec![space; classes.count()];
+        let members = vec![Vec::new(); classes.count() + 1];
+        ByClass { classes, spaces, members, run_pages: 0, free_units: 0 }
+    }
+
+    /// The first of a class's pages that have a free slot.
+    pub(super) fn partial(&self, class: Class) -> Option<u32> {
+        self.spaces.get(class.index()).map(|space| space.partial).filter(|&at| at != NO_PAGE)
+    }
+
+    /// All of a class's pages that have a free slot.
+    pub(super) fn partials<'a>(
+        &self,
+        class: Class,
+        pages: &'a Pages,
+    ) -> impl Iterator<Item = (u32, &'a Page)> {
+        let with = |at: u32| pages.get(at).map(|page| (at, page));
+        std::iter::successors(self.partial(class).and_then(with), move |(_, page)| with(page.next))
+    }
+
+    /// A page of free slots has been given to its class.
+    pub(super) fn add_page(&mut self, at: u32, pages: &mut Pages) {
+        self.count_free(at, pages);
+        self.link(at, pages);
+    }
+
+    /// A slot of a page was taken.
+    pub(super) fn note_taken(&mut self, at: u32, pages: &mut Pages) {
+        let page = pages.page(at);
+        let class = page.class();
+        self.spaces[class.index()].used += 1;
+        self.free_units -= u64::from(self.classes.slot_units(class));
+        if page.slots_free() == 0 {
+            self.unlink(at, pages);
+        }
+    }
+
+    /// A slot of a page was given back. On a page that is being emptied it is not given again.
+    pub(super) fn note_released(&mut self, at: u32, pages: &mut Pages) {
+        let page = pages.page(at);
+        let space = &mut self.spaces[page.class().index()];
+        space.used -= 1;
+        if page.draining {
+            space.slots -= 1;
+            return;
+        }
+        self.free_units += u64::from(self.classes.slot_units(page.class()));
+        if page.slots_free() == 1 {
+            self.link(at, pages);
+        }
+    }
+
+    /// What a page has free counts no longer: nobody can have it.
+    pub(super) fn begin_draining(&mut self, at: u32, pages: &mut Pages) {
+        let page = pages.page(at);
+        let (class, free) = (page.class(), page.slots_free());
+        self.spaces[class.index()].slots -= free;
+        self.free_units -= u64::from(free * self.classes.slot_units(class));
+        if free > 0 {
+            self.unlink(at, pages);
+        }
+    }
+
+    /// It counts again.
+    pub(super) fn end_draining(&mut self, at: u32, pages: &mut Pages) {
+        if self.count_free(at, pages) > 0 {
+            self.link(at, pages);
+        }
+    }
+
+    /// Counts the slots that a page has free; how many.
+    fn count_free(&mut self, at: u32, pages: &mut Pages) -> u32 {
+        let page = pages.page(at);
+        let (class, free) = (page.class(), page.slots_free());
+        self.spaces[class.index()].slots += free;
+        self.free_units += u64::from(free * self.classes.slot_units(class));
+        free
+    }
+
+    /// Whether a page is the only one of its class that has a free slot.
+    pub(super) fn is_alone(&self, at: u32, pages: &Pages) -> bool {
+        pages.get(at).is_some_and(|page| self.partial(page.class()) == Some(at) && page.next == NO_PAGE)
+    }
+
+    fn link(&mut self, at: u32, pages: &mut Pages) {
+        let page = pages.page(at);
+        let first = std::mem::replace(&mut self.spaces[page.class().index()].partial, at);
+        (page.next, page.prev) = (first, NO_PAGE);
+        if first != NO_PAGE {
+            pages.page(first).prev = at;
+        }
+    }
+
+    fn unlink(&mut self, at: u32, pages: &mut Pages) {
+        let page = pages.page(at);
+        let (class, prev, next) = (page.class(), page.prev, page.next);
+        if prev == NO_PAGE {
+            self.spaces[class.index()].partial = next;
+        } else {
+            pages.page(prev).next = next;
+        }
+        if next != NO_PAGE {
+            pages.page(next).prev = prev;
+        }
+    }
+
+    /// Enters a page among those of its class.
+    pub(super) fn join(&mut self, at: u32, pages: &mut Pages) {
+        self.run_pages += u32::from(pages.page(at).state() != PageState::Slots);
+        let page = pages.page(at);
+        if page.state() == PageState::RunTail {
+            return;
+        }
+        let members = &mut self.members[page.class().index()];
+        page.at = members.len() as u32;
+        reserve_some(members, 1);
+        members.push(at);
+    }
+
+    /// Takes a page out from those of its class.
+    pub(super) fn part(&mut self, at: u32, pages: &mut Pages) {
+        self.run_pages -= u32::from(pages.page(at).state() != PageState::Slots);
+        let page = pages.page(at);
+        if page.state() == PageState::RunTail {
+            return;
+        }
+        let (members, position) = (&mut self.members[page.class().index()], page.at);
+        members.swap_remove(position as usize);
+        if let Some(&moved) = members.get(position as usize) {
+            pages.page(moved).at = position;
+        }
+    }
+
+    /// Pages that a class has, a run by its head.
+    #[inline]
+    pub(super) fn members(&self, class: Class) -> &[u32] {
+        &self.members[class.index()]
+    }
+
+    /// A page of the class, each as likely as any other.
+    pub fn draw_page(&self, class: Class, rng: &mut Rng) -> Option<u32> {
+        let members = self.members(class);
+        members.get(rng.below(members.len() as u64) as usize).copied()
+    }
+
+    /// Pages that a class has, a run counting once.
+    pub fn pages(&self, class: Class) -> u32 {
+        self.members(class).len() as u32
+    }
+
+    /// Pages that runs have.
+    pub fn run_pages(&self) -> u32 {
+        self.run_pages
+    }
+
+    /// Items of a class, those on their way to or from it counted.
+    #[inline]
+    pub fn used(&self, class: Class) -> u32 {
+        match self.spaces.get(class.index()) {
+            Some(space) => space.used,
+            None => self.pages(class),
+        }
+    }
+
+    /// Slots within a class's pages, those being emptied not counted.
+    pub fn slots(&self, class: Class) -> u32 {
+        self.spaces.get(class.index()).map_or(0, |space| space.slots)
+    }
+
+    /// Those of them that nobody has.
+    pub fn slots_free(&self, class: Class) -> u32 {
+        self.spaces.get(class.index()).map_or(0, |space| space.slots - space.used)
+    }
+
+    /// Units of all slots that nobody has.
+    pub(super) fn free_units(&self) -> u64 {
+        self.free_units
+    }
+
+    /// Bytes of the lists of pages.
+    pub(super) fn bytes(&self) -> u64 {
+        self.members.iter().map(|pages| pages.capacity() as u64 * 4).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Slots;
+    use super::*;
+    use crate::Id;
+    use crate::ladder::classes::PAGE_UNITS;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const PAGES: u32 = 24;
+
+    /// What there is of a class by a look at all pages: pages, of these those with a free slot, slots, and slots taken.
+    fn recount(pages: &Pages, class: Class) -> (BTreeSet<u32>, BTreeSet<u32>, u32, u32) {
+        let mut of_class = (BTreeSet::new(), BTreeSet::new(), 0, 0);
+        for (at, page) in (0..PAGES).filter_map(|at| Some((at, pages.get(at)?))) {
+            let is_here =
+                matches!(page.state(), PageState::Slots | PageState::RunHead) && page.class() == class;
+            if is_here {
+                of_class.0.insert(at);
+                of_class.3 += page.used();
+                of_class.2 += if page.draining { page.used() } else { page.used() + page.slots_free() };
+                if page.slots_free() > 0 && !page.draining {
+                    of_class.1.insert(at);
+                }
+            }
+        }
+        of_class
+    }
+
+    proptest! {
+        /// Whatever is taken, given back, drained and kept: the lists and sums are those of a recount.
+        #[test]
+        fn lists_and_sums_equal_a_recount(ops in prop::collection::vec((0u8..9, 0u64..200_000, any::<prop::sample::Index>()), 1..200)) {
+            let classes = Arc::new(SizeClasses::geometric(2.0));
+            let mut slots = Slots::new(classes.clone(), PAGES);
+            let mut held = Vec::new();
+            for (number, (what, bytes, pick)) in ops.into_iter().enumerate() {
+                match what {
+                    0..5 => held.extend(slots.take(classes.fit(if what == 0 { bytes } else { bytes % 9000 }), Id(number as u32))),
+                    5 => slots.drain(pick.index(PAGES as usize) as u32),
+                    6 if !held.is_empty() => slots.undrain(held[pick.index(held.len())] / PAGE_UNITS),
+                    _ if !held.is_empty() => {
+                        slots.release(held.swap_remove(pick.index(held.len())));
+                    }
+                    _ => {}
+                }
+                let (by_class, pages) = (slots.by_class(), slots.pages());
+                let mut free_units = 0;
+                for class in (0..=classes.runs().0).map(Class) {
+                    let (members, partials, count, used) = recount(pages, class);
+                    prop_assert_eq!(by_class.members(class).iter().copied().collect::<BTreeSet<_>>(), members);
+                    prop_assert_eq!(by_class.used(class), used);
+                    if class != classes.runs() {
+                        prop_assert_eq!(by_class.partials(class, pages).map(|(at, _)| at).collect::<BTreeSet<_>>(), partials);
+                        prop_assert_eq!((by_class.slots(class), by_class.slots_free(class)), (count, count - used));
+                        free_units += u64::from((count - used) * classes.slot_units(class));
+                    }
+                }
+                prop_assert_eq!(by_class.free_units(), free_units);
+            }
+        }
+    }
+}

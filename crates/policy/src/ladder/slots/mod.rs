@@ -1,0 +1,339 @@
+//! The space of one slotted tier: pages given to classes, slots within them, page runs for large items.
+//!
+//! | file | part | owns |
+//! | --- | --- | --- |
+//! | `page.rs` | [`Pages`] | what each page is, and who holds its slots |
+//! | `by_class.rs` | [`ByClass`] | the pages of each class, those with a free slot, how many slots there are |
+//! | `supply.rs` | [`Supply`] | which pages may be given out, and how many; of which memory is taken ahead (`ahead.rs`) or kept for a large item (`held.rs`) |
+//!
+//! [`Slots`] takes space and gives it back, which concerns all three. Each can be read by itself.
+
+mod adopt;
+mod ahead;
+mod by_class;
+mod draw;
+mod held;
+mod page;
+mod supply;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::classes::{Class, Fit, PAGE_BYTES, PAGE_UNITS, SizeClasses, UNIT_BYTES};
+use crate::Id;
+use crate::waste::Waste;
+pub(super) use ahead::distance_pages;
+pub(super) use by_class::ByClass;
+pub use page::Holder;
+pub(super) use page::Pages;
+use page::{Page, PageState};
+pub(super) use supply::Supply;
+
+/// Pages, classes and slots of one tier.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    classes: Arc<SizeClasses>,
+    pages: Pages,
+    by_class: ByClass,
+    supply: Supply,
+}
+
+impl Slots {
+    /// A tier of `pages_total` pages, all free.
+    pub fn new(classes: Arc<SizeClasses>, pages_total: u32) -> Self {
+        Slots {
+            pages: Pages::new(classes.clone()),
+            by_class: ByClass::new(classes.clone()),
+            supply: Supply::new(pages_total),
+            classes,
+        }
+    }
+
+    /// What lies where.
+    #[inline]
+    pub(super) fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    /// What each class has.
+    #[inline]
+    pub(super) fn by_class(&self) -> &ByClass {
+        &self.by_class
+    }
+
+    /// Which pages may be given out.
+    #[inline]
+    pub(super) fn supply(&self) -> &Supply {
+        &self.supply
+    }
+
+    /// The same, to change how many that are.
+    pub(super) fn supply_mut(&mut self) -> &mut Supply {
+        &mut self.supply
+    }
+
+    /// Gives back everything at once. What was touched is remembered.
+    pub fn clear(&mut self, waste: &mut Waste) {
+        let (pages, bytes) = self.pages.take_all();
+        waste.add(pages, bytes);
+        self.by_class = ByClass::new(self.classes.clone());
+        self.supply.clear();
+    }
+
+    /// A slot of `class` within the pages that it has, not counting those being drained.
+    pub fn take_within(&mut self, class: Class, id: Id) -> Option<u32> {
+        self.by_class.partial(class).map(|at| self.take_slot(at, class, id))
+    }
+
+    /// Space for one item, held by `id`; its address in units.
+    pub fn take(&mut self, fit: Fit, id: Id) -> Option<u32> {
+        match fit {
+            Fit::Slot(class) => {
+                let at = self.by_class.partial(class).or_else(|| self.give_page(class))?;
+                Some(self.take_slot(at, class, id))
+            }
+            Fit::Run(pages) => {
+                let first = self.supply.first_run(pages)?;
+                self.give_run(first, pages, id);
+                Some(first * PAGE_UNITS)
+            }
+        }
+    }
+
+    fn take_slot(&mut self, at: u32, class: Class, id: Id) -> u32 {
+        let slot = self.pages.page(at).take(id);
+        self.by_class.note_taken(at, &mut self.pages);
+        at * PAGE_UNITS + slot * self.classes.slot_units(class)
+    }
+
+    fn give_page(&mut self, class: Class) -> Option<u32> {
+        let at = self.supply.first()?;
+        self.give(at, class);
+        Some(at)
+    }
+
+    /// Gives a free page to a class.
+    fn give(&mut self, at: u32, class: Class) {
+        self.open_page(at, Page::of_slots(class, self.classes.slots_per_page(class)));
+        self.by_class.add_page(at, &mut self.pages);
+    }
+
+    /// Gives free pages to one item.
+    fn give_run(&mut self, first: u32, pages: u32, id: Id) {
+        let class = self.classes.runs();
+        self.open_page(first, Page::run_head(class, pages, id));
+        for distance in 1..pages {
+            self.open_page(first + distance, Page::run_tail(class, distance));
+        }
+    }
+
+    fn open_page(&mut self, at: u32, page: Page) {
+        self.pages.open(at, page);
+        self.by_class.join(at, &mut self.pages);
+        self.supply.note_opened(at);
+    }
+
+    fn close_page(&mut self, at: u32) {
+        self.by_class.part(at, &mut self.pages);
+        self.pages.close(at);
+        self.supply.note_closed(at);
+    }
+
+    /// Gives back the space at `unit`.
+    pub fn release(&mut self, unit: u32) {
+        let (at, slot) = self.pages.locate(unit);
+        let page = self.pages.page(at);
+        if page.state() == PageState::RunHead {
+            (at..at + page.run_pages()).for_each(|page| self.close_page(page));
+            return;
+        }
+        page.release(slot);
+        let (is_empty, is_draining) = (page.used() == 0, page.draining);
+        self.by_class.note_released(at, &mut self.pages);
+        if is_empty && is_draining {
+            self.close_page(at);
+        } else if is_empty && !self.by_class.is_alone(at, &self.pages) {
+            // An empty page goes back, unless it is all the free space that its class has.
+            self.drain(at);
+        }
+    }
+
+    /// Stops giving slots of a page; it is released when its last item leaves, at once if it has none.
+    pub fn drain(&mut self, at: u32) {
+        if self.pages.get(at).is_none_or(|page| page.state() != PageState::Slots || page.draining) {
+            return;
+        }
+        let page = self.pages.page(at);
+        page.draining = true;
+        let is_empty = page.used() == 0;
+        self.by_class.begin_draining(at, &mut self.pages);
+        if is_empty {
+            self.close_page(at);
+        }
+    }
+
+    /// Gives slots of a drained page again: an item that was to leave it stays.
+    pub fn undrain(&mut self, at: u32) {
+        if std::mem::replace(&mut self.pages.page(at).draining, false) {
+            self.by_class.end_draining(at, &mut self.pages);
+        }
+    }
+
+    /// Takes a page back that a class keeps although nothing lies on it; whether there was one.
+    pub fn close_empty_page(&mut self) -> bool {
+        let mut classes = (0..self.runs().0).map(Class);
+        let empty = classes.find_map(|class| {
+            let mut partials = self.by_class.partials(class, &self.pages);
+            partials.find(|(_, page)| page.used() == 0).map(|(at, _)| at)
+        });
+        empty.into_iter().for_each(|at| self.drain(at));
+        empty.is_some()
+    }
+
+    /// Takes back the pages that classes keep although nothing lies on them, where they are next to be given.
+    pub fn close_idle_pages(&mut self) {
+        for class in (0..self.runs().0).map(Class) {
+            let next = self.by_class.partial(class);
+            let idle = next.filter(|&at| self.pages.get(at).is_some_and(|page| page.used() == 0));
+            idle.into_iter().for_each(|at| self.drain(at));
+        }
+    }
+
+    /// The class of page runs.
+    #[inline]
+    pub fn runs(&self) -> Class {
+        self.classes.runs()
+    }
+
+    /// Writes down who holds a taken slot.
+    pub fn set_holder(&mut self, unit: u32, holder: Holder) {
+        self.pages.set_holder(unit, holder);
+    }
+
+    /// Changes where the pages end that may be given out.
+    pub fn set_end(&mut self, end: u32) {
+        self.supply.set_end(end, |page| self.pages.is_free(page));
+    }
+
+    /// Changes how many free pages are to have their memory before they are given out.
+    pub fn set_distance(&mut self, pages: u32) {
+        self.supply.set_distance(pages, self.pages.is_empty());
+    }
+
+    /// Keeps a window of pages for one large item. There is one at a time.
+    pub fn hold(&mut self, window: Range<u32>) {
+        self.supply.hold(window, |page| self.pages.is_free(page));
+    }
+
+    /// Gives the window's free pages back to everybody.
+    pub fn unhold(&mut self) {
+        self.supply.unhold(|page| self.pages.is_free(page));
+    }
+
+    /// The last page behind the end that something lies on, of a large item its first.
+    pub fn used_behind_end(&mut self) -> Option<u32> {
+        self.pages.last_behind(self.supply.end())
+    }
+
+    /// Whether no more is held than may be used, nothing behind the end, and the memory of what was held is given back.
+    pub fn is_within_limits(&self) -> bool {
+        let Slots { supply, pages, .. } = self;
+        supply.used() <= supply.limit() && !pages.is_used_behind(supply.end()) && !supply.has_surplus()
+    }
+
+    /// A free page that was written and is not to be used, to be given back to the system.
+    pub fn take_surplus(&mut self) -> Option<u32> {
+        self.supply.take_surplus(|page| self.pages.is_free(page))
+    }
+
+    /// Free space of a class in its own terms (slots, or pages of runs), free pages counted, and what it holds in
+    /// all.
+    pub fn class_space(&self, class: Class) -> (u64, u64) {
+        let pages_free = u64::from(self.supply.free());
+        if class == self.runs() {
+            return (pages_free, u64::from(self.by_class.run_pages()));
+        }
+        let in_pages = pages_free * u64::from(self.classes.slots_per_page(class));
+        (u64::from(self.by_class.slots_free(class)) + in_pages, u64::from(self.by_class.slots(class)))
+    }
+
+    /// Slots that [`Self::take_within`] could give for a class if no page of `but` gave any.
+    pub fn slots_free_beside(&self, class: Class, but: &Range<u32>) -> u64 {
+        let others = self.by_class.partials(class, &self.pages).filter(|(at, _)| !but.contains(at));
+        others.map(|(_, page)| u64::from(page.slots_free())).sum()
+    }
+
+    /// Free bytes: whole pages and single slots.
+    pub fn free_bytes(&self) -> u64 {
+        u64::from(self.supply.free()) * PAGE_BYTES + self.by_class.free_units() * UNIT_BYTES
+    }
+
+    /// Bytes of tables held.
+    pub fn metadata_bytes(&self) -> u64 {
+        self.pages.bytes() + self.by_class.bytes() + self.supply.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// No two items ever overlap, addresses lie within the tier, and the counters equal a recount.
+        #[test]
+        fn space_is_never_given_twice(ops in prop::collection::vec((0u8..8, 0u64..200_000, any::<prop::sample::Index>()), 1..400)) {
+            let classes = Arc::new(SizeClasses::geometric(1.3));
+            let mut slots = Slots::new(classes.clone(), 24);
+            let mut held = BTreeMap::<u32, (u64, Id)>::new();
+            for (number, (what, bytes, pick)) in ops.into_iter().enumerate() {
+                let id = Id(number as u32);
+                if what < 5 {
+                    let bytes = if what == 0 { bytes } else { bytes % 3000 };
+                    if let Some(unit) = slots.take(classes.fit(bytes), id) {
+                        prop_assert!(slots.pages().bytes_at(unit) >= bytes);
+                        held.insert(unit, (slots.pages().bytes_at(unit), id));
+                    }
+                } else if what == 7 {
+                    slots.drain(pick.index(24) as u32);
+                } else if !held.is_empty() {
+                    let unit = *held.keys().nth(pick.index(held.len())).unwrap();
+                    held.remove(&unit);
+                    slots.release(unit);
+                }
+                let mut end = 0;
+                for (&unit, &(bytes, _)) in &held {
+                    prop_assert!(u64::from(unit) * UNIT_BYTES >= end);
+                    end = u64::from(unit) * UNIT_BYTES + bytes;
+                }
+                prop_assert!(end <= 24 * PAGE_BYTES && slots.supply().used() <= 24);
+                let mut ids: Vec<_> = (0..24).filter(|&at| slots.pages().run_head(at) == at).flat_map(|at| slots.pages().holders(at)).collect();
+                ids.sort_by_key(|holder| match holder { Holder::Item(id) => id.0, Holder::Ghost => 0 });
+                let mut expected: Vec<_> = held.values().map(|&(_, id)| Holder::Item(id)).collect();
+                expected.sort_by_key(|holder| match holder { Holder::Item(id) => id.0, Holder::Ghost => 0 });
+                prop_assert_eq!(ids, expected);
+            }
+            for unit in held.into_keys() {
+                slots.release(unit);
+            }
+            // Only a class's last partly free page may stay open.
+            prop_assert!(slots.free_bytes() + u64::from(PAGE_UNITS) * UNIT_BYTES * 24 >= 24 * PAGE_BYTES);
+        }
+    }
+
+    #[test]
+    fn a_lower_limit_gives_back_what_was_touched() {
+        let classes = Arc::new(SizeClasses::geometric(2.0));
+        let mut slots = Slots::new(classes, 4);
+        let runs: Vec<_> = (0..4).map(|id| slots.take(Fit::Run(1), Id(id)).unwrap()).collect();
+        slots.release(runs[3]);
+        slots.release(runs[2]);
+        slots.supply_mut().set_limit(3);
+        assert_eq!(slots.supply().free(), 1);
+        assert_eq!(slots.take_surplus(), Some(3));
+        assert_eq!(slots.take_surplus(), None);
+        assert!(slots.take(Fit::Run(1), Id(9)).is_some());
+        assert!(slots.take(Fit::Run(1), Id(10)).is_none());
+    }
+}

@@ -1,0 +1,347 @@
+//! The pages of a tier: to which class each is given, and who holds its slots.
+
+use std::sync::Arc;
+
+use crate::Id;
+use crate::ladder::classes::{Class, Fit, PAGE_UNITS, SizeClasses};
+
+/// Pages for which lists of them grow at least.
+const PAGES_MORE: usize = 16;
+/// In place of a page: there is none.
+pub(super) const NO_PAGE: u32 = u32::MAX;
+const NO_SLOT: u16 = u16::MAX;
+/// In a page's table: this slot is free; the rest is the next free slot.
+const FREE: u32 = 1 << 31;
+/// In a page's table: the slot is taken, but its item has left it (a pin or a move under way keeps the bytes).
+const GHOST: u32 = FREE - 1;
+
+/// Room for `missing` more, by an eighth at least: growth is charged to a tier, so it comes in small pieces.
+pub(super) fn reserve_some<T>(list: &mut Vec<T>, missing: usize) {
+    if list.capacity() - list.len() < missing {
+        list.reserve_exact(missing.max(list.len() / 8 + PAGES_MORE));
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PageState {
+    Free,
+    Slots,
+    RunHead,
+    RunTail,
+}
+
+/// Who holds a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A live item.
+    Item(Id),
+    /// Nobody any more, but the bytes must stay for now.
+    Ghost,
+}
+
+/// One page.
+#[derive(Clone, Debug)]
+pub(super) struct Page {
+    /// What each slot holds; of a run, its one item.
+    table: Box<[u32]>,
+    state: PageState,
+    class: Class,
+    /// Being emptied: gives no slots, and is released with its last one.
+    pub(super) draining: bool,
+    used: u16,
+    /// Slots at and above were never given.
+    fresh: u16,
+    free: u16,
+    /// Of a run's head its pages, of another page of the run its distance from the head.
+    run_pages: u32,
+    /// The next ones of its class that have a free slot.
+    pub(super) prev: u32,
+    pub(super) next: u32,
+    /// Its position among the pages of its class.
+    pub(super) at: u32,
+}
+
+impl Page {
+    fn unused() -> Self {
+        Page {
+            table: Box::default(),
+            state: PageState::Free,
+            class: Class(0),
+            draining: false,
+            used: 0,
+            fresh: 0,
+            free: NO_SLOT,
+            run_pages: 0,
+            prev: NO_PAGE,
+            next: NO_PAGE,
+            at: 0,
+        }
+    }
+
+    /// So many free slots of a class.
+    pub(super) fn of_slots(class: Class, slots: u32) -> Self {
+        let table = vec![0; slots as usize].into_boxed_slice();
+        Page { table, state: PageState::Slots, class, ..Page::unused() }
+    }
+
+    /// The first page of a run that an item has.
+    pub(super) fn run_head(class: Class, pages: u32, id: Id) -> Self {
+        let table = vec![id.0].into_boxed_slice();
+        Page { table, state: PageState::RunHead, class, used: 1, run_pages: pages, ..Page::unused() }
+    }
+
+    /// Another page of a run, so far from its head.
+    pub(super) fn run_tail(class: Class, distance: u32) -> Self {
+        Page { state: PageState::RunTail, class, run_pages: distance, ..Page::unused() }
+    }
+
+    pub(super) fn state(&self) -> PageState {
+        self.state
+    }
+
+    pub(super) fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Slots that are taken.
+    pub(super) fn used(&self) -> u32 {
+        u32::from(self.used)
+    }
+
+    /// Slots that are not.
+    pub(super) fn slots_free(&self) -> u32 {
+        self.table.len() as u32 - self.used()
+    }
+
+    /// Pages of the run that begins here.
+    pub(super) fn run_pages(&self) -> u32 {
+        self.run_pages
+    }
+
+    /// Gives a free slot to an item; which one.
+    pub(super) fn take(&mut self, id: Id) -> u32 {
+        debug_assert!(self.slots_free() > 0, "a slot is taken where one is free");
+        let slot = if self.free == NO_SLOT {
+            self.fresh += 1;
+            self.fresh - 1
+        } else {
+            let slot = self.free;
+            self.free = (self.table[usize::from(slot)] & !FREE) as u16;
+            slot
+        };
+        self.table[usize::from(slot)] = id.0;
+        self.used += 1;
+        u32::from(slot)
+    }
+
+    /// Gives a certain slot to an item, and leaves those below it free. `false`, and nothing done, where it lies below one given before.
+    pub(super) fn take_at(&mut self, slot: u32, id: Id) -> bool {
+        if slot < u32::from(self.fresh) {
+            return false;
+        }
+        // Those passed over are free.
+        for passed in self.fresh..slot as u16 {
+            self.table[usize::from(passed)] = FREE | u32::from(self.free);
+            self.free = passed;
+        }
+        self.table[slot as usize] = id.0;
+        self.fresh = slot as u16 + 1;
+        self.used += 1;
+        true
+    }
+
+    /// Takes a slot back.
+    pub(super) fn release(&mut self, slot: usize) {
+        debug_assert!(self.table[slot] & FREE == 0, "a slot is released once");
+        self.table[slot] = FREE | u32::from(self.free);
+        self.free = slot as u16;
+        self.used -= 1;
+    }
+
+    /// The item in a slot, if there is one.
+    #[inline]
+    pub(super) fn item(&self, slot: usize) -> Option<Id> {
+        if self.state == PageState::Slots && slot >= usize::from(self.fresh) {
+            return None;
+        }
+        let cell = *self.table.get(slot)?;
+        (cell & FREE == 0 && cell != GHOST).then_some(Id(cell))
+    }
+
+    fn bytes(&self) -> u64 {
+        size_of_val(&*self.table) as u64
+    }
+}
+
+/// All pages of a tier, and what lies on them.
+#[derive(Clone, Debug)]
+pub(in crate::ladder) struct Pages {
+    classes: Arc<SizeClasses>,
+    /// As far as any was ever given out.
+    pages: Vec<Page>,
+    /// Of their tables.
+    table_bytes: u64,
+}
+
+impl Pages {
+    pub(super) fn new(classes: Arc<SizeClasses>) -> Self {
+        Pages { classes, pages: Vec::new(), table_bytes: 0 }
+    }
+
+    /// The pages, for whoever throws them away, and their bytes.
+    pub(super) fn take_all(&mut self) -> (Vec<Page>, u64) {
+        (std::mem::take(&mut self.pages), std::mem::take(&mut self.table_bytes))
+    }
+
+    /// Whether none was ever given out.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// A page that was given out once.
+    pub(super) fn get(&self, at: u32) -> Option<&Page> {
+        self.pages.get(at as usize)
+    }
+
+    /// The same to change.
+    #[inline]
+    pub(super) fn page(&mut self, at: u32) -> &mut Page {
+        &mut self.pages[at as usize]
+    }
+
+    /// A free page becomes this.
+    pub(super) fn open(&mut self, at: u32, page: Page) {
+        if self.pages.len() <= at as usize {
+            let missing = at as usize + 1 - self.pages.len();
+            reserve_some(&mut self.pages, missing);
+            self.pages.resize_with(at as usize + 1, Page::unused);
+        }
+        debug_assert_eq!(self.pages[at as usize].state, PageState::Free);
+        self.table_bytes += page.bytes();
+        self.pages[at as usize] = page;
+    }
+
+    /// A page is free.
+    pub(super) fn close(&mut self, at: u32) {
+        let page = std::mem::replace(&mut self.pages[at as usize], Page::unused());
+        debug_assert_ne!(page.state, PageState::Free, "a page is closed once");
+        self.table_bytes -= page.bytes();
+    }
+
+    /// The page and the slot of a place.
+    pub(super) fn locate(&self, unit: u32) -> (u32, usize) {
+        let at = unit / PAGE_UNITS;
+        let page = &self.pages[at as usize];
+        let slot = match page.state {
+            PageState::Slots => (unit % PAGE_UNITS) / self.classes.slot_units(page.class),
+            _ => 0,
+        };
+        (at, slot as usize)
+    }
+
+    /// The class of the item at `unit`.
+    #[inline]
+    pub fn class_at(&self, unit: u32) -> Class {
+        self.pages[(unit / PAGE_UNITS) as usize].class
+    }
+
+    /// What the item at `unit` occupies.
+    #[inline]
+    pub fn fit_at(&self, unit: u32) -> Fit {
+        let page = &self.pages[(unit / PAGE_UNITS) as usize];
+        if page.state == PageState::RunHead { Fit::Run(page.run_pages) } else { Fit::Slot(page.class) }
+    }
+
+    /// Bytes that the item at `unit` occupies.
+    #[inline]
+    pub fn bytes_at(&self, unit: u32) -> u64 {
+        self.classes.fit_bytes(self.fit_at(unit))
+    }
+
+    /// Writes down who holds a taken slot.
+    pub(super) fn set_holder(&mut self, unit: u32, holder: Holder) {
+        let (at, slot) = self.locate(unit);
+        self.pages[at as usize].table[slot] = match holder {
+            Holder::Item(id) => id.0,
+            Holder::Ghost => GHOST,
+        };
+    }
+
+    /// Who holds the taken slot at `unit`.
+    pub fn holder_at(&self, unit: u32) -> Holder {
+        let (at, slot) = self.locate(unit);
+        match self.pages[at as usize].table[slot] {
+            GHOST => Holder::Ghost,
+            id => Holder::Item(Id(id)),
+        }
+    }
+
+    /// Everyone on a page; of a run, its item whichever page of it is named.
+    pub fn holders(&self, at: u32) -> impl Iterator<Item = Holder> + '_ {
+        let head = self.run_head(at);
+        let page = self.pages.get(head as usize);
+        let taken = page.map_or(&[][..], |page| match page.state {
+            PageState::Slots => &page.table[..usize::from(page.fresh)],
+            _ => &page.table[..],
+        });
+        let holder = |&cell: &u32| if cell == GHOST { Holder::Ghost } else { Holder::Item(Id(cell)) };
+        taken.iter().filter(|&&cell| cell & FREE == 0).map(holder)
+    }
+
+    /// The live items among them.
+    pub fn items(&self, at: u32) -> impl Iterator<Item = Id> + '_ {
+        self.holders(at).filter_map(|holder| if let Holder::Item(id) = holder { Some(id) } else { None })
+    }
+
+    /// The first page of the run that `at` belongs to; `at` itself where that is no run's tail.
+    pub fn run_head(&self, at: u32) -> u32 {
+        match self.pages.get(at as usize) {
+            Some(page) if page.state == PageState::RunTail => at - page.run_pages,
+            _ => at,
+        }
+    }
+
+    /// Whether nothing lies on a page.
+    pub fn is_free(&self, at: u32) -> bool {
+        self.pages.get(at as usize).is_none_or(|page| page.state == PageState::Free)
+    }
+
+    /// Items on a page; `None` when it is free, a run's tail, or being emptied.
+    pub fn page_used(&self, at: u32) -> Option<u32> {
+        let page = self.pages.get(at as usize)?;
+        let can_give = page.state == PageState::Slots && !page.draining;
+        can_give.then_some(page.used())
+    }
+
+    /// Whether the page belongs to `class` and is being emptied.
+    pub fn is_draining(&self, at: u32, class: Class) -> bool {
+        self.pages.get(at as usize).is_some_and(|page| page.draining && page.class == class)
+    }
+
+    /// The last page from `end` on that something lies on, of a large item its first. What lies behind it is forgotten.
+    pub(super) fn last_behind(&mut self, end: u32) -> Option<u32> {
+        while self.pages.len() as u32 > end {
+            let last = self.pages.len() as u32 - 1;
+            if !self.is_free(last) {
+                return Some(self.run_head(last));
+            }
+            self.pages.pop();
+        }
+        None
+    }
+
+    /// Whether something lies on a page from `end` on.
+    pub fn is_used_behind(&self, end: u32) -> bool {
+        (end..self.pages.len() as u32).any(|page| !self.is_free(page))
+    }
+
+    /// Bytes by which the list of pages may grow at once.
+    pub fn growth_bytes(&self) -> u64 {
+        ((self.pages.capacity() / 8 + PAGES_MORE) * (size_of::<Page>() + size_of::<u32>())) as u64
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> u64 {
+        self.table_bytes + (self.pages.capacity() * size_of::<Page>()) as u64
+    }
+}
