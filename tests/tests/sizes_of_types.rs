@@ -28,7 +28,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         64,
         "blocks, free space, shares and dirty units are changed together by each operation",
     ),
-    ("policy::ladder::Ladder", 149, "tiers, moves, budgets and sampling of the store's items are one struct"),
     ("sim::cache::tiered::TieredCache", 47, "the simulator's body of the store also keeps its figures"),
     ("store::engine::Engine", 169, "values, hashes, tenants, expiry and flash of a shard are one struct"),
     ("tier::flash::Flash", 58, "the log's segments, reads under way and checkpoints are one struct"),

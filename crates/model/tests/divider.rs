@@ -54,7 +54,7 @@ impl World {
     }
 
     fn apply(&mut self) {
-        self.divider.take_settings().for_each(|setting| self.ladder.apply(setting));
+        self.divider.take_settings().for_each(|setting| self.ladder.residents_mut().apply(setting));
     }
 
     fn enter(&mut self, name: &str) -> u16 {
@@ -98,7 +98,7 @@ impl World {
     /// Share and K of a tenant in both tiers.
     fn has(&self, tenant: u16) -> [(u64, u8); 2] {
         [0, 1].map(|tier| {
-            let level = self.ladder.tenant_level(tenant, tier);
+            let level = self.ladder.residents().tenant_level(tenant, tier);
             (level.share_bytes, level.k)
         })
     }
@@ -307,13 +307,13 @@ proptest! {
                     if outcome == Outcome::Nowhere {
                         plain.missed(tenant, hash, now_ns);
                     }
-                    let bytes = held.get(&key).map(|&id| world.ladder.place_bytes(id) as u32);
+                    let bytes = held.get(&key).map(|&id| world.ladder.residents().place_bytes(id) as u32);
                     plain.looked_up(tenant, hash, bytes);
                     if is_last {
                         let standing = |tenant: u16| {
                             let [lookups, hits, writes] = tallies[usize::from(tenant)];
                             let held_bytes =
-                                [0, 1].map(|tier| world.ladder.tenant_level(tenant, tier).bytes).into();
+                                [0, 1].map(|tier| world.ladder.residents().tenant_level(tenant, tier).bytes).into();
                             Standing { tenant, lookups, hits, writes, held_bytes, terms: Terms::default(), miss_ns: None }
                         };
                         let expected = plain.end_window(&[0, 1].map(standing), &rooms).answer();
@@ -331,10 +331,10 @@ proptest! {
                     world.divider.wrote(tenant, hash, bytes, Some(now_ns), &world.ladder);
                     tallies[usize::from(tenant)][2] += 1;
                     plain.set_back(tenant, hash, now_ns);
-                    plain.wrote(tenant, hash, world.ladder.place_bytes_for(bytes) as u32);
+                    plain.wrote(tenant, hash, world.ladder.residents().classes().place_bytes(bytes) as u32);
                     let item = NewItem { key: hash, bytes, expires_at_ms: None, rewrites: None, tenant };
                     if let Some(old) = held.remove(&key) {
-                        world.ladder.remove(old);
+                        world.ladder.transit_mut().remove(old);
                     }
                     if let Admit::Ready { id, .. } = world.ladder.admit(&item, Now::default(), &mut rng, &mut acts) {
                         held.insert(key, id);
@@ -342,7 +342,7 @@ proptest! {
                 }
                 Event::Remove { key } => {
                     if let Some(id) = held.remove(&key) {
-                        world.ladder.remove(id);
+                        world.ladder.transit_mut().remove(id);
                         world.divider.removed(tenant(key), sample_hash(key));
                         plain.removed(tenant(key), sample_hash(key));
                     }

@@ -62,7 +62,7 @@ fn main() {
         let mut turn = 0;
         let own_ns = median_ns(|| {
             turn = (turn + 1) % tenants as u16;
-            black_box(ladder.choose_victim(turn, 0, K, now, &mut rng));
+            black_box(ladder.residents_mut().choose_victim(turn, 0, K, now, &mut rng));
         });
         let mut looked_at = 0u64;
         let looking_ns = median_ns(|| {
@@ -71,9 +71,9 @@ fn main() {
             while found < K {
                 let id = Id(rng.below(items) as u32);
                 looked_at += 1;
-                if ladder.tenant_of(id) == turn {
+                if ladder.residents().tenant_of(id) == turn {
                     // The one that is kept is the longest unused, which its place says.
-                    black_box(ladder.loc(id));
+                    black_box(ladder.residents().nodes().loc(id));
                     found += 1;
                 }
             }

@@ -96,17 +96,17 @@ impl World {
             self.admit(key, bytes, expires_at_ms, None);
             return;
         };
-        self.ladder.hit(old, self.now);
-        if self.ladder.rewrite_in_place(old, bytes) {
+        self.ladder.hit(None, old, self.now);
+        if self.ladder.transit_mut().rewrite_in_place(old, bytes) {
             self.ladder.set_expires_at_ms(old, expires_at_ms, self.now);
             self.keys.insert(key, (old, bytes, expires_at_ms));
             return;
         }
-        let held = self.ladder.pin(old);
+        let held = self.ladder.transit_mut().pin(old);
         let entered = self.admit(key, bytes, expires_at_ms, Some(old));
-        self.ladder.unpin(held);
+        self.ladder.transit_mut().unpin(held);
         if entered {
-            self.ladder.remove(old);
+            self.ladder.transit_mut().remove(old);
         }
     }
 
@@ -122,13 +122,13 @@ impl World {
         if let Some(&(id, _, Some(at_ms))) = self.keys.get(&key)
             && at_ms <= self.now.unix_ms
         {
-            self.ladder.remove(id);
+            self.ladder.transit_mut().remove(id);
             self.keys.remove(&key);
         }
     }
 
     fn step(&mut self) {
-        if let Some(last) = self.ladder.last_ticket() {
+        if let Some(last) = self.ladder.transit().last_ticket() {
             let copied = self.rng.below(10) > 0;
             self.ladder.done(last, copied, |_| {});
         }
@@ -141,11 +141,11 @@ impl World {
         let mut places = BTreeMap::new();
         let mut per_tier = [0u64; 4];
         for (&key, &(id, bytes, expires)) in &self.keys {
-            let loc = self.ladder.loc(id);
+            let loc = self.ladder.residents().nodes().loc(id);
             assert_eq!(self.memory[&loc], key, "the bytes of {key} lie at its place");
-            assert!(self.ladder.place_bytes(id) >= bytes);
-            assert_eq!(self.ladder.expires_at_ms(id), expires);
-            places.insert(loc, self.ladder.place_bytes(id));
+            assert!(self.ladder.residents().place_bytes(id) >= bytes);
+            assert_eq!(self.ladder.residents().nodes().expires_at_ms(id), expires);
+            places.insert(loc, self.ladder.residents().place_bytes(id));
             per_tier[usize::from(loc.tier)] += 1;
         }
         for (loc, key) in &self.pins {
@@ -158,15 +158,17 @@ impl World {
             }
             last = Some((loc, loc.byte_offset() + bytes));
         }
-        for (tier, &items) in per_tier.iter().enumerate().take(self.ladder.levels()) {
-            assert_eq!(self.ladder.level(tier).items, items, "items of tier {tier}");
+        for (tier, &items) in per_tier.iter().enumerate().take(self.ladder.residents().levels()) {
+            assert_eq!(self.ladder.residents().level(tier).counters().items, items, "items of tier {tier}");
             let capacity = self.ladder.config().levels[tier].capacity_bytes;
             let pages: u64 =
                 places.iter().filter(|(loc, _)| usize::from(loc.tier) == tier).map(|(_, b)| b).sum();
             assert!(pages <= capacity);
         }
-        let counters = self.ladder.counters();
-        let evicted: u64 = (0..self.ladder.levels()).map(|tier| self.ladder.level(tier).evictions).sum();
+        let counters = self.ladder.transit().counters();
+        let evicted: u64 = (0..self.ladder.residents().levels())
+            .map(|tier| self.ladder.residents().level(tier).counters().evictions)
+            .sum();
         assert_eq!(evicted + counters.expired, self.dropped);
     }
 }
@@ -244,21 +246,21 @@ proptest! {
                 0..=5 => world.set(key, bytes, None),
                 6 => world.set(key, bytes, Some(world.now.unix_ms + 40 * bytes)),
                 7 => if let Some(id) = live {
-                    world.ladder.remove(id);
+                    world.ladder.transit_mut().remove(id);
                     world.keys.remove(&key);
                 },
                 8 => if let Some(id) = live {
-                    let loc = world.ladder.pin(id);
+                    let loc = world.ladder.transit_mut().pin(id);
                     world.pins.push((loc, key));
                 },
                 9 => if !world.pins.is_empty() {
                     let (loc, _) = world.pins.swap_remove(pick.index(world.pins.len()));
-                    world.ladder.unpin(loc);
+                    world.ladder.transit_mut().unpin(loc);
                 },
                 10 | 11 => world.step(),
                 12 => world.prepare(bytes.max(250_000)),
                 _ => if let Some(id) = live {
-                    world.ladder.hit(id, world.now);
+                    world.ladder.hit(None, id, world.now);
                 },
             }
             world.check();
@@ -266,15 +268,15 @@ proptest! {
         // Everything can be taken out again, and then all space is free.
         world.ladder.done(Ticket(u64::MAX), true, |_| {});
         for (loc, _) in std::mem::take(&mut world.pins) {
-            world.ladder.unpin(loc);
+            world.ladder.transit_mut().unpin(loc);
         }
         for (_, (id, _, _)) in std::mem::take(&mut world.keys) {
-            world.ladder.remove(id);
+            world.ladder.transit_mut().remove(id);
         }
-        prop_assert_eq!(world.ladder.items(), 0);
+        prop_assert_eq!(world.ladder.residents().items(), 0);
         // Nothing is held but the page that a class may keep, and even that is given when it is needed.
         let classes = SizeClasses::geometric(world.ladder.config().class_factor).count() as u64;
-        for tier in 0..world.ladder.levels() {
+        for tier in 0..world.ladder.residents().levels() {
             prop_assert!(world.ladder.charged_bytes(tier) <= classes * PAGE_BYTES);
             let pages = world.ladder.config().levels[tier].capacity_bytes / PAGE_BYTES;
             let half = pages / 2 * PAGE_BYTES;
@@ -307,18 +309,28 @@ fn a_full_fast_tier_demotes_and_never_makes_the_slow_one_evict_for_an_admission(
     let mut world = World::new(LadderConfig { watermarks: None, ..small(&[2, 4]) });
     fill(&mut world, 0..6 * PER_PAGE, 1000);
     assert_eq!(world.keys.len(), 6 * PER_PAGE as usize);
-    assert_eq!(world.ladder.level(0).evictions + world.ladder.level(1).evictions, 0);
+    assert_eq!(
+        world.ladder.residents().level(0).counters().evictions
+            + world.ladder.residents().level(1).counters().evictions,
+        0
+    );
     fill(&mut world, 400..410, 1000);
     // The slow tier is full now: the fast one drops its own coldest.
-    assert_eq!((world.ladder.level(0).evictions, world.ladder.level(1).evictions), (10, 0));
+    assert_eq!(
+        (
+            world.ladder.residents().level(0).counters().evictions,
+            world.ladder.residents().level(1).counters().evictions
+        ),
+        (10, 0)
+    );
 }
 
 #[test]
 fn the_seeds_rule_drops_from_a_full_fast_tier() {
     let mut world = World::new(LadderConfig { watermarks: None, reactive: Reactive::Drop, ..small(&[2, 4]) });
     fill(&mut world, 0..2 * PER_PAGE + 70, 1000);
-    assert_eq!(world.ladder.level(0).evictions, 70);
-    assert_eq!(world.ladder.level(1).items, 0);
+    assert_eq!(world.ladder.residents().level(0).counters().evictions, 70);
+    assert_eq!(world.ladder.residents().level(1).counters().items, 0);
 }
 
 #[test]
@@ -329,11 +341,11 @@ fn watermarks_keep_space_free_in_both_tiers() {
     world.step();
     // At least 2% and at most about 5% and a batch are free.
     for tier in 0..2 {
-        let free = u64::from(8 * PER_PAGE) - world.ladder.level(tier).items;
+        let free = u64::from(8 * PER_PAGE) - world.ladder.residents().level(tier).counters().items;
         assert!((9..=25 + 8).contains(&free), "tier {tier} has {free} free");
     }
-    assert!(world.ladder.level(0).demotions > 2000);
-    assert!(world.ladder.level(0).evictions < 30, "admissions found room");
+    assert!(world.ladder.residents().level(0).counters().demotions > 2000);
+    assert!(world.ladder.residents().level(0).counters().evictions < 30, "admissions found room");
 }
 
 #[test]
@@ -343,22 +355,22 @@ fn what_is_reused_sooner_than_the_fast_tier_on_average_is_promoted() {
     let slow: Vec<u32> = world
         .keys
         .iter()
-        .filter(|(_, (id, _, _))| world.ladder.loc(*id).tier == 1)
+        .filter(|(_, (id, _, _))| world.ladder.residents().nodes().loc(*id).tier == 1)
         .map(|(&key, _)| key)
         .collect();
     let hot = &slow[..20];
     for _ in 0..20 {
         for key in hot {
             world.now.requests += 1;
-            world.ladder.hit(world.keys[key].0, world.now);
+            world.ladder.hit(None, world.keys[key].0, world.now);
             if world.ladder.is_due(world.now) {
                 world.step();
             }
         }
     }
     world.step();
-    assert!(hot.iter().all(|key| world.ladder.loc(world.keys[key].0).tier == 0));
-    assert_eq!(world.ladder.level(1).promotions, 20);
+    assert!(hot.iter().all(|key| world.ladder.residents().nodes().loc(world.keys[key].0).tier == 0));
+    assert_eq!(world.ladder.residents().level(1).counters().promotions, 20);
 }
 
 #[test]
@@ -367,19 +379,19 @@ fn a_hot_large_item_empties_no_page_above_where_it_finds_no_run() {
     fill(&mut world, 0..60 * PER_PAGE, 1000);
     let large = 10_000;
     world.set(large, 16 * PAGE_BYTES - 100, None);
-    assert_eq!(world.ladder.loc(world.keys[&large].0).tier, 1);
+    assert_eq!(world.ladder.residents().nodes().loc(world.keys[&large].0).tier, 1);
     let in_use: Vec<u32> = world.keys.keys().copied().filter(|&key| key != large).collect();
-    let before = world.ladder.level(0).items;
+    let before = world.ladder.residents().level(0).counters().items;
     for (at, key) in in_use.iter().chain(&in_use).enumerate() {
         for key in [*key].into_iter().chain((at % 3 == 0).then_some(large)) {
             world.now.requests += 1;
-            world.ladder.hit(world.keys[&key].0, world.now);
+            world.ladder.hit(None, world.keys[&key].0, world.now);
             if world.ladder.is_due(world.now) {
                 world.step();
             }
         }
     }
-    let after = world.ladder.level(0).items;
+    let after = world.ladder.residents().level(0).counters().items;
     assert!(after + u64::from(2 * PER_PAGE) > before, "{before} items became {after}");
 }
 
@@ -388,27 +400,27 @@ fn a_scan_of_cold_items_promotes_nearly_all_naively_and_hardly_any_by_reuse_time
     let run = |promotion| {
         let mut world = World::new(LadderConfig { promotion, ..small(&[4, 16]) });
         fill(&mut world, 0..1000, 1000);
-        let before = world.ladder.level(1).promotions;
+        let before = world.ladder.residents().level(1).counters().promotions;
         let fast: Vec<u32> = world
             .keys
             .iter()
-            .filter(|(_, (id, _, _))| world.ladder.loc(*id).tier == 0)
+            .filter(|(_, (id, _, _))| world.ladder.residents().nodes().loc(*id).tier == 0)
             .map(|(&key, _)| key)
             .collect();
         let slow: Vec<u32> = world
             .keys
             .iter()
-            .filter(|(_, (id, _, _))| world.ladder.loc(*id).tier == 1)
+            .filter(|(_, (id, _, _))| world.ladder.residents().nodes().loc(*id).tier == 1)
             .map(|(&key, _)| key)
             .collect();
         for (at, key) in slow.iter().enumerate() {
             for key in [&fast[at % 8], key] {
                 world.now.requests += 1;
-                world.ladder.hit(world.keys[key].0, world.now);
+                world.ladder.hit(None, world.keys[key].0, world.now);
             }
             world.step();
         }
-        (world.ladder.level(1).promotions - before, slow.len() as u64)
+        (world.ladder.residents().level(1).counters().promotions - before, slow.len() as u64)
     };
     let (naive, slow) = run(Promotion::Naive);
     assert!(naive * 5 > slow * 4, "{naive} of {slow}");
@@ -425,7 +437,7 @@ fn a_class_without_a_page_gets_one_though_all_are_taken() {
         assert!(world.admit(9000, 5000, None, None), "{eviction:?}");
         assert!(world.admit(9001, 100_000, None, None), "{eviction:?}");
         world.check();
-        assert_eq!(world.ladder.loc(world.keys[&9000].0).tier, 0);
+        assert_eq!(world.ladder.residents().nodes().loc(world.keys[&9000].0).tier, 0);
     }
 }
 
@@ -434,7 +446,7 @@ fn nothing_is_dropped_when_eviction_is_forbidden_and_writes_fail_at_the_end() {
     let mut world = World::new(LadderConfig { eviction: Eviction::Forbidden, ..small(&[2, 4]) });
     fill(&mut world, 0..1000, 1000);
     assert_eq!(world.dropped, 0);
-    assert!(world.ladder.counters().refused > 0);
+    assert!(world.ladder.transit().counters().refused > 0);
     assert_eq!(world.keys.len(), 6 * PER_PAGE as usize, "every slot is used");
 }
 
@@ -451,7 +463,10 @@ fn expired_items_go_before_live_ones() {
         world.now.requests += 1;
         world.set(key, 1000, None);
     }
-    assert_eq!((world.ladder.counters().expired, world.ladder.level(0).evictions), (u64::from(PER_PAGE), 0));
+    assert_eq!(
+        (world.ladder.transit().counters().expired, world.ladder.residents().level(0).counters().evictions),
+        (u64::from(PER_PAGE), 0)
+    );
 }
 
 #[test]
@@ -459,15 +474,15 @@ fn an_item_overwritten_or_removed_in_mid_move_voids_its_ticket() {
     let mut world = World::new(small(&[4, 8]));
     fill(&mut world, 0..4 * PER_PAGE, 1000);
     world.step();
-    let moving = world.ladder.last_ticket().expect("the fast tier is below its watermark");
-    let before = world.ladder.level(0).demotions;
+    let moving = world.ladder.transit().last_ticket().expect("the fast tier is below its watermark");
+    let before = world.ladder.residents().level(0).counters().demotions;
     let keys: Vec<u32> = world.keys.keys().copied().collect();
     for &key in &keys {
         world.set(key, 999, None);
     }
     world.ladder.done(moving, true, |_| {});
-    assert_eq!(world.ladder.level(0).demotions, before);
-    assert!(world.ladder.counters().moves_aborted > 0);
+    assert_eq!(world.ladder.residents().level(0).counters().demotions, before);
+    assert!(world.ladder.transit().counters().moves_aborted > 0);
     world.check();
 }
 

@@ -13,7 +13,7 @@ fn world(growth: u32, order: Order) -> World {
 }
 
 fn within(world: &World) -> bool {
-    (0..2).all(|tier| world.ladder.is_within_capacity(tier))
+    (0..2).all(|tier| world.ladder.residents().level(tier).is_within_capacity())
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn what_is_above_a_smaller_capacity_leaves_and_a_larger_one_is_used() {
             world.access(key % 100, ITEM_BYTES, None);
             world.access(key, ITEM_BYTES, None);
         }
-        let before = world.ladder.items();
+        let before = world.ladder.residents().items();
         // As memory goes from shard to shard: a region at a time, amid requests.
         for pages in (4..8).rev() {
             world.ladder.set_capacity(0, pages * PAGE_BYTES);
@@ -35,16 +35,24 @@ fn what_is_above_a_smaller_capacity_leaves_and_a_larger_one_is_used() {
         }
         assert!(world.ladder.charged_bytes(0) <= 4 * PAGE_BYTES);
         assert!(world.ladder.charged_bytes(1) <= 8 * PAGE_BYTES);
-        let after = world.ladder.items();
+        let after = world.ladder.residents().items();
         // Space that is kept free is a page in twenty, and one may be under way.
         assert!(after > before * 3 / 8 && after <= before / 2 + 8, "{before} became {after}");
         assert!(world.held(0..100) >= 95, "{} of those that are in use stayed", world.held(0..100));
 
         world.ladder.set_capacity(0, 100 * PAGE_BYTES);
-        assert_eq!(world.ladder.capacity_bytes(0), 16 * PAGE_BYTES, "no more than it was made for");
+        assert_eq!(
+            world.ladder.config().levels[0].capacity_bytes,
+            16 * PAGE_BYTES,
+            "no more than it was made for"
+        );
         world.ladder.set_capacity(1, 32 * PAGE_BYTES);
         (20_000..40_000).for_each(|key| world.access(key, ITEM_BYTES, None));
-        assert!(world.ladder.items() > before * 9 / 5, "{} items, {before} before", world.ladder.items());
+        assert!(
+            world.ladder.residents().items() > before * 9 / 5,
+            "{} items, {before} before",
+            world.ladder.residents().items()
+        );
     }
 }
 
@@ -59,7 +67,7 @@ proptest! {
                 world.ladder.set_capacity(resize, pages * PAGE_BYTES);
             }
             world.access(key, bytes, None);
-            prop_assert_eq!(world.held(0..3000) as u64, world.ladder.items());
+            prop_assert_eq!(world.held(0..3000) as u64, world.ladder.residents().items());
         }
         for _ in 0..400 {
             world.step();

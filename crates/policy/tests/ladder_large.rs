@@ -31,7 +31,7 @@ const PIECE_MAX: usize = 300;
 fn the_room_is_made_in_pieces_while_small_items_come_and_go() {
     for watermarks in [None, Some(Watermarks::default())] {
         let mut world = filled(&[40, 600], Eviction::AllItems, watermarks);
-        let before = world.ladder.items();
+        let before = world.ladder.residents().items();
         let mut pieces = 0;
         loop {
             let (done, decided) = world.prepare(LARGE);
@@ -51,7 +51,11 @@ fn the_room_is_made_in_pieces_while_small_items_come_and_go() {
         assert!(pieces > 256 * 1000 / PIECE_MAX / 2, "{pieces} pieces");
         assert_eq!(admit(&mut world, LARGE), (true, 0, 0), "the room is there, and was given to nobody else");
         // No more had to go than lay there.
-        assert!(before - world.ladder.items() < 256 * 1100, "{before} and then {}", world.ladder.items());
+        assert!(
+            before - world.ladder.residents().items() < 256 * 1100,
+            "{before} and then {}",
+            world.ladder.residents().items()
+        );
     }
 }
 
@@ -61,35 +65,39 @@ fn who_does_not_ask_beforehand_makes_the_same_pieces() {
     let (came, again, acts_max) = admit(&mut world, LARGE);
     assert!(came && again > 500 && acts_max <= PIECE_MAX, "{again} times, {acts_max} at once");
     // The next one of its size takes its place, and no other goes.
-    let held = world.ladder.items();
+    let held = world.ladder.residents().items();
     assert!(world.prepare(LARGE).0);
     assert_eq!(admit(&mut world, LARGE), (true, 0, 1));
-    assert_eq!(world.ladder.items(), held);
+    assert_eq!(world.ladder.residents().items(), held);
 }
 
 #[test]
 fn where_nothing_may_go_it_is_refused_after_a_few_tries() {
     let mut world = filled(&[40, 600], Eviction::Forbidden, None);
-    let held = world.ladder.items();
+    let held = world.ladder.residents().items();
     let (came, again, _) = admit(&mut world, LARGE);
     assert!(!came && again < 200, "{again}");
-    assert_eq!(world.ladder.items(), held);
+    assert_eq!(world.ladder.residents().items(), held);
     let pieces = (0..).take_while(|_| !world.prepare(LARGE).0).count();
     assert!(pieces < 200, "{pieces}");
     // And what was set aside for it is everybody's again.
-    let LevelCounters { evictions, .. } = world.ladder.level(1);
+    let LevelCounters { evictions, .. } = world.ladder.residents().level(1).counters();
     assert_eq!(evictions, 0);
 }
 
 #[test]
 fn a_window_that_nobody_waits_for_is_given_up() {
     let mut world = filled(&[600], Eviction::AllItems, None);
-    while world.ladder.items() > 500 * 1000 {
+    while world.ladder.residents().items() > 500 * 1000 {
         assert!(!world.prepare(LARGE).0);
     }
     world.now.requests += 1 << 17;
     for _ in 0..150 * 1024 {
         assert!(admit(&mut world, 64).0);
     }
-    assert!(world.ladder.items() > 590 * 1000, "all pages are used again: {}", world.ladder.items());
+    assert!(
+        world.ladder.residents().items() > 590 * 1000,
+        "all pages are used again: {}",
+        world.ladder.residents().items()
+    );
 }

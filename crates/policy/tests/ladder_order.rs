@@ -43,7 +43,7 @@ fn samples_save_the_links() {
     let fill = |order| {
         let mut world = World::new(config(&[400], order));
         (0..100_000).for_each(|key| world.access(key, 200, None));
-        world.ladder.metadata_bytes() as f64 / world.ladder.items() as f64
+        world.ladder.metadata_bytes() as f64 / world.ladder.residents().items() as f64
     };
     let (lists, samples) = (fill(Order::Lists), fill(Order::Sample { k: 5, by: Priority::Recency }));
     assert!(lists - samples > 8.0, "{lists} and {samples} bytes an item");
@@ -54,9 +54,9 @@ fn new_items_that_prove_useless_enter_below_and_useful_ones_above() {
     for (admission, below) in [(Admission::Proven, true), (Admission::Fast, false)] {
         let mut world = World::new(LadderConfig { admission, ..config(&[4, 200], Order::Lists) });
         (0..4000).for_each(|key| world.access(key, 1000, None));
-        let demoted = world.ladder.level(0).demotions;
+        let demoted = world.ladder.residents().level(0).counters().demotions;
         (4000..6000).for_each(|key| world.access(key, 1000, None));
-        let copied = world.ladder.level(0).demotions - demoted;
+        let copied = world.ladder.residents().level(0).counters().demotions - demoted;
         assert_eq!(copied < 500, below, "{admission:?}: {copied} of 2000 were copied down");
         // Another size, of which each item is used again soon, is not judged by that.
         for key in 6000..7000 {
@@ -74,7 +74,7 @@ fn interleaved_items_stay_where_their_hash_puts_them() {
     (0..4000).for_each(|key| world.access(key, 1000, None));
     let fast = world.in_tier(0, 0..4000);
     assert!((900..1100).contains(&fast), "{fast} of 4000");
-    assert_eq!(world.ladder.level(0).demotions, 0);
+    assert_eq!(world.ladder.residents().level(0).counters().demotions, 0);
 }
 
 #[test]

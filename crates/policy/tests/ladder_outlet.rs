@@ -33,7 +33,7 @@ fn filled(eviction: Eviction) -> World {
 #[test]
 fn an_open_outlet_takes_whoever_goes_though_nothing_may_be_lost() {
     let world = filled(Eviction::Forbidden);
-    assert!(world.bytes.len() < 12 * 62 && world.ladder.level(1).evictions > 2000);
+    assert!(world.bytes.len() < 12 * 62 && world.ladder.residents().level(1).counters().evictions > 2000);
 }
 
 #[test]
@@ -42,7 +42,10 @@ fn a_choked_outlet_has_writers_wait_and_eviction_rest() {
         let mut world = filled(eviction);
         // Fill what the watermarks keep free.
         world.ladder.set_outlet(choked(0));
-        assert!(world.ladder.must_wait() && !world.ladder.wants(Some(1), 100), "{eviction:?}");
+        assert!(
+            world.ladder.transit().outlet().must_wait() && !world.ladder.wants(Some(1), 100),
+            "{eviction:?}"
+        );
         let held = world.bytes.len();
         while admit(&mut world, 1000).1.is_empty() && world.bytes.len() < 12 * 62 {}
         assert!(world.bytes.len() > held, "{eviction:?}");
@@ -51,7 +54,7 @@ fn a_choked_outlet_has_writers_wait_and_eviction_rest() {
         }
         // As soon as it is open again the tier comes back to its watermark.
         world.ladder.set_outlet(OPEN);
-        assert!(!world.ladder.must_wait() && !world.step().is_empty(), "{eviction:?}");
+        assert!(!world.ladder.transit().outlet().must_wait() && !world.step().is_empty(), "{eviction:?}");
     }
 }
 
@@ -60,16 +63,16 @@ fn what_is_spared_is_used_by_admissions_and_then_it_depends_on_what_may_be_lost(
     for eviction in [Eviction::AllItems, Eviction::Forbidden] {
         let mut world = World::new(&[2], eviction, None);
         while admit(&mut world, 1000).1.is_empty() && world.bytes.len() < 2 * 62 {}
-        let place = world.ladder.place_bytes_for(1000);
+        let place = world.ladder.residents().classes().place_bytes(1000);
         world.ladder.set_outlet(choked(3 * place));
         for _ in 0..3 {
             assert_eq!(admit(&mut world, 1000), (true, vec![place]), "{eviction:?}");
         }
-        assert_eq!(world.ladder.outlet(), choked(0));
+        assert_eq!(world.ladder.transit().outlet(), choked(0));
         let lossy = eviction == Eviction::AllItems;
         let expected = if lossy { (true, vec![place]) } else { (false, vec![]) };
         assert_eq!(admit(&mut world, 1000), expected, "{eviction:?}");
-        let counters = world.ladder.counters();
+        let counters = world.ladder.transit().counters();
         assert_eq!((counters.overflowed, counters.refused), (u64::from(lossy), u64::from(!lossy)));
     }
 }
@@ -85,9 +88,9 @@ fn nobody_is_lost_while_another_tier_has_a_place() {
     for _ in 0..4 * 62 {
         assert_eq!(admit(&mut world, 1000), (true, vec![]));
     }
-    assert_eq!(world.ladder.counters().overflowed, 0);
+    assert_eq!(world.ladder.transit().counters().overflowed, 0);
     assert_eq!(admit(&mut world, 1000).1.len(), 1);
-    assert_eq!(world.ladder.counters().overflowed, 1);
+    assert_eq!(world.ladder.transit().counters().overflowed, 1);
 }
 
 #[test]
@@ -125,15 +128,15 @@ proptest! {
                 2 => world.ladder.set_outlet(choked(spare_bytes)),
                 3..=5 => {
                     let dropped = world.step();
-                    let may = match world.ladder.outlet() {
+                    let may = match world.ladder.transit().outlet() {
                         Outlet::Nowhere => !forbidden,
                         Outlet::Open { .. } => true,
                         Outlet::Choked { .. } => false,
                     };
-                    prop_assert!(may || dropped.is_empty(), "{:?}", world.ladder.outlet());
+                    prop_assert!(may || dropped.is_empty(), "{:?}", world.ladder.transit().outlet());
                 }
                 _ => {
-                    let before = world.ladder.outlet();
+                    let before = world.ladder.transit().outlet();
                     let (_, dropped) = admit(&mut world, bytes);
                     match before {
                         Outlet::Nowhere => prop_assert!(!forbidden || dropped.is_empty()),
@@ -145,12 +148,12 @@ proptest! {
                                     None => overflowed += 1,
                                 }
                             }
-                            prop_assert_eq!(world.ladder.outlet(), choked(spare_bytes));
+                            prop_assert_eq!(world.ladder.transit().outlet(), choked(spare_bytes));
                         }
                     }
                 }
             }
-            prop_assert_eq!(world.ladder.counters().overflowed, overflowed);
+            prop_assert_eq!(world.ladder.transit().counters().overflowed, overflowed);
             prop_assert!(!forbidden || overflowed == 0);
         }
     }

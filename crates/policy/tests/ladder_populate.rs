@@ -16,11 +16,16 @@ fn worlds(charge_metadata: bool, order: Order) -> [World; 2] {
 
 /// Everything that a driver could see of what was decided.
 fn seen(world: &World) -> impl PartialEq + std::fmt::Debug + use<> {
-    let places: Vec<Option<Loc>> = world.ids.iter().map(|id| id.map(|id| world.ladder.loc(id))).collect();
+    let places: Vec<Option<Loc>> =
+        world.ids.iter().map(|id| id.map(|id| world.ladder.residents().nodes().loc(id))).collect();
     let tiers = [0, 1].map(|tier| {
-        (world.ladder.level(tier), world.ladder.charged_bytes(tier), world.ladder.capacity_bytes(tier))
+        (
+            world.ladder.residents().level(tier).counters(),
+            world.ladder.charged_bytes(tier),
+            world.ladder.config().levels[tier].capacity_bytes,
+        )
     });
-    (places, tiers, world.ladder.counters())
+    (places, tiers, world.ladder.transit().counters())
 }
 
 proptest! {
@@ -44,7 +49,7 @@ proptest! {
                     }
                     2..6 => {
                         if let Some(id) = world.ids.get_mut(key).and_then(Option::take) {
-                            world.ladder.remove(id);
+                            world.ladder.transit_mut().remove(id);
                         }
                     }
                     6 if key < 20 => {
@@ -74,15 +79,18 @@ fn memory_comes_before_the_first_item_and_stays_below_the_capacity() {
     for key in 0..KEYS {
         ahead.access(key, 60_000, None);
     }
-    assert!(ahead.ladder.level(1).items > 900, "both tiers are full");
+    assert!(ahead.ladder.residents().level(1).counters().items > 900, "both tiers are full");
     assert!((1500..=1700).contains(&ahead.populated), "{} pages", ahead.populated);
     for tier in 0..2 {
-        assert!(ahead.ladder.is_within_capacity(tier));
+        assert!(ahead.ladder.residents().level(tier).is_within_capacity());
         ahead.ladder.set_capacity(tier, 100 * PAGE_BYTES);
     }
     // Nothing is taken for what may not be used, and what was taken goes as anything else.
     let before = ahead.populated;
     (0..1500).for_each(|_| ahead.step());
     assert_eq!(ahead.populated, before);
-    assert!(ahead.ladder.is_within_capacity(0) && ahead.ladder.is_within_capacity(1));
+    assert!(
+        ahead.ladder.residents().level(0).is_within_capacity()
+            && ahead.ladder.residents().level(1).is_within_capacity()
+    );
 }

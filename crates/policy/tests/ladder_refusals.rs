@@ -43,7 +43,10 @@ impl World {
     fn execute(&mut self, acts: Vec<Act>) {
         for act in acts {
             if let Act::Drop { id, .. } = act {
-                assert!(!self.pins.contains(&self.ladder.loc(id)), "a pinned item is dropped");
+                assert!(
+                    !self.pins.contains(&self.ladder.residents().nodes().loc(id)),
+                    "a pinned item is dropped"
+                );
                 let key = self.key_of.remove(&id.0).unwrap();
                 self.keys.remove(&key).unwrap();
             }
@@ -86,18 +89,18 @@ impl World {
         }
         let Some(&old) = self.keys.get(&key) else { return self.enter(key, bytes, None) };
         self.ladder.touch(old, self.now);
-        if self.ladder.rewrite_in_place(old, bytes) {
+        if self.ladder.transit_mut().rewrite_in_place(old, bytes) {
             return true;
         }
-        let held = self.ladder.pin(old);
+        let held = self.ladder.transit_mut().pin(old);
         let entered = self.enter(key, bytes, Some(old));
-        self.ladder.unpin(held);
+        self.ladder.transit_mut().unpin(held);
         self.forget(old, key);
         entered || self.enter(key, bytes, None)
     }
 
     fn forget(&mut self, id: Id, key: u32) {
-        self.ladder.remove(id);
+        self.ladder.transit_mut().remove(id);
         self.key_of.remove(&id.0);
         if self.keys.get(&key) == Some(&id) {
             self.keys.remove(&key);
@@ -107,7 +110,7 @@ impl World {
     /// A reply is under way.
     fn pin(&mut self, key: u32) {
         if let Some(&id) = self.keys.get(&key) {
-            self.pins.push(self.ladder.pin(id));
+            self.pins.push(self.ladder.transit_mut().pin(id));
         }
     }
 
@@ -120,15 +123,15 @@ impl World {
 
     /// Whether in some tier that may hold so many pages they lie in a row without a pinned item on them.
     fn has_unpinned_window(&self, pages: u64) -> bool {
-        (0..self.ladder.levels()).any(|tier| {
-            let total = self.ladder.capacity_bytes(tier) / PAGE_BYTES;
+        (0..self.ladder.residents().levels()).any(|tier| {
+            let total = self.ladder.config().levels[tier].capacity_bytes / PAGE_BYTES;
             let held: Vec<_> = self
                 .pins
                 .iter()
                 .filter(|loc| usize::from(loc.tier) == tier)
                 .map(|loc| {
                     let first = loc.byte_offset() / PAGE_BYTES;
-                    first..first + self.ladder.bytes_of_place(*loc).div_ceil(PAGE_BYTES)
+                    first..first + self.ladder.residents().bytes_of_place(*loc).div_ceil(PAGE_BYTES)
                 })
                 .collect();
             pages <= total / 4
@@ -181,7 +184,7 @@ proptest! {
             match what {
                 0 => world.pin(key),
                 1..=2 => if let Some(loc) = world.pins.pop() {
-                    world.ladder.unpin(loc);
+                    world.ladder.transit_mut().unpin(loc);
                 },
                 _ => {
                     if let Some(spare_bytes) = choked {

@@ -65,7 +65,7 @@ fn while_work_is_left_the_next_step_is_due_at_the_next_request() {
         world.now.requests += 1;
         steps += 1;
     }
-    assert!(world.ladder.is_within_capacity(0), "all is done at last");
+    assert!(world.ladder.residents().level(0).is_within_capacity(), "all is done at last");
     assert!(!world.ladder.is_due(world.now), "and then the steps are rare again");
 }
 
@@ -88,12 +88,13 @@ fn a_late_step_does_the_work_of_those_that_were_not_made() {
 fn second_chances_are_given_a_few_in_each_step() {
     let mut world = full();
     // Every item of the fast tier was used: before a victim is found all have to be passed over.
-    let fast: Vec<usize> =
-        (0..4000).filter(|&key| world.ids[key].is_some_and(|id| world.ladder.loc(id).tier == 0)).collect();
+    let fast: Vec<usize> = (0..4000)
+        .filter(|&key| world.ids[key].is_some_and(|id| world.ladder.residents().nodes().loc(id).tier == 0))
+        .collect();
     for &key in &fast {
         world.access(key, 1000, None);
     }
-    let before = world.ladder.level(0).demotions;
+    let before = world.ladder.residents().level(0).counters().demotions;
     let mut steps = 0;
     // New items press on; the tier gives in the end though all in it are used.
     for key in 4000..4400 {
@@ -101,7 +102,7 @@ fn second_chances_are_given_a_few_in_each_step() {
         step(&mut world);
         steps += 1;
     }
-    let demoted = world.ladder.level(0).demotions - before;
+    let demoted = world.ladder.residents().level(0).counters().demotions - before;
     assert!(demoted > 0 && demoted < 3 * steps, "{demoted} in {steps} steps");
 }
 

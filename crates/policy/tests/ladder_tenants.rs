@@ -5,7 +5,7 @@ mod keyed;
 use keyed::{World, config};
 use proptest::prelude::*;
 use tiermem_base::Rng;
-use tiermem_policy::ladder::{LadderConfig, Order, PAGE_BYTES};
+use tiermem_policy::ladder::{LadderConfig, Order, PAGE_BYTES, Setting};
 
 /// Keys of a tenant.
 const KEYS: usize = 100_000;
@@ -20,12 +20,11 @@ fn key(tenant: u16, key: usize) -> usize {
 
 /// Bytes and items of each tenant in a tier, counted item by item.
 fn counted(world: &World, tenant: u16, tier: u8) -> (u64, u64) {
-    let ids = world
-        .ids
-        .iter()
-        .flatten()
-        .filter(|&&id| world.ladder.tenant_of(id) == tenant && world.ladder.loc(id).tier == tier);
-    ids.fold((0, 0), |(items, bytes), &id| (items + 1, bytes + world.ladder.place_bytes(id)))
+    let ids = world.ids.iter().flatten().filter(|&&id| {
+        world.ladder.residents().tenant_of(id) == tenant
+            && world.ladder.residents().nodes().loc(id).tier == tier
+    });
+    ids.fold((0, 0), |(items, bytes), &id| (items + 1, bytes + world.ladder.residents().place_bytes(id)))
 }
 
 proptest! {
@@ -39,7 +38,7 @@ proptest! {
         let mut world = World::new(tenants(&pages));
         let mut rng = Rng::seeded(seed);
         for (tenant, share) in (0u16..).zip(&shares) {
-            (0..pages.len()).for_each(|tier| world.ladder.set_share(tenant, tier, share * PAGE_BYTES, 0));
+            (0..pages.len()).for_each(|tier| world.ladder.residents_mut().apply(Setting::Share { tenant, tier, share_bytes: share * PAGE_BYTES, k: 0 }));
         }
         for round in 0..3000u64 {
             let tenant = rng.below(3) as u16;
@@ -47,18 +46,18 @@ proptest! {
             let bytes = 40 + (number as u64 * 7919) % 900;
             world.access_of(tenant, key(tenant, number), bytes, None);
             if round == 1500 {
-                world.ladder.set_share(1, 0, 5 * PAGE_BYTES, 3);
+                world.ladder.residents_mut().apply(Setting::Share { tenant: 1, tier: 0, share_bytes: 5 * PAGE_BYTES, k: 3 });
             }
         }
         world.step();
         for tenant in 0..3 {
             for tier in 0..pages.len() {
-                let level = world.ladder.tenant_level(tenant, tier);
+                let level = world.ladder.residents().tenant_level(tenant, tier);
                 prop_assert_eq!((level.items, level.bytes), counted(&world, tenant, tier as u8));
             }
         }
         prop_assert!(world.ladder.clear());
-        prop_assert_eq!(world.ladder.tenant_level(0, 0).items, 0);
+        prop_assert_eq!(world.ladder.residents().tenant_level(0, 0).items, 0);
     }
 }
 
@@ -66,14 +65,19 @@ proptest! {
 fn after_a_flood(bytes_of: impl Fn(usize) -> u64, pages: u64) -> (usize, World) {
     let mut world = World::new(tenants(&[pages]));
     let share = pages / 3 * PAGE_BYTES;
-    world.ladder.set_share(0, 0, share, 0);
-    world.ladder.set_share(1, 0, pages * PAGE_BYTES - share, 0);
+    world.ladder.residents_mut().apply(Setting::Share { tenant: 0, tier: 0, share_bytes: share, k: 0 });
+    world.ladder.residents_mut().apply(Setting::Share {
+        tenant: 1,
+        tier: 0,
+        share_bytes: pages * PAGE_BYTES - share,
+        k: 0,
+    });
     let mut held = 0;
     let mut number = 0;
     // The first has a little less than its share.
     while held < share * 8 / 10 {
         world.access_of(0, key(0, number), bytes_of(number), None);
-        held = world.ladder.tenant_level(0, 0).bytes;
+        held = world.ladder.residents().tenant_level(0, 0).bytes;
         number += 1;
     }
     for flood in 0..40_000 {
@@ -87,7 +91,7 @@ fn after_a_flood(bytes_of: impl Fn(usize) -> u64, pages: u64) -> (usize, World) 
 fn who_is_below_its_share_loses_nothing_to_a_flood() {
     let (lost, world) = after_a_flood(|_| 500, 64);
     assert_eq!(lost, 0);
-    let flooder = world.ladder.tenant_level(1, 0);
+    let flooder = world.ladder.residents().tenant_level(1, 0);
     assert!(flooder.bytes > 40 * PAGE_BYTES, "what is unused is used by others: {flooder:?}");
     assert_eq!(flooder.counters.trespasses, 0);
 }
@@ -95,16 +99,24 @@ fn who_is_below_its_share_loses_nothing_to_a_flood() {
 #[test]
 fn the_same_with_sizes_of_all_kinds() {
     let (lost, world) = after_a_flood(|number| 40 + (number as u64 * 7919) % 3000, 256);
-    let trespasses = world.ladder.tenant_level(0, 0).counters.trespasses;
+    let trespasses = world.ladder.residents().tenant_level(0, 0).counters.trespasses;
     assert_eq!((lost, trespasses), (0, 0));
-    assert!(world.ladder.tenant_level(1, 0).bytes > 100 * PAGE_BYTES, "nor is the flooder turned away");
+    assert!(
+        world.ladder.residents().tenant_level(1, 0).bytes > 100 * PAGE_BYTES,
+        "nor is the flooder turned away"
+    );
 }
 
 #[test]
 fn a_new_size_of_the_flooder_takes_the_flooders_pages() {
     let mut world = World::new(tenants(&[64]));
     for tenant in 0..2 {
-        world.ladder.set_share(tenant, 0, 32 * PAGE_BYTES, 0);
+        world.ladder.residents_mut().apply(Setting::Share {
+            tenant,
+            tier: 0,
+            share_bytes: 32 * PAGE_BYTES,
+            k: 0,
+        });
     }
     for number in 0..4000 {
         world.access_of(0, key(0, number), 300, None);
@@ -124,26 +136,42 @@ fn a_new_size_of_the_flooder_takes_the_flooders_pages() {
 fn shares_divide_a_full_tier() {
     let mut world = World::new(tenants(&[64]));
     for (tenant, share) in [(0, 8), (1, 16), (2, 40)] {
-        world.ladder.set_share(tenant, 0, share * PAGE_BYTES, 0);
+        world.ladder.residents_mut().apply(Setting::Share {
+            tenant,
+            tier: 0,
+            share_bytes: share * PAGE_BYTES,
+            k: 0,
+        });
     }
     let mut rng = Rng::seeded(9);
     for _ in 0..120_000 {
         let tenant = rng.below(3) as u16;
         world.access_of(tenant, key(tenant, rng.below(50_000) as usize), 200, None);
     }
-    let bytes: Vec<f64> = (0..3).map(|tenant| world.ladder.tenant_level(tenant, 0).bytes as f64).collect();
+    let bytes: Vec<f64> =
+        (0..3).map(|tenant| world.ladder.residents().tenant_level(tenant, 0).bytes as f64).collect();
     let all: f64 = bytes.iter().sum();
     for (bytes, share) in bytes.iter().zip([8.0, 16.0, 40.0]) {
         assert!((bytes / all - share / 64.0).abs() < 0.01, "{bytes} of {all}, share {share}");
     }
     // Half of it changes hands, by evictions of whoever has too much.
-    world.ladder.set_share(0, 0, 40 * PAGE_BYTES, 0);
-    world.ladder.set_share(2, 0, 8 * PAGE_BYTES, 0);
+    world.ladder.residents_mut().apply(Setting::Share {
+        tenant: 0,
+        tier: 0,
+        share_bytes: 40 * PAGE_BYTES,
+        k: 0,
+    });
+    world.ladder.residents_mut().apply(Setting::Share {
+        tenant: 2,
+        tier: 0,
+        share_bytes: 8 * PAGE_BYTES,
+        k: 0,
+    });
     for _ in 0..120_000 {
         let tenant = rng.below(3) as u16;
         world.access_of(tenant, key(tenant, rng.below(50_000) as usize), 200, None);
     }
-    let first = world.ladder.tenant_level(0, 0).bytes as f64;
+    let first = world.ladder.residents().tenant_level(0, 0).bytes as f64;
     assert!((first / all - 40.0 / 64.0).abs() < 0.02, "{first} of {all}");
 }
 
@@ -151,8 +179,18 @@ fn shares_divide_a_full_tier() {
 fn each_tenant_has_its_own_k() {
     // Both go round in a loop of twice their share: drawing one keeps a part of it, drawing many nearly nothing.
     let mut world = World::new(tenants(&[64]));
-    world.ladder.set_share(0, 0, 32 * PAGE_BYTES, 1);
-    world.ladder.set_share(1, 0, 32 * PAGE_BYTES, 16);
+    world.ladder.residents_mut().apply(Setting::Share {
+        tenant: 0,
+        tier: 0,
+        share_bytes: 32 * PAGE_BYTES,
+        k: 1,
+    });
+    world.ladder.residents_mut().apply(Setting::Share {
+        tenant: 1,
+        tier: 0,
+        share_bytes: 32 * PAGE_BYTES,
+        k: 16,
+    });
     let mut hits = [0u32; 2];
     for round in 0..6 {
         for number in 0..8000 {
@@ -171,8 +209,18 @@ fn each_tenant_has_its_own_k() {
 fn items_that_are_all_alike_do_not_change_places() {
     let mut world = World::new(tenants(&[32, 160]));
     for (tenant, share) in [(0, 24), (1, 8)] {
-        world.ladder.set_share(tenant, 0, share * PAGE_BYTES, 16);
-        world.ladder.set_share(tenant, 1, 80 * PAGE_BYTES, 16);
+        world.ladder.residents_mut().apply(Setting::Share {
+            tenant,
+            tier: 0,
+            share_bytes: share * PAGE_BYTES,
+            k: 16,
+        });
+        world.ladder.residents_mut().apply(Setting::Share {
+            tenant,
+            tier: 1,
+            share_bytes: 80 * PAGE_BYTES,
+            k: 16,
+        });
     }
     let mut promotions = 0;
     for round in 0..30 {
@@ -181,10 +229,10 @@ fn items_that_are_all_alike_do_not_change_places() {
             world.access_of(1, key(1, number), 480, None);
         }
         if round == 15 {
-            promotions = world.ladder.level(1).promotions;
+            promotions = world.ladder.residents().level(1).counters().promotions;
         }
     }
-    let later = world.ladder.level(1).promotions - promotions;
+    let later = world.ladder.residents().level(1).counters().promotions - promotions;
     assert!(later < 14 * 6000 / 20, "{later} of {} look-ups", 14 * 6000);
 }
 
@@ -193,8 +241,18 @@ fn items_that_are_all_alike_do_not_change_places() {
 fn a_part_that_grows_is_filled() {
     let mut world = World::new(tenants(&[32, 160]));
     for tier in 0..2 {
-        world.ladder.set_share(0, tier, 28 * PAGE_BYTES, 16);
-        world.ladder.set_share(1, tier, 4 * PAGE_BYTES, 16);
+        world.ladder.residents_mut().apply(Setting::Share {
+            tenant: 0,
+            tier,
+            share_bytes: 28 * PAGE_BYTES,
+            k: 16,
+        });
+        world.ladder.residents_mut().apply(Setting::Share {
+            tenant: 1,
+            tier,
+            share_bytes: 4 * PAGE_BYTES,
+            k: 16,
+        });
     }
     let mut rng = Rng::seeded(3);
     let mut ask = |world: &mut World, rounds: usize| {
@@ -207,11 +265,21 @@ fn a_part_that_grows_is_filled() {
         }
     };
     ask(&mut world, 60_000);
-    let before = world.ladder.tenant_level(1, 0).bytes;
-    world.ladder.set_share(0, 0, 8 * PAGE_BYTES, 16);
-    world.ladder.set_share(1, 0, 24 * PAGE_BYTES, 16);
+    let before = world.ladder.residents().tenant_level(1, 0).bytes;
+    world.ladder.residents_mut().apply(Setting::Share {
+        tenant: 0,
+        tier: 0,
+        share_bytes: 8 * PAGE_BYTES,
+        k: 16,
+    });
+    world.ladder.residents_mut().apply(Setting::Share {
+        tenant: 1,
+        tier: 0,
+        share_bytes: 24 * PAGE_BYTES,
+        k: 16,
+    });
     ask(&mut world, 60_000);
-    let after = world.ladder.tenant_level(1, 0).bytes;
+    let after = world.ladder.residents().tenant_level(1, 0).bytes;
     // It has some more than its four pages before, which the other one leaves unused.
     assert!(before < 12 * PAGE_BYTES && after > 18 * PAGE_BYTES, "{before} to {after}");
 }
@@ -222,7 +290,7 @@ fn who_is_alone_trespasses_on_nobody() {
     for number in 0..20_000 {
         world.access_of(7, key(7, number % KEYS), 700, None);
     }
-    let level = world.ladder.tenant_level(7, 1);
+    let level = world.ladder.residents().tenant_level(7, 1);
     assert!(level.counters.evictions > 10_000, "{level:?}");
     assert_eq!(level.counters.trespasses, 0);
 }
@@ -234,7 +302,12 @@ fn small_parts_are_not_refused_what_their_pages_cannot_hold() {
     let mut world = World::new(tenants(&[120]));
     let shares = [4, 4, 56, 56];
     for (tenant, share) in (0u16..).zip(shares) {
-        world.ladder.set_share(tenant, 0, share * PAGE_BYTES, 0);
+        world.ladder.residents_mut().apply(Setting::Share {
+            tenant,
+            tier: 0,
+            share_bytes: share * PAGE_BYTES,
+            k: 0,
+        });
     }
     let mut rng = Rng::seeded(11);
     for _ in 0..150_000 {
@@ -244,8 +317,8 @@ fn small_parts_are_not_refused_what_their_pages_cannot_hold() {
         world.access_of(tenant, key(tenant, number), bytes, None);
     }
     // Of the large ones' wishes beyond their parts a few are.
-    assert!(world.ladder.counters().refused < 20, "{}", world.ladder.counters().refused);
-    let seen: Vec<_> = (0..4).map(|tenant| world.ladder.tenant_level(tenant, 0)).collect();
+    assert!(world.ladder.transit().counters().refused < 20, "{}", world.ladder.transit().counters().refused);
+    let seen: Vec<_> = (0..4).map(|tenant| world.ladder.residents().tenant_level(tenant, 0)).collect();
     let (evicted, trespassed) = seen.iter().fold((0, 0), |(all, some), level| {
         (all + level.counters.evictions, some + level.counters.trespasses)
     });

@@ -201,18 +201,18 @@ impl World {
 
     fn check(&self) {
         let ladder = self.shard.ladder();
-        assert_eq!(ladder.items(), self.wanted.len() as u64);
-        let mut bytes = vec![0; ladder.levels()];
+        assert_eq!(ladder.residents().items(), self.wanted.len() as u64);
+        let mut bytes = vec![0; ladder.residents().levels()];
         for (&key, wanted) in &self.wanted {
             let id = self.shard.memory().find(hash_of(key), key, &self.bytes);
-            let loc = ladder.loc(id.unwrap_or_else(|| panic!("key {key} is lost")));
+            let loc = ladder.residents().nodes().loc(id.unwrap_or_else(|| panic!("key {key} is lost")));
             let Wanted { bytes: len, version, expires_at_ms } = *wanted;
             assert_eq!(self.bytes.0[&loc], Cell { key, bytes: len, version });
-            assert_eq!(id.and_then(|id| ladder.expires_at_ms(id)), expires_at_ms);
+            assert_eq!(id.and_then(|id| ladder.residents().nodes().expires_at_ms(id)), expires_at_ms);
             bytes[usize::from(loc.tier)] += len;
         }
         let counted: Vec<u64> =
-            (0..ladder.levels()).map(|tier| self.shard.memory().item_bytes(tier)).collect();
+            (0..ladder.residents().levels()).map(|tier| self.shard.memory().item_bytes(tier)).collect();
         assert_eq!(counted, bytes, "bytes add up");
     }
 
@@ -308,7 +308,7 @@ fn a_tier_that_shrinks_gives_its_pages_back() {
         let (tier, capacity_bytes) =
             (config.levels.len() - 1, config.levels[config.levels.len() - 1].capacity_bytes);
         world.shard.configure(Change::Capacity { tier, bytes: capacity_bytes / 2 });
-        let is_within = |world: &World| world.shard.ladder().is_within_capacity(tier);
+        let is_within = |world: &World| world.shard.ladder().residents().level(tier).is_within_capacity();
         for _ in 0..2000 {
             if !is_within(&world) {
                 world.shard.step(&mut world.rng);

@@ -309,7 +309,7 @@ impl World {
         let staged = self.recall(key);
         self.shard.begin();
         if let Some(id) = self.find(key) {
-            let loc = self.shard.ladder().loc(id);
+            let loc = self.shard.ladder().residents().nodes().loc(id);
             assert_eq!(self.bytes.here[&loc].version, self.wanted[&key].version);
             self.shard.item(id).hit(None);
             return;
@@ -354,7 +354,7 @@ impl World {
     fn set(&mut self, key: u64, bytes: u64, expires_at_ms: Option<u64>) {
         self.prepare();
         for _ in 0..4096 {
-            if self.shard.ladder().must_wait() {
+            if self.shard.ladder().transit().outlet().must_wait() {
                 self.counts.waits += 1;
                 self.advance();
             }
@@ -402,7 +402,7 @@ impl World {
 
     fn check(&self) {
         let (ladder, memory) = (self.shard.ladder(), self.shard.memory());
-        let mut held = vec![0; ladder.levels()];
+        let mut held = vec![0; ladder.residents().levels()];
         let (mut here, mut below) = (0, 0);
         for (&key, wanted) in &self.wanted {
             let hash = hash_of(key);
@@ -416,7 +416,7 @@ impl World {
                 assert_eq!((cell.key, cell.version, cell.bytes), (key, wanted.version, wanted.bytes));
                 continue;
             };
-            let loc = ladder.loc(id);
+            let loc = ladder.residents().nodes().loc(id);
             let cell = self.bytes.here[&loc];
             assert_eq!((cell.key, cell.version, cell.bytes), (key, wanted.version, wanted.bytes));
             assert_eq!(
@@ -427,8 +427,9 @@ impl World {
             here += 1;
             held[usize::from(loc.tier)] += cell.bytes;
         }
-        assert_eq!((here, below), (ladder.items(), memory.items_below()), "nobody else is there");
-        let counted: Vec<u64> = (0..ladder.levels()).map(|tier| memory.item_bytes(tier)).collect();
+        assert_eq!((here, below), (ladder.residents().items(), memory.items_below()), "nobody else is there");
+        let counted: Vec<u64> =
+            (0..ladder.residents().levels()).map(|tier| memory.item_bytes(tier)).collect();
         assert_eq!(counted, held, "bytes add up");
         assert_eq!(self.shard.log().expect("there is one").log().items(), below);
     }
@@ -537,7 +538,7 @@ fn what_has_expired_leaves_while_nobody_asks() {
     world.run(500);
     let lasting = world.wanted.values().filter(|wanted| wanted.expires_at_ms.is_none()).count();
     assert!(lasting < world.wanted.len());
-    let in_memory = world.shard.ladder().items_with_expiry();
+    let in_memory = world.shard.ladder().residents().nodes().items_with_expiry();
     assert!(in_memory > 0);
     world.bytes.now_ms = 1 << 20;
     world.shard.set_clock(1 << 20);
@@ -545,7 +546,7 @@ fn what_has_expired_leaves_while_nobody_asks() {
         world.shard.idle();
         world.carry_out();
     }
-    assert_eq!(world.shard.ladder().items_with_expiry(), 0);
+    assert_eq!(world.shard.ladder().residents().nodes().items_with_expiry(), 0);
     assert_eq!(world.counts.left[Why::Evicted as usize], 0);
     world.check();
 }

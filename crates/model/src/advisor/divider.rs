@@ -145,7 +145,7 @@ impl Divider {
             }
             if advisor.follows(hash) {
                 let found = match outcome {
-                    Outcome::Memory(id) => Some(capped(ladder.place_bytes(id))),
+                    Outcome::Memory(id) => Some(capped(ladder.residents().place_bytes(id))),
                     Outcome::Below | Outcome::Nowhere => None,
                 };
                 advisor.looked_up(tenant, hash, found);
@@ -169,7 +169,7 @@ impl Divider {
             }
             if advisor.follows(hash) {
                 // As look-ups see it: what its place takes.
-                advisor.wrote(tenant, hash, capped(ladder.place_bytes_for(bytes)));
+                advisor.wrote(tenant, hash, capped(ladder.residents().classes().place_bytes(bytes)));
             }
         }
     }
@@ -217,7 +217,7 @@ impl Divider {
         let Some(advisor) = self.advisor.as_mut().filter(|it| it.windows() == answer.window) else {
             return false;
         };
-        assert_is_of(answer, self.tenants.count(), ladder.levels());
+        assert_is_of(answer, self.tenants.count(), ladder.residents().levels());
         advisor.note(answer);
         if answer.is_applied() {
             self.rest_for = 0;
@@ -280,9 +280,9 @@ impl Divider {
     fn share_out(&mut self, ladder: &Ladder) {
         self.rest_for = 0;
         self.share_rest(ladder);
-        for tier in 0..ladder.levels() {
+        for tier in 0..ladder.residents().levels() {
             for (tenant, share) in self.tenants.shares() {
-                let share_bytes = (ladder.capacity_bytes(tier) as f64 * share) as u64;
+                let share_bytes = (ladder.config().levels[tier].capacity_bytes as f64 * share) as u64;
                 self.settings.push(Setting::Share { tenant, tier, share_bytes, k: self.tenants.k(tenant) });
             }
         }
@@ -303,8 +303,9 @@ impl Divider {
         }
         self.rest_for = among;
         let rest = (1.0 - sum).max(0.0);
-        for tier in 0..ladder.levels() {
-            let share_bytes = (ladder.capacity_bytes(tier) as f64 * rest / among as f64) as u64;
+        for tier in 0..ladder.residents().levels() {
+            let share_bytes =
+                (ladder.config().levels[tier].capacity_bytes as f64 * rest / among as f64) as u64;
             self.settings.push(Setting::Undeclared { tier, share_bytes });
         }
     }
@@ -312,13 +313,16 @@ impl Divider {
     /// Whoever comes to a ladder that was divided has as much as one more than all tenants would have of equal parts.
     fn share_with_newcomers(&mut self, ladder: &Ladder) {
         let among = self.tenants.count() as u64 + 1;
-        for tier in 0..ladder.levels() {
-            self.settings.push(Setting::Newcomers { tier, share_bytes: ladder.capacity_bytes(tier) / among });
+        for tier in 0..ladder.residents().levels() {
+            self.settings.push(Setting::Newcomers {
+                tier,
+                share_bytes: ladder.config().levels[tier].capacity_bytes / among,
+            });
         }
     }
 
     fn set_declared_ks(&mut self, ladder: &Ladder) {
-        for tier in 0..ladder.levels() {
+        for tier in 0..ladder.residents().levels() {
             let settings = self.tenants.ks().map(|(tenant, k)| Setting::K { tenant, tier, k });
             self.settings.extend(settings);
         }

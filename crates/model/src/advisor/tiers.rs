@@ -12,14 +12,14 @@ pub fn rooms(ladder: &Ladder, slower_ns: &[f64]) -> Vec<Room> {
     let room = |tier: usize| {
         let charged_bytes = if tier == 0 { metadata_bytes } else { 0 };
         Room {
-            capacity_bytes: ladder.capacity_bytes(tier).saturating_sub(charged_bytes),
+            capacity_bytes: ladder.config().levels[tier].capacity_bytes.saturating_sub(charged_bytes),
             slower_ns: slower_ns(tier + 1) - slower_ns(tier),
         }
     };
-    (0..ladder.levels()).map(room).collect()
+    (0..ladder.residents().levels()).map(room).collect()
 }
 
 /// Bytes that a tenant's items take in each tier.
 pub fn held_bytes(ladder: &Ladder, tenant: u16) -> Vec<u64> {
-    (0..ladder.levels()).map(|tier| ladder.tenant_level(tenant, tier).bytes).collect()
+    (0..ladder.residents().levels()).map(|tier| ladder.residents().tenant_level(tenant, tier).bytes).collect()
 }

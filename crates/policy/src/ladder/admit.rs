@@ -1,10 +1,11 @@
 //! Admission: new items enter the fast tier (Wang 2024, section 5.1.1).
 
-use super::{Act, Context, Fit, Ladder, Loc, MoveKind, Reactive, Ticket};
-use crate::column::CHUNK_ITEMS;
-use crate::evict::{Item, Origin};
-use crate::ladder::clearing::{Clear, LARGE_PAGES};
-use crate::ladder::place::Place;
+use super::charges::metadata_bytes_max;
+use super::classes::{Class, Fit};
+use super::clearing::{Clear, LARGE_PAGES};
+use super::rebalance::keep_page;
+use super::reclaim::Reclaim;
+use super::{Act, Context, Ladder, Loc, MoveKind, NewItem, Reactive, Ticket};
 use crate::{Id, Now};
 use tiermem_base::Rng;
 
@@ -12,25 +13,6 @@ use tiermem_base::Rng;
 const EXPIRE_BEFORE_EVICT: u32 = 32;
 /// How often room is made in one tier before another is asked: pages in a row first, then for those that it may not use.
 const ROOM_TRIES: u32 = 4;
-/// Bytes of metadata that a new chunk of item numbers brings with it: node, links, table cell, index entry and timer.
-const CHUNK_METADATA_BYTES: u64 = (32 + TIMER_BYTES) * CHUNK_ITEMS as u64;
-/// Bytes of an item's timer.
-const TIMER_BYTES: u64 = 16;
-
-/// What is admitted.
-#[derive(Clone, Copy, Debug)]
-pub struct NewItem {
-    /// The hash of its key, the same whenever it comes.
-    pub key: u64,
-    /// Bytes that the driver will store: header, key and value.
-    pub bytes: u64,
-    /// When it expires.
-    pub expires_at_ms: Option<u64>,
-    /// The item that it replaces and whose tier and recency it inherits. The driver has pinned that one.
-    pub rewrites: Option<Id>,
-    /// Whose it is, below [`super::TENANTS_MAX`]; of no meaning where tenants are not told apart.
-    pub tenant: u16,
-}
 
 /// The answer to an admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,26 +51,31 @@ impl Ladder {
         let mut context = Context::new(now, rng, acts).wanting(item.tenant);
         self.make_up_for_growth(&mut context);
         let mut answer = Admit::Full;
-        if self.may_enter(item.bytes) {
+        let eviction = self.transit.residents.config.eviction;
+        if self.transit.outlet.may_enter(eviction, item.bytes) {
             // What could not be had even so is not tried for ever.
-            let has_overflown = self.overflows_for(item.bytes);
+            let fit = self.transit.residents.classes.fit(item.bytes);
+            let is_large = matches!(fit, Fit::Run(pages) if pages >= LARGE_PAGES);
+            let has_overflown = is_large && self.clearings.overflow();
             answer = self.find_place(item, &mut context);
-            if answer == Admit::Full && self.may_overflow() && !has_overflown {
+            if answer == Admit::Full && self.transit.outlet.may_overflow(eviction) && !has_overflown {
                 answer = self.find_place(item, &mut context.overflowing());
             }
-            if answer == Admit::Full && self.may_trespass(item.tenant) {
+            if answer == Admit::Full
+                && self.transit.residents.tenants().is_some_and(|tenants| tenants.may_trespass(item.tenant))
+            {
                 // Its part is too small to have a page of every class, and the pages of those who are to give lie under what others
                 // must not lose. Those have some of its bytes next time.
                 answer = self.find_place(item, &mut context.forced());
             }
         }
-        self.counters.refused += u64::from(answer == Admit::Full);
+        self.transit.counters.refused += u64::from(answer == Admit::Full);
         answer
     }
 
     fn find_place(&mut self, item: &NewItem, context: &mut Context<'_>) -> Admit {
-        let fit = self.classes.fit(item.bytes);
-        if self.needs_chunk()
+        let fit = self.transit.residents.classes.fit(item.bytes);
+        if self.transit.residents.nodes.needs_chunk()
             && let Some(later) = self.make_room_for_chunk(context)
         {
             return later;
@@ -97,60 +84,56 @@ impl Ladder {
             return Admit::Full;
         };
         let first = match item.rewrites {
-            Some(old) => usize::from(self.loc(old).tier),
-            None => self.first_tier(item.key, fit),
+            Some(old) => usize::from(self.transit.residents.nodes.loc(old).tier),
+            None => self.learnt.first_tier(item.key, fit, &self.transit.residents),
         };
         if let Some(loc) = self.take_free_run(fit, first, id) {
-            self.enter(id, loc, item, context.now);
-            return Admit::Ready { id, loc };
+            return self.enter(id, loc, item, context.now);
         }
         // A rewritten item stays in its tier if it can, then goes down, then up; a new one where
         // the admission says.
-        for tier in (first..self.levels.len()).chain((0..first).rev()) {
+        let levels = self.transit.residents.levels.len();
+        for tier in (first..levels).chain((0..first).rev()) {
             if let Fit::Run(pages) = fit
-                && pages > self.levels[tier].slots.supply().limit() / 2
+                && !self.transit.residents.levels[tier].can_hold(pages)
             {
-                // It would take more than half of the tier.
                 continue;
             }
-            let mut unit = self.take(tier, fit, id);
-            if unit.is_none() && self.expire(context.now, EXPIRE_BEFORE_EVICT, context.acts) > 0 {
-                unit = self.take(tier, fit, id);
+            let mut unit = self.transit.residents.take(tier, fit, id);
+            if unit.is_none() && self.transit.expire(context.now, EXPIRE_BEFORE_EVICT, context.acts).0 > 0 {
+                unit = self.transit.residents.take(tier, fit, id);
             }
             let mut tries = 0;
             while unit.is_none() && tries < ROOM_TRIES {
                 tries += 1;
                 match self.make_room(tier, fit, context) {
-                    Room::Free => unit = self.take(tier, fit, id),
+                    Room::Free => unit = self.transit.residents.take(tier, fit, id),
                     Room::After(ticket) => {
-                        self.give_back_id(id);
+                        self.transit.residents.nodes.give_back(id);
                         return Admit::After(ticket);
                     }
                     Room::None => break,
                 }
             }
             if let Some(unit) = unit {
-                let loc = Loc { tier: tier as u8, unit };
-                self.enter(id, loc, item, context.now);
-                return Admit::Ready { id, loc };
+                return self.enter(id, Loc { tier: tier as u8, unit }, item, context.now);
             }
         }
         let mut answer = Admit::Full;
         if let Fit::Run(pages) = fit
             && pages >= LARGE_PAGES
         {
-            match self.clear_piece(pages, context) {
+            match self.clearings.piece(pages, &mut self.transit, context) {
                 Clear::Done => {
                     if let Some(loc) = self.take_free_run(fit, first, id) {
-                        self.enter(id, loc, item, context.now);
-                        return Admit::Ready { id, loc };
+                        return self.enter(id, loc, item, context.now);
                     }
                 }
                 Clear::Working => answer = Admit::Again,
                 Clear::Impossible => {}
             }
         }
-        self.give_back_id(id);
+        self.transit.residents.nodes.give_back(id);
         answer
     }
 
@@ -159,15 +142,15 @@ impl Ladder {
     fn take_free_run(&mut self, fit: Fit, first: usize, id: Id) -> Option<Loc> {
         let Fit::Run(pages) = fit else { return None };
         (pages >= LARGE_PAGES).then_some(())?;
-        let last = self.levels.len();
+        let last = self.transit.residents.levels.len();
         (first..last).find_map(|tier| {
-            (pages <= self.levels[tier].slots.supply().limit() / 2).then_some(())?;
+            self.transit.residents.levels[tier].can_hold(pages).then_some(())?;
+            let supply = self.transit.residents.levels[tier].slots.supply();
             // A window whose pages may not be used yet stays: begun anew, it would never be found to be stuck.
-            if self.levels[tier].slots.supply().is_held_free() && self.levels[tier].slots.supply().held_fits()
-            {
-                self.end_clearing(tier);
+            if supply.is_held_free() && supply.held_fits() {
+                self.clearings.end(tier, &mut self.transit.residents);
             }
-            let slots = &mut self.levels[tier].slots;
+            let slots = &mut self.transit.residents.levels[tier].slots;
             let unit = slots.take(fit, id).or_else(|| {
                 slots.close_idle_pages();
                 slots.take(fit, id)
@@ -176,57 +159,46 @@ impl Ladder {
         })
     }
 
-    pub(super) fn enter(&mut self, id: Id, loc: Loc, item: &NewItem, now: Now) {
-        let place = Place::new(loc, self.recency(now), item.expires_at_ms.is_some());
-        *self.places.at(id) = place.with_fresh(item.rewrites.is_none());
-        self.uses.reset(id);
-        self.tenants.as_mut().into_iter().for_each(|tenants| tenants.set_owner(id, item.tenant));
-        if let Some(at_ms) = item.expires_at_ms {
-            self.expiry.insert(id, at_ms, now.unix_ms);
-        }
-        if let Some(column) = &mut self.reuse {
-            *column.at(id) = 0;
-        }
-        let level = &mut self.levels[usize::from(loc.tier)];
-        level.counters.items += 1;
-        let class = level.slots.pages().class_at(loc.unit);
-        if let Some(old) = item.rewrites {
-            self.candidates.rename_last(old, id);
-        }
-        // Sizes beyond 64 GiB are not told apart.
-        let size = u32::try_from(item.bytes.div_ceil(super::UNIT_BYTES)).unwrap_or(u32::MAX);
-        let known = Item { key: item.key, size, dirty: true, now: now.requests };
-        let origin = if item.rewrites.is_some() { Origin::Rewritten(known) } else { Origin::Admitted(known) };
-        self.order_insert(id, usize::from(loc.tier), class, origin);
+    /// The item has its place.
+    pub(super) fn enter(&mut self, id: Id, loc: Loc, item: &NewItem, now: Now) -> Admit {
+        self.promotions.note_entered(id, item.rewrites);
+        self.transit.enter(id, loc, item, now);
+        Admit::Ready { id, loc }
     }
 
     /// Frees space of this kind in `tier`, moving or dropping as little as it can.
     fn make_room(&mut self, tier: usize, fit: Fit, context: &mut Context<'_>) -> Room {
-        let class = self.classes.class(fit);
-        if self.levels[tier].leaving[class.index()] > 0
-            && let Some(ticket) = self.last_ticket()
+        let Ladder { transit, exchange, clearings, learnt, .. } = self;
+        let class = transit.residents.classes.class(fit);
+        if transit.residents.levels[tier].is_leaving(class)
+            && let Some(ticket) = transit.last_ticket()
         {
             // Space is about to be free: nobody else has to go for it.
             return Room::After(ticket);
         }
-        if self.config.watermarks.is_none() {
+        if transit.residents.config.watermarks.is_none() {
             // Nobody else asks for a page.
-            self.page_comes(tier, class, context);
+            exchange.page_comes(tier, class, &mut transit.residents, context);
         }
-        let victim = self.victim(tier, class, context).filter(|&id| self.is_large_enough(id, fit));
-        if let Some(victim) = victim.filter(|&victim| !self.is_cleared_anyway(tier, fit, victim)) {
-            if self.keep_page(tier, victim) {
+        let victim = transit.residents.victim(tier, class, context);
+        let victim = victim.filter(|&id| transit.residents.is_large_enough(id, fit));
+        if let Some(victim) =
+            victim.filter(|&id| !clearings.is_cleared_anyway(tier, fit, id, &mut transit.residents))
+        {
+            if keep_page(&mut transit.residents.levels[tier].slots, transit.residents.nodes.loc(victim).unit)
+            {
                 return Room::Free;
             }
-            self.note_victim(tier, victim, context.now);
-            if self.config.reactive == Reactive::Demote
-                && tier + 1 < self.levels.len()
-                && let Some(ticket) = self.open_move(victim, tier + 1, MoveKind::Demote, context)
+            learnt.note_victim(tier, victim, &transit.residents, context.now);
+            if transit.residents.config.reactive == Reactive::Demote
+                && tier + 1 < transit.residents.levels.len()
+                && let Some(ticket) = transit.open_move(victim, tier + 1, MoveKind::Demote, context)
             {
                 return Room::After(ticket);
             }
-            if self.place_bytes(victim) <= self.evictable_bytes_for_admission(context.demand) {
-                self.evict(victim, context);
+            if transit.residents.place_bytes(victim) <= transit.evictable_bytes_for_admission(context.demand)
+            {
+                transit.evict(victim, context);
                 return Room::Free;
             }
         }
@@ -236,90 +208,97 @@ impl Ladder {
             // In pieces, by and by.
             return Room::None;
         }
-        let is_reclaimed = self.reclaim_for(tier, pages, context);
-        if let Some(ticket) = self.last_ticket() {
+        let is_reclaimed = Reclaim::for_item(tier, pages, transit, context);
+        if let Some(ticket) = transit.last_ticket() {
             // Also where there is nothing to reclaim: who is between two places can go once it has arrived.
             return Room::After(ticket);
         }
         if is_reclaimed {
             return Room::Free;
         }
-        if self.levels[tier].clearing.is_some() {
+        if clearings.is_under_way(tier) {
             // Whoever waits for a large room begins anew.
-            self.end_clearing(tier);
+            clearings.end(tier, &mut transit.residents);
             return Room::Free;
         }
         Room::None
     }
 
-    /// Whether an item's place is one for this fit, and its tier may use it: not if metadata has grown, and the tier uses more
-    /// pages than it may.
-    pub(super) fn is_large_enough(&self, id: Id, fit: Fit) -> bool {
-        match fit {
-            Fit::Slot(_) => true,
-            Fit::Run(pages) => {
-                let short = self.levels[usize::from(self.loc(id).tier)].slots.supply().pages_short(pages);
-                self.place_bytes(id) >= u64::from(pages.max(short)) * super::PAGE_BYTES
-            }
-        }
-    }
-
-    /// Whether an item of so many bytes could be admitted if everything else went: a larger one never is.
-    pub fn could_hold(&self, bytes: u64) -> bool {
-        match self.classes.fit(bytes) {
-            Fit::Slot(_) => true,
-            Fit::Run(pages) => self.levels.iter().any(|level| pages <= level.slots.supply().limit() / 2),
-        }
-    }
-
     /// An unused number, if metadata may grow for it.
     pub(super) fn new_id(&mut self) -> Option<Id> {
-        if self.free_ids != Id::NONE {
-            let id = self.free_ids;
-            self.free_ids = self.places.get(id).next_free();
-            return Some(id);
-        }
-        if self.needs_chunk() {
-            let max = self.config.levels[0].capacity_bytes as f64 * self.config.metadata_share_max;
-            let bounded = self.config.charge_metadata;
-            // As if every item had an expiry: it may get one at any time, without asking for room.
-            let timers = (u64::from(self.ids_made) * TIMER_BYTES).saturating_sub(self.expiry.bytes());
-            let metadata = self.metadata_bytes() + timers + CHUNK_METADATA_BYTES;
-            let is_short = self.pages_short_for_chunk() > 0;
-            if self.ids_made == Id::COUNT_MAX || bounded && (is_short || metadata as f64 > max) {
+        if self.transit.residents.nodes.needs_chunk() {
+            let metadata_bytes = self.metadata_bytes();
+            if !self.charges.may_have_chunk(metadata_bytes, &self.transit.residents) {
                 return None;
             }
-            let last = Id(self.ids_made + CHUNK_ITEMS as u32 - 1);
-            self.places.grow_to(last);
-            self.uses.grow_to(last);
-            self.tenants.as_mut().into_iter().for_each(|tenants| tenants.grow_to(last));
-            self.expiry.grow_to(last);
-            if let Some(column) = &mut self.reuse {
-                column.grow_to(last);
-            }
+            let last = self.transit.residents.nodes.grow();
+            self.transit.residents.orders.grow_to(last);
+            self.promotions.grow_to(last);
             self.limit_pages();
         }
-        self.ids_made += 1;
-        Some(Id(self.ids_made - 1))
-    }
-
-    pub(super) fn give_back_id(&mut self, id: Id) {
-        *self.places.at(id) = Place::free(self.free_ids);
-        self.free_ids = id;
+        Some(self.transit.residents.nodes.take_number())
     }
 
     /// When no further number can be made: the coldest item of the slowest tier gives up its own.
     fn free_a_number(&mut self, fit: Fit, context: &mut Context<'_>) -> Option<Id> {
-        if self.expire(context.now, EXPIRE_BEFORE_EVICT, context.acts) == 0 {
-            let class = self.classes.class(fit);
-            let victim = (0..self.levels.len()).rev().find_map(|tier| {
-                self.victim(tier, class, context).or_else(|| Some(self.donors(tier, context).first()?.2))
+        let transit = &mut self.transit;
+        if transit.expire(context.now, EXPIRE_BEFORE_EVICT, context.acts).0 == 0 {
+            let class: Class = transit.residents.classes.class(fit);
+            let victim = (0..transit.residents.levels.len()).rev().find_map(|tier| {
+                let victim = transit.residents.victim(tier, class, context);
+                victim.or_else(|| Some(transit.residents.donors(tier, context).first()?.2))
             })?;
-            if self.place_bytes(victim) > self.evictable_bytes_for_admission(context.demand) {
+            if transit.residents.place_bytes(victim) > transit.evictable_bytes_for_admission(context.demand) {
                 return None;
             }
-            self.evict(victim, context);
+            transit.evict(victim, context);
         }
         self.new_id()
+    }
+
+    /// Before an item comes in: where the index has grown since the last look, and into a page's memory, that page is taken
+    /// back. Steps do so as well, but a request that brings thousands of items makes none.
+    fn make_up_for_growth(&mut self, context: &mut Context<'_>) {
+        if !self.charges.has_grown() {
+            return;
+        }
+        self.limit_pages();
+        let fast = &self.transit.residents.levels[0];
+        let supply = fast.slots.supply();
+        if supply.used() > supply.limit() && !fast.has_leaving() {
+            let reclaim = Reclaim::for_admission(0, &self.transit, context.demand);
+            reclaim.pages(1, &mut self.transit, context);
+        }
+    }
+
+    /// Takes back the pages that a chunk of item numbers needs. `Some`: they are free when moves are done.
+    fn make_room_for_chunk(&mut self, context: &mut Context<'_>) -> Option<Admit> {
+        let pages_short = |ladder: &Self| {
+            ladder.charges.pages_short_for_chunk(ladder.metadata_bytes(), &ladder.transit.residents)
+        };
+        if !self.transit.residents.levels[0].has_leaving() {
+            for _ in 0..pages_short(self) {
+                let reclaim = Reclaim::for_admission(0, &self.transit, context.demand);
+                if !reclaim.pages(1, &mut self.transit, context) {
+                    break;
+                }
+            }
+        }
+        let under_way = self.transit.residents.levels[0].has_leaving() && pages_short(self) > 0;
+        self.transit.last_ticket().filter(|_| under_way).map(Admit::After)
+    }
+
+    /// Does a piece of the work of making room for an item of so many bytes; `true`: there is nothing more to do before it is
+    /// admitted, though it may be refused. Otherwise execute the acts, end the moves under way and ask again, soon.
+    pub fn prepare(&mut self, bytes: u64, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
+        let context = &mut Context::new(now, rng, acts);
+        let Fit::Run(pages) = self.transit.residents.classes.fit(bytes) else { return true };
+        pages < LARGE_PAGES || self.clearings.prepare(pages, &mut self.transit, context)
+    }
+
+    /// Whether metadata may grow: it takes its memory from tier 0.
+    pub fn may_grow(&self) -> bool {
+        let most = metadata_bytes_max(&self.transit.residents);
+        !self.transit.residents.config.charge_metadata || (self.metadata_bytes() as f64) < most
     }
 }

@@ -1,18 +1,20 @@
 //! Taking up items that lie in memory already: what a tier kept beyond the end of a process.
 
-use super::{Admission, Fit, Ladder, Loc, NewItem, PAGE_BYTES, UNIT_BYTES};
+use super::{Fit, Ladder, Loc, NewItem, PAGE_BYTES, UNIT_BYTES};
 use crate::{Id, Now};
 
 impl Ladder {
-    /// Takes up an item where it lies, in a place of `place_bytes`; the inverse of [`Self::remove`]. It enters its list as a
+    /// Takes up an item where it lies, in a place of `place_bytes`; the inverse of [`super::Residents::remove`]. It enters its list as a
     /// new item of that tier does. `None`, and nothing done, where the place is not free, is none that the ladder would give
     /// out, or there is no memory left for the item's metadata.
     ///
     /// Before anything is admitted; the places of a page in ascending order.
     pub fn adopt(&mut self, loc: Loc, place_bytes: u64, item: &NewItem, now: Now) -> Option<Id> {
         let fit = if place_bytes <= PAGE_BYTES {
-            match self.classes.fit(place_bytes) {
-                Fit::Slot(class) if self.classes.fit_bytes(Fit::Slot(class)) == place_bytes => {
+            match self.transit.residents.classes.fit(place_bytes) {
+                Fit::Slot(class)
+                    if self.transit.residents.classes.fit_bytes(Fit::Slot(class)) == place_bytes =>
+                {
                     Fit::Slot(class)
                 }
                 _ => return None,
@@ -26,21 +28,11 @@ impl Ladder {
             return None;
         }
         let id = self.new_id()?;
-        if !self.levels.get_mut(usize::from(loc.tier))?.slots.adopt(loc.unit, fit, id) {
-            self.give_back_id(id);
+        if !self.transit.residents.levels.get_mut(usize::from(loc.tier))?.slots.adopt(loc.unit, fit, id) {
+            self.transit.residents.nodes.give_back(id);
             return None;
         }
         self.enter(id, loc, item, now);
         Some(id)
-    }
-
-    /// While `on`, new items enter the fast tier where [`Admission::Proven`] would judge them by what became of others: for
-    /// items that are no news, such as a snapshot's, whose order says where they belong.
-    pub fn trust_newcomers(&mut self, on: bool) {
-        let (from, to) =
-            if on { (Admission::Proven, Admission::Fast) } else { (Admission::Fast, self.proof.admission()) };
-        if self.config.admission == from {
-            self.config.admission = to;
-        }
     }
 }

@@ -99,6 +99,20 @@ impl SizeClasses {
         }
     }
 
+    /// Bytes of the place that an item of so many bytes gets.
+    pub fn place_bytes(&self, bytes: u64) -> u64 {
+        self.fit_bytes(self.fit(bytes))
+    }
+
+    /// Units that an item of this fit occupies.
+    #[inline]
+    pub fn fit_units(&self, fit: Fit) -> u32 {
+        match fit {
+            Fit::Slot(class) => self.slot_units(class),
+            Fit::Run(pages) => pages.saturating_mul(PAGE_UNITS),
+        }
+    }
+
     /// The class that an item of this fit is listed under.
     pub fn class(&self, fit: Fit) -> Class {
         match fit {

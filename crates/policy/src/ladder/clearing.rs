@@ -2,13 +2,16 @@
 //!
 //! An item of sixteen megabytes needs 256 pages in a row. Where no tier has them free, a quarter of a million small items may
 //! have to leave first, which nobody shall wait for. So a window of pages is chosen and held: whatever becomes free in it
-//! is given to nobody else, and some hundreds of items leave it in each piece of the work. [`Ladder::prepare`] does a piece
+//! is given to nobody else, and some hundreds of items leave it in each piece of the work. [`super::Ladder::prepare`] does a piece
 //! and says whether the room is there; between two pieces a server runs other requests. Who does not ask beforehand is
 //! answered [`super::Admit::Again`] by the admission, and does the same pieces one after the other.
 
-use super::{Act, Context, Demand, Fit, Ladder, MoveKind, PAGE_BYTES};
+use super::classes::{Fit, PAGE_UNITS};
+use super::reclaim::Reclaim;
+use super::residents::Residents;
+use super::transit::Transit;
+use super::{Context, Demand};
 use crate::{Id, Now};
-use tiermem_base::Rng;
 
 /// From so many pages on an item goes where they are free rather than into the fast tier, and room is made in pieces.
 pub(super) const LARGE_PAGES: u32 = 4;
@@ -22,7 +25,7 @@ const ABANDONED_REQUESTS: u64 = 1 << 16;
 
 /// A window that is being emptied.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clearing {
+struct Clearing {
     first: u32,
     pages: u32,
     /// Pages from here on may still have items.
@@ -44,157 +47,114 @@ pub(super) enum Clear {
     Impossible,
 }
 
-impl Ladder {
-    /// Does a piece of the work of making room for an item of so many bytes; `true`: there is nothing more to do before it is
-    /// admitted, though it may be refused. Otherwise execute the acts, end the moves under way and ask again, soon.
-    pub fn prepare(&mut self, bytes: u64, now: Now, rng: &mut Rng, acts: &mut Vec<Act>) -> bool {
-        let context = &mut Context::new(now, rng, acts);
-        let fit = self.classes.fit(bytes);
-        let Fit::Run(pages) = fit else { return true };
-        pages < LARGE_PAGES
-            || self.has_free_run(pages)
-            || self.has_large_victim(fit, context)
-            || self.clear_piece(pages, context) != Clear::Working
+/// The windows that are being emptied, one at most in each tier.
+#[derive(Clone, Debug)]
+pub(super) struct Clearings {
+    tiers: Vec<Option<Clearing>>,
+}
+
+impl Clearings {
+    pub fn new(tiers: usize) -> Self {
+        Clearings { tiers: vec![None; tiers] }
     }
 
-    /// Whether a single item can make the room.
-    fn has_large_victim(&mut self, fit: Fit, context: &mut Context<'_>) -> bool {
-        let class = self.classes.class(fit);
-        (0..self.levels.len()).any(|tier| {
-            let victim = self.victim(tier, class, context).filter(|&id| self.is_large_enough(id, fit));
-            victim
-                .is_some_and(|id| self.place_bytes(id) <= self.evictable_bytes_for_admission(context.demand))
-        })
+    /// There are no items any more, and no windows.
+    pub fn clear(&mut self) {
+        self.tiers.fill(None);
     }
 
-    fn has_free_run(&mut self, pages: u32) -> bool {
-        self.levels.iter_mut().any(|level| {
-            let slots = &mut level.slots;
-            pages <= slots.supply().limit() / 2
-                && (slots.supply_mut().has_run(pages) || {
-                    slots.close_idle_pages();
-                    slots.supply_mut().has_run(pages)
-                })
-        })
+    /// Whether one is being emptied in a tier.
+    pub fn is_under_way(&self, tier: usize) -> bool {
+        self.tiers[tier].is_some()
     }
 
-    /// Whether room for an item of so many bytes is being made at the cost of items that nothing below takes.
-    pub(super) fn overflows_for(&self, bytes: u64) -> bool {
-        let is_large = matches!(self.classes.fit(bytes), Fit::Run(pages) if pages >= LARGE_PAGES);
-        is_large && self.levels.iter().any(|level| level.clearing.is_some_and(|clearing| clearing.overflows))
+    /// Whether room for a large item is being made at the cost of items that nothing below takes.
+    pub fn overflow(&self) -> bool {
+        self.tiers.iter().flatten().any(|clearing| clearing.overflows)
     }
 
-    /// A piece of the work.
-    pub(super) fn clear_piece(&mut self, pages: u32, context: &mut Context<'_>) -> Clear {
+    /// A piece of the work, where there is any; whether there is nothing more to do.
+    pub fn prepare(&mut self, pages: u32, transit: &mut Transit, context: &mut Context<'_>) -> bool {
+        has_free_run(pages, &mut transit.residents)
+            || has_large_victim(pages, transit, context)
+            || self.piece(pages, transit, context) != Clear::Working
+    }
+
+    /// A piece of the work of making room for an item of so many pages.
+    pub fn piece(&mut self, pages: u32, transit: &mut Transit, context: &mut Context<'_>) -> Clear {
         // The slowest tier that can hold it: its items are the coldest.
-        let fits = |tier: &usize| pages <= self.levels[*tier].slots.supply().limit() / 2;
-        let Some(tier) = (0..self.levels.len()).rev().find(fits) else { return Clear::Impossible };
-        if self.levels[tier].clearing.is_some_and(|clearing| clearing.pages < pages) {
-            self.end_clearing(tier);
-        }
-        let Some(mut clearing) =
-            self.levels[tier].clearing.or_else(|| self.begin_clearing(tier, pages, context))
-        else {
+        let fits = |tier: &usize| transit.residents.levels[*tier].can_hold(pages);
+        let Some(tier) = (0..transit.residents.levels.len()).rev().find(fits) else {
             return Clear::Impossible;
         };
+        if self.tiers[tier].is_some_and(|clearing| clearing.pages < pages) {
+            self.end(tier, &mut transit.residents);
+        }
+        let begun = self.tiers[tier].or_else(|| begin(tier, pages, &mut transit.residents, context));
+        let Some(mut clearing) = begun else { return Clear::Impossible };
         clearing.asked = context.now.requests;
-        let overflows = context.demand.overflows || clearing.overflows && self.may_overflow();
+        let may_overflow = transit.outlet.may_overflow(transit.residents.config.eviction);
+        let overflows = context.demand.overflows || clearing.overflows && may_overflow;
         let context = &mut context.with(Demand { overflows, ..context.demand });
         let before = context.acts.len();
         let window = clearing.first..clearing.first + clearing.pages;
         let mut left = (PIECE_ITEMS, PIECE_BYTES);
         while window.contains(&clearing.at) {
-            if !self.clear_page(tier, clearing.at, &mut left, context) {
+            if !clear_page(tier, clearing.at, &mut left, transit, context) {
                 break;
             }
             clearing.at += 1;
         }
-        let slots = &self.levels[tier].slots;
-        let is_empty = slots.supply().is_held_free();
-        if is_empty && slots.supply().held_fits() {
-            self.levels[tier].clearing = Some(clearing);
+        let supply = transit.residents.levels[tier].slots.supply();
+        let is_empty = supply.is_held_free();
+        if is_empty && supply.held_fits() {
+            self.tiers[tier] = Some(clearing);
             return Clear::Done;
         }
         if is_empty {
             // Metadata has taken the place of pages: another one must go.
-            self.reclaim(tier, 1, self.evictable_bytes_for_admission(context.demand), context);
+            Reclaim::for_admission(tier, transit, context.demand).pages(1, transit, context);
         }
         if clearing.at == window.end && !is_empty {
             // What was pinned, or came back to its place, is looked at again.
             clearing.at = window.start;
         }
         clearing.stuck = if context.acts.len() == before { clearing.stuck + 1 } else { 0 };
-        self.levels[tier].clearing = Some(clearing);
+        self.tiers[tier] = Some(clearing);
         if clearing.stuck < STUCK_PIECES {
             return Clear::Working;
         }
-        self.end_clearing(tier);
+        self.end(tier, &mut transit.residents);
         Clear::Impossible
     }
 
     /// Whether a run would leave its pages to the window of a large item. For another large item that window is the way; a
-    /// smaller one needs the pages context.now, and the window is given up for it.
-    pub(super) fn is_cleared_anyway(&mut self, tier: usize, fit: Fit, victim: Id) -> bool {
+    /// smaller one needs the pages now, and the window is given up for it.
+    pub fn is_cleared_anyway(
+        &mut self,
+        tier: usize,
+        fit: Fit,
+        victim: Id,
+        residents: &mut Residents,
+    ) -> bool {
         let Fit::Run(pages) = fit else { return false };
-        let first = (self.loc(victim).byte_offset() / PAGE_BYTES) as u32;
-        let run = first..first + (self.place_bytes(victim) / PAGE_BYTES) as u32;
+        let first = residents.nodes.loc(victim).unit / PAGE_UNITS;
+        let run = first..first + (residents.place_bytes(victim) / super::PAGE_BYTES) as u32;
         let overlaps =
             |clearing: Clearing| run.start < clearing.first + clearing.pages && clearing.first < run.end;
-        if !self.levels[tier].clearing.is_some_and(overlaps) {
+        if !self.tiers[tier].is_some_and(overlaps) {
             return false;
         }
         if pages < LARGE_PAGES {
-            self.end_clearing(tier);
+            self.end(tier, residents);
         }
         pages >= LARGE_PAGES
     }
 
-    fn begin_clearing(&mut self, tier: usize, pages: u32, context: &Context<'_>) -> Option<Clearing> {
-        let first = self.coldest_start(tier, pages, context.now)?;
-        self.levels[tier].slots.hold(first..first + pages);
-        let (asked, overflows) = (context.now.requests, context.demand.overflows);
-        Some(Clearing { first, pages, at: first, stuck: 0, asked, overflows })
-    }
-
-    /// Takes items off a page while the piece lasts; whether all that can leave have been told to.
-    fn clear_page(
-        &mut self,
-        tier: usize,
-        page: u32,
-        left: &mut (u32, u64),
-        context: &mut Context<'_>,
-    ) -> bool {
-        // Again each time: a class that was short may have taken its page back.
-        self.levels[tier].slots.drain(page);
-        let head = self.levels[tier].slots.pages().run_head(page);
-        let here: Vec<Id> =
-            self.levels[tier].slots.pages().items(head).filter(|&id| self.may_leave(id)).collect();
-        for id in here {
-            if left.0 == 0 || left.1 == 0 {
-                return false;
-            }
-            if !self.may_leave(id) {
-                continue;
-            }
-            let bytes = self.place_bytes(id);
-            let is_protected = self.is_protected(id, context.demand);
-            let moved = self.open_move(id, tier, MoveKind::Relocate, context).is_some()
-                || tier + 1 < self.levels.len()
-                    && self.open_move(id, tier + 1, MoveKind::Demote, context).is_some()
-                || is_protected && self.give_slot_to(id, context);
-            // Who may not go for another stays, and the window is given up when nothing else leaves it.
-            if !moved && !is_protected && bytes <= self.evictable_bytes_for_admission(context.demand) {
-                self.evict(id, context);
-            }
-            *left = (left.0 - 1, left.1.saturating_sub(bytes));
-        }
-        true
-    }
-
     /// Gives up a window, or gives it away: its pages are everybody's again.
-    pub(super) fn end_clearing(&mut self, tier: usize) {
-        if let Some(clearing) = self.levels[tier].clearing.take() {
-            let slots = &mut self.levels[tier].slots;
+    pub fn end(&mut self, tier: usize, residents: &mut Residents) {
+        if let Some(clearing) = self.tiers[tier].take() {
+            let slots = &mut residents.levels[tier].slots;
             slots.unhold();
             for page in clearing.first..clearing.first + clearing.pages {
                 if !slots.pages().is_free(page) && slots.pages().run_head(page) == page {
@@ -205,12 +165,72 @@ impl Ladder {
     }
 
     /// Gives up windows that nobody waits for any more.
-    pub(super) fn end_abandoned_clearings(&mut self, now: Now) {
-        for tier in 0..self.levels.len() {
-            let asked = self.levels[tier].clearing.map(|clearing| clearing.asked);
+    pub fn end_abandoned(&mut self, residents: &mut Residents, now: Now) {
+        for tier in 0..self.tiers.len() {
+            let asked = self.tiers[tier].map(|clearing| clearing.asked);
             if asked.is_some_and(|asked| now.requests > asked + ABANDONED_REQUESTS) {
-                self.end_clearing(tier);
+                self.end(tier, residents);
             }
         }
     }
+}
+
+/// Whether so many pages in a row are free somewhere.
+fn has_free_run(pages: u32, residents: &mut Residents) -> bool {
+    residents.levels.iter_mut().filter(|level| level.can_hold(pages)).any(|level| {
+        level.slots.supply_mut().has_run(pages) || {
+            level.slots.close_idle_pages();
+            level.slots.supply_mut().has_run(pages)
+        }
+    })
+}
+
+/// Whether a single item can make the room.
+fn has_large_victim(pages: u32, transit: &mut Transit, context: &mut Context<'_>) -> bool {
+    let class = transit.residents.classes.runs();
+    (0..transit.residents.levels.len()).any(|tier| {
+        let victim = transit.residents.victim(tier, class, context);
+        victim.filter(|&id| transit.residents.is_large_enough(id, Fit::Run(pages))).is_some_and(|id| {
+            transit.residents.place_bytes(id) <= transit.evictable_bytes_for_admission(context.demand)
+        })
+    })
+}
+
+fn begin(tier: usize, pages: u32, residents: &mut Residents, context: &Context<'_>) -> Option<Clearing> {
+    let first = Reclaim::coldest_start(tier, pages, residents, context.now)?;
+    residents.levels[tier].slots.hold(first..first + pages);
+    let (asked, overflows) = (context.now.requests, context.demand.overflows);
+    Some(Clearing { first, pages, at: first, stuck: 0, asked, overflows })
+}
+
+/// Takes items off a page while the piece lasts; whether all that can leave have been told to.
+fn clear_page(
+    tier: usize,
+    page: u32,
+    left: &mut (u32, u64),
+    transit: &mut Transit,
+    context: &mut Context<'_>,
+) -> bool {
+    let slots = &mut transit.residents.levels[tier].slots;
+    // Again each time: a class that was short may have taken its page back.
+    slots.drain(page);
+    let here = slots.pages().items(slots.pages().run_head(page));
+    let here: Vec<Id> = here.filter(|&id| transit.residents.nodes.may_leave(id)).collect();
+    for id in here {
+        if left.0 == 0 || left.1 == 0 {
+            return false;
+        }
+        if !transit.residents.nodes.may_leave(id) {
+            continue;
+        }
+        let bytes = transit.residents.place_bytes(id);
+        let is_protected = transit.residents.is_protected(id, context.demand);
+        let moved = transit.move_away(id, tier, is_protected, context);
+        // Who may not go for another stays, and the window is given up when nothing else leaves it.
+        if !moved && !is_protected && bytes <= transit.evictable_bytes_for_admission(context.demand) {
+            transit.evict(id, context);
+        }
+        *left = (left.0 - 1, left.1.saturating_sub(bytes));
+    }
+    true
 }

@@ -12,8 +12,6 @@
 //! decide here: where items are used twice shortly after they come and never again, the share of hits lost was found to
 //! weigh more than the formula says.
 
-use super::{Fit, Ladder, UNIT_BYTES};
-
 /// Where new items enter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Admission {
@@ -94,6 +92,13 @@ impl Proof {
         }
     }
 
+    /// Whether a new item of this key and so many units is to enter below. The key counts as seen from now on.
+    pub fn sends_below(&mut self, key: u64, units: u32) -> bool {
+        let seen = self.is_seen(key);
+        let explores = (key >> 16).is_multiple_of(EXPLORED);
+        !seen && !explores && self.is_wasted(units)
+    }
+
     fn is_wasted(&self, units: u32) -> bool {
         let [used, unused] = self.counts[Self::size(units)];
         used + unused >= COUNT_MIN && unused * 16 > (used + unused) * UNUSED_SIXTEENTHS
@@ -108,46 +113,6 @@ impl Proof {
 
     pub fn bytes(&self) -> u64 {
         self.seen.capacity() as u64 * 2
-    }
-}
-
-impl Ladder {
-    /// The tier that a new item is to enter.
-    pub(super) fn first_tier(&mut self, key: u64, fit: Fit) -> usize {
-        if self.levels.len() < 2 {
-            return 0;
-        }
-        match self.config.admission {
-            Admission::Fast => 0,
-            Admission::Interleaved { fast_share } => {
-                // Bits that the index does not sort by.
-                let drawn = (key & 0xFFFF) as f64 / 65536.0;
-                usize::from(drawn >= fast_share)
-            }
-            Admission::Proven => {
-                let seen = self.proof.is_seen(key);
-                let units = self.units(fit);
-                let explores = (key >> 16).is_multiple_of(EXPLORED);
-                usize::from(!seen && !explores && self.proof.is_wasted(units) && !self.is_roomy(fit))
-            }
-        }
-    }
-
-    /// Whether the fast tier has room that nobody else wants, as it has until it was filled once.
-    fn is_roomy(&self, fit: Fit) -> bool {
-        let level = &self.levels[0];
-        let pages = if let Fit::Run(pages) = fit { pages } else { 1 };
-        let kept =
-            self.config.watermarks.map_or(0.0, |marks| marks.high) * f64::from(level.slots.supply().limit());
-        f64::from(level.slots.supply().free()) > kept + f64::from(pages)
-    }
-
-    /// Units that an item of this fit occupies.
-    pub(super) fn units(&self, fit: Fit) -> u32 {
-        match fit {
-            Fit::Slot(class) => self.classes.slot_units(class),
-            Fit::Run(pages) => pages.saturating_mul((super::PAGE_BYTES / UNIT_BYTES) as u32),
-        }
     }
 }
 

@@ -1,25 +1,22 @@
 //! Who goes first in a tier: lists, or samples.
 //!
-//! *Who must give* and *which slot becomes free* are two questions. The first is asked of a tier ([`Ladder::coldest`]):
+//! *Who must give* and *which slot becomes free* are two questions. The first is asked of a tier ([`super::orders::Orders::coldest`]):
 //! the list policy answers with the oldest of its lists' tails, the sampling one with K draws among all items of the
-//! tier. The second is asked of a class ([`Ladder::victim`]), when a slot of just that class is wanted now.
+//! tier. The second is asked of a class ([`super::orders::Orders::victim`]), when a slot of just that class is wanted now.
 //!
 //! Sampling keeps nothing of its own: the tables of the pages already say who lies in which slot, and the node when it
 //! was last used, so a draw is a random slot of a random page, a hit writes the node and nothing else, and the eight
 //! bytes of links per item are saved (Wang 2024, sections 2.2.1 and 6.2). An insertion point becomes an initial age: an
 //! item that was not used since it came looks older than it is, by the age that the tier's items reach at that point.
 
+use super::Class;
+use super::nodes::Nodes;
+use super::place::Place;
 use super::slots::Slots;
-use super::{Class, Context, Ladder, domain};
 use crate::Id;
 use crate::column::Column;
-use crate::evict::{Departure, Evict, Origin, Touch};
-use crate::expiry::ExpiryWheel;
-use crate::ladder::place::{self, Place};
 use tiermem_base::Rng;
 
-/// Used items that are passed over at once in search of a victim.
-const PASSED_OVER: usize = 8;
 /// Draws that may meet nobody before a sample is given up.
 const REFUSALS_MAX: u32 = 64;
 /// The largest count of uses that is kept.
@@ -122,8 +119,6 @@ pub(super) struct Sampling {
     weights: Vec<u32>,
     /// Tier-wide draws until the next look.
     weights_left: u32,
-    /// Draws from the whole tier and from one class.
-    pub drawn: [u64; 2],
 }
 
 impl Sampling {
@@ -133,13 +128,7 @@ impl Sampling {
             median: AgeQuantile::new(0.5),
             weights: Vec::new(),
             weights_left: 0,
-            drawn: [0; 2],
         }
-    }
-
-    /// Learns from an item that was drawn.
-    pub fn note_age(&mut self, age: u32) {
-        self.median.note(age);
     }
 
     /// The age after which a count of uses is worth half, in ticks.
@@ -213,193 +202,98 @@ fn faded(uses: u8, age: u32, half_life: u32) -> u8 {
     uses.checked_shr(age / half_life.max(1)).unwrap_or(0)
 }
 
-/// What a sample reads.
-pub(super) struct Known<'a> {
-    pub places: &'a Column<Place>,
-    pub expiry: &'a ExpiryWheel,
+/// A sample being drawn from a tier: what it reads, and what it teaches.
+#[derive(Debug)]
+pub(super) struct Draw<'a> {
+    pub nodes: &'a Nodes,
+    pub slots: &'a Slots,
     pub uses: &'a Uses,
+    pub sampling: &'a mut Sampling,
+    /// How many items.
+    pub k: u8,
+    /// Which of them goes first.
+    pub by: Priority,
     /// The ticks now.
     pub recency: u32,
 }
 
-impl Known<'_> {
-    /// How soon an item goes: of two, the one with the larger key. One that was not used since it came looks older by
-    /// `insertion_age`.
+impl Draw<'_> {
+    /// The node of an item that may go.
     #[inline]
-    pub fn key(&self, id: Id, by: Priority, insertion_age: u32, half_life: u32) -> (u64, u32) {
-        let place = self.places.get(id);
-        let age = self.recency.wrapping_sub(place.last()) & place::LAST_MASK;
-        let looks = if place.is_fresh() { age.saturating_add(insertion_age) } else { age };
-        match by {
-            Priority::Recency => (0, looks),
-            Priority::Frequency => (u64::from(USES_MAX - faded(self.uses.get(id), looks, half_life)), looks),
-            Priority::Expiry if place.expires() => (u64::MAX - self.expiry.at_ms(id), looks),
-            Priority::Expiry => (0, looks),
-        }
-    }
-}
-
-impl Ladder {
-    /// Enters an item in the order of its tier.
-    pub(super) fn order_insert(&mut self, id: Id, tier: usize, class: Class, origin: Origin) {
-        if self.tenants.is_some() {
-            let bytes = self.place_bytes(id);
-            self.tenants.as_mut().into_iter().for_each(|tenants| tenants.insert(id, tier, bytes));
-        }
-        if self.levels[tier].order == Order::Lists {
-            self.lists.insert(id, domain(&self.classes, tier, class), origin);
-        }
+    pub fn may_go(&self, id: Id) -> Option<Place> {
+        Some(self.nodes.get(id)).filter(|place| place.may_go())
     }
 
-    /// Takes an item out of the order of its tier.
-    pub(super) fn order_remove(&mut self, id: Id, tier: usize, class: Class, departure: Departure) {
-        if self.tenants.is_some() {
-            let bytes = self.place_bytes(id);
-            self.tenants.as_mut().into_iter().for_each(|tenants| tenants.remove(id, tier, bytes));
-        }
-        if self.levels[tier].order == Order::Lists {
-            self.lists.remove(id, domain(&self.classes, tier, class), departure);
-        }
-    }
-
-    /// Notes a use of an item that is not between two places, `age` ticks after the one before.
-    #[inline]
-    pub(super) fn order_hit(&mut self, id: Id, place: Place, age: u32, touch: Touch) {
-        let tier = usize::from(place.tier());
-        let level = &self.levels[tier];
-        match level.order {
-            Order::Lists => {
-                let classes = &self.classes;
-                self.lists
-                    .hit(id, touch, || domain(classes, tier, level.slots.pages().class_at(place.unit())));
-            }
-            Order::Sample { by: Priority::Frequency, .. } => {
-                self.uses.count(id, age, level.sampling.half_life());
-            }
-            Order::Sample { .. } => {}
-        }
-    }
-
-    /// The item of this tier and class that should go next.
-    pub(super) fn victim(&mut self, tier: usize, class: Class, context: &mut Context<'_>) -> Option<Id> {
-        match self.levels[tier].order {
-            Order::Sample { .. } if self.tenants.is_some() => self.tenant_victim(tier, Some(class), context),
-            Order::Lists => {
-                let places = &self.places;
-                let may_go = |id: Id| may_go(places.get(id));
-                self.lists.victim(
-                    domain(&self.classes, tier, class),
-                    context.now.requests,
-                    context.rng,
-                    may_go,
-                )
-            }
-            Order::Sample { k, by } => self.sample(tier, Some(class), k, by, context),
-        }
-    }
-
-    /// Whether the class's next victim is at hand, or some that were used have to be passed over first: a few are, at once.
-    pub(super) fn victim_is_at_hand(&mut self, tier: usize, class: Class) -> bool {
-        let places = &self.places;
-        let may_go = |id: Id| may_go(places.get(id));
-        self.levels[tier].order != Order::Lists
-            || self.lists.pass_over(domain(&self.classes, tier, class), PASSED_OVER, may_go)
-    }
-
-    /// The item of this tier that should go next, whatever its class. The list policy looks at each list's tail.
-    pub(super) fn coldest(&mut self, tier: usize, context: &mut Context<'_>) -> Option<Id> {
-        match self.levels[tier].order {
-            Order::Sample { .. } if self.tenants.is_some() => self.tenant_victim(tier, None, context),
-            Order::Lists => {
-                let mut coldest: Option<(u32, Id)> = None;
-                // Classes whose last items were used have none of the coldest, unless all are so.
-                for at_hand in [true, false] {
-                    for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
-                        if self.levels[tier].slots.by_class().used(class) > 0
-                            && (!at_hand || self.victim_is_at_hand(tier, class))
-                            && let Some(id) = self.victim(tier, class, context)
-                            && coldest.is_none_or(|(age, _)| self.age(id, context.now) > age)
-                        {
-                            coldest = Some((self.age(id, context.now), id));
-                        }
-                    }
-                    if coldest.is_some() {
-                        break;
-                    }
-                }
-                coldest.map(|(_, id)| id)
-            }
-            Order::Sample { k, by } => self.sample(tier, None, k, by, context),
-        }
-    }
-
-    /// The first of `k` items drawn from a class or, without one, from the tier; each item with the same probability.
-    fn sample(
-        &mut self,
-        tier: usize,
-        class: Option<Class>,
-        k: u8,
-        by: Priority,
-        context: &mut Context<'_>,
-    ) -> Option<Id> {
-        let recency = self.recency(context.now);
-        let level = &mut self.levels[tier];
-        let (slots, sampling) = (&level.slots, &mut level.sampling);
-        let known = Known { places: &self.places, expiry: &self.expiry, uses: &self.uses, recency };
-        let mut first: Option<((u64, u32), Id)> = None;
+    /// The first of K items drawn from a class or, without one, from the tier; each item with the same probability.
+    pub fn first(&mut self, class: Option<Class>, rng: &mut Rng) -> Option<Id> {
+        let mut first = First::default();
         let (mut drawn, mut refusals) = (0, 0);
-        while drawn < k && refusals < REFUSALS_MAX {
-            let from = class.or_else(|| sampling.draw_class(slots, context.rng));
-            let found = from
-                .and_then(|class| slots.draw(class, context.rng))
-                .filter(|&id| may_go(self.places.get(id)));
-            let Some(id) = found else {
+        while drawn < self.k && refusals < REFUSALS_MAX {
+            let from = class.or_else(|| self.sampling.draw_class(self.slots, rng));
+            let found = from.and_then(|class| self.slots.draw(class, rng));
+            let Some((id, place)) = found.and_then(|id| Some((id, self.may_go(id)?))) else {
                 refusals += 1;
                 continue;
             };
             drawn += 1;
-            let age = recency.wrapping_sub(self.places.get(id).last()) & place::LAST_MASK;
-            sampling.insertion.note(age);
-            if by == Priority::Frequency {
-                sampling.note_age(age);
-            }
-            let key = known.key(id, by, sampling.insertion.age(), sampling.half_life());
-            if first.is_none_or(|(first, _)| key > first) {
-                first = Some((key, id));
-            }
+            let age = place.age(self.recency);
+            self.sampling.insertion.note(age);
+            self.note_age(age);
+            let insertion_age = self.sampling.insertion.age();
+            first.meet(id, self.key(id, place, insertion_age));
         }
-        sampling.drawn[usize::from(class.is_some())] += u64::from(drawn);
         // Where few slots are taken, draws may all miss: somebody nearby will do.
-        first.map(|(_, id)| id).or_else(|| {
-            let mut near = |class| slots.any_of(class, context.rng, |id| may_go(self.places.get(id)));
+        first.id().or_else(|| {
+            let mut near = |class| self.slots.any_of(class, rng, |id| self.nodes.get(id).may_go());
             match class {
                 Some(class) => near(class),
-                None => (0..=slots.runs().0).map(Class).find_map(near),
+                None => (0..=self.slots.runs().0).map(Class).find_map(near),
             }
         })
     }
 
-    /// Classes of a tier that hold something, with their next victim and its age, coldest first.
-    pub(super) fn donors(&mut self, tier: usize, context: &mut Context<'_>) -> Vec<(u32, Class, Id)> {
-        if self.tenants.is_some() {
-            return self.tenant_donors(tier, context);
+    /// Learns from an item that was drawn, where counts of uses are kept.
+    #[inline]
+    pub fn note_age(&mut self, age: u32) {
+        if self.by == Priority::Frequency {
+            self.sampling.median.note(age);
         }
-        let mut donors = Vec::new();
-        for class in (0..=self.classes.count()).map(|class| Class(class as u8)) {
-            if self.levels[tier].slots.by_class().used(class) > 0
-                && let Some(id) = self.victim(tier, class, context)
-            {
-                donors.push((self.age(id, context.now), class, id));
+    }
+
+    /// How soon an item goes: of two, the one with the larger key. One that was not used since it came looks older by
+    /// `insertion_age`.
+    #[inline]
+    pub fn key(&self, id: Id, place: Place, insertion_age: u32) -> (u64, u32) {
+        let age = place.age(self.recency);
+        let looks = if place.is_fresh() { age.saturating_add(insertion_age) } else { age };
+        match self.by {
+            Priority::Recency => (0, looks),
+            Priority::Frequency => {
+                let uses = faded(self.uses.get(id), looks, self.sampling.half_life());
+                (u64::from(USES_MAX - uses), looks)
             }
+            Priority::Expiry => (self.nodes.expires_at_ms(id).map_or(0, |at_ms| u64::MAX - at_ms), looks),
         }
-        donors.sort_by_key(|&(age, class, _)| (std::cmp::Reverse(age), class));
-        donors
     }
 }
 
-#[inline]
-pub(super) fn may_go(place: Place) -> bool {
-    !place.is_moving() && !place.is_pinned()
+/// Which of the items that were drawn goes first: of equals the one that was met first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct First(Option<((u64, u32), Id)>);
+
+impl First {
+    /// Another one was drawn.
+    #[inline]
+    pub fn meet(&mut self, id: Id, key: (u64, u32)) {
+        if self.0.is_none_or(|(first, _)| key > first) {
+            self.0 = Some((key, id));
+        }
+    }
+
+    /// The first, if any was drawn.
+    pub fn id(self) -> Option<Id> {
+        self.0.map(|(_, id)| id)
+    }
 }
 
 #[cfg(test)]

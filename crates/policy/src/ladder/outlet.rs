@@ -5,16 +5,16 @@
 //! that is open anything may be dropped whatever [`Eviction`] says; what keeps a ladder that must lose nothing from
 //! promising too much is that it takes no item in for which the outlet has no room.
 //!
-//! An outlet that has to catch up is *choked*. Whoever brings new items waits then ([`Ladder::must_wait`]), and nothing is
+//! An outlet that has to catch up is *choked*. Whoever brings new items waits then ([`Outlet::must_wait`]), and nothing is
 //! dropped in the background. But a request that has begun cannot wait any more. For it the outlet keeps a little space to
 //! spare: what an admission drops goes there, and is not lost. A request that needs more than that (it writes megabytes into
 //! a full store) is first given whatever place can be had without dropping anybody; and then, where the operator allows
 //! eviction, costs cold items rather than an error, which are counted ([`super::LadderCounters::overflowed`]). Where nothing
 //! may be lost it is refused.
 
-use super::{Demand, Eviction, Ladder};
+use super::config::Eviction;
 
-/// The state of whatever lies below the last tier. The driver reports it with [`Ladder::set_outlet`] whenever it may have
+/// The state of whatever lies below the last tier. The driver reports it with [`super::Ladder::set_outlet`] whenever it may have
 /// changed, and before each admission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outlet {
@@ -35,68 +35,88 @@ pub enum Outlet {
     },
 }
 
-impl Ladder {
-    /// Reports what lies below the last tier.
-    pub fn set_outlet(&mut self, outlet: Outlet) {
-        self.outlet = outlet;
-    }
-
-    /// What was reported, less what was dropped there since.
-    pub fn outlet(&self) -> Outlet {
-        self.outlet
-    }
-
+impl Outlet {
     /// Whether whoever brings new items should wait before the next request.
     #[inline]
-    pub fn must_wait(&self) -> bool {
-        matches!(self.outlet, Outlet::Choked { .. })
+    pub fn must_wait(self) -> bool {
+        matches!(self, Outlet::Choked { .. })
     }
 
     /// Whether live items may leave the last tier in the background.
-    pub(super) fn may_evict(&self) -> bool {
-        match self.outlet {
-            Outlet::Nowhere => self.config.eviction == Eviction::AllItems,
+    pub(super) fn may_evict(self, eviction: Eviction) -> bool {
+        match self {
+            Outlet::Nowhere => eviction == Eviction::AllItems,
             Outlet::Open { .. } => true,
             Outlet::Choked { .. } => false,
         }
     }
 
     /// The same in bytes of their places: all or none.
-    pub(super) fn evictable_bytes(&self) -> u64 {
-        if self.may_evict() { u64::MAX } else { 0 }
+    pub(super) fn evictable_bytes(self, eviction: Eviction) -> u64 {
+        if self.may_evict(eviction) { u64::MAX } else { 0 }
     }
 
-    /// Bytes of live items' places that may go for one that is admitted now.
-    pub(super) fn evictable_bytes_for_admission(&self, demand: Demand) -> u64 {
-        match self.outlet {
-            Outlet::Choked { .. } if demand.overflows => u64::MAX,
+    /// Bytes of live items' places that may go for one that is admitted now; all of them where it `overflows`.
+    pub(super) fn evictable_bytes_for_admission(self, eviction: Eviction, overflows: bool) -> u64 {
+        match self {
+            Outlet::Choked { .. } if overflows => u64::MAX,
             Outlet::Choked { spare_bytes, .. } => spare_bytes,
-            Outlet::Nowhere | Outlet::Open { .. } => self.evictable_bytes(),
+            Outlet::Nowhere | Outlet::Open { .. } => self.evictable_bytes(eviction),
         }
     }
 
     /// Whether an admission for which there is no place may be tried again at the cost of items that nothing below takes.
-    pub(super) fn may_overflow(&self) -> bool {
-        self.must_wait() && self.config.eviction == Eviction::AllItems
+    pub(super) fn may_overflow(self, eviction: Eviction) -> bool {
+        self.must_wait() && eviction == Eviction::AllItems
     }
 
     /// Whether an item of so many bytes may come in: where nothing may be lost, what lies below must have room for it.
-    pub(super) fn may_enter(&self, bytes: u64) -> bool {
-        match self.outlet {
+    pub(super) fn may_enter(self, eviction: Eviction, bytes: u64) -> bool {
+        match self {
             Outlet::Open { room_bytes } | Outlet::Choked { room_bytes, .. } => {
-                self.config.eviction == Eviction::AllItems || bytes <= room_bytes
+                eviction == Eviction::AllItems || bytes <= room_bytes
             }
             Outlet::Nowhere => true,
         }
     }
 
-    /// Notes that a live item of so many bytes was dropped.
-    pub(super) fn note_evicted(&mut self, bytes: u64) {
-        if let Outlet::Choked { spare_bytes, .. } = &mut self.outlet {
-            match spare_bytes.checked_sub(bytes) {
-                Some(left) => *spare_bytes = left,
-                None => self.counters.overflowed += 1,
-            }
-        }
+    /// A live item of so many bytes was dropped; whether it overflows.
+    pub(super) fn take_in(&mut self, bytes: u64) -> bool {
+        let Outlet::Choked { spare_bytes, .. } = self else { return false };
+        let left = spare_bytes.checked_sub(bytes);
+        *spare_bytes = left.unwrap_or(*spare_bytes);
+        left.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORBIDDEN: Eviction = Eviction::Forbidden;
+    const ALL: Eviction = Eviction::AllItems;
+
+    #[test]
+    fn a_choked_outlet_takes_what_it_can_spare() {
+        let mut outlet = Outlet::Choked { room_bytes: 1000, spare_bytes: 100 };
+        assert!(outlet.must_wait() && !outlet.may_evict(ALL));
+        assert!(!outlet.take_in(60));
+        assert_eq!(outlet, Outlet::Choked { room_bytes: 1000, spare_bytes: 40 });
+        assert!(outlet.take_in(60), "that is more than it can spare");
+        assert_eq!(outlet.evictable_bytes_for_admission(FORBIDDEN, false), 40);
+        assert_eq!(outlet.evictable_bytes_for_admission(FORBIDDEN, true), u64::MAX);
+        assert!(outlet.may_overflow(ALL) && !outlet.may_overflow(FORBIDDEN));
+        assert!(outlet.may_enter(FORBIDDEN, 1000) && !outlet.may_enter(FORBIDDEN, 1001));
+        assert!(outlet.may_enter(ALL, 1001));
+    }
+
+    #[test]
+    fn without_one_who_goes_is_lost() {
+        let mut nowhere = Outlet::Nowhere;
+        assert!(!nowhere.take_in(60) && !nowhere.must_wait() && nowhere.may_enter(FORBIDDEN, 9));
+        assert_eq!((nowhere.evictable_bytes(ALL), nowhere.evictable_bytes(FORBIDDEN)), (u64::MAX, 0));
+        let open = Outlet::Open { room_bytes: 10 };
+        assert_eq!(open.evictable_bytes_for_admission(FORBIDDEN, false), u64::MAX);
+        assert!(!open.may_enter(FORBIDDEN, 11) && !open.may_overflow(ALL));
     }
 }

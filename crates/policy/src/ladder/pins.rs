@@ -1,34 +1,72 @@
 //! Places that must stay as they are while a reply is sent from them.
 
-use super::{Holder, Ladder, Loc};
-use crate::Id;
+use std::collections::BTreeMap;
 
-impl Ladder {
-    /// Keeps the item's bytes where they are, even beyond its removal, until `unpin` of its place. A move under
-    /// way is given up.
-    pub fn pin(&mut self, id: Id) -> Loc {
-        self.abort_move(id);
-        let place = self.places.get(id);
-        *self.places.at(id) = place.with_pinned(true);
-        self.pins.entry(place.loc()).or_insert((0, false)).0 += 1;
-        place.loc()
+use super::Loc;
+
+/// What becomes of a place that is let go of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Released {
+    /// Somebody else holds it still, or nobody did.
+    Held,
+    /// It is its item's alone again.
+    Unpinned,
+    /// Its item has left it meanwhile: it is free.
+    Left,
+}
+
+/// Places held by replies under way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pins {
+    /// How many hold it, and whether its item has left.
+    places: BTreeMap<Loc, (u32, bool)>,
+}
+
+impl Pins {
+    /// Another one holds a place.
+    pub fn hold(&mut self, loc: Loc) {
+        self.places.entry(loc).or_insert((0, false)).0 += 1;
     }
 
-    /// Lets go of a pinned place.
-    pub fn unpin(&mut self, loc: Loc) {
-        let Some((count, left)) = self.pins.get_mut(&loc) else { return };
+    /// One of them lets go of it.
+    pub fn release(&mut self, loc: Loc) -> Released {
+        let Some((count, left)) = self.places.get_mut(&loc) else { return Released::Held };
         *count -= 1;
         if *count > 0 {
-            return;
+            return Released::Held;
         }
-        let left = *left;
-        self.pins.remove(&loc);
-        let slots = &mut self.levels[usize::from(loc.tier)].slots;
-        if left {
-            slots.release(loc.unit);
-        } else if let Holder::Item(id) = slots.pages().holder_at(loc.unit) {
-            let place = self.places.get(id);
-            *self.places.at(id) = place.with_pinned(false);
-        }
+        let released = if *left { Released::Left } else { Released::Unpinned };
+        self.places.remove(&loc);
+        released
+    }
+
+    /// The item of a place leaves; whether somebody holds the place.
+    pub fn note_left(&mut self, loc: Loc) -> bool {
+        let pin = self.places.get_mut(&loc);
+        pin.map(|(_, left)| *left = true).is_some()
+    }
+
+    /// Whether no place is held.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_to_let_go_is_told_what_became_of_the_place() {
+        let (mut pins, loc) = (Pins::default(), Loc { tier: 1, unit: 16 });
+        assert_eq!(pins.release(loc), Released::Held);
+        assert!(!pins.note_left(loc));
+        pins.hold(loc);
+        pins.hold(loc);
+        assert_eq!((pins.release(loc), pins.release(loc)), (Released::Held, Released::Unpinned));
+        assert!(pins.is_empty());
+        pins.hold(loc);
+        assert!(pins.note_left(loc) && !pins.is_empty());
+        assert_eq!(pins.release(loc), Released::Left);
     }
 }

@@ -57,6 +57,12 @@ impl Place {
         (self.0 >> 32) as u32 & LAST_MASK
     }
 
+    /// Ticks since the last use.
+    #[inline]
+    pub fn age(self, recency: u32) -> u32 {
+        recency.wrapping_sub(self.last()) & LAST_MASK
+    }
+
     #[inline]
     pub fn expires(self) -> bool {
         self.0 & EXPIRES != 0
@@ -70,6 +76,12 @@ impl Place {
     #[inline]
     pub fn is_pinned(self) -> bool {
         self.0 & PINNED != 0
+    }
+
+    /// Whether nothing keeps the item where it is.
+    #[inline]
+    pub fn may_go(self) -> bool {
+        !self.is_moving() && !self.is_pinned()
     }
 
     /// Whether the item was not used since it was admitted.

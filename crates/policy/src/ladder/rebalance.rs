@@ -9,9 +9,13 @@
 //!
 //! memcached and CacheLib move pages between classes too, but throw out whoever is on the page.
 
-use super::classes::PAGE_UNITS;
-use super::step::threshold;
-use super::{Class, Context, Ladder, MoveKind};
+use super::Context;
+use super::MoveKind;
+use super::classes::{Class, PAGE_UNITS};
+use super::giving::Giving;
+use super::level::threshold;
+use super::residents::Residents;
+use super::slots::Slots;
 use crate::Id;
 
 /// Requests between two looks at all classes.
@@ -27,7 +31,7 @@ const STUCK_STEPS: u32 = 16;
 
 /// Which class of a tier has a page to give, when last looked.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Donors {
+struct Donors {
     /// When all classes were looked at, in requests.
     looked: u64,
     /// The class with the most free slots beyond a page's, if there is one.
@@ -38,7 +42,7 @@ pub(super) struct Donors {
 
 /// A page whose items are leaving.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Emptying {
+struct Emptying {
     page: u32,
     /// Its class when it began; once it has another one or none the work is done.
     class: Class,
@@ -47,147 +51,173 @@ pub(super) struct Emptying {
     stuck: u32,
 }
 
-impl Ladder {
+/// What is known and under way in one tier.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tier {
+    donors: Donors,
+    /// Pages whose items are leaving, a few in each step.
+    emptying: Option<Emptying>,
+}
+
+/// The exchange of pages between classes, in each tier.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange {
+    tiers: Vec<Tier>,
+}
+
+impl Exchange {
+    pub fn new(tiers: usize) -> Self {
+        Exchange { tiers: vec![Tier::default(); tiers] }
+    }
+
+    /// There are no items any more.
+    pub fn clear(&mut self) {
+        self.tiers.iter_mut().for_each(|tier| tier.emptying = None);
+    }
+
     /// Whether a page is on its way to this class, so that it need not give its own items.
-    pub(super) fn page_comes(&mut self, tier: usize, class: Class, context: &mut Context<'_>) -> bool {
-        if self.config.rebalance_batch == 0 || class == self.classes.runs() {
+    pub fn page_comes(
+        &mut self,
+        tier: usize,
+        class: Class,
+        residents: &mut Residents,
+        context: &mut Context<'_>,
+    ) -> bool {
+        if residents.config.rebalance_batch == 0 || class == residents.classes.runs() {
             return false;
         }
-        if let Some(emptying) = &self.levels[tier].emptying {
+        if let Some(emptying) = &self.tiers[tier].emptying {
             return emptying.wanted_by == class;
         }
-        if context.now.requests >= self.levels[tier].donors.looked + LOOK_REQUESTS {
-            self.look_for_donors(tier, context);
+        if context.now.requests >= self.tiers[tier].donors.looked + LOOK_REQUESTS {
+            self.tiers[tier].donors = look_for_donors(tier, residents, context);
         }
-        let Some(donor) = self.donor(tier, class, context) else { return false };
-        let slots = &self.levels[tier].slots;
+        let Some(donor) = self.donor(tier, class, residents, context) else { return false };
+        let slots = &mut residents.levels[tier].slots;
         let drawn = (0..PAGES_DRAWN).filter_map(|_| slots.by_class().draw_page(donor, context.rng));
         let fewest = drawn.filter_map(|page| Some((slots.pages().page_used(page)?, page))).min();
         let Some((_, page)) = fewest else { return false };
-        let level = &mut self.levels[tier];
-        level.slots.drain(page);
-        level.emptying = Some(Emptying { page, class: donor, wanted_by: class, stuck: 0 });
+        slots.drain(page);
+        self.tiers[tier].emptying = Some(Emptying { page, class: donor, wanted_by: class, stuck: 0 });
         true
     }
 
-    fn look_for_donors(&mut self, tier: usize, context: &mut Context<'_>) {
-        let (mut spare, mut coldest) = (None, None);
-        for class in (0..self.classes.count()).map(|class| Class(class as u8)) {
-            let slots = &self.levels[tier].slots;
-            if slots.by_class().pages(class) == 0 {
-                continue;
-            }
-            let pages_spare = self.spare_pages(tier, class);
-            if pages_spare > spare.map_or(0, |(pages, _)| pages) {
-                spare = Some((pages_spare, class));
-            }
-            let (youngest, _) = self.ages(tier, class, context);
-            if coldest.is_none_or(|(age, _)| youngest > age) {
-                coldest = Some((youngest, class));
-            }
-        }
-        self.levels[tier].donors = Donors {
-            looked: context.now.requests,
-            spare: spare.map(|(_, class)| class),
-            coldest: coldest.map(|(_, class)| class),
-        };
-    }
-
-    /// Pages that a class could do without because it has free slots beyond what it keeps.
-    fn spare_pages(&self, tier: usize, class: Class) -> u32 {
-        let slots = &self.levels[tier].slots;
-        let (_, held) = slots.class_space(class);
-        let kept = self.config.watermarks.map_or(0, |marks| threshold(held, marks.high) as u32);
-        slots.by_class().slots_free(class).saturating_sub(kept) / self.classes.slots_per_page(class)
-    }
-
-    /// Ages of the youngest and the oldest of a few items drawn from a class. Victims would not do: how long those were
-    /// there says more about where new items enter the order than about the class.
-    fn ages(&self, tier: usize, class: Class, context: &mut Context<'_>) -> (u32, u32) {
-        let slots = &self.levels[tier].slots;
-        let drawn = (0..ITEMS_DRAWN).filter_map(|_| slots.draw(class, context.rng));
-        let ages = drawn.filter(|&id| self.may_leave(id)).map(|id| self.age(id, context.now));
-        ages.fold(None, |range, age| match range {
-            None => Some((age, age)),
-            Some((youngest, oldest)) => Some((age.min(youngest), age.max(oldest))),
-        })
-        .unwrap_or((0, 0))
-    }
-
     /// The class that should give a page to `class`, if one should.
-    fn donor(&mut self, tier: usize, class: Class, context: &mut Context<'_>) -> Option<Class> {
-        let donors = self.levels[tier].donors;
+    fn donor(
+        &self,
+        tier: usize,
+        class: Class,
+        residents: &Residents,
+        context: &mut Context<'_>,
+    ) -> Option<Class> {
+        let donors = self.tiers[tier].donors;
         if let Some(spare) = donors.spare.filter(|&spare| spare != class)
-            && self.spare_pages(tier, spare) > 0
+            && spare_pages(tier, spare, residents) > 0
         {
             return Some(spare);
         }
         let coldest = donors.coldest.filter(|&coldest| coldest != class)?;
-        let (youngest, _) = self.ages(tier, coldest, context);
-        let (_, own_oldest) = self.ages(tier, class, context);
+        let (youngest, _) = ages(tier, coldest, residents, context);
+        let (_, own_oldest) = ages(tier, class, residents, context);
         // A class's only page is worth more to it: it would ask for it back.
-        let times = if self.levels[tier].slots.by_class().pages(coldest) == 1 { LAST_PAGE_TIMES } else { 1 };
+        let is_only = residents.levels[tier].slots.by_class().pages(coldest) == 1;
+        let times = if is_only { LAST_PAGE_TIMES } else { 1 };
         (u64::from(youngest) > u64::from(own_oldest) * times).then_some(coldest)
     }
 
     /// Takes some more items off the page that is being emptied.
-    pub(super) fn go_on_emptying(&mut self, tier: usize, context: &mut Context<'_>) {
-        let Some(mut emptying) = self.levels[tier].emptying else { return };
+    pub fn go_on(&mut self, tier: usize, giving: &mut Giving<'_>, context: &mut Context<'_>) {
+        let Some(mut emptying) = self.tiers[tier].emptying else { return };
         let Emptying { page, class, .. } = emptying;
-        let slots = &self.levels[tier].slots;
-        if !slots.pages().is_draining(page, class) {
+        let level = &mut giving.transit.residents.levels[tier];
+        let pages = level.slots.pages();
+        if !pages.is_draining(page, class) {
             // Its last item has left, or an item that came back keeps it.
-            self.levels[tier].counters.pages_moved += u64::from(slots.pages().page_used(page).is_none());
-            self.levels[tier].emptying = None;
+            level.counters.pages_moved += u64::from(pages.page_used(page).is_none());
+            self.tiers[tier].emptying = None;
             return;
         }
-        let mut budget = self.config.rebalance_batch;
-        let staying = |ladder: &Self| {
-            let items = ladder.levels[tier].slots.pages().items(page);
-            let here: Vec<Id> = items.filter(|&id| ladder.may_leave(id)).collect();
-            here
-        };
+        let staying: Vec<Id> =
+            pages.items(page).filter(|&id| giving.transit.residents.nodes.may_leave(id)).collect();
+        let mut budget = giving.transit.residents.config.rebalance_batch;
         let before = budget;
-        for id in staying(self) {
+        for id in staying {
             if budget == 0 {
                 break;
             }
-            if !self.may_leave(id) {
+            if !giving.transit.residents.nodes.may_leave(id) {
                 // It has left as somebody's victim meanwhile.
                 continue;
             }
             budget -= 1;
-            if self.open_move(id, tier, MoveKind::Relocate, context).is_some() {
+            if giving.transit.open_move(id, tier, MoveKind::Relocate, context).is_some() {
                 continue;
             }
             // No free slot in the class: its coldest item goes, and this one moves when that has gone.
-            if !self.give_one(tier, class, context) {
+            if !giving.one_of(tier, class, context) {
                 break;
             }
         }
         emptying.stuck = if budget == before { emptying.stuck + 1 } else { 0 };
         let is_stuck = emptying.stuck >= STUCK_STEPS;
         if is_stuck {
-            self.levels[tier].slots.undrain(page);
+            giving.transit.residents.levels[tier].slots.undrain(page);
         }
-        self.levels[tier].emptying = (!is_stuck).then_some(emptying);
+        self.tiers[tier].emptying = (!is_stuck).then_some(emptying);
     }
+}
 
-    /// A class that has no free slot left keeps the page of its victim if that is being emptied: what leaves such a page
-    /// is given to nobody, so that victim after victim would go for nothing. Whether it has a free slot by that.
-    pub(super) fn keep_page(&mut self, tier: usize, victim: Id) -> bool {
-        let unit = self.loc(victim).unit;
-        let slots = &mut self.levels[tier].slots;
-        let class = slots.pages().class_at(unit);
-        if !slots.pages().is_draining(unit / PAGE_UNITS, class) {
-            return false;
+/// Looks at all classes of a tier for those that have a page to give.
+fn look_for_donors(tier: usize, residents: &Residents, context: &mut Context<'_>) -> Donors {
+    let (mut spare, mut coldest) = (None, None);
+    for class in (0..residents.classes.count()).map(|class| Class(class as u8)) {
+        if residents.levels[tier].slots.by_class().pages(class) == 0 {
+            continue;
         }
-        slots.undrain(unit / PAGE_UNITS);
-        slots.by_class().slots_free(class) > 0
+        let pages_spare = spare_pages(tier, class, residents);
+        if pages_spare > spare.map_or(0, |(pages, _)| pages) {
+            spare = Some((pages_spare, class));
+        }
+        let (youngest, _) = ages(tier, class, residents, context);
+        if coldest.is_none_or(|(age, _)| youngest > age) {
+            coldest = Some((youngest, class));
+        }
     }
+    Donors {
+        looked: context.now.requests,
+        spare: spare.map(|(_, class)| class),
+        coldest: coldest.map(|(_, class)| class),
+    }
+}
 
-    pub(super) fn may_leave(&self, id: Id) -> bool {
-        let place = self.places.get(id);
-        !place.is_free() && !place.is_moving() && !place.is_pinned()
+/// Pages that a class could do without because it has free slots beyond what it keeps.
+fn spare_pages(tier: usize, class: Class, residents: &Residents) -> u32 {
+    let slots = &residents.levels[tier].slots;
+    let (_, held) = slots.class_space(class);
+    let kept = residents.config.watermarks.map_or(0, |marks| threshold(held, marks.high) as u32);
+    slots.by_class().slots_free(class).saturating_sub(kept) / residents.classes.slots_per_page(class)
+}
+
+/// Ages of the youngest and the oldest of a few items drawn from a class. Victims would not do: how long those were
+/// there says more about where new items enter the order than about the class.
+fn ages(tier: usize, class: Class, residents: &Residents, context: &mut Context<'_>) -> (u32, u32) {
+    let (nodes, slots) = (&residents.nodes, &residents.levels[tier].slots);
+    let drawn = (0..ITEMS_DRAWN).filter_map(|_| slots.draw(class, context.rng));
+    let ages = drawn.filter(|&id| nodes.may_leave(id)).map(|id| nodes.age(id, context.now));
+    ages.fold(None, |range, age| match range {
+        None => Some((age, age)),
+        Some((youngest, oldest)) => Some((age.min(youngest), age.max(oldest))),
+    })
+    .unwrap_or((0, 0))
+}
+
+/// A class that has no free slot left keeps the page of its victim if that is being emptied: what leaves such a page
+/// is given to nobody, so that victim after victim would go for nothing. Whether it has a free slot by that.
+pub(super) fn keep_page(slots: &mut Slots, unit: u32) -> bool {
+    let class = slots.pages().class_at(unit);
+    if !slots.pages().is_draining(unit / PAGE_UNITS, class) {
+        return false;
     }
+    slots.undrain(unit / PAGE_UNITS);
+    slots.by_class().slots_free(class) > 0
 }

@@ -1,6 +1,5 @@
 //! What may be changed about a ladder while it runs.
 
-use super::Ladder;
 use super::config::{Eviction, LadderConfig, Reactive, Watermarks};
 use crate::promote::{Promotion, WHOLE};
 
@@ -73,19 +72,9 @@ impl LadderConfig {
     }
 }
 
-impl Ladder {
-    /// Changes what may be changed. A change of promotion from or to [`Promotion::ReuseTimeScan`] is not carried out.
-    pub fn tune(&mut self, tuning: Tuning) {
-        let scans = |promotion| promotion == Promotion::ReuseTimeScan;
-        let before = self.config.promotion;
-        let promotion = if scans(tuning.promotion) == scans(before) { tuning.promotion } else { before };
-        self.config.tune(Tuning { promotion, ..tuning });
-        self.promote_below = self.config.promote_below_parts();
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Ladder;
     use super::*;
 
     #[test]

@@ -116,7 +116,7 @@ impl Admission {
         now: Now,
         rng: &mut Rng,
     ) {
-        let held = contents.memory.ladder.pin(old);
+        let held = contents.memory.ladder.transit_mut().pin(old);
         self.begin(entry, Some(Old { id: old, held, may_go }), (contents, under_way), now, rng);
     }
 
@@ -158,7 +158,7 @@ impl Admission {
 
     fn release_old(&self, memory: &mut Memory) {
         if let Some(old) = self.old {
-            memory.ladder.unpin(old.held);
+            memory.ladder.transit_mut().unpin(old.held);
         }
     }
 
@@ -171,7 +171,7 @@ impl Admission {
         let (old, entry) = (self.old.take(), self.entry?);
         // An item that is too large for every tier would not fit without the old one either.
         let may_go = memory.ladder.config().eviction == Eviction::AllItems
-            && memory.ladder.could_hold(memory.new_item(&entry, None).bytes);
+            && memory.ladder.residents().could_hold(memory.new_item(&entry, None).bytes);
         let Some(old) = old.filter(|old| old.may_go && may_go) else {
             self.entry = None;
             self.answer = Some(Entered::Full { old_left: self.old_left });
@@ -205,7 +205,7 @@ impl Admission {
             Next::Ask if self.tries >= TRIES_MAX => return self.end_refused(contents, items, now),
             Next::Ask => self.ask(&mut contents.memory, now, rng, under_way.decided()),
             Next::Settle(last) => {
-                let last = last.or_else(|| contents.memory.ladder.last_ticket());
+                let last = last.or_else(|| contents.memory.ladder.transit().last_ticket());
                 if !last.is_none_or(|last| under_way.settle(last, &mut contents.memory)) {
                     return Progress::None;
                 }
@@ -225,7 +225,7 @@ impl Admission {
 
     fn end_refused<I: Items>(&mut self, contents: &mut Contents, items: &I, now: Now) -> Progress {
         let Some((id, entry)) = self.refuse(&mut contents.memory) else { return Progress::Made };
-        let expires_at_ms = contents.memory.ladder.expires_at_ms(id);
+        let expires_at_ms = contents.memory.ladder.residents().nodes().expires_at_ms(id);
         let loc = contents.forget(id, entry.hash, items);
         contents.report_outlet();
         let (hash, last_used) = (entry.hash, now.requests);

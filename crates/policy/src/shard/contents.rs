@@ -56,9 +56,9 @@ impl Contents {
 
     /// Takes a live item out of memory; where its bytes were, which are nobody's now.
     pub(super) fn forget<I: Items>(&mut self, id: Id, hash: u64, items: &I) -> Loc {
-        let loc = self.memory.ladder.loc(id);
+        let loc = self.memory.ladder.residents().nodes().loc(id);
         self.memory.remove(id, loc, hash, items.bytes(id, loc).here);
-        self.memory.ladder.remove(id);
+        self.memory.ladder.transit_mut().remove(id);
         loc
     }
 
@@ -143,7 +143,7 @@ impl Contents {
     /// Tells the ladder how the log stands.
     pub(super) fn report_outlet(&mut self) {
         if let Some(work) = &self.log {
-            let outlet = work.outlet(self.memory.ladder.items(), self.memory.all_item_bytes());
+            let outlet = work.outlet(self.memory.ladder.residents().items(), self.memory.all_item_bytes());
             self.memory.ladder.set_outlet(outlet);
         }
     }

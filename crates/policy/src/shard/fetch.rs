@@ -80,7 +80,7 @@ impl Shard {
 
     /// Forgets what the log has of an item in memory that is about to change or go; where it was.
     pub fn forget_copy<I: Items>(&mut self, id: Id, hash: u64, items: &mut I) -> Option<LogPlace> {
-        let loc = self.ladder().loc(id);
+        let loc = self.ladder().residents().nodes().loc(id);
         self.contents.forget_copy(id, loc, hash, items)
     }
 

@@ -16,7 +16,7 @@ impl Item<'_> {
     /// Notes a look-up that found it, whose tenant may be known; returns its tier.
     #[inline]
     pub fn hit(self, tenant: Option<u16>) -> u8 {
-        self.ladder.hit_of(tenant, self.id, self.now)
+        self.ladder.hit(tenant, self.id, self.now)
     }
 
     /// Sets or removes its expiry.
@@ -26,15 +26,15 @@ impl Item<'_> {
 
     /// Keeps its bytes where they are, even beyond its removal, until [`Shard::unpin`].
     pub fn pin(self) -> Loc {
-        self.ladder.pin(self.id)
+        self.ladder.transit_mut().pin(self.id)
     }
 
     /// Whether it can be changed where it lies, its length staying the same; a move under way is given up then. It counts as used
     /// either way.
     pub fn change_in_place(self) -> bool {
         self.ladder.touch(self.id, self.now);
-        let place_bytes = self.ladder.place_bytes(self.id);
-        self.ladder.rewrite_in_place(self.id, place_bytes)
+        let place_bytes = self.ladder.residents().place_bytes(self.id);
+        self.ladder.transit_mut().rewrite_in_place(self.id, place_bytes)
     }
 }
 
@@ -48,7 +48,7 @@ impl Shard {
     /// Whether a live item's time is over.
     #[inline]
     pub fn is_expired(&self, id: Id) -> bool {
-        self.ladder().expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms)
+        self.ladder().residents().nodes().expires_at_ms(id).is_some_and(|at_ms| at_ms <= self.now.unix_ms)
     }
 
     /// Takes a live item out; where its bytes were, which are nobody's now.
@@ -58,6 +58,6 @@ impl Shard {
 
     /// Lets go of a pinned place.
     pub fn unpin(&mut self, loc: Loc) {
-        self.contents.memory.ladder.unpin(loc);
+        self.contents.memory.ladder.transit_mut().unpin(loc);
     }
 }

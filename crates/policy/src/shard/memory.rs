@@ -23,7 +23,7 @@ pub struct Memory {
 impl Memory {
     pub(super) fn new(config: LadderConfig, behind_bytes: u64) -> Self {
         let ladder = Ladder::new(config);
-        let item_bytes = vec![0; ladder.levels()];
+        let item_bytes = vec![0; ladder.residents().levels()];
         Memory { ladder, index: Index::default(), item_bytes, behind_bytes, driver_bytes: 0, log_bytes: 0 }
     }
 
@@ -40,7 +40,7 @@ impl Memory {
     /// The item of this key, its time over or not.
     #[inline]
     pub fn find<I: Items>(&self, hash: u64, key: I::Key<'_>, items: &I) -> Option<Id> {
-        self.index.find(hash, |id| items.has_key(id, self.ladder.loc(id), key))
+        self.index.find(hash, |id| items.has_key(id, self.ladder.residents().nodes().loc(id), key))
     }
 
     /// Visits about `count` entries of the index from `cursor` on, with the first 40 bits of their hashes. Returns where to go on;
@@ -88,7 +88,7 @@ impl Memory {
     /// An item has its place, and is found from now on.
     pub(super) fn insert(&mut self, id: Id, loc: Loc, entry: &Entry) {
         debug_assert!(self.index.find(entry.hash, |other| other == id).is_none(), "an item comes in once");
-        debug_assert_eq!(self.ladder.loc(id), loc, "an item comes in where its place is");
+        debug_assert_eq!(self.ladder.residents().nodes().loc(id), loc, "an item comes in where its place is");
         self.index.insert(entry.hash, id);
         self.charge(self.driver_bytes);
         self.item_bytes[usize::from(loc.tier)] += entry.bytes;
@@ -120,9 +120,9 @@ impl Memory {
         if !has_moved {
             return None;
         }
-        assert_eq!(self.ladder.loc(id), to, "a settled item stands where it went");
+        assert_eq!(self.ladder.residents().nodes().loc(id), to, "a settled item stands where it went");
         self.recount((from, bytes), (to, bytes));
-        Some(self.ladder.expires_at_ms(id))
+        Some(self.ladder.residents().nodes().expires_at_ms(id))
     }
 
     fn uncount(&mut self, loc: Loc, bytes: u64) {
@@ -169,9 +169,10 @@ impl Memory {
 
     /// The log has an item no more: where memory has it too, that copy is the only one now. Whether it has.
     pub(super) fn note_changed<I: Items>(&self, hash: u64, items: &mut I) -> bool {
-        let copy = self.index.find(hash, |id| items.is_unchanged(id, self.ladder.loc(id)));
+        let copy =
+            self.index.find(hash, |id| items.is_unchanged(id, self.ladder.residents().nodes().loc(id)));
         if let Some(id) = copy {
-            items.note_changed(id, self.ladder.loc(id));
+            items.note_changed(id, self.ladder.residents().nodes().loc(id));
         }
         copy.is_some()
     }
@@ -188,7 +189,7 @@ impl Memory {
         if !self.ladder.clear() {
             return false;
         }
-        assert_eq!(self.ladder.items(), 0, "index and ladder know the same items");
+        assert_eq!(self.ladder.residents().items(), 0, "index and ladder know the same items");
         self.index.clear_into(self.ladder.waste());
         self.charge(self.driver_bytes);
         self.item_bytes.fill(0);

@@ -352,7 +352,7 @@ impl Shard {
         let ladder = &mut self.contents.memory.ladder;
         match change {
             Change::Capacity { tier, bytes } => ladder.set_capacity(tier, bytes),
-            Change::Tenant(setting) => ladder.apply(setting),
+            Change::Tenant(setting) => ladder.residents_mut().apply(setting),
             Change::Tuning(tuning) => ladder.tune(tuning),
             Change::TrustNewcomers(on) => ladder.trust_newcomers(on),
         }

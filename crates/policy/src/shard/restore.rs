@@ -17,7 +17,7 @@ impl Shard {
     /// Puts a log below memory, with what it holds. Before anything enters.
     pub fn attach_log(&mut self, state: LogState) {
         self.contents.memory.begin_with(state.index);
-        self.contents.attach(LogWork::new(state.log, state.lent, self.ladder().levels()));
+        self.contents.attach(LogWork::new(state.log, state.lent, self.ladder().residents().levels()));
     }
 
     /// Removes all items in memory and the whole index, at once. `false`, and nothing done, while a place is pinned.

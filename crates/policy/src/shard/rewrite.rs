@@ -12,10 +12,11 @@ impl Shard {
     pub fn rewrite<I: Items>(&mut self, old: Id, entry: &Entry, items: &I, rng: &mut Rng) {
         let memory = &mut self.contents.memory;
         memory.ladder.touch(old, self.now);
-        let stays = !memory.ladder.config().tenants || memory.ladder.tenant_of(old) == entry.tenant;
+        let stays =
+            !memory.ladder.config().tenants || memory.ladder.residents().tenant_of(old) == entry.tenant;
         let place_bytes = memory.new_item(entry, None).bytes;
-        if stays && memory.ladder.rewrite_in_place(old, place_bytes) {
-            let loc = memory.ladder.loc(old);
+        if stays && memory.ladder.transit_mut().rewrite_in_place(old, place_bytes) {
+            let loc = memory.ladder.residents().nodes().loc(old);
             memory.recount((loc, items.bytes(old, loc).here), (loc, entry.bytes));
             memory.ladder.set_expires_at_ms(old, entry.expires_at_ms, self.now);
             return self.admission.answer(Entered::Placed { id: old, loc, replaces: None });

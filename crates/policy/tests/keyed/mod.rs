@@ -40,7 +40,7 @@ impl World {
                 Act::Move { .. } | Act::Discard { .. } => {}
             }
         }
-        if let Some(last) = self.ladder.last_ticket() {
+        if let Some(last) = self.ladder.transit().last_ticket() {
             self.ladder.done(last, true, |_| {});
         }
     }
@@ -66,7 +66,7 @@ impl World {
             self.ids.resize(key + 1, None);
         }
         if let Some(id) = self.ids[key] {
-            self.ladder.hit(id, self.now);
+            self.ladder.hit(None, id, self.now);
             return;
         }
         // Scattered, as hashes are.
@@ -92,7 +92,9 @@ impl World {
     }
 
     pub fn in_tier(&self, tier: u8, keys: std::ops::Range<usize>) -> usize {
-        let stands = |key: &usize| self.ids[*key].is_some_and(|id| self.ladder.loc(id).tier == tier);
+        let stands = |key: &usize| {
+            self.ids[*key].is_some_and(|id| self.ladder.residents().nodes().loc(id).tier == tier)
+        };
         keys.filter(stands).count()
     }
 }

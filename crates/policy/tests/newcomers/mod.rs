@@ -53,7 +53,8 @@ impl World {
         for act in acts {
             if let Act::Drop { id, why, .. } = act {
                 assert_eq!(why, Why::Evicted);
-                dropped.push(self.ladder.place_bytes_for(self.bytes.remove(&id.0).unwrap()));
+                dropped
+                    .push(self.ladder.residents().classes().place_bytes(self.bytes.remove(&id.0).unwrap()));
             }
         }
         dropped
@@ -61,7 +62,7 @@ impl World {
 
     /// All moves that are under way arrive.
     fn settle(&mut self) {
-        if let Some(last) = self.ladder.last_ticket() {
+        if let Some(last) = self.ladder.transit().last_ticket() {
             self.ladder.done(last, true, |_| {});
         }
     }

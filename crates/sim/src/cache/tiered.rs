@@ -224,7 +224,7 @@ impl TieredCache {
             && let Some(id) = self.enter(item.key, bytes, item.expires_at_ms)
         {
             self.items.stored[id.index()].is_unchanged = true;
-            self.charged_ns += charge(self.read, self.shard.ladder().loc(id).tier, bytes);
+            self.charged_ns += charge(self.read, self.shard.ladder().residents().nodes().loc(id).tier, bytes);
             self.shard.promoted();
         }
     }
@@ -297,7 +297,8 @@ impl TieredCache {
         self.shard.rewrite(old, &entry, &self.items, &mut self.rng);
         self.carry_out();
         if let Some((id, replaces)) = self.entered(key, bytes) {
-            self.charged_ns += charge(self.write, self.shard.ladder().loc(id).tier, bytes);
+            self.charged_ns +=
+                charge(self.write, self.shard.ladder().residents().nodes().loc(id).tier, bytes);
             replaces.into_iter().for_each(|old| _ = self.shard.forget(old, entry.hash, &self.items));
         }
     }
@@ -312,7 +313,7 @@ impl TieredCache {
         self.shard.enter(&entry, &mut self.rng);
         self.carry_out();
         let (id, _) = self.entered(key, bytes)?;
-        self.charged_ns += charge(self.write, self.shard.ladder().loc(id).tier, bytes);
+        self.charged_ns += charge(self.write, self.shard.ladder().residents().nodes().loc(id).tier, bytes);
         Some(id)
     }
 
@@ -326,7 +327,9 @@ impl TieredCache {
     /// A writer waits until the log has caught up, as in a server; here that takes no time.
     fn wait_for_outlet(&mut self) {
         for _ in 0..WAITS_MAX {
-            let Some(flash) = self.items.flash.as_mut().filter(|_| self.shard.ladder().must_wait()) else {
+            let Some(flash) =
+                self.items.flash.as_mut().filter(|_| self.shard.ladder().transit().outlet().must_wait())
+            else {
                 return;
             };
             flash.hand_over();
@@ -479,22 +482,22 @@ impl TieredCache {
 
     /// A tenant in a tier.
     pub fn tenant_level(&self, tenant: u16, tier: usize) -> TenantLevel {
-        self.shard.ladder().tenant_level(tenant, tier)
+        self.shard.ladder().residents().tenant_level(tenant, tier)
     }
 
     /// What a tier has seen.
     pub fn level(&self, tier: usize) -> LevelCounters {
-        self.shard.ladder().level(tier)
+        self.shard.ladder().residents().level(tier).counters()
     }
 
     /// What the whole has seen.
     pub fn counters(&self) -> LadderCounters {
-        self.shard.ladder().counters()
+        self.shard.ladder().transit().counters()
     }
 
     /// Items whose time was over.
     pub fn expired(&self) -> u64 {
-        self.shard.ladder().counters().expired + self.expired_met
+        self.shard.ladder().transit().counters().expired + self.expired_met
     }
 
     /// Bytes of metadata.
@@ -504,7 +507,7 @@ impl TieredCache {
 
     /// Items held.
     pub fn items(&self) -> u64 {
-        self.shard.ladder().items()
+        self.shard.ladder().residents().items()
     }
 
     /// Nanoseconds that slow tiers were charged beyond local DRAM, for requests and moves.
@@ -544,7 +547,7 @@ impl TieredCache {
 
     /// How many tiers there are above the log.
     pub fn levels(&self) -> usize {
-        self.shard.ladder().levels()
+        self.shard.ladder().residents().levels()
     }
 }
 

@@ -40,8 +40,8 @@ impl Engine {
         let mut found = 0;
         for &hash in &hashes[..count] {
             if let Some(id) = self.shard.memory().foresee_item(hash) {
-                prefetch(self.shard.ladder().node(id));
-                if let Some(mark) = self.shard.ladder().mark(id) {
+                prefetch(self.shard.ladder().residents().nodes().node(id));
+                if let Some(mark) = self.shard.ladder().residents().mark(id) {
                     prefetch(mark);
                 }
                 ids[found] = id;
@@ -49,7 +49,7 @@ impl Engine {
             }
         }
         for &id in &ids[..found] {
-            self.items.tiers.prefetch(self.shard.ladder().loc(id), ITEM_BYTES);
+            self.items.tiers.prefetch(self.shard.ladder().residents().nodes().loc(id), ITEM_BYTES);
         }
     }
 }

@@ -7,12 +7,12 @@ use super::Engine;
 impl Engine {
     /// How many tiers are memory.
     pub fn memory_tiers(&self) -> usize {
-        self.shard.ladder().levels()
+        self.shard.ladder().residents().levels()
     }
 
     /// A tier's capacity now, in bytes.
     pub fn capacity_bytes(&self, tier: usize) -> u64 {
-        self.shard.ladder().capacity_bytes(tier)
+        self.shard.ladder().config().levels[tier].capacity_bytes
     }
 
     /// Changes a tier's capacity. What is above it leaves a little in every step and every [`Self::shrink`].
@@ -26,7 +26,8 @@ impl Engine {
     /// theirs.
     pub fn shrink(&mut self) -> bool {
         let is_within = |engine: &Self| {
-            (0..engine.memory_tiers()).all(|tier| engine.shard.ladder().is_within_capacity(tier))
+            (0..engine.memory_tiers())
+                .all(|tier| engine.shard.ladder().residents().level(tier).is_within_capacity())
         };
         if !is_within(self) {
             self.step();
@@ -36,13 +37,13 @@ impl Engine {
 
     /// Whether a tier holds no more than its capacity, and has given the rest back.
     pub fn is_within_capacity(&self, tier: usize) -> bool {
-        self.shard.ladder().is_within_capacity(tier)
+        self.shard.ladder().residents().level(tier).is_within_capacity()
     }
 
     /// Items that have left a tier downwards or for good since the start, and how long ago, in requests, such items were last
     /// used.
     pub fn departures(&self, tier: usize) -> (u64, u64) {
-        let counters = self.shard.ladder().level(tier);
+        let counters = self.shard.ladder().residents().level(tier).counters();
         (counters.demotions + counters.evictions, self.shard.ladder().tail_age_requests(tier))
     }
 }

@@ -27,7 +27,7 @@ impl Engine {
         let hash = self.items.hasher.hash(db, key);
         let Some(id) = self.find_in_memory(db, key, hash) else { return self.get_staged(db, key, hash) };
         self.note_hit(db, key, hash, id);
-        let loc = self.shard.ladder().loc(id);
+        let loc = self.shard.ladder().residents().nodes().loc(id);
         let header = self.header(loc);
         Some(Hit { value: self.value(ItemRef(id)), kind: header.kind, item: ItemRef(id) })
     }
@@ -37,7 +37,7 @@ impl Engine {
         if let Some(value) = self.staged_value(item) {
             return value;
         }
-        let loc = self.shard.ladder().loc(item.0);
+        let loc = self.shard.ladder().residents().nodes().loc(item.0);
         let header = self.header(loc);
         self.items.tiers.bytes(loc, header.value_offset(), header.value_len as usize)
     }
@@ -47,12 +47,12 @@ impl Engine {
         if self.staged_value(item).is_some() {
             return;
         }
-        self.items.tiers.charge_read(self.shard.ladder().loc(item.0).tier, len);
+        self.items.tiers.charge_read(self.shard.ladder().residents().nodes().loc(item.0).tier, len);
     }
 
     /// Charges the writing of a contiguous part, of `len` bytes, of an item that was just looked up.
     pub fn charge_write(&self, item: ItemRef, len: usize) {
-        self.items.tiers.charge_write(self.shard.ladder().loc(item.0).tier, len);
+        self.items.tiers.charge_write(self.shard.ladder().residents().nodes().loc(item.0).tier, len);
     }
 
     /// The value of `key`, to be changed in place without changing its length; uncharged.
@@ -65,7 +65,7 @@ impl Engine {
         let Some(mut id) = self.find_live(db, key, hash) else { return Ok(None) };
         self.sets += 1;
         self.forget_copy(id, hash);
-        let header = self.header(self.shard.ladder().loc(id));
+        let header = self.header(self.shard.ladder().residents().nodes().loc(id));
         if !self.shard.item(id).change_in_place() {
             self.build_anew(db, key, header.kind, header.value_len as usize, |old, new| {
                 new.copy_from_slice(old);
@@ -73,7 +73,7 @@ impl Engine {
             let Some(copy) = self.find_live(db, key, hash) else { return Ok(None) };
             id = copy;
         } else {
-            self.note_write(self.tenant_of(db, key), hash, self.shard.ladder().place_bytes(id));
+            self.note_write(self.tenant_of(db, key), hash, self.shard.ladder().residents().place_bytes(id));
         }
         let item = ItemRef(id);
         Ok(Some(ValueMut { bytes: self.value_again_mut(item), kind: header.kind, item }))
@@ -81,7 +81,7 @@ impl Engine {
 
     /// The bytes that [`Self::value_mut`] gave, once more; nothing but the value itself was changed since.
     pub fn value_again_mut(&mut self, item: ItemRef) -> &mut [u8] {
-        let loc = self.shard.ladder().loc(item.0);
+        let loc = self.shard.ladder().residents().nodes().loc(item.0);
         let header = self.header(loc);
         self.unseal_to_change(item.0, loc);
         &mut self.items.tiers.bytes_mut(loc, header.item_len())[header.value_offset()..]
@@ -119,7 +119,7 @@ impl Engine {
         let tenant = self.tenant_for(db, key);
         self.note_write(tenant, hash, self.place_len(header));
         let old = self.find_live(db, key, hash);
-        let expires_at_ms = old.and_then(|id| self.shard.ladder().expires_at_ms(id));
+        let expires_at_ms = old.and_then(|id| self.shard.ladder().residents().nodes().expires_at_ms(id));
         let entry = self.entry(hash, header, expires_at_ms, tenant);
         let Some(old) = old else {
             let (_, loc) = self.enter(&entry, db)?;
@@ -131,9 +131,13 @@ impl Engine {
             return Ok(());
         };
         self.forget_copy(old, hash);
-        let (from, was) = (self.shard.ladder().loc(old), self.header(self.shard.ladder().loc(old)));
+        let (from, was) = (
+            self.shard.ladder().residents().nodes().loc(old),
+            self.header(self.shard.ladder().residents().nodes().loc(old)),
+        );
         self.items.tiers.charge_read(from.tier, was.item_len());
-        if self.shard.ladder().place_bytes(old) != self.shard.ladder().place_bytes_for(self.place_len(header))
+        if self.shard.ladder().residents().place_bytes(old)
+            != self.shard.ladder().residents().classes().place_bytes(self.place_len(header))
         {
             self.shard.hold(self.divider.metadata_bytes());
             self.shard.replace(old, &entry, &mut self.rng);
@@ -175,7 +179,7 @@ impl Engine {
     /// sizes, and a value that will grow may as well have all of its own.
     pub fn roomy_len(&self, key_len: usize, value_len: usize) -> usize {
         let head = HEADER_BYTES + key_len + self.keeping.tail_bytes();
-        let place = self.shard.ladder().place_bytes_for((head + value_len) as u64) as usize;
+        let place = self.shard.ladder().residents().classes().place_bytes((head + value_len) as u64) as usize;
         (place - head).min(self.config.value_bytes_max).max(value_len)
     }
 

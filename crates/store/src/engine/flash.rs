@@ -108,7 +108,7 @@ impl Engine {
     /// Whether writers should wait until the flash tier has caught up.
     #[inline]
     pub fn is_choked(&self) -> bool {
-        self.shard.ladder().must_wait()
+        self.shard.ladder().transit().outlet().must_wait()
     }
 
     /// Has a writer woken when there is space again.
@@ -460,7 +460,7 @@ impl Engine {
         if !self.has_flash() {
             return;
         }
-        let db = self.header(self.shard.ladder().loc(id)).db;
+        let db = self.header(self.shard.ladder().residents().nodes().loc(id)).db;
         if let Some(place) = self.shard.forget_copy(id, hash, &mut self.items) {
             self.retire(hash, place, db);
         }

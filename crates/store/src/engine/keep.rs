@@ -79,7 +79,7 @@ impl Engine {
 
     #[cold]
     fn prepare_kept(&mut self, loc: Loc, header: Header) {
-        let place_bytes = self.shard.ladder().place_bytes_for(self.place_len(header));
+        let place_bytes = self.shard.ladder().residents().classes().place_bytes(self.place_len(header));
         self.items.tiers.prepare(loc, place_bytes);
     }
 
@@ -136,10 +136,10 @@ impl Engine {
     /// Writes an item's expiry down where that has to be.
     #[cold]
     pub(super) fn seal_again(&mut self, id: Id) {
-        let loc = self.shard.ladder().loc(id);
+        let loc = self.shard.ladder().residents().nodes().loc(id);
         if self.items.tiers.keeps(loc.tier) {
             self.items.tiers.unseal(loc);
-            self.seal_item(loc, self.header(loc), self.shard.ladder().expires_at_ms(id));
+            self.seal_item(loc, self.header(loc), self.shard.ladder().residents().nodes().expires_at_ms(id));
         }
     }
 
@@ -173,7 +173,7 @@ impl Engine {
         let other = self.items.flash.as_ref().and_then(|flash| flash.found_session());
         self.keeping.left_by = other.map_or_else(|| self.items.tiers.sessions(), |other| vec![other]);
         let mut found = TakenUp { disagree: !self.items.tiers.agree(other), ..TakenUp::default() };
-        for tier in 0..self.shard.ladder().levels() as u8 {
+        for tier in 0..self.shard.ladder().residents().levels() as u8 {
             self.take_up_tier(tier, &mut found);
         }
         self.items.tiers.begin_session(self.config.session);

@@ -67,7 +67,7 @@ impl Engine {
     /// Requests since `key` was last used, as the eviction order knows it: to the tick, and modulo its wrap.
     pub fn idle_requests(&mut self, db: u8, key: &[u8]) -> Option<u64> {
         let id = self.find_live(db, key, self.items.hasher.hash(db, key))?;
-        Some(self.shard.ladder().idle_requests(id, self.shard.now()))
+        Some(self.shard.ladder().residents().nodes().idle_requests(id, self.shard.now()))
     }
 
     /// Requests that the engine has served, which is its time.

@@ -64,7 +64,7 @@ impl Engine {
     fn carry_out_one(&mut self, act: Act) {
         match act {
             Act::Move { ticket, from, to, bytes, .. } => {
-                let place_bytes = self.shard.ladder().bytes_of_place(to);
+                let place_bytes = self.shard.ladder().residents().bytes_of_place(to);
                 assert!(bytes <= place_bytes, "a moved item fits its new place");
                 if self.items.tiers.keeps(to.tier) {
                     self.items.tiers.copy_unsealed(from, to, bytes as usize, place_bytes);
@@ -128,7 +128,7 @@ impl Engine {
             }
         });
         for id in ids {
-            let loc = self.shard.ladder().loc(id);
+            let loc = self.shard.ladder().residents().nodes().loc(id);
             let header = self.header(loc);
             if db.is_none_or(|db| db == header.db) {
                 let key = self.items.key(loc, header);
@@ -177,7 +177,7 @@ impl Engine {
     pub fn stats(&self) -> EngineStats {
         let sunk = |at| self.shard.log().map_or(0, |log| log.sunk(at));
         let tier = |(at, spec): (usize, &TierSpec)| {
-            let level = self.shard.ladder().level(at);
+            let level = self.shard.ladder().residents().level(at).counters();
             TierStats {
                 name: spec.name.clone(),
                 kind: spec.kind.name().to_owned(),
@@ -194,7 +194,7 @@ impl Engine {
         };
         let mut tiers: Vec<_> = self.config.tiers.iter().enumerate().map(tier).collect();
         tiers.extend(self.flash_tier_stats());
-        let counters = self.shard.ladder().counters();
+        let counters = self.shard.ladder().transit().counters();
         EngineStats {
             gets: self.gets,
             hits: self.get_hits,
@@ -204,7 +204,7 @@ impl Engine {
             moves_aborted: counters.moves_aborted,
             refused: self.shard.refused(),
             keys: self.keys.iter().sum(),
-            keys_with_expiry: self.shard.ladder().items_with_expiry(),
+            keys_with_expiry: self.shard.ladder().residents().nodes().items_with_expiry(),
             metadata_bytes: self.shard.ladder().metadata_bytes(),
             pinned_bytes: self.pinned_bytes as u64,
             flash: self.flash_figures(),

@@ -188,7 +188,7 @@ impl Engine {
 
     /// The value of a live item, charged as one range from its header to its end.
     fn hit(&self, id: Id) -> Hit<'_> {
-        let loc = self.shard.ladder().loc(id);
+        let loc = self.shard.ladder().residents().nodes().loc(id);
         let header = self.header(loc);
         self.items.tiers.charge_read(loc.tier, header.item_len());
         let value = self.items.tiers.bytes(loc, header.value_offset(), header.value_len as usize);
@@ -239,7 +239,7 @@ impl Engine {
 
     /// Takes an item out of shard and accounts.
     fn forget(&mut self, id: Id, hash: u64) {
-        let db = self.header(self.shard.ladder().loc(id)).db;
+        let db = self.header(self.shard.ladder().residents().nodes().loc(id)).db;
         self.uncount(db);
         self.give_up_place(id, hash);
     }
@@ -292,7 +292,7 @@ impl Engine {
         let expires_at_ms = match expiry {
             Expiry::Never => None,
             Expiry::AtUnixMs(at_ms) => Some(at_ms),
-            Expiry::Keep => old.and_then(|id| self.shard.ladder().expires_at_ms(id)),
+            Expiry::Keep => old.and_then(|id| self.shard.ladder().residents().nodes().expires_at_ms(id)),
         };
         self.note_write(tenant, hash, self.place_len(header));
         let entry = self.entry(hash, header, expires_at_ms, tenant);
@@ -409,7 +409,7 @@ impl Engine {
     pub fn expires_at(&mut self, db: u8, key: &[u8]) -> Option<Option<u64>> {
         let hash = self.items.hasher.hash(db, key);
         match self.find_in_memory(db, key, hash) {
-            Some(id) => Some(self.shard.ladder().expires_at_ms(id)),
+            Some(id) => Some(self.shard.ladder().residents().nodes().expires_at_ms(id)),
             None => self.staged_expiry(db, key, hash),
         }
     }
@@ -422,7 +422,7 @@ impl Engine {
         if let Some(id) = found {
             self.forget_copy(id, hash);
             let change = if at_unix_ms.is_some() { Change::Expires } else { Change::Persisted };
-            if at_unix_ms.is_some() || self.shard.ladder().expires_at_ms(id).is_some() {
+            if at_unix_ms.is_some() || self.shard.ladder().residents().nodes().expires_at_ms(id).is_some() {
                 self.changes.note(change, db, key);
             }
             self.shard.item(id).set_expires_at_ms(at_unix_ms);
@@ -450,7 +450,7 @@ impl Engine {
     ) -> u64 {
         let next = self.shard.memory().entries(cursor, count.max(1), |hash, found| match found {
             Found::Item(id) => {
-                let loc = self.shard.ladder().loc(id);
+                let loc = self.shard.ladder().residents().nodes().loc(id);
                 let header = self.header(loc);
                 let expired = self.shard.is_expired(id);
                 self.items.tiers.charge_read(loc.tier, header.value_offset());
@@ -469,9 +469,9 @@ impl Engine {
     /// Bytes that `key` costs: its place and its share of the metadata.
     pub fn memory_usage(&mut self, db: u8, key: &[u8]) -> Option<u64> {
         let id = self.find_live(db, key, self.items.hasher.hash(db, key))?;
-        let items = self.shard.ladder().items().max(1);
+        let items = self.shard.ladder().residents().items().max(1);
         Some(
-            self.shard.ladder().place_bytes(id)
+            self.shard.ladder().residents().place_bytes(id)
                 + self.shard.ladder().metadata_bytes().div_ceil(items).min(64),
         )
     }

@@ -32,7 +32,7 @@ impl Engine {
         if self.staged_value(item).is_some() {
             return None;
         }
-        let header = self.header(self.shard.ladder().loc(item.0));
+        let header = self.header(self.shard.ladder().residents().nodes().loc(item.0));
         let len = header.value_len as usize;
         if self.pinned_bytes + len > self.config.pinned_bytes_max {
             return None;

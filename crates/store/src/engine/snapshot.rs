@@ -90,7 +90,8 @@ impl Engine {
     /// When the item was last used, in the ladder's ticks.
     fn last_tick(&self, id: Id) -> u64 {
         let tick_requests = self.shard.ladder().config().recency_requests.max(1);
-        let idle = self.shard.ladder().idle_requests(id, self.shard.now()) / tick_requests;
+        let idle =
+            self.shard.ladder().residents().nodes().idle_requests(id, self.shard.now()) / tick_requests;
         (self.shard.now().requests / tick_requests).saturating_sub(idle)
     }
 
@@ -111,7 +112,7 @@ impl Engine {
             let until = from.get(*pass + 1).copied().unwrap_or(u64::MAX);
             let next = self.shard.memory().entries(*at, VISITS, |_, found| {
                 let Found::Item(id) = found else { return };
-                let loc = self.shard.ladder().loc(id);
+                let loc = self.shard.ladder().residents().nodes().loc(id);
                 let tick = self.last_tick(id);
                 if tick < from_tick || tick >= until || self.items.tiers.keeps(loc.tier) {
                     return;
@@ -128,7 +129,7 @@ impl Engine {
             (*pass, *at) = next.map_or((*pass + 1, 0), |at| (*pass, at));
         }
         for id in found_long {
-            let header = self.header(self.shard.ladder().loc(id));
+            let header = self.header(self.shard.ladder().residents().nodes().loc(id));
             let mut bytes = Vec::with_capacity(header.item_len() + 64);
             if self.write_head_of(id, header, &mut bytes) {
                 let pin = self.pin(ItemRef(id));
@@ -148,11 +149,11 @@ impl Engine {
 
     /// Writes what stands before an item's value; `false`: its time is over.
     fn write_head_of(&self, id: Id, header: Header, out: &mut Vec<u8>) -> bool {
-        let expires_at_ms = self.shard.ladder().expires_at_ms(id).unwrap_or(0);
+        let expires_at_ms = self.shard.ladder().residents().nodes().expires_at_ms(id).unwrap_or(0);
         let lapsed = expires_at_ms != 0 && expires_at_ms <= self.shard.now().unix_ms;
         if !lapsed {
             let key = self.items.tiers.bytes(
-                self.shard.ladder().loc(id),
+                self.shard.ladder().residents().nodes().loc(id),
                 HEADER_BYTES,
                 usize::from(header.key_len),
             );
@@ -223,7 +224,7 @@ impl Engine {
         self.await_flash();
         let hash = self.items.hasher.hash(db, item.key);
         if let Some(id) = self.find(db, item.key, hash)
-            && self.items.tiers.keeps(self.shard.ladder().loc(id).tier)
+            && self.items.tiers.keeps(self.shard.ladder().residents().nodes().loc(id).tier)
         {
             return Restored::Known;
         }

@@ -115,8 +115,8 @@ impl Engine {
     /// Figures of the tenants that were declared, have asked or have something.
     pub(super) fn tenant_stats(&self) -> Vec<TenantStats> {
         let stats = |(number, (name, tally)): (u16, (&[u8], Tally))| {
-            let tiers = (0..self.shard.ladder().levels())
-                .map(|tier| TenantTierStats::of(self.shard.ladder().tenant_level(number, tier)));
+            let tiers = (0..self.shard.ladder().residents().levels())
+                .map(|tier| TenantTierStats::of(self.shard.ladder().residents().tenant_level(number, tier)));
             let stats = TenantStats {
                 name: String::from_utf8_lossy(name).into_owned(),
                 gets: tally.lookups,

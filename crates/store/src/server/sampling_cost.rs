@@ -40,7 +40,7 @@ pub(super) fn measure(ks: &[u8]) -> Overheads {
         let mut trial = || {
             let start = Instant::now();
             for _ in 0..DRAWS {
-                std::hint::black_box(ladder.choose_victim(0, 0, k, now, &mut rng));
+                std::hint::black_box(ladder.residents_mut().choose_victim(0, 0, k, now, &mut rng));
             }
             start.elapsed().as_nanos() as f64 / f64::from(DRAWS)
         };

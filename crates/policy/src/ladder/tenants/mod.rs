@@ -19,12 +19,11 @@ mod members;
 mod reuse;
 mod settings;
 
-use super::order::{AgeQuantile, Known, Order, Priority, may_go};
-use super::{Class, Context, Demand, Ladder};
+use super::Class;
+use super::order::{AgeQuantile, Draw, First};
+use crate::Id;
 use crate::column::Column;
-use crate::ladder::place;
 use crate::waste::Waste;
-use crate::{Id, Now};
 use entry::Entry;
 use fullest::Fullest;
 use members::Members;
@@ -181,7 +180,7 @@ impl Holdings {
 
 /// The tenants of a ladder.
 #[derive(Clone, Debug)]
-pub(super) struct Tenants {
+pub struct Tenants {
     entries: Column<Entry>,
     levels: Vec<Holdings>,
     /// Halves of a window of reuse times that have begun.
@@ -189,7 +188,7 @@ pub(super) struct Tenants {
 }
 
 impl Tenants {
-    pub fn new(config: &super::LadderConfig) -> Self {
+    pub(super) fn new(config: &super::LadderConfig) -> Self {
         let level = |level: &super::LevelConfig| Holdings {
             insertion_point: level.insertion_point,
             share_default: 1,
@@ -200,7 +199,7 @@ impl Tenants {
     }
 
     /// Reuse times noted from now on belong to this half of a window.
-    pub fn roll(&mut self, half: u32) {
+    pub(super) fn roll(&mut self, half: u32) {
         self.half = half;
     }
 
@@ -212,7 +211,7 @@ impl Tenants {
 
     /// A tenant's item was used again after `reuse`.
     #[inline]
-    pub fn note_reuse(&mut self, tenant: u16, tier: usize, reuse: u64) {
+    pub(super) fn note_reuse(&mut self, tenant: u16, tier: usize, reuse: u64) {
         if let Some(Some(holding)) = self.levels[tier].of.get_mut(usize::from(tenant)) {
             holding.reuse.note(reuse, self.half);
         }
@@ -220,21 +219,21 @@ impl Tenants {
 
     /// Whether this is sooner than `factor` in 1/256 of the mean of a tenant's items in a tier.
     #[inline]
-    pub fn is_below_mean(&self, tenant: u16, tier: usize, reuse: u64, factor: u32) -> bool {
+    pub(super) fn is_below_mean(&self, tenant: u16, tier: usize, reuse: u64, factor: u32) -> bool {
         let holding = self.levels[tier].get(usize::from(tenant));
         holding.is_none_or(|holding| holding.reuse.is_below_mean(reuse, factor, self.half))
     }
 
-    pub fn grow_to(&mut self, id: Id) {
+    pub(super) fn grow_to(&mut self, id: Id) {
         self.entries.grow_to(id);
     }
 
     /// Whose an item is from now on; it is in no tier yet.
-    pub fn set_owner(&mut self, id: Id, tenant: u16) {
+    pub(super) fn set_owner(&mut self, id: Id, tenant: u16) {
         self.entries.at(id).owner = tenant.min(TENANTS_MAX as u16 - 1);
     }
 
-    pub fn insert(&mut self, id: Id, tier: usize, bytes: u64) {
+    pub(super) fn insert(&mut self, id: Id, tier: usize, bytes: u64) {
         let entry = self.entries.at(id);
         let tenant = entry.owner;
         let level = &mut self.levels[tier];
@@ -247,7 +246,7 @@ impl Tenants {
         level.weigh(tenant, before, before + bytes);
     }
 
-    pub fn remove(&mut self, id: Id, tier: usize, bytes: u64) {
+    pub(super) fn remove(&mut self, id: Id, tier: usize, bytes: u64) {
         let entry = self.entries.get(id);
         let (tenant, position) = (entry.owner, entry.position());
         let level = &mut self.levels[tier];
@@ -263,7 +262,7 @@ impl Tenants {
     }
 
     /// Counts an eviction.
-    pub fn note_evicted(&mut self, id: Id, tier: usize, wants: Option<u16>) {
+    pub(super) fn note_evicted(&mut self, id: Id, tier: usize, wants: Option<u16>) {
         let tenant = self.owner(id);
         let trespass = self.is_protected(tenant, tier, wants);
         let counters = &mut self.levels[tier].at(tenant).counters;
@@ -273,7 +272,7 @@ impl Tenants {
 
     /// Whether a tenant loses nothing in a tier now: it is not above its part, does not want the room itself, and it is not so
     /// that room is made for nobody in particular while all have just their part.
-    fn is_protected(&self, tenant: u16, tier: usize, wants: Option<u16>) -> bool {
+    pub(super) fn is_protected(&self, tenant: u16, tier: usize, wants: Option<u16>) -> bool {
         let level = &self.levels[tier];
         let is_above = |tenant| level.is_above(tenant, wants);
         let mut fullest = [0];
@@ -308,13 +307,13 @@ impl Tenants {
         above.or(wants.map(usize::from)).or(fullest)
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         let level = |level: &Holdings| level.held_bytes + level.fullest.bytes();
         self.entries.bytes() + self.levels.iter().map(level).sum::<u64>()
     }
 
     /// Forgets all items; shares, K and counters stay. The memory is given back by and by.
-    pub fn clear_into(&mut self, waste: &mut Waste) {
+    pub(super) fn clear_into(&mut self, waste: &mut Waste) {
         self.entries.clear_into(waste);
         for level in &mut self.levels {
             level.fullest = Fullest::default();
@@ -326,14 +325,10 @@ impl Tenants {
             }
         }
     }
-}
 
-impl Ladder {
-    /// A tenant in a tier; nothing where tenants are not told apart.
-    pub fn tenant_level(&self, tenant: u16, tier: usize) -> TenantLevel {
-        let Some(level) = self.tenants.as_ref().and_then(|tenants| tenants.levels.get(tier)) else {
-            return TenantLevel::default();
-        };
+    /// A tenant in a tier.
+    pub fn level(&self, tenant: u16, tier: usize) -> TenantLevel {
+        let Some(level) = self.levels.get(tier) else { return TenantLevel::default() };
         let Some(holding) = level.get(usize::from(tenant)) else {
             return TenantLevel { share_bytes: level.share_default, ..TenantLevel::default() };
         };
@@ -346,18 +341,14 @@ impl Ladder {
         }
     }
 
-    /// Whether an item may not go for another tenant: its own is not above its part, and does not want the room.
-    pub(super) fn is_protected(&self, id: Id, demand: Demand) -> bool {
-        let tier = usize::from(self.loc(id).tier);
-        self.tenants.as_ref().is_some_and(|tenants| {
-            !demand.is_forced && tenants.is_protected(tenants.owner(id), tier, demand.tenant)
-        })
+    /// One more than the highest number of a tenant that has had something or a share.
+    pub fn seen(&self) -> usize {
+        self.levels.iter().map(|level| level.of.len()).max().unwrap_or(0)
     }
 
     /// Whether a tenant may have what is others' where all else fails: it has hardly more than its part anywhere. Who floods does not.
     pub(super) fn may_trespass(&self, tenant: u16) -> bool {
-        let Some(tenants) = &self.tenants else { return false };
-        tenants.levels.iter().all(|level| {
+        self.levels.iter().all(|level| {
             let (bytes, share) =
                 level.get(usize::from(tenant)).map_or((0, 0), |it| (it.bytes, it.share_bytes));
             let part = u128::from(share) * u128::from(level.bytes) / u128::from(level.share_bytes.max(1));
@@ -365,122 +356,92 @@ impl Ladder {
         })
     }
 
-    /// Items of a tier drawn from the tenants that are to give, with their ages and classes, the oldest first.
-    pub(super) fn tenant_donors(&mut self, tier: usize, context: &mut Context<'_>) -> Vec<(u32, Class, Id)> {
-        let Some(tenants) = &self.tenants else { return Vec::new() };
+    /// Items of a tier drawn from the tenants that are to give.
+    pub(super) fn donors(
+        &self,
+        tier: usize,
+        wants: Option<u16>,
+        may_go: impl Fn(Id) -> bool,
+        rng: &mut Rng,
+    ) -> Vec<Id> {
         let mut givers = [0; GIVERS + 1];
-        let count = tenants.givers(tier, context.demand.tenant, &mut givers);
+        let count = self.givers(tier, wants, &mut givers);
         let mut donors = Vec::with_capacity(DONORS);
-        for holding in givers[..count].iter().filter_map(|&giver| tenants.levels[tier].get(giver)) {
+        for holding in givers[..count].iter().filter_map(|&giver| self.levels[tier].get(giver)) {
             let len = holding.members.len() as u64;
             for _ in 0..if len == 0 { 0 } else { DONORS - donors.len() } {
-                let id = holding.members.get(context.rng.below(len) as usize);
-                let place = self.places.get(id);
-                if may_go(place) {
-                    donors.push((
-                        self.age(id, context.now),
-                        self.levels[tier].slots.pages().class_at(place.unit()),
-                        id,
-                    ));
+                let id = holding.members.get(rng.below(len) as usize);
+                if may_go(id) {
+                    donors.push(id);
                 }
             }
         }
-        donors.sort_by_key(|&(age, class, _)| (std::cmp::Reverse(age), class));
         donors
     }
 
-    /// Whose an item is; 0 where tenants are not told apart.
-    pub fn tenant_of(&self, id: Id) -> u16 {
-        self.tenants.as_ref().map_or(0, |tenants| tenants.owner(id))
-    }
-
-    /// One more than the highest number of a tenant that has had something or a share.
-    pub fn tenants_seen(&self) -> usize {
-        let Some(tenants) = &self.tenants else { return 0 };
-        tenants.levels.iter().map(|level| level.of.len()).max().unwrap_or(0)
-    }
-
     /// The item that should go next in a tier, of a class or of any: of the tenant that is to give, K drawn.
-    pub(super) fn tenant_victim(
+    pub(super) fn victim(
         &mut self,
         tier: usize,
         class: Option<Class>,
-        context: &mut Context<'_>,
+        draw: &mut Draw<'_>,
+        wants: Option<u16>,
+        rng: &mut Rng,
     ) -> Option<Id> {
         // Nearly always the first one has something to give.
-        let first = self.tenants.as_ref()?.first_giver(tier, context.demand.tenant);
-        if let Some(victim) =
-            first.and_then(|tenant| self.sample_tenant(tenant, tier, class, context.now, context.rng))
-        {
+        let first = self.first_giver(tier, wants);
+        if let Some(victim) = first.and_then(|tenant| self.sample(tenant, tier, class, draw, rng)) {
             return Some(victim);
         }
         let mut givers = [0; GIVERS + 1];
-        let count = self.tenants.as_ref()?.givers(tier, context.demand.tenant, &mut givers);
+        let count = self.givers(tier, wants, &mut givers);
         debug_assert_eq!(givers[..count].first().copied(), first, "who was asked already");
         let mut others = givers[..count].iter().skip(1);
-        others.find_map(|&tenant| self.sample_tenant(tenant, tier, class, context.now, context.rng))
+        others.find_map(|&tenant| self.sample(tenant, tier, class, draw, rng))
     }
 
-    /// The item of a tenant that would go from a tier if K of them were drawn. It stays: this is for knowing what choosing costs.
-    pub fn choose_victim(&mut self, tenant: u16, tier: usize, k: u8, now: Now, rng: &mut Rng) -> Option<Id> {
-        self.set_k(tenant, tier, k);
-        self.sample_tenant(usize::from(tenant), tier, None, now, rng)
-    }
-
-    fn sample_tenant(
+    /// The first of K items drawn from a tenant's in a tier, of a class or of any.
+    pub(super) fn sample(
         &mut self,
         tenant: usize,
         tier: usize,
         class: Option<Class>,
-        now: Now,
+        draw: &mut Draw<'_>,
         rng: &mut Rng,
     ) -> Option<Id> {
-        let recency = self.recency(now);
-        let level = &mut self.levels[tier];
-        let Order::Sample { k, by } = level.order else { return None };
-        let slots = &level.slots;
-        let known = Known { places: &self.places, expiry: &self.expiry, uses: &self.uses, recency };
-        let Tenants { entries, levels, .. } = self.tenants.as_mut()?;
+        let Tenants { entries, levels, .. } = self;
         let holding = levels[tier].of.get_mut(tenant)?.as_mut()?;
-        let k = if holding.k == 0 { k } else { holding.k };
+        let k = if holding.k == 0 { draw.k } else { holding.k };
         let len = holding.members.len() as u64;
         if len == 0 {
             return None;
         }
         // Of two sets that share the items that fit, draws from the smaller meet them more often.
-        let from_class = class.filter(|&class| u64::from(slots.by_class().used(class)) < len);
-        let fits = |id: Id| {
-            let place = self.places.get(id);
-            may_go(place)
-                && match from_class {
-                    Some(_) => usize::from(entries.cell(id).owner) == tenant,
-                    None => class.is_none_or(|class| slots.pages().class_at(place.unit()) == class),
-                }
-        };
-        let mut first: Option<((u64, u32), Id)> = None;
+        let from_class = class.filter(|&class| u64::from(draw.slots.by_class().used(class)) < len);
+        let mut first = First::default();
         let mut found = 0;
         for _ in 0..DRAWS * u32::from(k) {
             let drawn = match from_class {
-                Some(class) => slots.draw(class, rng),
+                Some(class) => draw.slots.draw(class, rng),
                 None => Some(holding.members.get(rng.below(len) as usize)),
             };
-            let Some(id) = drawn.filter(|&id| fits(id)) else { continue };
-            let place = self.places.get(id);
-            let age = recency.wrapping_sub(place.last()) & place::LAST_MASK;
+            let Some((id, place)) = drawn.and_then(|id| Some((id, draw.may_go(id)?))) else { continue };
+            let fits = match from_class {
+                Some(_) => usize::from(entries.cell(id).owner) == tenant,
+                None => class.is_none_or(|class| draw.slots.pages().class_at(place.unit()) == class),
+            };
+            if !fits {
+                continue;
+            }
+            let age = place.age(draw.recency);
             holding.insertion.note(age);
-            if by == Priority::Frequency {
-                level.sampling.note_age(age);
-            }
-            let key = known.key(id, by, holding.insertion.age(), level.sampling.half_life());
-            if first.is_none_or(|(first, _)| key > first) {
-                first = Some((key, id));
-            }
+            draw.note_age(age);
+            first.meet(id, draw.key(id, place, holding.insertion.age()));
             found += 1;
             if found == k {
                 break;
             }
         }
-        level.sampling.drawn[usize::from(class.is_some())] += u64::from(found);
-        first.map(|(_, id)| id)
+        first.id()
     }
 }

@@ -1,7 +1,10 @@
 //! How soon a tenant's items are used again in a tier, and how long those have waited that leave it.
 
-use super::super::{Class, Context, Ladder};
+use super::Tenants;
 use crate::Id;
+use crate::ladder::Class;
+use crate::ladder::order::Draw;
+use tiermem_base::Rng;
 
 /// The mean reuse time of a tenant's hits in a tier, where what was noted half a window ago and longer weighs half, and so on.
 ///
@@ -73,7 +76,7 @@ impl Coldest {
     }
 }
 
-impl Ladder {
+impl Tenants {
     /// How long the item in a tier has waited that would go for another one of its tenant, if that has its part there. It is
     /// looked for now and then; in between it is the mean of what was found.
     pub(in crate::ladder) fn own_coldest(
@@ -81,21 +84,20 @@ impl Ladder {
         id: Id,
         tier: usize,
         class: Class,
-        context: &mut Context<'_>,
+        draw: &mut Draw<'_>,
+        rng: &mut Rng,
     ) -> Option<u32> {
-        let tenants = self.tenants.as_mut()?;
-        let tenant = usize::from(tenants.owner(id));
-        if !tenants.levels[tier].has_part(tenant) {
+        let tenant = usize::from(self.owner(id));
+        if !self.levels[tier].has_part(tenant) {
             return None;
         }
-        let (mean, is_due) = tenants.levels[tier].of[tenant].as_mut()?.coldest.ask();
+        let (mean, is_due) = self.levels[tier].of[tenant].as_mut()?.coldest.ask();
         if !is_due {
             return Some(mean);
         }
-        let victim = self.sample_tenant(tenant, tier, Some(class), context.now, context.rng)?;
-        let age = self.age(victim, context.now);
-        let holding = self.tenants.as_mut()?.levels[tier].of[tenant].as_mut()?;
-        Some(holding.coldest.note(age))
+        let victim = self.sample(tenant, tier, Some(class), draw, rng)?;
+        let age = draw.nodes.get(victim).age(draw.recency);
+        Some(self.levels[tier].of[tenant].as_mut()?.coldest.note(age))
     }
 }
 

@@ -1,8 +1,7 @@
 //! What tenants are to have, as whoever divides memory says it: one change at a time, which the ladder does at once. Memory follows
 //! with the requests that want it.
 
-use super::{Holdings, TENANTS_MAX};
-use crate::ladder::Ladder;
+use super::{Holdings, TENANTS_MAX, Tenants};
 
 /// A change to what tenants are to have of a ladder's tiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,51 +44,35 @@ pub enum Setting {
     },
 }
 
-impl Ladder {
-    /// Changes what tenants are to have. Where they are not told apart nothing happens; no share is less than a byte.
+impl Tenants {
+    /// Changes what tenants are to have. No share is less than a byte; a tier that there is not is passed over.
     pub fn apply(&mut self, setting: Setting) {
         match setting {
-            Setting::Anew => {
-                for level in self.tenants.iter_mut().flat_map(|tenants| &mut tenants.levels) {
-                    level.forget_shares();
-                }
-            }
+            Setting::Anew => self.levels.iter_mut().for_each(Holdings::forget_shares),
             Setting::Newcomers { tier, share_bytes } => {
-                self.holdings(tier).into_iter().for_each(|level| level.share_default = share_bytes.max(1));
+                let level = self.levels.get_mut(tier);
+                level.into_iter().for_each(|level| level.share_default = share_bytes.max(1));
             }
             Setting::Undeclared { tier, share_bytes } => {
-                let levels = self.holdings(tier).into_iter();
-                levels.for_each(|level| level.set_share_default(share_bytes.max(1)));
+                let level = self.levels.get_mut(tier);
+                level.into_iter().for_each(|level| level.set_share_default(share_bytes.max(1)));
             }
             Setting::Share { tenant, tier, share_bytes, k } => {
-                self.set_share(tenant, tier, share_bytes.max(1), k);
-                debug_assert!(
-                    self.tenants.is_none()
-                        || self.tenant_level(tenant, tier).share_bytes == share_bytes.max(1),
+                let Some(level) = self.levels.get_mut(tier) else { return };
+                let tenant = tenant.min(TENANTS_MAX as u16 - 1);
+                let holding = level.at(tenant);
+                (holding.is_declared, holding.k) = (true, k);
+                level.set_share(tenant, share_bytes.max(1));
+                debug_assert_eq!(
+                    self.level(tenant, tier).share_bytes,
+                    share_bytes.max(1),
                     "a tenant has the share that it was given"
                 );
             }
-            Setting::K { tenant, tier, k } => self.set_k(tenant, tier, k),
-        }
-    }
-
-    /// What tenants hold in a tier, where they are told apart.
-    fn holdings(&mut self, tier: usize) -> Option<&mut Holdings> {
-        self.tenants.as_mut()?.levels.get_mut(tier)
-    }
-
-    /// Gives a tenant its share of a tier and its K there; 0 is the tier's own K.
-    pub fn set_share(&mut self, tenant: u16, tier: usize, share_bytes: u64, k: u8) {
-        let Some(level) = self.holdings(tier) else { return };
-        let holding = level.at(tenant.min(TENANTS_MAX as u16 - 1));
-        (holding.is_declared, holding.k) = (true, k);
-        level.set_share(tenant, share_bytes);
-    }
-
-    /// Gives a tenant its K in a tier, and leaves its share as it is.
-    pub fn set_k(&mut self, tenant: u16, tier: usize, k: u8) {
-        if let Some(level) = self.holdings(tier) {
-            level.at(tenant.min(TENANTS_MAX as u16 - 1)).k = k;
+            Setting::K { tenant, tier, k } => {
+                let Some(level) = self.levels.get_mut(tier) else { return };
+                level.at(tenant.min(TENANTS_MAX as u16 - 1)).k = k;
+            }
         }
     }
 }

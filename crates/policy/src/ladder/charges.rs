@@ -1,0 +1,130 @@
+//! What tier 0 is charged with beside its pages, and memory for that to grow into.
+//!
+//! Metadata comes out of tier 0, whose pages are taken back a few in each step. So that pages and metadata together never
+//! exceed the capacity, not even between two steps, a part of the tier is kept free for what may grow next: some room for
+//! all that grows in small pieces, and for each thing that grows in large ones the next of them. Whatever grows finds its
+//! memory there, and pages are taken back to make up for it.
+
+use super::residents::Residents;
+use super::{PAGE_BYTES, TENANTS_MAX};
+use crate::column::CHUNK_ITEMS;
+use crate::waste::Waste;
+
+/// For segments of the index, tables of pages and timers: what some dozens of requests bring.
+const SMALL_BYTES: u64 = 32 << 10;
+/// Where all tenants of a tier come at once: a place and two nodes of the tournament for each.
+const TENANTS_BYTES: u64 = 16 * TENANTS_MAX as u64;
+/// A chunk of item numbers: nodes, links, marks, a byte for counts of uses or reuse times, and names of timers.
+const CHUNK_BYTES: u64 = 20 * CHUNK_ITEMS as u64;
+/// Bytes of metadata that a new chunk of item numbers brings with it: node, links, table cell, index entry and timer.
+const CHUNK_METADATA_BYTES: u64 = (32 + TIMER_BYTES) * CHUNK_ITEMS as u64;
+/// Bytes of an item's timer.
+const TIMER_BYTES: u64 = 16;
+
+/// What is charged to tier 0 that no item has.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Charges {
+    /// The caller's index, and by how much it may grow at once.
+    index_bytes: u64,
+    index_growth_bytes: u64,
+    /// What it was when tier 0 was last limited for it.
+    index_bytes_limited: u64,
+    /// Tables that are needed no longer, whose memory is given back by and by.
+    waste: Waste,
+}
+
+impl Charges {
+    /// What the caller's own index holds, and by how much it may grow at once.
+    #[inline]
+    pub fn set_index_bytes(&mut self, bytes: u64, growth_bytes: u64) {
+        (self.index_bytes, self.index_growth_bytes) = (bytes, growth_bytes);
+    }
+
+    /// Where tables are left that are needed no longer.
+    pub fn waste(&mut self) -> &mut Waste {
+        &mut self.waste
+    }
+
+    /// Bytes of the caller's index and of waste.
+    pub fn bytes(&self) -> u64 {
+        self.index_bytes + self.waste.bytes()
+    }
+
+    /// Whether the index has grown since tier 0 was last limited for it.
+    #[inline]
+    pub fn has_grown(&self) -> bool {
+        self.index_bytes > self.index_bytes_limited
+    }
+
+    fn growth_bytes(&self, residents: &Residents) -> u64 {
+        let pages = residents.levels.iter().map(|level| level.slots.pages().growth_bytes()).sum::<u64>();
+        let tenants =
+            if residents.config.tenants { TENANTS_BYTES * residents.levels.len() as u64 } else { 0 };
+        SMALL_BYTES + self.index_growth_bytes + pages + tenants
+    }
+
+    /// Tier 0 holds what so many bytes of metadata leave of it.
+    pub fn limit(&mut self, metadata_bytes: u64, residents: &mut Residents) {
+        if residents.config.charge_metadata {
+            self.index_bytes_limited = self.index_bytes;
+            let charged = metadata_bytes + self.growth_bytes(residents);
+            let left = residents.config.levels[0].capacity_bytes.saturating_sub(charged);
+            residents.levels[0].slots.supply_mut().set_limit((left / PAGE_BYTES) as u32);
+        }
+    }
+
+    /// Pages of tier 0 that stand where the next chunk of item numbers is to be.
+    pub fn pages_short_for_chunk(&self, metadata_bytes: u64, residents: &Residents) -> u64 {
+        if !residents.config.charge_metadata {
+            return 0;
+        }
+        let pages = u64::from(residents.levels[0].slots.supply().used()) * PAGE_BYTES;
+        let needed = pages + metadata_bytes + self.growth_bytes(residents) + CHUNK_BYTES;
+        needed.saturating_sub(residents.config.levels[0].capacity_bytes).div_ceil(PAGE_BYTES)
+    }
+
+    /// Whether metadata may grow by a chunk of item numbers.
+    pub fn may_have_chunk(&self, metadata_bytes: u64, residents: &Residents) -> bool {
+        if residents.nodes.is_full() {
+            return false;
+        }
+        // As if every item had an expiry: it may get one at any time, without asking for room.
+        let to_come = residents.nodes.timers_to_come(TIMER_BYTES) + CHUNK_METADATA_BYTES;
+        let is_short = self.pages_short_for_chunk(metadata_bytes, residents) > 0;
+        !residents.config.charge_metadata
+            || !is_short && (metadata_bytes + to_come) as f64 <= metadata_bytes_max(residents)
+    }
+}
+
+/// Bytes that metadata may take.
+pub(super) fn metadata_bytes_max(residents: &Residents) -> f64 {
+    residents.config.levels[0].capacity_bytes as f64 * residents.config.metadata_share_max
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LadderConfig;
+    use super::*;
+
+    const TIER: u64 = 64 * PAGE_BYTES;
+
+    #[test]
+    fn pages_are_left_for_the_index_to_grow() {
+        let mut residents = Residents::new(LadderConfig::with_capacities(&[TIER]));
+        let mut charges = Charges::default();
+        charges.set_index_bytes(PAGE_BYTES, 2 * PAGE_BYTES);
+        assert!(charges.has_grown());
+        charges.limit(charges.bytes(), &mut residents);
+        assert!(!charges.has_grown());
+        // The index, what it grows by, and a little for what grows in small pieces.
+        assert_eq!(residents.levels[0].slots.supply().limit(), 64 - 1 - 2 - 1);
+        assert_eq!(charges.pages_short_for_chunk(charges.bytes(), &residents), 0);
+        let most = TIER - 3 * PAGE_BYTES;
+        assert!(charges.pages_short_for_chunk(most, &residents) > 0);
+        assert!(charges.may_have_chunk(0, &residents) && !charges.may_have_chunk(most, &residents));
+        residents.config.charge_metadata = false;
+        assert!(charges.may_have_chunk(most, &residents));
+        charges.limit(most, &mut residents);
+        assert_eq!(residents.levels[0].slots.supply().limit(), 60, "nothing is charged");
+    }
+}

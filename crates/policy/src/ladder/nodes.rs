@@ -1,0 +1,228 @@
+//! Numbers of items and what is known of each: where it is, when it was last used, when it expires.
+
+use super::Loc;
+use super::place::{self, Place};
+use crate::column::{CHUNK_ITEMS, Column};
+use crate::expiry::ExpiryWheel;
+use crate::waste::Waste;
+use crate::{Id, Now};
+
+/// The nodes of all items, and their timers.
+#[derive(Clone, Debug)]
+pub struct Nodes {
+    places: Column<Place>,
+    /// Numbers that were ever given out.
+    made: u32,
+    /// The first of those that are free; each of their nodes names the next.
+    free: Id,
+    timers: ExpiryWheel,
+    /// Requests of one tick, to which recency is known.
+    tick_requests: u64,
+}
+
+impl Nodes {
+    pub(super) fn new(tick_requests: u64) -> Self {
+        Nodes {
+            places: Column::default(),
+            made: 0,
+            free: Id::NONE,
+            timers: ExpiryWheel::default(),
+            tick_requests: tick_requests.max(1),
+        }
+    }
+
+    /// Where a live item's bytes lie.
+    #[inline]
+    pub fn loc(&self, id: Id) -> Loc {
+        self.places.get(id).loc()
+    }
+
+    /// What [`Self::loc`] reads, for a driver that knows which items come and can bring memory near.
+    #[inline]
+    pub fn node(&self, id: Id) -> &impl Sized {
+        self.places.cell(id)
+    }
+
+    /// When the item expires, in Unix milliseconds.
+    #[inline]
+    pub fn expires_at_ms(&self, id: Id) -> Option<u64> {
+        self.places.get(id).expires().then(|| self.timers.at_ms(id))
+    }
+
+    /// Items that have an expiry.
+    pub fn items_with_expiry(&self) -> u64 {
+        self.timers.len()
+    }
+
+    /// Requests since the item was last used, to the tick and modulo the counter's wrap.
+    pub fn idle_requests(&self, id: Id, now: Now) -> u64 {
+        u64::from(self.age(id, now)) * self.tick_requests
+    }
+
+    /// The node of an item.
+    #[inline]
+    pub(super) fn get(&self, id: Id) -> Place {
+        self.places.get(id)
+    }
+
+    /// The same to change.
+    #[inline]
+    pub(super) fn at(&mut self, id: Id) -> &mut Place {
+        self.places.at(id)
+    }
+
+    /// The ticks now.
+    #[inline]
+    pub(super) fn recency(&self, now: Now) -> u32 {
+        (now.requests / self.tick_requests) as u32 & place::LAST_MASK
+    }
+
+    /// So many requests in ticks.
+    pub(super) fn ticks(&self, requests: u64) -> u64 {
+        requests / self.tick_requests
+    }
+
+    /// So many ticks in requests.
+    pub(super) fn requests(&self, ticks: u64) -> u64 {
+        ticks * self.tick_requests
+    }
+
+    /// Ticks since the item was last used.
+    #[inline]
+    pub(super) fn age(&self, id: Id, now: Now) -> u32 {
+        self.places.get(id).age(self.recency(now))
+    }
+
+    /// Whether it is a live item that neither moves nor is pinned.
+    pub(super) fn may_leave(&self, id: Id) -> bool {
+        let place = self.places.get(id);
+        !place.is_free() && place.may_go()
+    }
+
+    /// Whether the next number needs a chunk of its own.
+    pub(super) fn needs_chunk(&self) -> bool {
+        self.free == Id::NONE && (self.made as usize).is_multiple_of(CHUNK_ITEMS)
+    }
+
+    /// Whether there are all the numbers that can be.
+    pub(super) fn is_full(&self) -> bool {
+        self.made == Id::COUNT_MAX
+    }
+
+    /// Makes another chunk of numbers; its last one.
+    pub(super) fn grow(&mut self) -> Id {
+        let last = Id(self.made + CHUNK_ITEMS as u32 - 1);
+        self.places.grow_to(last);
+        self.timers.grow_to(last);
+        last
+    }
+
+    /// An unused number, of which there is one unless a chunk [is needed](Self::needs_chunk).
+    pub(super) fn take_number(&mut self) -> Id {
+        if self.free == Id::NONE {
+            self.made += 1;
+            return Id(self.made - 1);
+        }
+        let id = self.free;
+        self.free = self.places.get(id).next_free();
+        id
+    }
+
+    /// A number is nobody's.
+    pub(super) fn give_back(&mut self, id: Id) {
+        *self.places.at(id) = Place::free(self.free);
+        self.free = id;
+    }
+
+    /// A new item has this number, and this node but for its expiry.
+    pub(super) fn enter(&mut self, id: Id, place: Place, expires_at_ms: Option<u64>, now: Now) {
+        *self.places.at(id) = place.with_expires(expires_at_ms.is_some());
+        if let Some(at_ms) = expires_at_ms {
+            self.timers.insert(id, at_ms, now.unix_ms);
+        }
+    }
+
+    /// An item is no more.
+    pub(super) fn leave(&mut self, id: Id) {
+        if self.places.get(id).expires() {
+            self.timers.remove(id);
+        }
+        self.give_back(id);
+    }
+
+    /// Sets or removes the item's expiry. `false`: it had none, and has none.
+    pub(super) fn set_expires_at_ms(&mut self, id: Id, at_ms: Option<u64>, now: Now) -> bool {
+        let place = self.places.get(id);
+        if place.expires() {
+            self.timers.remove(id);
+        }
+        if let Some(at_ms) = at_ms {
+            self.timers.insert(id, at_ms, now.unix_ms);
+        }
+        *self.places.at(id) = place.with_expires(at_ms.is_some());
+        place.expires() || at_ms.is_some()
+    }
+
+    /// An item whose time is over, if one is found with so much work.
+    pub(super) fn due(&mut self, now: Now, work: &mut u32) -> Option<Id> {
+        self.timers.due(now.unix_ms, work)
+    }
+
+    /// Bytes by which timers may grow if each item gets one of so many bytes.
+    pub(super) fn timers_to_come(&self, timer_bytes: u64) -> u64 {
+        (u64::from(self.made) * timer_bytes).saturating_sub(self.timers.bytes())
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> u64 {
+        self.places.bytes() + self.timers.bytes()
+    }
+
+    /// Forgets all items. The memory is given back by and by.
+    pub(super) fn clear_into(&mut self, waste: &mut Waste) {
+        self.places.clear_into(waste);
+        self.timers.clear_into(waste);
+        (self.made, self.free) = (0, Id::NONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(unit: u32) -> Place {
+        Place::new(Loc { tier: 1, unit }, 3, false)
+    }
+
+    #[test]
+    fn numbers_that_were_given_back_go_first() {
+        let mut nodes = Nodes::new(16);
+        assert!(nodes.needs_chunk());
+        assert_eq!(nodes.grow(), Id(CHUNK_ITEMS as u32 - 1));
+        let ids: Vec<Id> = (0..3).map(|_| nodes.take_number()).collect();
+        assert_eq!(ids, [Id(0), Id(1), Id(2)]);
+        nodes.enter(ids[1], place(7), None, Now::default());
+        nodes.leave(ids[1]);
+        nodes.give_back(ids[0]);
+        assert_eq!([nodes.take_number(), nodes.take_number(), nodes.take_number()], [Id(0), Id(1), Id(3)]);
+        (4..CHUNK_ITEMS).for_each(|_| _ = nodes.take_number());
+        assert!(nodes.needs_chunk());
+        nodes.give_back(Id(9));
+        assert!(!nodes.needs_chunk());
+    }
+
+    #[test]
+    fn an_expiry_goes_with_its_item() {
+        let mut nodes = Nodes::new(16);
+        nodes.grow();
+        let (id, now) = (nodes.take_number(), Now { requests: 160, unix_ms: 1000 });
+        nodes.enter(id, place(7), Some(2000), now);
+        assert_eq!((nodes.expires_at_ms(id), nodes.items_with_expiry()), (Some(2000), 1));
+        assert!(nodes.set_expires_at_ms(id, None, now) && !nodes.set_expires_at_ms(id, None, now));
+        assert_eq!((nodes.expires_at_ms(id), nodes.items_with_expiry()), (None, 0));
+        assert!(nodes.set_expires_at_ms(id, Some(3000), now));
+        assert_eq!(nodes.idle_requests(id, now), 7 * 16);
+        nodes.leave(id);
+        assert_eq!((nodes.items_with_expiry(), nodes.may_leave(id)), (0, false));
+    }
+}

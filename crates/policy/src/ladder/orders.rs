@@ -1,0 +1,303 @@
+//! The orders of all tiers: who goes next, of a class or of a tier.
+
+use super::classes::SizeClasses;
+use super::nodes::Nodes;
+use super::order::{Draw, Order, Priority, Sampling, Uses};
+use super::place::Place;
+use super::slots::Slots;
+use super::tenants::Tenants;
+use super::{Class, Context, LadderConfig};
+use crate::evict::{Departure, Domain, Evict, Lru, Origin, Touch};
+use crate::waste::Waste;
+use crate::{Id, Now};
+use tiermem_base::Rng;
+
+/// Used items that are passed over at once in search of a victim.
+const PASSED_OVER: usize = 8;
+
+/// The order of one tier.
+#[derive(Clone, Debug)]
+struct TierOrder {
+    order: Order,
+    sampling: Sampling,
+}
+
+/// Who goes next from each tier.
+#[derive(Clone, Debug)]
+pub(super) struct Orders {
+    lists: Lru,
+    /// Lists of one tier: one for each class, and one for runs.
+    lists_of_tier: usize,
+    tiers: Vec<TierOrder>,
+    uses: Uses,
+    /// Whose the items are, where they are told apart.
+    tenants: Option<Tenants>,
+}
+
+impl Orders {
+    pub fn new(config: &LadderConfig, classes: &SizeClasses) -> Self {
+        let lists_of_tier = classes.count() + 1;
+        let by_frequency = |order: &Order| matches!(order, Order::Sample { by: Priority::Frequency, .. });
+        let tier = |level: &super::LevelConfig| TierOrder {
+            order: level.order,
+            sampling: Sampling::new(level.insertion_point),
+        };
+        Orders {
+            lists: config.lists(lists_of_tier),
+            lists_of_tier,
+            tiers: config.levels.iter().map(tier).collect(),
+            uses: Uses::new(config.levels.iter().any(|level| by_frequency(&level.order))),
+            tenants: config.tenants.then(|| Tenants::new(config)),
+        }
+    }
+
+    /// Whose the items are, where they are told apart.
+    #[inline]
+    pub fn tenants(&self) -> Option<&Tenants> {
+        self.tenants.as_ref()
+    }
+
+    /// The same to change what they are to have.
+    #[inline]
+    pub fn tenants_mut(&mut self) -> Option<&mut Tenants> {
+        self.tenants.as_mut()
+    }
+
+    /// The list of a tier and a class.
+    #[inline]
+    fn domain(&self, tier: usize, class: Class) -> Domain {
+        Domain((tier * self.lists_of_tier + class.index()) as u32)
+    }
+
+    /// Whether a tier has lists: the coldest is found by a look at all of them.
+    #[inline]
+    pub fn has_lists(&self, tier: usize) -> bool {
+        self.tiers[tier].order == Order::Lists
+    }
+
+    /// A new item is a tenant's, and was not used yet.
+    pub fn admit(&mut self, id: Id, tenant: u16) {
+        self.uses.reset(id);
+        if let Some(tenants) = &mut self.tenants {
+            tenants.set_owner(id, tenant);
+        }
+    }
+
+    /// Enters an item in the order of its tier. Its place has so many bytes.
+    #[inline]
+    pub fn insert(
+        &mut self,
+        id: Id,
+        (tier, class): (usize, Class),
+        bytes: impl FnOnce() -> u64,
+        origin: Origin,
+    ) {
+        if let Some(tenants) = &mut self.tenants {
+            tenants.insert(id, tier, bytes());
+        }
+        if self.has_lists(tier) {
+            self.lists.insert(id, self.domain(tier, class), origin);
+        }
+    }
+
+    /// Takes an item out of the order of its tier. Its place has so many bytes.
+    pub fn remove(
+        &mut self,
+        id: Id,
+        (tier, class): (usize, Class),
+        bytes: impl FnOnce() -> u64,
+        departure: Departure,
+    ) {
+        if let Some(tenants) = &mut self.tenants {
+            tenants.remove(id, tier, bytes());
+        }
+        if self.has_lists(tier) {
+            self.lists.remove(id, self.domain(tier, class), departure);
+        }
+    }
+
+    /// Notes a use of an item that is not between two places, `age` ticks after the one before.
+    #[inline]
+    pub fn hit(&mut self, id: Id, place: Place, age: u32, touch: Touch, slots: &Slots) {
+        let tier = usize::from(place.tier());
+        match self.tiers[tier].order {
+            Order::Lists => {
+                let first = tier * self.lists_of_tier;
+                let domain = || Domain((first + slots.pages().class_at(place.unit()).index()) as u32);
+                self.lists.hit(id, touch, domain);
+            }
+            Order::Sample { by: Priority::Frequency, .. } => {
+                self.uses.count(id, age, self.tiers[tier].sampling.half_life());
+            }
+            Order::Sample { .. } => {}
+        }
+    }
+
+    /// What a hit writes beside the node.
+    #[inline]
+    pub fn mark(&self, id: Id) -> Option<&u64> {
+        self.lists.mark(id)
+    }
+
+    /// Draws from a tier that is sampled, and the tenants to draw from.
+    fn draw<'a>(
+        &'a mut self,
+        tier: usize,
+        (nodes, slots): (&'a Nodes, &'a Slots),
+        now: Now,
+    ) -> Option<(Draw<'a>, Option<&'a mut Tenants>)> {
+        let TierOrder { order, sampling } = &mut self.tiers[tier];
+        let Order::Sample { k, by } = *order else { return None };
+        let recency = nodes.recency(now);
+        let draw = Draw { nodes, slots, uses: &self.uses, sampling, k, by, recency };
+        Some((draw, self.tenants.as_mut()))
+    }
+
+    /// The item that should go next from a tier that is sampled, of a class or of any.
+    fn sample(
+        &mut self,
+        tier: usize,
+        class: Option<Class>,
+        items: (&Nodes, &Slots),
+        context: &mut Context<'_>,
+    ) -> Option<Id> {
+        match self.draw(tier, items, context.now)? {
+            (mut draw, Some(tenants)) => {
+                tenants.victim(tier, class, &mut draw, context.demand.tenant, context.rng)
+            }
+            (mut draw, None) => draw.first(class, context.rng),
+        }
+    }
+
+    /// The item of this tier and class that should go next.
+    pub fn victim(
+        &mut self,
+        tier: usize,
+        class: Class,
+        items: (&Nodes, &Slots),
+        context: &mut Context<'_>,
+    ) -> Option<Id> {
+        if !self.has_lists(tier) {
+            return self.sample(tier, Some(class), items, context);
+        }
+        let may_go = |id: Id| items.0.get(id).may_go();
+        self.lists.victim(self.domain(tier, class), context.now.requests, context.rng, may_go)
+    }
+
+    /// Whether the class's next victim is at hand, or some that were used have to be passed over first: a few are, at once.
+    pub fn is_at_hand(&mut self, tier: usize, class: Class, nodes: &Nodes) -> bool {
+        let may_go = |id: Id| nodes.get(id).may_go();
+        !self.has_lists(tier) || self.lists.pass_over(self.domain(tier, class), PASSED_OVER, may_go)
+    }
+
+    /// The item of this tier that should go next, whatever its class. The list policy looks at each list's tail.
+    pub fn coldest(
+        &mut self,
+        tier: usize,
+        (nodes, slots): (&Nodes, &Slots),
+        context: &mut Context<'_>,
+    ) -> Option<Id> {
+        if !self.has_lists(tier) {
+            return self.sample(tier, None, (nodes, slots), context);
+        }
+        let mut coldest: Option<(u32, Id)> = None;
+        // Classes whose last items were used have none of the coldest, unless all are so.
+        for at_hand in [true, false] {
+            for class in (0..=slots.runs().0).map(Class) {
+                if slots.by_class().used(class) > 0
+                    && (!at_hand || self.is_at_hand(tier, class, nodes))
+                    && let Some(id) = self.victim(tier, class, (nodes, slots), context)
+                    && coldest.is_none_or(|(age, _)| nodes.age(id, context.now) > age)
+                {
+                    coldest = Some((nodes.age(id, context.now), id));
+                }
+            }
+            if coldest.is_some() {
+                break;
+            }
+        }
+        coldest.map(|(_, id)| id)
+    }
+
+    /// Classes of a tier that hold something, with their next victim and its age, coldest first. Where tenants are told apart,
+    /// items of those that are to give.
+    pub fn donors(
+        &mut self,
+        tier: usize,
+        (nodes, slots): (&Nodes, &Slots),
+        context: &mut Context<'_>,
+    ) -> Vec<(u32, Class, Id)> {
+        let now = context.now;
+        let coldness = |id: Id, class: Class| (nodes.age(id, now), class, id);
+        let mut donors: Vec<(u32, Class, Id)> = Vec::new();
+        if let Some(tenants) = &self.tenants {
+            let may_go = |id: Id| nodes.get(id).may_go();
+            let drawn = tenants.donors(tier, context.demand.tenant, may_go, context.rng);
+            let class = |id: Id| slots.pages().class_at(nodes.get(id).unit());
+            donors.extend(drawn.into_iter().map(|id| coldness(id, class(id))));
+        } else {
+            for class in (0..=slots.runs().0).map(Class) {
+                if slots.by_class().used(class) > 0
+                    && let Some(id) = self.victim(tier, class, (nodes, slots), context)
+                {
+                    donors.push(coldness(id, class));
+                }
+            }
+        }
+        donors.sort_by_key(|&(age, class, _)| (std::cmp::Reverse(age), class));
+        donors
+    }
+
+    /// Visits items from the hot end of a list.
+    pub fn hottest(&self, tier: usize, class: Class, count: usize, visit: impl FnMut(Id)) {
+        self.lists.hottest(self.domain(tier, class), count, visit);
+    }
+
+    /// How long the item in a tier has waited that would go for another one of its tenant, if that has its part there.
+    pub fn own_coldest(
+        &mut self,
+        id: Id,
+        (tier, class): (usize, Class),
+        items: (&Nodes, &Slots),
+        now: Now,
+        rng: &mut Rng,
+    ) -> Option<u32> {
+        let (mut draw, tenants) = self.draw(tier, items, now)?;
+        tenants?.own_coldest(id, tier, class, &mut draw, rng)
+    }
+
+    /// The item of a tenant that would go from a tier if as many as its K says were drawn.
+    pub fn choose(
+        &mut self,
+        tenant: u16,
+        tier: usize,
+        items: (&Nodes, &Slots),
+        now: Now,
+        rng: &mut Rng,
+    ) -> Option<Id> {
+        let (mut draw, tenants) = self.draw(tier, items, now)?;
+        tenants?.sample(usize::from(tenant), tier, None, &mut draw, rng)
+    }
+
+    /// There are numbers up to this one.
+    pub fn grow_to(&mut self, last: Id) {
+        self.uses.grow_to(last);
+        if let Some(tenants) = &mut self.tenants {
+            tenants.grow_to(last);
+        }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        self.lists.metadata_bytes() + self.uses.bytes() + self.tenants.as_ref().map_or(0, Tenants::bytes)
+    }
+
+    /// Forgets all items. The memory is given back by and by.
+    pub fn clear_into(&mut self, waste: &mut Waste) {
+        self.lists.clear_into(waste);
+        self.uses.clear();
+        if let Some(tenants) = &mut self.tenants {
+            tenants.clear_into(waste);
+        }
+    }
+}

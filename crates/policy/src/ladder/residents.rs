@@ -1,0 +1,241 @@
+//! The items on the ladder: where each is, in which tier and which slot, and in which order they go.
+//!
+//! [`Residents`] can be asked who goes next, and about any item. What changes them is [`super::transit`].
+
+use std::sync::Arc;
+
+use super::classes::{Class, Fit, SizeClasses};
+use super::level::Level;
+use super::nodes::Nodes;
+use super::orders::Orders;
+use super::place::Place;
+use super::slots::{Slots, distance_pages};
+use super::tenants::{Setting, TenantLevel, Tenants};
+use super::{Context, Demand, LadderConfig, LevelConfig, Loc, PAGE_BYTES};
+use crate::evict::Touch;
+use crate::waste::Waste;
+use crate::{Id, Now};
+use tiermem_base::Rng;
+
+/// The most pages of a tier: places are counted in 32 bits of 16 bytes each.
+const PAGES_MAX: u64 = u32::MAX as u64 / 4096;
+
+/// The space of a level, which may come to grow to [`LadderConfig::growth`] times its capacity.
+fn slots(level: &LevelConfig, config: &LadderConfig, classes: Arc<SizeClasses>) -> Slots {
+    let pages = level.capacity_bytes / PAGE_BYTES;
+    let mut slots = Slots::new(classes, (pages * u64::from(config.growth.max(1))).min(PAGES_MAX) as u32);
+    slots.set_end(pages.min(PAGES_MAX) as u32);
+    slots.set_distance(distance_pages(config.ahead_bytes, level.capacity_bytes));
+    slots
+}
+
+/// What is admitted.
+#[derive(Clone, Copy, Debug)]
+pub struct NewItem {
+    /// The hash of its key, the same whenever it comes.
+    pub key: u64,
+    /// Bytes that the driver will store: header, key and value.
+    pub bytes: u64,
+    /// When it expires.
+    pub expires_at_ms: Option<u64>,
+    /// The item that it replaces and whose tier and recency it inherits. The driver has pinned that one.
+    pub rewrites: Option<Id>,
+    /// Whose it is, below [`super::TENANTS_MAX`]; of no meaning where tenants are not told apart.
+    pub tenant: u16,
+}
+
+/// A use of an item, as it was found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Use {
+    /// Its node before.
+    pub place: Place,
+    /// Ticks since the use before.
+    pub age: u32,
+    /// The ticks now.
+    pub recency: u32,
+}
+
+/// The items on the ladder.
+#[derive(Clone, Debug)]
+pub struct Residents {
+    pub(super) config: LadderConfig,
+    pub(super) classes: Arc<SizeClasses>,
+    pub(super) nodes: Nodes,
+    pub(super) levels: Vec<Level>,
+    pub(super) orders: Orders,
+}
+
+impl Residents {
+    pub(super) fn new(config: LadderConfig) -> Self {
+        let classes = Arc::new(SizeClasses::geometric(config.class_factor));
+        let level = |level: &LevelConfig| Level::new(slots(level, &config, classes.clone()));
+        Residents {
+            nodes: Nodes::new(config.recency_requests),
+            levels: config.levels.iter().map(level).collect(),
+            orders: Orders::new(&config, &classes),
+            classes,
+            config,
+        }
+    }
+
+    /// What is known of each item.
+    #[inline]
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// A tier.
+    pub fn level(&self, tier: usize) -> &Level {
+        &self.levels[tier]
+    }
+
+    /// How many tiers there are.
+    pub fn levels(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// Live items.
+    pub fn items(&self) -> u64 {
+        self.levels.iter().map(|level| level.counters.items).sum()
+    }
+
+    /// The classes of slots.
+    pub fn classes(&self) -> &SizeClasses {
+        &self.classes
+    }
+
+    /// Whose the items are, where they are told apart.
+    pub fn tenants(&self) -> Option<&Tenants> {
+        self.orders.tenants()
+    }
+
+    /// Whose an item is; 0 where tenants are not told apart.
+    pub fn tenant_of(&self, id: Id) -> u16 {
+        self.orders.tenants().map_or(0, |tenants| tenants.owner(id))
+    }
+
+    /// A tenant in a tier; nothing where tenants are not told apart.
+    pub fn tenant_level(&self, tenant: u16, tier: usize) -> TenantLevel {
+        self.orders.tenants().map_or(TenantLevel::default(), |tenants| tenants.level(tenant, tier))
+    }
+
+    /// Changes what tenants are to have. Where they are not told apart nothing happens.
+    pub fn apply(&mut self, setting: Setting) {
+        if let Some(tenants) = self.orders.tenants_mut() {
+            tenants.apply(setting);
+        }
+    }
+
+    /// The item of a tenant that would go from a tier if K of them were drawn. It stays: this is for knowing what choosing costs.
+    pub fn choose_victim(&mut self, tenant: u16, tier: usize, k: u8, now: Now, rng: &mut Rng) -> Option<Id> {
+        self.apply(Setting::K { tenant, tier, k });
+        self.orders.choose(tenant, tier, (&self.nodes, &self.levels[tier].slots), now, rng)
+    }
+
+    /// What a hit writes beside the node.
+    #[inline]
+    pub fn mark(&self, id: Id) -> Option<&u64> {
+        self.orders.mark(id)
+    }
+
+    /// Bytes that the item's place occupies.
+    pub fn place_bytes(&self, id: Id) -> u64 {
+        self.bytes_of_place(self.nodes.loc(id))
+    }
+
+    /// Bytes of a place that is taken.
+    pub fn bytes_of_place(&self, loc: Loc) -> u64 {
+        self.levels[usize::from(loc.tier)].slots.pages().bytes_at(loc.unit)
+    }
+
+    /// Whether an item of so many bytes could be admitted if everything else went: a larger one never is.
+    pub fn could_hold(&self, bytes: u64) -> bool {
+        match self.classes.fit(bytes) {
+            Fit::Slot(_) => true,
+            Fit::Run(pages) => self.levels.iter().any(|level| level.can_hold(pages)),
+        }
+    }
+
+    /// Space in a tier, noting when its class has fallen below the low watermark.
+    pub(super) fn take(&mut self, tier: usize, fit: Fit, id: Id) -> Option<u32> {
+        self.levels[tier].take(fit, id, self.config.watermarks)
+    }
+
+    /// Notes a use of a live item.
+    #[inline]
+    pub(super) fn touch(&mut self, id: Id, now: Now, write: bool) -> Use {
+        let recency = self.nodes.recency(now);
+        let cell = self.nodes.at(id);
+        let place = *cell;
+        debug_assert!(!place.is_free());
+        *cell = place.used_at(recency);
+        let age = place.age(recency);
+        // A promoted or demoted item is between two orders until its move is done.
+        if !place.is_moving() {
+            let slots = &self.levels[usize::from(place.tier())].slots;
+            self.orders.hit(id, place, age, Touch { now: now.requests, write }, slots);
+        }
+        Use { place, age, recency }
+    }
+
+    /// The item of this tier and class that should go next.
+    pub(super) fn victim(&mut self, tier: usize, class: Class, context: &mut Context<'_>) -> Option<Id> {
+        self.orders.victim(tier, class, (&self.nodes, &self.levels[tier].slots), context)
+    }
+
+    /// The item of this tier that should go next, whatever its class.
+    pub(super) fn coldest(&mut self, tier: usize, context: &mut Context<'_>) -> Option<Id> {
+        self.orders.coldest(tier, (&self.nodes, &self.levels[tier].slots), context)
+    }
+
+    /// Items of a tier that may go, with their ages and classes, the coldest first.
+    pub(super) fn donors(&mut self, tier: usize, context: &mut Context<'_>) -> Vec<(u32, Class, Id)> {
+        self.orders.donors(tier, (&self.nodes, &self.levels[tier].slots), context)
+    }
+
+    /// Whether an item may not go for another tenant: its own is not above its part, and does not want the room.
+    pub(super) fn is_protected(&self, id: Id, demand: Demand) -> bool {
+        let tier = usize::from(self.nodes.loc(id).tier);
+        self.orders.tenants().is_some_and(|tenants| {
+            !demand.is_forced && tenants.is_protected(tenants.owner(id), tier, demand.tenant)
+        })
+    }
+
+    /// Whether an item's place is one for this fit, and its tier may use it: not if metadata has grown, and the tier uses more
+    /// pages than it may.
+    pub(super) fn is_large_enough(&self, id: Id, fit: Fit) -> bool {
+        match fit {
+            Fit::Slot(_) => true,
+            Fit::Run(pages) => {
+                let tier = usize::from(self.nodes.loc(id).tier);
+                let short = self.levels[tier].slots.supply().pages_short(pages);
+                self.place_bytes(id) >= u64::from(pages.max(short)) * PAGE_BYTES
+            }
+        }
+    }
+
+    /// Changes a tier's capacity, to at most what it was made for. What is above it leaves by and by.
+    pub(super) fn set_capacity(&mut self, tier: usize, capacity_bytes: u64) {
+        let slots = &mut self.levels[tier].slots;
+        let most = u64::from(slots.supply().pages_total()) * PAGE_BYTES;
+        let capacity_bytes = capacity_bytes.min(most);
+        self.config.levels[tier].capacity_bytes = capacity_bytes;
+        let end = (capacity_bytes / PAGE_BYTES) as u32;
+        slots.set_end(end);
+        slots.supply_mut().set_limit(end);
+        slots.set_distance(distance_pages(self.config.ahead_bytes, capacity_bytes));
+    }
+
+    /// Bytes of nodes, orders, tables and timers.
+    pub(super) fn metadata_bytes(&self) -> u64 {
+        let slots = self.levels.iter().map(|level| level.slots.metadata_bytes()).sum::<u64>();
+        self.nodes.bytes() + self.orders.bytes() + slots
+    }
+
+    /// Forgets all items. The memory is given back by and by.
+    pub(super) fn clear_into(&mut self, waste: &mut Waste) {
+        self.nodes.clear_into(waste);
+        self.orders.clear_into(waste);
+        self.levels.iter_mut().for_each(|level| level.clear(waste));
+    }
+}

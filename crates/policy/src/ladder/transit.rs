@@ -1,0 +1,138 @@
+//! Items that come, move and go.
+//!
+//! [`Transit`] owns what has to agree whenever an item enters, moves or leaves: the [residents](Residents) with their nodes, slots and
+//! orders, the tickets of moves under way, the places that replies hold, and how what lies below the last tier stands.
+
+use super::outlet::Outlet;
+use super::pins::{Pins, Released};
+use super::place::Place;
+use super::residents::{NewItem, Residents};
+use super::slots::Holder;
+use super::tickets::{Ticket, Tickets};
+use super::{Demand, LadderConfig, LadderCounters, Loc, UNIT_BYTES};
+use crate::evict::{Item, Origin};
+use crate::waste::Waste;
+use crate::{Id, Now};
+
+/// The items on the ladder, and what is under way with them.
+#[derive(Clone, Debug)]
+pub struct Transit {
+    pub(super) residents: Residents,
+    pub(super) tickets: Tickets,
+    pins: Pins,
+    pub(super) outlet: Outlet,
+    pub(super) counters: LadderCounters,
+}
+
+impl Transit {
+    pub(super) fn new(config: LadderConfig) -> Self {
+        Transit {
+            residents: Residents::new(config),
+            tickets: Tickets::default(),
+            pins: Pins::default(),
+            outlet: Outlet::default(),
+            counters: LadderCounters::default(),
+        }
+    }
+
+    /// What the whole has seen.
+    pub fn counters(&self) -> LadderCounters {
+        self.counters
+    }
+
+    /// What lies below the last tier as it was reported, less what was dropped there since.
+    #[inline]
+    pub fn outlet(&self) -> Outlet {
+        self.outlet
+    }
+
+    /// The last move under way.
+    #[inline]
+    pub fn last_ticket(&self) -> Option<Ticket> {
+        self.tickets.last()
+    }
+
+    /// Whether live items may leave the last tier in the background.
+    pub(super) fn may_evict(&self) -> bool {
+        self.outlet.may_evict(self.residents.config.eviction)
+    }
+
+    /// The same in bytes of their places: all or none.
+    pub(super) fn evictable_bytes(&self) -> u64 {
+        self.outlet.evictable_bytes(self.residents.config.eviction)
+    }
+
+    /// Bytes of live items' places that may go for one that is admitted now.
+    pub(super) fn evictable_bytes_for_admission(&self, demand: Demand) -> u64 {
+        self.outlet.evictable_bytes_for_admission(self.residents.config.eviction, demand.overflows)
+    }
+
+    /// Whether somebody holds a place from which its item leaves; then it is free when that one lets go of it.
+    pub(super) fn is_held(&mut self, loc: Loc) -> bool {
+        self.pins.note_left(loc)
+    }
+
+    /// An item has a place.
+    pub(super) fn enter(&mut self, id: Id, loc: Loc, item: &NewItem, now: Now) {
+        let Residents { nodes, levels, orders, .. } = &mut self.residents;
+        let tier = usize::from(loc.tier);
+        let place = Place::new(loc, nodes.recency(now), false).with_fresh(item.rewrites.is_none());
+        nodes.enter(id, place, item.expires_at_ms, now);
+        orders.admit(id, item.tenant);
+        levels[tier].counters.items += 1;
+        let pages = levels[tier].slots.pages();
+        // Sizes beyond 64 GiB are not told apart.
+        let size = u32::try_from(item.bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
+        let known = Item { key: item.key, size, dirty: true, now: now.requests };
+        let origin = if item.rewrites.is_some() { Origin::Rewritten(known) } else { Origin::Admitted(known) };
+        orders.insert(id, (tier, pages.class_at(loc.unit)), || pages.bytes_at(loc.unit), origin);
+    }
+
+    /// Whether `bytes` fit the place that the item has, so that it can be rewritten there; a move under way is
+    /// given up then. Never while the item is pinned.
+    pub fn rewrite_in_place(&mut self, id: Id, bytes: u64) -> bool {
+        let place = self.residents.nodes.get(id);
+        let pages = self.residents.levels[usize::from(place.tier())].slots.pages();
+        if place.is_pinned() || pages.fit_at(place.unit()) != self.residents.classes.fit(bytes) {
+            return false;
+        }
+        self.abort_move(id);
+        true
+    }
+
+    /// Keeps the item's bytes where they are, even beyond its removal, until `unpin` of its place. A move under
+    /// way is given up.
+    pub fn pin(&mut self, id: Id) -> Loc {
+        self.abort_move(id);
+        let place = self.residents.nodes.get(id);
+        *self.residents.nodes.at(id) = place.with_pinned(true);
+        self.pins.hold(place.loc());
+        place.loc()
+    }
+
+    /// Lets go of a pinned place.
+    pub fn unpin(&mut self, loc: Loc) {
+        let Residents { nodes, levels, .. } = &mut self.residents;
+        let slots = &mut levels[usize::from(loc.tier)].slots;
+        match self.pins.release(loc) {
+            Released::Held => {}
+            Released::Left => slots.release(loc.unit),
+            Released::Unpinned => {
+                if let Holder::Item(id) = slots.pages().holder_at(loc.unit) {
+                    let place = nodes.get(id);
+                    *nodes.at(id) = place.with_pinned(false);
+                }
+            }
+        }
+    }
+
+    /// Takes all items out at once. `false`, and nothing done, while a place is pinned.
+    pub(super) fn clear_into(&mut self, waste: &mut Waste) -> bool {
+        let clears = self.pins.is_empty();
+        if clears {
+            self.tickets.clear();
+            self.residents.clear_into(waste);
+        }
+        clears
+    }
+}
