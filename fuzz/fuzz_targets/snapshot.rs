@@ -24,7 +24,7 @@ fn read(file: &[u8]) {
             Block::Items(_) => {
                 let mut rest = &buffer[..];
                 while let Some(item) = read_item(&mut rest) {
-                    engine.restore(&item, item.on_flash);
+                    engine.restoring().restore(&item, item.on_flash);
                     let found = engine.get(item.db % 16, item.key).map(|hit| hit.value.len());
                     assert!(found.is_none_or(|len| len <= buffer.len()));
                 }

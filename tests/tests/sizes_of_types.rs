@@ -29,7 +29,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         "blocks, free space, shares and dirty units are changed together by each operation",
     ),
     ("sim::cache::tiered::TieredCache", 47, "the simulator's body of the store also keeps its figures"),
-    ("store::engine::Engine", 169, "values, hashes, tenants, expiry and flash of a shard are one struct"),
     ("tier::flash::Flash", 58, "the log's segments, reads under way and checkpoints are one struct"),
 ];
 

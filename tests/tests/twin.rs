@@ -125,7 +125,7 @@ fn live_with(
     if let Some(FlashTier { region_bytes, segment_bytes, admission }) = flash {
         let config = FlashConfig { admission, ..FlashConfig::whole(region_bytes, segment_bytes, 7) };
         let device = Box::new(Immediate::new(region_bytes as usize));
-        engine.attach_flash("flash", None, device, &config).unwrap();
+        engine.flash().attach("flash", None, device, &config).unwrap();
     }
     let (mut waits, mut windows) = (0, Vec::new());
     let value = vec![0xA5; trace.iter().map(|access| access.size as usize).max().unwrap()];
@@ -136,7 +136,7 @@ fn live_with(
         let db = if shared.is_some_and(|(by, _)| *by == By::Database) { access.tenant as u8 } else { 0 };
         let found = match access.op {
             Op::Get | Op::Read | Op::Load | Op::Scan => {
-                engine.resolve(db, &key);
+                engine.flash_reads().resolve(db, &key);
                 let found = engine.get(db, &key).is_some();
                 // Who has missed needs time to bring back what it has missed.
                 let reload_ns = shared.and_then(|(_, sharing)| sharing.reload_ns.get(&access.tenant));
@@ -147,18 +147,18 @@ fn live_with(
             }
             Op::Set | Op::Write | Op::Store => false,
             Op::Del => {
-                engine.resolve(db, &key);
+                engine.flash_reads().resolve(db, &key);
                 engine.remove(db, &key);
                 true
             }
         };
         if !found {
-            engine.prepare();
+            engine.flash_reads().prepare();
             // A server has writers wait while flash has to catch up.
             for _ in 0..4096 {
-                if engine.is_choked() {
+                if engine.flash().is_choked() {
                     engine.commit();
-                    engine.advance_flash();
+                    engine.flash().advance();
                     waits += 1;
                 }
             }
@@ -168,11 +168,11 @@ fn live_with(
                 if ttl_ms > 0 { Expiry::AtUnixMs(engine.clock_ms() + ttl_ms) } else { Expiry::Never };
             let _ = engine.set(db, &key, value, Condition::Always, expiry);
         }
-        if let Some(question) = engine.take_question() {
-            engine.take_answer(question.answer());
+        if let Some(question) = engine.tenants_mut().take_question() {
+            engine.tenants_mut().take_answer(question.answer());
             windows.push(division::State::of_engine(&engine.stats()));
         }
-        engine.unstage();
+        engine.flash_reads().unstage();
         engine.commit();
     }
     counts_of(&engine, ladder.levels.len(), flash, (waits, windows))
@@ -200,7 +200,7 @@ fn counts_of(
         division: division::State::of_engine(&stats),
         windows,
         metadata_bytes: stats.metadata_bytes,
-        charged_us: (engine.charged_ns() / 1e3) as u64,
+        charged_us: (engine.memory().charged_ns() / 1e3) as u64,
         flash: stats.flash.map(|figures| {
             let tier = stats.tiers.last().unwrap();
             FlashCounts {

@@ -88,7 +88,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         move |number| vec!["HSET".to_owned(), "h".to_owned(), field(number), format!("{value}{number:010}")]
     };
     client.all("HSET, new fields", fields, hset("value-"));
-    let bytes = client.engine.memory_usage(0, b"h").unwrap_or(0);
+    let bytes = client.engine.keyspace().memory_usage(0, b"h").unwrap_or(0);
     println!(
         "{fields} fields: {bytes} bytes, {:.1} a field, of which 28 are name and value",
         bytes as f64 / fields as f64

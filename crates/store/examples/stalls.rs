@@ -87,7 +87,7 @@ impl World {
     fn set(&mut self, longest: &mut Longest, key: u64, value_bytes: usize, expiry: Expiry) {
         let (engine, value) = (&mut self.engine, &self.value[..value_bytes]);
         longest.time(|| {
-            engine.prepare();
+            engine.flash_reads().prepare();
             // A full store may refuse; that is not what is measured.
             let _ = engine.set(0, &key.to_le_bytes(), value, Condition::Always, expiry);
             engine.commit();
@@ -99,7 +99,7 @@ impl World {
         let key = self.rng.below(self.items).to_le_bytes();
         let engine = &mut self.engine;
         longest.time(|| {
-            engine.prepare();
+            engine.flash_reads().prepare();
             engine.get(0, &key).is_some()
         });
         self.beside(longest);
@@ -208,7 +208,7 @@ fn flash(items: u64, value_bytes: usize, pace: Pace) {
     let path = std::env::temp_dir().join(format!("tiermem-stalls-{}", std::process::id()));
     let device =
         block::open(&path, region_bytes, Backend::Auto).expect("the temporary directory has room for it");
-    world.engine.attach_flash("flash", None, device, &config).expect("it can be formatted");
+    world.engine.flash().attach("flash", None, device, &config).expect("it can be formatted");
     world.items = items;
     let mut longest = Longest::default();
     world.fill(&mut longest, value_bytes, Expiry::Never);
@@ -216,8 +216,8 @@ fn flash(items: u64, value_bytes: usize, pace: Pace) {
     let mut longest = Longest::default();
     for _ in 0..items * 2 {
         let key = world.rng.below(items);
-        while world.engine.is_choked() {
-            longest.time(|| world.engine.advance_flash());
+        while world.engine.flash().is_choked() {
+            longest.time(|| world.engine.flash().advance());
         }
         world.set(&mut longest, key, value_bytes, Expiry::Never);
     }

@@ -203,7 +203,7 @@ impl World {
 
     fn change(&mut self, db: u8, key: u16) -> Result<(), TestCaseError> {
         let number = self.number as u8;
-        match self.engine.value_mut(db, &name(key)) {
+        match self.engine.in_place().change(db, &name(key)) {
             Ok(Some(found)) => {
                 prop_assert_eq!(found.kind, ValueKind::String);
                 let (bytes, _) = self.model.get_mut(&(db, key)).expect("known");
@@ -224,7 +224,7 @@ impl World {
         prop_assert!(old.is_none() || old == known.as_ref().map(|(bytes, _)| bytes.clone()));
         let bytes = value(self.number as u16, len);
         let mut told = None;
-        let built = self.engine.build(db, &name(key), ValueKind::String, len, |old, new| {
+        let built = self.engine.in_place().build(db, &name(key), ValueKind::String, len, |old, new| {
             told = Some(old.to_vec());
             new.copy_from_slice(&bytes);
         });
@@ -254,7 +254,7 @@ impl World {
     fn scan(&mut self, db: u8) -> Result<(), TestCaseError> {
         let (mut seen, mut cursor) = (Vec::new(), 0);
         loop {
-            cursor = self.engine.scan(db, cursor, 10, &mut |key, _| seen.push(key.to_vec()));
+            cursor = self.engine.keyspace().scan(db, cursor, 10, &mut |key, _| seen.push(key.to_vec()));
             if cursor == 0 {
                 break;
             }
@@ -356,7 +356,8 @@ fn a_large_value_finds_room_among_small_ones() {
 #[test]
 fn without_eviction_writes_fail_and_nothing_is_lost() {
     let mut engine = engine(1 << 20, 2 << 20);
-    engine.tune(Tuning { eviction: Eviction::Forbidden, ..engine.tuning() });
+    let tuning = engine.memory().tuning();
+    engine.memory_mut().tune(Tuning { eviction: Eviction::Forbidden, ..tuning });
     let mut stored = 0u32;
     while engine.set(0, &stored.to_le_bytes(), &[7; 500], Condition::Always, Expiry::Never).is_ok() {
         stored += 1;

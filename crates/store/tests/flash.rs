@@ -50,8 +50,8 @@ fn steps(keys: u16) -> impl Strategy<Value = Vec<Step>> {
 /// All replies have been sent, each as soon as that was allowed.
 fn await_replies(engine: &mut Engine, promised: Moment) {
     let promised = promised.max(engine.commit());
-    while !engine.is_durable(promised) {
-        engine.advance_flash();
+    while !engine.flash().is_durable(promised) {
+        engine.flash().advance();
     }
 }
 
@@ -67,7 +67,7 @@ fn run(steps: Vec<Step>, flash_bytes: usize, durability: Durability) {
         match step {
             Step::Plain(change) => model.apply(&mut engine, change, version),
             Step::SetIfAbsent(key, len) => {
-                engine.resolve(0, &name(key));
+                engine.flash_reads().resolve(0, &name(key));
                 let (there, value) = (engine.peek(0, &name(key)).is_some(), value(version, len));
                 let set = engine.set(0, &name(key), &value, Condition::IfAbsent, Expiry::Never).unwrap();
                 assert_eq!(set, !there);
@@ -78,7 +78,7 @@ fn run(steps: Vec<Step>, flash_bytes: usize, durability: Durability) {
             Step::Restart { in_order } => {
                 await_replies(&mut engine, promised);
                 if in_order {
-                    engine.close_flash().unwrap();
+                    engine.flash().close().unwrap();
                 }
                 drop(engine);
                 engine = engine_in_boot(&disk, boot, durability);
@@ -93,20 +93,20 @@ fn run(steps: Vec<Step>, flash_bytes: usize, durability: Durability) {
                 promised = Moment::default();
             }
         }
-        engine.unstage();
+        engine.flash_reads().unstage();
         promised = promised.max(engine.commit());
         if version % 10 == 0 {
             engine.idle();
-            engine.tick_flash();
+            engine.flash().tick();
         }
     }
     // The count is of what is there, wherever it lies, and of expired keys that nobody has met yet.
     let count = engine.len(0);
     let mut found = 0;
     for key in model.known.keys() {
-        engine.resolve(0, &name(key));
+        engine.flash_reads().resolve(0, &name(key));
         found += u64::from(engine.peek(0, &name(key)).is_some());
-        engine.unstage();
+        engine.flash_reads().unstage();
     }
     assert!(found <= count, "{found} keys found, {count} counted");
     if boot > 1 {
@@ -156,23 +156,23 @@ fn who_waits_for_the_device_is_woken_when_it_has_taken_the_promise() {
     for key in 0..6000 {
         set(&mut engine, key, &value(key, 992), Expiry::Never);
         engine.commit();
-        engine.advance_flash();
+        engine.flash().advance();
     }
-    let cold = (0..6000).find(|key| engine.seek(0, &name(key)).is_some()).unwrap();
+    let cold = (0..6000).find(|key| engine.flash_reads().seek(0, &name(key)).is_some()).unwrap();
     let alarm = Arc::new(Alarm::default());
     set(&mut engine, cold, &value(1, 100), Expiry::Never);
     let promised = engine.commit();
-    assert!(!engine.is_durable(promised), "what lay on flash is gone, and may not be for good");
-    engine.wake_when_durable(promised, &Arc::clone(&alarm).into());
+    assert!(!engine.flash().is_durable(promised), "what lay on flash is gone, and may not be for good");
+    engine.flash().wake_when_durable(promised, &Arc::clone(&alarm).into());
     assert_eq!(alarm.0.load(Ordering::Relaxed), 0);
     for _ in 0..4 {
-        engine.advance_flash();
+        engine.flash().advance();
     }
-    assert!(engine.is_durable(promised));
+    assert!(engine.flash().is_durable(promised));
     assert_eq!(alarm.0.load(Ordering::Relaxed), 1);
     engine.get(0, &name(cold)).unwrap();
     let promised = engine.commit();
-    assert!(engine.is_durable(promised), "a read promises nothing");
+    assert!(engine.flash().is_durable(promised), "a read promises nothing");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn everything_that_fits_is_there_and_counted_once() {
     for key in 0..15_000 {
         set(&mut engine, key, &value(key, 992), Expiry::Never);
         if key % 16 == 0 {
-            engine.advance_flash();
+            engine.flash().advance();
             engine.commit();
         }
     }
@@ -190,11 +190,11 @@ fn everything_that_fits_is_there_and_counted_once() {
     let mut cold = 0;
     for round in 0..2 {
         for key in 0..15_000 {
-            cold += u64::from(engine.seek(0, &name(key)).is_some());
-            engine.resolve(0, &name(key));
+            cold += u64::from(engine.flash_reads().seek(0, &name(key)).is_some());
+            engine.flash_reads().resolve(0, &name(key));
             let hit = engine.get(0, &name(key)).unwrap_or_else(|| panic!("key {key}, round {round}"));
             assert_eq!(hit.value, value(key, 992));
-            engine.unstage();
+            engine.flash_reads().unstage();
             engine.commit();
         }
         assert_eq!(engine.len(0), 15_000);
@@ -211,18 +211,18 @@ fn everything_that_fits_is_there_and_counted_once() {
     let mut seen = std::collections::BTreeSet::new();
     let mut cursor = 0;
     loop {
-        for away in engine.seek_scan(cursor, 50) {
-            let id = engine.ask(away).unwrap();
-            while !engine.is_answered(id, std::task::Waker::noop()) {
+        for away in engine.flash_reads().seek_scan(cursor, 50) {
+            let id = engine.flash_reads().ask(away).unwrap();
+            while !engine.flash_reads().is_answered(id, std::task::Waker::noop()) {
                 engine.commit();
-                engine.advance_flash();
+                engine.flash().advance();
             }
-            assert!(engine.stage(away, id));
+            assert!(engine.flash_reads().stage(away, id));
         }
-        cursor = engine.scan(0, cursor, 50, &mut |key, _| {
+        cursor = engine.keyspace().scan(0, cursor, 50, &mut |key, _| {
             seen.insert(key.to_vec());
         });
-        engine.unstage();
+        engine.flash_reads().unstage();
         if cursor == 0 {
             break;
         }
@@ -234,14 +234,15 @@ fn everything_that_fits_is_there_and_counted_once() {
 fn where_nothing_may_be_evicted_writes_fail_before_anything_is_lost() {
     let disk = MemoryDisk::new(4 << 20);
     let mut engine = engine(&disk);
-    engine.tune(Tuning { eviction: Eviction::Forbidden, ..engine.tuning() });
+    let tuning = engine.memory().tuning();
+    engine.memory_mut().tune(Tuning { eviction: Eviction::Forbidden, ..tuning });
     let mut stored = 0;
     let refused = loop {
         match engine.set(0, &name(stored), &value(stored, 992), Condition::Always, Expiry::Never) {
             Ok(_) => stored += 1,
             Err(error) => break error,
         }
-        engine.advance_flash();
+        engine.flash().advance();
         engine.commit();
         assert!(stored < 100_000, "at some point it is full");
     };
@@ -249,15 +250,15 @@ fn where_nothing_may_be_evicted_writes_fail_before_anything_is_lost() {
     assert!(stored > 2500, "memory and flash are used: {stored}");
     for key in 0..stored {
         assert_eq!(look(&mut engine, key).map(|found| found.value), Some(value(key, 992)), "key {key}");
-        engine.unstage();
+        engine.flash_reads().unstage();
         engine.commit();
     }
     assert_eq!(engine.stats().evicted, 0);
     // Some more than the new one: reading has moved items to flash, where ends of segments are lost to each.
     for key in stored - 100..stored {
-        engine.resolve(0, &name(key));
+        engine.flash_reads().resolve(0, &name(key));
         assert!(engine.remove(0, &name(key)));
-        engine.unstage();
+        engine.flash_reads().unstage();
     }
     assert!(engine.set(0, b"again", &[0; 900], Condition::Always, Expiry::Never).is_ok());
 }
@@ -267,7 +268,8 @@ fn where_nothing_may_be_evicted_writes_fail_before_anything_is_lost() {
 fn keys_read_together_keep_their_own_values_where_memory_has_no_room() {
     let disk = MemoryDisk::new(4 << 20);
     let mut engine = engine(&disk);
-    engine.tune(Tuning { eviction: Eviction::Forbidden, ..engine.tuning() });
+    let tuning = engine.memory().tuning();
+    engine.memory_mut().tune(Tuning { eviction: Eviction::Forbidden, ..tuning });
     let sizes = [992, 40_000, 5000];
     let mut stored = 0;
     while engine
@@ -275,18 +277,19 @@ fn keys_read_together_keep_their_own_values_where_memory_has_no_room() {
         .is_ok()
     {
         stored += 1;
-        engine.advance_flash();
+        engine.flash().advance();
         engine.commit();
     }
-    let cold: Vec<usize> = (0..stored).filter(|key| engine.seek(0, &name(key)).is_some()).take(6).collect();
+    let cold: Vec<usize> =
+        (0..stored).filter(|key| engine.flash_reads().seek(0, &name(key)).is_some()).take(6).collect();
     assert_eq!(cold.len(), 6);
     for round in 0..200 {
-        cold.iter().for_each(|key| engine.resolve(0, &name(key)));
+        cold.iter().for_each(|key| engine.flash_reads().resolve(0, &name(key)));
         for &key in &cold {
             let hit = engine.get(0, &name(key)).unwrap();
             assert!(hit.value == value(key, sizes[key % 3]), "key {key}, round {round}");
         }
-        engine.unstage();
+        engine.flash_reads().unstage();
         engine.commit();
     }
 }
@@ -297,7 +300,7 @@ fn a_key_in_memory_does_not_go_to_flash_under_its_request() {
     let disk = MemoryDisk::new(32 << 20);
     let mut engine = engine(&disk);
     for key in 0..15_000 {
-        engine.prepare();
+        engine.flash_reads().prepare();
         set(&mut engine, key, &value(key as usize, 992), Expiry::Never);
         engine.commit();
     }
@@ -306,13 +309,13 @@ fn a_key_in_memory_does_not_go_to_flash_under_its_request() {
     for _ in 0..300_000 {
         // New keys, so that something leaves memory at every step.
         fresh += 1;
-        engine.prepare();
+        engine.flash_reads().prepare();
         set(&mut engine, fresh, &value(0, 992), Expiry::Never);
         set(&mut engine, fresh, b"", Expiry::Never);
         engine.remove(0, &name(fresh));
         let key = name(rng.below(15_000));
-        engine.prepare();
-        if engine.seek(0, &key).is_none() {
+        engine.flash_reads().prepare();
+        if engine.flash_reads().seek(0, &key).is_none() {
             in_memory += 1;
             assert!(engine.get(0, &key).is_some(), "it is there");
         }
@@ -338,9 +341,9 @@ fn copies_that_go_one_by_one_are_counted_once() {
         // The newest are read again and again, so that they come back from flash, and flash is full.
         for _ in 0..3 {
             let key = name(key.saturating_sub(rng.below(4000)));
-            engine.resolve(0, &key);
+            engine.flash_reads().resolve(0, &key);
             engine.get(0, &key);
-            engine.unstage();
+            engine.flash_reads().unstage();
         }
         engine.commit();
         if key % 50 == 0 {
@@ -354,9 +357,9 @@ fn copies_that_go_one_by_one_are_counted_once() {
     engine.idle();
     let mut found = 0;
     for key in 0..20_000 {
-        engine.resolve(0, &name(key));
+        engine.flash_reads().resolve(0, &name(key));
         found += u64::from(engine.peek(0, &name(key)).is_some());
-        engine.unstage();
+        engine.flash_reads().unstage();
     }
     assert_eq!(engine.len(0), found);
 }

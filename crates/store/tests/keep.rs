@@ -36,7 +36,7 @@ impl Machine {
         if let Some(disk) = &self.disk {
             attach_flash(&mut engine, disk);
         }
-        let found = engine.take_up(now_ms);
+        let found = engine.taking_up().take_up(now_ms);
         (engine, found)
     }
 }
@@ -72,13 +72,13 @@ fn steps(keys: u16) -> impl Strategy<Value = Vec<Step>> {
 
 /// Changes a value where it lies, at both ends.
 fn change(engine: &mut Engine, model: &mut Model, key: u16) {
-    engine.resolve(0, &name(key));
-    let there = engine.value_mut(0, &name(key)).unwrap().map(|found| {
+    engine.flash_reads().resolve(0, &name(key));
+    let there = engine.in_place().change(0, &name(key)).unwrap().map(|found| {
         found.bytes[0] ^= 0xFF;
         found.item
     });
     if let Some(item) = there {
-        *engine.value_again_mut(item).last_mut().unwrap() ^= 0xFF;
+        *engine.in_place().change_on(item).last_mut().unwrap() ^= 0xFF;
         let known = model.known.get_mut(&key).expect("no key comes back");
         known.value[0] ^= 0xFF;
         *known.value.last_mut().unwrap() ^= 0xFF;
@@ -89,8 +89,9 @@ fn change(engine: &mut Engine, model: &mut Model, key: u16) {
 
 /// Builds a value anew; its expiry stays.
 fn build(engine: &mut Engine, model: &mut Model, key: u16, value: Vec<u8>) {
-    engine.resolve(0, &name(key));
+    engine.flash_reads().resolve(0, &name(key));
     engine
+        .in_place()
         .build(0, &name(key), ValueKind::String, value.len(), |_, new| new.copy_from_slice(&value))
         .unwrap();
     let expires_at_ms = engine.expires_at(0, &name(key)).unwrap();
@@ -118,25 +119,25 @@ fn run(steps: Vec<Step>, flash: bool) -> u64 {
                 dies = Some(false);
             }
             Step::DieRemoving(key) => {
-                engine.resolve(0, &name(key));
+                engine.flash_reads().resolve(0, &name(key));
                 engine.remove(0, &name(key));
                 unsure = Some((key, None));
                 dies = Some(false);
             }
         }
-        engine.unstage();
+        engine.flash_reads().unstage();
         if unsure.is_none() {
             engine.commit();
         }
         if version % 10 == 0 && unsure.is_none() {
             engine.idle();
-            engine.tick_flash();
+            engine.flash().tick();
             engine.commit();
         }
         if let Some(in_order) = dies {
             if in_order {
-                engine.close_flash().unwrap();
-                engine.close_kept().unwrap();
+                engine.flash().close().unwrap();
+                engine.taking_up().close().unwrap();
             }
             let before = items_in(&engine, 1);
             drop(engine);
@@ -152,7 +153,7 @@ fn run(steps: Vec<Step>, flash: bool) -> u64 {
                 assert!(found.is_none() || found == made || found == was, "key {key}");
                 model.known.remove(&key);
                 model.known.extend(found.map(|found| (key, found)));
-                engine.unstage();
+                engine.flash_reads().unstage();
             }
         }
     }
@@ -162,7 +163,7 @@ fn run(steps: Vec<Step>, flash: bool) -> u64 {
     let (mut found, count) = (0, engine.len(0));
     for key in 0..400 {
         let there = look(&mut engine, key);
-        engine.unstage();
+        engine.flash_reads().unstage();
         assert!(there.is_none() || there.as_ref() == model.known.get(&key), "key {key}");
         found += u64::from(there.is_some());
     }
@@ -217,7 +218,7 @@ fn a_file_that_missed_a_run_is_not_believed() {
     let mut engine = machine.start(START_MS).0;
     fill(&mut engine, 0..700);
     assert!(items_in(&engine, 1) > 100);
-    engine.close_flash().unwrap();
+    engine.flash().close().unwrap();
     drop(engine);
     let aside = machine.path.0.with_extension("aside");
     std::fs::rename(&machine.path.0, &aside).unwrap();
@@ -226,7 +227,7 @@ fn a_file_that_missed_a_run_is_not_believed() {
         engine.remove(0, &name(key));
         engine.commit();
     }
-    engine.close_flash().unwrap();
+    engine.flash().close().unwrap();
     drop(engine);
     std::fs::rename(&aside, &machine.path.0).unwrap();
     let (mut engine, found) = machine.start(START_MS);

@@ -29,19 +29,19 @@ fn engine(session: u8, fast_mib: u64, slow_mib: u64) -> Engine {
 fn with_flash(session: u8, disk: &MemoryDisk) -> Engine {
     let mut engine = engine(session, 1, 1);
     attach_flash(&mut engine, disk);
-    engine.take_up(START_MS);
+    engine.taking_up().take_up(START_MS);
     engine
 }
 
 fn set(engine: &mut Engine, key: u16, value: &[u8], expiry: Expiry) {
-    engine.prepare();
+    engine.flash_reads().prepare();
     world::set(engine, key, value, expiry);
     engine.commit();
 }
 
 fn read(engine: &mut Engine, key: u16) -> Option<Vec<u8>> {
     let found = look(engine, key).map(|found| found.value);
-    engine.unstage();
+    engine.flash_reads().unstage();
     found
 }
 
@@ -278,7 +278,7 @@ fn over_flash_the_newer_wins() {
         read(&mut engine, key);
         read(&mut engine, key);
     }
-    engine.close_flash().unwrap();
+    engine.flash().close().unwrap();
     let keys = engine.len(0);
     Saving::run(&mut engine, &path.0, Taken::Stopped).unwrap();
     let saved = std::fs::read(&path.0).unwrap();
@@ -293,7 +293,7 @@ fn over_flash_the_newer_wins() {
     for key in 0..4000 {
         set(&mut engine, key, &value(2, 1000), Expiry::Never);
     }
-    engine.close_flash().unwrap();
+    engine.flash().close().unwrap();
     drop(engine);
 
     // The old one again, as if nobody had marked it.

@@ -157,13 +157,13 @@ impl World {
         if self.is_dead() {
             return;
         }
-        self.engine.unstage();
+        self.engine.flash_reads().unstage();
         if self.rng.below(4) > 0 {
             self.commit();
         }
         if self.rng.below(8) == 0 {
             self.simulation.pass(self.rng.below(MS));
-            self.engine.advance_flash();
+            self.engine.flash().advance();
         }
         if self.rng.below(3000) == 0 && !self.is_dead() {
             self.settle();
@@ -172,7 +172,7 @@ impl World {
         match self.rng.below(200) {
             0 => {
                 self.simulation.pass(self.rng.below(1000 * MS));
-                self.engine.tick_flash();
+                self.engine.flash().tick();
             }
             1..10 => self.engine.idle(),
             _ => {}
@@ -187,7 +187,7 @@ impl World {
         };
         let value = value(self.version, len as usize);
         let expiry = expires_at_ms.map_or(Expiry::Never, Expiry::AtUnixMs);
-        self.engine.prepare();
+        self.engine.flash_reads().prepare();
         match self.engine.set(0, &name(key), &value, Condition::Always, expiry) {
             Ok(is_set) => {
                 assert!(is_set || self.is_dead());
@@ -201,7 +201,7 @@ impl World {
     /// What there is of a key is the newest, if anything is.
     fn see(&mut self, key: u64) {
         let found = look(&mut self.engine, key);
-        self.engine.unstage();
+        self.engine.flash_reads().unstage();
         if self.is_dead() {
             return;
         }
@@ -219,14 +219,14 @@ impl World {
     }
 
     fn remove(&mut self, key: u64) {
-        self.engine.resolve(0, &name(key));
+        self.engine.flash_reads().resolve(0, &name(key));
         let was = self.engine.remove(0, &name(key));
         assert!(!was || self.is_dead() || self.told[&key].newest().is_some(), "key {key} was back");
         self.changed(key, None);
     }
 
     fn expire(&mut self, key: u64) {
-        self.engine.resolve(0, &name(key));
+        self.engine.flash_reads().resolve(0, &name(key));
         let at_ms = (self.rng.below(2) == 0).then(|| self.now_ms() + 1 + self.rng.below(5000));
         if self.engine.set_expires_at(0, &name(key), at_ms) && !self.is_dead() {
             let known = self.told[&key].newest().expect("no key comes back").clone();
@@ -285,7 +285,7 @@ impl World {
     }
 
     fn acknowledge(&mut self) {
-        if !self.engine.is_durable(self.promised) {
+        if !self.engine.flash().is_durable(self.promised) {
             return;
         }
         for key in std::mem::take(&mut self.pending) {
@@ -300,18 +300,19 @@ impl World {
     /// Until the device has nothing to do and all is written.
     fn settle(&mut self) {
         for _ in 0..40 {
-            self.engine.tick_flash();
+            self.engine.flash().tick();
             for _ in 0..10 {
                 self.simulation.pass(6 * MS);
-                self.engine.advance_flash();
+                self.engine.flash().advance();
             }
             self.commit();
         }
     }
 
     /// The keys that are on flash alone.
-    fn on_flash(&self) -> BTreeSet<u64> {
-        self.told.keys().copied().filter(|key| self.engine.seek(0, &name(key)).is_some()).collect()
+    fn on_flash(&mut self) -> BTreeSet<u64> {
+        let flash = self.engine.flash_reads();
+        self.told.keys().copied().filter(|key| flash.seek(0, &name(key)).is_some()).collect()
     }
 
     /// The process dies, and perhaps its machine with it; another one takes up what is left, and may die of that as well.
@@ -366,7 +367,7 @@ impl World {
         self.pending.clear();
         for (key, told) in &mut self.told {
             let found = look(&mut self.engine, key);
-            self.engine.unstage();
+            self.engine.flash_reads().unstage();
             if let Some(found) = &found {
                 let mut may_be =
                     std::iter::once(&told.acknowledged).chain(told.pending.iter().map(|it| &it.1));
@@ -425,7 +426,7 @@ fn start(
         durability: setup.durability,
         ..FlashConfig::whole(device.capacity_bytes(), setup.segment_bytes, hash_seed)
     };
-    if let Err(error) = engine.attach_flash("flash", None, Box::new(device), &config) {
+    if let Err(error) = engine.flash().attach("flash", None, Box::new(device), &config) {
         assert!(simulation.is_dead(), "{error}");
     }
     (!simulation.is_dead()).then_some((engine, troubles))

@@ -208,9 +208,10 @@ fn attach_flash(engines: &mut [Engine], flash: &FlashTier) -> Result<(), Failure
     let mut keys = 0;
     for ((engine, device), region) in engines.iter_mut().zip(devices).zip(&regions) {
         engine
-            .attach_flash(&flash.name, flash.endurance.map(|it| it.0), device, region)
+            .flash()
+            .attach(&flash.name, flash.endurance.map(|it| it.0), device, region)
             .map_err(|error| Failure::failed(anyhow::anyhow!("the flash tier {place}: {error}")))?;
-        keys += engine.flash_figures().map_or(0, |figures| figures.recovered_items);
+        keys += engine.flash().figures().map_or(0, |figures| figures.recovered_items);
     }
     tracing::info!(path = place, how, keys, "the flash tier is open");
     Ok(())
@@ -220,7 +221,7 @@ fn attach_flash(engines: &mut [Engine], flash: &FlashTier) -> Result<(), Failure
 fn take_up(engine: &mut Engine) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let start = Instant::now();
-    let found = engine.take_up(now.as_millis() as u64);
+    let found = engine.taking_up().take_up(now.as_millis() as u64);
     let (items, expired, dropped) = (found.items, found.expired, found.dropped);
     if found.disagree {
         tracing::warn!(

@@ -20,9 +20,9 @@ fn changes(run: impl FnOnce(&mut Engine)) -> Changes {
     use crate::config::StoreConfig;
     let config = StoreConfig { tiers: vec!["dram=16MiB".parse().unwrap()], ..StoreConfig::default() };
     let mut engine = Engine::new(config.engine_config(0).unwrap()).unwrap();
-    engine.note_changes(true);
+    engine.changes().want(true);
     run(&mut engine);
-    engine.take_changes()
+    engine.changes().take()
 }
 
 fn set(engine: &mut Engine, key: &str) {

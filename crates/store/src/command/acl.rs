@@ -72,9 +72,9 @@ fn name(word: &[u8]) -> Result<&str, Refusal> {
 
 /// Puts changed users in the place of those that were.
 fn replace(context: &mut Context<'_>, users: Users) -> Outcome {
-    if context.engine.has_owners() {
+    if context.engine.tenants().have_owners() {
         let owners = users.owners().map_err(|shared| Refusal::from(format!("ERR {shared}")))?;
-        context.engine.set_owners(&owners);
+        context.engine.tenants_mut().set_owners(&owners);
     }
     let mut settings = context.host.settings.clone();
     settings.users = users;

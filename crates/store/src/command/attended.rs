@@ -145,16 +145,16 @@ fn author(client: u64, spec: &'static Spec) -> Author {
 
 /// Tells everyone concerned what a command changed.
 pub(super) fn settle(context: &mut Context<'_>, spec: &'static Spec) {
-    if context.engine.has_changes() {
-        let changes = context.engine.take_changes();
+    if !context.engine.changes().is_empty() {
+        let changes = context.engine.changes().take();
         context.host.clients.settle(&changes, &author(context.session.id, spec));
     }
 }
 
 /// Tells everyone concerned what happened without a request.
 pub fn settle_idle(engine: &mut Engine, clients: &mut Clients) {
-    if engine.has_changes() {
-        let changes = engine.take_changes();
+    if !engine.changes().is_empty() {
+        let changes = engine.changes().take();
         clients.settle(&changes, &Author::STORE);
     }
 }

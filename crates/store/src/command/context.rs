@@ -34,6 +34,6 @@ impl Context<'_> {
 
     /// Has the engine note changes exactly while somebody wants to know. Call it where that may have changed.
     pub fn refresh(&mut self) {
-        self.engine.note_changes(self.host.clients.wants_changes());
+        self.engine.changes().want(self.host.clients.wants_changes());
     }
 }

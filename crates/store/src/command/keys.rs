@@ -1,6 +1,6 @@
 //! Finding, copying and describing keys.
 
-use crate::engine::{DATABASES, ValueKind};
+use crate::engine::{Condition, DATABASES, Engine, Expiry, StoreError, ValueKind};
 use crate::glob;
 use crate::resp::{Args, parse_i64};
 
@@ -19,7 +19,7 @@ pub const KEYS_ON_FLASH_MAX: u64 = 10_000;
 /// All keys that match. The whole index is gone through at once, and nothing else runs meanwhile.
 pub(super) fn keys(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     context.host.timing.mark_long();
-    if context.engine.keys_on_flash() > KEYS_ON_FLASH_MAX {
+    if context.engine.flash().keys() > KEYS_ON_FLASH_MAX {
         let text = "ERR KEYS would have to read the whole flash tier, use SCAN";
         return Err(Refusal::Text(text));
     }
@@ -29,7 +29,7 @@ pub(super) fn keys(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut cursor = 0;
     let mut replies = Vec::new();
     loop {
-        cursor = context.engine.scan(db, cursor, KEYS_BATCH, &mut |key, _| {
+        cursor = context.engine.keyspace().scan(db, cursor, KEYS_BATCH, &mut |key, _| {
             if glob::matches(&args[1], key, false) && sight.has(key) {
                 crate::resp::Writer::new(&mut replies, context.session.version).bulk(key);
                 found += 1;
@@ -50,17 +50,34 @@ pub(super) fn keys(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 pub(super) fn randomkey(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     context.host.timing.mark_long();
     let sight = Sight::of(context);
-    match context.engine.random_key(context.session.db, &mut |key| sight.has(key)) {
+    match context.engine.keyspace().random_key(context.session.db, &mut |key| sight.has(key)) {
         Some(key) => context.reply().bulk(&key),
         None => context.reply().null(),
     }
     Ok(())
 }
 
+/// Copies the value and expiry of a key to another one, whatever was there; `Ok(false)` when there is nothing to copy. `value` is memory to
+/// use.
+fn copy_value(
+    engine: &mut Engine,
+    from: (u8, &[u8]),
+    to: (u8, &[u8]),
+    value: &mut Vec<u8>,
+) -> Result<bool, StoreError> {
+    let Some(expires_at) = engine.expires_at(from.0, from.1) else { return Ok(false) };
+    let Some(hit) = engine.peek(from.0, from.1) else { return Ok(false) };
+    value.clear();
+    value.extend_from_slice(hit.value);
+    let kind = hit.kind;
+    let expiry = expires_at.map_or(Expiry::Never, Expiry::AtUnixMs);
+    engine.set_kind(to.0, to.1, (kind, value), Condition::Always, expiry)
+}
+
 /// Copies through the scratch memory; whether there was something to copy.
 fn copy_key(context: &mut Context<'_>, from: &[u8], to: (u8, &[u8])) -> Result<bool, Refusal> {
     let mut value = core::mem::take(&mut context.host.scratch);
-    let copied = context.engine.copy_key((context.session.db, from), to, &mut value);
+    let copied = copy_value(context.engine, (context.session.db, from), to, &mut value);
     keep_scratch(context, value);
     Ok(copied?)
 }
@@ -156,7 +173,7 @@ pub(super) fn object_refcount(context: &mut Context<'_>, args: Args<'_>) -> Outc
 }
 
 pub(super) fn object_idletime(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let Some(idle) = context.engine.idle_requests(context.session.db, &args[2]) else {
+    let Some(idle) = context.engine.keyspace().idle_requests(context.session.db, &args[2]) else {
         context.reply().null();
         return Ok(());
     };

@@ -40,7 +40,7 @@ pub(super) fn exists(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 pub(super) fn touch(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    count(context, args, |context, key| context.engine.touch(context.session.db, key))
+    count(context, args, |context, key| context.engine.get(context.session.db, key).is_some())
 }
 
 pub(super) fn type_of(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -118,14 +118,15 @@ pub(super) fn scan(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut visited = core::mem::take(&mut context.host.scratch);
     visited.clear();
     let mut found = 0;
-    let next = context.engine.scan(db, cursor, wanted.min(SCAN_COUNT_MAX) as usize, &mut |key, is| {
-        let wanted = kind.is_none_or(|kind| kind.eq_ignore_ascii_case(is.name().as_bytes()));
-        if wanted && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) && sight.has(key) {
-            visited.extend_from_slice(&(key.len() as u16).to_le_bytes());
-            visited.extend_from_slice(key);
-            found += 1;
-        }
-    });
+    let next =
+        context.engine.keyspace().scan(db, cursor, wanted.min(SCAN_COUNT_MAX) as usize, &mut |key, is| {
+            let wanted = kind.is_none_or(|kind| kind.eq_ignore_ascii_case(is.name().as_bytes()));
+            if wanted && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) && sight.has(key) {
+                visited.extend_from_slice(&(key.len() as u16).to_le_bytes());
+                visited.extend_from_slice(key);
+                found += 1;
+            }
+        });
     let Context { session, output, .. } = context;
     let mut reply = Writer::new(output.bytes(), session.version);
     reply.array(2);
@@ -155,7 +156,7 @@ pub(super) fn memory_usage(context: &mut Context<'_>, args: Args<'_>) -> Outcome
             return Err(Refusal::SYNTAX);
         }
     }
-    match context.engine.memory_usage(context.session.db, &args[2]) {
+    match context.engine.keyspace().memory_usage(context.session.db, &args[2]) {
         Some(bytes) => context.reply().integer(bytes as i64),
         None => context.reply().null(),
     }

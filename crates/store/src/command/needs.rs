@@ -111,7 +111,7 @@ impl Context<'_> {
     /// Runs after each request: what was at hand for it is not for the next.
     #[inline]
     pub fn end_request(&mut self) {
-        self.engine.unstage();
+        self.engine.flash_reads().unstage();
     }
 }
 

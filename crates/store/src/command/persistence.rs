@@ -23,7 +23,7 @@ pub(super) fn save(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
     }
     context.host.timing.mark_long();
     let result = Saving::run(context.engine, &path, Taken::Running);
-    let (now_s, sets) = (context.host.now_us / 1_000_000, context.engine.sets());
+    let (now_s, sets) = (context.host.now_us / 1_000_000, context.engine.counters().sets);
     context.host.persistence.note(&result, now_s, sets);
     result.map_err(|error| Refusal::from(format!("ERR {error}")))?;
     context.reply().ok();

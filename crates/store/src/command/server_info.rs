@@ -139,7 +139,7 @@ fn memory(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt:
     let resident = tiermem_sys::memory::resident_bytes().unwrap_or(0);
     let capacity: u64 = engine.tiers.iter().map(|tier| tier.capacity_bytes).sum();
     let total = tiermem_sys::memory::total_bytes().unwrap_or(0);
-    let policy = match context.engine.eviction() {
+    let policy = match context.engine.memory().eviction() {
         Eviction::AllKeys => "allkeys-lru",
         Eviction::Forbidden => "noeviction",
     };
@@ -183,7 +183,7 @@ fn memory(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt:
 fn persistence(text: &mut String, context: &Context<'_>, facts: &Facts) -> core::fmt::Result {
     let (saves, now_s) = (facts.figures.saves.unwrap_or_default(), context.host.now_us / 1_000_000);
     let running_s = saves.running_since_s.map_or(-1, |since_s| now_s.saturating_sub(since_s) as i64);
-    let taken_up = context.engine.taken_up();
+    let taken_up = context.engine.kept().taken_up();
     fields!(text,
         "loading": 0,
         "async_loading": 0,

@@ -1,15 +1,8 @@
-//! What the engine's own requests say about how its memory should be divided: a [`Divider`] is told of them, and what it says is
-//! done; the figures of that.
-
-use std::sync::Arc;
+//! What the engine's own requests say about how its memory should be divided, in figures.
 
 use serde::Serialize;
-use tiermem_model::advisor::{Advisor, Answer, Division, Outcome, Part, Question, Verdict};
+use tiermem_model::advisor::{Advisor, Part, Verdict};
 use tiermem_model::mrc::Curve;
-use tiermem_policy::choose_k::Overheads;
-use tiermem_policy::shard::Change;
-
-use super::Engine;
 
 /// How memory was divided lately.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -39,7 +32,7 @@ pub struct DivisionStats {
 }
 
 impl DivisionStats {
-    fn of(advisor: &Advisor) -> Self {
+    pub(super) fn of(advisor: &Advisor) -> Self {
         let (history, plan) = (advisor.history(), advisor.plan());
         let verdict = history.verdict.as_ref();
         DivisionStats {
@@ -104,7 +97,7 @@ pub struct TenantAdvice {
 }
 
 impl TenantAdvice {
-    fn of(part: &Part) -> Self {
+    pub(super) fn of(part: &Part) -> Self {
         let points =
             |curve: &Curve| curve.points.iter().map(|point| (point.size, point.miss_ratio)).collect();
         TenantAdvice {
@@ -146,84 +139,5 @@ impl TenantAdvice {
                 self.curve.iter().zip(&other.curve).map(point).collect()
             },
         }
-    }
-}
-
-impl Engine {
-    /// Tells the divider of a look-up; whose key it was.
-    #[inline]
-    pub(super) fn note_look_up(&mut self, db: u8, key: &[u8], hash: u64, outcome: Outcome) -> u16 {
-        let tenant = self.tenant_of(db, key);
-        let now_ns = Some(self.now_us * 1000);
-        if self.divider.looked_up(tenant, hash, outcome, now_ns, self.shard.ladder()) {
-            self.apply_settings();
-        }
-        tenant
-    }
-
-    /// Tells the divider of a write of an item of so many bytes.
-    #[inline]
-    pub(super) fn note_write(&mut self, tenant: u16, hash: u64, bytes: u64) {
-        self.divider.wrote(tenant, hash, bytes, Some(self.now_us * 1000), self.shard.ladder());
-    }
-
-    /// Tells the divider of a key that is gone, and not for want of room.
-    #[inline]
-    pub(super) fn note_gone(&mut self, db: u8, key: &[u8], hash: u64) {
-        self.divider.removed(self.tenant_of(db, key), hash);
-    }
-
-    /// Does what the divider says, and has tier 0 charged with what it keeps.
-    #[cold]
-    pub(super) fn apply_settings(&mut self) {
-        self.divider.take_settings().for_each(|setting| self.shard.configure(Change::Tenant(setting)));
-        self.shard.charge(self.divider.metadata_bytes());
-    }
-
-    /// The K that are chosen from, where tenants are told apart.
-    pub fn k_candidates(&self) -> Option<&[u8]> {
-        let tenancy = &self.config.tenancy;
-        tenancy.tells_apart().then_some(&*tenancy.plan.ks)
-    }
-
-    /// Says what choosing a victim costs here; what was watched so far is forgotten.
-    pub fn set_draw_costs(&mut self, overheads: &Overheads) {
-        self.divider.set_draw_costs(overheads, self.shard.ladder());
-        self.apply_settings();
-    }
-
-    /// What divides memory, as it is.
-    pub fn division(&self) -> Division {
-        self.divider.division().clone()
-    }
-
-    /// Changes it; what was declared holds again where memory is no longer divided. It was checked ([`Division::check`]).
-    pub fn divide_by(&mut self, division: Division) {
-        self.divider.divide_by(division, self.shard.ladder());
-        self.apply_settings();
-    }
-
-    /// What a window's end asks, if one has ended. Whoever takes it brings the answer ([`Self::take_answer`]).
-    pub fn take_question(&mut self) -> Option<Question> {
-        self.divider.take_question()
-    }
-
-    /// Does what an answer says.
-    pub fn take_answer(&mut self, answer: Answer) {
-        if !self.divider.answered(&answer, self.shard.ladder()) {
-            return;
-        }
-        self.apply_settings();
-        if !answer.parts.is_empty() {
-            self.advised = vec![None; self.divider.tenants().count()];
-        }
-        for part in &answer.parts {
-            self.advised[usize::from(part.tenant)] = Some(Arc::new(TenantAdvice::of(part)));
-        }
-    }
-
-    /// Figures of the division, where there is one.
-    pub(super) fn division_stats(&self) -> Option<DivisionStats> {
-        self.divider.advisor().map(DivisionStats::of)
     }
 }

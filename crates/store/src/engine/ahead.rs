@@ -27,21 +27,21 @@ impl Engine {
         let mut hashes = [0; FORESEEN_MAX];
         let mut count = 0;
         for (hash, key) in hashes.iter_mut().zip(keys) {
-            *hash = self.items.hasher.hash(db, key);
-            prefetch(self.shard.memory().foresee_segment(*hash));
+            *hash = self.contents.items.hash(db, key);
+            prefetch(self.contents.shard.memory().foresee_segment(*hash));
             count += 1;
         }
         for &hash in &hashes[..count] {
-            if let Some(home) = self.shard.memory().foresee_entry(hash) {
+            if let Some(home) = self.contents.shard.memory().foresee_entry(hash) {
                 prefetch(home);
             }
         }
         let mut ids = [Id::NONE; FORESEEN_MAX];
         let mut found = 0;
         for &hash in &hashes[..count] {
-            if let Some(id) = self.shard.memory().foresee_item(hash) {
-                prefetch(self.shard.ladder().residents().nodes().node(id));
-                if let Some(mark) = self.shard.ladder().residents().mark(id) {
+            if let Some(id) = self.contents.shard.memory().foresee_item(hash) {
+                prefetch(self.contents.shard.ladder().residents().nodes().node(id));
+                if let Some(mark) = self.contents.shard.ladder().residents().mark(id) {
                     prefetch(mark);
                 }
                 ids[found] = id;
@@ -49,7 +49,10 @@ impl Engine {
             }
         }
         for &id in &ids[..found] {
-            self.items.tiers.prefetch(self.shard.ladder().residents().nodes().loc(id), ITEM_BYTES);
+            self.contents
+                .items
+                .tiers
+                .prefetch(self.contents.shard.ladder().residents().nodes().loc(id), ITEM_BYTES);
         }
     }
 }

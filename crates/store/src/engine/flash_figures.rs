@@ -1,9 +1,10 @@
 //! The flash tier's figures, as the store shows them.
 
 use serde::Serialize;
-use tiermem_tier::flash::FlashStats;
+use tiermem_policy::shard::Shard;
+use tiermem_tier::flash::{Flash, FlashStats};
 
-use super::{Engine, TierStats};
+use super::TierStats;
 
 const MS_PER_YEAR: f64 = 365.25 * 86_400_000.0;
 
@@ -151,24 +152,50 @@ impl FlashFigures {
     }
 }
 
-impl Engine {
-    /// The flash tier's figures, if there is one.
-    pub fn flash_figures(&self) -> Option<FlashFigures> {
-        let mut figures = FlashFigures::of(&self.items.flash.as_ref()?.stats(self.shard.log()?));
-        figures.unindexed = self.shard.log()?.unindexed();
-        let years = self.shard.now().unix_ms.saturating_sub(self.below.since_ms) as f64 / MS_PER_YEAR;
-        figures.lifetime_years = self.below.endurance_bytes.and_then(|endurance_bytes| {
-            let worn = figures.written_bytes as f64 / endurance_bytes as f64;
-            (worn > 0.0 && years > 0.0).then(|| years / worn)
-        });
+/// What is known of the flash tier beside what it counts itself.
+#[derive(Debug, Default)]
+pub(super) struct FlashDescription {
+    /// Its name in figures.
+    name: String,
+    /// Bytes that the device bears to be written.
+    endurance_bytes: Option<u64>,
+    /// When it was attached, in Unix milliseconds; 0 before the clock was set.
+    since_ms: u64,
+}
+
+impl FlashDescription {
+    pub fn new(name: &str, endurance_bytes: Option<u64>) -> Self {
+        FlashDescription { name: name.to_owned(), endurance_bytes, since_ms: 0 }
+    }
+
+    /// Its time begins when this is told first.
+    #[inline]
+    pub fn begin(&mut self, now_ms: u64) {
+        if self.since_ms == 0 {
+            self.since_ms = now_ms;
+        }
+    }
+
+    /// Its figures.
+    pub fn figures(&self, flash: &Flash, shard: &Shard) -> Option<FlashFigures> {
+        let mut figures = FlashFigures::of(&flash.stats(shard.log()?));
+        figures.unindexed = shard.log()?.unindexed();
+        figures.lifetime_years = self.lifetime_years(figures.written_bytes, shard.now().unix_ms);
         Some(figures)
     }
 
+    /// Years until it is worn out, if it goes on as since it was attached.
+    fn lifetime_years(&self, written_bytes: u64, now_ms: u64) -> Option<f64> {
+        let years = now_ms.saturating_sub(self.since_ms) as f64 / MS_PER_YEAR;
+        let worn = written_bytes as f64 / self.endurance_bytes? as f64;
+        (worn > 0.0 && years > 0.0).then(|| years / worn)
+    }
+
     /// The flash tier as one more tier.
-    pub(super) fn flash_tier_stats(&self) -> Option<TierStats> {
-        let stats = self.items.flash.as_ref()?.stats(self.shard.log()?);
+    pub fn tier_stats(&self, flash: &Flash, shard: &Shard) -> Option<TierStats> {
+        let stats = flash.stats(shard.log()?);
         Some(TierStats {
-            name: self.below.name.clone(),
+            name: self.name.clone(),
             kind: "flash".to_owned(),
             capacity_bytes: stats.capacity_bytes,
             used_bytes: stats.used_bytes,
@@ -180,5 +207,24 @@ impl Engine {
             evictions: stats.log.evictions,
             charged_ns: 0,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_lives_as_long_as_its_writes_leave_it() {
+        let year_ms = MS_PER_YEAR as u64;
+        let mut flash = FlashDescription::new("flash", Some(1000));
+        flash.begin(0);
+        flash.begin(5);
+        flash.begin(9);
+        assert_eq!(flash.lifetime_years(0, 5 + year_ms), None, "nothing was written");
+        assert_eq!(flash.lifetime_years(100, 5), None, "no time has passed");
+        let years = flash.lifetime_years(250, 5 + year_ms).unwrap();
+        assert!((years - 4.0).abs() < 1e-9, "{years}");
+        assert_eq!(FlashDescription::new("flash", None).lifetime_years(250, year_ms), None);
     }
 }

@@ -1,48 +1,77 @@
-//! Keys as such: copying one with all that belongs to it, picking one at random, how long one was not used.
+//! Keys as such: going through them, picking one at random, what one costs, how long one was not used.
 
-use super::{Condition, Engine, Expiry, StoreError};
+use tiermem_policy::index::Found;
+
+use super::ValueKind;
+use super::contents::Contents;
+use super::staged::Staged;
 
 /// Bits of a cursor.
 const CURSOR_BITS: u32 = 40;
 /// Keys looked at together for a random one.
-const SAMPLE: usize = 16;
+pub const RANDOM_SAMPLE: usize = 16;
 /// Of these, looked at at most.
 const SAMPLES_MAX: usize = 4096;
 
-impl Engine {
-    /// Copies the value and expiry of a key to another one, whatever was there; `Ok(false)` when there is nothing to
-    /// copy. `value` is memory to use.
-    pub fn copy_key(
-        &mut self,
-        from: (u8, &[u8]),
-        to: (u8, &[u8]),
-        value: &mut Vec<u8>,
-    ) -> Result<bool, StoreError> {
-        let Some(expires_at) = self.expires_at(from.0, from.1) else { return Ok(false) };
-        let Some(hit) = self.peek(from.0, from.1) else { return Ok(false) };
-        value.clear();
-        value.extend_from_slice(hit.value);
-        let kind = hit.kind;
-        let expiry = expires_at.map_or(Expiry::Never, Expiry::AtUnixMs);
-        self.set_kind(to.0, to.1, (kind, value), Condition::Always, expiry)
+/// The keys of an engine.
+#[derive(Debug)]
+pub struct Keyspace<'a> {
+    pub(super) contents: &'a mut Contents,
+}
+
+impl Keyspace<'_> {
+    /// Visits about `count` keys of `db` from `cursor` (0 starts) and returns the next cursor, 0 at the end.
+    /// A key that stays in the engine from the first call to the last is visited at least once, whatever is
+    /// written or moved in between: the cursor is a position in the index's hash order, which nothing rearranges.
+    pub fn scan(&self, db: u8, cursor: u64, count: usize, visit: &mut dyn FnMut(&[u8], ValueKind)) -> u64 {
+        let Contents { shard, items, .. } = &*self.contents;
+        let next = shard.memory().entries(cursor, count.max(1), |hash, found| match found {
+            Found::Item(id) => {
+                let loc = shard.ladder().residents().nodes().loc(id);
+                let header = items.header(loc);
+                items.tiers.charge_read(loc.tier, header.value_offset());
+                if header.db == db && !shard.is_expired(id) {
+                    visit(items.key(loc, header), header.kind);
+                }
+            }
+            Found::Log(_) => self.visit_staged(db, hash, visit),
+        });
+        next.unwrap_or(0)
+    }
+
+    /// Visits the staged item with these 40 bits of its hash, unless it is in memory too.
+    fn visit_staged(&self, db: u8, hash: u64, visit: &mut dyn FnMut(&[u8], ValueKind)) {
+        let Contents { staged, shard, items, .. } = &*self.contents;
+        let Some(Staged { item, .. }) = staged.find(hash).and_then(|at| staged.get(at)) else { return };
+        let header = &item.header;
+        let expired = header.expires_at_ms != 0 && header.expires_at_ms <= shard.now().unix_ms;
+        let flushed = items.flash.as_ref().is_some_and(|flash| flash.is_flushed(header));
+        if header.db == db
+            && !expired
+            && !flushed
+            && self.contents.find(db, item.key(), header.hash).is_none()
+        {
+            visit(item.key(), ValueKind::from_byte(header.kind));
+        }
     }
 
     /// A live key of `db` that is `wanted`, about any with the same chance. O(1) where most keys are such; where few are, a part of
     /// the index is looked through, and perhaps none is found though there are some.
     pub fn random_key(&mut self, db: u8, wanted: &mut dyn FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
-        if self.len(db) == 0 {
+        if self.contents.keys.of(db) == 0 {
             return None;
         }
         let start = self.begin_random_key();
-        self.below.random_from = None;
+        self.contents.staged.end_random_search();
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut cursor = start;
         let mut wrapped = false;
         for _ in 0..SAMPLES_MAX {
-            cursor =
-                self.scan(db, cursor, SAMPLE, &mut |key, _| keys.extend(wanted(key).then(|| key.to_vec())));
+            cursor = self.scan(db, cursor, RANDOM_SAMPLE, &mut |key, _| {
+                keys.extend(wanted(key).then(|| key.to_vec()))
+            });
             if !keys.is_empty() {
-                let chosen = self.rng.below(keys.len() as u64) as usize;
+                let chosen = self.contents.rng.below(keys.len() as u64) as usize;
                 return Some(keys.swap_remove(chosen));
             }
             match cursor {
@@ -57,21 +86,22 @@ impl Engine {
 
     /// Where the next search for a random key begins: what lies there must be at hand before.
     pub fn begin_random_key(&mut self) -> u64 {
-        let fresh = self.rng.below(1 << CURSOR_BITS);
-        *self.below.random_from.get_or_insert(fresh)
+        let fresh = self.contents.rng.below(1 << CURSOR_BITS);
+        self.contents.staged.begin_random_search(fresh)
     }
-
-    /// Keys looked at together for a random one.
-    pub const RANDOM_SAMPLE: usize = SAMPLE;
 
     /// Requests since `key` was last used, as the eviction order knows it: to the tick, and modulo its wrap.
     pub fn idle_requests(&mut self, db: u8, key: &[u8]) -> Option<u64> {
-        let id = self.find_live(db, key, self.items.hasher.hash(db, key))?;
-        Some(self.shard.ladder().residents().nodes().idle_requests(id, self.shard.now()))
+        let id = self.contents.find_live(db, key, self.contents.items.hash(db, key))?;
+        let shard = &self.contents.shard;
+        Some(shard.ladder().residents().nodes().idle_requests(id, shard.now()))
     }
 
-    /// Requests that the engine has served, which is its time.
-    pub fn requests(&self) -> u64 {
-        self.shard.now().requests
+    /// Bytes that `key` costs: its place and its share of the metadata.
+    pub fn memory_usage(&mut self, db: u8, key: &[u8]) -> Option<u64> {
+        let id = self.contents.find_live(db, key, self.contents.items.hash(db, key))?;
+        let ladder = self.contents.shard.ladder();
+        let items = ladder.residents().items().max(1);
+        Some(ladder.residents().place_bytes(id) + ladder.metadata_bytes().div_ceil(items).min(64))
     }
 }

@@ -24,6 +24,18 @@ impl Memory {
         Header::read(self.tiers.bytes(loc, 0, HEADER_BYTES))
     }
 
+    /// The hash of a key.
+    #[inline]
+    pub(super) fn hash(&self, db: u8, key: &[u8]) -> u64 {
+        self.hasher.hash(db, key)
+    }
+
+    /// The value of the item at `loc`.
+    #[inline]
+    pub(super) fn value(&self, loc: Loc, header: Header) -> &[u8] {
+        self.tiers.bytes(loc, header.value_offset(), header.value_len as usize)
+    }
+
     /// The key of the item at `loc`.
     #[inline]
     pub(super) fn key(&self, loc: Loc, header: Header) -> &[u8] {

@@ -1,23 +1,53 @@
 //! The key-value engine of one shard: keys, values and expiry over the tiers, without sockets.
 //!
-//! It runs on one thread and is handed the time. It owns the bytes ([`Tiers`]); where each item lies and who goes is
-//! decided by a [`Shard`], which the simulator drives in the same way. Every method is O(1) but `scan`, which
-//! is O(count), and `flush`, and none does I/O.
+//! It runs on one thread and is handed the time. It owns the bytes; where each item lies and who goes is
+//! decided by a [`Shard`](tiermem_policy::shard::Shard), which the simulator drives in the same way. Every method is O(1) but those
+//! that go through keys, and none does I/O.
 //!
 //! How a look-up flows: the key's hash finds an item number in the index; the number finds the place in the
 //! ladder's node array; the key is compared there, in whichever tier; the ladder is told of the hit, which writes
 //! the node and at most one list; the value is returned in place. Every few requests, before the next one, the
 //! ladder does a step of its background work and the engine copies what it decided to move.
+//!
+//! # Parts
+//!
+//! Each part owns its fields and is borrowed apart from the others:
+//!
+//! ```text
+//! Engine             requests: get, set, remove, expiry          mod
+//! ├─ Pins            how much replies have pinned                pin
+//! └─ Contents        what crosses the parts below                contents, maintain
+//!    ├─ Shard        where items lie and who goes                policy::shard
+//!    ├─ Memory       bytes of items, and the flash device        memory
+//!    ├─ Keeping      seals of items that outlive the process     keep
+//!    ├─ KeyCounts    how many keys each database has             key_counts
+//!    ├─ TenantAccounts   whose keys, and what each is to have    tenants, owners
+//!    ├─ Changes      what happened to keys, if anybody asks      notes
+//!    ├─ StagedItems  read from flash for the request at hand     staged
+//!    ├─ FlashWaiters who waits for space or for durability       flash_waiters
+//!    ├─ FlashDescription   name and life of the device           flash_figures
+//!    └─ Counters     what requests have done                     counters
+//! ```
+//!
+//! Beside requests an engine has sides, each with the calls of one kind of caller: [`FlashReads`] for whoever reads ahead of requests,
+//! [`FlashTier`] for the server's loop, [`TenantsMut`] for the configuration and the advisor, [`MemoryTiersMut`] for shards that give
+//! memory to each other, [`Keyspace`] for commands on keys, [`ValuesInPlace`] for values with an inner order, [`TakingUp`] and
+//! [`Restoring`] for the start.
 
 mod advice;
 mod ahead;
 mod capacity;
 mod change;
 mod config;
+mod contents;
+mod counters;
 mod flash;
 mod flash_figures;
+mod flash_reads;
+mod flash_waiters;
 mod item;
 mod keep;
+mod key_counts;
 mod keys;
 mod maintain;
 mod memory;
@@ -26,42 +56,40 @@ mod owners;
 mod pin;
 mod snapshot;
 mod staged;
+mod staged_reads;
 mod stats;
+mod taking_up;
 mod tenants;
 mod tier_stats;
 mod types;
 
-use std::sync::Arc;
-
-use crate::tiers::{TierError, Tiers};
-use tiermem_base::Rng;
-use tiermem_base::hash::KeyHasher;
+use crate::tiers::TierError;
+use tiermem_base::TierSpec;
 pub use tiermem_model::advisor::{Aim, Declared, Division};
-use tiermem_model::advisor::{Divider, Outcome};
 use tiermem_policy::Id;
-use tiermem_policy::index::Found;
-use tiermem_policy::ladder::Loc;
-use tiermem_policy::shard::{Entered, Entry, Shard};
+use tiermem_tier::flash::Moment;
 
 pub use advice::{DivisionStats, TenantAdvice};
 pub use ahead::FORESEEN_MAX;
-pub use change::ValueMut;
+pub use capacity::{MemoryTiers, MemoryTiersMut};
+pub use change::{ValueMut, ValuesInPlace};
 pub use config::{AHEAD_BYTES, EngineConfig};
-pub use flash::Away;
-use flash::Below;
+use contents::Contents;
+pub use counters::Counters;
+pub use flash::FlashTier;
 pub use flash_figures::FlashFigures;
+pub use flash_reads::{Away, FlashReads};
 pub use item::HEADER_BYTES;
-use item::Header;
-use keep::Keeping;
-pub use keep::TakenUp;
-use memory::Memory;
+pub use keep::{Keeping, TakenUp};
+pub use keys::{Keyspace, RANDOM_SAMPLE};
 pub use notes::{Change, Changes};
-use owners::Whose;
 pub use owners::{By, Owner, PREFIX_BYTES_MAX};
 pub use pin::Pin;
-pub use snapshot::{Gathered, Gathering, Restored};
+use pin::Pins;
+pub use snapshot::{Gathered, Gathering, Restored, Restoring};
 pub use stats::EngineStats;
-pub use tenants::{Tenancy, TenantStats, TenantTierStats};
+pub use taking_up::TakingUp;
+pub use tenants::{Tenancy, TenantAccounts, TenantStats, TenantTierStats, TenantsMut};
 pub use tier_stats::TierStats;
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};
 
@@ -83,171 +111,181 @@ pub struct Hit<'a> {
 /// One shard's engine.
 #[derive(Debug)]
 pub struct Engine {
-    config: EngineConfig,
-    /// What decides where items lie and who goes.
-    shard: Shard,
-    /// Their bytes.
-    items: Memory,
-    rng: Rng,
-    /// What is under way in tiers whose items outlive the process.
-    keeping: Keeping,
-    keys: [u64; DATABASES as usize],
-    pinned_bytes: usize,
-    /// The tier below the others.
-    below: Below,
-    gets: u64,
-    get_hits: u64,
-    sets: u64,
-    expired_on_access: u64,
-    changes: Changes,
-    whose: Whose,
-    /// What tenants are to have.
-    divider: Divider,
-    /// By tenant.
-    advised: Vec<Option<Arc<TenantAdvice>>>,
-    /// Unix time in microseconds.
-    now_us: u64,
+    contents: Contents,
+    pins: Pins,
+    /// The tiers as they were configured.
+    tiers: Vec<TierSpec>,
 }
 
 impl Engine {
     /// Sets the tiers up. Memory is taken as it is used.
     pub fn new(config: EngineConfig) -> Result<Self, TierError> {
-        // Pages are divided by this factor between size classes.
-        let layout = config.ladder.class_factor.to_bits();
-        let mut tiers = Tiers::new(&config.tier_specs(), layout, config.spin)?;
-        tiers.announce_session(config.session);
-        let keeping = Keeping::over(&tiers);
-        let shard = Shard::new(config.ladder_config(), keeping.tail_bytes() as u64);
-        let mut engine = Engine {
-            keeping,
-            items: Memory { tiers, hasher: KeyHasher::seeded(config.seed), flash: None },
-            rng: Rng::seeded(config.seed),
-            keys: [0; DATABASES as usize],
-            pinned_bytes: 0,
-            below: Below::default(),
-            gets: 0,
-            get_hits: 0,
-            sets: 0,
-            expired_on_access: 0,
-            changes: Changes::default(),
-            whose: Whose::new(config.tenancy.by),
-            divider: config.divider(&shard),
-            advised: Vec::new(),
-            now_us: 0,
-            shard,
-            config,
-        };
-        engine.apply_settings();
-        let owners = std::mem::take(&mut engine.config.tenancy.owners);
-        engine.set_owners(&owners);
+        let contents = Contents::new(&config)?;
+        let mut engine = Engine { contents, pins: Pins::new(config.pinned_bytes_max), tiers: config.tiers };
+        engine.tenants_mut().set_owners(&config.tenancy.owners);
         Ok(engine)
+    }
+
+    /// The flash tier below memory.
+    #[inline]
+    pub fn flash(&mut self) -> FlashTier<'_> {
+        self.contents.flash_tier()
+    }
+
+    /// The same, to be read for requests.
+    #[inline]
+    pub fn flash_reads(&mut self) -> FlashReads<'_> {
+        self.contents.flash_reads()
+    }
+
+    /// Whose keys are whose, and what each is to have.
+    pub fn tenants(&self) -> &TenantAccounts {
+        &self.contents.tenants
+    }
+
+    /// The same, to be changed.
+    pub fn tenants_mut(&mut self) -> TenantsMut<'_> {
+        let Contents { tenants, shard, .. } = &mut self.contents;
+        TenantsMut { accounts: tenants, shard }
+    }
+
+    /// What happened to keys.
+    #[inline]
+    pub fn changes(&mut self) -> &mut Changes {
+        &mut self.contents.changes
+    }
+
+    /// Keys as such.
+    #[inline]
+    pub fn keyspace(&mut self) -> Keyspace<'_> {
+        Keyspace { contents: &mut self.contents }
+    }
+
+    /// Values to be changed where they lie.
+    #[inline]
+    pub fn in_place(&mut self) -> ValuesInPlace<'_> {
+        ValuesInPlace { contents: &mut self.contents }
+    }
+
+    /// The tiers that are memory.
+    #[inline]
+    pub fn memory(&self) -> MemoryTiers<'_> {
+        MemoryTiers { contents: &self.contents }
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn memory_mut(&mut self) -> MemoryTiersMut<'_> {
+        MemoryTiersMut { contents: &mut self.contents }
+    }
+
+    /// What outlives the process where it lies.
+    pub fn kept(&self) -> &Keeping {
+        &self.contents.keeping
+    }
+
+    /// To take it up, and to write it back.
+    pub fn taking_up(&mut self) -> TakingUp<'_> {
+        self.contents.taking_up()
+    }
+
+    /// To take a snapshot in.
+    pub fn restoring(&mut self) -> Restoring<'_> {
+        Restoring { contents: &mut self.contents }
     }
 
     /// Tells the engine the Unix time in milliseconds; it never asks a clock. Time does not go back.
     pub fn set_clock(&mut self, unix_ms: u64) {
-        self.shard.set_clock(unix_ms);
+        self.contents.shard.set_clock(unix_ms);
     }
 
     /// The same in microseconds: with what misses cost to be measured, that is what they are measured in.
     pub fn set_clock_us(&mut self, unix_us: u64) {
-        self.now_us = unix_us;
+        self.contents.tenants.set_clock_us(unix_us);
         self.set_clock(unix_us / 1000);
     }
 
     /// The time that [`Self::set_clock`] gave.
     pub fn clock_ms(&self) -> u64 {
-        self.shard.now().unix_ms
+        self.contents.shard.now().unix_ms
+    }
+
+    /// Requests that the engine has served, which is its time.
+    pub fn requests(&self) -> u64 {
+        self.contents.shard.now().requests
     }
 
     /// Looks `key` up and counts the access.
     pub fn get(&mut self, db: u8, key: &[u8]) -> Option<Hit<'_>> {
-        self.begin();
-        self.gets += 1;
-        let hash = self.items.hasher.hash(db, key);
-        let Some(id) = self.find_in_memory(db, key, hash) else { return self.get_staged(db, key, hash) };
-        self.note_hit(db, key, hash, id);
-        Some(self.hit(id))
+        let contents = &mut self.contents;
+        contents.begin();
+        contents.counters.gets += 1;
+        let hash = contents.items.hash(db, key);
+        let Some(id) = contents.find_in_memory(db, key, hash) else {
+            return contents.staged_reads().get(db, key, hash);
+        };
+        contents.note_hit(db, key, hash, id);
+        Some(contents.hit(id))
     }
 
-    /// Counts a look-up that found its item in memory.
-    #[inline]
-    fn note_hit(&mut self, db: u8, key: &[u8], hash: u64, id: Id) {
-        self.get_hits += 1;
-        let tenant = self.note_look_up(db, key, hash, Outcome::Memory(id));
-        self.shard.item(id).hit(Some(tenant));
+    /// Looks `key` up and counts the access, as [`Self::get`], for a caller that reads only parts of the value and has
+    /// them charged with [`Self::charge_read`].
+    pub fn look_up(&mut self, db: u8, key: &[u8]) -> Option<Hit<'_>> {
+        let contents = &mut self.contents;
+        contents.begin();
+        contents.counters.gets += 1;
+        let hash = contents.items.hash(db, key);
+        let Some(id) = contents.find_in_memory(db, key, hash) else {
+            return contents.staged_reads().get(db, key, hash);
+        };
+        contents.note_hit(db, key, hash, id);
+        let loc = contents.shard.ladder().residents().nodes().loc(id);
+        let header = contents.items.header(loc);
+        Some(Hit { value: contents.items.value(loc, header), kind: header.kind, item: ItemRef(id) })
     }
 
     /// Looks `key` up without counting: for commands that read, change and write.
     pub fn peek(&mut self, db: u8, key: &[u8]) -> Option<Hit<'_>> {
-        let hash = self.items.hasher.hash(db, key);
-        match self.find_in_memory(db, key, hash) {
-            Some(id) => Some(self.hit(id)),
-            None => self.peek_staged(db, key, hash),
+        let contents = &mut self.contents;
+        let hash = contents.items.hash(db, key);
+        match contents.find_in_memory(db, key, hash) {
+            Some(id) => Some(contents.hit(id)),
+            None => contents.staged_reads().peek(db, key, hash),
         }
     }
 
-    /// The value of a live item, charged as one range from its header to its end.
-    fn hit(&self, id: Id) -> Hit<'_> {
-        let loc = self.shard.ladder().residents().nodes().loc(id);
-        let header = self.header(loc);
-        self.items.tiers.charge_read(loc.tier, header.item_len());
-        let value = self.items.tiers.bytes(loc, header.value_offset(), header.value_len as usize);
-        Hit { value, kind: header.kind, item: ItemRef(id) }
+    /// The value of an item that was just looked up; uncharged.
+    pub fn value(&self, item: ItemRef) -> &[u8] {
+        let Contents { staged, shard, items, .. } = &self.contents;
+        if let Some(value) = staged.value(item) {
+            return value;
+        }
+        let loc = shard.ladder().residents().nodes().loc(item.0);
+        items.value(loc, items.header(loc))
     }
 
-    #[inline]
-    fn header(&self, loc: Loc) -> Header {
-        self.items.header(loc)
-    }
-
-    /// The item of this key, expired or not.
-    #[inline]
-    fn find(&self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
-        self.shard.memory().find(hash, (db, key), &self.items)
-    }
-
-    /// The item of this key, unless its time is over; one that was read from flash is in memory then.
-    #[inline]
-    fn find_live(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
-        match self.find_in_memory(db, key, hash) {
-            None if self.has_staged(db, key, hash) => self.unstage_into_memory(db, key, hash),
-            found => found,
+    /// Charges the reading of a contiguous part, of `len` bytes, of an item that was just looked up.
+    pub fn charge_read(&self, item: ItemRef, len: usize) {
+        let Contents { staged, shard, items, .. } = &self.contents;
+        if staged.value(item).is_none() {
+            items.tiers.charge_read(shard.ladder().residents().nodes().loc(item.0).tier, len);
         }
     }
 
-    /// One key less.
-    #[inline]
-    fn uncount(&mut self, db: u8) {
-        let keys = &mut self.keys[usize::from(db)];
-        *keys = keys.saturating_sub(1);
+    /// Keeps an item's bytes in place for a reply that is sent piece by piece. `None` when too many bytes are
+    /// pinned already: copy instead.
+    pub fn pin(&mut self, item: ItemRef) -> Option<Pin> {
+        self.pins.pin(&mut self.contents, item)
     }
 
-    /// The item of this key in memory, unless its time is over; then it is removed.
-    #[inline]
-    fn find_in_memory(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
-        let id = self.find(db, key, hash)?;
-        if self.shard.is_expired(id) {
-            self.forget_copy(id, hash);
-            self.changes.note(Change::Expired, db, key);
-            self.note_gone(db, key, hash);
-            self.forget(id, hash);
-            self.expired_on_access += 1;
-            return None;
-        }
-        Some(id)
+    /// The bytes of a pinned value.
+    pub fn pinned<'a>(&'a self, pin: &'a Pin) -> &'a [u8] {
+        self.contents.pinned(pin)
     }
 
-    /// Takes an item out of shard and accounts.
-    fn forget(&mut self, id: Id, hash: u64) {
-        let db = self.header(self.shard.ladder().residents().nodes().loc(id)).db;
-        self.uncount(db);
-        self.give_up_place(id, hash);
-    }
-
-    /// Takes an item out whose key stays.
-    fn give_up_place(&mut self, id: Id, hash: u64) {
-        let loc = self.shard.forget(id, hash, &self.items);
-        self.unseal_item(loc);
+    /// Gives a pinned value free.
+    pub fn unpin(&mut self, pin: Pin) {
+        self.pins.unpin(&mut self.contents, pin);
     }
 
     /// Stores `value` under `key`. `Ok(false)` when the condition did not hold; nothing changed then.
@@ -267,212 +305,110 @@ impl Engine {
         &mut self,
         db: u8,
         key: &[u8],
-        (kind, value): (ValueKind, &[u8]),
+        value: (ValueKind, &[u8]),
         condition: Condition,
         expiry: Expiry,
     ) -> Result<bool, StoreError> {
-        self.check_lengths(key.len(), value.len())?;
-        self.begin();
-        let hash = self.items.hasher.hash(db, key);
-        let old = if condition == Condition::Always && expiry != Expiry::Keep {
-            // What was there does not matter, and is not read from flash.
-            self.find_in_memory(db, key, hash)
-        } else {
-            self.find_live(db, key, hash)
-        };
-        if (condition == Condition::IfAbsent && old.is_some())
-            || (condition == Condition::IfPresent && old.is_none())
-        {
-            return Ok(false);
-        }
-        self.sets += 1;
-        let tenant = self.tenant_for(db, key);
-        let header =
-            Header { value_len: value.len() as u32, key_len: key.len() as u16, db, kind, unchanged: false };
-        let expires_at_ms = match expiry {
-            Expiry::Never => None,
-            Expiry::AtUnixMs(at_ms) => Some(at_ms),
-            Expiry::Keep => old.and_then(|id| self.shard.ladder().residents().nodes().expires_at_ms(id)),
-        };
-        self.note_write(tenant, hash, self.place_len(header));
-        let entry = self.entry(hash, header, expires_at_ms, tenant);
-        let loc = match old {
-            Some(old) => {
-                self.forget_copy(old, hash);
-                self.rewrite(old, &entry, db)?
-            }
-            None => {
-                let loc = self.enter(&entry, db)?.1;
-                self.supersede(db, hash);
-                loc
-            }
-        };
-        self.prepare_place(loc, header);
-        let item = self.items.tiers.bytes_mut(loc, header.item_len());
-        header.write(item);
-        item[HEADER_BYTES..header.value_offset()].copy_from_slice(key);
-        item[header.value_offset()..].copy_from_slice(value);
-        self.seal_item(loc, header, expires_at_ms);
-        self.items.tiers.charge_write(loc.tier, header.item_len());
-        let expires = matches!(expiry, Expiry::AtUnixMs(_));
-        self.changes.note(Change::Written { new: old.is_none(), expires }, db, key);
-        Ok(true)
-    }
-
-    fn check_lengths(&self, key_len: usize, value_len: usize) -> Result<(), StoreError> {
-        if key_len > KEY_BYTES_MAX {
-            return Err(StoreError::KeyTooLarge);
-        }
-        if value_len > self.config.value_bytes_max {
-            return Err(StoreError::ValueTooLarge { limit_bytes: self.config.value_bytes_max });
-        }
-        Ok(())
-    }
-
-    /// What a shard is told of an item.
-    fn entry(&self, hash: u64, header: Header, expires_at_ms: Option<u64>, tenant: u16) -> Entry {
-        Entry { hash, bytes: header.item_len() as u64, expires_at_ms, tenant }
-    }
-
-    /// A place for a new item, whose key counts then.
-    fn enter(&mut self, entry: &Entry, db: u8) -> Result<(Id, Loc), StoreError> {
-        self.shard.hold(self.divider.metadata_bytes());
-        self.shard.enter(entry, &mut self.rng);
-        self.carry_out();
-        match self.entered() {
-            Entered::Placed { id, loc, .. } => {
-                self.keys[usize::from(db)] += 1;
-                Ok((id, loc))
-            }
-            Entered::Full { .. } | Entered::Waits => Err(StoreError::OutOfMemory),
-        }
-    }
-
-    /// A place for the new bytes of a live item: its own where they fit, else a new one in the same tier.
-    fn rewrite(&mut self, old: Id, entry: &Entry, db: u8) -> Result<Loc, StoreError> {
-        self.shard.hold(self.divider.metadata_bytes());
-        self.shard.rewrite(old, entry, &self.items, &mut self.rng);
-        self.carry_out();
-        match self.entered() {
-            Entered::Placed { loc, replaces, .. } => {
-                replaces.into_iter().for_each(|old| self.give_up_place(old, entry.hash));
-                Ok(loc)
-            }
-            Entered::Full { old_left } => {
-                if old_left {
-                    self.uncount(db);
-                }
-                Err(StoreError::OutOfMemory)
-            }
-            Entered::Waits => Err(StoreError::OutOfMemory),
-        }
-    }
-
-    /// What became of an admission: memory is synchronous, so none waits.
-    #[inline]
-    fn entered(&mut self) -> Entered {
-        let entered = self.shard.entered();
-        debug_assert_ne!(entered, Entered::Waits, "moves have arrived when they are carried out");
-        entered
+        self.contents.set(db, key, value, condition, expiry)
     }
 
     /// The longest value, in bytes.
     pub fn value_bytes_max(&self) -> usize {
-        self.config.value_bytes_max
+        self.contents.value_bytes_max
     }
 
     /// Removes `key`; whether it was there.
     pub fn remove(&mut self, db: u8, key: &[u8]) -> bool {
-        self.begin();
-        let hash = self.items.hasher.hash(db, key);
-        let found = match self.find_in_memory(db, key, hash) {
+        let contents = &mut self.contents;
+        contents.begin();
+        let hash = contents.items.hash(db, key);
+        let found = match contents.find_in_memory(db, key, hash) {
             Some(id) => {
-                self.forget_copy(id, hash);
-                self.forget(id, hash);
+                contents.forget_copy(id, hash);
+                contents.forget(id, hash);
                 true
             }
-            None => self.remove_staged(db, key, hash),
+            None => contents.staged_reads().remove(db, key, hash),
         };
         if found {
-            self.note_gone(db, key, hash);
-            self.changes.note(Change::Removed, db, key);
+            contents.tenants.removed(db, key, hash);
+            contents.changes.note(Change::Removed, db, key);
         }
         found
     }
 
-    /// Counts an access to `key` without reading it; whether it is there (`TOUCH`; `EXISTS` uses [`Self::peek`]).
-    pub fn touch(&mut self, db: u8, key: &[u8]) -> bool {
-        self.get(db, key).is_some()
-    }
-
     /// `None`: no such key; `Some(None)`: it does not expire; `Some(Some(at))`: Unix time in ms.
     pub fn expires_at(&mut self, db: u8, key: &[u8]) -> Option<Option<u64>> {
-        let hash = self.items.hasher.hash(db, key);
-        match self.find_in_memory(db, key, hash) {
-            Some(id) => Some(self.shard.ladder().residents().nodes().expires_at_ms(id)),
-            None => self.staged_expiry(db, key, hash),
+        let contents = &mut self.contents;
+        let hash = contents.items.hash(db, key);
+        match contents.find_in_memory(db, key, hash) {
+            Some(id) => Some(contents.shard.ladder().residents().nodes().expires_at_ms(id)),
+            None => contents.staged_reads().expires_at(db, key, hash),
         }
     }
 
     /// Sets or (with `None`) removes the key's expiry; whether the key is there.
     pub fn set_expires_at(&mut self, db: u8, key: &[u8], at_unix_ms: Option<u64>) -> bool {
-        self.begin();
-        let hash = self.items.hasher.hash(db, key);
-        let found = self.find_live(db, key, hash);
-        if let Some(id) = found {
-            self.forget_copy(id, hash);
-            let change = if at_unix_ms.is_some() { Change::Expires } else { Change::Persisted };
-            if at_unix_ms.is_some() || self.shard.ladder().residents().nodes().expires_at_ms(id).is_some() {
-                self.changes.note(change, db, key);
-            }
-            self.shard.item(id).set_expires_at_ms(at_unix_ms);
-            if self.items.tiers.keeping() != 0 {
-                self.seal_again(id);
-            }
+        let contents = &mut self.contents;
+        contents.begin();
+        let hash = contents.items.hash(db, key);
+        let Some(id) = contents.find_live(db, key, hash) else { return false };
+        contents.forget_copy(id, hash);
+        let Contents { shard, items, keeping, changes, .. } = contents;
+        let change = if at_unix_ms.is_some() { Change::Expires } else { Change::Persisted };
+        if at_unix_ms.is_some() || shard.ladder().residents().nodes().expires_at_ms(id).is_some() {
+            changes.note(change, db, key);
         }
-        found.is_some()
+        shard.item(id).set_expires_at_ms(at_unix_ms);
+        if items.tiers.keeping() != 0 {
+            keeping.seal_again(&mut items.tiers, shard.ladder(), id);
+        }
+        true
     }
 
     /// Keys in `db`, expired ones that were not yet collected among them.
     pub fn len(&self, db: u8) -> u64 {
-        self.keys.get(usize::from(db)).copied().unwrap_or(0)
+        self.contents.keys.of(db)
     }
 
-    /// Visits about `count` keys of `db` from `cursor` (0 starts) and returns the next cursor, 0 at the end.
-    /// A key that stays in the engine from the first call to the last is visited at least once, whatever is
-    /// written or moved in between: the cursor is a position in the index's hash order, which nothing rearranges.
-    pub fn scan(
-        &mut self,
-        db: u8,
-        cursor: u64,
-        count: usize,
-        visit: &mut dyn FnMut(&[u8], ValueKind),
-    ) -> u64 {
-        let next = self.shard.memory().entries(cursor, count.max(1), |hash, found| match found {
-            Found::Item(id) => {
-                let loc = self.shard.ladder().residents().nodes().loc(id);
-                let header = self.header(loc);
-                let expired = self.shard.is_expired(id);
-                self.items.tiers.charge_read(loc.tier, header.value_offset());
-                if header.db == db && !expired {
-                    visit(
-                        self.items.tiers.bytes(loc, HEADER_BYTES, usize::from(header.key_len)),
-                        header.kind,
-                    );
-                }
-            }
-            Found::Log(_) => self.visit_staged(db, hash, visit),
-        });
-        next.unwrap_or(0)
+    /// Removes every key of one database or, with `None`, of all. All at once where no other database has keys.
+    pub fn flush(&mut self, db: Option<u8>) {
+        self.contents.flush(db);
     }
 
-    /// Bytes that `key` costs: its place and its share of the metadata.
-    pub fn memory_usage(&mut self, db: u8, key: &[u8]) -> Option<u64> {
-        let id = self.find_live(db, key, self.items.hasher.hash(db, key))?;
-        let items = self.shard.ladder().residents().items().max(1);
-        Some(
-            self.shard.ladder().residents().place_bytes(id)
-                + self.shard.ladder().metadata_bytes().div_ceil(items).min(64),
-        )
+    /// Makes room for an item of so many bytes, if it is a large one, a piece at a time; whether nothing more is to be done
+    /// before it is written, though it may be refused. Whoever serves others as well asks again after them; whoever does not
+    /// ask has the writing itself wait for it.
+    pub fn make_room(&mut self, item_bytes: usize) -> bool {
+        self.contents.make_room(item_bytes)
+    }
+
+    /// Does what is due without a request: expired items, and memory for the first ones. Call it when idle, at least every 100 ms.
+    pub fn idle(&mut self) {
+        self.contents.idle();
+    }
+
+    /// Hands to the device what was decided, and writes what a restart must know. Before replies are sent; they wait until
+    /// the moment returned [is durable](FlashTier::is_durable).
+    #[inline]
+    pub fn commit(&mut self) -> Moment {
+        let Contents { keeping, items, shard, .. } = &mut self.contents;
+        keeping.seal_changed(&mut items.tiers, shard.ladder());
+        items.flash.as_mut().map_or_else(Moment::default, |flash| flash.commit())
+    }
+
+    /// A random number, for choices that a client asks for.
+    pub fn draw(&mut self) -> u64 {
+        self.contents.rng.next_u64()
+    }
+
+    /// What requests have done since the start.
+    pub fn counters(&self) -> Counters {
+        self.contents.counters
+    }
+
+    /// All figures.
+    pub fn stats(&self) -> EngineStats {
+        self.contents.stats(&self.tiers, self.pins.bytes())
     }
 }

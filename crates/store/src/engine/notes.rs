@@ -1,9 +1,7 @@
 //! What happened to keys, for those who want to know: clients that watch them, cache them, or are notified.
 //!
-//! Nothing is noted unless [`Engine::note_changes`] asked for it, so that a store that nobody observes pays one test
+//! Nothing is noted unless somebody [wants](Changes::want) it, so that a store that nobody observes pays one test
 //! per change. Whoever asked takes the notes after each request and after each tick.
-
-use super::Engine;
 
 /// What happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +42,16 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Notes a change if anybody wants to know.
+    /// Begins or ends the noting of changes, or lets it go on.
+    pub fn want(&mut self, wanted: bool) {
+        if self.wanted != wanted {
+            *self = Changes { wanted, ..Changes::default() };
+        }
+    }
+
+    /// Notes a change if anybody wants to know. Callers do so who have changed a value in place.
     #[inline]
-    pub(super) fn note(&mut self, change: Change, db: u8, key: &[u8]) {
+    pub fn note(&mut self, change: Change, db: u8, key: &[u8]) {
         if self.wanted {
             self.keep(change, db, key);
         }
@@ -59,7 +64,14 @@ impl Changes {
         self.keys.extend_from_slice(key);
     }
 
-    /// Whether nothing happened.
+    /// What happened since the last call.
+    pub fn take(&mut self) -> Changes {
+        let wanted = self.wanted;
+        std::mem::replace(self, Changes { wanted, ..Changes::default() })
+    }
+
+    /// Whether nothing happened that nobody has taken yet.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.notes.is_empty()
     }
@@ -75,28 +87,28 @@ impl Changes {
     }
 }
 
-impl Engine {
-    /// Begins or ends the noting of changes, or lets it go on.
-    pub fn note_changes(&mut self, wanted: bool) {
-        if self.changes.wanted != wanted {
-            self.changes = Changes { wanted, ..Changes::default() };
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Notes a change that a caller has made in place.
-    pub fn note(&mut self, change: Change, db: u8, key: &[u8]) {
-        self.changes.note(change, db, key);
-    }
-
-    /// What happened since the last call.
-    pub fn take_changes(&mut self) -> Changes {
-        let wanted = self.changes.wanted;
-        std::mem::replace(&mut self.changes, Changes { wanted, ..Changes::default() })
-    }
-
-    /// Whether something happened that nobody has taken yet.
-    #[inline]
-    pub fn has_changes(&self) -> bool {
-        !self.changes.notes.is_empty()
+    #[test]
+    fn changes_are_noted_while_they_are_wanted_and_taken_once() {
+        let mut changes = Changes::default();
+        changes.note(Change::Removed, 0, b"unseen");
+        assert!(changes.is_empty());
+        changes.want(true);
+        changes.note(Change::New, 3, b"a");
+        changes.note(Change::Flushed(None), 0, b"");
+        changes.want(true);
+        changes.note(Change::Evicted, 1, b"bc");
+        let taken = changes.take();
+        let expected: [(Change, u8, &[u8]); 3] =
+            [(Change::New, 3, b"a"), (Change::Flushed(None), 0, b""), (Change::Evicted, 1, b"bc")];
+        assert_eq!(taken.iter().collect::<Vec<_>>(), expected);
+        assert!(changes.is_empty());
+        changes.note(Change::Expired, 0, b"d");
+        assert!(!changes.is_empty(), "they are wanted on");
+        changes.want(false);
+        assert!(changes.is_empty(), "what nobody wants any more is forgotten");
     }
 }

@@ -4,7 +4,7 @@
 
 use tiermem_model::advisor::{OTHERS, Tenants};
 
-use super::{DATABASES, Engine};
+use super::DATABASES;
 
 /// Bytes of a key in which its prefix must end.
 pub const PREFIX_BYTES_MAX: usize = 64;
@@ -90,6 +90,17 @@ impl Whose {
         Whose { by, owners: Owners::default() }
     }
 
+    /// How keys are told apart.
+    #[inline]
+    pub fn by(&self) -> By {
+        self.by
+    }
+
+    /// Has prefixes belong to these tenants from now on.
+    pub fn set_owners(&mut self, owners: Vec<(&[u8], u16)>) {
+        self.owners = Owners::new(owners);
+    }
+
     /// The tenants that there are before any key is.
     pub fn names(by: By, tells_apart: bool) -> Vec<String> {
         match by {
@@ -101,7 +112,6 @@ impl Whose {
     }
 
     /// Whose a key is, as far as that is known: nobody becomes a tenant by asking.
-    #[inline]
     pub fn of(&self, tenants: &Tenants, db: u8, key: &[u8]) -> u16 {
         match self.by {
             By::Nobody => OTHERS,
@@ -114,50 +124,11 @@ impl Whose {
     }
 }
 
-fn prefix(separator: u8, key: &[u8]) -> Option<&[u8]> {
+/// What stands in a key before the separator.
+#[inline]
+pub(super) fn prefix(separator: u8, key: &[u8]) -> Option<&[u8]> {
     let head = &key[..key.len().min(PREFIX_BYTES_MAX)];
     head.iter().position(|&byte| byte == separator).map(|end| &key[..end])
-}
-
-impl Engine {
-    /// Whose a key is, as far as that is known.
-    #[inline]
-    pub(super) fn tenant_of(&self, db: u8, key: &[u8]) -> u16 {
-        self.whose.of(self.divider.tenants(), db, key)
-    }
-
-    /// Whose an item of this key will be; a new tenant's if need be.
-    #[inline]
-    pub(super) fn tenant_for(&mut self, db: u8, key: &[u8]) -> u16 {
-        let By::Prefix(separator) = self.whose.by else { return self.tenant_of(db, key) };
-        let Some(name) = prefix(separator, key) else { return OTHERS };
-        match self.divider.tenants().number_of(name) {
-            Some(tenant) => tenant,
-            None => {
-                let tenant = self.divider.enter(name, self.shard.ladder());
-                self.apply_settings();
-                tenant
-            }
-        }
-    }
-
-    /// Whether owners of what keys begin with are the tenants.
-    #[inline]
-    pub fn has_owners(&self) -> bool {
-        self.whose.by == By::User
-    }
-
-    /// Has the keys that begin so belong to other tenants from now on. Items that are there stay with whom they belong to until
-    /// they are set again.
-    pub fn set_owners(&mut self, owners: &[Owner]) {
-        if self.has_owners() {
-            let (divider, ladder) = (&mut self.divider, self.shard.ladder());
-            let mut numbered = |it: &Owner| divider.enter(it.name.as_bytes(), ladder);
-            let owners = owners.iter().map(|it| (it.prefix.as_bytes(), numbered(it))).collect();
-            self.whose.owners = Owners::new(owners);
-            self.apply_settings();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use tiermem_policy::ladder::Loc;
 
-use super::{Engine, ItemRef};
+use super::ItemRef;
+use super::contents::Contents;
 
-/// A value that stays where it is, whatever happens to its key, until [`Engine::unpin`].
+/// A value that stays where it is, whatever happens to its key, until [`Engine::unpin`](super::Engine::unpin).
 #[derive(Debug)]
 #[must_use = "a pin that is not unpinned keeps its memory for ever"]
 pub struct Pin {
@@ -25,30 +26,75 @@ impl Pin {
     }
 }
 
-impl Engine {
-    /// Keeps an item's bytes in place for a reply that is sent piece by piece. `None` when too many bytes are
-    /// pinned already: copy instead.
-    pub fn pin(&mut self, item: ItemRef) -> Option<Pin> {
-        if self.staged_value(item).is_some() {
-            return None;
-        }
-        let header = self.header(self.shard.ladder().residents().nodes().loc(item.0));
-        let len = header.value_len as usize;
-        if self.pinned_bytes + len > self.config.pinned_bytes_max {
-            return None;
-        }
-        self.pinned_bytes += len;
-        Some(Pin { loc: self.shard.item(item.0).pin(), offset: header.value_offset(), len })
+/// How much replies have pinned, and may.
+#[derive(Debug)]
+pub(super) struct Pins {
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Pins {
+    pub fn new(bytes_max: usize) -> Self {
+        Pins { bytes: 0, bytes_max }
     }
 
-    /// The bytes of a pinned value.
-    pub fn pinned<'a>(&'a self, pin: &'a Pin) -> &'a [u8] {
-        self.items.tiers.bytes(pin.loc, pin.offset, pin.len)
+    /// Bytes pinned now.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Keeps an item's bytes in place. `None` when it is not in memory, or when too many bytes are pinned already.
+    pub fn pin(&mut self, contents: &mut Contents, item: ItemRef) -> Option<Pin> {
+        if contents.staged.value(item).is_some() {
+            return None;
+        }
+        let header = contents.items.header(contents.shard.ladder().residents().nodes().loc(item.0));
+        let len = header.value_len as usize;
+        if self.bytes + len > self.bytes_max {
+            return None;
+        }
+        self.bytes += len;
+        Some(Pin { loc: contents.shard.item(item.0).pin(), offset: header.value_offset(), len })
     }
 
     /// Gives a pinned value free.
-    pub fn unpin(&mut self, pin: Pin) {
-        self.pinned_bytes -= pin.len;
-        self.shard.unpin(pin.loc);
+    pub fn unpin(&mut self, contents: &mut Contents, pin: Pin) {
+        self.bytes -= pin.len;
+        contents.shard.unpin(pin.loc);
+    }
+}
+
+impl Contents {
+    /// The bytes of a pinned value.
+    pub fn pinned<'a>(&'a self, pin: &Pin) -> &'a [u8] {
+        self.items.tiers.bytes(pin.loc, pin.offset, pin.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Condition, EngineConfig, Expiry, ValueKind};
+    use tiermem_base::{Bytes, TierKind, TierSpec};
+
+    #[test]
+    fn pinned_bytes_are_bounded_and_stay_when_their_key_goes() {
+        let tiers = vec![TierSpec::new(TierKind::Dram, Bytes(8 << 20))];
+        let mut contents = Contents::new(&EngineConfig::new(tiers)).unwrap();
+        let mut pins = Pins::new(250);
+        let mut put = |key: &[u8], byte| {
+            let value = (ValueKind::String, &[byte; 100][..]);
+            contents.set(0, key, value, Condition::Always, Expiry::Never).unwrap();
+            let id = contents.find(0, key, contents.items.hash(0, key)).unwrap();
+            pins.pin(&mut contents, ItemRef(id))
+        };
+        let (one, two) = (put(b"one", 1).unwrap(), put(b"two", 2).unwrap());
+        assert!(put(b"three", 3).is_none(), "it would be more than there may be");
+        contents.flush(None);
+        assert_eq!((contents.pinned(&one), contents.pinned(&two)), (&[1; 100][..], &[2; 100][..]));
+        pins.unpin(&mut contents, one);
+        assert_eq!((pins.bytes(), two.len()), (100, 100));
+        pins.unpin(&mut contents, two);
+        assert_eq!(pins.bytes(), 0);
     }
 }

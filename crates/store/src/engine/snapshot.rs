@@ -8,9 +8,10 @@
 
 use tiermem_policy::Id;
 use tiermem_policy::index::Found;
-use tiermem_policy::shard;
+use tiermem_policy::shard::{self, Shard};
 
-use super::item::{HEADER_BYTES, Header};
+use super::contents::{Contents, entry};
+use super::item::Header;
 use super::{Condition, DATABASES, Engine, Expiry, ItemRef, Pin, ValueKind};
 use crate::snapshot::format::{BLOCK_BYTES, Item, write_item};
 
@@ -33,7 +34,7 @@ struct Long {
     copied: usize,
 }
 
-/// How far the gathering of a snapshot has come. [`Engine::end_gathering`] ends it.
+/// How far the gathering of a snapshot has come. [`Self::end`] ends it.
 #[derive(Debug)]
 #[must_use = "it may hold values"]
 pub struct Gathering {
@@ -48,7 +49,7 @@ pub struct Gathering {
     items: u32,
 }
 
-/// What [`Engine::gather`] has gathered.
+/// What [`Gathering::go_on`] has gathered.
 #[derive(Debug)]
 pub enum Gathered {
     /// A block's bytes and the number of its items.
@@ -72,13 +73,14 @@ pub enum Restored {
     Refused,
 }
 
-impl Engine {
+impl Gathering {
     /// Begins a snapshot of the items in tiers that do not outlive the process themselves.
-    pub fn begin_gathering(&mut self) -> Gathering {
+    pub fn begin(engine: &Engine) -> Self {
+        let contents = &engine.contents;
         let mut ticks = Vec::with_capacity(2 * SAMPLE);
-        self.shard.memory().entries(0, SAMPLE, |_, found| {
+        contents.shard.memory().entries(0, SAMPLE, |_, found| {
             if let Found::Item(id) = found {
-                ticks.push(self.last_tick(id));
+                ticks.push(last_tick(&contents.shard, id));
             }
         });
         ticks.sort_unstable();
@@ -87,125 +89,124 @@ impl Engine {
         Gathering { from, pass: 0, at: 0, long: Vec::new(), block: Vec::new(), items: 0 }
     }
 
-    /// When the item was last used, in the ladder's ticks.
-    fn last_tick(&self, id: Id) -> u64 {
-        let tick_requests = self.shard.ladder().config().recency_requests.max(1);
-        let idle =
-            self.shard.ladder().residents().nodes().idle_requests(id, self.shard.now()) / tick_requests;
-        (self.shard.now().requests / tick_requests).saturating_sub(idle)
-    }
-
     /// Gathers for some ten microseconds: a few dozen items, or a part of a long one.
-    pub fn gather(&mut self, gathering: &mut Gathering) -> Gathered {
-        if let Some(long) = gathering.long.last_mut() {
-            return match self.copy_part(long) {
-                false => Gathered::NotYet,
-                true => {
-                    let long = gathering.long.pop();
-                    long.map_or(Gathered::NotYet, |long| self.end_long(long))
-                }
-            };
-        }
-        let Gathering { from, pass, at, long, block, items } = gathering;
-        let mut found_long = Vec::new();
-        if let Some(&from_tick) = from.get(*pass) {
-            let until = from.get(*pass + 1).copied().unwrap_or(u64::MAX);
-            let next = self.shard.memory().entries(*at, VISITS, |_, found| {
-                let Found::Item(id) = found else { return };
-                let loc = self.shard.ladder().residents().nodes().loc(id);
-                let tick = self.last_tick(id);
-                if tick < from_tick || tick >= until || self.items.tiers.keeps(loc.tier) {
-                    return;
-                }
-                let header = self.header(loc);
-                if header.item_len() >= LONG_BYTES {
-                    found_long.push(id);
-                } else if self.write_head_of(id, header, block) {
-                    block.extend_from_slice(self.value(ItemRef(id)));
-                    self.items.tiers.charge_read(loc.tier, header.item_len());
-                    *items += 1;
-                }
-            });
-            (*pass, *at) = next.map_or((*pass + 1, 0), |at| (*pass, at));
-        }
-        for id in found_long {
-            let header = self.header(self.shard.ladder().residents().nodes().loc(id));
-            let mut bytes = Vec::with_capacity(header.item_len() + 64);
-            if self.write_head_of(id, header, &mut bytes) {
-                let pin = self.pin(ItemRef(id));
-                if pin.is_none() {
-                    bytes.extend_from_slice(self.value(ItemRef(id)));
-                }
-                long.push(Long { pin, bytes, copied: 0 });
+    pub fn go_on(&mut self, engine: &mut Engine) -> Gathered {
+        if let Some(long) = self.long.last_mut() {
+            if !long.copy_part(&engine.contents) {
+                return Gathered::NotYet;
             }
+            return self.long.pop().map_or(Gathered::NotYet, |long| long.end(engine));
         }
-        let last = *pass == PASSES && long.is_empty();
-        if block.len() >= BLOCK_BYTES || last && !block.is_empty() {
-            let items = std::mem::take(items);
-            return Gathered::Block(std::mem::take(block), items);
+        let found_long = self.gather_items(&engine.contents);
+        for id in found_long {
+            self.long.extend(Long::begin(engine, id));
+        }
+        let last = self.pass == PASSES && self.long.is_empty();
+        if self.block.len() >= BLOCK_BYTES || last && !self.block.is_empty() {
+            let items = std::mem::take(&mut self.items);
+            return Gathered::Block(std::mem::take(&mut self.block), items);
         }
         if last { Gathered::All } else { Gathered::NotYet }
     }
 
-    /// Writes what stands before an item's value; `false`: its time is over.
-    fn write_head_of(&self, id: Id, header: Header, out: &mut Vec<u8>) -> bool {
-        let expires_at_ms = self.shard.ladder().residents().nodes().expires_at_ms(id).unwrap_or(0);
-        let lapsed = expires_at_ms != 0 && expires_at_ms <= self.shard.now().unix_ms;
-        if !lapsed {
-            let key = self.items.tiers.bytes(
-                self.shard.ladder().residents().nodes().loc(id),
-                HEADER_BYTES,
-                usize::from(header.key_len),
-            );
-            let (db, kind, on_flash) = (header.db, header.kind.byte(), header.unchanged);
-            let item = Item { db, kind, on_flash, expires_at_ms, key, value: &[] };
-            write_item(out, &item, header.value_len);
-        }
-        !lapsed
-    }
-
-    /// Copies a part of a long value; whether it was the last.
-    fn copy_part(&mut self, long: &mut Long) -> bool {
-        let Some(pin) = &long.pin else { return true };
-        let value = self.pinned(pin);
-        let end = value.len().min(long.copied + LONG_BYTES);
-        long.bytes.extend_from_slice(&value[long.copied..end]);
-        long.copied = end;
-        end == value.len()
-    }
-
-    fn end_long(&mut self, long: Long) -> Gathered {
-        if let Some(pin) = long.pin {
-            self.unpin(pin);
-        }
-        Gathered::Block(long.bytes, 1)
+    /// Gathers the next few items, and says which are long.
+    fn gather_items(&mut self, contents: &Contents) -> Vec<Id> {
+        let mut found_long = Vec::new();
+        let Some(&from_tick) = self.from.get(self.pass) else { return found_long };
+        let until = self.from.get(self.pass + 1).copied().unwrap_or(u64::MAX);
+        let next = contents.shard.memory().entries(self.at, VISITS, |_, found| {
+            let Found::Item(id) = found else { return };
+            let loc = contents.shard.ladder().residents().nodes().loc(id);
+            let tick = last_tick(&contents.shard, id);
+            if tick < from_tick || tick >= until || contents.items.tiers.keeps(loc.tier) {
+                return;
+            }
+            let header = contents.items.header(loc);
+            if header.item_len() >= LONG_BYTES {
+                found_long.push(id);
+            } else if write_head_of(contents, id, header, &mut self.block) {
+                self.block.extend_from_slice(contents.items.value(loc, header));
+                contents.items.tiers.charge_read(loc.tier, header.item_len());
+                self.items += 1;
+            }
+        });
+        (self.pass, self.at) = next.map_or((self.pass + 1, 0), |at| (self.pass, at));
+        found_long
     }
 
     /// Lets go of what is held for a snapshot, complete or not.
-    pub fn end_gathering(&mut self, gathering: Gathering) {
-        for long in gathering.long {
-            self.end_long(long);
+    pub fn end(self, engine: &mut Engine) {
+        for long in self.long {
+            long.end(engine);
         }
     }
+}
 
-    /// Values that were written since the start.
-    pub fn sets(&self) -> u64 {
-        self.sets
+impl Long {
+    /// Holds a long value, if its time is not over.
+    fn begin(engine: &mut Engine, id: Id) -> Option<Self> {
+        let loc = engine.contents.shard.ladder().residents().nodes().loc(id);
+        let header = engine.contents.items.header(loc);
+        let mut bytes = Vec::with_capacity(header.item_len() + 64);
+        if !write_head_of(&engine.contents, id, header, &mut bytes) {
+            return None;
+        }
+        let pin = engine.pin(ItemRef(id));
+        if pin.is_none() {
+            bytes.extend_from_slice(engine.contents.items.value(loc, header));
+        }
+        Some(Long { pin, bytes, copied: 0 })
     }
 
-    /// The name of this run.
-    pub fn session(&self) -> [u8; 16] {
-        self.config.session
+    /// Copies a part; whether it was the last.
+    fn copy_part(&mut self, contents: &Contents) -> bool {
+        let Some(pin) = &self.pin else { return true };
+        let value = contents.pinned(pin);
+        let end = value.len().min(self.copied + LONG_BYTES);
+        self.bytes.extend_from_slice(&value[self.copied..end]);
+        self.copied = end;
+        end == value.len()
     }
 
-    /// Whether a snapshot of the run `session` can be of the state that everything else here was left in.
-    pub fn follows(&self, session: [u8; 16]) -> bool {
-        self.keeping.follows(session)
+    fn end(self, engine: &mut Engine) -> Gathered {
+        if let Some(pin) = self.pin {
+            engine.unpin(pin);
+        }
+        Gathered::Block(self.bytes, 1)
     }
+}
 
+/// When an item was last used, in the ladder's ticks.
+fn last_tick(shard: &Shard, id: Id) -> u64 {
+    let tick_requests = shard.ladder().config().recency_requests.max(1);
+    let idle = shard.ladder().residents().nodes().idle_requests(id, shard.now()) / tick_requests;
+    (shard.now().requests / tick_requests).saturating_sub(idle)
+}
+
+/// Writes what stands before an item's value; `false`: its time is over.
+fn write_head_of(contents: &Contents, id: Id, header: Header, out: &mut Vec<u8>) -> bool {
+    let Contents { shard, items, .. } = contents;
+    let expires_at_ms = shard.ladder().residents().nodes().expires_at_ms(id).unwrap_or(0);
+    let lapsed = expires_at_ms != 0 && expires_at_ms <= shard.now().unix_ms;
+    if !lapsed {
+        let key = items.key(shard.ladder().residents().nodes().loc(id), header);
+        let (db, kind, on_flash) = (header.db, header.kind.byte(), header.unchanged);
+        let item = Item { db, kind, on_flash, expires_at_ms, key, value: &[] };
+        write_item(out, &item, header.value_len);
+    }
+    !lapsed
+}
+
+/// An engine that takes a snapshot in.
+#[derive(Debug)]
+pub struct Restoring<'a> {
+    pub(super) contents: &'a mut Contents,
+}
+
+impl Restoring<'_> {
     /// Before the first item of a snapshot is taken in, and behind the last.
-    pub fn restoring(&mut self, on: bool) {
-        self.shard.configure(shard::Change::TrustNewcomers(on));
+    pub fn trust_newcomers(&mut self, on: bool) {
+        self.contents.shard.configure(shard::Change::TrustNewcomers(on));
     }
 
     /// Takes an item of a snapshot in. Where the snapshot is `exact`, what flash has too is known to be the same.
@@ -213,31 +214,31 @@ impl Engine {
         let (db, kind) = (item.db, ValueKind::from_byte(item.kind));
         if db >= DATABASES
             || kind.byte() != item.kind
-            || self.check_lengths(item.key.len(), item.value.len()).is_err()
+            || self.contents.check_lengths(item.key.len(), item.value.len()).is_err()
         {
             return Restored::Refused;
         }
-        if item.expires_at_ms != 0 && item.expires_at_ms <= self.shard.now().unix_ms {
+        if item.expires_at_ms != 0 && item.expires_at_ms <= self.contents.shard.now().unix_ms {
             return Restored::Expired;
         }
-        self.prepare();
-        self.await_flash();
-        let hash = self.items.hasher.hash(db, item.key);
-        if let Some(id) = self.find(db, item.key, hash)
-            && self.items.tiers.keeps(self.shard.ladder().residents().nodes().loc(id).tier)
+        self.contents.prepare();
+        self.contents.flash_tier().await_space();
+        let hash = self.contents.items.hash(db, item.key);
+        if let Some(id) = self.contents.find(db, item.key, hash)
+            && self.contents.items.tiers.keeps(self.contents.shard.ladder().residents().nodes().loc(id).tier)
         {
             return Restored::Known;
         }
-        if self.has_flash() && self.shard.memory().place_below(hash).is_some() {
+        if self.contents.has_flash() && self.contents.shard.memory().place_below(hash).is_some() {
             let taken = exact && item.on_flash && self.restore_unchanged(item, kind, hash);
             return if taken { Restored::Taken } else { Restored::Known };
         }
         let expiry =
             if item.expires_at_ms == 0 { Expiry::Never } else { Expiry::AtUnixMs(item.expires_at_ms) };
-        match self.set_kind(db, item.key, (kind, item.value), Condition::Always, expiry) {
+        match self.contents.set(db, item.key, (kind, item.value), Condition::Always, expiry) {
             Ok(_) => {
                 // Nobody has asked for it.
-                self.sets -= 1;
+                self.contents.counters.sets -= 1;
                 Restored::Taken
             }
             Err(_) => Restored::Refused,
@@ -249,18 +250,12 @@ impl Engine {
         let (value_len, key_len) = (item.value.len() as u32, item.key.len() as u16);
         let header = Header { value_len, key_len, db: item.db, kind, unchanged: true };
         let expires_at_ms = (item.expires_at_ms != 0).then_some(item.expires_at_ms);
-        let tenant = self.tenant_for(item.db, item.key);
-        let entry = self.entry(hash, header, expires_at_ms, tenant);
-        let Ok((_, loc)) = self.enter(&entry, item.db) else { return false };
+        let tenant = self.contents.tenant_for(item.db, item.key);
+        let entry = entry(hash, header, expires_at_ms, tenant);
+        let Ok((_, loc)) = self.contents.enter(&entry, item.db) else { return false };
         // It was counted there.
-        self.uncount(item.db);
-        self.prepare_place(loc, header);
-        let bytes = self.items.tiers.bytes_mut(loc, header.item_len());
-        header.write(bytes);
-        bytes[HEADER_BYTES..header.value_offset()].copy_from_slice(item.key);
-        bytes[header.value_offset()..].copy_from_slice(item.value);
-        self.seal_item(loc, header, expires_at_ms);
-        self.items.tiers.charge_write(loc.tier, header.item_len());
+        self.contents.keys.remove(item.db);
+        self.contents.write_item(loc, header, (item.key, item.value), expires_at_ms);
         true
     }
 }

@@ -2,7 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use tiermem_policy::Id;
 use tiermem_tier::flash::FlashItem;
+
+use super::{Hit, ItemRef, ValueKind};
+
+/// Item references from here on name staged items.
+const STAGED: u32 = u32::MAX - (1 << 20);
 
 /// So many are looked through one by one; more have a table of places, for a request may name thousands of keys.
 const LINEAR_MAX: usize = 16;
@@ -20,6 +26,8 @@ pub(super) struct StagedItems {
     items: Vec<Staged>,
     /// By those bits; empty while there are few items.
     places: BTreeMap<u64, usize>,
+    /// Where the search for a random key begins that a request waits for.
+    random_from: Option<u64>,
 }
 
 impl StagedItems {
@@ -51,6 +59,31 @@ impl StagedItems {
         self.items.get(at)
     }
 
+    /// The item that stands here, as a look-up found it.
+    pub(super) fn hit(&self, at: usize) -> Option<Hit<'_>> {
+        let item = &self.items.get(at)?.item;
+        let kind = ValueKind::from_byte(item.header.kind);
+        Some(Hit { value: item.value(), kind, item: ItemRef(Id(STAGED + at as u32)) })
+    }
+
+    /// The value of a staged item; `None` for items in memory.
+    #[inline]
+    pub(super) fn value(&self, item: ItemRef) -> Option<&[u8]> {
+        let at = item.0.0.checked_sub(STAGED)?;
+        Some(self.items.get(at as usize)?.item.value())
+    }
+
+    /// Forgets the item of this hash.
+    #[inline]
+    pub(super) fn forget(&mut self, hash: u64) {
+        if !self.items.is_empty()
+            && let Some(at) = self.find(hash)
+            && self.items[at].hash == hash
+        {
+            self.remove(at);
+        }
+    }
+
     /// Takes an item out, whose place another may take.
     pub(super) fn remove(&mut self, at: usize) -> Staged {
         let staged = self.items.swap_remove(at);
@@ -61,6 +94,16 @@ impl StagedItems {
             }
         }
         staged
+    }
+
+    /// Where the search for a random key begins: where it began when what lies there was asked for, or here.
+    pub(super) fn begin_random_search(&mut self, fresh: u64) -> u64 {
+        *self.random_from.get_or_insert(fresh)
+    }
+
+    /// The next search begins elsewhere.
+    pub(super) fn end_random_search(&mut self) {
+        self.random_from = None;
     }
 
     /// Forgets all.

@@ -1,7 +1,10 @@
 //! What the engine counts. All counters only grow, but those that say what is held now.
 
+use crate::tiers::pages_bytes;
 use serde::Serialize;
+use tiermem_base::TierSpec;
 
+use super::contents::Contents;
 use super::tier_stats::TierStats;
 
 /// All figures of one shard.
@@ -85,6 +88,51 @@ impl EngineStats {
             (Some(sum), Some(flash)) => sum.add(flash),
             (None, Some(flash)) => self.flash = Some(flash.clone()),
             (_, None) => {}
+        }
+    }
+}
+
+impl Contents {
+    /// All figures; `specs` are the tiers as they were configured.
+    pub fn stats(&self, specs: &[TierSpec], pinned_bytes: usize) -> EngineStats {
+        let sunk = |at| self.shard.log().map_or(0, |log| log.sunk(at));
+        let tier = |(at, spec): (usize, &TierSpec)| {
+            let level = self.shard.ladder().residents().level(at).counters();
+            TierStats {
+                name: spec.name.clone(),
+                kind: spec.kind.name().to_owned(),
+                capacity_bytes: spec.known_bytes().unwrap_or(0) - pages_bytes(spec)
+                    + self.shard.ladder().config().levels[at].capacity_bytes,
+                used_bytes: self.shard.ladder().charged_bytes(at),
+                item_bytes: self.shard.memory().item_bytes(at),
+                items: level.items,
+                hits: level.hits,
+                promotions: level.promotions,
+                demotions: level.demotions + sunk(at),
+                evictions: level.evictions - sunk(at),
+                charged_ns: self.items.tiers.charged_ns(at) as u64,
+            }
+        };
+        let mut tiers: Vec<_> = specs.iter().enumerate().map(tier).collect();
+        let flash = self.items.flash.as_ref();
+        tiers.extend(flash.and_then(|flash| self.flash.tier_stats(flash, &self.shard)));
+        let counters = self.shard.ladder().transit().counters();
+        EngineStats {
+            gets: self.counters.gets,
+            hits: self.counters.hits,
+            sets: self.counters.sets,
+            expired: counters.expired + self.counters.expired,
+            evicted: tiers.iter().map(|tier| tier.evictions).sum(),
+            moves_aborted: counters.moves_aborted,
+            refused: self.shard.refused(),
+            keys: self.keys.sum(),
+            keys_with_expiry: self.shard.ladder().residents().nodes().items_with_expiry(),
+            metadata_bytes: self.shard.ladder().metadata_bytes(),
+            pinned_bytes: pinned_bytes as u64,
+            flash: flash.and_then(|flash| self.flash.figures(flash, &self.shard)),
+            tenants: self.tenants.stats(self.shard.ladder()),
+            division: self.tenants.division_stats(),
+            tiers,
         }
     }
 }

@@ -4,10 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tiermem_model::advisor::{Aim, Declared, Division, Plan, Tally};
-use tiermem_policy::ladder::TenantLevel;
+use tiermem_model::advisor::{
+    Aim, Answer, Declared, Divider, Division, OTHERS, Outcome, Plan, Question, Tally,
+};
+use tiermem_policy::choose_k::Overheads;
+use tiermem_policy::ladder::{Ladder, TenantLevel};
+use tiermem_policy::shard::{Change, Shard};
 
-use super::{By, Engine, Owner, TenantAdvice};
+use super::owners::{Whose, prefix};
+use super::{By, DivisionStats, Owner, TenantAdvice};
 
 /// The tenants that an engine begins with.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -111,12 +116,141 @@ impl TenantStats {
     }
 }
 
-impl Engine {
+/// Whose keys are whose, what each tenant asks for, and what it is to have: a [`Divider`] is told of requests, and the shard does what
+/// it says.
+#[derive(Debug)]
+pub struct TenantAccounts {
+    whose: Whose,
+    /// What tenants are to have.
+    divider: Divider,
+    /// By tenant.
+    advised: Vec<Option<Arc<TenantAdvice>>>,
+    /// The K that are chosen from, where tenants are told apart.
+    k_candidates: Option<Vec<u8>>,
+    /// Unix time in microseconds, in which the cost of misses is measured.
+    now_us: u64,
+}
+
+impl TenantAccounts {
+    pub(super) fn new(tenancy: &Tenancy, divider: Divider) -> Self {
+        TenantAccounts {
+            whose: Whose::new(tenancy.by),
+            divider,
+            advised: Vec::new(),
+            k_candidates: tenancy.tells_apart().then(|| tenancy.plan.ks.clone()),
+            now_us: 0,
+        }
+    }
+
+    /// Whether owners of what keys begin with are the tenants.
+    #[inline]
+    pub fn have_owners(&self) -> bool {
+        self.whose.by() == By::User
+    }
+
+    /// The K that are chosen from, where tenants are told apart.
+    pub fn k_candidates(&self) -> Option<&[u8]> {
+        self.k_candidates.as_deref()
+    }
+
+    /// What divides memory, as it is.
+    pub fn division(&self) -> Division {
+        self.divider.division().clone()
+    }
+
+    /// Tells the Unix time in microseconds.
+    #[inline]
+    pub(super) fn set_clock_us(&mut self, unix_us: u64) {
+        self.now_us = unix_us;
+    }
+
+    /// Bytes that curves, samples and names take.
+    #[inline]
+    pub(super) fn metadata_bytes(&self) -> u64 {
+        self.divider.metadata_bytes()
+    }
+
+    /// Whose a key is, as far as that is known.
+    #[inline(always)]
+    pub(super) fn of(&self, db: u8, key: &[u8]) -> u16 {
+        // Mostly tenants are not told apart, and nothing but this is asked for a key.
+        match self.whose.by() {
+            By::Nobody => OTHERS,
+            _ => self.whose.of(self.divider.tenants(), db, key),
+        }
+    }
+
+    /// Whose an item of this key will be; a new tenant's if need be.
+    #[inline(always)]
+    pub(super) fn enter(&mut self, db: u8, key: &[u8], shard: &mut Shard) -> u16 {
+        match self.whose.by() {
+            By::Prefix(separator) => self.enter_prefix(separator, key, shard),
+            _ => self.of(db, key),
+        }
+    }
+
+    fn enter_prefix(&mut self, separator: u8, key: &[u8], shard: &mut Shard) -> u16 {
+        let Some(name) = prefix(separator, key) else { return OTHERS };
+        match self.divider.tenants().number_of(name) {
+            Some(tenant) => tenant,
+            None => {
+                let tenant = self.divider.enter(name, shard.ladder());
+                self.apply_settings(shard);
+                tenant
+            }
+        }
+    }
+
+    /// A key was looked up, and found or not; whose it was.
+    #[inline]
+    pub(super) fn looked_up(
+        &mut self,
+        (db, key, hash): (u8, &[u8], u64),
+        outcome: Outcome,
+        shard: &mut Shard,
+    ) -> u16 {
+        let tenant = self.of(db, key);
+        if self.divider.looked_up(tenant, hash, outcome, Some(self.now_us * 1000), shard.ladder()) {
+            self.apply_settings(shard);
+        }
+        tenant
+    }
+
+    /// An item of so many bytes was written.
+    #[inline]
+    pub(super) fn wrote(&mut self, tenant: u16, hash: u64, bytes: u64, shard: &Shard) {
+        self.divider.wrote(tenant, hash, bytes, Some(self.now_us * 1000), shard.ladder());
+    }
+
+    /// A key is gone, and not for want of room.
+    #[inline]
+    pub(super) fn removed(&mut self, db: u8, key: &[u8], hash: u64) {
+        self.divider.removed(self.of(db, key), hash);
+    }
+
+    /// All keys are gone.
+    pub(super) fn forget(&mut self) {
+        self.divider.forget();
+    }
+
+    /// Tiers have other capacities now.
+    pub(super) fn resized(&mut self, shard: &mut Shard) {
+        self.divider.resized(shard.ladder());
+        self.apply_settings(shard);
+    }
+
+    /// Has the shard do what the divider says, and charge tier 0 with what that keeps.
+    #[cold]
+    pub(super) fn apply_settings(&mut self, shard: &mut Shard) {
+        self.divider.take_settings().for_each(|setting| shard.configure(Change::Tenant(setting)));
+        shard.charge(self.divider.metadata_bytes());
+    }
+
     /// Figures of the tenants that were declared, have asked or have something.
-    pub(super) fn tenant_stats(&self) -> Vec<TenantStats> {
+    pub(super) fn stats(&self, ladder: &Ladder) -> Vec<TenantStats> {
         let stats = |(number, (name, tally)): (u16, (&[u8], Tally))| {
-            let tiers = (0..self.shard.ladder().residents().levels())
-                .map(|tier| TenantTierStats::of(self.shard.ladder().residents().tenant_level(number, tier)));
+            let tiers = (0..ladder.residents().levels())
+                .map(|tier| TenantTierStats::of(ladder.residents().tenant_level(number, tier)));
             let stats = TenantStats {
                 name: String::from_utf8_lossy(name).into_owned(),
                 gets: tally.lookups,
@@ -130,12 +264,69 @@ impl Engine {
         };
         (0..).zip(self.divider.tenants().tallies()).filter_map(stats).collect()
     }
+
+    /// Figures of the division, where there is one.
+    pub(super) fn division_stats(&self) -> Option<DivisionStats> {
+        self.divider.advisor().map(DivisionStats::of)
+    }
+}
+
+/// The tenants of an engine, to be changed while it runs.
+#[derive(Debug)]
+pub struct TenantsMut<'a> {
+    pub(super) accounts: &'a mut TenantAccounts,
+    pub(super) shard: &'a mut Shard,
+}
+
+impl TenantsMut<'_> {
+    /// Has the keys that begin so belong to other tenants from now on. Items that are there stay with whom they belong to until
+    /// they are set again.
+    pub fn set_owners(&mut self, owners: &[Owner]) {
+        if self.accounts.have_owners() {
+            let TenantAccounts { whose, divider, .. } = &mut *self.accounts;
+            let mut numbered = |it: &Owner| divider.enter(it.name.as_bytes(), self.shard.ladder());
+            whose.set_owners(owners.iter().map(|it| (it.prefix.as_bytes(), numbered(it))).collect());
+            self.accounts.apply_settings(self.shard);
+        }
+    }
+
+    /// Says what choosing a victim costs here; what was watched so far is forgotten.
+    pub fn set_draw_costs(&mut self, overheads: &Overheads) {
+        self.accounts.divider.set_draw_costs(overheads, self.shard.ladder());
+        self.accounts.apply_settings(self.shard);
+    }
+
+    /// Changes what divides memory; what was declared holds again where memory is no longer divided. It was checked ([`Division::check`]).
+    pub fn divide_by(&mut self, division: Division) {
+        self.accounts.divider.divide_by(division, self.shard.ladder());
+        self.accounts.apply_settings(self.shard);
+    }
+
+    /// What a window's end asks, if one has ended. Whoever takes it brings the answer ([`Self::take_answer`]).
+    pub fn take_question(&mut self) -> Option<Question> {
+        self.accounts.divider.take_question()
+    }
+
+    /// Does what an answer says.
+    pub fn take_answer(&mut self, answer: Answer) {
+        let TenantAccounts { divider, advised, .. } = &mut *self.accounts;
+        if !divider.answered(&answer, self.shard.ladder()) {
+            return;
+        }
+        if !answer.parts.is_empty() {
+            *advised = vec![None; divider.tenants().count()];
+        }
+        for part in &answer.parts {
+            advised[usize::from(part.tenant)] = Some(Arc::new(TenantAdvice::of(part)));
+        }
+        self.accounts.apply_settings(self.shard);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Condition, EngineConfig, Expiry};
+    use crate::engine::{Condition, Engine, EngineConfig, Expiry};
     use tiermem_base::{Bytes, TierKind, TierSpec};
     use tiermem_policy::ladder::TENANTS_MAX;
 
@@ -194,7 +385,7 @@ mod tests {
     fn owners_are_tenants_and_items_go_over_when_they_are_set() {
         let owner = |prefix: &str, name: &str| Owner { prefix: prefix.to_owned(), name: name.to_owned() };
         let mut engine = engine(By::User, &[("web", 0.5)]);
-        engine.set_owners(&[owner("w:", "web"), owner("c:", "crawler")]);
+        engine.tenants_mut().set_owners(&[owner("w:", "web"), owner("c:", "crawler")]);
         (0..4000).for_each(|key| set(&mut engine, 0, &format!("w:{key}")));
         (0..40_000).for_each(|key| set(&mut engine, 0, &format!("c:{key}")));
         set(&mut engine, 0, "alone");
@@ -203,7 +394,7 @@ mod tests {
         };
         assert_eq!((of(&engine, "web").sets, of(&engine, "web").tiers[0].items), (4000, 4000));
         assert_eq!((of(&engine, "crawler").sets, of(&engine, "(others)").sets), (40_000, 1));
-        engine.set_owners(&[owner("w:1", "heir"), owner("w:", "web")]);
+        engine.tenants_mut().set_owners(&[owner("w:1", "heir"), owner("w:", "web")]);
         set(&mut engine, 0, "w:1");
         assert_eq!((of(&engine, "heir").sets, of(&engine, "heir").tiers[0].items), (1, 1));
         assert_eq!(of(&engine, "web").tiers[0].items, 3999);

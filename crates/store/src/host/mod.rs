@@ -181,7 +181,7 @@ impl Host {
             tail_ages_ms: Vec::new(),
             input_bytes_per_sec: self.input_bytes_per_sec,
             output_bytes_per_sec: self.output_bytes_per_sec,
-            saves: Some(self.persistence.figures(engine.sets())),
+            saves: Some(self.persistence.figures(engine.counters().sets)),
         }
     }
 

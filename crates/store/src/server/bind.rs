@@ -145,10 +145,10 @@ impl Sockets {
     /// Without an engine.
     pub fn listen(self, mut engines: Vec<Engine>) -> Result<Server, ServeError> {
         assert!(!engines.is_empty(), "a store has at least one shard");
-        if let Some(ks) = engines[0].k_candidates() {
+        if let Some(ks) = engines[0].tenants().k_candidates() {
             let overheads = sampling_cost::measure(ks);
             tracing::debug!(?overheads, "what choosing a victim costs");
-            engines.iter_mut().for_each(|engine| engine.set_draw_costs(&overheads));
+            engines.iter_mut().for_each(|engine| engine.tenants_mut().set_draw_costs(&overheads));
         }
         let Sockets { config, tcp, tls } = self;
         let tcp = tcp.map(Bound::listen).transpose()?;

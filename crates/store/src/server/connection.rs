@@ -108,7 +108,7 @@ impl Connection {
             self.collect_pushed(core);
             let left = self.exchange(core, cx)?;
             if !self.output.is_empty() {
-                if !core.engine.is_durable(self.promised) {
+                if !core.engine.flash().is_durable(self.promised) {
                     // Nor does it run more meanwhile: that would put its replies off again.
                     self.stream.forget_full();
                     // It is not the client who keeps still.
@@ -239,7 +239,7 @@ impl Connection {
         core.run_start = start;
         core.host.queue_bytes_max = core.limits.request_bytes_max.min(core.budget.room_bytes(&self.share));
         let requests = core.host.stats.commands_processed;
-        let (charged, waited) = (core.engine.charged_ns(), core.engine.waited_ns());
+        let (charged, waited) = (core.engine.memory().charged_ns(), core.engine.memory().waited_ns());
         let lent = self.output.lend(&mut core.replies);
         let result = if self.pending.is_empty() {
             let input = core::mem::take(&mut core.input);
@@ -286,7 +286,8 @@ impl Connection {
             core.input = input;
         }
         // What emulated memory charges these requests is theirs, whoever happens to wait it off.
-        let (charged_ns, waited_ns) = (core.engine.charged_ns() - charged, core.engine.waited_ns() - waited);
+        let (charged_ns, waited_ns) =
+            (core.engine.memory().charged_ns() - charged, core.engine.memory().waited_ns() - waited);
         let ns = (wall_ns as f64 - waited_ns + charged_ns).max(0.0) as u64;
         core.latency.record(ns, core.host.stats.commands_processed - requests);
         let client_info = core.host.clients.registry_mut().client_info_mut(self.session.slot);
@@ -316,7 +317,8 @@ impl Connection {
                         foreseen = at + keys.passed();
                     }
                     let found = Resolved::of(self.parser.args(rest));
-                    let waits = core.engine.has_flash() || self.parser.consumed() >= LARGE_REQUEST_BYTES;
+                    let waits =
+                        core.engine.flash().is_there() || self.parser.consumed() >= LARGE_REQUEST_BYTES;
                     if waits && !self.is_at_hand(core, found, rest, cx) {
                         // The request is read again when it can run.
                         self.parser.reset();
@@ -415,7 +417,7 @@ impl Connection {
         let promised = core.engine.commit();
         if promised > self.promised {
             self.promised = promised;
-            core.engine.wake_when_durable(promised, cx.waker());
+            core.engine.flash().wake_when_durable(promised, cx.waker());
         }
         self.send(core)
     }
@@ -423,7 +425,7 @@ impl Connection {
     /// Writes as much as the kernel takes now of replies that may be told.
     #[inline]
     fn send(&mut self, core: &mut Core) -> Result<(), Gone> {
-        if !core.engine.is_durable(self.promised) {
+        if !core.engine.flash().is_durable(self.promised) {
             return Ok(());
         }
         while !self.output.is_empty() {
@@ -582,7 +584,7 @@ impl Drop for Connection {
         self.unsent = 0;
         let guest = core.host.clients.registry().client_info(self.session.slot).home.is_some();
         core.host.clients.leave(self.session.slot);
-        core.engine.note_changes(core.host.clients.wants_changes());
+        core.engine.changes().want(core.host.clients.wants_changes());
         core.budget.release(&mut self.share);
         core.host.stats.clients_blocked_on_output -= u64::from(self.blocked);
         if !guest {

@@ -10,7 +10,7 @@ use std::task::Waker;
 use tiermem_tier::flash::FetchId;
 
 use crate::command::{KEYS_ON_FLASH_MAX, Needs, Resolved};
-use crate::engine::{Away, Engine, HEADER_BYTES};
+use crate::engine::{Away, Engine, HEADER_BYTES, RANDOM_SAMPLE};
 use crate::host::{Host, Session};
 use crate::resp::Args;
 use crate::shards::Placement;
@@ -40,14 +40,14 @@ impl PendingFetches {
         waker: &Waker,
     ) -> bool {
         // They are answered about in order: while the last one is not, there is no need to look through thousands.
-        if self.last.is_some_and(|id| !engine.is_answered(id, waker)) {
+        if self.last.is_some_and(|id| !engine.flash_reads().is_answered(id, waker)) {
             return false;
         }
         self.last = None;
-        engine.prepare();
+        engine.flash_reads().prepare();
         let (needs, writes) = found.needs(session, host, args);
-        if writes && engine.is_choked() {
-            engine.wake_when_unchoked(waker);
+        if writes && engine.flash().is_choked() {
+            engine.flash().wake_when_unchoked(waker);
             return false;
         }
         if writes && !engine.make_room(item_bytes_max(args)) {
@@ -61,15 +61,15 @@ impl PendingFetches {
                 Needs::Nothing => return true,
                 // A key that is named twice is asked for once.
                 Needs::Keys => found.each_key(session, host, args, &mut |db, key| {
-                    self.wanted.extend(engine.seek(db, key));
+                    self.wanted.extend(engine.flash_reads().seek(db, key));
                 }),
-                Needs::Scan(cursor, count) => self.wanted = engine.seek_scan(cursor, count),
+                Needs::Scan(cursor, count) => self.wanted = engine.flash_reads().seek_scan(cursor, count),
                 Needs::AnyKey => {
-                    let start = engine.begin_random_key();
-                    self.wanted = engine.seek_scan(start, Engine::RANDOM_SAMPLE);
+                    let start = engine.keyspace().begin_random_key();
+                    self.wanted = engine.flash_reads().seek_scan(start, RANDOM_SAMPLE);
                 }
-                Needs::AllKeys if engine.keys_on_flash() > KEYS_ON_FLASH_MAX => return true,
-                Needs::AllKeys => self.wanted = engine.seek_scan(0, usize::MAX),
+                Needs::AllKeys if engine.flash().keys() > KEYS_ON_FLASH_MAX => return true,
+                Needs::AllKeys => self.wanted = engine.flash_reads().seek_scan(0, usize::MAX),
             }
             if self.wanted.is_empty() {
                 return true;
@@ -77,7 +77,7 @@ impl PendingFetches {
             for at in 0..self.wanted.len() {
                 let away = self.wanted[at];
                 let asked = self.ask(engine, away);
-                self.last = asked.filter(|id| !engine.is_answered(*id, waker)).or(self.last);
+                self.last = asked.filter(|id| !engine.flash_reads().is_answered(*id, waker)).or(self.last);
             }
             if self.last.is_some() {
                 return false;
@@ -86,14 +86,14 @@ impl PendingFetches {
             for at in 0..self.wanted.len() {
                 let away = self.wanted[at];
                 if let Some((away, id)) = self.asked.remove(&(away.hash() >> 24)) {
-                    staged &= engine.stage(away, id);
+                    staged &= engine.flash_reads().stage(away, id);
                 }
             }
             if staged {
                 return true;
             }
             // Something moved meanwhile: look again where it is.
-            engine.unstage();
+            engine.flash_reads().unstage();
         }
     }
 
@@ -104,9 +104,9 @@ impl PendingFetches {
                 return Some(id);
             }
             // It has moved.
-            engine.cancel(id);
+            engine.flash_reads().cancel(id);
         }
-        let id = engine.ask(away)?;
+        let id = engine.flash_reads().ask(away)?;
         self.asked.insert(away.hash() >> 24, (away, id));
         Some(id)
     }
@@ -123,7 +123,7 @@ impl PendingFetches {
             if self.asked.len() >= AHEAD_MAX {
                 return;
             }
-            if let Some(away) = engine.seek(db, key) {
+            if let Some(away) = engine.flash_reads().seek(db, key) {
                 self.ask(engine, away);
             }
         }
@@ -134,7 +134,7 @@ impl PendingFetches {
     pub(super) fn cancel(&mut self, engine: &mut Engine) {
         self.last = None;
         for (_, id) in std::mem::take(&mut self.asked).into_values() {
-            engine.cancel(id);
+            engine.flash_reads().cancel(id);
         }
     }
 
@@ -168,7 +168,7 @@ mod tests {
         let mut engine = Engine::new(config.expect("a configuration")).expect("memory");
         let flash = FlashConfig { admission: Admission::All, ..FlashConfig::whole(FLASH_BYTES, 64 << 10, 9) };
         let disk = MemoryDisk::new(FLASH_BYTES as usize);
-        engine.attach_flash("flash", None, Box::new(disk.open()), &flash).expect("a disk");
+        engine.flash().attach("flash", None, Box::new(disk.open()), &flash).expect("a disk");
         engine.set_clock(1000);
         let names: Vec<String> = (0..3000).map(|key| format!("key:{key}")).collect();
         for name in &names {
@@ -176,7 +176,8 @@ mod tests {
             engine.commit();
         }
         let names = names.iter().map(String::as_bytes);
-        let cold: Vec<&[u8]> = names.filter(|name| engine.seek(0, name).is_some()).take(AHEAD_MAX).collect();
+        let cold: Vec<&[u8]> =
+            names.filter(|name| engine.flash_reads().seek(0, name).is_some()).take(AHEAD_MAX).collect();
         let placement = Placement { own: 1, shards: 3 };
         let own = cold.iter().filter(|name| placement.shard_of(name) == 1).count();
         assert!(own > 0 && own < AHEAD_MAX);

@@ -79,10 +79,10 @@ impl Stage {
     /// Ends all connections, which gives their pins free, and closes what outlives the process.
     fn end(self) -> Rc<Shard> {
         drop(self.runtime);
-        if let Err(error) = self.shard.borrow_mut().engine.close_flash() {
+        if let Err(error) = self.shard.borrow_mut().engine.flash().close() {
             tracing::error!(%error, "the flash tier was not closed in order: a restart may find less");
         }
-        if let Err(error) = self.shard.borrow_mut().engine.close_kept() {
+        if let Err(error) = self.shard.borrow_mut().engine.taking_up().close() {
             tracing::error!(%error, "a tier was not written back: it outlives the process, but not the machine");
         }
         save_at_stop(&self.shard);
@@ -226,13 +226,13 @@ fn start_shard(
 fn drive_flash(shard: &Rc<Shard>) {
     let bell = Arc::new(Notify::new());
     let ring = Arc::clone(&bell);
-    shard.borrow_mut().engine.notify_flash(Arc::new(move || ring.notify_one()));
+    shard.borrow_mut().engine.flash().notify(Arc::new(move || ring.notify_one()));
     let shard = Rc::clone(shard);
     spawn_local(async move {
         loop {
             bell.notified().await;
             let engine = &mut shard.borrow_mut().engine;
-            engine.advance_flash();
+            engine.flash().advance();
             engine.commit();
         }
     });
@@ -250,14 +250,14 @@ async fn tick(shard: Rc<Shard>) {
 
 /// Has a question about memory answered by another thread: a division may take longer than requests should wait.
 fn divide(shard: &Rc<Shard>) {
-    let Some(question) = shard.borrow_mut().engine.take_question() else { return };
+    let Some(question) = shard.borrow_mut().engine.tenants_mut().take_question() else { return };
     let shard = Rc::clone(shard);
     spawn_local(async move {
         // Without an answer all stays as it was.
         if let Ok(answer) = spawn_blocking(move || question.answer()).await {
             let verdict = &answer.verdict;
             tracing::debug!(window = answer.window, %verdict, "memory was looked at");
-            shard.borrow_mut().engine.take_answer(answer);
+            shard.borrow_mut().engine.tenants_mut().take_answer(answer);
         }
     });
 }

@@ -70,7 +70,7 @@ impl Core {
     }
 
     fn note_saving(&mut self, result: &Result<Saved, SaveError>) {
-        let (now_s, sets) = (self.clock.unix_us() / 1_000_000, self.engine.sets());
+        let (now_s, sets) = (self.clock.unix_us() / 1_000_000, self.engine.counters().sets);
         self.host.persistence.note(result, now_s, sets);
     }
 }

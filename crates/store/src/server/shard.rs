@@ -198,7 +198,7 @@ impl Core {
         self.engine.idle();
         self.ticks += 1;
         if self.ticks.is_multiple_of(FLASH_TICKS) {
-            self.engine.tick_flash();
+            self.engine.flash().tick();
         }
         self.engine.commit();
         settle_idle(&mut self.engine, &mut self.host.clients);

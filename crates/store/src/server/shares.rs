@@ -35,9 +35,9 @@ impl Shares {
     /// Every tick: empties what is to be given, and now and then looks at who needs what.
     pub(super) fn tick(&mut self, engine: &mut Engine, mailboxes: &Mailboxes) {
         if !self.giving.is_empty() {
-            engine.shrink();
+            engine.memory_mut().shrink();
             self.giving.retain(|&(tier, bytes, to)| {
-                let there = engine.is_within_capacity(tier);
+                let there = engine.memory().is_within_capacity(tier);
                 if there {
                     mailboxes.send(to, Message::Take { tier, bytes });
                 }
@@ -61,9 +61,9 @@ impl Shares {
             0 => None,
             made => Some(now.saturating_duration_since(then).as_secs_f64() * 1000.0 / made as f64),
         };
-        self.departures.resize(engine.memory_tiers(), 0);
+        self.departures.resize(engine.memory().count(), 0);
         let ages = self.departures.iter_mut().enumerate().map(|(tier, before)| {
-            let (departures, age_requests) = engine.departures(tier);
+            let (departures, age_requests) = engine.memory().departures(tier);
             let leaves = std::mem::replace(before, departures) != departures;
             ms_per_request.filter(|_| leaves).map(|ms| (age_requests as f64 * ms) as u64)
         });
@@ -72,12 +72,12 @@ impl Shares {
 
     /// Has it decided for each tier whether memory moves.
     fn divide(&mut self, engine: &Engine, mailboxes: &Mailboxes) {
-        if engine.eviction() == Eviction::Forbidden {
+        if engine.memory().eviction() == Eviction::Forbidden {
             // Who gives memory away must be able to let items go.
             return;
         }
         let figures: Vec<_> = mailboxes.shard_stats.each().collect();
-        for tier in 0..engine.memory_tiers() {
+        for tier in 0..engine.memory().count() {
             let share = |figures: &crate::shards::shard_stats::Figures| {
                 let capacity_bytes = figures.engine.tiers.get(tier)?.capacity_bytes;
                 Some(Share { capacity_bytes, tail_age_ms: *figures.tail_ages_ms.get(tier)? })
@@ -93,14 +93,15 @@ impl Shares {
 
     /// Begins to give.
     pub(super) fn give(&mut self, engine: &mut Engine, tier: usize, bytes: u64, to: usize) {
-        let left = engine.capacity_bytes(tier).saturating_sub(bytes);
-        engine.set_capacity(tier, left);
+        let left = engine.memory().capacity_bytes(tier).saturating_sub(bytes);
+        engine.memory_mut().set_capacity(tier, left);
         self.giving.push((tier, bytes, to));
     }
 
     /// Takes what was given.
     pub(super) fn take(engine: &mut Engine, mailboxes: &Mailboxes, tier: usize, bytes: u64) {
-        engine.set_capacity(tier, engine.capacity_bytes(tier) + bytes);
+        let capacity_bytes = engine.memory().capacity_bytes(tier);
+        engine.memory_mut().set_capacity(tier, capacity_bytes + bytes);
         mailboxes.send(0, Message::Moved { tier });
     }
 

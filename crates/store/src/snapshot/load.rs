@@ -92,7 +92,7 @@ impl Files {
     /// changes anything.
     pub fn load(&self, which: Load, engines: &mut [Engine], mut report: impl FnMut(&Progress)) -> Loaded {
         let Some(newest) = self.newest(which) else { return Loaded::Absent };
-        let follows = engines.iter().all(|engine| engine.follows(newest.header.session));
+        let follows = engines.iter().all(|engine| engine.kept().follows(newest.header.session));
         let counts = |file: &SnapshotFile| {
             let of_its_run =
                 file.header.taken == Taken::Stopped && file.header.session == newest.header.session;
@@ -111,13 +111,14 @@ impl Files {
             if counts(file) {
                 let blocks = Blocks::new(BufReader::with_capacity(READ_BYTES, &file.file));
                 let stopped = file.header.taken == Taken::Stopped;
-                let exact = stopped && engines.iter().all(|engine| engine.follows(file.header.session));
+                let exact =
+                    stopped && engines.iter().all(|engine| engine.kept().follows(file.header.session));
                 readings.push(Reading { blocks, exact, items: 0 });
             } else {
                 progress.files_left_out += 1;
             }
         }
-        engines.iter_mut().for_each(|engine| engine.restoring(true));
+        engines.iter_mut().for_each(|engine| engine.restoring().trust_newcomers(true));
         let mut buffer = Vec::new();
         // A block of each in turn, as each begins with what is cold and ends with what is hot.
         while !readings.is_empty() {
@@ -129,7 +130,7 @@ impl Files {
                 goes_on
             });
         }
-        engines.iter_mut().for_each(|engine| engine.restoring(false));
+        engines.iter_mut().for_each(|engine| engine.restoring().trust_newcomers(false));
         Loaded::Items(progress)
     }
 
@@ -151,7 +152,7 @@ impl Reading<'_> {
                 let mut read = 0;
                 while let Some(item) = read_item(&mut rest) {
                     read += 1;
-                    match engines[placement.shard_of(item.key)].restore(&item, self.exact) {
+                    match engines[placement.shard_of(item.key)].restoring().restore(&item, self.exact) {
                         Restored::Taken => progress.items += 1,
                         Restored::Expired => progress.expired += 1,
                         Restored::Known => progress.known += 1,

@@ -74,7 +74,7 @@ impl Saving {
     pub fn begin(engine: &mut Engine, path: &Path, taken: Taken) -> Result<Self, SaveError> {
         let error = |source| SaveError { path: path.to_owned(), source };
         let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-        let header = Header { unix_ms, session: engine.session(), taken };
+        let header = Header { unix_ms, session: engine.kept().session(), taken };
         let new = new_path(path);
         let file = create(&new).map_err(error)?;
         let (to_writer, blocks) = sync_channel(WAITING_MAX);
@@ -93,7 +93,7 @@ impl Saving {
                 written
             })
             .map_err(error)?;
-        let gathering = Some(engine.begin_gathering());
+        let gathering = Some(Gathering::begin(engine));
         Ok(Saving {
             path: path.to_owned(),
             gathering,
@@ -121,7 +121,7 @@ impl Saving {
         let Some(gathering) = &mut self.gathering else {
             return if self.writer.is_finished() { Step::Finish } else { Step::Wait };
         };
-        match engine.gather(gathering) {
+        match gathering.go_on(engine) {
             Gathered::Block(bytes, items) => self.waiting = Some(Message::Block(bytes, items)),
             Gathered::NotYet => {}
             Gathered::All => {
@@ -134,7 +134,7 @@ impl Saving {
 
     fn stop(&mut self, engine: &mut Engine) {
         if let Some(gathering) = self.gathering.take() {
-            engine.end_gathering(gathering);
+            gathering.end(engine);
         }
     }
 

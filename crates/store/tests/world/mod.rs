@@ -55,7 +55,7 @@ pub fn attach_flash_in_boot(engine: &mut Engine, disk: &MemoryDisk, boot: u8, du
         durability,
         ..FlashConfig::whole(device.capacity_bytes(), SEGMENT_BYTES, hash_seed)
     };
-    engine.attach_flash("flash", None, Box::new(device), &config).unwrap();
+    engine.flash().attach("flash", None, Box::new(device), &config).unwrap();
 }
 
 pub fn items_in(engine: &Engine, tier: usize) -> u64 {
@@ -88,7 +88,7 @@ pub struct Known {
 /// Brings a key near, from wherever it lies, and looks at it.
 pub fn look(engine: &mut Engine, key: impl Display) -> Option<Known> {
     let name = name(key);
-    engine.resolve(0, &name);
+    engine.flash_reads().resolve(0, &name);
     let expiry = engine.expires_at(0, &name);
     let value = engine.get(0, &name)?.value.to_vec();
     Some(Known { value, expires_at_ms: expiry.unwrap() })
@@ -157,13 +157,13 @@ impl Model {
                 }
             },
             Change::Remove(key) => {
-                engine.resolve(0, &name(key));
+                engine.flash_reads().resolve(0, &name(key));
                 let was = engine.remove(0, &name(key));
                 assert!(!was || self.known.contains_key(&key), "key {key} was back");
                 self.known.remove(&key);
             }
             Change::Expire(key, ms) => {
-                engine.resolve(0, &name(key));
+                engine.flash_reads().resolve(0, &name(key));
                 let at_ms = ms.map(|ms| self.now_ms + ms);
                 if engine.set_expires_at(0, &name(key), at_ms) {
                     self.known.get_mut(&key).expect("no key comes back").expires_at_ms = at_ms;

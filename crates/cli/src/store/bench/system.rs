@@ -268,8 +268,8 @@ impl System {
             None => self.set(record.db, &key, record.size),
         }
         // A server has another thread answer; here it is answered at once, and its time is the requests'.
-        if let Some(question) = self.engine.take_question() {
-            self.engine.take_answer(question.answer());
+        if let Some(question) = self.engine.tenants_mut().take_question() {
+            self.engine.tenants_mut().take_answer(question.answer());
         }
     }
 
@@ -280,7 +280,7 @@ impl System {
 
     /// Answers a part of the trace.
     pub fn measure(&mut self, trace: &[Record]) -> Measured {
-        let (before, charged) = (self.engine.stats(), self.engine.charged_ns());
+        let (before, charged) = (self.engine.stats(), self.engine.memory().charged_ns());
         let start = thread_cpu_time();
         for (at, record) in trace.iter().enumerate() {
             if at % TIME_EVERY == 0 {
@@ -306,7 +306,7 @@ impl System {
             promotions: sum(|tier| tier.promotions),
             demotions: sum(|tier| tier.demotions),
             evictions: sum(|tier| tier.evictions),
-            charged_ns: self.engine.charged_ns() - charged,
+            charged_ns: self.engine.memory().charged_ns() - charged,
             cpu_s,
         }
     }
@@ -314,11 +314,11 @@ impl System {
     /// A request whose charged latency is recorded: its own time plus its own charge, less whatever debt it happened
     /// to wait off.
     fn timed_request(&mut self, record: &Record) {
-        let (charged, waited) = (self.engine.charged_ns(), self.engine.waited_ns());
+        let (charged, waited) = (self.engine.memory().charged_ns(), self.engine.memory().waited_ns());
         let start = Instant::now();
         self.request(record);
-        let own = start.elapsed().as_nanos() as f64 - (self.engine.waited_ns() - waited);
-        let latency = own + self.engine.charged_ns() - charged;
+        let own = start.elapsed().as_nanos() as f64 - (self.engine.memory().waited_ns() - waited);
+        let latency = own + self.engine.memory().charged_ns() - charged;
         self.latency.saturating_record(latency.max(1.0) as u64);
     }
 }

@@ -25,8 +25,8 @@ impl Live {
     fn of(context: &Context<'_>) -> Live {
         Live {
             server: context.host.settings.clone(),
-            policy: context.engine.tuning(),
-            division: context.engine.division(),
+            policy: context.engine.memory().tuning(),
+            division: context.engine.tenants().division(),
         }
     }
 
@@ -110,8 +110,8 @@ pub(super) fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         set(&mut live, text).map_err(|problem| failed(name, &problem))?;
     }
     live.check().map_err(|(name, problem)| failed(name, &problem))?;
-    context.engine.tune(live.policy);
-    context.engine.divide_by(live.division);
+    context.engine.memory_mut().tune(live.policy);
+    context.engine.tenants_mut().divide_by(live.division);
     context.host.change_settings(live.server);
     context.refresh();
     context.reply().ok();

@@ -51,10 +51,10 @@ fn open(engine: &mut Engine, db: u8, key: &[u8]) -> Result<Option<ItemRef>, Refu
 /// Collects the fields of a hash that are past their time; whether any is left.
 fn collect(engine: &mut Engine, db: u8, key: &[u8]) -> Result<bool, Refusal> {
     let now_ms = engine.clock_ms();
-    let Some(value) = engine.value_mut(db, key)? else { return Ok(false) };
+    let Some(value) = engine.in_place().change(db, key)? else { return Ok(false) };
     let (left, item) = (hash::collect(value.bytes, now_ms)?, value.item);
-    engine.charge_write(item, PROBE_BYTES);
-    engine.note(Noted::FieldsExpired, db, key);
+    engine.in_place().charge_write(item, PROBE_BYTES);
+    engine.changes().note(Noted::FieldsExpired, db, key);
     if left == 0 {
         engine.remove(db, key);
     }
@@ -85,21 +85,21 @@ fn open_mut<'a>(
     entry_bytes: usize,
 ) -> Result<Option<&'a mut [u8]>, Refusal> {
     let now_ms = engine.clock_ms();
-    let Some(value) = engine.value_mut(db, key)? else { return Ok(None) };
+    let Some(value) = engine.in_place().change(db, key)? else { return Ok(None) };
     if value.kind != ValueKind::Hash {
         return Err(Refusal::WRONG_TYPE);
     }
     let (view, item) = (Hash::read(value.bytes)?, value.item);
     let (due, touched) = (view.is_due(now_ms), if view.is_table() { PROBE_BYTES } else { view.used_bytes() });
     engine.charge_read(item, touched);
-    engine.charge_write(item, touched);
+    engine.in_place().charge_write(item, touched);
     if entry_bytes > 0 {
-        engine.charge_write(item, entry_bytes);
+        engine.in_place().charge_write(item, entry_bytes);
     }
     if due && !collect(engine, db, key)? {
         return Ok(None);
     }
-    Ok(Some(engine.value_again_mut(item)))
+    Ok(Some(engine.in_place().change_on(item)))
 }
 
 /// Gives fields their values; how many of the fields are new. All of them or, when there is an error, none.
@@ -111,7 +111,7 @@ fn put<'p>(
     ttl: Ttl,
 ) -> Result<usize, Refusal> {
     let added = put_unnoted(engine, db, key, pairs, ttl)?;
-    engine.note(Noted::Changed, db, key);
+    engine.changes().note(Noted::Changed, db, key);
     Ok(added)
 }
 
@@ -167,9 +167,9 @@ fn build<T>(
     let (now_ms, max, seed) = (engine.clock_ms(), engine.value_bytes_max(), engine.draw() as u32);
     let old = open_mut(engine, db, key, 0)?.map_or(&[][..], |blob| &*blob);
     let size = hash::plan(old, fields, bytes, max)?.ok_or_else(|| too_large(max))?;
-    let len = engine.roomy_len(key.len(), size.len);
+    let len = engine.in_place().roomy_len(key.len(), size.len);
     let mut changed = Err(Broken);
-    engine.build(db, key, ValueKind::Hash, len, |old, new| {
+    engine.in_place().build(db, key, ValueKind::Hash, len, |old, new| {
         changed = hash::rebuild(old, new, size, seed, now_ms).and_then(|()| change(new));
     })?;
     if changed.is_err() {

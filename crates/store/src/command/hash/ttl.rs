@@ -113,7 +113,7 @@ fn expire(context: &mut Context<'_>, args: Args<'_>, unit: Unit, base: Base, nam
         codes.push(expire_one(context, &args[1], field, at_ms, when)?);
     }
     if codes.contains(&REMOVED) || codes.contains(&DONE) {
-        context.engine.note(Noted::Changed, db, &args[1]);
+        context.engine.changes().note(Noted::Changed, db, &args[1]);
     }
     if codes.contains(&REMOVED) {
         shrink(context.engine, db, &args[1])?;
@@ -171,7 +171,7 @@ pub(in super::super) fn hpersist(context: &mut Context<'_>, args: Args<'_>) -> O
         });
     }
     if codes.contains(&DONE) {
-        context.engine.note(Noted::Changed, db, &args[1]);
+        context.engine.changes().note(Noted::Changed, db, &args[1]);
     }
     reply_all(context, &codes);
     Ok(())

@@ -55,7 +55,7 @@ pub(in super::super) fn hdel(context: &mut Context<'_>, args: Args<'_>) -> Outco
             removed += i64::from(hash::remove(blob, now_ms, name)?);
         }
         if removed > 0 {
-            context.engine.note(Noted::Changed, db, &args[1]);
+            context.engine.changes().note(Noted::Changed, db, &args[1]);
         }
         shrink(context.engine, db, &args[1])?;
     }

@@ -174,12 +174,12 @@ fn a_large_hash_grows_shrinks_and_keeps_what_it_holds() {
     ]);
     client.pass(1000);
     client.all(&[("HLEN h", ":2999"), ("HGET h field:7", "$-1")]);
-    let before = client.engine.memory_usage(0, b"h").unwrap();
+    let before = client.engine.keyspace().memory_usage(0, b"h").unwrap();
     for field in 0..2990 {
         client.ask(&format!("HDEL h field:{field}"));
     }
     client.all(&[("HLEN h", ":10"), ("HGET h field:2995", "$10 value:2995")]);
-    assert!(client.engine.memory_usage(0, b"h").unwrap() * 20 < before);
+    assert!(client.engine.keyspace().memory_usage(0, b"h").unwrap() * 20 < before);
     let random = client.ask("HRANDFIELD h 3");
     assert!(random.starts_with("*3 $10 field:29"), "{random}");
     assert!(client.ask("HRANDFIELD h -30 WITHVALUES").starts_with("*60 "));

@@ -1,0 +1,318 @@
+//! What an engine holds, in parts that each own their fields, and what crosses them: an item has a place, bytes, perhaps a seal, a key
+//! that counts, a tenant, perhaps a copy on flash, and somebody who wants to know what becomes of it.
+
+use crate::tiers::{TierError, Tiers};
+use tiermem_base::Rng;
+use tiermem_base::hash::KeyHasher;
+use tiermem_model::advisor::Outcome;
+use tiermem_policy::Id;
+use tiermem_policy::ladder::Loc;
+use tiermem_policy::log::LogPlace;
+use tiermem_policy::shard::{Entered, Entry, Shard};
+
+use super::counters::Counters;
+use super::flash_figures::FlashDescription;
+use super::flash_waiters::FlashWaiters;
+use super::item::{HEADER_BYTES, Header};
+use super::keep::Keeping;
+use super::key_counts::KeyCounts;
+use super::memory::Memory;
+use super::staged::StagedItems;
+
+use super::tenants::TenantAccounts;
+use super::types::KEY_BYTES_MAX;
+use super::{Change, Changes, Condition, EngineConfig, Expiry, Hit, ItemRef, StoreError, ValueKind};
+
+/// The parts. Each is borrowed apart from the others.
+#[derive(Debug)]
+pub(super) struct Contents {
+    /// What decides where items lie and who goes.
+    pub shard: Shard,
+    /// Their bytes.
+    pub items: Memory,
+    pub rng: Rng,
+    /// The seals of items that outlive the process.
+    pub keeping: Keeping,
+    pub keys: KeyCounts,
+    pub tenants: TenantAccounts,
+    pub changes: Changes,
+    pub counters: Counters,
+    /// Items read from flash for the request at hand.
+    pub staged: StagedItems,
+    /// Who waits for the flash tier.
+    pub waiters: FlashWaiters,
+    pub flash: FlashDescription,
+    /// The longest value.
+    pub value_bytes_max: usize,
+}
+
+/// What a shard is told of an item.
+pub(super) fn entry(hash: u64, header: Header, expires_at_ms: Option<u64>, tenant: u16) -> Entry {
+    Entry { hash, bytes: header.item_len() as u64, expires_at_ms, tenant }
+}
+
+impl Contents {
+    /// Nothing yet, in tiers that take memory as it is used.
+    pub fn new(config: &EngineConfig) -> Result<Self, TierError> {
+        // Pages are divided by this factor between size classes.
+        let layout = config.ladder.class_factor.to_bits();
+        let mut tiers = Tiers::new(&config.tier_specs(), layout, config.spin)?;
+        tiers.announce_session(config.session);
+        let keeping = Keeping::over(&tiers, config.session);
+        let mut shard = Shard::new(config.ladder_config(), keeping.tail_bytes() as u64);
+        let mut tenants = TenantAccounts::new(&config.tenancy, config.divider(&shard));
+        tenants.apply_settings(&mut shard);
+        Ok(Contents {
+            shard,
+            items: Memory { tiers, hasher: KeyHasher::seeded(config.seed), flash: None },
+            rng: Rng::seeded(config.seed),
+            keeping,
+            keys: KeyCounts::default(),
+            tenants,
+            changes: Changes::default(),
+            counters: Counters::default(),
+            staged: StagedItems::default(),
+            waiters: FlashWaiters::default(),
+            flash: FlashDescription::default(),
+            value_bytes_max: config.value_bytes_max,
+        })
+    }
+
+    /// Whether there is a flash tier.
+    #[inline]
+    pub fn has_flash(&self) -> bool {
+        self.items.flash.is_some()
+    }
+
+    /// The item of this key, expired or not.
+    #[inline]
+    pub fn find(&self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
+        self.shard.memory().find(hash, (db, key), &self.items)
+    }
+
+    /// The item of this key, unless its time is over; one that was read from flash is in memory then.
+    #[inline]
+    pub fn find_live(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
+        match self.find_in_memory(db, key, hash) {
+            None if self.staged_reads().has(db, key, hash) => {
+                self.staged_reads().move_into_memory(db, key, hash)
+            }
+            found => found,
+        }
+    }
+
+    /// The item of this key in memory, unless its time is over; then it is removed.
+    #[inline]
+    pub fn find_in_memory(&mut self, db: u8, key: &[u8], hash: u64) -> Option<Id> {
+        let id = self.find(db, key, hash)?;
+        if self.shard.is_expired(id) {
+            self.forget_copy(id, hash);
+            self.changes.note(Change::Expired, db, key);
+            self.tenants.removed(db, key, hash);
+            self.forget(id, hash);
+            self.counters.expired += 1;
+            return None;
+        }
+        Some(id)
+    }
+
+    /// Counts a look-up that found its item in memory.
+    // A hit is most of what a store does: a call would take a twentieth of it.
+    #[inline(always)]
+    pub fn note_hit(&mut self, db: u8, key: &[u8], hash: u64, id: Id) {
+        self.counters.hits += 1;
+        let tenant = self.tenants.looked_up((db, key, hash), Outcome::Memory(id), &mut self.shard);
+        self.shard.item(id).hit(Some(tenant));
+    }
+
+    /// The value of a live item, charged as one range from its header to its end.
+    #[inline]
+    pub fn hit(&self, id: Id) -> Hit<'_> {
+        let loc = self.shard.ladder().residents().nodes().loc(id);
+        let header = self.items.header(loc);
+        self.items.tiers.charge_read(loc.tier, header.item_len());
+        Hit { value: self.items.value(loc, header), kind: header.kind, item: ItemRef(id) }
+    }
+
+    /// Takes an item out of shard and accounts.
+    pub fn forget(&mut self, id: Id, hash: u64) {
+        let db = self.items.header(self.shard.ladder().residents().nodes().loc(id)).db;
+        self.keys.remove(db);
+        self.give_up_place(id, hash);
+    }
+
+    /// Takes an item out whose key stays.
+    pub fn give_up_place(&mut self, id: Id, hash: u64) {
+        let loc = self.shard.forget(id, hash, &self.items);
+        self.keeping.unseal(&mut self.items.tiers, loc);
+    }
+
+    pub fn check_lengths(&self, key_len: usize, value_len: usize) -> Result<(), StoreError> {
+        if key_len > KEY_BYTES_MAX {
+            return Err(StoreError::KeyTooLarge);
+        }
+        if value_len > self.value_bytes_max {
+            return Err(StoreError::ValueTooLarge { limit_bytes: self.value_bytes_max });
+        }
+        Ok(())
+    }
+
+    /// [`Engine::set_kind`](super::Engine::set_kind).
+    #[inline]
+    pub fn set(
+        &mut self,
+        db: u8,
+        key: &[u8],
+        (kind, value): (ValueKind, &[u8]),
+        condition: Condition,
+        expiry: Expiry,
+    ) -> Result<bool, StoreError> {
+        self.check_lengths(key.len(), value.len())?;
+        self.begin();
+        let hash = self.items.hash(db, key);
+        let old = if condition == Condition::Always && expiry != Expiry::Keep {
+            // What was there does not matter, and is not read from flash.
+            self.find_in_memory(db, key, hash)
+        } else {
+            self.find_live(db, key, hash)
+        };
+        if (condition == Condition::IfAbsent && old.is_some())
+            || (condition == Condition::IfPresent && old.is_none())
+        {
+            return Ok(false);
+        }
+        self.counters.sets += 1;
+        let tenant = self.tenant_for(db, key);
+        let header =
+            Header { value_len: value.len() as u32, key_len: key.len() as u16, db, kind, unchanged: false };
+        let expires_at_ms = match expiry {
+            Expiry::Never => None,
+            Expiry::AtUnixMs(at_ms) => Some(at_ms),
+            Expiry::Keep => old.and_then(|id| self.shard.ladder().residents().nodes().expires_at_ms(id)),
+        };
+        self.tenants.wrote(tenant, hash, self.keeping.place_len(header), &self.shard);
+        let entry = entry(hash, header, expires_at_ms, tenant);
+        let loc = match old {
+            Some(old) => {
+                self.forget_copy(old, hash);
+                self.rewrite(old, &entry, db)?
+            }
+            None => {
+                let loc = self.enter(&entry, db)?.1;
+                self.supersede(db, hash);
+                loc
+            }
+        };
+        self.write_item(loc, header, (key, value), expires_at_ms);
+        let expires = matches!(expiry, Expiry::AtUnixMs(_));
+        self.changes.note(Change::Written { new: old.is_none(), expires }, db, key);
+        Ok(true)
+    }
+
+    /// Writes an item to its place, all of it.
+    #[inline(always)]
+    pub fn write_item(
+        &mut self,
+        loc: Loc,
+        header: Header,
+        (key, value): (&[u8], &[u8]),
+        expires_at_ms: Option<u64>,
+    ) {
+        self.write_head(loc, header, key).copy_from_slice(value);
+        self.keeping.seal(&mut self.items.tiers, loc, header, expires_at_ms);
+        self.items.tiers.charge_write(loc.tier, header.item_len());
+    }
+
+    /// Writes header and key to an item's place and returns the place of its value.
+    #[inline(always)]
+    pub fn write_head(&mut self, loc: Loc, header: Header, key: &[u8]) -> &mut [u8] {
+        self.keeping.prepare(&mut self.items.tiers, self.shard.ladder(), loc, header);
+        let item = self.items.tiers.bytes_mut(loc, header.item_len());
+        header.write(item);
+        let (head, value) = item.split_at_mut(header.value_offset());
+        head[HEADER_BYTES..].copy_from_slice(key);
+        value
+    }
+
+    /// Whose an item of this key will be.
+    #[inline(always)]
+    pub fn tenant_for(&mut self, db: u8, key: &[u8]) -> u16 {
+        self.tenants.enter(db, key, &mut self.shard)
+    }
+
+    /// A place for a new item, whose key counts then.
+    pub fn enter(&mut self, entry: &Entry, db: u8) -> Result<(Id, Loc), StoreError> {
+        self.shard.hold(self.tenants.metadata_bytes());
+        self.shard.enter(entry, &mut self.rng);
+        self.carry_out();
+        match self.entered() {
+            Entered::Placed { id, loc, .. } => {
+                self.keys.add(db);
+                Ok((id, loc))
+            }
+            Entered::Full { .. } | Entered::Waits => Err(StoreError::OutOfMemory),
+        }
+    }
+
+    /// A place for the new bytes of a live item: its own where they fit, else a new one in the same tier.
+    pub fn rewrite(&mut self, old: Id, entry: &Entry, db: u8) -> Result<Loc, StoreError> {
+        self.shard.hold(self.tenants.metadata_bytes());
+        self.shard.rewrite(old, entry, &self.items, &mut self.rng);
+        self.carry_out();
+        match self.entered() {
+            Entered::Placed { loc, replaces, .. } => {
+                replaces.into_iter().for_each(|old| self.give_up_place(old, entry.hash));
+                Ok(loc)
+            }
+            Entered::Full { old_left } => {
+                if old_left {
+                    self.keys.remove(db);
+                }
+                Err(StoreError::OutOfMemory)
+            }
+            Entered::Waits => Err(StoreError::OutOfMemory),
+        }
+    }
+
+    /// What became of an admission: memory is synchronous, so none waits.
+    #[inline]
+    pub fn entered(&mut self) -> Entered {
+        let entered = self.shard.entered();
+        debug_assert_ne!(entered, Entered::Waits, "moves have arrived when they are carried out");
+        entered
+    }
+
+    /// Forgets the copy on flash of an item in memory that is about to change or go.
+    #[inline]
+    pub fn forget_copy(&mut self, id: Id, hash: u64) {
+        if !self.has_flash() {
+            return;
+        }
+        let db = self.items.header(self.shard.ladder().residents().nodes().loc(id)).db;
+        if let Some(place) = self.shard.forget_copy(id, hash, &mut self.items) {
+            self.retire(hash, place, db);
+        }
+    }
+
+    /// Forgets what lies on flash under the hash of a key that has just got a value in memory, unseen.
+    #[inline]
+    pub fn supersede(&mut self, db: u8, hash: u64) {
+        // What was read for this request is not the key's value any more, should the new one go as well.
+        self.staged.forget(hash);
+        if self.has_flash() && self.forget_on_flash(db, hash) {
+            // The key was counted there, and is counted here.
+            self.keys.remove(db);
+        }
+    }
+
+    /// Forgets what lies on flash under a hash. Whether it counted.
+    pub fn forget_on_flash(&mut self, db: u8, hash: u64) -> bool {
+        self.shard.forget_below(hash).is_some_and(|place| self.retire(hash, place, db))
+    }
+
+    /// Takes an item out of the flash tier's accounts that has left the index. Whether it counted.
+    pub fn retire(&mut self, hash: u64, place: LogPlace, db: u8) -> bool {
+        let Some(filling) = self.shard.log().map(|log| log.filling_of(place)) else { return false };
+        self.items.flash.as_mut().is_some_and(|flash| flash.retire(hash, place, filling, db))
+    }
+}

@@ -1,0 +1,14 @@
+//! What requests do, counted.
+
+/// What requests have done since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Look-ups.
+    pub gets: u64,
+    /// Look-ups that found their key.
+    pub hits: u64,
+    /// Values written.
+    pub sets: u64,
+    /// Items that a request removed because their time was over.
+    pub expired: u64,
+}
