@@ -106,7 +106,7 @@ struct Kept {
 fn export<O: Evict>(cache: &Extents<O>) -> Vec<Kept> {
     let mut kept = Vec::new();
     let piece_units = cache.geometry().piece_units();
-    cache.visit_blocks(|volume, class, block| {
+    cache.map().visit_blocks(|volume, class, block| {
         let first = u64::from(block.slot) * piece_units;
         let units = first..first + block.pieces * piece_units;
         let (valid, dirty) =
@@ -125,8 +125,8 @@ fn said<O: Evict>(cache: &mut Extents<O>, shares: u16) -> Said {
         cache.visit(volume, 0..SPAN * 2, |part, is_dirty| cached.push((volume, part, is_dirty)));
     }
     cache.visit_dirty(|volume, part| dirty.push((volume, part)));
-    let held = (0..shares).map(|share| cache.held_bytes(Share(share))).collect();
-    (cached, dirty, cache.blocks().to_vec(), cache.units().dirty_bytes(), held)
+    let held = (0..shares).map(|share| cache.shares().held_bytes(Share(share))).collect();
+    (cached, dirty, cache.map().blocks().to_vec(), cache.units().dirty_bytes(), held)
 }
 
 impl WithPolicy for Run<'_> {
@@ -135,9 +135,9 @@ impl WithPolicy for Run<'_> {
     fn with<E: Evict + Send + std::fmt::Debug + 'static>(self, order: E) {
         let shares = self.config.shares;
         let mut cache = Extents::new(self.geometry.clone(), self.config, order, Rng::seeded(7));
-        cache.assign(Volume(1), Share(shares - 1));
+        cache.shares_mut().assign(Volume(1), Share(shares - 1));
         if let Some(limit) = self.limit {
-            cache.set_limit(Share(shares - 1), limit);
+            cache.shares_mut().set_limit(Share(shares - 1), limit);
         }
         cache.set_admission(self.admission);
         let mut world = match self.before {
@@ -227,11 +227,11 @@ fn the_published_example_allocates_two_blocks() {
     let sizes = [32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB];
     let mut world = World::new(&sizes, 8 << 20, config(Fill::Whole));
     world.request(read(128 * KIB, 128 * KIB));
-    assert_eq!(world.cache.blocks(), [0, 0, 1, 0]);
+    assert_eq!(world.cache.map().blocks(), [0, 0, 1, 0]);
     // Offset 48 KiB, 184 KiB long, with the last 104 KiB there: blocks of 32 and 64 KiB.
     let hit = world.request(read(48 * KIB, 184 * KIB));
     assert!(!hit);
-    assert_eq!(world.cache.blocks(), [1, 1, 1, 0]);
+    assert_eq!(world.cache.map().blocks(), [1, 1, 1, 0]);
     assert_eq!((world.plan.allocated_blocks, world.plan.allocated_bytes), (2, 96 * KIB));
     assert_eq!(world.plan.fetch.as_slice(), std::slice::from_ref(&(32 * KIB..128 * KIB)));
     assert!(world.request(read(32 * KIB, 224 * KIB)));
@@ -241,7 +241,7 @@ fn the_published_example_allocates_two_blocks() {
 fn a_request_that_ends_at_a_border_allocates_nothing_behind_it() {
     let mut world = World::new(&[32 * KIB, 64 * KIB], 8 << 20, config(Fill::Whole));
     world.request(read(0, 64 * KIB));
-    assert_eq!(world.cache.blocks(), [0, 1]);
+    assert_eq!(world.cache.map().blocks(), [0, 1]);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_request_that_had_to_wait_gets_what_it_would_have_had() {
         world.request(write(2080 * KIB, 32 * KIB));
         world.flush(Volume(0), if dirty { 0 } else { 4 << 20 });
         world.request(read(2176 * KIB, 4 * KIB));
-        (world.plan.fetch.clone(), world.plan.allocated_bytes, world.cache.blocks().to_vec())
+        (world.plan.fetch.clone(), world.plan.allocated_bytes, world.cache.map().blocks().to_vec())
     };
     let (fetch, bytes, blocks) = plan_over(false);
     assert_eq!(fetch.as_slice(), std::slice::from_ref(&(2112 * KIB..2304 * KIB)));
@@ -336,14 +336,14 @@ fn a_tail_block_of_the_wanted_size_is_replaced_and_else_the_tail_group_goes() {
         world.request(read(piece * 32 * KIB, 32 * KIB));
     }
     world.request(read(512 * KIB, 64 * KIB));
-    assert_eq!(world.cache.blocks(), [4, 1]);
+    assert_eq!(world.cache.map().blocks(), [4, 1]);
     // The first small block is the block list's tail: its place is taken, its neighbour in the group stays.
     world.request(read(16 * 32 * KIB + 128 * KIB, 32 * KIB));
-    assert_eq!(world.cache.blocks(), [4, 1]);
+    assert_eq!(world.cache.map().blocks(), [4, 1]);
     assert!(!world.request(read(0, 4 * KIB)), "the tail went");
     // Now 2, the next tail, went for 0; the group of 4 and 6 is the tail group. A large block takes all of it.
     world.request(read(1024 * KIB, 64 * KIB));
-    assert_eq!(world.cache.blocks(), [2, 2]);
+    assert_eq!(world.cache.map().blocks(), [2, 2]);
     assert!(world.request(read(0, 4 * KIB)));
     assert!(world.request(read(512 * KIB, 64 * KIB)), "used before, but its group was promoted with it");
 }
@@ -359,22 +359,22 @@ fn reading_around_fetches_the_neighbours_that_are_not_there() {
     let mut world = World::new(&sizes, 8 << 20, config);
     world.request(read(40 * KIB, 4 * KIB));
     assert_eq!(world.plan.fetch.as_slice(), std::slice::from_ref(&(0..128 * KIB)));
-    assert_eq!(world.cache.blocks(), [0, 0, 1]);
+    assert_eq!(world.cache.map().blocks(), [0, 0, 1]);
     assert!(world.request(read(0, 128 * KIB)));
 }
 
 #[test]
 fn a_share_at_its_limit_takes_from_itself() {
     let mut world = World::new(&[64 * KIB], 16 * 64 * KIB, Config { shares: 2, ..config(Fill::Units) });
-    world.cache.assign(Volume(1), Share(1));
-    world.cache.set_limit(Share(1), 4 * 64 * KIB);
+    world.cache.shares_mut().assign(Volume(1), Share(1));
+    world.cache.shares_mut().set_limit(Share(1), 4 * 64 * KIB);
     for block in 0..12 {
         world.request(read(block * 64 * KIB, 4 * KIB));
     }
     for block in 0..100 {
         world.request(Request { volume: Volume(1), ..read(block * 64 * KIB, 4 * KIB) });
     }
-    assert_eq!(world.cache.held_bytes(Share(1)), 4 * 64 * KIB);
+    assert_eq!(world.cache.shares().held_bytes(Share(1)), 4 * 64 * KIB);
     assert!((0..12).all(|block| world.request(read(block * 64 * KIB, 4 * KIB))));
 }
 
@@ -437,7 +437,7 @@ fn what_cannot_be_is_not_restored() {
 fn blocks_restored_first_go_first_and_holes_are_filled() {
     let mut cache = restored();
     cache.restore(4, 1, Volume(1), 2, std::slice::from_ref(&(32..48)), &[]).unwrap();
-    assert_eq!((cache.blocks(), cache.units().dirty_bytes()), ([1u64, 1].as_slice(), 4 * KIB));
+    assert_eq!((cache.map().blocks(), cache.units().dirty_bytes()), ([1u64, 1].as_slice(), 4 * KIB));
     let mut world = World::with(cache);
     let mut place = |piece: u64, bytes| {
         let request = Request { volume: Volume(1), ..read(piece * 32 * KIB, bytes) };
@@ -461,7 +461,7 @@ fn who_is_turned_away_gets_no_place_but_what_is_there() {
         assert!(!world.plan.bypassed, "there is room");
     }
     world.request(read(10 * 64 * KIB, 4 * KIB));
-    assert!(world.plan.bypassed && world.cache.blocks() == [4], "missed once");
+    assert!(world.plan.bypassed && world.cache.map().blocks() == [4], "missed once");
     world.request(read(10 * 64 * KIB, 4 * KIB));
     assert!(!world.plan.bypassed, "missed twice");
     assert!(world.request(read(64 * KIB, 192 * KIB)) && !world.plan.bypassed, "long, but all there");

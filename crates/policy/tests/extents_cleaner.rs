@@ -301,8 +301,8 @@ fn a_write_waits_for_a_store_that_does_well_and_what_it_waits_for_goes_first() {
 fn the_cold_end_is_kept_clean_in_every_share_by_the_clock_and_by_what_is_allocated() {
     let never = CleanerRules { high_percent: 255, low_percent: 255, ..MARKS };
     let mut world = World::new(64 * MIB, 2, 2, never);
-    world.extents.assign(Volume(1), Share(1));
-    world.extents.set_limit(Share(1), 16 * MIB);
+    world.extents.shares_mut().assign(Volume(1), Share(1));
+    world.extents.shares_mut().set_limit(Share(1), 16 * MIB);
     // Share 1 is full of what is dirty; the cache has room.
     world.now_ns = S;
     dirty(&mut world, 1, 0..16);
@@ -435,8 +435,8 @@ proptest! {
     fn all_of_it_leaves_once_and_in_time(happenings in happenings(), groups in 16u64..200) {
         let rules = CleanerRules { age_ns: S, ..MARKS };
         let mut world = World::new(groups * 64 * KIB, 3, 2, rules);
-        world.extents.assign(Volume(1), Share(1));
-        world.extents.set_limit(Share(1), groups / 3 * 64 * KIB);
+        world.extents.shares_mut().assign(Volume(1), Share(1));
+        world.extents.shares_mut().set_limit(Share(1), groups / 3 * 64 * KIB);
         for happening in happenings {
             match happening {
                 Happening::Write { volume, block, units } => {

@@ -160,7 +160,7 @@ proptest! {
             let hit = world.request(Request { volume: Volume(0), offset, bytes, write, bypass: false });
             prop_assert_eq!(hit, naive.request(offset, bytes));
             let blocks: Vec<u64> = sizes.iter().map(|size| naive.tables[size].len() as u64).collect();
-            prop_assert_eq!(world.cache.blocks(), &blocks);
+            prop_assert_eq!(world.cache.map().blocks(), &blocks);
             // Whole blocks are filled, so what is valid is what is cached.
             let mut cached = Vec::new();
             world.cache.visit(Volume(0), 0..32 << 20, |part, _| {

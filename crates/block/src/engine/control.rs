@@ -121,7 +121,7 @@ impl Engine {
             let free = (1..self.shares).map(Share).find(|share| !others(*share));
             free.ok_or(ControlError::Shares)?
         };
-        self.extents.assign(self.volumes[volume].number, share);
+        self.extents.shares_mut().assign(self.volumes[volume].number, share);
         self.volumes[volume].share = share;
         self.limit(volume, quota_bytes);
         tracing::info!(export = self.exports[volume].name, quota_bytes, "the quota changes");
@@ -133,7 +133,9 @@ impl Engine {
         let least = QUOTA_OPS_MIN * op_bytes_max(self.extents.geometry());
         let volume = &mut self.volumes[volume];
         volume.quota_bytes = quota_bytes;
-        self.extents.set_limit(volume.share, quota_bytes.map_or(u64::MAX, |quota| quota.max(least)));
+        self.extents
+            .shares_mut()
+            .set_limit(volume.share, quota_bytes.map_or(u64::MAX, |quota| quota.max(least)));
     }
 
     /// Begins to write back all that is dirty of a volume, and to flush its store; ask [`Self::written_back_by`] how it goes.

@@ -69,7 +69,7 @@ impl Engine {
     /// Blocks were mapped or unmapped.
     pub(super) fn note_map(&mut self) {
         let Some(ledger) = &mut self.ledger else { return };
-        self.extents.take_events(&mut self.events);
+        self.extents.changes_mut().take(&mut self.events);
         for event in self.events.drain(..) {
             match event {
                 Event::Mapped { slot, class, volume, piece } => {
@@ -127,7 +127,7 @@ impl Engine {
             }
             let mut unit = units.start;
             while unit < units.end {
-                let Some((_, block)) = self.extents.block_of_unit(unit) else { break };
+                let Some((_, block)) = self.extents.map().block_of_unit(unit) else { break };
                 let per_piece = self.extents.geometry().piece_units();
                 let end = (u64::from(block.slot) + block.pieces) * per_piece;
                 let (slot, journal) = (block.slot, &mut ledger.journal);

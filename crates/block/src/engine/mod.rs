@@ -200,7 +200,7 @@ impl Disks for Engine {
     }
 
     fn rest(&mut self) {
-        self.extents.observe(OBSERVED_AT_ONCE);
+        self.extents.sizer_mut().observe(OBSERVED_AT_ONCE);
     }
 
     fn notify(&mut self, waker: Waker) {

@@ -77,7 +77,7 @@ impl Engine {
         let notes_units_max = journal.as_ref().map_or(u64::MAX, Journal::units_at_once);
         let cleaner = Cleaner::new(config.cleaning, geometry.capacity_bytes(), notes_units_max);
         let mut extents = Extents::new(geometry, extents_config, order, Rng::seeded(config.seed));
-        extents.record_events(journal.is_some());
+        extents.changes_mut().record(journal.is_some());
         extents.set_admission(config.admission);
         Engine {
             extents,
@@ -151,7 +151,7 @@ impl Engine {
         if size_bytes > limit {
             return Err(EngineError::VolumeSize { name: config.name, size_bytes, limit });
         }
-        self.extents.assign(number, Share(config.share));
+        self.extents.shares_mut().assign(number, Share(config.share));
         self.meet(&config, number, &mut *backing)?;
         self.cleaner.add(number, backing.session());
         self.cleaner.drain(number, config.mode != Mode::WriteBack);
@@ -254,7 +254,7 @@ impl Engine {
         );
         let piece_bytes = self.extents.geometry().piece_bytes();
         let mut blocks = Vec::new();
-        self.extents.visit_blocks(|owner, _, block| {
+        self.extents.map().visit_blocks(|owner, _, block| {
             if owner == number {
                 blocks.push(block.piece * piece_bytes..(block.piece + block.pieces) * piece_bytes);
             }

@@ -127,7 +127,7 @@ impl Engine {
 
     fn cache_status(&self) -> CacheStatus {
         let geometry = self.extents.geometry();
-        let blocks: Vec<_> = (self.extents.blocks().iter().enumerate())
+        let blocks: Vec<_> = (self.extents.map().blocks().iter().enumerate())
             .map(|(class, blocks)| BlockSize { block_bytes: geometry.class_bytes(class), blocks: *blocks })
             .collect();
         let held_bytes = blocks.iter().map(|size| size.block_bytes * size.blocks).sum();
@@ -184,7 +184,7 @@ impl Engine {
             epoch_merges: standing.merges,
             quota_bytes: volume.quota_bytes,
             share: volume.share.0,
-            share_held_bytes: self.extents.held_bytes(volume.share),
+            share_held_bytes: self.extents.shares().held_bytes(volume.share),
             parked_now: self.parked.iter().filter(is_here).count() as u64,
             clients: 0,
             errors: 0,

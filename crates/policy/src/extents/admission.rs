@@ -8,9 +8,7 @@
 
 use std::ops::Range;
 
-use crate::evict::Evict;
-
-use super::{Extents, Request};
+use super::plan::Request;
 
 /// Streams of a volume that are told apart; that which went on longest ago makes room.
 const STREAMS: usize = 16;
@@ -65,9 +63,14 @@ impl Admission {
         Admission { rules, reads: 0, streams: Vec::new(), misses: Sketch::new(counts) }
     }
 
+    /// Whether nobody is turned away, whatever he asks for.
+    pub fn is_open(&self) -> bool {
+        self.rules.sequential_cutoff_bytes.is_none() && self.rules.promote_after <= 1
+    }
+
     /// Whether a request is to go past the cache; `missing` are the ranges of its pieces that have no block. Every request is shown once.
     pub fn bypass(&mut self, request: &Request, missing: impl Iterator<Item = Range<u64>>) -> bool {
-        if request.write.is_some() {
+        if self.is_open() || request.write.is_some() {
             return false;
         }
         let stream_bytes = self.follow(request);
@@ -147,28 +150,6 @@ impl Sketch {
             self.counters[place] = self.counters[place].max(count);
         }
         count
-    }
-}
-
-impl<O: Evict> Extents<O> {
-    /// Turns reads away by these rules from now on; nobody unless said.
-    pub fn set_admission(&mut self, rules: AdmissionRules) {
-        let is_open = rules.sequential_cutoff_bytes.is_none() && rules.promote_after <= 1;
-        self.admission = (!is_open).then(|| Box::new(Admission::new(rules, self.geometry.slots())));
-    }
-
-    /// Whether a request gets no place for what it misses.
-    pub(super) fn turns_away(&mut self, request: &Request, pieces: &Range<u64>) -> bool {
-        let Some(mut admission) = self.admission.take() else { return false };
-        let mut found = std::mem::take(&mut self.found);
-        self.table.cover(&self.geometry, &self.space, request.volume, pieces.clone(), &mut found);
-        let mut at = pieces.start;
-        let blocks = found.iter().map(|block| (block.piece, block.end())).chain([(pieces.end, pieces.end)]);
-        let missing = blocks.map(|(piece, end)| std::mem::replace(&mut at, end)..piece);
-        let unworthy = admission.bypass(request, missing);
-        self.found = found;
-        self.admission = Some(admission);
-        unworthy && !self.space.can_open(self.share_of(request.volume))
     }
 }
 

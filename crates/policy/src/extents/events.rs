@@ -1,8 +1,6 @@
 //! What happened to the map: for a driver that keeps a log of it.
 
-use crate::evict::Evict;
-
-use super::{Block, Extents, Volume};
+use super::Volume;
 
 /// A change of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +29,15 @@ pub enum Event {
     },
 }
 
-impl<O: Evict> Extents<O> {
-    /// Whether [`Event`]s are kept for [`Self::take_events`]; not so at first. What is kept already is forgotten when this is
-    /// turned off. Whoever turns it on takes them after every plan and discard: they are held until then.
-    pub fn record_events(&mut self, on: bool) {
+/// Changes of the map that nobody has taken yet, where somebody wants them.
+#[derive(Debug, Default)]
+pub struct Changes {
+    events: Option<Vec<Event>>,
+}
+
+impl Changes {
+    /// Keeps what happens to the map from now on, or no more.
+    pub fn record(&mut self, on: bool) {
         if on {
             self.events.get_or_insert_with(Vec::new);
         } else {
@@ -42,9 +45,8 @@ impl<O: Evict> Extents<O> {
         }
     }
 
-    /// Appends the events since the last call, in the order in which they happened. A slot may be unmapped and mapped again
-    /// between two calls, and a plan whose verdict asks for cleaning first may have had some as well.
-    pub fn take_events(&mut self, into: &mut Vec<Event>) {
+    /// Appends what has happened since this was called last, in order.
+    pub fn take(&mut self, into: &mut Vec<Event>) {
         if let Some(events) = &mut self.events {
             into.append(events);
         }
@@ -55,15 +57,6 @@ impl<O: Evict> Extents<O> {
         if let Some(events) = &mut self.events {
             events.push(event);
         }
-    }
-
-    /// The block that holds a unit of the cache (byte `at` of it lies in unit `at / `[`super::UNIT_BYTES`]), and whose it is;
-    /// `None` where there is none, or no such unit.
-    pub fn block_of_unit(&self, unit: u64) -> Option<(Volume, Block)> {
-        let slot = u32::try_from(unit / self.geometry.piece_units()).ok()?;
-        let slot = self.space.block_of(&self.geometry, slot)?;
-        let (volume, _) = self.table.address(slot);
-        Some((volume, self.block_at(slot)))
     }
 }
 
@@ -80,7 +73,7 @@ mod tests {
         let geometry = Geometry::new(&[32 * KIB, 64 * KIB], None, 3 * 64 * KIB).unwrap();
         let config = Config { fill: Fill::Units, sizing: Sizing::Request, shares: 1 };
         let mut cache = Extents::new(geometry, config, Lru::new([1.0, 1.0], Bump::Always), Rng::seeded(1));
-        cache.record_events(true);
+        cache.changes_mut().record(true);
         cache
     }
 
@@ -90,7 +83,7 @@ mod tests {
         assert_eq!(cache.plan(&request, &mut plan), Verdict::Ready);
         cache.finish(&mut plan);
         let mut events = Vec::new();
-        cache.take_events(&mut events);
+        cache.changes_mut().take(&mut events);
         events
     }
 
@@ -116,9 +109,9 @@ mod tests {
         assert_eq!(events, [unmapped(2, 1, 2), mapped(2, 1, 20)]);
         cache.discard(Volume(3), 640 * KIB..704 * KIB);
         let mut events = Vec::new();
-        cache.take_events(&mut events);
+        cache.changes_mut().take(&mut events);
         assert_eq!(events, [unmapped(2, 1, 20)]);
-        cache.record_events(false);
+        cache.changes_mut().record(false);
         assert_eq!(read(&mut cache, 0, 4 * KIB), []);
     }
 
@@ -134,9 +127,9 @@ mod tests {
                 16..32 => Some((Volume(3), large)),
                 _ => None,
             };
-            assert_eq!(cache.block_of_unit(unit), expected, "unit {unit}");
+            assert_eq!(cache.map().block_of_unit(unit), expected, "unit {unit}");
         }
-        assert_eq!(cache.block_of_unit(48), None);
-        assert_eq!(cache.block_of_unit(u64::MAX), None);
+        assert_eq!(cache.map().block_of_unit(48), None);
+        assert_eq!(cache.map().block_of_unit(u64::MAX), None);
     }
 }

@@ -33,6 +33,50 @@ const MARGIN: u64 = 8;
 /// Requests that may be noted and not observed yet.
 const NOTED_MAX: usize = 64;
 
+/// How large the blocks are that a miss allocates: the rule that is set, or the one that serves a volume best.
+#[derive(Debug)]
+pub struct Sizer {
+    around: Around,
+    observer: Option<Box<Observer>>,
+}
+
+impl Sizer {
+    pub(super) fn new(geometry: &Geometry, fill: Fill, sizing: Sizing) -> Self {
+        match sizing {
+            Sizing::Request => Sizer { around: Around::default(), observer: None },
+            Sizing::Around(around) => Sizer { around, observer: None },
+            Sizing::Observed(cost) => {
+                let observer = Some(Box::new(Observer::new(geometry, fill, cost)));
+                Sizer { around: Around::default(), observer }
+            }
+        }
+    }
+
+    /// The rule that a volume's requests follow.
+    pub(super) fn rule(&self, volume: Volume) -> Around {
+        self.observer.as_ref().map_or(self.around, |observer| observer.rule(volume))
+    }
+
+    /// A request is planned that gets a place for what it misses.
+    pub(super) fn note(&mut self, request: &Request) {
+        if let Some(observer) = &mut self.observer {
+            observer.note(request);
+        }
+    }
+
+    /// Observes so many of the requests, at most, that were planned and are not observed yet: for when nobody waits.
+    pub fn observe(&mut self, most: usize) {
+        if let Some(observer) = &mut self.observer {
+            observer.catch_up(most);
+        }
+    }
+
+    /// Bytes held.
+    pub(super) fn metadata_bytes(&self) -> u64 {
+        self.observer.as_ref().map_or(0, |observer| observer.metadata_bytes())
+    }
+}
+
 /// What a volume has seen, or all of them together.
 #[derive(Clone, Debug)]
 struct Seen {

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use crate::evict::Evict;
 
+use super::map::Map;
 use super::table::Table;
 use super::{Block, Extents, Volume};
 
@@ -77,14 +78,6 @@ fn all_within(ranges: &[Range<u64>], within: &Range<u64>) -> Result<(), Range<u6
 }
 
 impl<O: Evict> Extents<O> {
-    /// Visits the blocks, in the order of their slots, with their volumes and their sizes' numbers.
-    pub fn visit_blocks(&self, mut each: impl FnMut(Volume, usize, Block)) {
-        for slot in self.space.begins() {
-            let (volume, _) = self.table.address(slot);
-            each(volume, self.space.class(self.geometry.group_of(slot)), self.block_at(slot));
-        }
-    }
-
     /// Puts a block back where it was: a block of a class (the number of its size) at a slot, for `piece` of a volume, with these
     /// `valid` and `dirty` units, both ranges of units of the cache. It counts as used now, so the blocks used longest ago come
     /// first. Shares are assigned before, and may be overdrawn: blocks stay where they were. No event is kept.
@@ -99,64 +92,59 @@ impl<O: Evict> Extents<O> {
         valid: &[Range<u64>],
         dirty: &[Range<u64>],
     ) -> Result<(), RestoreError> {
-        self.check_place(slot, class)?;
-        let pieces = self.geometry.class_pieces(class);
+        self.map.check_place(slot, class)?;
+        let pieces = self.geometry().class_pieces(class);
         let last = Table::PIECES_MAX - pieces;
         if volume.0 >= Volume::COUNT_MAX || !piece.is_multiple_of(pieces) || piece > last {
             return Err(RestoreError::Address { volume, piece, pieces });
         }
-        let units = self.units_of(&Block { piece, pieces, slot });
+        let units = self.map.units_of(&Block { piece, pieces, slot });
         let misfit = |units| RestoreError::Units { slot, units };
         all_within(valid, &units).and_then(|()| all_within(dirty, &units)).map_err(misfit)?;
-        let mut found = std::mem::take(&mut self.found);
-        self.table.cover(&self.geometry, &self.space, volume, piece..piece + pieces, &mut found);
-        let other = found.first().map(|block| block.slot);
-        self.found = found;
-        if let Some(other) = other {
-            return Err(RestoreError::Overlap { slot, other });
+        self.map.cover(volume, piece..piece + pieces, &mut self.found);
+        if let Some(other) = self.found.first() {
+            return Err(RestoreError::Overlap { slot, other: other.slot });
         }
         // The units of a place without a block are all clear, so setting them can be taken back.
-        for run in valid {
-            self.units.fill(run.clone());
-        }
+        valid.iter().for_each(|run| self.units.fill(run.clone()));
         if let Some(run) = dirty.iter().find(|run| !self.units.valid().all((*run).clone())) {
             self.units.drop_clean(units);
             return Err(misfit(run.clone()));
         }
-        for run in dirty {
-            self.units.make_dirty(run.clone());
-        }
+        dirty.iter().for_each(|run| self.units.make_dirty(run.clone()));
         let is_dirty = self.units.dirty().any(units);
-        let group = self.geometry.group_of(slot);
-        if self.space.is_free(group) {
-            let share = self.share_of(volume);
-            self.space.open_at(share, class, group);
-            self.order_group(group, share);
+        let group = self.geometry().group_of(slot);
+        if self.map.space().is_free(group) {
+            let share = self.map.shares().of(volume);
+            self.map.open(share, class, Some(group));
+            self.eviction.group_comes(group, share);
         }
-        self.space.take_at(&self.geometry, slot);
-        self.requests += 1;
+        self.map.take_at(slot);
+        self.eviction.tick();
         self.enter(slot, class, volume, piece, is_dirty);
         Ok(())
     }
+}
 
+impl Map {
     /// Whether a block of a class can be put at a slot.
     fn check_place(&self, slot: u32, class: usize) -> Result<(), RestoreError> {
-        if class >= self.geometry.classes() {
-            return Err(RestoreError::Class { class, classes: self.geometry.classes() });
+        let geometry = self.geometry();
+        if class >= geometry.classes() {
+            return Err(RestoreError::Class { class, classes: geometry.classes() });
         }
-        let pieces = self.geometry.class_pieces(class);
-        if slot >= self.geometry.slots() || !u64::from(slot).is_multiple_of(pieces) {
+        let pieces = geometry.class_pieces(class);
+        if slot >= geometry.slots() || !u64::from(slot).is_multiple_of(pieces) {
             return Err(RestoreError::Place { slot, pieces });
         }
-        let group = self.geometry.group_of(slot);
-        if self.space.is_free(group) {
+        if self.space().is_free(geometry.group_of(slot)) {
             return Ok(());
         }
-        let others = self.space.class(group);
+        let others = self.class_at(slot);
         if others != class {
-            return Err(RestoreError::Group { slot, group_bytes: self.geometry.class_bytes(others) });
+            return Err(RestoreError::Group { slot, group_bytes: geometry.class_bytes(others) });
         }
-        match self.space.block_of(&self.geometry, slot) {
+        match self.space().block_of(geometry, slot) {
             Some(_) => Err(RestoreError::Taken(slot)),
             None => Ok(()),
         }

@@ -10,19 +10,10 @@ use crate::evict::list::{Links, List};
 
 use super::bits::RunBits;
 use super::geometry::Geometry;
+use super::shares::{Share, Shares};
 
 /// The mark of a group that is nobody's.
 const NO_CLASS: u8 = u8::MAX;
-
-/// What volumes may have together: a *share* of the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Share(pub u16);
-
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    groups: u32,
-    groups_max: u32,
-}
 
 /// Whose a group is.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +37,7 @@ pub struct Space {
     free: List,
     /// Groups from this one on were never used.
     untouched: u32,
-    held: Vec<Held>,
+    shares: Shares,
     classes: usize,
 }
 
@@ -61,25 +52,19 @@ impl Space {
             begins: RunBits::new(u64::from(geometry.slots())),
             free: List::default(),
             untouched: 0,
-            held: vec![Held { groups: 0, groups_max: u32::MAX }; usize::from(shares)],
+            shares: Shares::new(geometry, shares),
             classes: geometry.classes(),
         }
     }
 
-    /// Lets a share have so many groups at most.
-    pub fn set_limit(&mut self, share: Share, groups_max: u32) {
-        self.held[usize::from(share.0)].groups_max = groups_max;
+    /// Whose the groups are, and may be.
+    pub fn shares(&self) -> &Shares {
+        &self.shares
     }
 
-    /// Groups that a share has, and may have.
-    pub fn held(&self, share: Share) -> (u32, u32) {
-        let Held { groups, groups_max } = self.held[usize::from(share.0)];
-        (groups, groups_max)
-    }
-
-    /// The shares there are.
-    pub fn shares(&self) -> u16 {
-        self.held.len() as u16
+    /// The same, to change what is allowed.
+    pub fn shares_mut(&mut self) -> &mut Shares {
+        &mut self.shares
     }
 
     /// The share that a group belongs to.
@@ -105,12 +90,7 @@ impl Space {
         self.begins.get(u64::from(begin)).then_some(begin)
     }
 
-    /// The slots at which blocks begin, ascending.
-    pub fn begins(&self) -> impl Iterator<Item = u32> + '_ {
-        self.begins_from(0)
-    }
-
-    /// Those from this slot on.
+    /// The slots at which blocks begin, from this one on, ascending.
     pub fn begins_from(&self, slot: u32) -> impl Iterator<Item = u32> + '_ {
         let bits = self.begins.bits();
         self.begins.runs(u64::from(slot).min(bits)..bits, true).flatten().map(|slot| slot as u32)
@@ -134,9 +114,8 @@ impl Space {
 
     /// How many more groups a share may have that are nobody's.
     pub fn openable(&self, share: Share) -> u32 {
-        let Held { groups, groups_max } = self.held[usize::from(share.0)];
         let free = self.free.len + (self.groups.len() as u32 - self.untouched);
-        free.min(groups_max.saturating_sub(groups))
+        free.min(self.shares.groups_left(share))
     }
 
     /// Gives a free group to a share, open for blocks of this class. [`Self::can_open`] has been asked.
@@ -163,7 +142,7 @@ impl Space {
         }
         self.untouched = self.untouched.max(group + 1);
         self.groups[group as usize] = Group { blocks: 0, share, class: class as u8 };
-        self.held[usize::from(share.0)].groups += 1;
+        self.shares.gained(share);
         let (list, links) = self.open_list(share, class);
         list.push_head(links, Id(group));
     }
@@ -228,7 +207,7 @@ impl Space {
             list.unlink(links, Id(group));
         }
         if emptied {
-            self.held[usize::from(share.0)].groups -= 1;
+            self.shares.gave(share);
             self.groups[group as usize].class = NO_CLASS;
             self.free.push_head(&mut self.links, Id(group));
         }
@@ -240,6 +219,7 @@ impl Space {
         self.links.bytes()
             + self.begins.bytes()
             + (self.groups.len() * size_of::<Group>()) as u64
-            + (self.open.len() * size_of::<List>() + self.held.len() * size_of::<Held>()) as u64
+            + (self.open.len() * size_of::<List>()) as u64
+            + self.shares.metadata_bytes()
     }
 }

@@ -129,6 +129,11 @@ impl Units {
         !self.lost.is_empty() && self.lost.range(units).next().is_some()
     }
 
+    /// All units that are lost, ascending.
+    pub(super) fn lost(&self) -> impl Iterator<Item = u64> + '_ {
+        self.lost.iter().copied()
+    }
+
     /// What of these parts is not lost, in their order.
     pub fn without_lost(&self, parts: &[Part]) -> Vec<Part> {
         let mut out = Vec::new();

@@ -131,7 +131,7 @@ impl WithPolicy for Build<'_> {
         let mut extents = Extents::new(self.geometry, config, order, Rng::seeded(self.seed));
         extents.set_admission(admission);
         for (share, (_, bytes)) in (1..self.setup.shares()).map(Share).zip(&self.setup.quotas) {
-            extents.set_limit(share, *bytes);
+            extents.shares_mut().set_limit(share, *bytes);
         }
         Box::new(Simulation {
             piece_bytes,
@@ -207,7 +207,7 @@ impl<O: Evict> Simulation<O> {
         let volume = Volume(number.ok_or(BlockTraceError::Volumes(Volume::COUNT_MAX))?);
         self.volumes.insert(tenant, volume);
         if let Some(at) = self.quotas.iter().position(|(of, _)| *of == tenant) {
-            self.contents.extents.assign(volume, Share(at as u16 + 1));
+            self.contents.extents.shares_mut().assign(volume, Share(at as u16 + 1));
         }
         if let Some(cleaner) = &mut self.cleaner {
             cleaner.add(volume, tenant);
@@ -249,7 +249,7 @@ impl<O: Evict> Simulation<O> {
         if let Some(cleaner) = &mut self.cleaner {
             cleaner.begun(&request, &self.plan, latency_ns, &mut self.contents);
         }
-        self.contents.extents.observe(usize::MAX);
+        self.contents.extents.sizer_mut().observe(usize::MAX);
         if self.requests.is_multiple_of(METADATA_EVERY) {
             self.note_metadata();
         }
@@ -307,7 +307,7 @@ impl<O: Evict> Simulation<O> {
     fn note_metadata(&mut self) {
         let Contents { extents, counts, .. } = &mut self.contents;
         let (growing, flat) = extents.metadata_bytes();
-        let blocks = extents.blocks().iter().sum::<u64>();
+        let blocks = extents.map().blocks().iter().sum::<u64>();
         for (_, counts) in counts {
             counts.note_metadata(growing + flat, blocks);
         }

@@ -370,8 +370,13 @@ impl Cleaner {
         let (mut parts, mut volumes) = std::mem::take(&mut self.named);
         parts.clear();
         volumes.clear();
-        for share in (0..extents.shares()).map(Share) {
-            extents.name_cold(share, reserve_bytes(extents.limit_bytes(share)), &mut parts, &mut volumes);
+        for share in (0..extents.shares().count()).map(Share) {
+            extents.name_cold(
+                share,
+                reserve_bytes(extents.shares().limit_bytes(share)),
+                &mut parts,
+                &mut volumes,
+            );
         }
         let something_stays = self.take_parts(&parts, &volumes, acts);
         self.named = (parts, volumes);
@@ -478,7 +483,7 @@ impl Cleaner {
             let is_waited_for = self.is_waited_for || self.is_closing || state.is_urgent();
             let covers_all = state.epochs.leaving_bytes() == 0;
             // The reserve is that of the volume's share, which may be small.
-            let reserve_bytes = reserve_bytes(extents.limit_bytes(extents.share_of(volume)));
+            let reserve_bytes = reserve_bytes(extents.shares().limit_bytes(extents.shares().of(volume)));
             let is_much = unflushed_bytes >= reserve_bytes / FLUSHES_PER_RESERVE;
             let is_due = is_much || state.epochs.must_flush() || is_waited_for && covers_all;
             if is_due && let Some(token) = self.begin_flush(volume) {
