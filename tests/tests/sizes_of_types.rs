@@ -23,11 +23,6 @@ const EXCEPTIONS: &[(&str, usize, &str)] = &[
         127,
         "reads, writes, cleaning and control of the block cache reach into each other's fields",
     ),
-    (
-        "policy::extents::Extents",
-        64,
-        "blocks, free space, shares and dirty units are changed together by each operation",
-    ),
     ("sim::cache::tiered::TieredCache", 47, "the simulator's body of the store also keeps its figures"),
     ("tier::flash::Flash", 58, "the log's segments, reads under way and checkpoints are one struct"),
 ];
