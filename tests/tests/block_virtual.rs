@@ -5,13 +5,10 @@
 //! the simulator is then given the requests at the times at which they were sent.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-#[path = "block_virtual/devices.rs"]
-mod devices;
-
 use std::ops::Range;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
-use devices::{Clock, Delayed};
 use tiermem_base::{Access, Op};
 use tiermem_block::backing::MemoryStore;
 use tiermem_block::disks::{Asker, Disks, Job, Task};
@@ -21,7 +18,7 @@ use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_policy::extents::{Fill, Mode, Sizing, UNIT_BYTES};
 use tiermem_sim::block::{Costs, Setup, Troubles};
-use tiermem_tier::block::MemoryDisk;
+use tiermem_tier::block::{self, MemoryDisk, Simulated, Simulation};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -156,14 +153,16 @@ fn simulated(case: &Case, capacity_bytes: u64, records: &[Access]) -> Vec<Told> 
 
 struct Live {
     engine: Engine,
-    clock: Clock,
+    simulation: Simulation,
+    /// When each store fails what changes something.
+    outages: Vec<(Vec<Range<u64>>, Arc<Mutex<block::Troubles>>)>,
     done: Vec<tiermem_block::disks::Outcome>,
 }
 
 impl Live {
     fn new(case: &Case) -> Self {
-        let clock = Clock::default();
-        let time = clock.clone();
+        let simulation = Simulation::new(0);
+        let clock = simulation.clone();
         let config = EngineConfig {
             fill: case.fill,
             sizing: Sizing::Request,
@@ -171,37 +170,46 @@ impl Live {
             shares: 2,
             memory_bytes: case.memory_bytes,
             policy: case.policy,
-            clock: std::sync::Arc::new(move || time.now_ns()),
+            clock: Arc::new(move || clock.now_ns()),
             ..EngineConfig::default()
         };
-        let disk = MemoryDisk::new(CACHE_BYTES as usize).open();
-        let cache = Delayed::new(disk, &clock, 0, case.cache_ns, Vec::new());
+        let cache = Simulated::steady(MemoryDisk::new(CACHE_BYTES as usize), &simulation, case.cache_ns);
         let mut engine = Engine::new(Box::new(cache), config).unwrap();
+        let mut outages = Vec::new();
         for number in 0..VOLUMES {
-            let store = MemoryStore::new(VOLUME_BYTES).open();
+            let store = Simulated::steady(MemoryStore::new(VOLUME_BYTES), &simulation, case.core_ns);
             let away = case.outages.iter().filter(|(of, _)| *of == number).map(|(_, times)| times.clone());
-            let store = Delayed::new(store, &clock, 1 + number, case.core_ns, away.collect());
+            outages.push((away.collect(), store.troubles()));
             let mut volume = VolumeConfig::new(format!("v{number}"));
             if number == 2 && case.quota_bytes.is_some() {
                 (volume.share, volume.quota_bytes) = (1, case.quota_bytes);
             }
             engine.add(volume, Box::new(store)).unwrap();
         }
-        Live { engine, clock, done: Vec::new() }
+        Live { engine, simulation, outages, done: Vec::new() }
+    }
+
+    /// It is that time now, if it was not later already.
+    fn set_time(&self, now_ns: u64) {
+        self.simulation.pass(now_ns.saturating_sub(self.simulation.now_ns()));
+        let now_ns = self.simulation.now_ns();
+        for (times, troubles) in &self.outages {
+            troubles.lock().unwrap().refuses_writes = times.iter().any(|times| times.contains(&now_ns));
+        }
     }
 
     /// Does all that happens up to a time.
     fn run_until(&mut self, until_ns: u64) {
         while let Some(at_ns) = self.next_ns().filter(|at_ns| *at_ns <= until_ns) {
-            self.clock.set(at_ns);
+            self.set_time(at_ns);
             self.engine.take(&mut self.done);
         }
-        self.clock.set(until_ns);
+        self.set_time(until_ns);
         self.engine.take(&mut self.done);
     }
 
     fn next_ns(&self) -> Option<u64> {
-        self.clock.next_done_ns().into_iter().chain(self.engine.wakes_at_ns()).min()
+        self.simulation.next_due_ns().into_iter().chain(self.engine.wakes_at_ns()).min()
     }
 
     /// Sends a request and waits for its answer.
@@ -219,7 +227,7 @@ impl Live {
         self.engine.take(&mut self.done);
         while self.done.is_empty() {
             let at_ns = self.next_ns().unwrap_or_else(|| panic!("request {cookie} is never answered"));
-            self.clock.set(at_ns);
+            self.set_time(at_ns);
             self.engine.take(&mut self.done);
         }
         self.done.drain(..).for_each(|outcome| assert!(outcome.result.is_ok(), "request {cookie}"));
@@ -243,7 +251,7 @@ fn live(case: &Case, records: &[Access]) -> (Vec<Told>, u64, Vec<Access>) {
         live.request(&record, cookie);
         waited[at] += u64::from(live.engine.counts(at).parked > parked);
         // What a read brought is stored after its answer.
-        free_ns = live.clock.now_ns() + case.core_ns + case.cache_ns;
+        free_ns = live.simulation.now_ns() + case.core_ns + case.cache_ns;
         sent.push(record);
     }
     let capacity_bytes = live.engine.status().cache.capacity_bytes;

@@ -64,11 +64,11 @@ impl Claims {
         self.try_grant((id.start, id.serial))
     }
 
-    /// Gives a claim back; appends the owners of those whom it may have kept waiting.
-    pub fn release(&mut self, id: ClaimId, woken: &mut Vec<u32>) {
+    /// Gives a claim back; `woken` is told the owners of those whom it may have kept waiting.
+    pub fn release(&mut self, id: ClaimId, woken: impl FnMut(u32)) {
         let Some(gone) = self.claims.remove(&(id.start, id.serial)) else { return };
         let waiting = self.overlapping(id.start..gone.end).filter(|(_, claim)| claim.state != State::Granted);
-        woken.extend(waiting.map(|(_, claim)| claim.owner));
+        waiting.map(|(_, claim)| claim.owner).for_each(woken);
     }
 
     fn tick(&mut self) -> u64 {
@@ -137,10 +137,10 @@ mod tests {
         assert!(!claimed(&mut claims, 4, 4..5, false).1, "it would overtake the writer");
         assert!(claimed(&mut claims, 5, 0..3, false).1, "the writer does not want this");
         let mut woken = Vec::new();
-        claims.release(first, &mut woken);
+        claims.release(first, |owner| woken.push(owner));
         assert_eq!(woken, [3]);
         assert!(!claims.grant(third), "2 reads there still");
-        claims.release(second, &mut woken);
+        claims.release(second, |owner| woken.push(owner));
         assert!(claims.grant(third) && claims.grant(third));
     }
 
@@ -154,10 +154,10 @@ mod tests {
         let further = claims.extend(own, 4..6);
         assert!(claims.grant(further), "3 waits and has nothing");
         let mut woken = Vec::new();
-        claims.release(writer, &mut woken);
-        claims.release(own, &mut woken);
+        claims.release(writer, |owner| woken.push(owner));
+        claims.release(own, |owner| woken.push(owner));
         assert!(!claims.grant(waiter));
-        claims.release(further, &mut woken);
+        claims.release(further, |owner| woken.push(owner));
         assert_eq!(woken, [3, 3, 3]);
         assert!(claims.grant(waiter));
     }
@@ -186,7 +186,7 @@ mod tests {
     fn end(claims: &mut Claims, owners: &mut Owners, id: u32) {
         let mut woken = Vec::new();
         for (claim, ..) in owners.remove(&id).unwrap().claims {
-            claims.release(claim, &mut woken);
+            claims.release(claim, |owner| woken.push(owner));
         }
         for id in woken {
             attempt(claims, owners, id);

@@ -5,6 +5,7 @@ use tiermem_policy::extents::{Mode, Share};
 
 use super::Engine;
 use super::op::op_bytes_max;
+use super::shared::Shared;
 
 /// Blocks that one call of [`Engine::drop_clean`] looks at.
 const DROP_BLOCKS: usize = 1024;
@@ -75,7 +76,7 @@ impl Drops {
 impl Engine {
     /// The place of the export of that name.
     pub fn find(&self, name: &str) -> Option<usize> {
-        self.exports.iter().position(|export| export.name == name)
+        self.shared.volumes.exports().iter().position(|export| export.name == name)
     }
 
     /// Lets writes of a volume that begin from now on go somewhere else. Those that go to the store wait until it has all that is dirty,
@@ -84,15 +85,16 @@ impl Engine {
     /// # Errors
     /// When it takes no writes.
     pub fn set_mode(&mut self, volume: usize, mode: Mode) -> Result<(), ControlError> {
-        let export = &self.exports[volume];
+        let export = &self.shared.volumes.exports()[volume];
         if export.read_only {
             return Err(ControlError::ReadOnly { name: export.name.clone() });
         }
-        tracing::info!(export = export.name, from = ?self.volumes[volume].mode, to = ?mode, "the mode changes");
-        self.volumes[volume].mode = mode;
-        self.cleaner.drain(self.volumes[volume].number, mode != Mode::WriteBack);
+        tracing::info!(export = export.name, from = ?self.shared.volumes[volume].mode, to = ?mode, "the mode changes");
+        let Shared { volumes, cleaning, .. } = &mut self.shared;
+        volumes[volume].mode = mode;
+        cleaning.cleaner_mut().drain(volumes[volume].number, mode != Mode::WriteBack);
         // Who waited for the other mode's time to end may not need to any more.
-        self.unpark();
+        self.call_parked();
         Ok(())
     }
 
@@ -103,54 +105,52 @@ impl Engine {
     /// # Errors
     /// When the cache has less, or was opened for fewer [shares](super::EngineConfig::shares).
     pub fn set_quota(&mut self, volume: usize, quota_bytes: Option<u64>) -> Result<(), ControlError> {
-        let capacity = self.extents.geometry().capacity_bytes();
+        let Shared { extents, volumes, .. } = &mut self.shared;
+        let capacity = extents.geometry().capacity_bytes();
         if let Some(quota) = quota_bytes.filter(|quota| *quota > capacity) {
             return Err(ControlError::Quota { quota: Bytes(quota), capacity: Bytes(capacity) });
         }
-        let own = self.volumes[volume].share;
-        let others = |share: Share| {
-            let mut volumes = self.volumes.iter().enumerate();
-            volumes.any(|(at, other)| at != volume && other.share == share)
-        };
+        let own = volumes[volume].share;
+        let others =
+            |share: Share| volumes.iter().enumerate().any(|(at, other)| at != volume && other.share == share);
         // Those without a quota share the first.
         let share = if own.0 != 0 && !others(own) {
             own
         } else if quota_bytes.is_none() {
             return Ok(());
         } else {
-            let free = (1..self.shares).map(Share).find(|share| !others(*share));
+            let free = (1..extents.shares().count()).map(Share).find(|share| !others(*share));
             free.ok_or(ControlError::Shares)?
         };
-        self.extents.shares_mut().assign(self.volumes[volume].number, share);
-        self.volumes[volume].share = share;
+        extents.shares_mut().assign(volumes[volume].number, share);
+        volumes[volume].share = share;
         self.limit(volume, quota_bytes);
-        tracing::info!(export = self.exports[volume].name, quota_bytes, "the quota changes");
+        tracing::info!(export = self.shared.volumes.name(volume), quota_bytes, "the quota changes");
         Ok(())
     }
 
     /// Sets what the volume's share may have.
     pub(super) fn limit(&mut self, volume: usize, quota_bytes: Option<u64>) {
-        let least = QUOTA_OPS_MIN * op_bytes_max(self.extents.geometry());
-        let volume = &mut self.volumes[volume];
+        let Shared { extents, volumes, .. } = &mut self.shared;
+        let least = QUOTA_OPS_MIN * op_bytes_max(extents.geometry());
+        let volume = &mut volumes[volume];
         volume.quota_bytes = quota_bytes;
-        self.extents
-            .shares_mut()
-            .set_limit(volume.share, quota_bytes.map_or(u64::MAX, |quota| quota.max(least)));
+        extents.shares_mut().set_limit(volume.share, quota_bytes.map_or(u64::MAX, |quota| quota.max(least)));
     }
 
     /// Begins to write back all that is dirty of a volume, and to flush its store; ask [`Self::written_back_by`] how it goes.
     pub fn begin_write_back(&mut self, volume: usize) -> WriteBack {
-        let state = &mut self.volumes[volume];
-        let bytes = self.cleaner.standing(state.number).unwritten_bytes();
-        let epoch = self.cleaner.close_epoch(state.number);
+        let Shared { volumes, cleaning, .. } = &mut self.shared;
+        let (state, cleaner) = (&mut volumes[volume], cleaning.cleaner_mut());
+        let bytes = cleaner.standing(state.number).unwritten_bytes();
+        let epoch = cleaner.close_epoch(state.number);
         if let Some(epoch) = epoch {
-            self.cleaner.want(state.number, epoch);
+            cleaner.want(state.number, epoch);
         }
-        let flush = (state.direct_writes.is_some() || state.flushes.begun > state.flushes.ended)
-            .then_some(state.flushes.begun + 1);
-        state.flushes.wanted = state.flushes.wanted.max(flush.unwrap_or(0));
+        let flush = state.flushing.needed();
+        state.flushing.want(flush.unwrap_or(0));
         let failures = state.counts.write_back_failures;
-        self.flush_store(volume);
+        self.shared.flush_store(volume);
         WriteBack { volume, epoch, flush, failures, bytes }
     }
 
@@ -159,12 +159,15 @@ impl Engine {
     /// # Errors
     /// When the store has failed meanwhile.
     pub fn written_back_by(&self, asked: &WriteBack) -> Option<Result<u64, ControlError>> {
-        let volume = &self.volumes[asked.volume];
-        let is_done = asked.epoch.is_none_or(|epoch| self.cleaner.is_flushed(volume.number, epoch))
-            && asked.flush.is_none_or(|flush| volume.flushes.ended >= flush);
+        let (volume, cleaner) = (&self.shared.volumes[asked.volume], self.shared.cleaning.cleaner());
+        let is_done = asked.epoch.is_none_or(|epoch| cleaner.is_flushed(volume.number, epoch))
+            && asked.flush.is_none_or(|flush| volume.flushing.has_ended(flush));
         if volume.counts.write_back_failures > asked.failures {
-            let bytes = Bytes(self.cleaner.standing(volume.number).unwritten_bytes());
-            return Some(Err(ControlError::Store { name: self.exports[asked.volume].name.clone(), bytes }));
+            let bytes = Bytes(cleaner.standing(volume.number).unwritten_bytes());
+            return Some(Err(ControlError::Store {
+                name: self.shared.volumes.name(asked.volume).to_owned(),
+                bytes,
+            }));
         }
         is_done.then_some(Ok(asked.bytes))
     }
@@ -172,12 +175,14 @@ impl Engine {
     /// Forgets blocks of a volume that the store has too, a portion of them at a time, so that nobody waits for long; whether that is all.
     /// Blocks that are dirty, or in use at the moment, stay. While the log is full nothing is forgotten: ask again later.
     pub fn drop_clean(&mut self, volume: usize, drops: &mut Drops) -> bool {
-        if self.log_failure().is_some() || !self.has_log_room() {
-            return self.log_failure().is_some();
+        let Shared { extents, volumes, ledger, .. } = &mut self.shared;
+        let has_failed = ledger.failure().is_some();
+        if has_failed || !ledger.has_room() {
+            return has_failed;
         }
-        let number = self.volumes[volume].number;
-        let next = self.extents.forget_clean(number, drops.from_slot, DROP_BLOCKS, &mut drops.bytes);
-        self.note_map();
+        let number = volumes[volume].number;
+        let next = extents.forget_clean(number, drops.from_slot, DROP_BLOCKS, &mut drops.bytes);
+        ledger.note_map(extents);
         drops.from_slot = next.unwrap_or(u32::MAX);
         next.is_none()
     }

@@ -2,35 +2,58 @@
 
 use std::ops::Range;
 
-use tiermem_policy::extents::{Event, Mode, OpenBlocks, Part, UNIT_BYTES};
-use tiermem_tier::block::AlignedBuffer;
+use tiermem_policy::evict::Order;
+use tiermem_policy::extents::{Event, Extents, Map, Mode, OpenBlocks, Part, UNIT_BYTES, Volume};
+use tiermem_tier::block::{self as device, BlockIo};
 
-use super::Engine;
-use super::op::{Kind, Op, Stage, common, units_of};
-use super::owed::Owed;
+use super::op::{Op, common, units_of};
+use super::owed::{Generation, Owed};
 use super::unmapped::Unmapped;
-use crate::journal::{Journal, Lsn, Record, UnitState, Wait, checksum};
+use crate::journal::{
+    BlockState, Journal, JournalError, Lsn, Record, Stats, UnitState, VolumeInfo, Wait, checksum,
+};
 
 /// Bytes of writes at most that are told to be done before they are stored.
 const EARLY_BYTES_MAX: u64 = 16 << 20;
 
-/// The log, and what the engine must remember of it.
-pub(super) struct Ledger {
-    pub journal: Journal,
-    pub open: OpenBlocks<Lsn>,
+/// The log, and what must be remembered of it.
+struct Log {
+    journal: Journal,
+    open: OpenBlocks<Lsn>,
     /// Where mappings may come back that are gone.
-    pub unmapped: Unmapped,
+    unmapped: Unmapped,
     /// Operations that write over something that nobody was promised and that is not sealed, and those whose clients were told already that
     /// they are done: a flush that comes must wait for what they write.
-    pub owed: Owed,
-    /// Operations that wait for the log.
-    pub waiting: Vec<u32>,
-    /// Parts of operations that were read, whose checksums are not in memory yet.
-    pub unproven: Vec<(u32, u32, AlignedBuffer)>,
+    owed: Owed,
+    /// Operations that wait for the log to get so far.
+    waiting: Vec<(u32, Wait)>,
     /// Ranges of volumes that are in the store, until the log says so durably.
-    pub cleaned: Vec<(Lsn, usize, Vec<Range<u64>>)>,
-    /// Operations are parked until there is room in the log.
-    pub room_is_awaited: bool,
+    cleaned: Vec<(Lsn, usize, Vec<Range<u64>>)>,
+    /// Operations wait until there is room in the log.
+    room_is_awaited: bool,
+}
+
+impl Log {
+    /// Whether the log has got as far as that.
+    fn has(&self, wait: Wait) -> bool {
+        self.journal.synced() >= wait.synced && self.journal.sealed() >= wait.sealed
+    }
+}
+
+/// The order of writes: what is kept of a cache that outlives the process. Of one that does not nothing is written down, and nothing waits.
+pub(super) struct Ledger {
+    log: Option<Log>,
+    /// Changes of the map that are being written down, kept for their memory.
+    events: Vec<Event>,
+}
+
+/// What a flush that comes must wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Promise {
+    /// These writes must be over; only then is known up to where the log must be durable.
+    pub owed: Option<Generation>,
+    /// The log must be durable up to here.
+    pub log: Option<Lsn>,
 }
 
 /// The units of a part, in the cache.
@@ -39,395 +62,377 @@ pub(super) fn units_at(part: &Part) -> Range<u64> {
 }
 
 impl Ledger {
-    /// Whether the store lacks what lies in a unit of the cache, as far as is written down.
-    pub(super) fn is_recorded_dirty(&self, unit: u64) -> bool {
-        matches!(self.journal.state(unit), UnitState::Dirty | UnitState::Poisoned)
-    }
-
-    pub(super) fn new(journal: Journal) -> Self {
-        let geometry = &journal.layout().geometry;
-        let unmapped = Unmapped::new(geometry.group_bytes() / UNIT_BYTES);
-        Ledger {
+    /// Of a cache with this log, or without one.
+    pub fn new(journal: Option<Journal>) -> Self {
+        let log = journal.map(|journal| Log {
+            unmapped: Unmapped::new(journal.layout().geometry.group_bytes() / UNIT_BYTES),
             journal,
             open: OpenBlocks::default(),
-            unmapped,
             owed: Owed::default(),
             waiting: Vec::new(),
-            unproven: Vec::new(),
             cleaned: Vec::new(),
             room_is_awaited: false,
+        });
+        Ledger { log, events: Vec::new() }
+    }
+
+    /// Whether the cache outlives the process.
+    pub fn is_kept(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Why nothing can be written down any more.
+    pub fn failure(&self) -> Option<&str> {
+        self.log.as_ref().and_then(|log| log.journal.failed())
+    }
+
+    /// What the log did, where there is one.
+    pub fn stats(&self) -> Option<Stats> {
+        self.log.as_ref().map(|log| log.journal.stats())
+    }
+
+    /// The volumes that the log knows.
+    pub fn volumes(&self) -> impl Iterator<Item = &VolumeInfo> {
+        self.log.iter().flat_map(|log| log.journal.volumes())
+    }
+
+    /// Visits all blocks that the log knows. Nothing is under way yet.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn each_block(
+        &self,
+        cache: &mut Box<dyn BlockIo>,
+        each: impl FnMut(&BlockState),
+    ) -> Result<(), JournalError> {
+        self.log.as_ref().map_or(Ok(()), |log| log.journal.each_block(cache, each))
+    }
+
+    /// Writes down how a volume stands.
+    pub fn note_volume(&mut self, info: &VolumeInfo) {
+        if let Some(log) = &mut self.log {
+            log.journal.append(Record::Volume(info));
         }
     }
 
-    /// Whether the log has got as far as that.
-    pub(super) fn has(&self, wait: Wait) -> bool {
-        self.journal.synced() >= wait.synced && self.journal.sealed() >= wait.sealed
+    /// Has all that was written down made durable; up to where that is.
+    pub fn sync(&mut self) -> Wait {
+        let Some(log) = &mut self.log else { return Wait::default() };
+        let synced = log.journal.appended();
+        log.journal.want_synced(synced);
+        Wait { synced, ..Wait::default() }
     }
-}
 
-impl Engine {
-    /// Blocks were mapped or unmapped.
-    pub(super) fn note_map(&mut self) {
-        let Some(ledger) = &mut self.ledger else { return };
-        self.extents.changes_mut().take(&mut self.events);
-        for event in self.events.drain(..) {
-            match event {
-                Event::Mapped { slot, class, volume, piece } => {
-                    let class = class as u8;
-                    ledger.journal.append(Record::Map { slot, class, volume: volume.0, piece });
-                }
-                Event::Unmapped { slot, class, volume, piece } => {
-                    ledger.open.forget(slot);
-                    let lsn = ledger.journal.append(Record::Unmap { slot, class: class as u8 });
-                    let geometry = self.extents.geometry();
-                    let per_piece = geometry.piece_units();
-                    let units = piece * per_piece..(piece + geometry.class_pieces(class)) * per_piece;
-                    ledger.unmapped.note(volume.0, &units, lsn, ledger.journal.synced());
-                }
-            }
+    /// Leaves the log in order: of what is left open the next start would keep nothing that is clean. Up to where that is.
+    pub fn close(&mut self) -> Wait {
+        let Some(log) = &mut self.log else { return Wait::default() };
+        let journal = &mut log.journal;
+        log.open.close_all(|slot| _ = journal.append(Record::Close { slot }));
+        let sealed = log.journal.appended();
+        log.journal.want_sealed(sealed);
+        log.journal.want_checkpoint();
+        Wait { sealed, ..Wait::default() }
+    }
+
+    /// Whether the log has got as far as that, or never will.
+    pub fn is_past(&self, wait: Wait) -> bool {
+        self.log.as_ref().is_none_or(|log| log.has(wait) || log.journal.failed().is_some())
+    }
+
+    /// Whether it has a checkpoint of all that it says, or never will.
+    pub fn is_checkpointed(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| log.journal.is_checkpointed() || log.journal.failed().is_some())
+    }
+
+    /// Does what the log has to do; when it is to be called again though no device has done anything.
+    pub fn poll(&mut self, now_ns: u64, outgoing: &mut Vec<device::Request>) {
+        if let Some(log) = &mut self.log {
+            log.journal.poll(now_ns, outgoing);
+        }
+    }
+
+    /// When the log wants to be called though no device has done anything.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        self.log.as_ref().and_then(|log| log.journal.deadline_ns())
+    }
+
+    /// A request of the log's own is done.
+    pub fn complete(&mut self, completion: device::Completion) {
+        if let Some(log) = &mut self.log {
+            log.journal.complete(completion);
         }
     }
 
     /// Whether the log takes more work now, or never again.
-    pub(super) fn has_log_room(&self) -> bool {
-        let has_room = |journal: &Journal| journal.has_room() || journal.failed().is_some();
-        self.ledger.as_ref().is_none_or(|ledger| has_room(&ledger.journal))
+    pub fn has_room(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| log.journal.has_room() || log.journal.failed().is_some())
     }
 
-    /// The same for an operation, which is parked where there is none, and called when there is.
-    pub(super) fn await_log_room(&mut self) -> bool {
-        let has_room = self.has_log_room();
-        if let Some(ledger) = &mut self.ledger {
-            ledger.room_is_awaited |= !has_room;
+    /// The same for an operation, which is called when there is room.
+    pub fn await_room(&mut self) -> bool {
+        let has_room = self.has_room();
+        if let Some(log) = &mut self.log {
+            log.room_is_awaited |= !has_room;
         }
         has_room
     }
 
-    /// Why nothing can be kept any more.
-    pub(super) fn log_failure(&self) -> Option<&str> {
-        self.ledger.as_ref().and_then(|ledger| ledger.journal.failed())
+    /// Whether there is room again that operations wait for; once.
+    pub fn take_awaited_room(&mut self) -> bool {
+        self.has_room() && self.log.as_mut().is_some_and(|log| std::mem::take(&mut log.room_is_awaited))
     }
 
-    /// Says in the log what the operation is about to write over; whether that must be waited for.
-    pub(super) fn open_blocks(&mut self, id: u32, op: &mut Op) -> bool {
-        let Some(ledger) = &mut self.ledger else { return false };
+    /// Whether an operation must wait for the log to get so far: it is called then.
+    pub fn must_wait(&mut self, id: u32, wait: Wait) -> bool {
+        let Some(log) = &mut self.log else { return false };
+        if log.has(wait) {
+            return false;
+        }
+        log.journal.want_synced(wait.synced);
+        if wait.sealed > log.journal.sealed() {
+            log.journal.want_sealed(wait.sealed);
+        }
+        log.waiting.push((id, wait));
+        true
+    }
+
+    /// Operations for which the log has got far enough, or all that wait where it never will.
+    pub fn take_woken(&mut self) -> Vec<u32> {
+        let Some(log) = &mut self.log else { return Vec::new() };
+        let waiting = std::mem::take(&mut log.waiting);
+        let is_over = log.journal.failed().is_some();
+        let (woken, waiting): (Vec<_>, _) =
+            waiting.into_iter().partition(|(_, wait)| is_over || log.has(*wait));
+        log.waiting = waiting;
+        woken.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Blocks were mapped or unmapped.
+    pub fn note_map(&mut self, extents: &mut Extents<Order>) {
+        let Some(log) = &mut self.log else { return };
+        extents.changes_mut().take(&mut self.events);
+        for event in self.events.drain(..) {
+            match event {
+                Event::Mapped { slot, class, volume, piece } => {
+                    let class = class as u8;
+                    log.journal.append(Record::Map { slot, class, volume: volume.0, piece });
+                }
+                Event::Unmapped { slot, class, volume, piece } => {
+                    log.open.forget(slot);
+                    let lsn = log.journal.append(Record::Unmap { slot, class: class as u8 });
+                    let geometry = extents.geometry();
+                    let per_piece = geometry.piece_units();
+                    let units = piece * per_piece..(piece + geometry.class_pieces(class)) * per_piece;
+                    log.unmapped.note(volume.0, &units, lsn, log.journal.synced());
+                }
+            }
+        }
+    }
+
+    /// Says in the log what an operation is about to write over; what must be waited for.
+    pub fn open_blocks(&mut self, op: &mut Op, volume: Volume, mode: Mode, map: &Map) -> Wait {
         let mut wait = Wait::default();
+        let Some(log) = &mut self.log else { return wait };
         for part in &op.plan.fill {
             let units = units_at(part);
-            if units.clone().all(|unit| !ledger.journal.is_recorded(unit)) {
+            if units.clone().all(|unit| !log.journal.is_recorded(unit)) {
                 continue;
             }
-            let is_unsealed = ledger.journal.is_unsealed(units.clone());
+            let is_unsealed = log.journal.is_unsealed(units.clone());
             // A flush that came before this operation does not wait for it, and may promise what this would tear.
-            let may_be_promised = is_unsealed && ledger.owed.is_awaited();
-            if may_be_promised || !ledger.journal.may_overwrite(units.clone()) {
-                wait.sealed = ledger.journal.appended();
+            let may_be_promised = is_unsealed && log.owed.is_awaited();
+            if may_be_promised || !log.journal.may_overwrite(units.clone()) {
+                wait.sealed = log.journal.appended();
             } else if op.owed.is_none() && is_unsealed {
-                op.owed = Some(ledger.owed.enter(op.bytes));
+                op.owed = Some(log.owed.enter(op.bytes));
             }
             let mut unit = units.start;
             while unit < units.end {
-                let Some((_, block)) = self.extents.map().block_of_unit(unit) else { break };
-                let per_piece = self.extents.geometry().piece_units();
-                let end = (u64::from(block.slot) + block.pieces) * per_piece;
-                let (slot, journal) = (block.slot, &mut ledger.journal);
-                let synced = ledger.open.enter(slot, || journal.append(Record::Open { slot }));
+                let Some((_, block)) = map.block_of_unit(unit) else { break };
+                let end = (u64::from(block.slot) + block.pieces) * map.geometry().piece_units();
+                let (slot, journal) = (block.slot, &mut log.journal);
+                let synced = log.open.enter(slot, || journal.append(Record::Open { slot }));
                 wait.synced = wait.synced.max(synced);
                 op.opened.push(block.slot);
                 unit = end;
             }
         }
-        if self.volumes[op.volume].mode == Mode::WriteAround || op.plan.fill.is_empty() {
+        if mode == Mode::WriteAround || op.plan.fill.is_empty() {
             for part in &op.plan.dropped {
-                wait.synced = wait.synced.max(ledger.journal.append(Record::Drop(units_at(part))));
+                wait.synced = wait.synced.max(log.journal.append(Record::Drop(units_at(part))));
             }
         }
         // What goes to the store must not be undone by a mapping that comes back.
         if !op.plan.through.is_empty() {
-            let number = self.volumes[op.volume].number.0;
-            wait.synced = wait.synced.max(ledger.unmapped.last_of(number, &op.units()));
+            wait.synced = wait.synced.max(log.unmapped.last_of(volume.0, &op.units()));
         }
-        if ledger.has(wait) {
-            return false;
-        }
-        ledger.journal.want_synced(wait.synced);
-        if wait.sealed > ledger.journal.sealed() {
-            ledger.journal.want_sealed(wait.sealed);
-        }
-        op.stage = Stage::Opening;
-        op.wait = wait;
-        ledger.waiting.push(id);
-        true
+        wait
     }
 
-    /// The log has got further: those who waited for that go on.
-    pub(super) fn log_progressed(&mut self) {
-        let Some(ledger) = &mut self.ledger else { return };
-        if ledger.journal.failed().is_some() {
-            return self.log_failed();
+    /// An operation does not write over blocks any more; up to where the log says what flushes may have waited for it to say.
+    pub fn leave_blocks(&mut self, op: &mut Op) -> Option<Lsn> {
+        let log = self.log.as_mut()?;
+        for slot in op.opened.drain(..) {
+            let journal = &mut log.journal;
+            log.open.leave(slot, |slot| _ = journal.append(Record::Close { slot }));
         }
-        let mut woken = Vec::new();
-        let mut waiting = std::mem::take(&mut ledger.waiting);
-        waiting.retain(|id| {
-            let has = self.ops[*id as usize].as_ref().is_none_or(|op| ledger.has(op.wait));
-            if has {
-                woken.push(*id);
-            }
-            !has
-        });
-        ledger.waiting = waiting;
-        for id in woken {
-            if let Some(op) = self.ops[id as usize].take() {
-                self.resume(id, op);
-            }
-        }
-        self.settle_cleaned();
-        // Those who wait for plans in flight alone are called when one of these ends: called here, they would come again and again.
-        if self.has_log_room()
-            && self.ledger.as_mut().is_some_and(|it| std::mem::take(&mut it.room_is_awaited))
-        {
-            for id in std::mem::take(&mut self.crowded) {
-                self.claim(id);
-            }
-        }
-        for at in 0..self.volumes.len() {
-            if !self.volumes[at].waiters.is_empty() {
-                self.answer_waiters(at, None);
-            }
-        }
+        let is_over = op.owed.take().is_some_and(|generation| log.owed.leave(generation, op.bytes));
+        is_over.then(|| log.journal.appended())
     }
 
-    /// The log is broken: whoever waits for it is told so.
-    fn log_failed(&mut self) {
-        let Some(ledger) = &mut self.ledger else { return };
-        let why = ledger.journal.failed().unwrap_or_default().to_owned();
-        for id in std::mem::take(&mut ledger.waiting) {
-            if let Some(mut op) = self.ops[id as usize].take() {
-                if op.kind == Kind::Copy {
-                    self.keep_dirty(id, op, &why);
-                    continue;
-                }
-                op.failure = Some((crate::nbd::Errno::Io, why.clone()));
-                self.undo(&op);
-                self.reply(&mut op, Vec::new());
-                self.end(id, op);
-            }
-        }
-        // What they wait for never comes.
-        for id in std::mem::take(&mut self.crowded) {
-            self.claim(id);
-        }
-        self.unpark();
-        for at in 0..self.volumes.len() {
-            for waiter in std::mem::take(&mut self.volumes[at].waiters) {
-                self.tell(waiter.asker, Err((crate::nbd::Errno::Io, why.clone())));
-            }
-        }
-    }
-
-    /// The checksums of what is about to be stored.
-    pub(super) fn sum(&mut self, op: &mut Op, fill: usize, buffer: &[u8]) {
-        if self.ledger.is_none() {
-            return;
-        }
-        let number = self.volumes[op.volume].number.0;
-        let offset = op.plan.fill[fill].offset;
-        let units = buffer.chunks_exact(UNIT_BYTES as usize).enumerate();
-        op.sums.extend(units.map(|(at, unit)| checksum(number, offset + at as u64 * UNIT_BYTES, unit)));
-    }
-
-    /// The operation's plan is stored: what it made dirty, and what was fetched beside that.
-    pub(super) fn note_units(&mut self, op: &Op) {
-        let mut sums = &op.sums[..];
-        for part in &op.plan.fill {
-            let units = units_at(part);
-            if self.extents.units().has_lost(units.clone()) {
-                for (place, unit) in units.clone().enumerate() {
-                    // Nobody else would say that it is clean: it never was on its way to the store.
-                    if self.extents.units_mut().mend(unit) && op.plan.dirtied.is_empty() {
-                        let offset = part.offset + place as u64 * UNIT_BYTES;
-                        let mended = Part { offset, at: unit * UNIT_BYTES, bytes: UNIT_BYTES };
-                        self.extents.units_mut().cleaned(&[mended]);
-                    }
-                }
-            }
-            if let Some(ledger) = &mut self.ledger {
-                let (own, rest) = sums.split_at(((units.end - units.start) as usize).min(sums.len()));
-                sums = rest;
-                for_each_run(part, &op.plan.dirtied, |from, to, dirty| {
-                    let sums = &own[from as usize..to as usize];
-                    ledger.journal.append(Record::Units { first: units.start + from, dirty, sums });
-                });
-                ledger.journal.note_data(part.bytes);
-            }
-        }
-    }
-
-    /// The operation does not write over blocks any more.
-    pub(super) fn leave_blocks(&mut self, op: &mut Op) {
-        if let Some(ledger) = &mut self.ledger {
-            for slot in op.opened.drain(..) {
-                let journal = &mut ledger.journal;
-                ledger.open.leave(slot, |slot| {
-                    journal.append(Record::Close { slot });
-                });
-            }
-            if let Some(generation) = op.owed.take()
-                && ledger.owed.leave(generation, op.bytes)
-            {
-                let lsn = ledger.journal.appended();
-                let waiters = self.volumes.iter_mut().flat_map(|volume| &mut volume.waiters);
-                for waiter in waiters {
-                    if waiter.owed.take_if(|owed| ledger.owed.is_over(*owed)).is_some() {
-                        waiter.log = Some(lsn);
-                        ledger.journal.promise(lsn);
-                        ledger.journal.want_synced(lsn);
-                    }
-                }
-            }
-        }
+    /// What must be waited for before these units of a volume may change in the store: no mapping of what was there may come back afterwards.
+    pub fn before_store(&self, volume: Volume, units: &Range<u64>) -> Wait {
+        let last = self.log.as_ref().map(|log| log.unmapped.last_of(volume.0, units));
+        Wait { synced: last.unwrap_or_default(), ..Wait::default() }
     }
 
     /// Whether a client may be told that its write is done though it is not stored yet: nothing more is promised of it than before, for
     /// what was not flushed may be lost with the process either way. Where there is no log, a cache in memory is written at once.
-    pub(super) fn may_be_early(&self, op: &Op) -> bool {
-        let is_plain = op.plan.through.is_empty() && !op.plan.dirtied.is_empty();
-        let is_durable = op.job.is_none_or(|job| self.jobs[job as usize].durable);
-        let has_room = |ledger: &Ledger| ledger.owed.bytes() + op.bytes <= EARLY_BYTES_MAX;
-        is_plain && !is_durable && self.ledger.as_ref().is_some_and(has_room)
+    pub fn has_early_room(&self, bytes: u64) -> bool {
+        self.log.as_ref().is_some_and(|log| log.owed.bytes() + bytes <= EARLY_BYTES_MAX)
+    }
+
+    /// A flush that comes must wait until an operation is over.
+    pub fn owe(&mut self, op: &mut Op) {
+        if let Some(log) = &mut self.log
+            && op.owed.is_none()
+        {
+            op.owed = Some(log.owed.enter(op.bytes));
+        }
+    }
+
+    /// A flush comes: what it must wait for, so that all that was told to be done is durable.
+    pub fn flush(&mut self) -> Promise {
+        let Some(log) = &mut self.log else { return Promise::default() };
+        let lsn = log.journal.appended();
+        log.journal.promise(lsn);
+        let owed = log.owed.flush();
+        let waits = owed.is_none() && lsn > log.journal.synced();
+        if waits {
+            log.journal.want_synced(lsn);
+        }
+        Promise { owed, log: waits.then_some(lsn) }
+    }
+
+    /// Whether the writes are over that a flush waits for: from now on it waits for the log up to `lsn`.
+    pub fn settle(&mut self, promise: &mut Promise, lsn: Lsn) {
+        let Some(log) = &mut self.log else { return };
+        if promise.owed.take_if(|owed| log.owed.is_over(*owed)).is_some() {
+            promise.log = Some(lsn);
+            log.journal.promise(lsn);
+            log.journal.want_synced(lsn);
+        }
+    }
+
+    /// Up to where the log is durable; none where there is none.
+    pub fn synced(&self) -> Option<Lsn> {
+        self.log.as_ref().map(|log| log.journal.synced())
+    }
+
+    /// The checksums of a part of an operation's plan that is about to be stored.
+    pub fn sum(&mut self, op: &mut Op, volume: Volume, fill: usize, buffer: &[u8]) {
+        if self.log.is_some() {
+            let offset = op.plan.fill[fill].offset;
+            let units = buffer.chunks_exact(UNIT_BYTES as usize).enumerate();
+            let sum = |(at, unit): (usize, &[u8])| checksum(volume.0, offset + at as u64 * UNIT_BYTES, unit);
+            op.sums.extend(units.map(sum));
+        }
+    }
+
+    /// An operation's plan is stored: what it made dirty, and what was fetched beside that.
+    pub fn note_stored(&mut self, op: &Op) {
+        let Some(log) = &mut self.log else { return };
+        let mut sums = &op.sums[..];
+        for part in &op.plan.fill {
+            let units = units_at(part);
+            let (own, rest) = sums.split_at(((units.end - units.start) as usize).min(sums.len()));
+            sums = rest;
+            for_each_run(part, &op.plan.dirtied, |from, to, dirty| {
+                let sums = &own[from as usize..to as usize];
+                log.journal.append(Record::Units { first: units.start + from, dirty, sums });
+            });
+            log.journal.note_data(part.bytes);
+        }
     }
 
     /// These parts of a volume are not cached any more.
-    pub(super) fn note_dropped(&mut self, volume: usize, parts: &[Part]) {
-        if let Some(ledger) = &mut self.ledger {
-            let number = self.volumes[volume].number.0;
-            for part in parts {
-                let lsn = ledger.journal.append(Record::Drop(units_at(part)));
-                let units = units_of(&(part.offset..part.offset + part.bytes));
-                ledger.unmapped.note(number, &units, lsn, ledger.journal.synced());
-            }
+    pub fn note_dropped(&mut self, volume: Volume, parts: &[Part]) {
+        let Some(log) = &mut self.log else { return };
+        for part in parts {
+            let lsn = log.journal.append(Record::Drop(units_at(part)));
+            let units = units_of(&(part.offset..part.offset + part.bytes));
+            log.unmapped.note(volume.0, &units, lsn, log.journal.synced());
         }
     }
 
-    /// These units of a volume are in the store, for good.
-    pub(super) fn note_clean(&mut self, volume: usize, ranges: Vec<Range<u64>>) {
-        let parts = self.dirty_parts(volume, &ranges);
-        let Some(ledger) = &mut self.ledger else {
-            self.extents.units_mut().cleaned(&parts);
-            return self.unpark();
-        };
-        let mut lsn = ledger.journal.appended();
-        for part in &parts {
-            lsn = ledger.journal.append(Record::Clean(units_at(part)));
+    /// These units are lost.
+    pub fn note_lost(&mut self, units: Range<u64>) {
+        if let Some(log) = &mut self.log {
+            log.journal.append(Record::Poison(units));
         }
-        // Until the log says so durably, no other data may come to their places.
-        ledger.journal.want_synced(lsn);
-        ledger.cleaned.push((lsn, volume, ranges));
-        self.settle_cleaned();
     }
 
-    /// What the log says durably is clean may go, as far as it is not dirty again.
-    fn settle_cleaned(&mut self) {
-        let Some(ledger) = &mut self.ledger else { return };
-        let synced = ledger.journal.synced();
+    /// These parts, of ranges of the volume at a place, are in the store for good. [`Self::take_cleaned`] gives the ranges back once the log says
+    /// so durably: until then no other data may come to their places.
+    pub fn note_clean(&mut self, parts: &[Part], volume: usize, ranges: Vec<Range<u64>>) {
+        let Some(log) = &mut self.log else { return };
+        let mut lsn = log.journal.appended();
+        for part in parts {
+            lsn = log.journal.append(Record::Clean(units_at(part)));
+        }
+        log.journal.want_synced(lsn);
+        log.cleaned.push((lsn, volume, ranges));
+    }
+
+    /// The ranges of volumes of which the log has said durably that they are clean.
+    pub fn take_cleaned(&mut self) -> Vec<(usize, Vec<Range<u64>>)> {
         let mut settled = Vec::new();
-        ledger.cleaned.retain_mut(|(lsn, volume, ranges)| {
+        let Some(log) = &mut self.log else { return settled };
+        let synced = log.journal.synced();
+        log.cleaned.retain_mut(|(lsn, volume, ranges)| {
             let is_settled = *lsn <= synced;
             if is_settled {
                 settled.push((*volume, std::mem::take(ranges)));
             }
             !is_settled
         });
-        if settled.is_empty() {
-            return;
-        }
-        for (volume, ranges) in settled {
-            let mut clean = Vec::new();
-            for range in ranges {
-                self.cleaner.lacks_nothing_of(self.volumes[volume].number, range, &mut clean);
-            }
-            let parts = self.dirty_parts(volume, &clean);
-            self.extents.units_mut().cleaned(&parts);
-        }
-        self.unpark();
+        settled
     }
 
-    /// What the cache has of these units as dirty, and is not lost.
-    fn dirty_parts(&mut self, volume: usize, ranges: &[Range<u64>]) -> Vec<Part> {
-        let mut parts = Vec::new();
-        for units in ranges {
-            let range = units.start * UNIT_BYTES..units.end * UNIT_BYTES;
-            self.extents.visit(self.volumes[volume].number, range, |part, is_dirty| {
-                if is_dirty {
-                    parts.push(part);
-                }
-            });
-        }
-        self.extents.units().without_lost(&parts)
+    /// Whether all that is clean has been noted, or never will be.
+    pub fn is_settled(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| log.cleaned.is_empty() || log.journal.failed().is_some())
     }
 
-    /// The operation failed to store its plan: what the cache had of it is lost.
-    pub(super) fn poison(&mut self, op: &Op) {
-        let mut parts = op.plan.fill.clone();
-        for fresh in &op.plan.fresh {
-            parts = parts.into_iter().flat_map(|part| without(part, fresh)).collect();
-        }
-        self.poison_parts(op.volume, &parts);
-        self.note_dropped(op.volume, &op.plan.fresh);
-    }
-
-    /// These units read as an error from now on.
-    pub(super) fn poison_parts(&mut self, volume: usize, parts: &[Part]) {
-        for part in parts {
-            let units = units_at(part);
-            self.volumes[volume].counts.poisoned_units += units.end - units.start;
-            self.extents.units_mut().lose(units.clone());
-            if let Some(ledger) = &mut self.ledger {
-                ledger.journal.append(Record::Poison(units));
-            }
-        }
-    }
-
-    /// Whether the cache has lost something of these bytes of its space.
-    pub(super) fn is_poisoned(&self, at: u64, bytes: u64) -> bool {
-        self.extents.units().has_lost(at / UNIT_BYTES..(at + bytes) / UNIT_BYTES)
+    /// Whether the store lacks what lies in one of these units of the cache, as far as is written down; none where nothing is.
+    pub fn is_recorded_dirty(&self, mut units: Range<u64>) -> Option<bool> {
+        let log = self.log.as_ref()?;
+        Some(units.any(|unit| matches!(log.journal.state(unit), UnitState::Dirty | UnitState::Poisoned)))
     }
 
     /// Whether the log knows the checksums of these units now; it reads those that it does not.
-    pub(super) fn has_sums(&mut self, units: Range<u64>) -> bool {
-        self.ledger.as_mut().is_none_or(|ledger| ledger.journal.has_sums(units))
+    pub fn has_sums(&mut self, units: Range<u64>) -> bool {
+        self.log.as_mut().is_none_or(|log| log.journal.has_sums(units))
     }
 
     /// Whether nobody can tell what lies in these units, since their checksums are lost.
-    pub(super) fn has_lost_sums(&self, units: Range<u64>) -> bool {
-        self.ledger.as_ref().is_some_and(|ledger| ledger.journal.has_lost_sums(units))
-    }
-
-    /// More checksums may be there: what was read is compared with them.
-    pub(super) fn prove(&mut self) {
-        let Some(ledger) = &mut self.ledger else { return };
-        if ledger.unproven.is_empty() {
-            return;
-        }
-        for (op, held, buffer) in std::mem::take(&mut ledger.unproven) {
-            self.gather_done(op, held, buffer, Ok(()));
-        }
+    pub fn has_lost_sums(&self, units: Range<u64>) -> bool {
+        self.log.as_ref().is_some_and(|log| log.journal.has_lost_sums(units))
     }
 
     /// The runs of a volume's units, read from byte `at` of the cache on, that are not what was stored there.
-    pub(super) fn misfits(
+    pub fn misfits(
         &self,
-        volume: usize,
+        volume: Volume,
         range: &Range<u64>,
         at: u64,
         bytes: &[u8],
         out: &mut Vec<Range<u64>>,
     ) {
-        let Some(ledger) = &self.ledger else { return };
-        let number = self.volumes[volume].number.0;
+        let Some(log) = &self.log else { return };
         for (place, unit) in bytes.chunks_exact(UNIT_BYTES as usize).enumerate() {
             let offset = range.start + place as u64 * UNIT_BYTES;
-            if ledger.journal.sum(at / UNIT_BYTES + place as u64) != Some(checksum(number, offset, unit)) {
+            if log.journal.sum(at / UNIT_BYTES + place as u64) != Some(checksum(volume.0, offset, unit)) {
                 match out.last_mut() {
                     Some(last) if last.end == offset => last.end += UNIT_BYTES,
                     _ => out.push(offset..offset + UNIT_BYTES),
@@ -456,19 +461,4 @@ fn for_each_run(part: &Part, ranges: &[Range<u64>], mut each: impl FnMut(u64, u6
         }
     }
     run(at, whole.end, false);
-}
-
-/// What is left of a part without another.
-fn without(part: Part, gone: &Part) -> impl Iterator<Item = Part> {
-    let end = part.at + part.bytes;
-    let cut = |from: u64, to: u64| {
-        let (from, to) = (from.clamp(part.at, end), to.clamp(part.at, end));
-        (from < to).then(|| Part { offset: part.offset + (from - part.at), at: from, bytes: to - from })
-    };
-    let (before, behind) = if gone.at < end && part.at < gone.at + gone.bytes {
-        (cut(part.at, gone.at), cut(gone.at + gone.bytes, end))
-    } else {
-        (Some(part), None)
-    };
-    before.into_iter().chain(behind)
 }

@@ -2,221 +2,437 @@
 //!
 //! The protocol is in docs/block-design.md. One thread owns all of it and never waits: clients' jobs come through the seam
 //! [`crate::disks::Disks`] and are cut into operations of at most 1 MiB. An operation claims its range ([`claims`]), is planned, reads
-//! what it needs, stores what it has, and lets go. Devices and stores complete in any order; what waits for them lies in tables here.
+//! what it needs, stores what it has, and lets go ([`work`]). Devices and stores complete in any order; what waits for them lies in tables.
+//!
+//! The engine strings together what operations do, and what they share ([`shared`]); who owns what:
+//!
+//! | part | what it alone knows |
+//! | --- | --- |
+//! | [`operations`] | the operations under way, and which of them wait for something to be written back or to end |
+//! | [`answers`] | clients' jobs, what is to be answered, and the bytes that writes bring |
+//! | [`ledger`] | the log: what is written down, and who waits for it to be durable |
+//! | [`cleaning`] | the cleaner, and what it wants done |
+//! | [`device`] | requests to the cache's device, and for whom all requests under way are |
+//! | [`memory`] | bytes of units that are in DRAM as well |
+//! | [`volume`] | stores and exports; of each volume its [`claims`] and its flushes ([`flushing`]) |
+//! | [`tiermem_policy::extents`] | what is cached where, and in which state |
 
+mod answers;
 mod claims;
 mod cleaning;
 mod config;
 mod control;
+mod copying;
 mod counts;
-mod flush;
-mod io;
-mod jobs;
+mod device;
+mod flushing;
+mod gather;
 mod ledger;
 mod memory;
 mod op;
 mod opening;
+mod operations;
 mod owed;
 mod read;
+mod shared;
 mod status;
+mod taking_up;
 mod ticker;
 mod trim;
 mod unmapped;
 mod volume;
+mod work;
 mod write;
 
-use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slab::Slab;
-use tiermem_policy::evict::Order;
-use tiermem_policy::extents::cleaner::{Act, Cleaner};
-use tiermem_policy::extents::{Event, Extents};
-use tiermem_tier::block::{self as device, BlockIo};
+use tiermem_policy::extents::UNIT_BYTES;
+use tiermem_policy::extents::cleaner::Act;
+use tiermem_tier::block::{self as device_requests, AlignedBuffer};
 
-use crate::backing::Completion;
-use crate::disks::{BufferPool, Disks, Job as Asked, Outcome, Waker};
-use crate::nbd::Export;
+use crate::backing;
+use crate::disks::{Answer, Disks, Job as Asked, Outcome, Task, Waker};
+use crate::journal::Journal;
+use crate::nbd::{Context, Errno, Export, Extent};
 
+use answers::Job;
 pub use config::{EngineConfig, EngineError, VolumeConfig};
 pub use control::{ControlError, Drops, WriteBack};
 pub use counts::Counts;
-use io::Io;
-use ledger::Ledger;
-use memory::Memory;
-use op::{Job, Op};
+use device::Io;
+use op::{Kind, Op, op_bytes_max, units_of};
+use operations::{After, Operations, Ready};
+use shared::{Shared, failure};
 pub use status::{BlockSize, CacheStatus, ExportStatus, LogStatus, Status};
 use ticker::Ticker;
-use volume::VolumeState;
+use work::Work;
 
 /// Requests that are observed one after the other, at most, before others have their turn.
 const OBSERVED_AT_ONCE: usize = 16;
-
-/// What may go on.
-#[derive(Clone, Copy, Debug)]
-enum Ready {
-    /// This operation may get what it claims.
-    Claim(u32),
-    /// It has read all that it needs.
-    Gathered(u32),
-    /// It has written all that it has.
-    Stored(u32),
-}
+/// Extents in one description: a reply may be shorter than its request.
+const EXTENTS_MAX: usize = 8192;
 
 /// The cache and the volumes in front of which it stands.
 pub struct Engine {
-    extents: Extents<Order>,
-    /// What is written back when, and who waits for it.
-    cleaner: Cleaner,
-    /// What it wants done, until that is carried out.
-    acts: Vec<Act>,
-    /// An act has ended since it decided last: it is to decide again.
-    cleaner_was_told: bool,
-    /// When time alone changes something for it.
-    wake_ns: Option<u64>,
-    /// The log of what is cached; a cache without one does not outlive the process.
-    ledger: Option<Ledger>,
-    events: Vec<Event>,
-    cache: Box<dyn BlockIo>,
-    memory: Memory,
-    /// Where on the cache's device its space begins.
-    data_at: u64,
-    /// Requests to the cache's device that are yet to be submitted.
-    outgoing: Vec<device::Request>,
-    volumes: Vec<VolumeState>,
-    /// The place of each in `volumes`, by the number under which the cache knows it.
-    places: Vec<usize>,
-    /// How many owners of space there may be.
-    shares: u16,
-    exports: Vec<Export>,
-    jobs: Slab<Job>,
-    /// `None` while one is worked on.
-    ops: Slab<Option<Box<Op>>>,
-    ios: Slab<Io>,
-    /// Operations to be used again, with what their vectors hold.
-    #[expect(clippy::vec_box, reason = "they move between here and `ops`, and no bytes with them")]
-    spare: Vec<Box<Op>>,
-    ready: VecDeque<Ready>,
-    /// Operations that wait for blocks to be written back.
-    parked: VecDeque<u32>,
-    /// Operations that wait for plans in flight to end.
-    crowded: VecDeque<u32>,
-    done: Vec<Outcome>,
-    pool: BufferPool,
+    ops: Operations,
+    shared: Shared,
     waker: Option<Waker>,
     ticker: Ticker,
     clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     pause: Arc<dyn Fn(Duration) + Send + Sync>,
-    now_ns: u64,
-    // Vectors that are used again.
-    woken: Vec<u32>,
-    arrived: Vec<device::Completion>,
-    answered: Vec<Completion>,
 }
 
 impl Engine {
     /// What the cache did for a volume.
     pub fn counts(&self, volume: usize) -> &Counts {
-        &self.volumes[volume].counts
+        &self.shared.volumes[volume].counts
     }
 
     /// Whether nothing is under way: no client's job, no request to a device or store, and nothing left dirty that it is time to
     /// write back.
     pub fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && self.ops.is_empty() && self.ios.is_empty()
+        self.shared.answers.is_idle() && self.ops.is_empty() && self.shared.device.is_idle()
     }
 
     /// Bytes of DRAM that hold copies of cached bytes.
     pub fn memory_bytes(&self) -> u64 {
-        self.memory.held_bytes()
+        self.shared.memory.held_bytes()
     }
 
     /// Bytes that the backing stores do not have.
     pub fn dirty_bytes(&self) -> u64 {
-        self.extents.units().dirty_bytes()
+        self.shared.extents.units().dirty_bytes()
+    }
+
+    /// When it wants to be called again though no device or store has done anything: for who drives it by a clock of his own.
+    pub fn wakes_at_ns(&self) -> Option<u64> {
+        self.shared.cleaning.wake_ns().into_iter().chain(self.shared.ledger.deadline_ns()).min()
+    }
+
+    /// Begins a client's job.
+    fn begin(&mut self, asked: Asked) {
+        let Asked { asker, disk: volume, task, offset, bytes, durable } = asked;
+        let counts = &mut self.shared.volumes[volume].counts;
+        let (kind, buffer) = match task {
+            Task::Read => (Kind::Read, AlignedBuffer::empty()),
+            Task::Write(buffer) => (Kind::Write, buffer),
+            Task::Zero => (Kind::Zero, AlignedBuffer::empty()),
+            Task::Trim => (Kind::Trim, AlignedBuffer::empty()),
+            Task::Prefetch => (Kind::Prefetch, AlignedBuffer::empty()),
+            Task::Flush => {
+                counts.flushes += 1;
+                return self.shared.begin_flush(asker, volume, false);
+            }
+            Task::Describe => {
+                counts.describes += 1;
+                let answer = self.describe(volume, offset..offset + bytes);
+                return self.shared.answers.tell(asker, Ok(answer));
+            }
+        };
+        if bytes == 0 {
+            return self.shared.answers.tell(asker, Ok(Answer::Done));
+        }
+        let op_bytes = op_bytes_max(self.shared.extents.geometry());
+        // Cut at multiples, so that a long job touches no block twice more than it must.
+        let count = ((offset + bytes).div_ceil(op_bytes) - offset / op_bytes) as u32;
+        let durable = durable && kind != Kind::Read;
+        let job = Job { asker, volume, kind, bytes, durable, buffer, offset };
+        let id = self.shared.answers.begin(job, count);
+        let mut at = offset;
+        for index in 0..count {
+            let end = ((at / op_bytes + 1) * op_bytes).min(offset + bytes);
+            self.start(|op| {
+                (op.job, op.index, op.volume, op.kind) = (Some(id), index, volume, kind);
+                (op.offset, op.bytes) = (at, end - at);
+            });
+            at = end;
+        }
+    }
+
+    /// What is cached of a range. The stores are not asked, so all of it counts as allocated.
+    fn describe(&mut self, volume: usize, range: Range<u64>) -> Answer {
+        let mut cache: Vec<Extent> = Vec::new();
+        let mut at = range.start;
+        let mut push = |from: &mut u64, to: u64, flags: u32| {
+            if cache.len() < EXTENTS_MAX && *from < to {
+                cache.push(Extent { len_bytes: (to - *from) as u32, flags });
+            }
+            *from = to.max(*from);
+        };
+        let units = units_of(&range);
+        let aligned = units.start * UNIT_BYTES..units.end * UNIT_BYTES;
+        let Shared { extents, volumes, .. } = &mut self.shared;
+        extents.visit(volumes[volume].number, aligned, |part, is_dirty| {
+            push(&mut at, part.offset.min(range.end), 0);
+            let flags = Context::CACHED | if is_dirty { Context::DIRTY } else { 0 };
+            push(&mut at, (part.offset + part.bytes).min(range.end), flags);
+        });
+        push(&mut at, range.end, 0);
+        let allocation = vec![Extent { len_bytes: (range.end - range.start) as u32, flags: 0 }];
+        Answer::Parts { allocation, cache }
+    }
+
+    /// Begins an operation: it claims its range.
+    fn start(&mut self, set: impl FnOnce(&mut Op)) {
+        let (id, op) = self.ops.begin();
+        set(op);
+        self.work(id, |work| work.claim());
+    }
+
+    /// Has an operation work, if it is under way.
+    fn work(&mut self, id: u32, work: impl FnOnce(Work<'_>) -> After) {
+        let Some(op) = self.ops.get_mut(id) else { return };
+        match work(Work { id, op, shared: &mut self.shared }) {
+            After::Waits => {}
+            After::Parks => self.ops.park(id),
+            After::Crowds => self.ops.crowd(id),
+            After::Ends => {
+                self.ops.end(id);
+                // Its plan was in somebody's way, perhaps.
+                self.call_crowded();
+            }
+        }
+    }
+
+    /// Blocks were written back: those who waited for that try again.
+    fn call_parked(&mut self) {
+        for id in self.ops.take_parked() {
+            self.work(id, |work| work.claim());
+        }
+    }
+
+    /// A plan in flight has ended, or the log has room: those who waited for that try again.
+    fn call_crowded(&mut self) {
+        for id in self.ops.take_crowded() {
+            self.work(id, |work| work.claim());
+        }
+    }
+
+    /// Has those work that may go on.
+    fn run_ready(&mut self) {
+        while let Some(ready) = self.shared.ready.pop_front() {
+            match ready {
+                Ready::Claim(id) => self.work(id, |work| work.try_claims()),
+                Ready::Gathered(id) => self.work(id, |work| work.gathered()),
+                Ready::Stored(id) => self.work(id, |work| work.stored()),
+            }
+        }
     }
 
     /// Takes what devices and stores have done and goes on with it, until there is nothing that can be done now.
     fn pump(&mut self) {
-        self.now_ns = (self.clock)();
+        self.shared.now_ns = (self.clock)();
         // All that is done by now is known before anything is decided.
         self.take_completions();
         loop {
             self.run_ready();
             self.clean();
-            if let Some(ledger) = &mut self.ledger {
-                ledger.journal.poll(self.now_ns, &mut self.outgoing);
-            }
-            self.submit_outgoing();
+            let Shared { ledger, device, now_ns, .. } = &mut self.shared;
+            ledger.poll(*now_ns, device.outgoing());
+            device.submit();
             let any = self.take_completions();
             // What is copied out of DRAM ends as soon as it begins.
-            if !any && self.ready.is_empty() && !self.cleaner_was_told {
+            if !any && self.shared.ready.is_empty() && !self.shared.cleaning.was_told() {
                 break;
             }
         }
-        self.arm();
+        let Shared { ledger, volumes, cleaning, .. } = &self.shared;
+        let is_settled = volumes.iter().all(|volume| cleaning.cleaner().is_settled(volume.number));
+        // Asks to be called again where time alone changes something.
+        if ledger.deadline_ns().is_some() || !is_settled {
+            self.ticker.arm();
+        }
     }
 
     /// Takes what devices, stores and the log have done; whether there was anything.
     fn take_completions(&mut self) -> bool {
-        let any = self.collect();
+        let mut any = self.shared.device.collect();
+        while let Some(completion) = self.shared.device.arrived() {
+            self.cache_done(completion);
+        }
+        any |= self.shared.volumes.collect();
+        while let Some(completion) = self.shared.volumes.answered() {
+            self.backing_done(completion);
+        }
         self.log_progressed();
-        self.prove();
+        // More checksums may be there: what was read is compared with them.
+        for (op, held, buffer) in std::mem::take(&mut self.shared.unproven) {
+            self.gathered_part(op, held, buffer, Ok(()));
+        }
         any
     }
 
-    /// When it wants to be called again though no device or store has done anything: for who drives it by a clock of his own.
-    pub fn wakes_at_ns(&self) -> Option<u64> {
-        let log_ns = self.ledger.as_ref().and_then(|ledger| ledger.journal.deadline_ns());
-        self.wake_ns.into_iter().chain(log_ns).min()
+    /// The cache's device has done a request.
+    fn cache_done(&mut self, completion: device_requests::Completion) {
+        if Journal::owns(completion.token) {
+            return self.shared.ledger.complete(completion);
+        }
+        let Some(io) = self.shared.device.owner(completion.token) else { return };
+        let result = completion.result.map_err(|error| (Errno::Io, format!("the cache: {error}")));
+        match io {
+            Io::Gather { op, held } => self.gathered_part(op, held, completion.buffer, result),
+            Io::Store { op, fill } => self.work(op, |mut work| {
+                work.stored_part(fill, completion.buffer, result);
+                After::Waits
+            }),
+            Io::Through { .. } | Io::WriteBack { .. } | Io::Flush { .. } => {
+                debug_assert!(false, "{io:?} is a store's");
+            }
+        }
     }
 
-    fn run_ready(&mut self) {
-        while let Some(ready) = self.ready.pop_front() {
-            match ready {
-                Ready::Claim(id) => self.try_claims(id),
-                Ready::Gathered(id) => self.gathered(id),
-                Ready::Stored(id) => self.stored(id),
+    /// A store has done a request.
+    fn backing_done(&mut self, completion: backing::Completion) {
+        let Some(io) = self.shared.device.owner(completion.token) else { return };
+        let backing::Completion { mut buffer, result, bytes, session, .. } = completion;
+        match io {
+            Io::Gather { op, held } => {
+                if let Some(rest) = buffer.get_mut(bytes as usize..) {
+                    rest.fill(0);
+                }
+                self.gathered_part(op, held, buffer, result.map_err(|error| failure(&error)));
             }
+            Io::Through { op } => {
+                self.shared.pool.give_back(buffer);
+                self.work(op, |mut work| {
+                    work.through_done(result.map_err(|error| failure(&error)), session);
+                    After::Waits
+                });
+            }
+            Io::WriteBack { volume, act } => {
+                self.shared.pool.give_back(buffer);
+                self.shared.written_back(usize::from(volume), act, result, session);
+            }
+            Io::Flush { volume, act } => {
+                let at = usize::from(volume);
+                for act in self.shared.store_flushed(at, act, result, session) {
+                    self.carry_out(act);
+                }
+                self.shared.flush_store(at);
+            }
+            Io::Store { .. } => debug_assert!(false, "{io:?} is the cache's"),
+        }
+    }
+
+    /// A part of what an operation needs is here, or cannot be had.
+    fn gathered_part(
+        &mut self,
+        id: u32,
+        held: u32,
+        buffer: AlignedBuffer,
+        result: Result<(), (Errno, String)>,
+    ) {
+        self.work(id, |mut work| {
+            work.gathered_part(held, buffer, result);
+            After::Waits
+        });
+    }
+
+    /// The log has got further, or failed: those who waited for that go on.
+    fn log_progressed(&mut self) {
+        let why = self.shared.ledger.failure().map(str::to_owned);
+        for id in self.shared.ledger.take_woken() {
+            match &why {
+                None => self.work(id, |work| work.resume()),
+                Some(why) => self.work(id, |work| work.log_failed(why)),
+            }
+        }
+        let Some(why) = why else {
+            if self.shared.settle_cleaned() {
+                self.call_parked();
+            }
+            // Those who wait for plans in flight alone are called when one of these ends: called here, they would come again and again.
+            if self.shared.ledger.take_awaited_room() {
+                self.call_crowded();
+            }
+            for at in 0..self.shared.volumes.len() {
+                if self.shared.volumes[at].flushing.has_waiters() {
+                    self.shared.answer_waiters(at, None);
+                }
+            }
+            return;
+        };
+        // What they wait for never comes.
+        self.call_crowded();
+        self.call_parked();
+        for volume in self.shared.volumes.iter_mut() {
+            for waiter in volume.flushing.take_all() {
+                self.shared.answers.tell(waiter.asker, Err((Errno::Io, why.clone())));
+            }
+        }
+    }
+
+    /// Has the cleaner decide, and begins what it wants done.
+    fn clean(&mut self) {
+        let Shared { cleaning, extents, ledger, now_ns, .. } = &mut self.shared;
+        cleaning.step(*now_ns, extents, ledger.has_room(), self.ops.parked() > 0);
+        while let Some(act) = self.shared.cleaning.next_act() {
+            self.carry_out(act);
+        }
+        self.run_ready();
+    }
+
+    /// Begins an act of the cleaner's.
+    fn carry_out(&mut self, act: Act) {
+        match act {
+            Act::Copy { token, volume, units } => {
+                let at = self.shared.volumes.place_of(volume);
+                self.start(|op| {
+                    (op.volume, op.kind, op.copy) = (at, Kind::Copy, Some(token));
+                    (op.offset, op.bytes) =
+                        (units.start * UNIT_BYTES, (units.end - units.start) * UNIT_BYTES);
+                });
+            }
+            Act::Flush { token, volume } => {
+                let at = self.shared.volumes.place_of(volume);
+                self.shared.begin_store_flush(at, token);
+            }
+            Act::Clean { volume, runs } => {
+                let at = self.shared.volumes.place_of(volume);
+                if self.shared.note_clean(at, runs) {
+                    self.call_parked();
+                }
+            }
+            Act::Wait { until_ns } => self.shared.cleaning.wake_at(until_ns),
+            Act::Send { .. } => debug_assert!(false, "what was copied is sent where it is: see `copied`"),
         }
     }
 }
 
 impl Disks for Engine {
     fn exports(&self) -> &[Export] {
-        &self.exports
+        self.shared.volumes.exports()
     }
 
     fn submit(&mut self, job: Asked) {
-        self.now_ns = (self.clock)();
+        self.shared.now_ns = (self.clock)();
         self.begin(job);
         self.run_ready();
     }
 
     fn take(&mut self, done: &mut Vec<Outcome>) {
         self.pump();
-        done.append(&mut self.done);
+        self.shared.answers.take(done);
     }
 
     fn rest(&mut self) {
-        self.extents.sizer_mut().observe(OBSERVED_AT_ONCE);
+        self.shared.extents.sizer_mut().observe(OBSERVED_AT_ONCE);
     }
 
     fn notify(&mut self, waker: Waker) {
-        self.cache.notify(Arc::clone(&waker));
-        for volume in &mut self.volumes {
-            volume.backing.notify(Arc::clone(&waker));
-        }
+        self.shared.device.notify(Arc::clone(&waker));
+        self.shared.volumes.notify(&waker);
         self.ticker = Ticker::start(Arc::clone(&waker));
         self.waker = Some(waker);
     }
 
-    fn lend(&mut self, bytes: usize) -> device::AlignedBuffer {
-        self.pool.lend(bytes)
+    fn lend(&mut self, bytes: usize) -> AlignedBuffer {
+        self.shared.pool.lend(bytes)
     }
 
-    fn give_back(&mut self, buffer: device::AlignedBuffer) {
-        self.pool.give_back(buffer);
+    fn give_back(&mut self, buffer: AlignedBuffer) {
+        self.shared.pool.give_back(buffer);
     }
 }

@@ -1,4 +1,4 @@
-//! What is under way: clients' jobs, and the operations that they are cut into.
+//! Operations: what clients' jobs are cut into, and what the cleaner has copied.
 
 use std::ops::Range;
 
@@ -8,8 +8,7 @@ use tiermem_tier::block::AlignedBuffer;
 
 use super::claims::ClaimId;
 use super::owed::Generation;
-use crate::disks::{Asker, Piece};
-use crate::journal::Wait;
+use crate::disks::{BufferPool, Piece};
 use crate::nbd::Errno;
 
 /// No operation is about more bytes; a longer job is several, which NBD allows.
@@ -25,27 +24,6 @@ pub(super) fn op_bytes_max(geometry: &Geometry) -> u64 {
 
 /// An error, as the client and people are told.
 pub(super) type Failure = (Errno, String);
-
-/// A client's job until its outcome is told.
-#[derive(Debug)]
-pub(super) struct Job {
-    pub asker: Asker,
-    pub volume: usize,
-    pub kind: Kind,
-    pub bytes: u64,
-    /// Something of it was not in the cache.
-    pub missed: bool,
-    /// Its effect must be durable before the outcome.
-    pub durable: bool,
-    /// What a write brings; it begins with the unit in which `offset` lies.
-    pub buffer: AlignedBuffer,
-    pub offset: u64,
-    /// Operations that have not replied.
-    pub left: u32,
-    /// What operations have read, by their places.
-    pub pieces: Vec<Vec<Piece>>,
-    pub failure: Option<Failure>,
-}
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,8 +109,6 @@ pub(super) struct Op {
     pub owed: Option<Generation>,
     /// Its client was told that it is done.
     pub is_early: bool,
-    /// What the log must have before it stores.
-    pub wait: Wait,
     /// The checksums of what it stores, unit by unit.
     pub sums: Vec<u32>,
     pub failure: Option<Failure>,
@@ -158,7 +134,6 @@ impl Default for Op {
             opened: Vec::new(),
             owed: None,
             is_early: false,
-            wait: Wait::default(),
             sums: Vec::new(),
             failure: None,
         }
@@ -182,10 +157,99 @@ impl Op {
         units.start * UNIT_BYTES..units.end * UNIT_BYTES
     }
 
+    /// Nothing of it is left for whoever uses it next: a trim in its place makes no plan, and must not undo this one.
+    pub(super) fn clear(&mut self) {
+        debug_assert!(
+            self.claims.is_empty() && self.opened.is_empty() && self.owed.is_none(),
+            "it has let go of all"
+        );
+        self.held.clear();
+        self.lost.clear();
+        self.sums.clear();
+        self.plan.clear();
+        self.plan.again = false;
+        (self.job, self.copy, self.failure) = (None, None, None);
+        (self.bypass, self.is_early, self.ios) = (false, false, 0);
+    }
+
+    /// Bytes of a volume that it needs, to be read into a buffer; their place among those that it holds.
+    pub(super) fn hold(
+        &mut self,
+        range: Range<u64>,
+        source: Source,
+        buffer: AlignedBuffer,
+        patches: Option<u32>,
+    ) -> u32 {
+        self.held.push(Held { range, source, buffer, is_good: false, patches });
+        self.held.len() as u32 - 1
+    }
+
+    /// These bytes are here. What replaces others goes to their place.
+    pub(super) fn gathered(&mut self, held: u32, pool: &mut BufferPool) {
+        self.held[held as usize].is_good = true;
+        let Some(root) = self.held[held as usize].patches else { return };
+        let Held { range, buffer, .. } = &mut self.held[held as usize];
+        let (range, bytes) = (std::mem::replace(range, 0..0), std::mem::take(buffer));
+        let root = &mut self.held[root as usize];
+        let (from, len) = ((range.start - root.range.start) as usize, (range.end - range.start) as usize);
+        root.buffer[from..from + len].copy_from_slice(&bytes[..len]);
+        pool.give_back(bytes);
+    }
+
+    /// Copies what it holds of a range of the volume to where that lies in `into`, which begins where the range does.
+    pub(super) fn copy_held(&self, range: &Range<u64>, into: &mut [u8]) {
+        for part in &self.held {
+            let shared = common(&part.range, range);
+            if !shared.is_empty() {
+                let from = (shared.start - part.range.start) as usize;
+                let to = (shared.start - range.start) as usize;
+                let len = (shared.end - shared.start) as usize;
+                into[to..to + len].copy_from_slice(&part.buffer[from..from + len]);
+            }
+        }
+    }
+
+    /// What it holds of its own bytes, for the client, in the order of addresses.
+    pub(super) fn take_pieces(&mut self) -> Vec<Piece> {
+        self.held.sort_unstable_by_key(|held| held.range.start);
+        let own = self.range();
+        let mut pieces = Vec::new();
+        for held in &mut self.held {
+            let part = common(&held.range, &own);
+            if !part.is_empty() {
+                let buffer = std::mem::take(&mut held.buffer);
+                let (from, bytes) = (part.start - held.range.start, part.end - part.start);
+                pieces.push(Piece { buffer, from: from as usize, bytes: bytes as usize });
+            }
+        }
+        pieces
+    }
+
+    /// The runs of units that a copy holds: what is lost need not go.
+    pub(super) fn copied_runs(&self) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for part in &self.held {
+            let mut start = part.range.start;
+            let lost = self.lost.iter().filter(|lost| part.range.contains(&lost.start)).cloned();
+            for lost in lost.chain(std::iter::once(part.range.end..part.range.end)) {
+                if start < lost.start {
+                    runs.push(units_of(&(start..lost.start)));
+                }
+                start = lost.end;
+            }
+        }
+        runs
+    }
+
     /// Whether it is about whole units.
     pub(super) fn is_aligned(&self) -> bool {
         self.aligned() == self.range()
     }
+}
+
+/// The units of the cache that hold a range of a volume, from byte `at` of the cache on.
+pub(super) fn units_from(at: u64, range: &Range<u64>) -> Range<u64> {
+    at / UNIT_BYTES..(at + range.end - range.start) / UNIT_BYTES
 }
 
 /// The units that a range of bytes touches.
@@ -197,4 +261,29 @@ pub(super) fn units_of(range: &Range<u64>) -> Range<u64> {
 pub(super) fn common(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
     let start = a.start.max(b.start);
     start..a.end.min(b.end).max(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_replaces_a_part_of_what_is_held_goes_to_its_place() {
+        let mut pool = BufferPool::default();
+        let mut op = Op::default();
+        let buffer = |units: usize, byte: u8| {
+            let mut buffer = AlignedBuffer::zeroed(units * 4096);
+            buffer.fill(byte);
+            buffer
+        };
+        let whole = op.hold(8192..8192 + 3 * 4096, Source::Cache(0), buffer(3, 1), None);
+        let patch = op.hold(12288..16384, Source::Backing, buffer(1, 2), Some(whole));
+        op.gathered(whole, &mut pool);
+        assert!(op.held[whole as usize].is_good && !op.held[patch as usize].is_good);
+        op.gathered(patch, &mut pool);
+        let mut bytes = vec![0; 2 * 4096];
+        op.copy_held(&(12288..12288 + 2 * 4096), &mut bytes);
+        assert!(bytes[..4096].iter().all(|byte| *byte == 2) && bytes[4096..].iter().all(|byte| *byte == 1));
+        assert_eq!(pool.kept_bytes(), 4096, "the patch's buffer is given back");
+    }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tiermem_policy::extents::Mode;
 
+use super::shared::Shared;
 use super::{Counts, Engine};
 use crate::config::ExportMode;
 
@@ -121,28 +122,29 @@ impl Engine {
     /// What the cache is and does. Clients and their errors are the server's to tell, and 0 here.
     pub fn status(&self) -> Status {
         let now_ns = (self.clock)();
-        let exports = (0..self.volumes.len()).map(|at| self.export_status(at, now_ns)).collect();
+        let exports = (0..self.shared.volumes.len()).map(|at| self.export_status(at, now_ns)).collect();
         Status { cache: self.cache_status(), exports }
     }
 
     fn cache_status(&self) -> CacheStatus {
-        let geometry = self.extents.geometry();
-        let blocks: Vec<_> = (self.extents.map().blocks().iter().enumerate())
+        let extents = &self.shared.extents;
+        let geometry = extents.geometry();
+        let blocks: Vec<_> = (extents.map().blocks().iter().enumerate())
             .map(|(class, blocks)| BlockSize { block_bytes: geometry.class_bytes(class), blocks: *blocks })
             .collect();
         let held_bytes = blocks.iter().map(|size| size.block_bytes * size.blocks).sum();
         let stats = self.log_stats();
-        let (growing, fixed) = self.extents.metadata_bytes();
+        let (growing, fixed) = extents.metadata_bytes();
         let metadata_bytes = growing + fixed + stats.map_or(0, |stats| stats.memory_bytes);
         CacheStatus {
             capacity_bytes: geometry.capacity_bytes(),
             held_bytes,
             blocks,
-            dirty_bytes: self.extents.units().dirty_bytes(),
+            dirty_bytes: extents.units().dirty_bytes(),
             metadata_bytes,
             metadata_bytes_per_gib: ratio(metadata_bytes, held_bytes)
                 .map_or(0.0, |ratio| ratio * (1u64 << 30) as f64),
-            parked: self.parked.len() as u64,
+            parked: self.ops.parked(),
             log: stats.map(|stats| LogStatus {
                 capacity_bytes: stats.log_bytes,
                 used_bytes: stats.log_used_bytes,
@@ -152,16 +154,16 @@ impl Engine {
                 seals: stats.seals,
                 checkpoints: stats.checkpoints,
                 table_reads: stats.pages_read,
-                failure: self.log_failure().map(str::to_owned),
+                failure: self.shared.ledger.failure().map(str::to_owned),
             }),
         }
     }
 
     fn export_status(&self, at: usize, now_ns: u64) -> ExportStatus {
-        let (volume, export) = (&self.volumes[at], &self.exports[at]);
+        let Shared { volumes, extents, cleaning, .. } = &self.shared;
+        let (volume, export) = (&volumes[at], &volumes.exports()[at]);
         let counts = volume.counts;
-        let is_here = |id: &&u32| self.ops[**id as usize].as_ref().is_some_and(|op| op.volume == at);
-        let standing = self.cleaner.standing(volume.number);
+        let standing = cleaning.cleaner().standing(volume.number);
         let age_ns = standing.first_dirty_ns.map(|since_ns| now_ns.saturating_sub(since_ns));
         ExportStatus {
             name: export.name.clone(),
@@ -184,8 +186,8 @@ impl Engine {
             epoch_merges: standing.merges,
             quota_bytes: volume.quota_bytes,
             share: volume.share.0,
-            share_held_bytes: self.extents.shares().held_bytes(volume.share),
-            parked_now: self.parked.iter().filter(is_here).count() as u64,
+            share_held_bytes: extents.shares().held_bytes(volume.share),
+            parked_now: self.ops.parked_of(at),
             clients: 0,
             errors: 0,
         }

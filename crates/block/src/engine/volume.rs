@@ -1,42 +1,17 @@
-//! A volume: its store, and what is going on with it.
+//! A volume: its store, and what is going on with it. And all of them.
+
+use std::ops::{Index, IndexMut};
+use std::sync::Arc;
 
 use tiermem_policy::extents::{Mode, Share, Volume};
 
 use super::claims::Claims;
 use super::config::VolumeConfig;
 use super::counts::Counts;
-use super::op::Failure;
-use super::owed::Generation;
-use crate::backing::Backing;
-use crate::disks::Asker;
-use crate::journal::Lsn;
-
-/// Flushes of a store: one at a time, so that who comes while one runs waits for the next.
-#[derive(Debug, Default)]
-pub(super) struct Flushes {
-    /// How many were begun.
-    pub begun: u64,
-    /// How many have ended.
-    pub ended: u64,
-    /// Somebody needs this one.
-    pub wanted: u64,
-}
-
-/// A client's flush, or a write that must be durable, and what it waits for.
-#[derive(Debug)]
-pub(super) struct Waiter {
-    pub asker: Asker,
-    /// It is about its own bytes alone.
-    pub is_write: bool,
-    /// All epochs up to this one must be in the store.
-    pub epoch: Option<u64>,
-    /// This flush of the store must have ended.
-    pub flush: Option<u64>,
-    /// These writes must be over; only then is known up to where the log must be durable.
-    pub owed: Option<Generation>,
-    /// The log must be durable up to here.
-    pub log: Option<Lsn>,
-}
+use super::flushing::Flushing;
+use crate::backing::{Backing, Completion};
+use crate::disks::Waker;
+use crate::nbd::Export;
 
 /// A volume.
 pub(super) struct VolumeState {
@@ -49,14 +24,7 @@ pub(super) struct VolumeState {
     pub quota_bytes: Option<u64>,
     pub claims: Claims,
     pub counts: Counts,
-    /// The oldest session in which the store was written to by clients' requests since its last flush began.
-    pub direct_writes: Option<u64>,
-    /// The same, as it was when the flush that runs began.
-    pub direct_flushing: Option<u64>,
-    pub flushes: Flushes,
-    pub waiters: Vec<Waiter>,
-    /// Why a write was lost whose client was told that it is done: the next flush must say so.
-    pub lost: Option<Failure>,
+    pub flushing: Flushing,
     /// Until when nothing more is said of requests that the store fails.
     quiet_until_ns: u64,
 }
@@ -83,12 +51,93 @@ impl VolumeState {
             quota_bytes: config.quota_bytes,
             claims: Claims::default(),
             counts: Counts::default(),
-            direct_writes: None,
-            direct_flushing: None,
-            flushes: Flushes::default(),
-            waiters: Vec::new(),
-            lost: None,
+            flushing: Flushing::default(),
             quiet_until_ns: 0,
         }
+    }
+}
+
+/// The volumes, by their places: those of the server's exports.
+#[derive(Default)]
+pub(super) struct Volumes {
+    states: Vec<VolumeState>,
+    exports: Vec<Export>,
+    /// The place of each, by the number under which the cache knows it.
+    places: Vec<usize>,
+    /// What stores have done, and was not taken yet; the first one last.
+    answered: Vec<Completion>,
+}
+
+impl Volumes {
+    /// Adds a volume; its place.
+    pub fn add(&mut self, volume: VolumeState, export: Export) -> usize {
+        let (at, number) = (self.states.len(), usize::from(volume.number.0));
+        self.places.resize(self.places.len().max(number + 1), usize::MAX);
+        self.places[number] = at;
+        self.states.push(volume);
+        self.exports.push(export);
+        at
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &VolumeState> {
+        self.states.iter()
+    }
+
+    /// All of them, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut VolumeState> {
+        self.states.iter_mut()
+    }
+
+    /// How they are offered.
+    pub fn exports(&self) -> &[Export] {
+        &self.exports
+    }
+
+    /// The export's name.
+    pub fn name(&self, at: usize) -> &str {
+        &self.exports[at].name
+    }
+
+    /// Where the volume of this number is.
+    pub fn place_of(&self, volume: Volume) -> usize {
+        self.places[usize::from(volume.0)]
+    }
+
+    /// Asks the stores what they have done; whether there is anything.
+    pub fn collect(&mut self) -> bool {
+        debug_assert!(self.answered.is_empty(), "all is taken before more is asked for");
+        self.states.iter_mut().for_each(|volume| volume.backing.completed(&mut self.answered));
+        self.answered.reverse();
+        !self.answered.is_empty()
+    }
+
+    /// What was done first of that which is not taken yet.
+    pub fn answered(&mut self) -> Option<Completion> {
+        self.answered.pop()
+    }
+
+    /// Whom to call when a store has done something.
+    pub fn notify(&mut self, waker: &Waker) {
+        self.states.iter_mut().for_each(|volume| volume.backing.notify(Arc::clone(waker)));
+    }
+}
+
+impl Index<usize> for Volumes {
+    type Output = VolumeState;
+
+    fn index(&self, at: usize) -> &VolumeState {
+        &self.states[at]
+    }
+}
+
+impl IndexMut<usize> for Volumes {
+    fn index_mut(&mut self, at: usize) -> &mut VolumeState {
+        &mut self.states[at]
     }
 }

@@ -1,236 +1,207 @@
 //! Writes: into the cache, into both, or past it.
 
-use tiermem_policy::extents::{Mode, Part, Request, UNIT_BYTES, Verdict};
+use std::ops::Range;
+
+use tiermem_policy::extents::{Mode, Part, Request, Verdict};
 use tiermem_tier::block::AlignedBuffer;
 
-use super::Engine;
+use super::device::Io;
 use super::ledger::units_at;
-use super::op::{Failure, Held, Kind, Op, Stage, common, units_of};
+use super::op::{Failure, Stage, common};
+use super::operations::After;
+use super::shared::Shared;
+use super::work::Work;
+use crate::backing;
 use crate::nbd::Errno;
 
-impl Engine {
+impl Work<'_> {
     /// The operation has its range: where does it go?
-    pub(super) fn plan_write(&mut self, id: u32, mut op: Box<Op>) {
-        if let Some(why) = self.log_failure() {
-            op.failure = Some((Errno::Io, why.to_owned()));
-            self.reply(&mut op, Vec::new());
-            return self.end(id, op);
+    pub fn plan_write(self) -> After {
+        if let Some(why) = self.shared.ledger.failure() {
+            self.op.failure = Some((Errno::Io, why.to_owned()));
+            return self.end();
         }
-        if !self.await_log_room() {
-            return self.park(id, op, true);
+        if !self.shared.ledger.await_room() {
+            return self.crowd();
         }
-        let mode = self.mode_for(&op);
+        let mode = self.shared.mode_for(self.op);
+        let Shared { cleaning, extents, volumes, ledger, now_ns, .. } = &mut *self.shared;
         let mut request = Request {
-            volume: self.volumes[op.volume].number,
-            offset: op.offset,
-            bytes: op.bytes,
+            volume: volumes[self.op.volume].number,
+            offset: self.op.offset,
+            bytes: self.op.bytes,
             write: Some(mode),
             bypass: false,
         };
-        if !self.cleaner.may_write(self.now_ns, &self.extents, &request) {
-            return self.park(id, op, false);
+        if !cleaning.cleaner_mut().may_write(*now_ns, extents, &request) {
+            return self.park();
         }
-        let verdict =
-            self.cleaner.plan(self.now_ns, &mut self.extents, &mut request, &mut op.plan, &mut self.acts);
-        self.note_map();
-        if verdict != Verdict::Ready {
-            return self.park(id, op, verdict == Verdict::Busy);
+        let verdict = cleaning.plan(*now_ns, extents, &mut request, &mut self.op.plan);
+        ledger.note_map(extents);
+        match verdict {
+            Verdict::Clean => return self.park(),
+            Verdict::Busy => return self.crowd(),
+            Verdict::Ready => {}
         }
         // An operation is small beside the cache: nothing else can stand in the way of all of them.
         debug_assert!(
             mode != Mode::WriteBack
-                || op.plan.through.is_empty()
-                || self.extents.units().has_lost(0..u64::MAX),
+                || self.op.plan.through.is_empty()
+                || extents.units().has_lost(0..u64::MAX),
             "a write in write-back mode finds a place, unless lost units hold all there are"
         );
-        self.note_plan(&op);
-        if self.claim_fills(&mut op) {
-            self.proceed(id, op);
-        } else {
-            self.ops[id as usize] = Some(op);
-        }
-    }
-
-    /// Where the operation's bytes go. What the cache's device has lost is mended by writing it anew, which a write past the cache
-    /// would not do: it goes into both.
-    fn mode_for(&mut self, op: &Op) -> Mode {
-        let volume = &self.volumes[op.volume];
-        if volume.mode != Mode::WriteAround {
-            return volume.mode;
-        }
-        let mut parts = Vec::new();
-        self.extents.visit(volume.number, op.aligned(), |part, _| parts.push(part));
-        if parts.iter().any(|part| self.extents.units().has_lost(units_at(part))) {
-            Mode::WriteThrough
-        } else {
-            Mode::WriteAround
-        }
+        self.planned()
     }
 
     /// What is to be stored is complete, or cannot be.
-    pub(super) fn write_gathered(&mut self, id: u32, mut op: Box<Op>) {
-        if op.failure.is_some() {
-            self.undo(&op);
-            self.reply(&mut op, Vec::new());
-            return self.end(id, op);
+    pub fn write_gathered(mut self) -> After {
+        if self.op.failure.is_some() {
+            self.undo();
+            return self.end();
         }
-        op.stage = Stage::Storing;
-        for at in 0..op.plan.through.len() {
-            let range = op.plan.through[at].clone();
-            let mut buffer = self.pool.lend((range.end - range.start) as usize);
-            self.copy_own(&op, range.start, &mut buffer[..(range.end - range.start) as usize]);
-            self.submit_through(id, &mut op, range, buffer);
+        self.op.stage = Stage::Storing;
+        for at in 0..self.op.plan.through.len() {
+            let range = self.op.plan.through[at].clone();
+            self.submit_through(range);
         }
-        for fill in 0..op.plan.fill.len() {
-            let buffer = self.take_own(&op, fill).unwrap_or_else(|| self.assemble(&op, fill));
-            self.submit_store(id, &mut op, fill as u32, buffer);
+        for fill in 0..self.op.plan.fill.len() {
+            let own = self.shared.answers.take_own(self.op, &self.op.plan.fill[fill]);
+            let buffer = own.unwrap_or_else(|| self.assemble(fill));
+            self.submit_store(fill as u32, buffer);
         }
-        if self.may_be_early(&op) {
-            self.tell_early(&mut op);
+        if self.may_be_early() {
+            // Who reads it or writes over it waits until it is stored, for the operation keeps its claim.
+            self.shared.ledger.owe(self.op);
+            self.op.is_early = true;
+            self.shared.reply(self.op, Vec::new());
         }
-        self.ops[id as usize] = Some(op);
+        After::Waits
     }
 
-    /// Tells the client that its write is done before it is stored. Who reads it or writes over it waits until it is, for the operation keeps
-    /// its claim.
-    fn tell_early(&mut self, op: &mut Op) {
-        let Some(ledger) = &mut self.ledger else { return };
-        if op.owed.is_none() {
-            op.owed = Some(ledger.owed.enter(op.bytes));
-        }
-        op.is_early = true;
-        self.reply(op, Vec::new());
+    /// Whether the client may be told that its write is done though it is not stored yet.
+    fn may_be_early(&self) -> bool {
+        let plan = &self.op.plan;
+        plan.through.is_empty()
+            && !plan.dirtied.is_empty()
+            && self.op.job.is_some_and(|job| !self.shared.answers.is_durable(job))
+            && self.shared.ledger.has_early_room(self.op.bytes)
     }
 
     /// The operation has failed, and nothing was stored yet.
-    pub(super) fn undo(&mut self, op: &Op) {
-        self.forget_parts(op.volume, &op.plan.fresh);
-    }
-
-    /// Nothing was stored of these parts. A write that failed with the log may have marked some as dirty all the same.
-    pub(super) fn forget_parts(&mut self, volume: usize, parts: &[Part]) {
-        self.extents.units_mut().invalidate(parts);
-        let number = self.volumes[volume].number;
-        for part in parts {
-            self.cleaner.lost(number, units_of(&(part.offset..part.offset + part.bytes)));
-        }
+    pub fn undo(&mut self) {
+        self.shared.forget_parts(self.op.volume, &self.op.plan.fresh);
     }
 
     /// All is stored, or some of it failed.
-    pub(super) fn stored(&mut self, id: u32) {
-        let Some(mut op) = self.ops[id as usize].take() else { return };
-        match op.kind {
-            Kind::Write | Kind::Zero => {}
-            Kind::Trim => return self.trimmed(id, op),
-            _ => return self.filled(id, op),
-        }
-        let is_dirty = !op.plan.dirtied.is_empty();
-        if is_dirty && let Some(why) = self.log_failure() {
+    pub fn written(mut self) -> After {
+        let is_dirty = !self.op.plan.dirtied.is_empty();
+        if is_dirty && let Some(why) = self.shared.ledger.failure() {
             // The log takes no record of it: by what it says these bytes are older ones, and clean, and would be read from the store.
             let why = why.to_owned();
-            op.failure.get_or_insert((Errno::Io, why));
+            self.op.failure.get_or_insert((Errno::Io, why));
         }
+        let Work { op, shared, .. } = &mut self;
+        let units = shared.extents.units();
         if op.failure.is_none() {
-            self.note_units(&op);
+            shared.note_stored(op);
         } else if op.is_early {
             // The client takes it to be there: nothing older may be read in its place. What was fetched beside it the store has.
-            let lost = self.extents.units().those_dirty(&op.plan.fill, true);
-            let fetched = self.extents.units().those_dirty(&op.plan.fill, false);
-            self.poison_parts(op.volume, &lost);
-            self.extents.units_mut().invalidate(&fetched);
-            self.note_dropped(op.volume, &fetched);
+            let lost = units.those_dirty(&op.plan.fill, true);
+            let fetched = units.those_dirty(&op.plan.fill, false);
+            shared.lose_parts(op.volume, &lost);
+            shared.drop_parts(op.volume, &fetched);
             if let Some(failure) = op.failure.take() {
-                self.lost(op.volume, failure);
+                shared.lose_write(op.volume, &failure);
             }
         } else if is_dirty {
-            self.undo(&op);
-            self.poison(&op);
+            // What the cache had of it is lost.
+            let mut lost = op.plan.fill.clone();
+            for fresh in &op.plan.fresh {
+                lost = lost.into_iter().flat_map(|part| without(part, fresh)).collect();
+            }
+            shared.forget_parts(op.volume, &op.plan.fresh);
+            shared.lose_parts(op.volume, &lost);
+            shared.ledger.note_dropped(shared.volumes[op.volume].number, &op.plan.fresh);
         } else {
             // The store has what it has; what the cache has may be older or newer.
-            let parts = self.extents.units().without_lost(&op.plan.fill);
-            self.extents.units_mut().invalidate(&parts);
-            self.note_dropped(op.volume, &parts);
+            let parts = units.without_lost(&op.plan.fill);
+            shared.drop_parts(op.volume, &parts);
         }
-        self.reply(&mut op, Vec::new());
-        self.end(id, op);
-    }
-
-    /// The client's own buffer, where it is just what a part of the plan stores.
-    fn take_own(&mut self, op: &Op, fill: usize) -> Option<AlignedBuffer> {
-        let part = op.plan.fill[fill];
-        let job = &mut self.jobs[op.job? as usize];
-        let is_all = op.kind == Kind::Write
-            && op.is_aligned()
-            && part.offset == op.offset
-            && part.bytes == op.bytes
-            && job.buffer.len() as u64 == op.bytes
-            && job.offset == op.offset;
-        is_all.then(|| std::mem::take(&mut job.buffer))
+        self.end()
     }
 
     /// The bytes of a part of the plan: what was read, and over that what the client writes.
-    pub(super) fn assemble(&mut self, op: &Op, fill: usize) -> AlignedBuffer {
+    pub fn assemble(&mut self, fill: usize) -> AlignedBuffer {
+        let Work { op, shared, .. } = self;
         let part = op.plan.fill[fill];
         let range = part.offset..part.offset + part.bytes;
-        let mut buffer = self.pool.lend(part.bytes as usize);
-        for Held { range: held, buffer: bytes, .. } in &op.held {
-            let shared = common(&range, held);
-            if !shared.is_empty() {
-                let from = (shared.start - held.start) as usize;
-                let to = (shared.start - range.start) as usize;
-                let len = (shared.end - shared.start) as usize;
-                buffer[to..to + len].copy_from_slice(&bytes[from..from + len]);
-            }
-        }
+        let mut buffer = shared.pool.lend(part.bytes as usize);
+        op.copy_held(&range, &mut buffer);
         let own = common(&range, &op.range());
         if op.kind.is_write() && !own.is_empty() {
             let to = (own.start - range.start) as usize;
-            self.copy_own(op, own.start, &mut buffer[to..to + (own.end - own.start) as usize]);
+            shared.answers.copy_own(op, own.start, &mut buffer[to..to + (own.end - own.start) as usize]);
         }
         buffer
     }
 
-    /// Copies what the client writes from byte `offset` of the volume on.
-    fn copy_own(&self, op: &Op, offset: u64, into: &mut [u8]) {
-        match (op.kind, op.job) {
-            (Kind::Write, Some(job)) => {
-                let job = &self.jobs[job as usize];
-                let from = (offset - job.offset / UNIT_BYTES * UNIT_BYTES) as usize;
-                into.copy_from_slice(&job.buffer[from..from + into.len()]);
-            }
-            _ => into.fill(0),
-        }
+    /// Stores a part of the operation's plan.
+    pub fn submit_store(&mut self, fill: u32, buffer: AlignedBuffer) {
+        let Work { id, op, shared } = self;
+        let volume = &mut shared.volumes[op.volume];
+        shared.ledger.sum(op, volume.number, fill as usize, &buffer);
+        volume.counts.cache_writes += 1;
+        volume.counts.cache_written_bytes += buffer.len() as u64;
+        op.ios += 1;
+        shared.device.write(Io::Store { op: *id, fill }, op.plan.fill[fill as usize].at, buffer);
+    }
+
+    /// Writes bytes of a volume, which the client brings, to its store.
+    fn submit_through(&mut self, range: Range<u64>) {
+        let Work { id, op, shared } = self;
+        let bytes = range.end - range.start;
+        let mut buffer = shared.pool.lend(bytes as usize);
+        shared.answers.copy_own(op, range.start, &mut buffer[..bytes as usize]);
+        let token = shared.device.name(Io::Through { op: *id });
+        op.ios += 1;
+        let volume = &mut shared.volumes[op.volume];
+        volume.counts.core_writes += 1;
+        volume.counts.core_written_bytes += bytes;
+        volume.backing.submit(backing::Request::write(token, range.start, bytes, buffer));
     }
 
     /// A request that stores is done; its buffer is free.
-    pub(super) fn stored_part(
-        &mut self,
-        id: u32,
-        fill: u32,
-        buffer: AlignedBuffer,
-        result: Result<(), Failure>,
-    ) {
-        if let Some(op) = &self.ops[id as usize] {
-            let units = units_at(&op.plan.fill[fill as usize]);
-            match result {
-                Ok(()) => self.memory.update(units, &buffer),
-                Err(_) => self.memory.forget(units),
-            }
+    pub fn stored_part(&mut self, fill: u32, buffer: AlignedBuffer, result: Result<(), Failure>) {
+        let units = units_at(&self.op.plan.fill[fill as usize]);
+        match result {
+            Ok(()) => self.shared.memory.update(units, &buffer),
+            Err(_) => self.shared.memory.forget(units),
         }
-        self.pool.give_back(buffer);
-        self.stored_one(id, result.err());
+        self.shared.pool.give_back(buffer);
+        self.stored_one(result.err());
     }
 
     /// A write to the store is done.
-    pub(super) fn through_done(&mut self, id: u32, result: Result<(), Failure>, session: u64) {
-        if let Some(op) = &self.ops[id as usize] {
-            let volume = &mut self.volumes[op.volume];
-            volume.direct_writes = Some(volume.direct_writes.map_or(session, |oldest| oldest.min(session)));
-            if let Err(failure) = &result {
-                let (volume, offset) = (op.volume, op.offset);
-                self.complain(volume, offset, failure);
-            }
+    pub fn through_done(&mut self, result: Result<(), Failure>, session: u64) {
+        self.shared.volumes[self.op.volume].flushing.wrote(session);
+        if let Err(failure) = &result {
+            self.shared.complain(self.op.volume, self.op.offset, failure);
         }
-        self.stored_one(id, result.err());
+        self.stored_one(result.err());
     }
+}
+
+/// What is left of a part without another.
+fn without(part: Part, gone: &Part) -> impl Iterator<Item = Part> {
+    let end = part.at + part.bytes;
+    let cut = |from: u64, to: u64| {
+        let (from, to) = (from.clamp(part.at, end), to.clamp(part.at, end));
+        (from < to).then(|| Part { offset: part.offset + (from - part.at), at: from, bytes: to - from })
+    };
+    let (before, behind) = if gone.at < end && part.at < gone.at + gone.bytes {
+        (cut(part.at, gone.at), cut(gone.at + gone.bytes, end))
+    } else {
+        (Some(part), None)
+    };
+    before.into_iter().chain(behind)
 }

@@ -85,7 +85,7 @@ impl<O: Evict> Extents<O> {
             looks_left > 0 && units.dirty().any(of)
         };
         // What is lost would be read from the store, which has something older; and nobody can write it back.
-        let may_go = |of: Range<u64>| !units.has_lost(of.clone()) && !(spares_dirty && is_spared(of));
+        let may_go = |of: Range<u64>| !(units.has_lost(of.clone()) || spares_dirty && is_spared(of));
         if loser == share {
             let next = eviction.next_block(share, |slot| may_go(map.units_of(&map.block_at(slot))));
             if let Some(slot) = next.filter(|slot| map.class_at(*slot) == class) {

@@ -13,6 +13,10 @@ impl Target for MemoryStore {
         self.lock().medium.written()
     }
 
+    fn is_read(request: &Request) -> bool {
+        request.op == Op::Read
+    }
+
     fn carry_out(&self, mut request: Request, fate: Fate, synced: u64, rng: &mut Rng) -> Completion {
         let mut media = self.lock();
         let (op, at, bytes) = (request.op, request.offset as usize, request.bytes as usize);

@@ -4,6 +4,7 @@
 //! that is submitted takes effect, and is completed, when its time has come: later ones overtake it. When the machine dies, what was in
 //! flight has happened, in part, or not at all; what a power loss takes back beyond that is the [`Medium`](super::Medium)'s affair.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tiermem_base::rng::Rng;
@@ -22,6 +23,8 @@ struct State {
     /// The number of the submission in which it dies.
     dies_at: u64,
     dead: bool,
+    /// When requests that were not taken are due, and how many.
+    due: BTreeMap<u64, u32>,
 }
 
 impl Simulation {
@@ -34,6 +37,7 @@ impl Simulation {
             submitted: 0,
             dies_at: u64::MAX,
             dead: false,
+            due: BTreeMap::new(),
         })))
     }
 
@@ -46,6 +50,11 @@ impl Simulation {
     pub fn pass(&self, ns: u64) {
         let mut state = self.lock();
         state.now_ns += if state.dead { 0 } else { ns };
+    }
+
+    /// When the next request is due that was not taken yet, of whichever device or store.
+    pub fn next_due_ns(&self) -> Option<u64> {
+        self.lock().due.keys().next().copied()
     }
 
     /// How many requests were submitted to all devices and stores, direct reads, writes and syncs among them.
@@ -94,6 +103,16 @@ impl State {
         10_000 + self.rng.below(most_ns)
     }
 
+    /// A request is due then no more.
+    fn is_over(&mut self, due_ns: u64) {
+        if let Some(count) = self.due.get_mut(&due_ns) {
+            *count -= 1;
+            if *count == 0 {
+                self.due.remove(&due_ns);
+            }
+        }
+    }
+
     fn part(&mut self) -> Part {
         [Part::None, Part::Some, Part::All][self.rng.below(3) as usize]
     }
@@ -127,6 +146,8 @@ pub struct Troubles {
     pub hangs: bool,
     /// Everything fails.
     pub broken: bool,
+    /// Everything fails but reads.
+    pub refuses_writes: bool,
     /// Of a thousand requests so many fail, direct reads, writes and syncs excepted.
     pub failures_per_mille: u64,
     /// So many submissions are spared, and the next one fails, once.
@@ -161,6 +182,8 @@ pub trait Target {
     type Completion;
     /// The number of the last write that took effect.
     fn written(&self) -> u64;
+    /// Whether a request changes nothing, and makes nothing durable.
+    fn is_read(request: &Self::Request) -> bool;
     /// A request takes effect. One that makes durable covers the writes up to number `synced`.
     fn carry_out(&self, request: Self::Request, fate: Fate, synced: u64, rng: &mut Rng) -> Self::Completion;
 }
@@ -180,6 +203,8 @@ pub struct Simulated<T: Target> {
     target: T,
     simulation: Simulation,
     troubles: Arc<Mutex<Troubles>>,
+    /// How long each request takes; by chance unless given.
+    latency_ns: Option<u64>,
     flights: Vec<Flight<T::Request>>,
     done: Vec<T::Completion>,
 }
@@ -188,7 +213,15 @@ impl<T: Target> Simulated<T> {
     /// Opens a medium on a machine.
     pub fn new(target: T, simulation: &Simulation) -> Self {
         let (flights, done) = (Vec::new(), Vec::new());
-        Simulated { target, simulation: simulation.clone(), troubles: Arc::default(), flights, done }
+        let (simulation, troubles) = (simulation.clone(), Arc::default());
+        Simulated { target, simulation, troubles, latency_ns: None, flights, done }
+    }
+
+    /// Opens a medium each of whose requests takes as long.
+    pub fn steady(target: T, simulation: &Simulation, latency_ns: u64) -> Self {
+        let mut device = Simulated::new(target, simulation);
+        device.latency_ns = Some(latency_ns);
+        device
     }
 
     /// What a test may do to it.
@@ -215,9 +248,12 @@ impl<T: Target> Simulated<T> {
             self.die();
             return self.done.push(completion);
         }
-        let is_due = self.trouble(true, &mut state.rng);
-        let fate = if is_due { Fate::Failed(state.part()) } else { Fate::Done };
-        let (due_ns, number) = (state.now_ns + state.delay_ns(), state.submitted);
+        let refused = self.lock_troubles().refuses_writes && !T::is_read(&request);
+        let fails = self.trouble(true, &mut state.rng) || refused;
+        let fate = if fails { Fate::Failed(state.part()) } else { Fate::Done };
+        let latency_ns = self.latency_ns.unwrap_or_else(|| state.delay_ns());
+        let (due_ns, number) = (state.now_ns + latency_ns, state.submitted);
+        *state.due.entry(due_ns).or_default() += 1;
         let dies = state.dead;
         drop(state);
         self.flights.push(Flight { due_ns, number, request, fate, synced: self.target.written() });
@@ -274,7 +310,8 @@ impl<T: Target> Simulated<T> {
         let mut due: Vec<_> = self.flights.extract_if(.., |flight| flight.due_ns <= now_ns).collect();
         due.sort_unstable_by_key(|flight| (flight.due_ns, flight.number));
         let mut state = self.simulation.lock();
-        for Flight { request, fate, synced, .. } in due {
+        for Flight { due_ns, request, fate, synced, .. } in due {
+            state.is_over(due_ns);
             self.done.push(self.target.carry_out(request, fate, synced, &mut state.rng));
         }
     }
@@ -285,7 +322,8 @@ impl<T: Target> Simulated<T> {
         let mut state = self.simulation.lock();
         while !self.flights.is_empty() {
             let at = state.rng.below(self.flights.len() as u64) as usize;
-            let Flight { request, synced, .. } = self.flights.swap_remove(at);
+            let Flight { due_ns, request, synced, .. } = self.flights.swap_remove(at);
+            state.is_over(due_ns);
             let part = state.part();
             self.done.push(self.target.carry_out(request, Fate::Failed(part), synced, &mut state.rng));
         }
@@ -304,6 +342,10 @@ impl Target for MemoryDisk {
 
     fn written(&self) -> u64 {
         self.lock().written()
+    }
+
+    fn is_read(request: &Request) -> bool {
+        request.op == Op::Read
     }
 
     fn carry_out(&self, mut request: Request, fate: Fate, synced: u64, rng: &mut Rng) -> Completion {
@@ -491,5 +533,32 @@ mod tests {
             device.take_next(&mut done);
         }
         assert!(done[0].result.is_ok() && done[1].result.is_err());
+    }
+
+    #[test]
+    fn requests_of_a_steady_device_take_as_long_and_who_refuses_writes_reads() {
+        let simulation = Simulation::new(5);
+        let mut device = Simulated::steady(MemoryDisk::new(4 * BLOCK_BYTES), &simulation, 700);
+        write(&mut device, 0);
+        simulation.pass(300);
+        device.lock_troubles().refuses_writes = true;
+        write(&mut device, 1);
+        let mut buffer = AlignedBuffer::zeroed(BLOCK_BYTES);
+        buffer.fill(9);
+        BlockIo::submit(&mut device, Request::read(2, 0, buffer));
+        let mut done = Vec::new();
+        for (due_ns, count) in [(700, 1), (1000, 3)] {
+            assert_eq!(simulation.next_due_ns(), Some(due_ns));
+            simulation.pass(due_ns - 1 - simulation.now_ns());
+            device.take(&mut done);
+            simulation.pass(1);
+            device.take(&mut done);
+            assert_eq!(done.len(), count);
+        }
+        assert_eq!(simulation.next_due_ns(), None);
+        assert_eq!(done.iter().map(|it| it.result.is_ok()).collect::<Vec<_>>(), [true, false, true]);
+        write(&mut device, 3);
+        drop(device);
+        assert_eq!(simulation.next_due_ns(), None, "nobody waits for it");
     }
 }

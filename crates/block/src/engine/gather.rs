@@ -1,0 +1,164 @@
+//! What an operation reads: from copies in DRAM, the cache's device, or the store where the device fails.
+
+use std::ops::Range;
+
+use tiermem_policy::extents::{Part, UNIT_BYTES};
+use tiermem_tier::block::AlignedBuffer;
+
+use super::device::Io;
+use super::op::{Failure, Held, Kind, Source, Stage, units_from};
+use super::operations::Ready;
+use super::work::Work;
+use crate::backing;
+use crate::nbd::Errno;
+
+/// What is said of bytes that may be right, and that nobody can prove.
+const UNKNOWN: &str = "the checksums of these bytes of the cache cannot be read";
+
+impl Work<'_> {
+    /// Reads a part of what the operation needs, which may replace a part of what was read before.
+    pub fn submit_gather(&mut self, range: Range<u64>, source: Source, patches: Option<u32>) {
+        let buffer = self.shared.pool.lend((range.end - range.start) as usize);
+        let held = self.op.hold(range, source, buffer, patches);
+        let Held { range, source, buffer, .. } = &mut self.op.held[held as usize];
+        let volume = &mut self.shared.volumes[self.op.volume];
+        let size_bytes = volume.backing.size_bytes();
+        let is_here = match *source {
+            // What lies behind the end of a volume reads as zeroes.
+            Source::Backing if range.start >= size_bytes => {
+                buffer.fill(0);
+                true
+            }
+            Source::Backing => false,
+            Source::Cache(at) => self.shared.memory.read(units_from(at, range), buffer),
+        };
+        if is_here {
+            return self.op.gathered(held, &mut self.shared.pool);
+        }
+        let buffer = std::mem::take(buffer);
+        let io = Io::Gather { op: self.id, held };
+        let bytes = range.end - range.start;
+        self.op.ios += 1;
+        match *source {
+            Source::Cache(at) => {
+                volume.counts.cache_reads += 1;
+                volume.counts.cache_read_bytes += bytes;
+                self.shared.device.read(io, at, buffer);
+                // What they are compared with may have to be read as well.
+                self.shared.ledger.has_sums(units_from(at, range));
+            }
+            Source::Backing => {
+                volume.counts.core_reads += 1;
+                volume.counts.core_read_bytes += bytes;
+                let there = size_bytes.clamp(range.start, range.end) - range.start;
+                let token = self.shared.device.name(io);
+                volume.backing.submit(backing::Request::read(token, range.start, there, buffer));
+            }
+        }
+    }
+
+    /// A part of what the operation needs is here, or cannot be had.
+    pub fn gathered_part(&mut self, held: u32, buffer: AlignedBuffer, result: Result<(), Failure>) {
+        let Held { range, source, .. } = &self.op.held[held as usize];
+        let (range, source) = (range.clone(), *source);
+        if let (Ok(()), Source::Cache(at)) = (&result, source)
+            && !self.shared.ledger.has_sums(units_from(at, &range))
+        {
+            return self.shared.unproven.push((self.id, held, buffer));
+        }
+        self.op.ios -= 1;
+        self.op.held[held as usize].buffer = buffer;
+        match (result, source) {
+            (Ok(()), Source::Backing) => self.op.gathered(held, &mut self.shared.pool),
+            (Ok(()), Source::Cache(at)) => self.prove(held, &range, at),
+            (Err(failure), Source::Backing) => {
+                self.shared.complain(self.op.volume, range.start, &failure);
+                self.op.failure.get_or_insert(failure);
+            }
+            (Err(failure), Source::Cache(at)) => self.read_singly(held, range, at, failure),
+        }
+        if self.op.ios == 0 && self.op.stage == Stage::Gathering {
+            self.shared.ready.push_back(Ready::Gathered(self.id));
+        }
+    }
+
+    /// Compares what the cache's device gave with the checksums.
+    fn prove(&mut self, held: u32, range: &Range<u64>, at: u64) {
+        let units = units_from(at, range);
+        let is_known = !self.shared.ledger.has_lost_sums(units.clone());
+        if !is_known && self.op.kind == Kind::Copy {
+            self.op.failure.get_or_insert((Errno::Io, UNKNOWN.to_owned()));
+        }
+        let mut misfits = Vec::new();
+        let number = self.shared.volumes[self.op.volume].number;
+        let buffer = &self.op.held[held as usize].buffer;
+        self.shared.ledger.misfits(number, range, at, buffer, &mut misfits);
+        if misfits.is_empty() && self.op.kind != Kind::Copy {
+            self.shared.memory.insert(units, buffer);
+        }
+        self.op.gathered(held, &mut self.shared.pool);
+        for misfit in misfits {
+            let why = match is_known {
+                true => format!("the cache's device gives other bytes than were stored, at {}", misfit.start),
+                false => UNKNOWN.to_owned(),
+            };
+            let at = at + (misfit.start - range.start);
+            self.cache_failed(held, misfit, at, (Errno::Io, why));
+        }
+    }
+
+    /// The cache's device failed to read: unit by unit it may give some of it.
+    fn read_singly(&mut self, held: u32, range: Range<u64>, at: u64, failure: Failure) {
+        if range.end - range.start == UNIT_BYTES {
+            return self.cache_failed(held, range, at, failure);
+        }
+        self.op.held[held as usize].is_good = true;
+        for start in (range.start..range.end).step_by(UNIT_BYTES as usize) {
+            let source = Source::Cache(at + (start - range.start));
+            self.submit_patch(held, start..start + UNIT_BYTES, source);
+        }
+    }
+
+    /// Reads what replaces a part of what was read before.
+    fn submit_patch(&mut self, held: u32, range: Range<u64>, source: Source) {
+        let patches = self.op.held[held as usize].patches.unwrap_or(held);
+        self.submit_gather(range, source, Some(patches));
+    }
+
+    /// The cache's device did not give these bytes of what is held, which lie at `at` there, or not those that were stored. What is clean is
+    /// read from the store instead.
+    fn cache_failed(&mut self, held: u32, range: Range<u64>, at: u64, failure: Failure) {
+        self.shared.volumes[self.op.volume].counts.cache_failures += 1;
+        let Held { range: whole, buffer, patches, .. } = &mut self.op.held[held as usize];
+        if patches.is_some() {
+            // It was to replace bytes of another and does not: what stands in its buffer is nobody's, and must not be taken for a part of
+            // the answer beside what comes in its stead.
+            *whole = 0..0;
+            self.shared.pool.give_back(std::mem::take(buffer));
+        }
+        self.op.held[held as usize].is_good = true;
+        if self.shared.was_dirty(self.op, &range, at) {
+            if self.op.kind == Kind::Copy {
+                self.op.lost.push(range);
+            } else {
+                self.op.failure.get_or_insert(failure);
+            }
+            return;
+        }
+        // After a crash it is no fault: another block's data may have come to its place, and the log did not get to say so.
+        tracing::debug!(
+            volume = self.shared.volumes.name(self.op.volume),
+            offset = range.start,
+            error = failure.1,
+            "read from the store instead"
+        );
+        // A write is about to store these units anew, and a copy brings the store what it has. What a write that failed with the log has marked
+        // as dirty, and not stored, stays so until the cleaner has come by.
+        let is_read = matches!(self.op.kind, Kind::Read | Kind::Prefetch | Kind::Trim);
+        if is_read && !self.shared.is_marked(self.op.volume, &range) {
+            let part = Part { offset: range.start, at, bytes: range.end - range.start };
+            self.shared.drop_parts(self.op.volume, &[part]);
+        }
+        self.submit_patch(held, range, Source::Backing);
+    }
+}

@@ -1,0 +1,357 @@
+//! What operations share: the parts of an engine, each with fields of its own, and what is done with several of them at once.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use tiermem_policy::evict::Order;
+use tiermem_policy::extents::cleaner::{Act, Outcome, Token};
+use tiermem_policy::extents::{Extents, Mode, Part, UNIT_BYTES};
+use tiermem_tier::block::AlignedBuffer;
+
+use super::answers::{Answers, Concluded};
+use super::cleaning::Cleaning;
+use super::device::{Device, Io};
+use super::flushing::Waiter;
+use super::ledger::{Ledger, units_at};
+use super::memory::Memory;
+use super::op::{Failure, Op, units_from, units_of};
+use super::operations::Ready;
+use super::volume::Volumes;
+use crate::backing::{self, BackingError};
+use crate::disks::{Answer, Asker, BufferPool, Piece};
+use crate::nbd::Errno;
+
+/// The parts.
+pub(super) struct Shared {
+    pub extents: Extents<Order>,
+    pub cleaning: Cleaning,
+    pub ledger: Ledger,
+    pub device: Device,
+    pub memory: Memory,
+    pub volumes: Volumes,
+    pub answers: Answers,
+    pub pool: BufferPool,
+    /// Operations that go on.
+    pub ready: VecDeque<Ready>,
+    /// Parts of operations that were read, whose checksums are not in memory yet.
+    pub unproven: Vec<(u32, u32, AlignedBuffer)>,
+    pub now_ns: u64,
+}
+
+/// What a client is told of a store's error.
+pub(super) fn failure(error: &BackingError) -> Failure {
+    let errno = match error {
+        BackingError::OutOfRange { .. } => Errno::Inval,
+        BackingError::ReadOnly => Errno::Perm,
+        BackingError::Full => Errno::NoSpc,
+        BackingError::Failed(_) => Errno::Io,
+    };
+    (errno, format!("the backing store: {error}"))
+}
+
+impl Shared {
+    /// Says, now and then, that a store fails what a client waits for.
+    pub fn complain(&mut self, at: usize, offset: u64, failure: &Failure) {
+        if self.volumes[at].may_complain(self.now_ns) {
+            tracing::warn!(volume = self.volumes.name(at), offset, error = failure.1, "a request fails");
+        }
+    }
+
+    /// An operation has its part of the answer. What it read comes in `pieces`.
+    pub fn reply(&mut self, op: &mut Op, pieces: Vec<Piece>) {
+        let Some(concluded) = self.answers.reply(op, pieces, &mut self.pool) else { return };
+        let Concluded { volume, kind, bytes, missed, waits } = concluded;
+        self.volumes[volume].counts.note_request(kind, bytes, missed);
+        if let Some(asker) = waits {
+            self.begin_flush(asker, volume, true);
+        }
+    }
+
+    /// A client wants all that it was told is done to be durable; or what a write brought, which is over, where `is_write` says so.
+    pub fn begin_flush(&mut self, asker: Asker, at: usize, is_write: bool) {
+        let volume = &mut self.volumes[at];
+        // What was lost of others is for flushes to tell: a write answers for its own bytes.
+        if !is_write && let Some(failure) = volume.flushing.take_lost() {
+            return self.answers.tell(asker, Err(failure));
+        }
+        if let Some(why) = self.ledger.failure() {
+            let failure = (Errno::Io, why.to_owned());
+            return self.answers.tell(asker, Err(failure));
+        }
+        let promise = self.ledger.flush();
+        let mut epoch = None;
+        if !self.ledger.is_kept() {
+            // Nothing of the cache outlives the process, so all that is dirty goes to the store.
+            epoch = self.cleaning.cleaner_mut().close_epoch(volume.number);
+            if let Some(epoch) = epoch {
+                self.cleaning.cleaner_mut().want(volume.number, epoch);
+            }
+        }
+        let flush = volume.flushing.needed();
+        if epoch.is_none() && flush.is_none() && promise == Default::default() {
+            self.cleaning.cleaner_mut().close_epoch(volume.number);
+            return self.answers.tell(asker, Ok(Answer::Done));
+        }
+        volume.flushing.wait(Waiter { asker, is_write, epoch, flush, promise });
+        self.flush_store(at);
+    }
+
+    /// Begins a flush of the store if a client needs one and none runs.
+    pub fn flush_store(&mut self, at: usize) {
+        let volume = &self.volumes[at];
+        if volume.flushing.is_wanted()
+            && let Some(token) = self.cleaning.cleaner_mut().begin_flush(volume.number)
+        {
+            self.begin_store_flush(at, token);
+        }
+    }
+
+    /// Begins a flush of the store, for clients or the cleaner: one is for both.
+    pub fn begin_store_flush(&mut self, at: usize, act: Token) {
+        self.volumes[at].flushing.begin();
+        let token = self.device.name(Io::Flush { volume: at as u16, act });
+        self.volumes[at].backing.submit(backing::Request::flush(token));
+    }
+
+    /// A flush of a volume's store has ended: what follows for the cleaner at once.
+    pub fn store_flushed(
+        &mut self,
+        at: usize,
+        token: Token,
+        result: Result<(), BackingError>,
+        session: u64,
+    ) -> Vec<Act> {
+        let broke = || "the connection broke, and what was written before may be lost".to_owned();
+        let is_lost = self.volumes[at].flushing.end(result.is_err(), session);
+        let result = if is_lost { Err(BackingError::Failed(broke())) } else { result };
+        let acts = match &result {
+            Ok(()) => self.cleaning.tell(self.now_ns, token, Outcome::Flushed { session }),
+            Err(error) => {
+                self.write_back_failed(at, token, error);
+                Vec::new()
+            }
+        };
+        self.answer_waiters(at, result.err().as_ref().map(failure));
+        acts
+    }
+
+    /// Answers the flushes that have what they wait for, and those that waited for the flush of the store that has just failed.
+    pub fn answer_waiters(&mut self, at: usize, failed: Option<Failure>) {
+        let volume = &mut self.volumes[at];
+        let (number, cleaner) = (volume.number, self.cleaning.cleaner_mut());
+        let is_flushed = |epoch| cleaner.is_flushed(number, epoch);
+        let (done, lost) = volume.flushing.take_done(failed.is_some(), self.ledger.synced(), is_flushed);
+        for (waiter, failure) in lost.iter().zip(failed.iter().cycle()) {
+            self.answers.tell(waiter.asker, Err(failure.clone()));
+        }
+        for waiter in done {
+            // What comes from now on may not reach the store before what was promised.
+            cleaner.close_epoch(number);
+            self.answers.tell(waiter.asker, Ok(Answer::Done));
+        }
+    }
+
+    /// Writes that flushes wait for may be over: then these wait for the log alone.
+    pub fn leave_blocks(&mut self, op: &mut Op) {
+        let Some(lsn) = self.ledger.leave_blocks(op) else { return };
+        for volume in self.volumes.iter_mut() {
+            for promise in volume.flushing.promises() {
+                self.ledger.settle(promise, lsn);
+            }
+        }
+    }
+
+    /// A write was lost whose client was told that it is done: the flushes that wait for it are told, or the next one.
+    pub fn lose_write(&mut self, at: usize, failure: &Failure) {
+        for waiter in self.volumes[at].flushing.lose(failure) {
+            self.answers.tell(waiter.asker, Err(failure.clone()));
+        }
+    }
+
+    /// Writes dirty units back.
+    pub fn submit_write_back(&mut self, at: usize, act: Token, units: Range<u64>, buffer: AlignedBuffer) {
+        debug_assert_eq!(buffer.len() as u64, (units.end - units.start) * UNIT_BYTES, "all of it is copied");
+        let size_bytes = self.volumes[at].backing.size_bytes();
+        let start = units.start * UNIT_BYTES;
+        if start >= size_bytes {
+            // Of the last block, what lies behind the volume's end.
+            self.pool.give_back(buffer);
+            let session = self.cleaning.cleaner().standing(self.volumes[at].number).session;
+            return self.written_back(at, act, Ok(()), session);
+        }
+        let token = self.device.name(Io::WriteBack { volume: at as u16, act });
+        let volume = &mut self.volumes[at];
+        let bytes = (units.end * UNIT_BYTES).min(size_bytes) - start;
+        volume.counts.core_writes += 1;
+        volume.counts.core_written_bytes += bytes;
+        volume.backing.submit(backing::Request::write(token, start, bytes, buffer));
+    }
+
+    /// The store has taken a part of what is written back, or not.
+    pub fn written_back(&mut self, at: usize, act: Token, result: Result<(), BackingError>, session: u64) {
+        match result {
+            Ok(()) => {
+                let acts = self.cleaning.tell(self.now_ns, act, Outcome::Sent { session });
+                debug_assert!(acts.is_empty(), "nothing follows before the next step");
+            }
+            Err(error) => self.write_back_failed(at, act, &error),
+        }
+    }
+
+    /// An act has failed: the store is left alone for a while.
+    pub fn write_back_failed(&mut self, at: usize, act: Token, error: &BackingError) {
+        let number = self.volumes[at].number;
+        let before_ns = self.cleaning.cleaner().standing(number).retry_at_ns;
+        let acts = self.cleaning.tell(self.now_ns, act, Outcome::Failed);
+        debug_assert!(acts.is_empty(), "nothing follows from a failure");
+        self.volumes[at].counts.write_back_failures += 1;
+        let retry_at_ns = self.cleaning.cleaner().standing(number).retry_at_ns;
+        if retry_at_ns > before_ns {
+            let retry_after_ms = retry_at_ns.saturating_sub(self.now_ns) / 1_000_000;
+            tracing::warn!(volume = self.volumes.name(at), %error, retry_after_ms,
+                "the store took nothing of what is written back");
+        }
+    }
+
+    /// These units of a volume are in the store, for good. Whether those may try again who wait for that: until the log says so durably, no
+    /// other data may come to their places.
+    pub fn note_clean(&mut self, at: usize, ranges: Vec<Range<u64>>) -> bool {
+        let parts = self.dirty_parts(at, &ranges);
+        if self.ledger.is_kept() {
+            self.ledger.note_clean(&parts, at, ranges);
+            return self.settle_cleaned();
+        }
+        self.extents.units_mut().cleaned(&parts);
+        true
+    }
+
+    /// What the log says durably is clean may go, as far as it is not dirty again. Whether there is anything.
+    pub fn settle_cleaned(&mut self) -> bool {
+        let settled = self.ledger.take_cleaned();
+        for (at, ranges) in &settled {
+            let mut clean = Vec::new();
+            for range in ranges {
+                let number = self.volumes[*at].number;
+                self.cleaning.cleaner().lacks_nothing_of(number, range.clone(), &mut clean);
+            }
+            let parts = self.dirty_parts(*at, &clean);
+            self.extents.units_mut().cleaned(&parts);
+        }
+        !settled.is_empty()
+    }
+
+    /// What the cache has of these units as dirty, and is not lost.
+    pub fn dirty_parts(&mut self, at: usize, ranges: &[Range<u64>]) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for units in ranges {
+            let range = units.start * UNIT_BYTES..units.end * UNIT_BYTES;
+            self.extents.visit(self.volumes[at].number, range, |part, is_dirty| {
+                if is_dirty {
+                    parts.push(part);
+                }
+            });
+        }
+        self.extents.units().without_lost(&parts)
+    }
+
+    /// Nothing was stored of these parts. A write that failed with the log may have marked some as dirty all the same.
+    pub fn forget_parts(&mut self, at: usize, parts: &[Part]) {
+        self.extents.units_mut().invalidate(parts);
+        let number = self.volumes[at].number;
+        for part in parts {
+            self.cleaning.cleaner_mut().lost(number, units_of(&(part.offset..part.offset + part.bytes)));
+        }
+    }
+
+    /// These parts of a volume are not cached any more.
+    pub fn drop_parts(&mut self, at: usize, parts: &[Part]) {
+        self.extents.units_mut().invalidate(parts);
+        self.ledger.note_dropped(self.volumes[at].number, parts);
+    }
+
+    /// These units read as an error from now on.
+    pub fn lose_parts(&mut self, at: usize, parts: &[Part]) {
+        for part in parts {
+            let units = units_at(part);
+            self.volumes[at].counts.poisoned_units += units.end - units.start;
+            self.extents.units_mut().lose(units.clone());
+            self.ledger.note_lost(units);
+        }
+    }
+
+    /// The cache's device has lost dirty bytes.
+    pub fn lose(&mut self, at: usize, range: &Range<u64>) {
+        let mut parts = Vec::new();
+        self.extents.visit(self.volumes[at].number, range.clone(), |part, is_dirty| {
+            if is_dirty {
+                parts.push(part);
+            }
+        });
+        tracing::error!(
+            volume = self.volumes.name(at),
+            offset = range.start,
+            bytes = range.end - range.start,
+            "the cache's device has lost bytes that the store does not have: reads fail until they are written anew"
+        );
+        self.lose_parts(at, &parts);
+        self.cleaning.cleaner_mut().lost(self.volumes[at].number, units_of(range));
+    }
+
+    /// An operation's plan is stored: what it made dirty, and what was fetched beside that.
+    pub fn note_stored(&mut self, op: &Op) {
+        for part in &op.plan.fill {
+            let units = units_at(part);
+            if !self.extents.units().has_lost(units.clone()) {
+                continue;
+            }
+            for (place, unit) in units.enumerate() {
+                // Nobody else would say that it is clean: it never was on its way to the store.
+                if self.extents.units_mut().mend(unit) && op.plan.dirtied.is_empty() {
+                    let offset = part.offset + place as u64 * UNIT_BYTES;
+                    let mended = Part { offset, at: unit * UNIT_BYTES, bytes: UNIT_BYTES };
+                    self.extents.units_mut().cleaned(&[mended]);
+                }
+            }
+        }
+        self.ledger.note_stored(op);
+    }
+
+    /// Where an operation's bytes go. What the cache's device has lost is mended by writing it anew, which a write past the cache
+    /// would not do: it goes into both.
+    pub fn mode_for(&mut self, op: &Op) -> Mode {
+        let volume = &self.volumes[op.volume];
+        if volume.mode != Mode::WriteAround {
+            return volume.mode;
+        }
+        let mut parts = Vec::new();
+        self.extents.visit(volume.number, op.aligned(), |part, _| parts.push(part));
+        let is_lost = parts.iter().any(|part| self.extents.units().has_lost(units_at(part)));
+        if is_lost { Mode::WriteThrough } else { Mode::WriteAround }
+    }
+
+    /// Whether something of a range of a volume is marked as dirty.
+    pub fn is_marked(&mut self, at: usize, range: &Range<u64>) -> bool {
+        let mut any = false;
+        self.extents.visit(self.volumes[at].number, range.clone(), |_, is_dirty| any |= is_dirty);
+        any
+    }
+
+    /// Whether the store lacked something of a range, which lies at a byte of the cache, before an operation came.
+    pub fn was_dirty(&mut self, op: &Op, range: &Range<u64>, at: u64) -> bool {
+        let units = units_from(at, range);
+        if let Some(is_dirty) = self.ledger.is_recorded_dirty(units.clone()) {
+            // A log that has failed takes no record of what is lost.
+            return is_dirty || self.extents.units().has_lost(units);
+        }
+        // Its own plan has made the units dirty, and nobody knows what they were.
+        op.kind.is_write() || self.is_marked(op.volume, range)
+    }
+
+    /// Gives an operation's claims back.
+    pub fn release_claims(&mut self, op: &mut Op) {
+        let claims = &mut self.volumes[op.volume].claims;
+        for claim in op.claims.drain(..) {
+            claims.release(claim, |owner| self.ready.push_back(Ready::Claim(owner)));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! One operation at work: it claims its range, is planned, gathers what it needs, stores what it has, and lets go.
+//!
+//! The operation lies where all of them lie, and is borrowed apart from what it shares with others ([`Shared`]). What it does next, and who
+//! is to be called for its sake, it answers ([`After`]).
+
+use tiermem_policy::extents::UNIT_BYTES;
+
+use super::op::{Failure, Kind, Op, Stage};
+use super::operations::{After, Ready};
+use super::shared::Shared;
+use crate::nbd::Errno;
+
+/// An operation, its number, and what it works on.
+pub(super) struct Work<'a> {
+    pub id: u32,
+    pub op: &'a mut Op,
+    pub shared: &'a mut Shared,
+}
+
+impl Work<'_> {
+    /// Claims the operation's range.
+    pub fn claim(self) -> After {
+        let exclusive = self.op.kind.is_write() || self.op.kind == Kind::Trim;
+        let claims = &mut self.shared.volumes[self.op.volume].claims;
+        self.op.claims.push(claims.claim(self.id, self.op.units(), exclusive));
+        self.op.stage = Stage::Claiming;
+        self.shared.ready.push_back(Ready::Claim(self.id));
+        After::Waits
+    }
+
+    /// The operation may get what it claims now.
+    pub fn try_claims(mut self) -> After {
+        // It may have been woken twice, and may be gone, or another's.
+        if self.op.stage != Stage::Claiming || !self.are_granted() {
+            return After::Waits;
+        }
+        let is_first = self.op.claims.len() == 1;
+        match (self.op.kind, is_first) {
+            (Kind::Read | Kind::Prefetch, true) => self.plan_read(),
+            (Kind::Write | Kind::Zero, true) => self.plan_write(),
+            (Kind::Trim, _) => self.trim(),
+            (Kind::Copy, _) => self.copy(),
+            (_, false) => self.proceed(),
+        }
+    }
+
+    /// Whether the operation has all its claims.
+    fn are_granted(&mut self) -> bool {
+        let claims = &mut self.shared.volumes[self.op.volume].claims;
+        self.op.claims.iter().all(|claim| claims.grant(*claim))
+    }
+
+    /// The operation is planned: claims what its plan fills beside its own range, and goes on when all is granted.
+    pub fn planned(mut self) -> After {
+        self.shared.volumes[self.op.volume].counts.note_plan(self.op.kind, &self.op.plan);
+        if let Some(job) = self.op.job.filter(|_| !self.op.plan.hit) {
+            self.shared.answers.missed(job);
+        }
+        let own = self.op.units();
+        let owned_exclusively = self.op.kind.is_write();
+        for part in &self.op.plan.fill {
+            let units = part.offset / UNIT_BYTES..(part.offset + part.bytes) / UNIT_BYTES;
+            if owned_exclusively && own.start <= units.start && units.end <= own.end {
+                continue;
+            }
+            let claims = &mut self.shared.volumes[self.op.volume].claims;
+            self.op.claims.push(claims.extend(self.op.claims[0], units));
+        }
+        if self.are_granted() { self.proceed() } else { After::Waits }
+    }
+
+    /// The operation has all its claims: it reads, as soon as the log allows what comes afterwards.
+    pub fn proceed(self) -> After {
+        let Shared { ledger, extents, volumes, .. } = &mut *self.shared;
+        let volume = &volumes[self.op.volume];
+        let wait = ledger.open_blocks(self.op, volume.number, volume.mode, extents.map());
+        if ledger.must_wait(self.id, wait) {
+            self.op.stage = Stage::Opening;
+            return After::Waits;
+        }
+        self.gather()
+    }
+
+    /// The log has what the operation waited for.
+    pub fn resume(self) -> After {
+        match self.op.kind {
+            Kind::Trim => self.trim_store(),
+            Kind::Copy => self.copy(),
+            _ => self.gather(),
+        }
+    }
+
+    /// The log is broken, and the operation waits for it.
+    pub fn log_failed(mut self, why: &str) -> After {
+        if self.op.kind == Kind::Copy {
+            return self.keep_dirty(why);
+        }
+        self.op.failure = Some((Errno::Io, why.to_owned()));
+        self.undo();
+        self.end()
+    }
+
+    /// All that the operation needs is here, or failed.
+    pub fn gathered(self) -> After {
+        match self.op.kind {
+            Kind::Read | Kind::Prefetch | Kind::Trim => self.read_gathered(),
+            Kind::Write | Kind::Zero => self.write_gathered(),
+            Kind::Copy => self.copied(),
+        }
+    }
+
+    /// All is stored, or some of it failed.
+    pub fn stored(self) -> After {
+        match self.op.kind {
+            Kind::Write | Kind::Zero => self.written(),
+            Kind::Trim => self.end(),
+            Kind::Read | Kind::Prefetch | Kind::Copy => self.filled(),
+        }
+    }
+
+    /// One of the operation's requests that store is done.
+    pub fn stored_one(&mut self, failed: Option<Failure>) {
+        self.op.ios -= 1;
+        if let Some(failed) = failed {
+            self.op.failure.get_or_insert(failed);
+        }
+        if self.op.ios == 0 {
+            self.shared.ready.push_back(Ready::Stored(self.id));
+        }
+    }
+
+    /// The operation can do nothing now: it lets go of all and begins anew when something was written back.
+    pub fn park(self) -> After {
+        self.shared.release_claims(self.op);
+        self.shared.volumes[self.op.volume].counts.parked += 1;
+        After::Parks
+    }
+
+    /// The same, when plans in flight have ended or the log has room.
+    pub fn crowd(self) -> After {
+        self.shared.release_claims(self.op);
+        After::Crowds
+    }
+
+    /// The operation is over: it replies, unless it has, and lets go of all.
+    pub fn end(self) -> After {
+        self.shared.reply(self.op, Vec::new());
+        self.shared.extents.finish(&mut self.op.plan);
+        self.shared.release_claims(self.op);
+        self.shared.leave_blocks(self.op);
+        for held in self.op.held.drain(..) {
+            self.shared.pool.give_back(held.buffer);
+        }
+        After::Ends
+    }
+}
