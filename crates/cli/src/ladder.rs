@@ -39,7 +39,7 @@ pub struct LadderArgs {
     /// Lists: when a hit moves an item to the head: always, lower-only or at-tail.
     #[arg(long, default_value = "at-tail")]
     bump: Bump,
-    /// Eviction policy of the tiers: lru, klru:K, klfu:K or kttl:K.
+    /// Eviction policy of the tiers: lru, klru:K, klfu:K, kttl:K, or a policy by name, such as s3-fifo.
     #[arg(long, default_value = "lru")]
     order: Order,
     /// Eviction policy of the slower tiers [default: --order].
@@ -71,10 +71,6 @@ impl LadderArgs {
             level.order = self.order_slow.filter(|_| tier > 0).unwrap_or(self.order);
             level.insertion_point = self.insertion_point.unwrap_or(level.insertion_point);
         }
-        let walks_lists = self.promotion == Promotion::ReuseTimeScan;
-        if walks_lists && ladder.levels.iter().skip(1).any(|level| level.order != Order::Lists) {
-            return Err("reuse-time-scan walks lists: it needs --order lru".to_owned());
-        }
-        Ok(())
+        ladder.check_orders()
     }
 }

@@ -1,9 +1,115 @@
 //! What the ladder's orders and admissions do to whom, seen from outside.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
+
 mod keyed;
 
-use keyed::{World, config};
+use std::collections::BTreeMap;
+
+use keyed::{World, config, hash};
+use tiermem_base::Rng;
+use tiermem_policy::Id;
+use tiermem_policy::evict::{self, Departure, Domain, Evict, Item, Named, Origin, Touch};
 use tiermem_policy::ladder::{Admission, Admit, LadderConfig, NewItem, Order, PAGE_BYTES, Priority};
+use tiermem_policy::promote::Promotion;
+
+/// What a policy by itself keeps of so many items at once; its hits.
+fn hits_alone(named: Named, capacity: usize, keys: &[usize]) -> u64 {
+    let mut order = evict::Order::new(named, 1, 0);
+    let (mut rng, domain) = (Rng::seeded(5), Domain(0));
+    let (mut ids, mut held, mut free): (BTreeMap<usize, Id>, BTreeMap<Id, usize>, Vec<Id>) =
+        Default::default();
+    let mut hits = 0;
+    for (now, &key) in (1..).zip(keys) {
+        if let Some(&id) = ids.get(&key) {
+            order.hit(id, Touch { now, write: false }, || domain);
+            hits += 1;
+            continue;
+        }
+        order.miss(domain, hash(key));
+        // The ladder takes a number before it makes room for it.
+        let id = free.pop().unwrap_or(Id((held.len() + free.len()) as u32));
+        if held.len() == capacity {
+            let victim = order.victim(domain, now, &mut rng, |_| true).unwrap();
+            order.remove(victim, domain, Departure::Evicted);
+            ids.remove(&held.remove(&victim).unwrap());
+            free.push(victim);
+        }
+        let item = Item { key: hash(key), size: 1000_u32.div_ceil(16), dirty: true, now };
+        order.insert(id, domain, Origin::Admitted(item));
+        ids.insert(key, id);
+        held.insert(id, key);
+    }
+    hits
+}
+
+/// Keys by a popularity that shifts now and then, with scans between.
+fn keys(count: usize) -> Vec<usize> {
+    let mut rng = Rng::seeded(11);
+    let key = |at: usize| {
+        let shift = at / 5000 * 300;
+        match rng.below(4) {
+            0 => 10_000 + at,
+            _ => shift + rng.below(3000).min(rng.below(3000)).min(rng.below(3000)) as usize,
+        }
+    };
+    (0..count).map(key).collect()
+}
+
+/// The ladder adds nothing to a policy and takes nothing from it: one tier of items of one size hits as the policy alone.
+#[test]
+fn a_policy_hits_on_the_ladder_as_it_does_alone() {
+    let keys = keys(20_000);
+    for named in Named::ALL {
+        let one = LadderConfig {
+            watermarks: None,
+            rebalance_batch: 0,
+            promotion: Promotion::None,
+            ..config(&[8], Order::Policy(named))
+        };
+        let mut world = World::new(one);
+        keys.iter().for_each(|&key| world.access(key, 1000, None));
+        let capacity = world.ladder.residents().items() as usize;
+        assert!(capacity > 450, "{named}: {capacity} items");
+        let hits = world.ladder.residents().level(0).counters().hits;
+        assert_eq!(hits, hits_alone(named, capacity, &keys), "{named}");
+    }
+}
+
+/// Whatever the sizes, over two tiers and with everything that moves items: each item is in one place, and tiers hold what they may.
+#[test]
+fn every_policy_serves_tiers_and_sizes() {
+    for named in Named::ALL {
+        let mut world =
+            World::new(LadderConfig { charge_metadata: true, ..config(&[40, 80], Order::Policy(named)) });
+        for (at, key) in keys(30_000).into_iter().enumerate() {
+            let bytes = if at < 15_000 { 200 + key as u64 % 900 } else { 100 + key as u64 % 7000 };
+            world.access(key, bytes, None);
+            if at % 1000 == 0 && world.ids[key].is_some() {
+                let id = world.ids[key].take().unwrap();
+                world.ladder.transit_mut().remove(id);
+            }
+        }
+        let residents = world.ladder.residents();
+        assert_eq!(residents.items() as usize, world.held(0..world.ids.len()), "{named}");
+        let counters = [0, 1].map(|tier| residents.level(tier).counters());
+        assert!(counters[0].demotions > 100 && counters[1].evictions > 100, "{named}: {counters:?}");
+        assert!(counters[1].promotions > 0, "{named}: {counters:?}");
+        (0..200).for_each(|_| world.step());
+        assert!(world.ladder.charged_bytes(0) <= 40 * PAGE_BYTES, "{named}");
+        assert!(world.ladder.residents().level(1).is_within_capacity(), "{named}");
+        assert!(world.ladder.clear() && world.ladder.residents().items() == 0, "{named}");
+    }
+}
+
+#[test]
+fn a_policy_orders_all_tiers_or_none() {
+    let mut mixed = config(&[8, 8], Order::Policy(Named::Sieve));
+    assert_eq!(mixed.check_orders(), Ok(()));
+    assert!(LadderConfig { tenants: true, ..mixed.clone() }.check_orders().is_err());
+    mixed.levels[1].order = Order::Lists;
+    assert!(mixed.check_orders().unwrap_err().contains("all tiers or none"));
+}
 
 #[test]
 fn of_a_sample_the_least_used_goes_first() {

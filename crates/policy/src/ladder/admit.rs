@@ -85,7 +85,12 @@ impl Ladder {
         };
         let first = match item.rewrites {
             Some(old) => usize::from(self.transit.residents.nodes.loc(old).tier),
-            None => self.learnt.first_tier(item.key, fit, &self.transit.residents),
+            None => {
+                let residents = &mut self.transit.residents;
+                let first = self.learnt.first_tier(item.key, fit, residents);
+                residents.orders.miss(item.key, first, residents.classes.class(fit));
+                first
+            }
         };
         if let Some(loc) = self.take_free_run(fit, first, id) {
             return self.enter(id, loc, item, context.now);

@@ -2,6 +2,7 @@
 //! is one experiment.
 
 use super::{Admission, Order};
+use crate::evict::Named;
 use crate::evict::lru::{Bump, Lru};
 use crate::promote::Promotion;
 
@@ -168,6 +169,37 @@ impl LadderConfig {
         let scans = self.promotion == Promotion::ReuseTimeScan;
         let bump = if scans && self.bump == Bump::AtTail { Bump::Always } else { self.bump };
         Lru::new(points, bump)
+    }
+
+    /// The policy that the tiers have by its name, if they have one.
+    pub(super) fn policy(&self) -> Option<Named> {
+        self.levels.iter().find_map(|level| match level.order {
+            Order::Policy(named) => Some(named),
+            Order::Lists | Order::Sample { .. } => None,
+        })
+    }
+
+    /// Whether the orders of the tiers go together, and with the rest.
+    ///
+    /// # Errors
+    /// What does not, and what to say instead.
+    pub fn check_orders(&self) -> Result<(), String> {
+        let scans = self.promotion == Promotion::ReuseTimeScan;
+        if scans && self.levels.iter().skip(1).any(|level| level.order != Order::Lists) {
+            return Err("reuse-time-scan walks lists: it needs the order lru".to_owned());
+        }
+        let Some(named) = self.policy() else { return Ok(()) };
+        if self.levels.iter().any(|level| level.order != Order::Policy(named)) {
+            return Err(format!(
+                "{named} orders all tiers or none: give the slower tiers the same order, or none of their own"
+            ));
+        }
+        if self.tenants {
+            return Err(format!(
+                "{named} knows no tenants: where they are told apart the order is klru:K, klfu:K or kttl:K"
+            ));
+        }
+        Ok(())
     }
 
     /// Lists know no tenants: where these are told apart, tiers are sampled.

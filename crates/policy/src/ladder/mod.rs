@@ -225,8 +225,11 @@ impl Ladder {
     /// An empty ladder.
     ///
     /// # Panics
-    /// When there is no level or more than [`LEVELS_MAX`]; callers check their configuration.
+    /// When there is no level or more than [`LEVELS_MAX`], or not all tiers have the [`Order::Policy`] that one has; callers check
+    /// their configuration.
     pub fn new(mut config: LadderConfig) -> Self {
+        let problem = config.policy().and_then(|_| config.check_orders().err());
+        assert_eq!(problem, None, "a policy orders all tiers");
         config.order_for_tenants();
         let levels = config.levels.len();
         assert!((1..=LEVELS_MAX).contains(&levels), "a ladder has 1 to {LEVELS_MAX} levels");

@@ -7,7 +7,7 @@ use super::place::Place;
 use super::slots::Slots;
 use super::tenants::Tenants;
 use super::{Class, Context, LadderConfig};
-use crate::evict::{Departure, Domain, Evict, Lru, Origin, Touch};
+use crate::evict::{self, Departure, Domain, Evict, Lru, Origin, Touch};
 use crate::waste::Waste;
 use crate::{Id, Now};
 use tiermem_base::Rng;
@@ -30,6 +30,8 @@ pub(super) struct Orders {
     lists_of_tier: usize,
     tiers: Vec<TierOrder>,
     uses: Uses,
+    /// The policy of all tiers, where it is one by its name, with the same domains as the lists.
+    policy: Option<evict::Order>,
     /// Whose the items are, where they are told apart.
     tenants: Option<Tenants>,
 }
@@ -47,6 +49,10 @@ impl Orders {
             lists_of_tier,
             tiers: config.levels.iter().map(tier).collect(),
             uses: Uses::new(config.levels.iter().any(|level| by_frequency(&level.order))),
+            // How much a class comes to hold is not known.
+            policy: config
+                .policy()
+                .map(|named| evict::Order::new(named, lists_of_tier * config.levels.len(), 0)),
             tenants: config.tenants.then(|| Tenants::new(config)),
         }
     }
@@ -69,10 +75,19 @@ impl Orders {
         Domain((tier * self.lists_of_tier + class.index()) as u32)
     }
 
-    /// Whether a tier has lists: the coldest is found by a look at all of them.
+    /// Whether each class of a tier has an order of its own: the coldest is found by a look at all of them.
     #[inline]
-    pub fn has_lists(&self, tier: usize) -> bool {
-        self.tiers[tier].order == Order::Lists
+    pub fn has_order_by_class(&self, tier: usize) -> bool {
+        !matches!(self.tiers[tier].order, Order::Sample { .. })
+    }
+
+    /// A key was asked for that is not there, and is to enter a tier.
+    #[inline]
+    pub fn miss(&mut self, key: u64, tier: usize, class: Class) {
+        let domain = self.domain(tier, class);
+        if let Some(policy) = &mut self.policy {
+            policy.miss(domain, key);
+        }
     }
 
     /// A new item is a tenant's, and was not used yet.
@@ -95,8 +110,13 @@ impl Orders {
         if let Some(tenants) = &mut self.tenants {
             tenants.insert(id, tier, bytes());
         }
-        if self.has_lists(tier) {
-            self.lists.insert(id, self.domain(tier, class), origin);
+        let domain = self.domain(tier, class);
+        match self.tiers[tier].order {
+            Order::Lists => self.lists.insert(id, domain, origin),
+            Order::Sample { .. } => {}
+            Order::Policy(_) => {
+                self.policy.iter_mut().for_each(|policy| policy.insert(id, domain, origin));
+            }
         }
     }
 
@@ -111,8 +131,13 @@ impl Orders {
         if let Some(tenants) = &mut self.tenants {
             tenants.remove(id, tier, bytes());
         }
-        if self.has_lists(tier) {
-            self.lists.remove(id, self.domain(tier, class), departure);
+        let domain = self.domain(tier, class);
+        match self.tiers[tier].order {
+            Order::Lists => self.lists.remove(id, domain, departure),
+            Order::Sample { .. } => {}
+            Order::Policy(_) => {
+                self.policy.iter_mut().for_each(|policy| policy.remove(id, domain, departure));
+            }
         }
     }
 
@@ -120,11 +145,12 @@ impl Orders {
     #[inline]
     pub fn hit(&mut self, id: Id, place: Place, age: u32, touch: Touch, slots: &Slots) {
         let tier = usize::from(place.tier());
+        let first = tier * self.lists_of_tier;
+        let domain = || Domain((first + slots.pages().class_at(place.unit()).index()) as u32);
         match self.tiers[tier].order {
-            Order::Lists => {
-                let first = tier * self.lists_of_tier;
-                let domain = || Domain((first + slots.pages().class_at(place.unit()).index()) as u32);
-                self.lists.hit(id, touch, domain);
+            Order::Lists => self.lists.hit(id, touch, domain),
+            Order::Policy(_) => {
+                self.policy.iter_mut().for_each(|policy| policy.hit(id, touch, domain));
             }
             Order::Sample { by: Priority::Frequency, .. } => {
                 self.uses.count(id, age, self.tiers[tier].sampling.half_life());
@@ -136,7 +162,10 @@ impl Orders {
     /// What a hit writes beside the node.
     #[inline]
     pub fn mark(&self, id: Id) -> Option<&u64> {
-        self.lists.mark(id)
+        match &self.policy {
+            None => self.lists.mark(id),
+            Some(policy) => policy.mark(id),
+        }
     }
 
     /// Draws from a tier that is sampled, and the tenants to draw from.
@@ -177,27 +206,31 @@ impl Orders {
         items: (&Nodes, &Slots),
         context: &mut Context<'_>,
     ) -> Option<Id> {
-        if !self.has_lists(tier) {
-            return self.sample(tier, Some(class), items, context);
-        }
+        let (domain, now) = (self.domain(tier, class), context.now.requests);
         let may_go = |id: Id| items.0.get(id).may_go();
-        self.lists.victim(self.domain(tier, class), context.now.requests, context.rng, may_go)
+        match self.tiers[tier].order {
+            Order::Lists => self.lists.victim(domain, now, context.rng, may_go),
+            Order::Sample { .. } => self.sample(tier, Some(class), items, context),
+            Order::Policy(_) => self.policy.as_mut()?.victim(domain, now, context.rng, may_go),
+        }
     }
 
     /// Whether the class's next victim is at hand, or some that were used have to be passed over first: a few are, at once.
     pub fn is_at_hand(&mut self, tier: usize, class: Class, nodes: &Nodes) -> bool {
         let may_go = |id: Id| nodes.get(id).may_go();
-        !self.has_lists(tier) || self.lists.pass_over(self.domain(tier, class), PASSED_OVER, may_go)
+        self.tiers[tier].order != Order::Lists
+            || self.lists.pass_over(self.domain(tier, class), PASSED_OVER, may_go)
     }
 
-    /// The item of this tier that should go next, whatever its class. The list policy looks at each list's tail.
+    /// The item of this tier that should go next, whatever its class. Where each class has an order of its own, it is the one of
+    /// their victims that was not used for longest: one policy's orders cannot be compared otherwise.
     pub fn coldest(
         &mut self,
         tier: usize,
         (nodes, slots): (&Nodes, &Slots),
         context: &mut Context<'_>,
     ) -> Option<Id> {
-        if !self.has_lists(tier) {
+        if !self.has_order_by_class(tier) {
             return self.sample(tier, None, (nodes, slots), context);
         }
         let mut coldest: Option<(u32, Id)> = None;
@@ -289,13 +322,16 @@ impl Orders {
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        self.lists.metadata_bytes() + self.uses.bytes() + self.tenants.as_ref().map_or(0, Tenants::bytes)
+        let policy = self.policy.as_ref().map_or(0, Evict::metadata_bytes);
+        let tenants = self.tenants.as_ref().map_or(0, Tenants::bytes);
+        self.lists.metadata_bytes() + policy + self.uses.bytes() + tenants
     }
 
     /// Forgets all items. The memory is given back by and by.
     pub fn clear_into(&mut self, waste: &mut Waste) {
         self.lists.clear_into(waste);
         self.uses.clear();
+        self.policy.iter_mut().for_each(Evict::clear);
         if let Some(tenants) = &mut self.tenants {
             tenants.clear_into(waste);
         }

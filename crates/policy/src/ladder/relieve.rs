@@ -170,9 +170,9 @@ impl Relief {
         let Some(id) = transit.residents.coldest(tier, context) else { return false };
         let class =
             transit.residents.levels[tier].slots.pages().class_at(transit.residents.nodes.loc(id).unit);
-        let has_lists = transit.residents.orders.has_lists(tier);
+        let has_order_by_class = transit.residents.orders.has_order_by_class(tier);
         let gave = giving.item(tier, class, id, context);
-        if gave && has_lists {
+        if gave && has_order_by_class {
             self.tiers[tier].coldest_class = Some((class, PRESSED_BATCH - 1));
         }
         gave

@@ -69,9 +69,7 @@ impl World {
             self.ladder.hit(None, id, self.now);
             return;
         }
-        // Scattered, as hashes are.
-        let hash = (key as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let item = NewItem { key: hash, bytes, expires_at_ms, rewrites: None, tenant };
+        let item = NewItem { key: hash(key), bytes, expires_at_ms, rewrites: None, tenant };
         for _ in 0..8 {
             let mut acts = Vec::new();
             let answer = self.ladder.admit(&item, self.now, &mut self.rng, &mut acts);
@@ -97,6 +95,11 @@ impl World {
         };
         keys.filter(stands).count()
     }
+}
+
+/// Scattered, as hashes are.
+pub fn hash(key: usize) -> u64 {
+    (key as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 /// Tiers of so many pages, in which recency is known to the request and metadata cost nothing.

@@ -260,8 +260,12 @@ impl StoreConfig {
     fn ladder(&self) -> Result<LadderConfig, ConfigError> {
         let capacities: Vec<Bytes> = self.memory_tiers().map(|tier| Bytes(pages_bytes(tier))).collect();
         let mut ladder = self.policy.ladder(&capacities)?;
-        ladder.tune(self.live_over(&ladder)?.policy);
+        let live = self.live_over(&ladder)?;
+        ladder.tune(live.policy);
         ladder.ahead_bytes = AHEAD_BYTES;
+        let tenants = live.division.tells_apart;
+        let checked = LadderConfig { tenants, ..ladder.clone() }.check_orders();
+        checked.map_err(|problem| ConfigError::Value { key: "policy.order", problem })?;
         Ok(ladder)
     }
 
@@ -403,6 +407,7 @@ mod tests {
             ("colour = 1", "unknown field `colour`"),
             ("[server]\nport = 1", "unknown field `port`"),
             ("shards = 0", "between 1 and 256"),
+            ("[policy]\norder = \"s3-fifo\"\n[tenants]\nby = \"prefix\"", "s3-fifo knows no tenants"),
             (
                 "shards = 64\ntier = [{name = \"a\", kind = \"dram\", capacity = \"1MiB\"}]",
                 "16KiB is too small",

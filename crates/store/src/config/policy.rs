@@ -15,7 +15,8 @@ pub struct PolicySection {
     /// Who is promoted: `reuse-twice` (default), `reuse-time`, `tail-age`, `reuse-time-scan`, `naive` or `none`.
     pub promotion: Option<String>,
     /// Who goes first from a tier: `lru` (lists, the default), or the first of K drawn by recency (`klru:K`), by frequency
-    /// of use (`klfu:K`) or by expiry (`kttl:K`).
+    /// of use (`klfu:K`) or by expiry (`kttl:K`); or a policy by its name, the same one for all tiers (`fifo`, `clock`, `sieve`,
+    /// `s3-fifo`, `2q`, `arc`, `slru`, `lfu`, `lhd`, ...).
     pub order: Option<String>,
     /// The same for slower tiers, where it differs.
     pub order_slow: Option<String>,
@@ -80,12 +81,6 @@ impl PolicySection {
         ladder.bump = word("policy.bump", &self.bump, Bump::default())?;
         let order: Order = word("policy.order", &self.order, Order::default())?;
         let order_slow = word("policy.order_slow", &self.order_slow, order)?;
-        if ladder.promotion == Promotion::ReuseTimeScan && order_slow != Order::Lists {
-            return Err(out_of_range(
-                "policy.promotion",
-                "reuse-time-scan walks lists: it needs the order lru",
-            ));
-        }
         let low = share("policy.low_watermark", self.low_watermark, defaults.low)?;
         let high = share("policy.high_watermark", self.high_watermark, defaults.high)?;
         if low > high {
@@ -100,6 +95,7 @@ impl PolicySection {
             level.insertion_point = share(key, given, level.insertion_point)?;
             level.order = if tier == 0 { order } else { order_slow };
         }
+        ladder.check_orders().map_err(|problem| ConfigError::Value { key: "policy.order", problem })?;
         ladder.metadata_share_max =
             share("policy.metadata_share_max", self.metadata_share_max, ladder.metadata_share_max)?;
         ladder.class_factor = self.class_factor.unwrap_or(ladder.class_factor);
@@ -159,6 +155,7 @@ fn share(key: &'static str, given: Option<f64>, default: f64) -> Result<f64, Con
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tiermem_policy::evict::Named;
 
     fn read(text: &str) -> Result<LadderConfig, String> {
         let section: PolicySection = toml::from_str(text).map_err(|error| error.to_string())?;
@@ -185,11 +182,24 @@ mod tests {
     }
 
     #[test]
+    fn any_policy_can_order_the_tiers() {
+        for named in Named::ALL {
+            // These two are lists with an insertion point, and samples, for the ladder.
+            if let Named::Lru | Named::KLru(_) = named {
+                continue;
+            }
+            let ladder = read(&format!("order = \"{}\"", named.name())).unwrap();
+            assert!(ladder.levels.iter().all(|level| level.order == Order::Policy(named)));
+        }
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for (text, part) in [
             ("promotion = \"often\"", "none of reuse-twice"),
             ("order = \"mru\"", "none of lru, klru:K"),
             ("order = \"klru\"\npromotion = \"reuse-time-scan\"", "needs the order lru"),
+            ("order = \"s3-fifo\"\norder_slow = \"lru\"", "orders all tiers or none"),
             ("low_watermark = 0.5", "above high_watermark"),
             ("insertion_point_slow = 0.0", "insertion_point_slow"),
             ("step_requests = 0", "at least 1"),

@@ -360,6 +360,7 @@ fn set_up(trace: &TraceArgs, args: &TieredArgs) -> Result<Start, Failure> {
     let mut ladder = LadderConfig::with_capacities(&capacities[..memory_tiers]);
     args.ladder.apply(&mut ladder).map_err(|error| Failure::usage(anyhow!("{error}")))?;
     ladder.tenants = args.tenants != Sharing::Free;
+    ladder.check_orders().map_err(|error| Failure::usage(anyhow!("{error}")))?;
     let clairvoyant_fast_share = best.fast_share(capacities[0], ITEM_OVERHEAD_BYTES, !args.preload);
     let flash = tiers.get(memory_tiers).zip(capacities.get(memory_tiers));
     let tail = flash.map(|(tier, &bytes)| args.log(tier, bytes)).transpose().map_err(Failure::usage)?;
