@@ -16,7 +16,6 @@ use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
 use tiermem_store::engine::{By, Condition, DATABASES, Declared, Engine, EngineConfig, Expiry, Tenancy};
 use tiermem_tier::block::Immediate;
 use tiermem_tier::flash::FlashConfig;
-use tiermem_tier::flash::format::Layout;
 
 /// Header and key name of an item in the engine.
 const OVERHEAD_BYTES: u64 = 8 + 16;
@@ -59,6 +58,7 @@ struct FlashCounts {
     segments_emptied: u64,
     reads: u64,
     written_bytes: u64,
+    checkpoints: [u64; 2],
     waits: u64,
 }
 
@@ -71,13 +71,9 @@ struct FlashTier {
 }
 
 impl FlashTier {
-    fn layout(&self) -> Layout {
-        Layout::divide(0, self.region_bytes, self.segment_bytes).unwrap()
-    }
-
     fn log(&self) -> LogConfig {
-        let (admission, segments) = (self.admission, self.layout().segments);
-        LogConfig { segments, segment_bytes: self.segment_bytes, admission, reserve: log::RESERVE }
+        let log = LogConfig::in_region(self.region_bytes, self.segment_bytes).unwrap();
+        LogConfig { admission: self.admission, ..log }
     }
 }
 
@@ -208,8 +204,10 @@ fn counts_of(
                 promotions: tier.promotions,
                 evictions: tier.evictions,
                 items: tier.items,
-                capacity_bytes: flash
-                    .map_or(0, |flash| u64::from(flash.layout().segments) * u64::from(flash.segment_bytes)),
+                capacity_bytes: flash.map_or(0, |flash| {
+                    let log = flash.log();
+                    u64::from(log.segments) * u64::from(log.segment_bytes)
+                }),
                 admitted: [figures.admitted, figures.admitted_bytes],
                 rejected: figures.rejected,
                 refused: figures.refused,
@@ -219,6 +217,7 @@ fn counts_of(
                 segments_emptied: figures.segments_emptied,
                 reads: figures.reads,
                 written_bytes: figures.item_written_bytes,
+                checkpoints: [figures.checkpoints, figures.journal_overruns],
                 waits,
             }
         }),
@@ -291,6 +290,7 @@ fn simulated_with(
                 segments_emptied: log.segments_emptied,
                 reads: tail.reads(),
                 written_bytes: tail.written_bytes(),
+                checkpoints: [tail.checkpoints().completed, tail.checkpoints().overruns],
                 waits: cache.waits,
             }
         }),
@@ -405,8 +405,7 @@ fn memory_taken_ahead_changes_nothing() {
     }
 }
 
-/// Over a flash tier: every count of it too. Its device is so large that the journal needs no checkpoint, which the simulator
-/// has none of, and so small that it overflows. How often writers had to wait.
+/// Over a flash tier: every count of it too. Its device is so small that it overflows. How often writers had to wait.
 fn compare_over_flash(name: &str, trace: &[Access], memory: (u64, u64), flash: FlashTier) -> u64 {
     let mut waits = 0;
     for (what, ladder) in ladders(memory.0, memory.1) {
@@ -476,4 +475,33 @@ fn random_requests_over_flash() {
             assert!(live.flash.unwrap().hits > 100, "seed {seed}");
         }
     }
+}
+
+/// Regions so small that the journal is full again and again: each checkpoint borrows segments for a while, and pads those that are
+/// being filled.
+#[test]
+fn small_regions_are_left_for_checkpoints_in_both() {
+    let mut checkpoints = 0;
+    for seed in 0..8 {
+        let mut rng = Rng::seeded(seed);
+        let keys = 4000 + rng.below(12_000);
+        let size_max = 40 + rng.below(600);
+        let trace: Vec<Access> = (0..40_000u64)
+            .map(|at| {
+                let op = [Op::Get, Op::Get, Op::Set, Op::Set, Op::Set, Op::Del][rng.below(6) as usize];
+                let (key, size) = (rng.below(keys), rng.below(size_max) as u32);
+                let ttl_s = if rng.below(8) == 0 { 1 + rng.below(20) as u32 } else { 0 };
+                Access { time_ns: at * 1_000_000, op, key, size, ttl_s, ..Access::default() }
+            })
+            .collect();
+        let region_bytes = (1 << 20) + rng.below(2 << 20) / 4096 * 4096;
+        let segment_bytes = [32 << 10, 64 << 10][seed as usize % 2];
+        let flash = FlashTier { region_bytes, segment_bytes, admission: ADMISSIONS[seed as usize / 4] };
+        let ladder =
+            LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&[512 << 10, 512 << 10]) };
+        let (live, simulated) = (live(&ladder, Some(flash), &trace), simulated(&ladder, Some(flash), &trace));
+        assert_eq!(live, simulated, "seed {seed}, {flash:?}");
+        checkpoints += live.flash.unwrap().checkpoints[0];
+    }
+    assert!(checkpoints > 30, "{checkpoints} checkpoints");
 }

@@ -201,7 +201,8 @@ fn run(steps: Vec<Step>, config: LogConfig) -> World {
 }
 
 fn config(segments: u32) -> LogConfig {
-    LogConfig { segments, segment_bytes: SEGMENT_BYTES, admission: Admission::All, reserve: 0.1 }
+    let admission = Admission::All;
+    LogConfig { segments, segment_bytes: SEGMENT_BYTES, admission, reserve: 0.1, journal_records: 1 }
 }
 
 proptest! {

@@ -6,8 +6,8 @@ use shard_world::{Bytes, SEGMENT_BYTES, Segment};
 use tiermem_base::Rng;
 use tiermem_policy::Id;
 use tiermem_policy::ladder::{LadderConfig, Loc};
-use tiermem_policy::log::{Admission, Fate, LOG_PAGE_BYTES, Leaving, LogConfig, RESERVE};
-use tiermem_policy::shard::{Act, Away, From, LogState, Shard, Staged};
+use tiermem_policy::log::{Admission, Fate, Filled, LOG_PAGE_BYTES, Leaving, LogConfig, LogPlace, RESERVE};
+use tiermem_policy::shard::{Act, Away, Duty, From, LogState, Shard, Staged};
 
 const SEGMENTS: u32 = 16;
 const HASH: u64 = 0x1234_5678_9ABC_DEF0;
@@ -17,25 +17,34 @@ struct Log {
     shard: Shard,
     bytes: Bytes,
     rng: Rng,
-    sealed: Vec<u32>,
+    /// Segments, and the bytes before which they were written.
+    written: Vec<(u32, u32)>,
+}
+
+fn config() -> LogConfig {
+    LogConfig {
+        segments: SEGMENTS,
+        segment_bytes: SEGMENT_BYTES,
+        admission: Admission::All,
+        reserve: RESERVE,
+        journal_records: 1 << 20,
+    }
 }
 
 impl Log {
     fn new() -> Self {
-        let (segments, admission) = (SEGMENTS, Admission::All);
-        let config = LogConfig { segments, segment_bytes: SEGMENT_BYTES, admission, reserve: RESERVE };
         let mut shard = Shard::new(LadderConfig::with_capacities(&[4 << 20]), 0);
-        shard.attach_log(LogState::new(config));
+        shard.attach_log(LogState::new(config()));
         let below = vec![Segment::default(); SEGMENTS as usize];
         let bytes = Bytes { below, ..Bytes::default() };
-        Log { shard, bytes, rng: Rng::seeded(1), sealed: Vec::new() }
+        Log { shard, bytes, rng: Rng::seeded(1), written: Vec::new() }
     }
 
     fn carry_out(&mut self) {
         while let Some(act) = self.shard.next_act(&mut self.bytes, &mut self.rng) {
             match act {
-                Act::Seal { segment } => self.sealed.push(segment),
-                Act::Append { .. } | Act::Write { .. } => {}
+                Act::Write { segment, end, .. } => self.written.push((segment, end)),
+                Act::Append { .. } | Act::Seal { .. } => {}
                 act => panic!("nothing is in memory and nothing is read, so why {act:?}"),
             }
         }
@@ -52,7 +61,11 @@ impl Log {
     fn write_all(&mut self) {
         self.shard.device().write_out(true);
         self.carry_out();
-        self.sealed.drain(..).for_each(|segment| self.shard.device().written(segment));
+        self.written.drain(..).for_each(|(segment, end)| self.shard.device().note_safe(segment, end));
+        self.shard.device().announce();
+        while let Some(duty) = self.shard.device().next_duty() {
+            assert!(matches!(duty, Duty::Announce { .. } | Duty::Release { .. }));
+        }
     }
 
     fn away(&self) -> Away {
@@ -116,4 +129,18 @@ fn what_was_written_anew_in_the_same_place_is_looked_for_again() {
         }
     }
     panic!("the segment was never filled again");
+}
+
+/// Of a key that was not seen since the start, what is hot is only known by the room there is.
+#[test]
+fn what_is_read_comes_up_only_where_its_bytes_find_room() {
+    let memory_bytes = 4 << 20;
+    for (bytes, comes_up) in [(1000, true), (memory_bytes, false)] {
+        let mut state = LogState::new(config());
+        state.put(HASH, LogPlace::new(0, 1));
+        state.settle(vec![Filled { segment: 0, sequence: 1, items: 1, used_bytes: 4096 }], &[], 2);
+        let mut shard = Shard::new(LadderConfig::with_capacities(&[memory_bytes]), 0);
+        shard.attach_log(state);
+        assert_eq!(shard.hit_below(HASH, bytes), comes_up, "{bytes} bytes");
+    }
 }

@@ -22,13 +22,15 @@
 
 mod place;
 mod recent;
+mod region;
 mod segments;
 mod walk;
 mod writing;
 
 pub use place::{HEAT_MAX, LogPlace, PAGES_MAX};
 pub use recent::Recent;
-pub use segments::{Appended, Stream};
+pub use region::{ITEM_ROW_BYTES, PART_HEADER_BYTES, RECORD_BYTES, Region, SEGMENT_ROW_BYTES};
+pub use segments::{Appended, Filled, Stream};
 pub use walk::Walk;
 pub use writing::next_chunk;
 
@@ -55,7 +57,7 @@ const FREE_WANTED: u32 = 6;
 /// Segments looked at for one with little alive.
 const VICTIM_DRAWS: u32 = 32;
 /// Bytes of the log that an item takes beside its own: its entry in two checkpoints, the last one and the one under way.
-const CHECKPOINT_BYTES: u64 = 24;
+const CHECKPOINT_BYTES: u64 = 2 * ITEM_ROW_BYTES as u64;
 /// Of a full log's victim at most this share of the segment survives, however warm: otherwise emptying warm segments would
 /// free nothing.
 const KEPT_SHARE_MAX: f64 = 0.5;
@@ -93,16 +95,24 @@ pub struct LogConfig {
     pub admission: Admission,
     /// Share of the segments that live items never fill: the more, the less is copied to make holes usable.
     pub reserve: f64,
+    /// Records that one of the two halves of the journal holds: when one is full a checkpoint is due.
+    pub journal_records: u64,
 }
 
 /// [`LogConfig::reserve`] where nothing else is said.
 pub const RESERVE: f64 = 0.1;
 
 impl LogConfig {
-    /// A log of so many bytes with the defaults.
-    pub fn with_capacity(capacity_bytes: u64, segment_bytes: u32) -> Self {
-        let segments = (capacity_bytes / u64::from(segment_bytes.max(1))).min(u64::from(u32::MAX)) as u32;
-        LogConfig { segments, segment_bytes, admission: Admission::default(), reserve: RESERVE }
+    /// The log in a region of so many bytes, with the defaults. `None` where the region is too small for it.
+    pub fn in_region(region_bytes: u64, segment_bytes: u32) -> Option<Self> {
+        let region = Region::divide(region_bytes, segment_bytes)?;
+        Some(LogConfig {
+            segments: region.segments,
+            segment_bytes,
+            admission: Admission::default(),
+            reserve: RESERVE,
+            journal_records: region.journal_records(),
+        })
     }
 
     /// Live bytes that always find room.
@@ -375,9 +385,8 @@ impl Log {
         self.segments.sequence(segment)
     }
 
-    /// Segments that hold items, those being emptied too: number, sequence, items appended and bytes used. Looks at every
-    /// segment.
-    pub fn in_use(&self) -> Vec<(u32, u32, u32, u32)> {
+    /// Segments that hold items, those being emptied too. Looks at every segment.
+    pub fn in_use(&self) -> Vec<Filled> {
         self.segments.in_use()
     }
 
@@ -387,8 +396,8 @@ impl Log {
     }
 
     /// After a restart: what [`Self::in_use`] said of a segment; the oldest filling first, and before any of its items.
-    pub fn restore_segment(&mut self, segment: u32, sequence: u32, items: u32, used_bytes: u32) -> bool {
-        self.segments.restore(segment, sequence, items, used_bytes)
+    pub fn restore_segment(&mut self, filled: Filled) -> bool {
+        self.segments.restore(filled)
     }
 
     /// After a restart: takes a segment that the driver itself uses.

@@ -29,6 +29,19 @@ pub struct Appended {
     pub sealed: Option<u32>,
 }
 
+/// What a segment holds: a row of a checkpoint, and what a restart finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filled {
+    /// The segment.
+    pub segment: u32,
+    /// The number of its filling.
+    pub sequence: u32,
+    /// Items appended.
+    pub items: u32,
+    /// Bytes used from its start.
+    pub used_bytes: u32,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
@@ -243,7 +256,8 @@ impl Segments {
     }
 
     /// Takes up a filling of before a restart; `false` where that cannot be. [`Self::end_restoring`] must follow.
-    pub fn restore(&mut self, at: u32, sequence: u32, items: u32, used: u32) -> bool {
+    pub fn restore(&mut self, filled: Filled) -> bool {
+        let Filled { segment: at, sequence, items, used_bytes: used } = filled;
         let Some(segment) = self.segments.get(at as usize) else { return false };
         if segment.state == State::Taken || used > self.segment_bytes {
             return false;
@@ -300,10 +314,16 @@ impl Segments {
         self.segments[at as usize].sequence
     }
 
-    pub fn in_use(&self) -> Vec<(u32, u32, u32, u32)> {
-        let holds = |state| matches!(state, State::Open | State::Filled | State::Emptying);
-        let all = self.segments.iter().enumerate().filter(|(_, segment)| holds(segment.state));
-        all.map(|(at, segment)| (at as u32, segment.sequence, segment.items, segment.used)).collect()
+    pub fn in_use(&self) -> Vec<Filled> {
+        let all = (0..).zip(&self.segments);
+        all.filter(|(_, it)| matches!(it.state, State::Open | State::Filled | State::Emptying))
+            .map(|(segment, &Segment { sequence, items, used: used_bytes, .. })| Filled {
+                segment,
+                sequence,
+                items,
+                used_bytes,
+            })
+            .collect()
     }
 
     pub fn used_in(&self, at: u32) -> u32 {

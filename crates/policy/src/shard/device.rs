@@ -1,21 +1,84 @@
-//! What the log's device tells a shard: writings and readings that have ended, segments that it uses itself.
+//! What the log's device tells a shard: writings and readings that have ended, records that it writes for a restart.
 
 use super::Items;
 use super::contents::Contents;
+use super::duty::{Duty, Parts, Recorded, Settling};
+use super::filling::Withdrawn;
 use crate::index::Found;
-use crate::log::Stream;
+use crate::log::{LogPlace, Stream};
 
 /// The side of a shard that is turned to the log's device. Where there is no log, nothing comes of anything.
 #[derive(Debug)]
 pub struct Device<'a> {
-    pub(super) contents: &'a mut Contents,
+    contents: &'a mut Contents,
+}
+
+impl<'a> Device<'a> {
+    /// Of what a shard holds.
+    pub(super) fn new(contents: &'a mut Contents) -> Self {
+        Device { contents }
+    }
 }
 
 impl Device<'_> {
-    /// All bytes of a sealed segment are safe, and the driver keeps them no longer.
-    pub fn written(&mut self, segment: u32) {
+    /// Everything before byte `end` of a segment that is being filled is safe on the device: what was [written](super::Act::Write) of
+    /// it, in order.
+    pub fn note_safe(&mut self, segment: u32, end: u32) {
         if let Some((work, _)) = self.contents.log_mut() {
-            work.end_filling(segment);
+            work.note_safe(segment, end);
+        }
+    }
+
+    /// All that is safe was told: duties follow that announce it, and end what waits for that.
+    pub fn announce(&mut self) {
+        if let Some((work, _)) = self.contents.log_mut() {
+            work.begin_announcing();
+        }
+    }
+
+    /// What the driver of the device has to do next. `None`: nothing more comes of what was told.
+    pub fn next_duty(&mut self) -> Option<Duty> {
+        let (work, memory) = self.contents.log_mut()?;
+        work.next_duty(memory)
+    }
+
+    /// What was written before a [`Duty::Settle`] is safe.
+    pub fn settled(&mut self, what: Settling) {
+        if let Some((work, _)) = self.contents.log_mut() {
+            work.settled(what);
+        }
+        self.contents.report_outlet();
+    }
+
+    /// A record is about to be written in the journal: where.
+    pub fn note_record(&mut self) -> Recorded {
+        self.contents.log_mut().map_or(Recorded::Behind, |(work, _)| work.note_record())
+    }
+
+    /// An item has left the log: has it not be announced. `None`: it has been already.
+    pub fn withdraw(&mut self, hash: u64, place: LogPlace) -> Option<Withdrawn> {
+        self.contents.log_mut()?.0.withdraw(hash, place)
+    }
+
+    /// Does a piece of the checkpoint that is due or under way, of which `parts` hear first. Duties follow, and acts.
+    pub fn step_checkpoint<P: Parts>(&mut self, parts: &mut P) {
+        let Some((work, memory)) = self.contents.log_mut() else { return };
+        if work.step_checkpoint(memory, parts) {
+            self.contents.report_outlet();
+        }
+    }
+
+    /// A part of the checkpoint is on the device; with `false` it could not be written.
+    pub fn part_written(&mut self, is_written: bool) {
+        if let Some((work, _)) = self.contents.log_mut() {
+            work.part_written(is_written);
+        }
+    }
+
+    /// The superblock that names the checkpoint is written; with `false` it could not be. Duties follow.
+    pub fn named(&mut self, is_written: bool) {
+        if let Some((work, _)) = self.contents.log_mut() {
+            work.note_named(is_written);
         }
     }
 
@@ -26,41 +89,12 @@ impl Device<'_> {
         }
     }
 
-    /// What survived of an emptied segment is safe.
-    pub fn freed(&mut self, segment: u32) {
-        if let Some((work, _)) = self.contents.log_mut() {
-            work.end_emptying(segment);
-        }
-    }
-
     /// The device was given up: nothing comes in any more, and nobody waits for it.
     pub fn give_up(&mut self) {
         if let Some((work, _)) = self.contents.log_mut() {
             work.give_up();
         }
         self.contents.report_outlet();
-    }
-
-    /// Lends the driver a free segment for its own use, such as a checkpoint.
-    pub fn lend_segment(&mut self) -> Option<u32> {
-        let segment = self.contents.log_mut()?.0.lend_segment();
-        self.contents.report_outlet();
-        segment
-    }
-
-    /// The driver gives a segment back that was lent to it.
-    pub fn give_back_segment(&mut self, segment: u32) {
-        if let Some((work, _)) = self.contents.log_mut() {
-            work.give_back_segment(segment);
-        }
-        self.contents.report_outlet();
-    }
-
-    /// Whether the driver gives segments back before long, so that survivors may wait for them.
-    pub fn promise_segments(&mut self, will_give_back: bool) {
-        if let Some((work, _)) = self.contents.log_mut() {
-            work.expect_segments(will_give_back);
-        }
     }
 
     /// Has everything written that can be, however little it is; with `seal` to the end. Acts follow.

@@ -7,9 +7,9 @@ use crate::{Id, Now};
 /// A live item in memory, for as long as nothing else happens to the shard.
 #[derive(Debug)]
 pub struct Item<'a> {
-    pub(super) ladder: &'a mut Ladder,
-    pub(super) id: Id,
-    pub(super) now: Now,
+    ladder: &'a mut Ladder,
+    id: Id,
+    now: Now,
 }
 
 impl Item<'_> {

@@ -1,61 +1,62 @@
 //! The log below memory and its work: what comes in, which of its bytes are written when, what a place in it means now.
 //!
-//! The bytes of a segment that is being filled stay with the driver until all of it is safe; it says so with
-//! [`super::Device::written`]. So a look-up for what lies there needs no device, and a segment whose bytes are still in memory is not
-//! read to be emptied.
+//! The bytes of a segment that is being filled stay with the driver until all of it is safe and announced; [`Duty::Release`] says
+//! so. So a look-up for what lies there needs no device, and a segment whose bytes are still in memory is not read to be emptied.
 
 use std::collections::VecDeque;
 
+use super::checkpoint::{Around, CheckpointCounters, Checkpoints};
+use super::duty::{Duty, Parts, Recorded, Settling};
+use super::filling::{Fillings, Withdrawn};
 use super::victim::Victim;
 use super::{Act, Away, From, Memory};
 use crate::ladder::Outlet;
-use crate::log::{
-    Appended, Fate, ITEM_HEADER_BYTES, LOG_PAGE_BYTES, Leaving, Log, LogPlace, Stream, next_chunk,
-};
+use crate::log::{Appended, Fate, ITEM_HEADER_BYTES, Leaving, Log, LogPlace, Stream};
 
-/// A segment whose bytes the driver has in memory.
+/// An emptied segment that is not free: what survived of it is not safe yet.
 #[derive(Clone, Copy, Debug)]
-struct Filling {
+struct Emptied {
     segment: u32,
-    stream: Stream,
-    used: u32,
-    submitted: u32,
-    is_sealed: bool,
+    /// The number of the last item appended when it was emptied.
+    appended: u64,
+    /// All that survived was announced.
+    is_announced: bool,
 }
 
-/// A log, the segments that are being filled, and the one that is being emptied.
+/// A log, the segments that are being filled, the one that is being emptied, and its checkpoints.
 #[derive(Debug)]
 pub struct LogWork {
     pub(super) log: Log,
-    fillings: Vec<Filling>,
+    fillings: Fillings,
     pub(super) victim: Option<Victim>,
-    /// Emptied segments that are not free: what survived of them is not safe yet.
-    emptied: u32,
+    emptied: Vec<Emptied>,
+    checkpoints: Checkpoints,
     acts: VecDeque<Act>,
-    /// Segments that the driver has for its own use.
-    lent: u32,
+    duties: VecDeque<Duty>,
     /// The device was given up: nothing comes in any more.
     is_given_up: bool,
-    /// The driver gives segments back before long.
-    will_give_back: bool,
     /// Items that went there from each tier.
     sunk: Vec<u64>,
     /// Items that did not, for lack of memory for their index entries.
     unindexed: u64,
 }
 
+/// Hands out what is to be written of a segment.
+fn writes(acts: &mut VecDeque<Act>, segment: u32) -> impl FnMut(std::ops::Range<u32>) {
+    move |range| acts.push_back(Act::Write { segment, start: range.start, end: range.end })
+}
+
 impl LogWork {
-    pub(super) fn new(log: Log, lent: u32, tiers: usize) -> Self {
-        let (fillings, acts) = (Vec::new(), VecDeque::new());
+    pub(super) fn new(log: Log, checkpoints: Checkpoints, tiers: usize) -> Self {
         LogWork {
             log,
-            fillings,
+            fillings: Fillings::default(),
             victim: None,
-            emptied: 0,
-            acts,
-            lent,
+            emptied: Vec::new(),
+            checkpoints,
+            acts: VecDeque::new(),
+            duties: VecDeque::new(),
             is_given_up: false,
-            will_give_back: false,
             sunk: vec![0; tiers],
             unindexed: 0,
         }
@@ -110,14 +111,8 @@ impl LogWork {
         if let Some(sealed) = sealed {
             self.seal(sealed);
         }
-        if !self.is_in_memory(segment) {
-            self.fillings.push(Filling { segment, stream, used: 0, submitted: 0, is_sealed: false });
-        }
-        self.write(segment, false, |filling| {
-            assert!(!filling.is_sealed && offset >= filling.used, "a segment is filled from its start");
-            filling.used = offset + bytes;
-        });
         let to = Appended { place: place.with_heat(heat), segment, sequence, offset, sealed };
+        self.fillings.append(stream, (hash, bytes), &to, writes(&mut self.acts, segment));
         let replaced = memory.put_below(hash, to.place);
         if let Some(replaced) = replaced {
             // Another key with the same 40 bits, or what survives now: either is at one place only.
@@ -129,30 +124,15 @@ impl LogWork {
     /// Nothing more comes to a segment: the rest is written as it is.
     fn seal(&mut self, segment: u32) {
         self.acts.push_back(Act::Seal { segment });
-        self.write(segment, true, |filling| filling.is_sealed = true);
+        self.fillings.seal(segment, writes(&mut self.acts, segment));
     }
 
     /// Writes what a stream's open segment has, to the last byte.
     pub(super) fn flush(&mut self, stream: Stream) {
-        let open = self.fillings.iter().find(|filling| filling.stream == stream && !filling.is_sealed);
-        if let Some(segment) = open.map(|filling| filling.segment) {
+        if let Some(segment) = self.fillings.open(stream) {
             self.log.pad(stream);
-            let end = self.log.config().segment_bytes;
-            self.write(segment, true, |filling| {
-                filling.used = filling.used.next_multiple_of(LOG_PAGE_BYTES).min(end);
-            });
-        }
-    }
-
-    /// Changes a filling, and has written of it what can be written.
-    fn write(&mut self, segment: u32, all: bool, change: impl FnOnce(&mut Filling)) {
-        let Some(filling) = self.fillings.iter_mut().find(|filling| filling.segment == segment) else {
-            return;
-        };
-        change(filling);
-        while let Some(range) = next_chunk(filling.used, filling.submitted, filling.is_sealed, all) {
-            filling.submitted = range.end;
-            self.acts.push_back(Act::Write { segment, start: range.start, end: range.end });
+            let segment_bytes = self.log.config().segment_bytes;
+            self.fillings.pad(segment, segment_bytes, writes(&mut self.acts, segment));
         }
     }
 
@@ -178,8 +158,8 @@ impl LogWork {
     }
 
     /// Whether the driver has a segment's bytes in memory.
-    pub fn is_in_memory(&self, segment: u32) -> bool {
-        self.fillings.iter().any(|filling| filling.segment == segment)
+    pub(super) fn is_in_memory(&self, segment: u32) -> bool {
+        self.fillings.has(segment)
     }
 
     /// The segment in which a place lies, and the number of its filling.
@@ -201,45 +181,116 @@ impl LogWork {
         Some(place)
     }
 
-    /// All bytes of a sealed segment are safe.
-    pub(super) fn end_filling(&mut self, segment: u32) {
-        let before = self.fillings.len();
-        self.fillings.retain(|filling| filling.segment != segment);
-        assert_eq!(self.fillings.len() + 1, before, "a segment that is being filled is written once");
+    /// Everything before byte `end` of a segment that is being filled is safe.
+    pub(super) fn note_safe(&mut self, segment: u32, end: u32) {
+        self.fillings.note_safe(segment, end);
     }
 
-    /// What survived of an emptied segment is safe.
-    pub(super) fn end_emptying(&mut self, segment: u32) {
-        assert!(self.emptied > 0, "a segment is freed once, after it was emptied");
-        assert_eq!(self.log.live_in(segment), 0, "nothing is needed of a segment that is freed");
-        self.emptied -= 1;
-        self.log.emptied(segment);
+    /// Has an item that died not be announced any more.
+    pub(super) fn withdraw(&mut self, hash: u64, place: LogPlace) -> Option<Withdrawn> {
+        self.fillings.withdraw(self.log.segment_of(place.page()), hash, place)
     }
 
-    /// Lends a free segment.
-    pub(super) fn lend_segment(&mut self) -> Option<u32> {
-        let segment = self.log.take_segment()?;
-        debug_assert!(!self.is_in_memory(segment), "what is lent is not being filled");
-        self.lent += 1;
-        Some(segment)
+    /// Begins to announce what is safe.
+    pub(super) fn begin_announcing(&mut self) {
+        self.fillings.begin_round();
     }
 
-    /// A lent segment is given back.
-    pub(super) fn give_back_segment(&mut self, segment: u32) {
-        assert!(self.lent > 0, "a segment is given back once, after it was lent");
-        assert_eq!(self.log.live_in(segment), 0, "a lent segment has no items");
-        self.lent -= 1;
-        self.log.give_segment(segment);
+    /// What the driver of the device has to do next.
+    pub(super) fn next_duty(&mut self, memory: &Memory) -> Option<Duty> {
+        if self.duties.is_empty() {
+            let next = self.fillings.next_announcement(memory, self.checkpoints.makes_room());
+            if next.is_some() {
+                return next;
+            }
+            if self.fillings.end_round() {
+                self.note_announced();
+            }
+        }
+        self.duties.pop_front()
+    }
+
+    /// A round of announcing is over: what it leaves no more to do for.
+    fn note_announced(&mut self) {
+        let first = self.fillings.first_unannounced(Some(Stream::Kept)).unwrap_or(u64::MAX);
+        for emptied in self.emptied.iter_mut().filter(|it| !it.is_announced && first > it.appended) {
+            emptied.is_announced = true;
+            self.duties.push_back(Duty::Settle(Settling::Emptied { segment: emptied.segment }));
+        }
+        while let Some(segment) = self.fillings.take_finished() {
+            self.duties.push_back(Duty::Release { segment });
+        }
+    }
+
+    /// What was written before the driver was asked for this is safe.
+    pub(super) fn settled(&mut self, what: Settling) {
+        match what {
+            Settling::Emptied { segment } => {
+                let at = self.emptied.iter().position(|it| it.is_announced && it.segment == segment);
+                debug_assert!(at.is_some(), "a segment is freed once, after what survived was announced");
+                if let Some(at) = at {
+                    assert_eq!(self.log.live_in(segment), 0, "nothing is needed of a segment that is freed");
+                    self.emptied.remove(at);
+                    self.log.emptied(segment);
+                }
+            }
+            Settling::Parts => self.duties.extend(self.checkpoints.parts_settled(&mut self.log)),
+            Settling::Name => self.checkpoints.name_settled(&mut self.log),
+        }
+    }
+
+    /// Finds a place for a record of the journal.
+    pub(super) fn note_record(&mut self) -> Recorded {
+        self.checkpoints.note_record()
+    }
+
+    /// Does a piece of a checkpoint; whether that has taken space of the log.
+    pub(super) fn step_checkpoint<P: Parts>(&mut self, memory: &Memory, parts: &mut P) -> bool {
+        let used = self.log.segments_used();
+        let mut around = Around {
+            log: &mut self.log,
+            memory,
+            duties: &mut self.duties,
+            appended: self.fillings.appended(),
+            first_unannounced: self.fillings.first_unannounced(None),
+        };
+        if self.checkpoints.step(!self.is_given_up, &mut around, parts) {
+            // So that it need not wait for segments to fill.
+            [Stream::Fresh, Stream::Kept].into_iter().for_each(|stream| self.flush(stream));
+            return true;
+        }
+        self.log.segments_used() != used
+    }
+
+    /// A part of the checkpoint is on the device; with `false` it could not be written.
+    pub(super) fn part_written(&mut self, is_written: bool) {
+        self.checkpoints.part_written(is_written);
+    }
+
+    /// The superblock that names the checkpoint is written; with `false` it could not be.
+    pub(super) fn note_named(&mut self, is_written: bool) {
+        self.checkpoints.note_named(is_written);
+        self.duties.push_back(Duty::Settle(Settling::Name));
+    }
+
+    /// Whether something would be lost if the process ended in order before the checkpoint under way is complete.
+    pub fn awaits_checkpoint(&self) -> bool {
+        self.checkpoints.is_awaited()
+    }
+
+    /// Whether a restart would find nothing, until the next checkpoint is complete.
+    pub fn is_blank(&self) -> bool {
+        self.checkpoints.is_blank()
+    }
+
+    /// Checkpoints since the start.
+    pub fn checkpoints(&self) -> CheckpointCounters {
+        self.checkpoints.counters()
     }
 
     /// Nothing comes in any more, and nobody waits for it.
     pub(super) fn give_up(&mut self) {
         self.is_given_up = true;
-    }
-
-    /// Whether the driver gives segments back before long.
-    pub(super) fn expect_segments(&mut self, will_give_back: bool) {
-        self.will_give_back = will_give_back;
     }
 
     /// Offers an item whose bytes are at `from`; what becomes of it. `is_unchanged`: it was read from there and was not changed since.
@@ -277,13 +328,14 @@ impl LogWork {
     pub(super) fn note_emptied(&mut self, segment: u32) -> Act {
         // Survivors must be safe before what they came from is overwritten.
         self.flush(Stream::Kept);
-        self.emptied += 1;
+        let appended = self.fillings.appended();
+        self.emptied.push(Emptied { segment, appended, is_announced: false });
         Act::Free { segment }
     }
 
     /// Whether no segment becomes free before the victim at hand does: survivors that find no space would wait for ever.
     pub(super) fn is_stuck(&self) -> bool {
-        self.emptied == 0 && !self.will_give_back
+        self.emptied.is_empty() && !self.checkpoints.will_give_back()
     }
 
     /// Nothing more comes to any segment that is being filled.
@@ -291,8 +343,6 @@ impl LogWork {
         for stream in [Stream::Fresh, Stream::Kept] {
             self.log.seal(stream);
         }
-        let open = self.fillings.iter().filter(|filling| !filling.is_sealed);
-        let open: Vec<u32> = open.map(|filling| filling.segment).collect();
-        open.into_iter().for_each(|segment| self.seal(segment));
+        self.fillings.unsealed().into_iter().for_each(|segment| self.seal(segment));
     }
 }

@@ -33,7 +33,7 @@ impl Memory {
     }
 
     /// Bytes of the items in all of them.
-    pub fn all_item_bytes(&self) -> u64 {
+    pub(super) fn all_item_bytes(&self) -> u64 {
         self.item_bytes.iter().sum()
     }
 

@@ -7,14 +7,17 @@
 //! - **Facts come in** through [`Items`]: what a live engine reads from an item's header and a simulator from its notes.
 //! - **Effects go out** as [`Act`]s. [`Shard::next_act`] gives one at a time, and the driver carries it out before it asks for
 //!   the next: what an act decides may depend on what the one before it wrote, as a header does that was just moved.
-//! - **Answers come back** as events, in any order: [`Shard::moved`]; of the log's device [`Device::written`], [`Device::arrived`] and
-//!   [`Device::freed`]. A simulator gives them when it hands work over, a live engine when the device has done it.
+//! - **Answers come back** as events, in any order: [`Shard::moved`]; of the log's device [`Device::note_safe`] and
+//!   [`Device::arrived`]. A simulator gives them when it hands work over, a live engine when the device has done it.
 //!
 //! A driver calls one of the functions that begin something, and then, always,
 //!
 //! ```text
 //! while let Some(act) = shard.next_act(&mut items, &mut rng) { carry_out(act) }
 //! ```
+//!
+//! What a restart has to know is the concern of the log's device alone: it carries out [`Duty`] by duty in the same way, when it
+//! [has told](Device::announce) what it has done.
 //!
 //! # The protocol
 //!
@@ -32,14 +35,34 @@
 //! | a look-up below memory | [`Shard::seek`], then [`Shard::stage`], then [`Shard::hit_below`] | [`Shard::enter`] and [`Shard::promoted`] if it is hot |
 //! | what the log has of a key is out of date | [`Shard::forget_copy`], [`Shard::forget_below`] | nothing |
 //! | the log's own work | [`Shard::advance`], [`Device::write_out`] | acts |
-//! | segments for the driver's own use | [`Device::lend_segment`], [`Device::give_back_segment`] | nothing |
+//! | what the device has done | [`Device::note_safe`], [`Device::part_written`], then [`Device::announce`] | duties |
+//! | a record for restarts | [`Device::note_record`] | at times a checkpoint |
+//! | a checkpoint | [`Device::step_checkpoint`] | duties, acts |
+//!
+//! # What one driver alone calls
+//!
+//! The engine and the simulator call the same functions in the same order, but for these, which the simulator has no use for:
+//!
+//! | functions | why not in the simulator |
+//! | --- | --- |
+//! | [`Shard::idle`] | a trace has no time without requests |
+//! | [`Shard::restore`], [`LogState::put`] and the like, [`Device::write_out`] | it is never started again |
+//! | [`Shard::replace`], [`Item::pin`], [`Shard::unpin`], [`Item::set_expires_at_ms`], [`Item::change_in_place`], [`Shard::clear`] | commands that no trace has |
+//! | [`Memory::entries`], [`LogWork::away`], [`LogWork::filling_of`] | SCAN, and items that are read by their place |
+//! | [`Device::give_up`], [`Device::note_lost`], [`LogWork::awaits_checkpoint`], [`LogWork::is_blank`] | its device does not fail, and is not closed |
+//! | [`Memory::foresee_segment`], [`Memory::foresee_entry`], [`Memory::foresee_item`] | they hide the time that memory takes |
+//! | [`Shard::offer`] | nor in the engine: tests of the log offer items that are in no memory |
 //!
 //! # Who owns what
 //!
 //! | file | part | owns |
 //! | --- | --- | --- |
 //! | `memory.rs` | [`Memory`] | index and ladder, which know the same items; bytes of the tiers; what look-ups to come will read |
-//! | `log.rs` | [`LogWork`] | the log, and the segments that are being filled: what comes in, what is written when |
+//! | `log.rs` | [`LogWork`] | the log and its work: what comes in, what was emptied and is not free yet |
+//! | `filling.rs` | `Fillings` | segments that are being filled: what of them is written when, and announced |
+//! | `checkpoint.rs` | `Checkpoints` | when checkpoints are made, and the segments that they borrow |
+//! | `journal.rs` | `Journal` | the room in the journal |
+//! | `duty.rs` | [`Duty`], [`Parts`] | nothing: what the log's device has to do for restarts |
 //! | `contents.rs` | `Contents` | both, and what passes from one to the other; how the log stands, as the ladder knows it |
 //! | `under_way.rs` | `UnderWay` | decisions that were not handed out, moves that are not settled |
 //! | `admit.rs` | `Admission` | the admission under way: its tries, and what it waits for |
@@ -60,17 +83,23 @@
 //!   What was overwritten, removed or dropped meanwhile stays where it was or is gone, and its move comes to nothing.
 //! - The bytes of a tier are those of its items' places in it, to the byte: an item counts where it lies.
 //! - While an admission is under way nothing else begins, and neither does while a piece of the log's work is.
-//! - An item of the log has one index entry and counts once in its segment. A segment's bytes are the driver's from its first
-//!   [`Act::Append`] until [`Device::written`]; it is free again after [`Act::Free`] and [`Device::freed`], and not before.
+//! - An item of the log has one index entry and counts once in its segment. The driver keeps a segment's bytes from its first
+//!   [`Act::Append`] until [`Duty::Release`]. A segment is filled again when all that survived of it is announced, and that is safe.
+//! - What a restart begins with is not written over before what stands in for it is safe: superblock, checkpoint, both halves of the
+//!   journal. Where the journal has no more room for that, a restart finds nothing rather than something wrong.
 
 mod admit;
+mod checkpoint;
 mod contents;
 mod device;
+mod duty;
 mod empty;
 mod entry;
 mod fetch;
+mod filling;
 mod idle;
 mod item;
+mod journal;
 mod log;
 mod memory;
 mod restore;
@@ -79,12 +108,15 @@ mod under_way;
 mod victim;
 
 pub use admit::Entered;
+pub use checkpoint::CheckpointCounters;
 pub use device::Device;
+pub use duty::{Duty, Parts, Recorded, Settling};
 pub use entry::Entry;
 pub use fetch::{Away, Staged};
+pub use filling::Withdrawn;
 pub use item::Item;
 pub use log::LogWork;
-pub use restore::{Filled, LogState};
+pub use restore::LogState;
 pub use victim::Lying;
 
 pub use memory::Memory;
@@ -227,12 +259,13 @@ pub enum Act {
         /// What stood in the index before, and is dead: another key with the same 40 bits.
         replaced: Option<LogPlace>,
     },
-    /// Nothing more comes to this segment: say so with [`Device::written`] when all of it is safe.
+    /// Nothing more comes to this segment: its bytes are kept until [`Duty::Release`].
     Seal {
         /// The segment.
         segment: u32,
     },
-    /// Hand these bytes of a segment to the device; those that were not written are zero.
+    /// Hand these bytes of a segment to the device; those that were not written are zero. Say so with [`Device::note_safe`] when they
+    /// are there.
     Write {
         /// The segment.
         segment: u32,
@@ -246,7 +279,7 @@ pub enum Act {
         /// The segment.
         segment: u32,
     },
-    /// Nothing is needed from this segment any more once what was appended by now is safe: say then so with [`Device::freed`].
+    /// Nothing is read any more from the segment that was being emptied.
     Free {
         /// The segment.
         segment: u32,
@@ -344,7 +377,7 @@ impl Shard {
     /// Whom the log's device tells what it has done.
     #[inline]
     pub fn device(&mut self) -> Device<'_> {
-        Device { contents: &mut self.contents }
+        Device::new(&mut self.contents)
     }
 
     /// Changes something about the memory.

@@ -1,11 +1,13 @@
 //! Items that are there already after a restart, and the end of all of them.
 
+use super::checkpoint::Checkpoints;
+use super::journal::Journal;
 use super::log::LogWork;
 use super::{Entry, Shard};
 use crate::Id;
 use crate::index::{Found, Index};
 use crate::ladder::Loc;
-use crate::log::{Log, LogConfig, LogPlace};
+use crate::log::{Filled, Log, LogConfig, LogPlace};
 
 impl Shard {
     /// Takes up an item that lies in memory already, in a place of `place_bytes`. `None`, and nothing done, where that place
@@ -17,7 +19,10 @@ impl Shard {
     /// Puts a log below memory, with what it holds. Before anything enters.
     pub fn attach_log(&mut self, state: LogState) {
         self.contents.memory.begin_with(state.index);
-        self.contents.attach(LogWork::new(state.log, state.lent, self.ladder().residents().levels()));
+        let (used, needs_other_half) = state.journal;
+        let journal = Journal::new(state.log.config().journal_records, used, needs_other_half);
+        let checkpoints = Checkpoints::new(journal, state.checkpoint);
+        self.contents.attach(LogWork::new(state.log, checkpoints, self.ladder().residents().levels()));
     }
 
     /// Removes all items in memory and the whole index, at once. `false`, and nothing done, while a place is pinned.
@@ -35,21 +40,10 @@ impl Shard {
 pub struct LogState {
     log: Log,
     index: Index,
-    /// Segments that the driver uses itself.
-    lent: u32,
-}
-
-/// A segment that was filled before a restart.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Filled {
-    /// Which one.
-    pub segment: u32,
-    /// The number of its filling.
-    pub sequence: u32,
-    /// Items appended.
-    pub items: u32,
-    /// Bytes used from its start.
-    pub used_bytes: u32,
+    /// Segments of the last checkpoint.
+    checkpoint: Vec<u32>,
+    /// Records in the half of the journal that is in use, and whether those of the other one count too.
+    journal: (u64, bool),
 }
 
 impl LogState {
@@ -58,7 +52,12 @@ impl LogState {
     /// # Panics
     /// As [`Log::new`]; callers check their configuration.
     pub fn new(config: LogConfig) -> Self {
-        LogState { log: Log::new(config), index: Index::default(), lent: 0 }
+        LogState {
+            log: Log::new(config),
+            index: Index::default(),
+            checkpoint: Vec::new(),
+            journal: (0, false),
+        }
     }
 
     /// An item lies at `place`, whatever was there for its hash.
@@ -81,15 +80,19 @@ impl LogState {
         self.index.log_len()
     }
 
-    /// All items are told: the accounts follow from them, from the segments that were filled, those that the driver uses itself,
-    /// and the number of the next filling. What names no filled segment is nowhere.
-    pub fn settle(&mut self, mut filled: Vec<Filled>, taken: &[u32], next_sequence: u32) {
-        self.lent = taken.iter().map(|&segment| u32::from(self.log.restore_taken(segment))).sum();
+    /// The half of the journal that is in use has so many records; `needs_other_half`: those of the other one count too.
+    pub fn set_journal(&mut self, records: u64, needs_other_half: bool) {
+        self.journal = (records, needs_other_half);
+    }
+
+    /// All items are told: the accounts follow from them, from the segments that were filled, those of the last `checkpoint`, and
+    /// the number of the next filling. What names no filled segment is nowhere.
+    pub fn settle(&mut self, mut filled: Vec<Filled>, checkpoint: &[u32], next_sequence: u32) {
+        self.checkpoint = checkpoint.to_vec();
+        self.checkpoint.retain(|&segment| self.log.restore_taken(segment));
         // The oldest filling first.
         filled.sort_by_key(|filled| filled.sequence);
-        for Filled { segment, sequence, items, used_bytes } in filled {
-            self.log.restore_segment(segment, sequence, items, used_bytes);
-        }
+        filled.into_iter().for_each(|filled| _ = self.log.restore_segment(filled));
         let mut astray = Vec::new();
         self.index.scan(0, usize::MAX, |hash, found| {
             if let Found::Log(place) = found

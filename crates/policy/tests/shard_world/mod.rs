@@ -29,6 +29,8 @@ pub struct Segment {
     pub items: BTreeMap<u32, Cell>,
     pub used: u32,
     pub submitted: u32,
+    /// Everything before this is on the device.
+    pub safe: u32,
     pub is_sealed: bool,
     /// Its bytes are not all on the device.
     pub is_filling: bool,
@@ -61,6 +63,13 @@ impl Bytes {
     }
 }
 
+impl Bytes {
+    /// An item's bytes in the log.
+    pub fn below_bytes(&self, cell: &Cell) -> u64 {
+        cell.bytes - HEADER_BYTES + u64::from(ITEM_HEADER_BYTES)
+    }
+}
+
 impl Items for Bytes {
     type Key<'a> = u64;
 
@@ -73,8 +82,8 @@ impl Items for Bytes {
     }
 
     fn bytes(&self, _: Id, loc: Loc) -> Sizes {
-        let here = self.here[&loc].bytes;
-        Sizes { here, below: here - HEADER_BYTES + u64::from(ITEM_HEADER_BYTES) }
+        let cell = self.here[&loc];
+        Sizes { here: cell.bytes, below: self.below_bytes(&cell) }
     }
 
     fn is_unchanged(&self, _: Id, loc: Loc) -> bool {

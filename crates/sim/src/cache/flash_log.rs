@@ -1,13 +1,14 @@
 //! What a simulation keeps of the log below memory in place of its bytes, and a device that has done everything by the time that
 //! it is asked.
 //!
-//! Left out is what only a restart needs: the journal, and checkpoints, which borrow segments of the log for a while. A live tier
-//! writes those in addition; `docs/store.md` says how much.
+//! There is no restart, so nothing is written for one. But how full the journal is, when a checkpoint is made and which segments it
+//! borrows is decided here as it is over a live tier, for it leaves the less room for items. A live tier writes journal and
+//! checkpoints in addition; `docs/store.md` says how much.
 
 use std::collections::HashMap;
 
-use tiermem_policy::log::{Appended, LogConfig, LogCounters, SEGMENT_HEADER_BYTES};
-use tiermem_policy::shard::{LogWork, Lying, Shard};
+use tiermem_policy::log::{Appended, Filled, LogConfig, LogCounters, LogPlace, SEGMENT_HEADER_BYTES};
+use tiermem_policy::shard::{CheckpointCounters, Duty, LogWork, Lying, Parts, Shard};
 
 /// Bits of a hash that the index does not know.
 const UNKNOWN_BITS: u32 = 24;
@@ -51,8 +52,11 @@ struct Written {
 /// What the device was asked to do.
 #[derive(Debug, Default)]
 struct Asked {
-    sealed: Vec<u32>,
+    /// Segments, and the bytes before which they were written.
+    writes: Vec<(u32, u32)>,
     reading: Option<u32>,
+    /// Parts of checkpoints.
+    parts: usize,
 }
 
 /// The log below memory, to be read.
@@ -93,6 +97,20 @@ impl Tail<'_> {
     pub fn reads(&self) -> u64 {
         self.flash.reads
     }
+
+    /// Checkpoints since the start.
+    pub fn checkpoints(&self) -> CheckpointCounters {
+        self.work.checkpoints()
+    }
+}
+
+/// Nobody reads what a checkpoint says.
+struct Unwritten;
+
+impl Parts for Unwritten {
+    fn begin(&mut self, _: bool) {}
+    fn add_segment(&mut self, _: Filled) {}
+    fn add_item(&mut self, _: u64, _: LogPlace) {}
 }
 
 /// Whose items lie in the log.
@@ -104,7 +122,6 @@ pub(super) struct FlashLog {
     /// What the shard has asked for, and what of it was handed to the device.
     asked: Asked,
     handed_over: Asked,
-    freeing: Vec<u32>,
     /// Unix time, as it was told last.
     now_ms: u64,
     /// Bytes of segments written.
@@ -120,20 +137,20 @@ impl FlashLog {
             written: vec![Vec::new(); config.segments as usize],
             asked: Asked::default(),
             handed_over: Asked::default(),
-            freeing: Vec::new(),
             now_ms: 0,
             written_bytes: 0,
             reads: 0,
         }
     }
 
-    /// An item is written to its place.
-    pub fn append(&mut self, to: &Appended, hash: u64, item: Kept) {
+    /// An item is written to its place. The first one of a filling is noted in the journal.
+    pub fn append(&mut self, shard: &mut Shard, to: &Appended, hash: u64, item: Kept) {
         let Kept { key, bytes, expires_at_ms } = item;
         let Appended { segment, offset, .. } = *to;
         let written = &mut self.written[segment as usize];
         if offset == SEGMENT_HEADER_BYTES {
             written.clear();
+            shard.device().note_record();
         }
         let end = written.last().map_or(SEGMENT_HEADER_BYTES, |last| last.offset + last.bytes);
         assert!(offset >= end, "items are appended one behind the other");
@@ -147,9 +164,16 @@ impl FlashLog {
         Some(Kept { key, bytes, expires_at_ms })
     }
 
-    /// The log has nothing for this hash any more.
-    pub fn forget(&mut self, hash: u64) {
+    /// The log has nothing for this hash any more, which is noted in the journal; it was there.
+    pub fn forget(&mut self, shard: &mut Shard, hash: u64, place: LogPlace) {
         self.held.remove(&(hash >> UNKNOWN_BITS));
+        self.retire(shard, hash, place);
+    }
+
+    /// An item of the log is dead.
+    pub fn retire(&mut self, shard: &mut Shard, hash: u64, place: LogPlace) {
+        shard.device().withdraw(hash, place);
+        shard.device().note_record();
     }
 
     /// What stands at byte `at` of a segment. Nothing is damaged here, so where no item begins the rest of the page is empty.
@@ -163,29 +187,50 @@ impl FlashLog {
         Some(Lying { at, hash, bytes, is_latest: held.is_some(), is_over })
     }
 
-    pub fn seal(&mut self, segment: u32) {
-        self.asked.sealed.push(segment);
+    /// Bytes of a segment are to be written, up to this one.
+    pub fn write(&mut self, segment: u32, start: u32, end: u32) {
+        self.written_bytes += u64::from(end - start);
+        self.asked.writes.push((segment, end));
     }
 
+    /// A segment is to be read.
     pub fn read(&mut self, segment: u32) {
         self.asked.reading = Some(segment);
     }
 
-    pub fn free(&mut self, segment: u32) {
-        self.freeing.push(segment);
-    }
-
     /// The device is handed everything that was decided.
     pub fn hand_over(&mut self) {
-        self.handed_over.sealed.append(&mut self.asked.sealed);
+        self.handed_over.writes.append(&mut self.asked.writes);
         self.handed_over.reading = self.asked.reading.take().or(self.handed_over.reading);
+        self.handed_over.parts += std::mem::take(&mut self.asked.parts);
     }
 
     /// Tells the shard what the device has done.
     pub fn tell(&mut self, shard: &mut Shard) {
         self.now_ms = shard.now().unix_ms;
-        self.handed_over.sealed.drain(..).for_each(|segment| shard.device().written(segment));
+        self.handed_over.writes.drain(..).for_each(|(segment, end)| shard.device().note_safe(segment, end));
         self.handed_over.reading.take().into_iter().for_each(|segment| shard.device().arrived(segment, true));
-        self.freeing.drain(..).for_each(|segment| shard.device().freed(segment));
+        (0..std::mem::take(&mut self.handed_over.parts)).for_each(|_| shard.device().part_written(true));
+        shard.device().announce();
+        self.carry_out(shard);
+    }
+
+    /// A piece of the checkpoint under way.
+    pub fn step_checkpoint(&mut self, shard: &mut Shard) {
+        shard.device().step_checkpoint(&mut Unwritten);
+        self.carry_out(shard);
+    }
+
+    /// Does what is to be done for restarts: what is written is safe at once.
+    fn carry_out(&mut self, shard: &mut Shard) {
+        while let Some(duty) = shard.device().next_duty() {
+            match duty {
+                Duty::Announce { .. } => _ = shard.device().note_record(),
+                Duty::Release { .. } => {}
+                Duty::Settle(what) => shard.device().settled(what),
+                Duty::WritePart { .. } => self.asked.parts += 1,
+                Duty::Name { .. } => shard.device().named(true),
+            }
+        }
     }
 }

@@ -365,6 +365,10 @@ impl TieredCache {
         self.shard.advance(&mut self.rng);
         self.carry_out();
         if let Some(flash) = &mut self.items.flash {
+            flash.step_checkpoint(&mut self.shard);
+        }
+        self.carry_out();
+        if let Some(flash) = &mut self.items.flash {
             flash.hand_over();
         }
     }
@@ -385,21 +389,24 @@ impl TieredCache {
                         self.note_gone(key, tenant);
                     }
                 }
-                Act::Append { from, to, hash, bytes, .. } => self.append(from, &to, hash, bytes),
+                Act::Append { from, to, hash, bytes, replaced } => {
+                    self.append(from, &to, hash, bytes);
+                    if let Some((flash, replaced)) = self.items.flash.as_mut().zip(replaced) {
+                        flash.retire(&mut self.shard, hash, replaced);
+                    }
+                }
                 Act::Move { ticket, from, to, bytes, .. } => {
                     self.moved_bytes += bytes;
                     self.charged_ns +=
                         charge(self.read, from.tier, bytes) + charge(self.write, to.tier, bytes);
                     self.shard.moved(ticket, true);
                 }
-                Act::Settled { .. } | Act::Discard { .. } | Act::Populate { .. } => {}
-                Act::Seal { .. }
-                | Act::Write { .. }
-                | Act::Read { .. }
-                | Act::Free { .. }
-                | Act::Gone { .. } => {
-                    self.ask_flash(act);
-                }
+                Act::Write { .. } | Act::Read { .. } | Act::Gone { .. } => self.ask_flash(act),
+                Act::Settled { .. }
+                | Act::Discard { .. }
+                | Act::Populate { .. }
+                | Act::Seal { .. }
+                | Act::Free { .. } => {}
             }
         }
         self.acts_max = self.acts_max.max(acts);
@@ -418,7 +425,7 @@ impl TieredCache {
             }
             From::Segment { .. } => flash.item(hash),
         };
-        kept.into_iter().for_each(|kept| flash.append(to, hash, kept));
+        kept.into_iter().for_each(|kept| flash.append(&mut self.shard, to, hash, kept));
         if let From::Memory { loc, .. } = from {
             self.charge_head(loc);
         }
@@ -427,12 +434,10 @@ impl TieredCache {
     fn ask_flash(&mut self, act: Act) {
         let Some(flash) = &mut self.items.flash else { return };
         match act {
-            Act::Seal { segment } => flash.seal(segment),
-            Act::Write { start, end, .. } => flash.written_bytes += u64::from(end - start),
+            Act::Write { segment, start, end } => flash.write(segment, start, end),
             Act::Read { segment } => flash.read(segment),
-            Act::Free { segment } => flash.free(segment),
-            Act::Gone { hash, why, has_copy, .. } => {
-                flash.forget(hash);
+            Act::Gone { hash, place, why, has_copy, .. } => {
+                flash.forget(&mut self.shard, hash, place);
                 // Where memory has the item too, that copy is the only one now.
                 self.expired_met += u64::from(why == Why::Expired && !has_copy);
             }
@@ -454,8 +459,8 @@ impl TieredCache {
     }
 
     fn note_forgotten(&mut self, hash: u64, forgotten: Option<LogPlace>) {
-        if let Some(flash) = self.items.flash.as_mut().filter(|_| forgotten.is_some()) {
-            flash.forget(hash);
+        if let Some((flash, place)) = self.items.flash.as_mut().zip(forgotten) {
+            flash.forget(&mut self.shard, hash, place);
         }
     }
 

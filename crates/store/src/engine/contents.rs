@@ -312,7 +312,6 @@ impl Contents {
 
     /// Takes an item out of the flash tier's accounts that has left the index. Whether it counted.
     pub fn retire(&mut self, hash: u64, place: LogPlace, db: u8) -> bool {
-        let Some(filling) = self.shard.log().map(|log| log.filling_of(place)) else { return false };
-        self.items.flash.as_mut().is_some_and(|flash| flash.retire(hash, place, filling, db))
+        self.items.flash.as_mut().is_some_and(|flash| flash.retire(&mut self.shard, hash, place, db))
     }
 }

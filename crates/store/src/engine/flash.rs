@@ -116,7 +116,7 @@ impl FlashTier<'_> {
             Act::Seal { segment } => flash.seal(segment),
             Act::Write { segment, start, end } => flash.write(segment, start, end),
             Act::Read { segment } => flash.read(segment),
-            Act::Free { segment } => flash.free(segment),
+            Act::Free { .. } => flash.free(),
             _ => {}
         }
     }
@@ -125,7 +125,7 @@ impl FlashTier<'_> {
     pub(super) fn append(&mut self, from: From, to: &Appended, hash: u64, replaced: Option<LogPlace>) {
         let Memory { tiers, flash: Some(flash), .. } = &mut self.contents.items else { return };
         let (loc, expires_at_ms) = match from {
-            From::Segment { at, .. } => return flash.append_survivor(to, at),
+            From::Segment { at, .. } => return flash.append_survivor(&mut self.contents.shard, to, at),
             From::Memory { loc, expires_at_ms, .. } => (loc, expires_at_ms),
         };
         let header = Header::read(tiers.bytes(loc, 0, HEADER_BYTES));
@@ -133,7 +133,7 @@ impl FlashTier<'_> {
         let (kind, expires_at_ms) = (kind.byte(), expires_at_ms.unwrap_or(0));
         let below = ItemHeader { sequence: 0, hash, value_len, key_len, db, kind, expires_at_ms };
         let key_and_value = tiers.bytes(loc, HEADER_BYTES, header.item_len() - HEADER_BYTES);
-        flash.append(to, Stream::Fresh, below, key_and_value);
+        flash.append(&mut self.contents.shard, (to, Stream::Fresh), below, key_and_value);
         tiers.charge_read(loc.tier, header.value_offset());
         if let Some(replaced) = replaced {
             // Another key with the same 40 bits must not come back.
@@ -207,7 +207,7 @@ impl FlashTier<'_> {
         self.contents.shard.device().write_out(true);
         self.contents.carry_out();
         let sequence = self.contents.shard.log().map_or(0, |log| log.log().next_sequence());
-        self.tell(|flash, _| flash.flush(db, sequence));
+        self.tell(|flash, shard| flash.flush(shard, db, sequence));
         if db.is_none() {
             self.contents.shard.device().clear();
         }

@@ -35,6 +35,10 @@ pub struct FlashFigures {
     pub written_bytes: u64,
     /// Those of them that are items, to whole blocks.
     pub item_written_bytes: u64,
+    /// Checkpoints completed, and how often the journal was full before one was.
+    pub checkpoints: u64,
+    /// As above.
+    pub journal_overruns: u64,
     /// Bytes written for each byte that came from memory.
     pub write_amplification: f64,
     /// Years until the device has been written as often as it bears, at the rate since the start; where that is configured.
@@ -76,6 +80,8 @@ impl FlashFigures {
             read_bytes: stats.read_bytes,
             written_bytes: stats.write_bytes + stats.journal_bytes + stats.checkpoint_bytes,
             item_written_bytes: stats.write_bytes,
+            checkpoints: stats.checkpoints,
+            journal_overruns: stats.journal_overruns,
             write_amplification: stats.write_amplification(),
             recovered_items: stats.recovered_items,
             recoverable_items: stats.recoverable_items,
@@ -105,6 +111,8 @@ impl FlashFigures {
             read_bytes,
             written_bytes,
             item_written_bytes,
+            checkpoints,
+            journal_overruns,
             write_amplification: _,
             lifetime_years,
             unindexed,
@@ -129,6 +137,8 @@ impl FlashFigures {
         self.read_bytes += read_bytes;
         self.written_bytes += written_bytes;
         self.item_written_bytes += item_written_bytes;
+        self.checkpoints += checkpoints;
+        self.journal_overruns += journal_overruns;
         self.write_amplification = match self.admitted_bytes {
             0 => 0.0,
             bytes => self.written_bytes as f64 / bytes as f64,

@@ -1,5 +1,7 @@
 //! What lies on the device, to the byte; drawn in `docs/store-format.md`. All numbers are little-endian.
 
+use tiermem_policy::log::{Filled, ITEM_ROW_BYTES, PART_HEADER_BYTES, Region, SEGMENT_ROW_BYTES};
+
 use super::{FlashError, VERSION};
 
 /// The unit of the layout: superblocks, journal halves and segments begin at multiples of it.
@@ -66,6 +68,11 @@ impl ItemHeader {
         put(item, 24, &self.expires_at_ms.to_le_bytes());
         let crc = crc32fast::hash(&item[4..self.item_len()]);
         put(item, 0, &crc.to_le_bytes());
+    }
+
+    /// The database of an item that was sealed, given by its bytes.
+    pub fn db_of(item: &[u8]) -> Option<u8> {
+        item.get(22).copied()
     }
 
     /// Whether it died before it was written.
@@ -167,14 +174,8 @@ pub struct Layout {
 impl Layout {
     /// Divides a region. `None` where fewer than eight segments would fit.
     pub fn divide(start: u64, region_bytes: u64, segment_bytes: u32) -> Option<Layout> {
-        // Records of 16 bytes: a fiftieth in each half holds one for every 800 bytes of the region.
-        let block = BLOCK_BYTES as u64;
-        let journal_bytes = (region_bytes / 50 / block * block).max(64 << 10);
-        let left = region_bytes.checked_sub(2 * block + 2 * journal_bytes)?;
-        let segments = left / u64::from(segment_bytes);
-        let pages = segments * u64::from(segment_bytes) / block;
-        let fits = segments >= 8 && pages <= u64::from(tiermem_policy::log::PAGES_MAX);
-        fits.then_some(Layout { start, journal_bytes, segment_bytes, segments: segments as u32 })
+        let Region { journal_bytes, segments } = Region::divide(region_bytes, segment_bytes)?;
+        Some(Layout { start, journal_bytes, segment_bytes, segments })
     }
 
     /// Where superblock `which` (0 or 1) lies.
@@ -318,11 +319,11 @@ impl Superblock {
 }
 
 /// Bytes of a checkpoint segment before its records.
-pub const CHECKPOINT_HEADER_BYTES: usize = 64;
+pub const CHECKPOINT_HEADER_BYTES: usize = PART_HEADER_BYTES as usize;
 /// Bytes of a segment's record in a checkpoint.
-pub const CHECKPOINT_SEGMENT_BYTES: usize = 16;
+pub const CHECKPOINT_SEGMENT_BYTES: usize = SEGMENT_ROW_BYTES as usize;
 /// Bytes of an entry's record in a checkpoint.
-pub const CHECKPOINT_ENTRY_BYTES: usize = 12;
+pub const CHECKPOINT_ENTRY_BYTES: usize = ITEM_ROW_BYTES as usize;
 
 /// The header of a segment that holds a part of a checkpoint. Behind it stand the records of segments, then those of
 /// entries.
@@ -381,17 +382,19 @@ impl CheckpointHeader {
 }
 
 /// A segment in a checkpoint: number, sequence, items appended, bytes used.
-pub fn segment_record(record: (u32, u32, u32, u32)) -> [u8; CHECKPOINT_SEGMENT_BYTES] {
+pub fn segment_record(filled: Filled) -> [u8; CHECKPOINT_SEGMENT_BYTES] {
+    let Filled { segment, sequence, items, used_bytes } = filled;
     let mut bytes = [0; CHECKPOINT_SEGMENT_BYTES];
-    for (at, value) in [record.0, record.1, record.2, record.3].into_iter().enumerate() {
+    for (at, value) in [segment, sequence, items, used_bytes].into_iter().enumerate() {
         put(&mut bytes, 4 * at, &value.to_le_bytes());
     }
     bytes
 }
 
 /// Reads a record of [`segment_record`].
-pub fn read_segment_record(bytes: &[u8]) -> (u32, u32, u32, u32) {
-    (u32_at(bytes, 0), u32_at(bytes, 4), u32_at(bytes, 8), u32_at(bytes, 12))
+pub fn read_segment_record(bytes: &[u8]) -> Filled {
+    let [segment, sequence, items, used_bytes] = [0, 4, 8, 12].map(|at| u32_at(bytes, at));
+    Filled { segment, sequence, items, used_bytes }
 }
 
 /// An entry in a checkpoint: the hash's first 40 bits (in the upper bits), and the place.

@@ -1,7 +1,7 @@
 //! The journal: what changed in the index of the log since the last checkpoint.
 //!
-//! Two halves are written in turn. When one is full the other begins, and with it a checkpoint; once that is complete, a
-//! restart reads the checkpoint and then the records from the beginning of the second half. Records are gathered
+//! Two halves are written in turn. When one is full the other begins, and with it a checkpoint, as the shard decides; once that is
+//! complete, a restart reads the checkpoint and then the records from the beginning of the second half. Records are gathered
 //! and written through the page cache before the replies of the requests that caused them, so they outlive the process.
 //! Where they are to outlive the machine, the replies wait for a sync as well, and a record says how far the last one
 //! went: what is missing behind it was promised to nobody, what is missing before it is damage.
@@ -11,7 +11,7 @@ use tiermem_policy::log::LogPlace;
 use super::format::Layout;
 
 /// Bytes of a record.
-pub const RECORD_BYTES: usize = 16;
+pub const RECORD_BYTES: usize = tiermem_policy::log::RECORD_BYTES as usize;
 
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,11 +185,6 @@ impl Journal {
         Position { half: self.half, skipped, sequence: self.next_sequence }
     }
 
-    /// The half in use.
-    pub fn half(&self) -> u32 {
-        self.half
-    }
-
     /// The number of the next record.
     pub fn next_sequence(&self) -> u32 {
         self.next_sequence
@@ -207,13 +202,8 @@ impl Journal {
     }
 
     /// Whether no record fits the half.
-    pub fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.at + RECORD_BYTES as u64 > self.half_bytes
-    }
-
-    /// The share of the half that is used.
-    pub fn fullness(&self) -> f64 {
-        self.at as f64 / self.half_bytes as f64
     }
 }
 

@@ -1,9 +1,17 @@
 //! The flash tail tier: the bytes behind a [`Log`], on a [`BlockIo`] device.
 //!
-//! What is decided (who comes in, which segment is emptied, who survives) is decided in [`Log`]. Here are the bytes:
-//! segments being filled ([`filling`]), items read back ([`fetch`]), victims being emptied ([`emptying`]), and what makes
-//! a restart warm: the [`journal`] of changes to the log's part of the index, [`checkpoint`]s of that part, and
-//! [`recover`]y from both. The format lies in [`format`] and is drawn in `docs/store-format.md`.
+//! What is decided (who comes in, which segment is emptied, who survives, when a checkpoint is made and in which segments) is decided
+//! by the [`Shard`]. Here are the bytes, each part with what it owns:
+//!
+//! | file | part | owns |
+//! | --- | --- | --- |
+//! | `segments.rs`, `filling.rs` | [`Segments`] | the bytes of segments that are being filled |
+//! | `emptying.rs` | [`Emptying`] | the bytes of the segment that is being emptied |
+//! | `fetch.rs` | [`Fetches`] | items that are read back |
+//! | `restart.rs`, `journal.rs`, `checkpoint.rs` | [`Restart`] | superblock, journal, the checkpoint under way; how many items each database has of which a restart is told |
+//! | `requests.rs`, `syncs.rs` | [`Requests`] | the device, and how far what was written is durable |
+//!
+//! [`recover`] opens a region. The format lies in [`format`] and is drawn in `docs/store-format.md`.
 //!
 //! Nothing here waits for the device. The owner calls [`Flash::advance`] between requests and whenever the device says
 //! that something is done, and [`Flash::commit`] before it sends replies.
@@ -19,7 +27,6 @@
 //! that a restart could need is overwritten before what stands in for it is durable: a checkpoint before its superblock,
 //! that before the old checkpoint and the other half of the journal, survivors before the segment that they left.
 
-mod announce;
 mod checkpoint;
 mod emptying;
 mod fetch;
@@ -27,6 +34,9 @@ mod filling;
 pub mod format;
 mod journal;
 mod recover;
+mod requests;
+mod restart;
+mod segments;
 mod stats;
 mod syncs;
 mod types;
@@ -34,21 +44,20 @@ mod types;
 use std::sync::Arc;
 
 use tiermem_policy::log::{Appended, LogPlace, SEGMENT_HEADER_BYTES, Stream};
-use tiermem_policy::shard::{Away, Shard};
+use tiermem_policy::shard::{Away, Duty, Lying, Shard};
 use tiermem_sys::aligned::AlignedBuffer;
 
-use crate::block::{BlockIo, Completion, Request};
-use announce::Emptied;
-use checkpoint::Checkpoint;
-use emptying::Victim;
+use crate::block::{BlockError, Completion, Request};
+use emptying::Emptying;
 use fetch::Fetches;
 pub use fetch::{FetchId, FlashItem};
-use filling::{Filling, Unwritten};
-use format::{BLOCK_BYTES, ITEM_HEADER_BYTES, ItemHeader, Layout, Superblock};
-use journal::{Journal, Position, Record};
+use format::{BLOCK_BYTES, ITEM_HEADER_BYTES, ItemHeader, Layout};
+use journal::Record;
+use requests::{Purpose, Requests};
+use restart::Restart;
+use segments::Segments;
 pub use stats::FlashStats;
 pub use syncs::Moment;
-use syncs::Syncs;
 pub use types::{Durability, FlashConfig, FlashError};
 
 /// The version of everything here. Another one is refused.
@@ -57,78 +66,21 @@ pub const VERSION: u32 = 1;
 /// Databases that items are counted by.
 pub const DATABASES: usize = 16;
 
-/// What a request to the device was for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
-    Fetch(FetchId),
-    Chunk { segment: u32, start: u32 },
-    Victim,
-    Checkpoint,
-    Sync,
-}
-
-impl Purpose {
-    fn token(self) -> u64 {
-        match self {
-            Purpose::Fetch(id) => id.0 << 2,
-            Purpose::Chunk { segment, start } => u64::from(segment) << 32 | u64::from(start) | 1,
-            Purpose::Victim => 2,
-            Purpose::Checkpoint => 3,
-            Purpose::Sync => 7,
-        }
-    }
-
-    /// Chunks start at multiples of a block, so the lowest bits are free.
-    fn of(token: u64) -> Purpose {
-        match token & 3 {
-            0 => Purpose::Fetch(FetchId(token >> 2)),
-            1 => Purpose::Chunk { segment: (token >> 32) as u32, start: token as u32 & !3 },
-            2 => Purpose::Victim,
-            _ if token == Purpose::Sync.token() => Purpose::Sync,
-            _ => Purpose::Checkpoint,
-        }
-    }
-}
+/// Write errors in a row after which the device is given up.
+const WRITE_ERRORS_MAX: u32 = 16;
 
 /// The flash tier of one shard.
 pub struct Flash {
-    io: Box<dyn BlockIo>,
     layout: Layout,
-    superblock: Superblock,
-    fillings: Vec<Filling>,
-    /// Memory of segments that are safe on the device.
-    spare: Vec<Box<[u8]>>,
-    journal: Journal,
-    checkpoint: Option<Checkpoint>,
-    /// Segments of the checkpoint that the superblock names.
-    checkpoint_segments: Vec<u32>,
-    /// The segment that is read to be emptied, and the one that was.
-    reading: Option<u32>,
-    victim: Option<Victim>,
-    /// Unix time, as it was told last.
-    now_ms: u64,
-    /// Emptied segments that still hold what survivors might be needed from.
-    emptied: Vec<Emptied>,
-    /// Items appended since the start.
-    appended: u64,
-    /// Records are missing from the journal that the checkpoint under way would need.
-    records_lost: bool,
-    /// The superblocks are blank, since the journal was full: only a new checkpoint makes a restart possible again.
-    blank: bool,
+    requests: Requests,
+    segments: Segments,
+    restart: Restart,
+    emptying: Emptying,
     fetches: Fetches,
-    completions: Vec<Completion>,
-    requests: Vec<Request>,
     /// Items per database.
     items: [u64; DATABASES],
-    /// Those of them that the journal has announced: what a restart would find.
-    announced: [u64; DATABASES],
-    syncs: Syncs,
-    /// Something was removed since the last call of [`Flash::commit`].
-    owes: bool,
-    /// Where the journal stood when the sync began that is under way.
-    syncing: u32,
-    /// How full the journal must be before a checkpoint that failed is tried again.
-    checkpoint_retry: f64,
+    /// Unix time, as it was told last.
+    now_ms: u64,
     stats: FlashStats,
     write_errors_in_row: u32,
     broken: bool,
@@ -151,12 +103,12 @@ pub const HASH_PROBE: &[u8] = b"tiermem flash hash probe";
 impl Flash {
     /// The seed with which keys are hashed here.
     pub fn hash_seed(&self) -> u64 {
-        self.superblock.hash_seed
+        self.restart.superblock().hash_seed
     }
 
     /// Whom to wake when the device has done something.
     pub fn notify(&mut self, waker: Arc<dyn Fn() + Send + Sync>) {
-        self.io.notify(waker);
+        self.requests.notify(waker);
     }
 
     /// Items per database.
@@ -171,77 +123,96 @@ impl Flash {
     }
 
     /// Writes an item to its place in the log. Where it comes from memory it counts from now on.
-    pub fn append(&mut self, to: &Appended, stream: Stream, header: ItemHeader, key_and_value: &[u8]) {
+    pub fn append(
+        &mut self,
+        shard: &mut Shard,
+        (to, stream): (&Appended, Stream),
+        header: ItemHeader,
+        key_and_value: &[u8],
+    ) {
+        if !self.segments.has(to.segment) {
+            self.record(Record::Open { segment: to.segment, sequence: to.sequence }, shard);
+            self.segments.begin(to.segment, to.sequence, stream);
+        }
         let len = ITEM_HEADER_BYTES + key_and_value.len();
-        let at = self.filling(to.segment, to.sequence, stream);
-        assert_eq!(self.fillings[at].sequence, to.sequence, "a segment is filled once at a time");
-        self.appended += 1;
-        let (hash, db, place) = (header.hash, header.db, to.place);
-        let unwritten = Unwritten { hash, place, db, number: self.appended, dead: false };
-        let item = self.fillings[at].item(to.offset as usize, len, unwritten);
+        let item = self.segments.item((to.segment, to.sequence), to.offset, len);
         item[ITEM_HEADER_BYTES..].copy_from_slice(key_and_value);
         ItemHeader { sequence: to.sequence, ..header }.seal(item);
         if stream == Stream::Fresh {
-            self.items[usize::from(db) % DATABASES] += 1;
+            self.items[usize::from(header.db) % DATABASES] += 1;
         }
     }
 
-    /// The filling of a segment, begun if it is new.
-    fn filling(&mut self, segment: u32, sequence: u32, stream: Stream) -> usize {
-        if let Some(at) = self.fillings.iter().position(|filling| filling.segment == segment) {
-            return at;
+    /// Appends the item at byte `at` of the segment that is being emptied again.
+    pub fn append_survivor(&mut self, shard: &mut Shard, to: &Appended, at: u32) {
+        let emptying = std::mem::take(&mut self.emptying);
+        if let Some((header, key_and_value)) = emptying.survivor(at) {
+            self.append(shard, (to, Stream::Kept), header, key_and_value);
         }
-        self.record(Record::Open { segment, sequence });
-        let bytes = self
-            .spare
-            .pop()
-            .unwrap_or_else(|| vec![0; self.layout.segment_bytes as usize].into_boxed_slice());
-        self.fillings.push(Filling::new(segment, sequence, stream, self.superblock.uuid, bytes));
-        self.fillings.len() - 1
+        self.emptying = emptying;
+    }
+
+    fn record(&mut self, record: Record, shard: &mut Shard) {
+        self.restart.record(record, shard, &mut self.requests);
     }
 
     /// Nothing more comes to a segment.
     pub fn seal(&mut self, segment: u32) {
-        if let Some(filling) = self.fillings.iter_mut().find(|filling| filling.segment == segment) {
-            filling.seal();
-        }
+        self.segments.seal(segment);
     }
 
     /// Has bytes of a segment written.
     pub fn write(&mut self, segment: u32, start: u32, end: u32) {
-        let Some(filling) = self.fillings.iter_mut().find(|filling| filling.segment == segment) else {
-            return;
-        };
-        let buffer = filling.piece(start as usize, end as usize);
+        let Some(buffer) = self.segments.piece(segment, start, end) else { return };
         let offset = self.layout.segment(segment) + u64::from(start);
         self.stats.write_bytes += buffer.len() as u64;
         self.requests.push(Request::write(Purpose::Chunk { segment, start }.token(), offset, buffer));
     }
 
-    /// Takes an item out of all accounts that has left the index, and says so in the journal. Whether it counted.
-    /// `filling` is its segment, and the number of that segment's filling.
-    pub fn retire(&mut self, hash: u64, place: LogPlace, (segment, sequence): (u32, u32), db: u8) -> bool {
-        let at = usize::from(db) % DATABASES;
-        let flushed = self.is_before_flush(sequence, db);
-        let filling = self.fillings.iter_mut().find(|filling| filling.segment == segment);
-        let counted = !filling.is_some_and(|filling| filling.withdraw(hash, place)) && !flushed;
-        self.owes = true;
-        self.record(Record::Remove { hash, db, counted });
-        self.announced[at] = self.announced[at].saturating_sub(u64::from(counted));
-        self.items[at] = self.items[at].saturating_sub(u64::from(!flushed));
-        !flushed
+    /// Reads a whole segment, which is then the one that is being emptied.
+    pub fn read(&mut self, segment: u32) {
+        let buffer = AlignedBuffer::zeroed(self.layout.segment_bytes as usize);
+        let offset = self.layout.segment(segment);
+        self.emptying.begin(segment);
+        self.requests.push(Request::read(Purpose::Victim.token(), offset, buffer));
     }
 
-    fn is_before_flush(&self, sequence: u32, db: u8) -> bool {
-        sequence < self.superblock.flushed[usize::from(db) % DATABASES]
+    /// Nothing is read any more from the segment that is being emptied.
+    pub fn free(&mut self) {
+        self.emptying.end();
+    }
+
+    /// The item that stands at byte `at` of the segment that is being emptied, of this filling.
+    pub fn header_at(&self, segment: u32, sequence: u32, at: u32) -> Option<ItemHeader> {
+        self.emptying.header_at(segment, sequence, at)
+    }
+
+    /// The same as the shard wants to know it.
+    pub fn lying_at(&self, segment: u32, sequence: u32, at: u32) -> Option<Lying> {
+        self.emptying.lying_at((segment, sequence), at, |header| {
+            let is_expired = header.expires_at_ms != 0 && header.expires_at_ms <= self.now_ms;
+            is_expired || self.is_flushed(header)
+        })
+    }
+
+    /// Takes an item out of all accounts that has left the index, and says so in the journal. Whether it counted.
+    pub fn retire(&mut self, shard: &mut Shard, hash: u64, place: LogPlace, db: u8) -> bool {
+        let Some((segment, sequence)) = shard.log().map(|work| work.filling_of(place)) else { return false };
+        let is_flushed = self.restart.is_before_flush(sequence, db);
+        let withdrawn = shard.device().withdraw(hash, place);
+        let is_announced = withdrawn.as_ref().is_none_or(|it| !it.is_new);
+        withdrawn.into_iter().for_each(|it| self.segments.bury(segment, it.bytes));
+        self.requests.syncs_mut().owe();
+        self.record(Record::Remove { hash, db, counted: is_announced && !is_flushed }, shard);
+        let items = &mut self.items[usize::from(db) % DATABASES];
+        *items = items.saturating_sub(u64::from(!is_flushed));
+        !is_flushed
     }
 
     /// Waits until the device has done something, if it has anything to do.
     pub fn wait(&mut self) {
         self.submit();
-        if self.io.in_flight() > 0 {
-            self.io.wait(&mut self.completions);
-        }
+        self.requests.wait();
     }
 
     /// Notes that an item was not where the index said.
@@ -284,10 +255,9 @@ impl Flash {
         let about = self.fetches.about(id)?;
         let bytes = about.in_memory.then(|| {
             // Read now, not when it was asked: a later version may have come to the same block since.
-            let segment = about.page / (self.layout.segment_bytes / BLOCK_BYTES as u32);
-            let filling = self.fillings.iter().find(|filling| filling.segment == segment);
-            let start = self.layout.page(about.page) - self.layout.segment(segment);
-            filling.and_then(|filling| filling.bytes().get(start as usize..)).unwrap_or_default()
+            let pages = self.layout.segment_bytes / BLOCK_BYTES as u32;
+            let (segment, page) = (about.page / pages, about.page % pages);
+            self.segments.bytes_from(segment, page * BLOCK_BYTES as u32)
         });
         let item = self.fetches.take(id, bytes);
         self.begin_readings();
@@ -302,128 +272,188 @@ impl Flash {
 
     /// Whether a filling is younger than the last flush of its database.
     pub fn is_flushed(&self, header: &ItemHeader) -> bool {
-        header.sequence < self.superblock.flushed[usize::from(header.db) % DATABASES]
+        self.restart.is_before_flush(header.sequence, header.db)
     }
 
     /// Hands everything that was decided to the device. What the journal says of a segment is written before anything is
     /// written to it, or else survivors of its last filling would lie nowhere after a crash.
     #[inline]
     pub fn submit(&mut self) {
-        if !self.requests.is_empty() || self.syncs.is_due() {
-            self.hand_over();
+        if self.requests.is_due() {
+            self.restart.write_records(&mut self.requests);
+            self.restart.begin_sync(&mut self.requests);
+            self.requests.submit();
         }
     }
 
-    fn hand_over(&mut self) {
-        self.write_records();
-        self.begin_sync();
-        self.io.submit_all(&mut self.requests);
+    /// Hands to the device what was decided and journaled. Called before replies are sent, so that what they say outlives the
+    /// process; where it is to outlive the machine, they wait until [`Self::is_durable`] says so of the moment returned. It is
+    /// past where nothing was removed since the last call.
+    #[inline]
+    pub fn commit(&mut self) -> Moment {
+        self.restart.write_records(&mut self.requests);
+        let promised = self.requests.syncs_mut().promise();
+        self.submit();
+        promised
+    }
+
+    /// Whether what was promised by that moment survives whatever is asked for.
+    #[inline]
+    pub fn is_durable(&self, moment: Moment) -> bool {
+        self.requests.syncs().is_past(moment)
     }
 
     /// Takes what the device has done, and tells the shard of it. `now_ms` is Unix time.
     pub fn take_done(&mut self, shard: &mut Shard, now_ms: u64) {
         self.now_ms = now_ms;
-        let mut completions = std::mem::take(&mut self.completions);
-        self.io.completed(&mut completions);
-        for completion in completions.drain(..) {
-            self.complete(completion, shard);
-        }
-        self.completions = completions;
+        self.take_completions(shard);
         self.announce(shard);
         if self.broken {
             shard.device().give_up();
         }
-        shard.device().promise_segments(self.checkpoint.as_ref().is_some_and(|it| !it.is_starved()));
+    }
+
+    fn take_completions(&mut self, shard: &mut Shard) {
+        let mut completions = self.requests.take_completions();
+        completions.drain(..).for_each(|completion| self.complete(completion, shard));
+        self.requests.give_back(completions);
     }
 
     fn complete(&mut self, completion: Completion, shard: &mut Shard) {
-        let ok = completion.result.is_ok();
+        let is_ok = completion.result.is_ok();
         match Purpose::of(completion.token) {
             Purpose::Fetch(id) => {
-                self.stats.read_errors += u64::from(!ok);
-                self.fetches.read(id, ok.then_some(completion.buffer));
+                self.stats.read_errors += u64::from(!is_ok);
+                self.fetches.read(id, is_ok.then_some(completion.buffer));
                 self.begin_readings();
             }
             Purpose::Chunk { segment, start } => {
                 self.note_write(&completion.result);
-                // What could not be written is not found when it is read, and costs a miss.
-                if let Some(filling) = self.fillings.iter_mut().find(|filling| filling.segment == segment) {
-                    filling.chunk_written(start as usize);
-                }
+                self.segments.piece_written(segment, start);
             }
             Purpose::Victim => {
-                self.stats.read_errors += u64::from(!ok);
+                self.stats.read_errors += u64::from(!is_ok);
                 self.stats.read_bytes += completion.buffer.len() as u64;
-                if let Some(segment) = self.reading.take() {
-                    let sequence = shard.log().map_or(0, |work| work.log().sequence(segment));
-                    let bytes = completion.buffer;
-                    self.victim = ok.then_some(Victim { segment, sequence, bytes });
-                    shard.device().arrived(segment, ok);
+                if let Some(segment) = self.emptying.take_reading() {
+                    if is_ok {
+                        let sequence = shard.log().map_or(0, |work| work.log().sequence(segment));
+                        self.emptying.arrived(segment, sequence, completion.buffer);
+                    }
+                    shard.device().arrived(segment, is_ok);
                 }
             }
             Purpose::Checkpoint => {
                 self.note_write(&completion.result);
-                if let Some(checkpoint) = &mut self.checkpoint {
-                    checkpoint.written(ok);
+                shard.device().part_written(is_ok);
+            }
+            Purpose::Sync => {
+                let is_ok = self.restart.end_sync(&completion.result, shard, &mut self.requests);
+                self.stats.syncs += u64::from(is_ok);
+            }
+        }
+    }
+
+    /// Notes how a write ended.
+    fn note_write(&mut self, result: &Result<(), BlockError>) {
+        self.requests.syncs_mut().note_write();
+        match result {
+            Ok(()) => self.write_errors_in_row = 0,
+            Err(error) => {
+                self.stats.write_errors += 1;
+                self.write_errors_in_row += 1;
+                if self.write_errors_in_row == WRITE_ERRORS_MAX && !self.broken {
+                    (self.stats.broken, self.broken) = (true, true);
+                    self.stats.last_error = Some(error.to_string());
                 }
             }
-            Purpose::Sync => self.end_sync(&completion.result),
         }
+    }
+
+    /// Tells the shard what is safe, and does what follows. Whether anything was announced.
+    fn announce(&mut self, shard: &mut Shard) -> bool {
+        for (segment, end) in self.segments.safe(self.requests.syncs_mut()) {
+            shard.device().note_safe(segment, end);
+        }
+        shard.device().announce();
+        self.carry_out(shard)
+    }
+
+    /// Does what is to be done for restarts. Whether anything was announced.
+    fn carry_out(&mut self, shard: &mut Shard) -> bool {
+        let mut has_announced = false;
+        loop {
+            while let Some(settled) = self.requests.syncs_mut().take_settled() {
+                shard.device().settled(settled);
+            }
+            let Some(duty) = shard.device().next_duty() else { return has_announced };
+            match duty {
+                Duty::Announce { segment, at, hash, place, is_new } => {
+                    has_announced = true;
+                    let db = ItemHeader::db_of(self.segments.bytes_from(segment, at)).unwrap_or(0);
+                    let sequence = self.segments.sequence(segment).unwrap_or(0);
+                    // Announcing what was flushed would bring it back.
+                    if !self.restart.is_before_flush(sequence, db) {
+                        self.record(Record::Add { hash, place, db, anew: is_new }, shard);
+                    }
+                }
+                Duty::Release { segment } => self.segments.release(segment),
+                Duty::Settle(what) => self.requests.syncs_mut().settle(what),
+                Duty::WritePart { segment, next } => {
+                    self.restart.write_part(segment, next, &mut self.requests);
+                }
+                Duty::Name { first, next_sequence } => {
+                    let is_written = self.restart.name(first, next_sequence, &mut self.requests);
+                    shard.device().named(is_written);
+                }
+            }
+        }
+    }
+
+    /// A piece of the checkpoint under way. Acts of the shard may follow.
+    pub fn step_checkpoint(&mut self, shard: &mut Shard) {
+        shard.device().step_checkpoint(&mut self.restart.parts(&mut self.requests));
+        self.carry_out(shard);
     }
 
     /// Removes all items of one database, or of all, whose last filling came before `sequence`: all that are being filled are
     /// sealed. Those of one database stay in the index as dead entries until they are met.
-    pub fn flush(&mut self, db: Option<u8>, sequence: u32) {
-        self.owes = true;
-        self.record(Record::Flush { db, sequence });
+    pub fn flush(&mut self, shard: &mut Shard, db: Option<u8>, sequence: u32) {
+        self.requests.syncs_mut().owe();
+        self.restart.flush(db, sequence, shard, &mut self.requests);
         match db {
-            Some(db) => {
-                let db = usize::from(db) % DATABASES;
-                self.superblock.flushed[db] = sequence;
-                (self.items[db], self.announced[db]) = (0, 0);
-            }
-            None => {
-                self.superblock.flushed = [sequence; DATABASES];
-                (self.items, self.announced) = ([0; DATABASES], [0; DATABASES]);
-            }
+            Some(db) => self.items[usize::from(db) % DATABASES] = 0,
+            None => self.items = [0; DATABASES],
         }
     }
 
     /// Once a second, when what lies in half-filled segments was written, so that a crash loses little of it.
     pub fn tick(&mut self) {
-        self.syncs.ask_if_unsynced();
+        self.requests.syncs_mut().ask_if_unsynced();
         self.submit();
     }
 
     /// Closes the region in order: all items are written and announced, and every segment was sealed before. Waits for the device.
+    ///
+    /// # Errors
+    /// When the device cannot be written.
     pub fn close(&mut self, shard: &mut Shard) -> Result<(), FlashError> {
         loop {
             self.step_checkpoint(shard);
-            let announced = self.announce(shard);
+            let has_announced = self.announce(shard);
             self.submit();
             // What waits for a checkpoint, or for the first one after the journal was full, would be lost without it.
-            let owed = self.blank || self.journal.is_full();
-            let goes_on = owed && self.checkpoint.as_ref().is_some_and(|it| !it.is_starved());
-            if self.io.in_flight() == 0 && !goes_on && announced {
+            let goes_on = shard.log().is_some_and(|work| work.awaits_checkpoint());
+            if !self.requests.is_busy() && !goes_on && !has_announced {
                 break;
             }
-            let mut completions = std::mem::take(&mut self.completions);
-            self.io.wait(&mut completions);
-            for completion in completions.drain(..) {
-                self.complete(completion, shard);
-            }
-            self.completions = completions;
+            self.requests.wait();
+            self.take_completions(shard);
         }
-        self.write_records();
-        if self.blank {
+        self.restart.write_records(&mut self.requests);
+        if shard.log().is_some_and(|work| work.is_blank()) {
             // The blocks stay so.
             return Ok(());
         }
-        // What is to be trusted is there before the block that says so.
-        self.io.sync()?;
-        self.superblock.clean = true;
-        self.write_superblock()?;
-        self.io.sync()?;
-        Ok(())
+        self.restart.end_run(&mut self.requests)
     }
 }

@@ -2,23 +2,26 @@
 
 use std::collections::BTreeMap;
 
+use super::emptying::Emptying;
 use super::fetch::Fetches;
 use super::format::{
     BLOCK_BYTES, CHECKPOINT_ENTRY_BYTES, CHECKPOINT_HEADER_BYTES, CHECKPOINT_SEGMENT_BYTES, CheckpointHeader,
     Layout, NO_SEGMENT, Superblock, read_entry_record, read_segment_record,
 };
 use super::journal::{End, Journal, Position, Record, erase, replay};
+use super::requests::Requests;
+use super::restart::Restart;
+use super::segments::Segments;
 use super::syncs::Syncs;
 use super::{DATABASES, Durability, Flash, FlashConfig, FlashError, FlashStats, HASH_PROBE};
 use crate::block::BlockIo;
-use tiermem_policy::log::{LogConfig, LogPlace};
-use tiermem_policy::shard::{Filled, LogState};
+use tiermem_policy::log::{Filled, LogConfig, LogPlace};
+use tiermem_policy::shard::LogState;
 
 /// What a restart begins with.
 pub struct Recovered {
     pub superblock: Superblock,
     pub journal: Journal,
-    pub checkpoint_segments: Vec<u32>,
     pub items: [u64; DATABASES],
 }
 
@@ -26,7 +29,7 @@ impl Recovered {
     /// An empty region.
     pub fn empty(superblock: Superblock, layout: &Layout) -> Self {
         let journal = Journal::new(layout, beginning(&superblock));
-        Recovered { superblock, journal, checkpoint_segments: Vec::new(), items: [0; DATABASES] }
+        Recovered { superblock, journal, items: [0; DATABASES] }
     }
 }
 
@@ -41,16 +44,15 @@ impl Flash {
         config: &FlashConfig,
         hash: impl Fn(u64, &[u8]) -> u64,
     ) -> Result<(Flash, LogState), FlashError> {
-        let too_small =
-            FlashError::TooSmall { region_bytes: config.region_bytes, segment_bytes: config.segment_bytes };
+        let too_small = || FlashError::TooSmall {
+            region_bytes: config.region_bytes,
+            segment_bytes: config.segment_bytes,
+        };
         let layout =
-            Layout::divide(config.start, config.region_bytes, config.segment_bytes).ok_or(too_small)?;
-        let mut log_config = LogConfig::with_capacity(
-            u64::from(layout.segments) * u64::from(layout.segment_bytes),
-            layout.segment_bytes,
-        );
-        (log_config.admission, log_config.reserve) = (config.admission, config.reserve);
-        let mut state = LogState::new(log_config);
+            Layout::divide(config.start, config.region_bytes, config.segment_bytes).ok_or_else(too_small)?;
+        let log = LogConfig::in_region(config.region_bytes, config.segment_bytes).ok_or_else(too_small)?;
+        let (admission, reserve) = (config.admission, config.reserve);
+        let mut state = LogState::new(LogConfig { admission, reserve, ..log });
         let fresh = Superblock {
             epoch: 0,
             uuid: config.uuid,
@@ -79,49 +81,31 @@ impl Flash {
             None => None,
         };
         let found_session = recovered.as_ref().map(|found| found.superblock.session);
-        let recovered = recovered.unwrap_or_else(|| Recovered::empty(fresh, &layout));
-        let mut flash = Flash {
-            io,
+        let Recovered { superblock, journal, items } =
+            recovered.unwrap_or_else(|| Recovered::empty(fresh, &layout));
+        let needs_other_half = superblock.journal_half != journal.position().half;
+        let (boot_id, session) = (config.boot_id, config.session);
+        let superblock = Superblock { boot_id, session, clean: false, ..superblock };
+        let syncs = Syncs::new(config.durability == Durability::Power);
+        let mut requests = Requests::new(io, syncs);
+        let segments = Segments::new(layout.segment_bytes, superblock.uuid);
+        let mut restart = Restart::new(layout, superblock, journal, items);
+        let records = restart.begin_run(&mut requests)?;
+        state.set_journal(records, needs_other_half);
+        let flash = Flash {
             layout,
-            superblock: recovered.superblock,
-            fillings: Vec::new(),
-            spare: Vec::new(),
-            journal: recovered.journal,
-            checkpoint: None,
-            checkpoint_segments: recovered.checkpoint_segments,
-            reading: None,
-            victim: None,
-            now_ms: 0,
-            emptied: Vec::new(),
-            appended: 0,
-            records_lost: false,
-            blank: false,
+            requests,
+            segments,
+            restart,
+            emptying: Emptying::default(),
             fetches: Fetches::default(),
-            completions: Vec::new(),
-            requests: Vec::new(),
-            items: recovered.items,
-            announced: recovered.items,
-            syncs: Syncs::new(config.durability == Durability::Power),
-            owes: false,
-            syncing: 0,
-            checkpoint_retry: 0.0,
+            items,
+            now_ms: 0,
             stats: FlashStats { recovered_items: state.items(), ..FlashStats::default() },
             write_errors_in_row: 0,
             broken: false,
             found_session,
         };
-        flash.superblock.boot_id = config.boot_id;
-        flash.superblock.clean = false;
-        flash.superblock.session = config.session;
-        flash.superblock.durable = flash.syncs.is_wanted();
-        if flash.superblock.durable {
-            // From here on a record that is missing before this one means damage.
-            flash.record_durable(flash.journal.next_sequence());
-            flash.write_records();
-        }
-        flash.write_superblock()?;
-        // Or else, after power loss, the run before would seem to be the last one, and what this one removes be there again.
-        flash.io.sync()?;
         Ok((flash, state))
     }
 }
@@ -270,7 +254,7 @@ pub fn recover(
     state.settle(segments.into_values().collect(), &checkpoint_segments, next_sequence);
     superblock.flushed = flushed;
     let journal = Journal::new(layout, end);
-    Ok(Some(Recovered { superblock, journal, checkpoint_segments, items }))
+    Ok(Some(Recovered { superblock, journal, items }))
 }
 
 /// Reads the checkpoint that the superblock names. `None`: a part is damaged.
@@ -297,8 +281,8 @@ fn read_checkpoint(
         let records = &bytes[CHECKPOINT_HEADER_BYTES..];
         let (of_segments, of_entries) = records.split_at(header.segments as usize * CHECKPOINT_SEGMENT_BYTES);
         for record in of_segments.chunks_exact(CHECKPOINT_SEGMENT_BYTES) {
-            let (segment, sequence, items, used) = read_segment_record(record);
-            segments.insert(segment, Filled { segment, sequence, items, used_bytes: used });
+            let filled = read_segment_record(record);
+            segments.insert(filled.segment, filled);
         }
         let of_entries = &of_entries[..header.entries as usize * CHECKPOINT_ENTRY_BYTES];
         for record in of_entries.chunks_exact(CHECKPOINT_ENTRY_BYTES) {

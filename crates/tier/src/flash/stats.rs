@@ -76,23 +76,27 @@ impl Flash {
     }
 
     /// All counters now, those of the log among them.
-    pub fn stats(&self, log: &LogWork) -> FlashStats {
-        let log = log.log();
-        let segment = u64::from(self.layout.segment_bytes);
+    pub fn stats(&self, work: &LogWork) -> FlashStats {
+        let (log, written, checkpoints) = (work.log(), self.restart.written(), work.checkpoints());
+        let given_up = self.restart.given_up();
         FlashStats {
             log: log.counters(),
-            capacity_bytes: self.superblock.region_bytes,
+            capacity_bytes: self.restart.superblock().region_bytes,
             items: self.items.iter().sum(),
             live_bytes: log.live_bytes(),
             room_bytes: log.room_bytes(),
-            recoverable_items: match self.blank || self.stats.unrecoverable {
-                true => 0,
-                false => self.announced.iter().sum(),
-            },
-            used_bytes: u64::from(log.segments_used()) * segment,
+            recoverable_items: if work.is_blank() || given_up.is_some() { 0 } else { self.restart.items() },
+            used_bytes: u64::from(log.segments_used()) * u64::from(self.layout.segment_bytes),
             metadata_bytes: log.metadata_bytes(),
-            buffer_bytes: (self.fillings.len() + self.spare.len()) as u64 * segment
-                + self.fetches.bytes() as u64,
+            buffer_bytes: self.segments.buffer_bytes() + self.fetches.bytes() as u64,
+            journal_bytes: written.journal_bytes,
+            checkpoint_bytes: written.checkpoint_bytes,
+            checkpoints: checkpoints.completed,
+            checkpoints_failed: checkpoints.failed,
+            journal_overruns: checkpoints.overruns,
+            write_errors: self.stats.write_errors + written.errors,
+            unrecoverable: given_up.is_some(),
+            last_error: given_up.map(str::to_owned).or_else(|| self.stats.last_error.clone()),
             ..self.stats.clone()
         }
     }

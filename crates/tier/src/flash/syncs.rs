@@ -4,6 +4,8 @@
 //! while one is under way share the next (group commit). Without that demand every moment is past at once, and nobody
 //! waits.
 
+use tiermem_policy::shard::Settling;
+
 /// A moment up to which something was written: past when the sync of this number is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
@@ -19,6 +21,10 @@ pub struct Syncs {
     done: u64,
     /// Something was written since the last one began.
     unsynced: bool,
+    /// Something was removed since the last promise.
+    owes: bool,
+    /// What waits, and until when.
+    awaited: Vec<(Settling, Moment)>,
 }
 
 impl Syncs {
@@ -47,6 +53,30 @@ impl Syncs {
         // One that is under way began before this was written.
         self.asked = self.begun + 1;
         Moment(self.asked)
+    }
+
+    /// Notes that something was removed, which replies say.
+    #[inline]
+    pub fn owe(&mut self) {
+        self.owes = true;
+    }
+
+    /// The moment that replies wait for: past where nothing was removed since the last one.
+    #[inline]
+    pub fn promise(&mut self) -> Moment {
+        if std::mem::take(&mut self.owes) { self.ask() } else { Moment::default() }
+    }
+
+    /// Has something wait until what is written by now is durable.
+    pub fn settle(&mut self, what: Settling) {
+        let moment = self.ask();
+        self.awaited.push((what, moment));
+    }
+
+    /// The next of what has waited long enough.
+    pub fn take_settled(&mut self) -> Option<Settling> {
+        let at = self.awaited.iter().position(|(_, moment)| self.is_past(*moment))?;
+        Some(self.awaited.remove(at).0)
     }
 
     /// Asks for it unless nothing was written since.
@@ -102,6 +132,25 @@ mod tests {
         syncs.begin();
         syncs.end();
         assert!(syncs.is_past(third) && !syncs.is_due());
+    }
+
+    #[test]
+    fn what_waits_is_settled_in_turn() {
+        let emptied = |segment| Settling::Emptied { segment };
+        let mut syncs = Syncs::new(true);
+        syncs.settle(emptied(1));
+        syncs.begin();
+        syncs.settle(emptied(2));
+        assert_eq!(syncs.take_settled(), None);
+        syncs.end();
+        assert_eq!((syncs.take_settled(), syncs.take_settled()), (Some(emptied(1)), None));
+        assert_eq!(syncs.promise(), Moment::default(), "nothing was removed");
+        syncs.owe();
+        let promised = syncs.promise();
+        assert!(!syncs.is_past(promised));
+        assert_eq!(syncs.promise(), Moment::default(), "it was promised once");
+        syncs.give_up();
+        assert_eq!((syncs.take_settled(), syncs.take_settled()), (Some(emptied(2)), None));
     }
 
     #[test]

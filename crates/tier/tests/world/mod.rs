@@ -79,16 +79,18 @@ impl World {
     fn carry_out(&mut self, offered: Option<(ItemHeader, &[u8])>) {
         while let Some(act) = self.shard.next_act(&mut Lies(&self.flash), &mut self.rng) {
             match act {
-                Act::Append { from: From::Segment { at, .. }, to, .. } => self.flash.append_survivor(&to, at),
+                Act::Append { from: From::Segment { at, .. }, to, .. } => {
+                    self.flash.append_survivor(&mut self.shard, &to, at);
+                }
                 Act::Append { from: From::Memory { .. }, to, hash, replaced, .. } => {
                     let (header, bytes) = offered.expect("an item is offered");
-                    self.flash.append(&to, Stream::Fresh, header, bytes);
+                    self.flash.append(&mut self.shard, (&to, Stream::Fresh), header, bytes);
                     replaced.into_iter().for_each(|old| _ = self.retire(hash, old, header.db));
                 }
                 Act::Seal { segment } => self.flash.seal(segment),
                 Act::Write { segment, start, end } => self.flash.write(segment, start, end),
                 Act::Read { segment } => self.flash.read(segment),
-                Act::Free { segment } => self.flash.free(segment),
+                Act::Free { .. } => self.flash.free(),
                 Act::Gone { hash, place, at, .. } => {
                     let (segment, sequence) = self.shard.log().unwrap().filling_of(place);
                     let db = self.flash.header_at(segment, sequence, at).map_or(0, |header| header.db);
@@ -100,8 +102,7 @@ impl World {
     }
 
     fn retire(&mut self, hash: u64, place: LogPlace, db: u8) -> bool {
-        let filling = self.shard.log().unwrap().filling_of(place);
-        self.flash.retire(hash, place, filling, db)
+        self.flash.retire(&mut self.shard, hash, place, db)
     }
 
     pub fn advance(&mut self) {
@@ -130,7 +131,7 @@ impl World {
         self.shard.device().write_out(true);
         self.carry_out(None);
         let sequence = self.shard.log().unwrap().log().next_sequence();
-        self.flash.flush(Some(db), sequence);
+        self.flash.flush(&mut self.shard, Some(db), sequence);
     }
 
     /// Removes all items.
@@ -138,7 +139,7 @@ impl World {
         self.shard.device().write_out(true);
         self.carry_out(None);
         let sequence = self.shard.log().unwrap().log().next_sequence();
-        self.flash.flush(None, sequence);
+        self.flash.flush(&mut self.shard, None, sequence);
         self.shard.device().clear();
     }
 

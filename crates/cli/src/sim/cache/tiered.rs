@@ -15,7 +15,6 @@ use tiermem_policy::partition::Objective;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
 use tiermem_sim::cache::{self, Tail};
 use tiermem_sim::hindsight::BestPlacement;
-use tiermem_tier::flash::format::Layout;
 
 use crate::failure::Failure;
 use crate::ladder::LadderArgs;
@@ -275,13 +274,13 @@ impl TieredArgs {
         if !(0.02..=0.5).contains(&reserve) {
             return Err(anyhow!("--flash-reserve must be between 0.02 and 0.5"));
         }
-        let layout = Layout::divide(0, capacity_bytes, segment_bytes as u32).ok_or_else(|| {
+        let log = LogConfig::in_region(capacity_bytes, segment_bytes as u32).ok_or_else(|| {
             anyhow!(
                 "{} are too small or too large for a flash tier: change it, or --flash-segment",
                 Bytes(capacity_bytes)
             )
         })?;
-        Ok(LogConfig { segments: layout.segments, segment_bytes: layout.segment_bytes, admission, reserve })
+        Ok(LogConfig { admission, reserve, ..log })
     }
 }
 
