@@ -3,6 +3,8 @@
 
 #[path = "twin/division.rs"]
 mod division;
+#[path = "twin/shards.rs"]
+mod shards;
 
 use std::path::Path;
 
@@ -109,26 +111,52 @@ fn live_with(
     trace: &[Access],
     shared: Option<&(By, Sharing)>,
 ) -> Counts {
-    let tiers = tiers(ladder);
-    let tenancy = |(by, sharing): &(By, Sharing)| {
-        let Sharing { plan, division, declared, .. } = sharing.clone();
-        Tenancy { by: *by, declared, plan, division, owners: Vec::new() }
-    };
-    let tenancy = shared.map(tenancy).unwrap_or_default();
-    let with = EngineConfig { ladder: ladder.clone(), tenancy, ..EngineConfig::new(tiers) };
-    let config = EngineConfig { spin: false, seed: 7, ..with };
-    let mut engine = Engine::new(config).unwrap();
-    if let Some(FlashTier { region_bytes, segment_bytes, admission }) = flash {
-        let config = FlashConfig { admission, ..FlashConfig::whole(region_bytes, segment_bytes, 7) };
-        let device = Box::new(Immediate::new(region_bytes as usize));
-        engine.flash().attach("flash", None, device, &config).unwrap();
+    let mut live = Live::new(ladder, flash, trace, shared);
+    trace.iter().for_each(|access| live.access(access, shared));
+    live.counts()
+}
+
+/// An engine, and what its driver counts.
+struct Live {
+    engine: Engine,
+    flash: Option<FlashTier>,
+    value: Vec<u8>,
+    waits: u64,
+    windows: Vec<division::State>,
+}
+
+impl Live {
+    /// One of as many shards as its tiers may grow for.
+    fn new(
+        ladder: &LadderConfig,
+        flash: Option<FlashTier>,
+        trace: &[Access],
+        shared: Option<&(By, Sharing)>,
+    ) -> Live {
+        let tenancy = |(by, sharing): &(By, Sharing)| {
+            let Sharing { plan, division, declared, .. } = sharing.clone();
+            Tenancy { by: *by, declared, plan, division, owners: Vec::new() }
+        };
+        let tenancy = shared.map(tenancy).unwrap_or_default();
+        let (tiers, growth) = (tiers(ladder), ladder.growth);
+        let with = EngineConfig { ladder: ladder.clone(), growth, tenancy, ..EngineConfig::new(tiers) };
+        let config = EngineConfig { spin: false, seed: 7, ..with };
+        let mut engine = Engine::new(config).unwrap();
+        if let Some(FlashTier { region_bytes, segment_bytes, admission }) = flash {
+            let config = FlashConfig { admission, ..FlashConfig::whole(region_bytes, segment_bytes, 7) };
+            let device = Box::new(Immediate::new(region_bytes as usize));
+            engine.flash().attach("flash", None, device, &config).unwrap();
+        }
+        let value = vec![0xA5; trace.iter().map(|access| access.size as usize).max().unwrap()];
+        Live { engine, flash, value, waits: 0, windows: Vec::new() }
     }
-    let (mut waits, mut windows) = (0, Vec::new());
-    let value = vec![0xA5; trace.iter().map(|access| access.size as usize).max().unwrap()];
-    for access in trace {
+
+    /// One access, as a server and its client make it.
+    fn access(&mut self, access: &Access, shared: Option<&(By, Sharing)>) {
+        let engine = &mut self.engine;
         engine.set_clock_us(access.time_ns / 1000);
         let key = Access::key_name(access.key);
-        let value = &value[..access.size as usize];
+        let value = &self.value[..access.size as usize];
         let db = if shared.is_some_and(|(by, _)| *by == By::Database) { access.tenant as u8 } else { 0 };
         let found = match access.op {
             Op::Get | Op::Read | Op::Load | Op::Scan => {
@@ -149,13 +177,19 @@ fn live_with(
             }
         };
         if !found {
-            engine.flash_reads().prepare();
-            // A server has writers wait while flash has to catch up.
-            for _ in 0..4096 {
-                if engine.flash().is_choked() {
-                    engine.commit();
-                    engine.flash().advance();
-                    waits += 1;
+            loop {
+                engine.flash_reads().prepare();
+                // A server has writers wait while flash has to catch up.
+                for _ in 0..4096 {
+                    if engine.flash().is_choked() {
+                        engine.commit();
+                        engine.flash().advance();
+                        self.waits += 1;
+                    }
+                }
+                // And until there is room for a large value.
+                if engine.make_room(OVERHEAD_BYTES as usize + value.len()) {
+                    break;
                 }
             }
             // A value that no tier can take is refused; the simulator sees the same refusal.
@@ -166,12 +200,16 @@ fn live_with(
         }
         if let Some(question) = engine.tenants_mut().take_question() {
             engine.tenants_mut().take_answer(question.answer());
-            windows.push(division::State::of_engine(&engine.stats()));
+            self.windows.push(division::State::of_engine(&engine.stats()));
         }
         engine.flash_reads().unstage();
         engine.commit();
     }
-    counts_of(&engine, ladder.levels.len(), flash, (waits, windows))
+
+    fn counts(self) -> Counts {
+        let Live { engine, flash, waits, windows, .. } = self;
+        counts_of(&engine, engine.memory().count(), flash, (waits, windows))
+    }
 }
 
 /// What an engine has counted, in the words of both. `waits` and `windows` are what its driver has.
@@ -224,6 +262,25 @@ fn counts_of(
     }
 }
 
+fn simulation(
+    ladder: &LadderConfig,
+    flash: Option<FlashTier>,
+    shared: Option<&(By, Sharing)>,
+) -> TieredConfig {
+    let tiers = tiers(ladder);
+    let slower_ns: Vec<f64> = tiers.iter().map(|tier| tier.slower_ns().unwrap()).collect();
+    let sharing = |(_, sharing): &(By, Sharing)| Sharing { slower_ns, ..sharing.clone() };
+    TieredConfig {
+        ladder: ladder.clone(),
+        overhead_bytes: OVERHEAD_BYTES,
+        header_bytes: 8,
+        tail: flash.map(|flash| flash.log()),
+        curves: tiers.iter().map(|tier| tier.curve().unwrap()).collect(),
+        sharing: shared.map(sharing),
+        seed: 7,
+    }
+}
+
 fn simulated(ladder: &LadderConfig, flash: Option<FlashTier>, trace: &[Access]) -> Counts {
     simulated_with(ladder, flash, trace, None)
 }
@@ -234,19 +291,7 @@ fn simulated_with(
     trace: &[Access],
     shared: Option<&(By, Sharing)>,
 ) -> Counts {
-    let tiers = tiers(ladder);
-    let slower_ns: Vec<f64> = tiers.iter().map(|tier| tier.slower_ns().unwrap()).collect();
-    let sharing = |(_, sharing): &(By, Sharing)| Sharing { slower_ns, ..sharing.clone() };
-    let config = TieredConfig {
-        ladder: ladder.clone(),
-        overhead_bytes: OVERHEAD_BYTES,
-        header_bytes: 8,
-        tail: flash.map(|flash| flash.log()),
-        curves: tiers.iter().map(|tier| tier.curve().unwrap()).collect(),
-        sharing: shared.map(sharing),
-        seed: 7,
-    };
-    let mut cache = TieredCache::new(config);
+    let mut cache = TieredCache::new(simulation(ladder, flash, shared));
     let mut windows = Vec::new();
     let ended = |cache: &TieredCache| {
         let advisor = cache.divider().and_then(|divider| divider.advisor());
@@ -259,20 +304,28 @@ fn simulated_with(
             windows.push(division::State::of_simulator(&cache));
         }
     }
+    counts_of_simulator(&cache, windows)
+}
+
+/// What a simulation has counted, in the words of both.
+fn counts_of_simulator(cache: &TieredCache, windows: Vec<division::State>) -> Counts {
+    let (ladder, figures) = (cache.shard().ladder(), cache.figures());
     let tier = |at| {
-        let LevelCounters { hits, promotions, demotions, evictions, items, .. } = cache.level(at);
-        [hits, promotions, demotions + cache.sunk(at), evictions - cache.sunk(at), items]
+        let LevelCounters { hits, promotions, demotions, evictions, items, .. } =
+            ladder.residents().level(at).counters();
+        let sunk = cache.shard().log().map_or(0, |log| log.sunk(at));
+        [hits, promotions, demotions + sunk, evictions - sunk, items]
     };
     Counts {
-        gets: cache.requests,
-        misses: cache.misses,
-        tiers: (0..cache.levels()).map(tier).collect(),
-        aborted: cache.counters().moves_aborted,
+        gets: figures.requests(),
+        misses: figures.misses(),
+        tiers: (0..ladder.residents().levels()).map(tier).collect(),
+        aborted: ladder.transit().counters().moves_aborted,
         expired: cache.expired(),
-        division: division::State::of_simulator(&cache),
+        division: division::State::of_simulator(cache),
         windows,
-        metadata_bytes: cache.metadata_bytes(),
-        charged_us: (cache.charged_ns() / 1e3) as u64,
+        metadata_bytes: ladder.metadata_bytes(),
+        charged_us: (figures.charged_ns() / 1e3) as u64,
         flash: cache.tail().map(|tail| {
             let log = tail.counters();
             FlashCounts {
@@ -291,7 +344,7 @@ fn simulated_with(
                 reads: tail.reads(),
                 written_bytes: tail.written_bytes(),
                 checkpoints: [tail.checkpoints().completed, tail.checkpoints().overruns],
-                waits: cache.waits,
+                waits: figures.waits(),
             }
         }),
     }
@@ -362,6 +415,26 @@ fn cloudphysics() {
     let trace = slice("cloudPhysicsIO-20k.oracleGeneral.bin.zst");
     compare("cloudphysics", &trace, 16 << 20, 64 << 20);
     compare("cloudphysics, tight", &trace, 8 << 20, 16 << 20);
+}
+
+/// Values that need many pages in a row: room for them is made a piece at a time, before they are written.
+#[test]
+fn large_values_find_room_in_the_same_way() {
+    let mut rng = Rng::seeded(3);
+    let access = |at: u64| {
+        let op = [Op::Get, Op::Get, Op::Set, Op::Set, Op::Del][rng.below(5) as usize];
+        let size = if rng.below(12) == 0 { (256 << 10) + rng.below(1 << 20) } else { rng.below(6000) };
+        Access { time_ns: at * 1000, op, key: rng.below(3000), size: size as u32, ..Access::default() }
+    };
+    let trace: Vec<Access> = (0..12_000).map(access).collect();
+    for (what, ladder) in ladders(6 << 20, 12 << 20) {
+        let (live, simulated) = (live(&ladder, None, &trace), simulated(&ladder, None, &trace));
+        assert_eq!(live, simulated, "{what}");
+    }
+    let flash = FlashTier { region_bytes: 48 << 20, segment_bytes: 2 << 20, admission: log::Admission::All };
+    let ladder =
+        LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&[4 << 20, 8 << 20]) };
+    assert_eq!(live(&ladder, Some(flash), &trace), simulated(&ladder, Some(flash), &trace));
 }
 
 /// Tenants are databases in the engine, whose keys have hashes of their own: the index splits in other places.

@@ -9,6 +9,7 @@ pub mod hash;
 pub mod heat;
 pub mod intern;
 pub mod latency_curve;
+pub mod placement;
 pub mod recency;
 pub mod rng;
 pub mod tier;

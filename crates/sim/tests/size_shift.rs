@@ -46,15 +46,18 @@ fn cache(ladder: &LadderConfig) -> TieredCache {
 /// Hit ratio and fast-tier hit share of each window, and the most acts at once.
 fn run(cache: &mut TieredCache, trace: &[Access]) -> (Vec<[f64; 2]>, usize) {
     let windows = trace.chunks(WINDOW as usize).map(|window| {
-        let before = [cache.misses, cache.level(0).hits];
+        let before = [cache.figures().misses(), cache.shard().ladder().residents().level(0).counters().hits];
         window.iter().for_each(|access| {
             cache.access(access);
         });
-        let [misses, fast] = [cache.misses - before[0], cache.level(0).hits - before[1]];
+        let [misses, fast] = [
+            cache.figures().misses() - before[0],
+            cache.shard().ladder().residents().level(0).counters().hits - before[1],
+        ];
         [1.0 - misses as f64 / WINDOW as f64, fast as f64 / WINDOW as f64]
     });
     let windows = windows.collect();
-    (windows, cache.take_acts_max())
+    (windows, cache.figures_mut().take_acts_max())
 }
 
 fn ladders() -> Vec<(&'static str, LadderConfig)> {

@@ -61,14 +61,15 @@ impl State {
         let Some(divider) = cache.divider() else { return State::default() };
         let mut state = State::default();
         for ((name, tally), number) in divider.tenants().tallies().zip(0..) {
-            let level = |tier| cache.tenant_level(number, tier);
+            let level = |tier| cache.shard().ladder().residents().tenant_level(number, tier);
             let asked = [tally.lookups, tally.hits, tally.writes];
-            let items: u64 = (0..cache.levels()).map(|tier| level(tier).items).sum();
+            let items: u64 =
+                (0..cache.shard().ladder().residents().levels()).map(|tier| level(tier).items).sum();
             // The engine names only those who are there.
             if asked[0] + asked[2] + items == 0 && !divider.tenants().has_declared_share(number) {
                 continue;
             }
-            let counts = (0..cache.levels()).map(level).map(|it| {
+            let counts = (0..cache.shard().ladder().residents().levels()).map(level).map(|it| {
                 let (evictions, trespasses) = (it.counters.evictions, it.counters.trespasses);
                 [it.items, it.bytes, it.share_bytes, u64::from(it.k), evictions, trespasses]
             });

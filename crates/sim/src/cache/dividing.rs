@@ -36,7 +36,8 @@ pub(super) struct Dividing {
 impl Dividing {
     pub fn new(sharing: Sharing, shard: &Shard, seed: u64) -> Self {
         let Sharing { plan, division, names, declared, slower_ns, reload_ns } = sharing;
-        let config = DividerConfig { plan, division, names, declared, slower_ns, shards: 1, seed };
+        let shards = u64::from(shard.ladder().config().growth);
+        let config = DividerConfig { plan, division, names, declared, slower_ns, shards, seed };
         Dividing { divider: Divider::new(config, shard.ladder()), numbers: HashMap::new(), reload_ns }
     }
 

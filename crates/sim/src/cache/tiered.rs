@@ -4,15 +4,19 @@
 //! evictions in both; a test of the store holds the two against each other.
 
 use tiermem_base::hash::KeyHasher;
-use tiermem_base::latency_curve::{Curve, LOCAL_DRAM, Point, Surcharge};
+use tiermem_base::latency_curve::Curve;
 use tiermem_base::{Access, Op, Rng};
 use tiermem_model::advisor::Outcome;
 use tiermem_policy::Id;
-use tiermem_policy::ladder::{LEVELS_MAX, LadderConfig, LadderCounters, LevelCounters, Loc, TenantLevel};
+use tiermem_policy::ladder::{LadderConfig, Loc};
 use tiermem_policy::log::{Appended, ITEM_HEADER_BYTES, LogConfig, LogPlace};
-use tiermem_policy::shard::{Act, Entered, Entry, From, Items, LogState, Lying, Shard, Sizes, Staged, Why};
+use tiermem_policy::shard::{
+    Act, Change, Entered, Entry, From, Items, LogState, Lying, Shard, Sizes, Staged, Why,
+};
+use tiermem_policy::shares::Driven;
 
 use super::dividing::{Dividing, Sharing};
+use super::figures::Figures;
 use super::flash_log::{FlashLog, Kept, Tail};
 
 /// Pieces of the log's work that a writer waits for at most.
@@ -118,19 +122,7 @@ pub struct TieredCache {
     pub(super) at_ns: Option<u64>,
     overhead_bytes: u64,
     pub(super) dividing: Option<Dividing>,
-    read: Surcharges,
-    write: Surcharges,
-    charged_ns: f64,
-    acts_max: usize,
-    moved_bytes: u64,
-    /// Items whose time was over when they were met, and not found by the ladder.
-    expired_met: u64,
-    /// Pieces of the log's work that writers waited for.
-    pub waits: u64,
-    /// Look-ups.
-    pub requests: u64,
-    /// Look-ups that found nothing.
-    pub misses: u64,
+    figures: Figures,
 }
 
 impl TieredCache {
@@ -153,15 +145,7 @@ impl TieredCache {
             tenant: 0,
             at_ns: None,
             overhead_bytes: config.overhead_bytes,
-            read: surcharges(&config.curves, |curve| curve.read),
-            write: surcharges(&config.curves, |curve| curve.write),
-            charged_ns: 0.0,
-            acts_max: 0,
-            moved_bytes: 0,
-            expired_met: 0,
-            waits: 0,
-            requests: 0,
-            misses: 0,
+            figures: Figures::new(&config.curves),
         };
         cache.apply_settings();
         cache
@@ -201,18 +185,20 @@ impl TieredCache {
         self.prepare();
         let is_staged = self.recall(key);
         self.begin();
-        self.requests += 1;
+        self.figures.note_look_up();
         if let Some(id) = self.find_live(key) {
             self.note_look_up(key, Outcome::Memory(id));
             let tier = self.shard.item(id).hit(None);
-            self.charged_ns += charge(self.read, tier, self.items.stored[id.index()].bytes);
+            self.figures.note_read(tier, self.items.stored[id.index()].bytes);
             return true;
         }
         let staged = if is_staged { self.find_staged(key) } else { None };
         // Before the item comes into memory: a window that ends here is of what lies there until now.
         self.note_look_up(key, if staged.is_some() { Outcome::Below } else { Outcome::Nowhere });
-        self.misses += u64::from(staged.is_none());
-        staged.into_iter().for_each(|item| self.get_staged(item));
+        match staged {
+            Some(item) => self.get_staged(item),
+            None => self.figures.note_miss(),
+        }
         staged.is_some()
     }
 
@@ -224,7 +210,7 @@ impl TieredCache {
             && let Some(id) = self.enter(item.key, bytes, item.expires_at_ms)
         {
             self.items.stored[id.index()].is_unchanged = true;
-            self.charged_ns += charge(self.read, self.shard.ladder().residents().nodes().loc(id).tier, bytes);
+            self.figures.note_read(self.shard.ladder().residents().nodes().loc(id).tier, bytes);
             self.shard.promoted();
         }
     }
@@ -236,7 +222,7 @@ impl TieredCache {
         if !item.is_expired(self.shard.now().unix_ms) {
             return Some(item);
         }
-        self.expired_met += 1;
+        self.figures.note_expired();
         self.forget_in_log(key);
         self.note_gone(key, self.tenant);
         None
@@ -277,10 +263,9 @@ impl TieredCache {
     }
 
     fn set(&mut self, key: u64, size: u32) {
-        self.prepare();
-        self.wait_for_outlet();
-        self.begin();
         let bytes = self.overhead_bytes + u64::from(size);
+        self.prepare_write(bytes);
+        self.begin();
         let ttl_ms = u64::from(self.access.ttl_s) * 1000;
         let expires_at_ms = (ttl_ms > 0).then(|| self.shard.now().unix_ms + ttl_ms);
         let found = self.find_live(key);
@@ -297,8 +282,7 @@ impl TieredCache {
         self.shard.rewrite(old, &entry, &self.items, &mut self.rng);
         self.carry_out();
         if let Some((id, replaces)) = self.entered(key, bytes) {
-            self.charged_ns +=
-                charge(self.write, self.shard.ladder().residents().nodes().loc(id).tier, bytes);
+            self.figures.note_write(self.shard.ladder().residents().nodes().loc(id).tier, bytes);
             replaces.into_iter().for_each(|old| _ = self.shard.forget(old, entry.hash, &self.items));
         }
     }
@@ -313,7 +297,7 @@ impl TieredCache {
         self.shard.enter(&entry, &mut self.rng);
         self.carry_out();
         let (id, _) = self.entered(key, bytes)?;
-        self.charged_ns += charge(self.write, self.shard.ladder().residents().nodes().loc(id).tier, bytes);
+        self.figures.note_write(self.shard.ladder().residents().nodes().loc(id).tier, bytes);
         Some(id)
     }
 
@@ -333,8 +317,21 @@ impl TieredCache {
                 return;
             };
             flash.hand_over();
-            self.waits += 1;
+            self.figures.note_wait();
             self.advance();
+        }
+    }
+
+    /// A writer waits until there is room for what it writes, where that is large. A server has its turn with others meanwhile.
+    fn prepare_write(&mut self, bytes: u64) {
+        loop {
+            self.prepare();
+            self.wait_for_outlet();
+            let is_done = self.shard.make_room(bytes, &mut self.rng);
+            self.carry_out();
+            if is_done {
+                return;
+            }
         }
     }
 
@@ -396,9 +393,7 @@ impl TieredCache {
                     }
                 }
                 Act::Move { ticket, from, to, bytes, .. } => {
-                    self.moved_bytes += bytes;
-                    self.charged_ns +=
-                        charge(self.read, from.tier, bytes) + charge(self.write, to.tier, bytes);
+                    self.figures.note_move(from.tier, to.tier, bytes);
                     self.shard.moved(ticket, true);
                 }
                 Act::Write { .. } | Act::Read { .. } | Act::Gone { .. } => self.ask_flash(act),
@@ -409,12 +404,12 @@ impl TieredCache {
                 | Act::Free { .. } => {}
             }
         }
-        self.acts_max = self.acts_max.max(acts);
+        self.figures.note_acts(acts);
     }
 
     /// An item's header and key are read.
     fn charge_head(&mut self, loc: Loc) {
-        self.charged_ns += charge(self.read, loc.tier, self.overhead_bytes);
+        self.figures.note_read(loc.tier, self.overhead_bytes);
     }
 
     fn append(&mut self, from: From, to: &Appended, hash: u64, bytes: u32) {
@@ -439,7 +434,9 @@ impl TieredCache {
             Act::Gone { hash, place, why, has_copy, .. } => {
                 flash.forget(&mut self.shard, hash, place);
                 // Where memory has the item too, that copy is the only one now.
-                self.expired_met += u64::from(why == Why::Expired && !has_copy);
+                if why == Why::Expired && !has_copy {
+                    self.figures.note_expired();
+                }
             }
             _ => {}
         }
@@ -477,7 +474,7 @@ impl TieredCache {
         self.forget_copy(id);
         self.note_gone(key, self.items.stored[id.index()].tenant);
         self.shard.forget(id, self.hash(key), &self.items);
-        self.expired_met += 1;
+        self.figures.note_expired();
         None
     }
 
@@ -485,49 +482,24 @@ impl TieredCache {
         self.items.hash_of(key)
     }
 
-    /// A tenant in a tier.
-    pub fn tenant_level(&self, tenant: u16, tier: usize) -> TenantLevel {
-        self.shard.ladder().residents().tenant_level(tenant, tier)
+    /// The shard, to be read.
+    pub fn shard(&self) -> &Shard {
+        &self.shard
     }
 
-    /// What a tier has seen.
-    pub fn level(&self, tier: usize) -> LevelCounters {
-        self.shard.ladder().residents().level(tier).counters()
+    /// What was counted beside its own counters.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
     }
 
-    /// What the whole has seen.
-    pub fn counters(&self) -> LadderCounters {
-        self.shard.ladder().transit().counters()
+    /// The same, to count anew.
+    pub fn figures_mut(&mut self) -> &mut Figures {
+        &mut self.figures
     }
 
     /// Items whose time was over.
     pub fn expired(&self) -> u64 {
-        self.shard.ladder().transit().counters().expired + self.expired_met
-    }
-
-    /// Bytes of metadata.
-    pub fn metadata_bytes(&self) -> u64 {
-        self.shard.ladder().metadata_bytes()
-    }
-
-    /// Items held.
-    pub fn items(&self) -> u64 {
-        self.shard.ladder().residents().items()
-    }
-
-    /// Nanoseconds that slow tiers were charged beyond local DRAM, for requests and moves.
-    pub fn charged_ns(&self) -> f64 {
-        self.charged_ns
-    }
-
-    /// Bytes of items moved.
-    pub fn moved_bytes(&self) -> u64 {
-        self.moved_bytes
-    }
-
-    /// The most moves and departures that a request or a step had to wait for since the last call.
-    pub fn take_acts_max(&mut self) -> usize {
-        std::mem::take(&mut self.acts_max)
+        self.shard.ladder().transit().counters().expired + self.figures.expired_met()
     }
 
     /// Stores the key if it is not there; no look-up is counted.
@@ -540,34 +512,26 @@ impl TieredCache {
         }
     }
 
-    /// Items that went to the log from a tier.
-    pub fn sunk(&self, tier: usize) -> u64 {
-        self.shard.log().map_or(0, |log| log.sunk(tier))
-    }
-
     /// The log below the last tier, if there is one.
     pub fn tail(&self) -> Option<Tail<'_>> {
         Some(Tail { work: self.shard.log()?, flash: self.items.flash.as_ref()? })
     }
+}
 
-    /// How many tiers there are above the log.
-    pub fn levels(&self) -> usize {
-        self.shard.ladder().residents().levels()
+impl Driven for TieredCache {
+    fn shard(&self) -> &Shard {
+        &self.shard
     }
-}
 
-/// What each tier costs beyond local DRAM.
-type Surcharges = [Surcharge; LEVELS_MAX];
+    fn set_capacity(&mut self, tier: usize, bytes: u64) {
+        self.shard.configure(Change::Capacity { tier, bytes });
+        if let Some(dividing) = &mut self.dividing {
+            dividing.divider.resized(self.shard.ladder());
+        }
+        self.apply_settings();
+    }
 
-/// Of tiers of these curves, one way.
-fn surcharges(curves: &[Curve], way: impl Fn(&Curve) -> Point) -> Surcharges {
-    std::array::from_fn(|tier| {
-        let curve = curves.get(tier).unwrap_or(&LOCAL_DRAM);
-        Surcharge::over_dram(way(curve), way(&LOCAL_DRAM))
-    })
-}
-
-/// What touching a range of a tier costs beyond local DRAM.
-fn charge(surcharges: Surcharges, tier: u8, bytes: u64) -> f64 {
-    surcharges[usize::from(tier)].range_ns(bytes)
+    fn step(&mut self) {
+        TieredCache::step(self);
+    }
 }

@@ -15,7 +15,6 @@ use tokio::task::spawn_local;
 
 use super::connection::Connection;
 use super::shard::Shard;
-use super::shares::Shares;
 use super::stream::{Pipe, Stream};
 use crate::clients::Peer;
 use crate::command::Mode;
@@ -123,17 +122,13 @@ impl Entrance {
                     // Whoever asked may be gone.
                     let _ = shown.send(());
                 }
-                Message::Give { tier, bytes, to } => {
-                    let core = &mut *self.shard.borrow_mut();
-                    core.shares.give(&mut core.engine, tier, bytes, to);
-                }
-                Message::Take { tier, bytes } => {
+                Message::Memory(word) => {
                     let core = &mut *self.shard.borrow_mut();
                     if let Some(mailboxes) = &core.host.mailboxes {
-                        Shares::take(&mut core.engine, mailboxes, tier, bytes);
+                        let tell = |to, word| mailboxes.send(to, Message::Memory(word));
+                        core.member.hear(word, &mut core.engine.memory_mut(), tell);
                     }
                 }
-                Message::Moved { tier } => self.shard.borrow_mut().shares.moved(tier),
                 Message::Stop { saves } => {
                     let persistence = &mut self.shard.borrow_mut().host.persistence;
                     persistence.save_at_stop = saves.or(persistence.save_at_stop);

@@ -19,7 +19,6 @@ mod run;
 mod sampling_cost;
 mod saving;
 mod shard;
-mod shares;
 mod snapshot;
 mod stream;
 

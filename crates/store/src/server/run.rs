@@ -24,7 +24,7 @@ use super::snapshot::Snapshot;
 use crate::engine::Engine;
 use crate::shards::mailboxes::{Mailboxes, Message};
 
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_nanos(tiermem_policy::shares::TICK_NS);
 
 /// What every shard is made of.
 struct Plan {

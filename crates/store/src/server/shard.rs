@@ -10,15 +10,16 @@ use super::clock::Clock;
 use super::latency::{Latency, summarize};
 use super::links::Links;
 use super::request_budget::Budget;
-use super::shares::Shares;
 use super::snapshot::Snapshot;
+use tiermem_policy::shares::Member;
+
 use crate::clients::Slot;
 use crate::command::{Flags, Mode, settle_idle};
 use crate::engine::Engine;
 use crate::host::{Host, Persistence, Session};
 use crate::resp::{Limits, Parser, Progress};
 use crate::shards::Placement;
-use crate::shards::mailboxes::Mailboxes;
+use crate::shards::mailboxes::{Mailboxes, Message};
 use crate::shards::shard_stats::Figures;
 use crate::stats::ServerStats;
 
@@ -43,7 +44,7 @@ pub(super) struct Core {
     pub(super) latency: Latency,
     pub(super) budget: Budget,
     /// Memory on its way to and from other shards.
-    pub(super) shares: Shares,
+    pub(super) member: Member,
     /// What is read goes here first; only an unfinished request is copied out.
     pub(super) input: Vec<u8>,
     /// Lent to the connection at work for its replies.
@@ -97,7 +98,7 @@ impl Core {
         let started = Instant::now();
         Core {
             budget: Budget::new(host.request_buffer_bytes()),
-            shares: Shares::default(),
+            member: Member::new(placement.own),
             engine,
             host,
             clock,
@@ -209,7 +210,10 @@ impl Core {
         self.host.timing.latencies.note("expire-cycle", work_us, unix_s);
         self.note_buffers();
         if let Some(mailboxes) = &self.host.mailboxes {
-            self.shares.tick(&mut self.engine, mailboxes);
+            let now_ns = self.started.elapsed().as_nanos() as u64;
+            let shown = |tier| mailboxes.shard_stats.shares_of(tier);
+            let tell = |to, word| mailboxes.send(to, Message::Memory(word));
+            self.member.tick(now_ns, &mut self.engine.memory_mut(), shown, tell);
             self.show(self.host.figures(&self.engine));
         }
         let settings = &self.host.settings;
@@ -261,7 +265,7 @@ impl Core {
 
     fn show(&self, figures: Figures) {
         if let Some(mailboxes) = &self.host.mailboxes {
-            let tail_ages_ms = self.shares.tail_ages_ms().to_vec();
+            let tail_ages_ms = self.member.tail_ages_ms().to_vec();
             mailboxes.shard_stats.show(mailboxes.placement.own, Figures { tail_ages_ms, ..figures });
         }
     }

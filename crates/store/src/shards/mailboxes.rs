@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use tiermem_policy::shares::Word;
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, oneshot};
@@ -48,27 +49,8 @@ pub enum Message {
     },
     /// Somebody wants the figures in the shard statistics to be of now, those of commands among them, and whoever came before to be let in.
     Show(oneshot::Sender<()>),
-    /// Memory of a tier is to go to another shard.
-    Give {
-        /// The tier.
-        tier: usize,
-        /// How much.
-        bytes: u64,
-        /// Who gets it.
-        to: usize,
-    },
-    /// Memory of a tier that another shard has given up.
-    Take {
-        /// The tier.
-        tier: usize,
-        /// How much.
-        bytes: u64,
-    },
-    /// Memory of a tier has come to where it was to go.
-    Moved {
-        /// The tier.
-        tier: usize,
-    },
+    /// Memory moves between shards.
+    Memory(Word),
     /// The store stops.
     Stop {
         /// Whether a snapshot is written; `None`: where one is configured.

@@ -31,7 +31,7 @@ pub mod shard_stats;
 
 pub use set::{Several, ShardSet};
 
-use tiermem_base::hash::placement_hash;
+use tiermem_base::placement::shard_of;
 
 /// The most shards: a scan's cursor has room for so many, and no machine has more cores worth it.
 pub const SHARDS_MAX: usize = 256;
@@ -52,85 +52,15 @@ impl Default for Placement {
 }
 
 impl Placement {
-    /// The shard of a key: by the hash of all of it or, as in a Redis cluster, of what stands between its first `{` and the next
-    /// `}`, if that is anything.
+    /// The shard of a key; keys with the same `{tag}` are in the same one.
     #[inline]
     pub fn shard_of(self, key: &[u8]) -> usize {
-        let hash = placement_hash(tag(key));
-        ((u128::from(hash) * self.shards as u128) >> 64) as usize
+        shard_of(key, self.shards)
     }
 
     /// Whether a key is at home here.
     #[inline]
     pub fn owns(self, key: &[u8]) -> bool {
         self.shards == 1 || self.shard_of(key) == self.own
-    }
-}
-
-/// Most keys have no tag, which a few words tell at once.
-#[inline]
-fn tag(key: &[u8]) -> &[u8] {
-    if has_brace(key) { tag_behind_brace(key) } else { key }
-}
-
-/// Whether there is a `{`, eight bytes at a time: exact, as the lowest byte that borrows is one that became zero.
-#[inline]
-fn has_brace(key: &[u8]) -> bool {
-    const ONES: u64 = u64::MAX / 255;
-    let words = key.chunks_exact(8);
-    let rest = words.remainder();
-    let zero_byte = |word: u64| {
-        let zeroed = word ^ (ONES * b'{' as u64);
-        zeroed.wrapping_sub(ONES) & !zeroed & (ONES << 7)
-    };
-    let mut found = 0;
-    for word in words {
-        found |= zero_byte(word.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));
-    }
-    found != 0 || rest.contains(&b'{')
-}
-
-#[cold]
-fn tag_behind_brace(key: &[u8]) -> &[u8] {
-    let Some(open) = memchr::memchr(b'{', key) else { return key };
-    let behind = &key[open + 1..];
-    match memchr::memchr(b'}', behind) {
-        None | Some(0) => key,
-        Some(close) => &behind[..close],
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_spread_and_tags_keep_together() {
-        let placement = Placement { own: 0, shards: 3 };
-        let mut counts = [0; 3];
-        (0..30_000).for_each(|n| counts[placement.shard_of(format!("key:{n}").as_bytes())] += 1);
-        assert!(counts.iter().all(|&count| (9_500..10_500).contains(&count)), "{counts:?}");
-        for n in 0..100 {
-            let keys = [format!("{{user{n}}}.a"), format!("b{{user{n}}}"), format!("user{n}")];
-            let shards = keys.map(|key| placement.shard_of(key.as_bytes()));
-            assert_eq!(shards, [shards[0]; 3]);
-        }
-        assert_eq!(tag(b"a{}b"), b"a{}b");
-        assert_eq!(tag(b"a{b"), b"a{b");
-        for len in 0..40 {
-            for at in 0..len {
-                let mut key = vec![b'|'; len];
-                assert!(!has_brace(&key));
-                key[at] = b'{';
-                assert!(has_brace(&key), "{at} of {len}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_keys_shard_never_changes() {
-        let placement = Placement { own: 0, shards: 8 };
-        let shards = ["a", "b", "user:1", "user:2", "{x}y"].map(|key| placement.shard_of(key.as_bytes()));
-        assert_eq!(shards, [3, 7, 2, 4, 6]);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hdrhistogram::Histogram;
+use tiermem_policy::shares::Share;
 
 use super::Placement;
 use crate::engine::{DATABASES, EngineStats};
@@ -134,6 +135,16 @@ impl ShardStats {
     /// Each shard's figures.
     pub fn each(&self) -> impl Iterator<Item = Figures> {
         (0..self.0.len()).map(|shard| self.lock(shard).figures.clone())
+    }
+
+    /// What each shard has of a tier. `None`: one has shown nothing yet.
+    pub fn shares_of(&self, tier: usize) -> Option<Vec<Share>> {
+        let share = |shard| {
+            let figures = &self.lock(shard).figures;
+            let capacity_bytes = figures.engine.tiers.get(tier)?.capacity_bytes;
+            Some(Share { capacity_bytes, tail_age_ms: *figures.tail_ages_ms.get(tier)? })
+        };
+        (0..self.0.len()).map(share).collect()
     }
 
     /// The figures of all other shards together.

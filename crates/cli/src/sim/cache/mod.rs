@@ -17,6 +17,7 @@ Examples:
   tiermem sim cache zipf:objects=1M,requests=10M --tier 64MiB --tier 256MiB --promotion naive
   tiermem sim cache zipf:objects=1M,requests=10M,size=1000 --tier dram=64MiB --tier flash=512MiB --flash-segment 1MiB
   tiermem sim cache zipf:objects=1M,requests=10M --config store.toml    # over its [[tier]] tables
+  tiermem sim cache zipf:objects=1M,requests=10M --tier 256MiB --shards 4   # as `store serve` with shards = 4
 
 Without --tier and --config: one tier for each --policy and size, all in one pass over the trace.
   A miss inserts the object, unless it is larger than the cache. An object has the size of the access that inserted it,
@@ -24,7 +25,8 @@ Without --tier and --config: one tier for each --policy and size, all in one pas
   Percentages, --sizes and belady need the whole trace first: it is held in memory, 12 bytes per request
   (belady: 16). The working set is all distinct objects, each with its largest size.
 With --tier or --config: the store's own chain of tiers, size classes included. flash=BYTES as the last tier is the store's log on a
-  device without delays. --tenants HOW divides the tiers among the trace's tenants.
+  device without delays: its journal and checkpoints take their room, and are not written. --tenants HOW divides the tiers among the
+  trace's tenants. --shards N divides tiers and keys as `store serve` does, and moves memory between shards by the same rule.
 
 Policies: fifo, clock, clock2, lru, lru-lazy (the store's), slru, s4lru, klru, redis (klru with its eviction pool), random,
   lfu, lfu-da, arc, 2q, s3-fifo, sieve, lhd, hyperbolic, cflru, belady, dlru (K-LRU that chooses its K by miniature caches),

@@ -1,5 +1,7 @@
 //! `tiermem sim cache --tier`: the store's ladder over a trace, without bytes.
 
+mod rows;
+
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -13,9 +15,10 @@ use tiermem_policy::ladder::{LEVELS_MAX, LadderConfig};
 use tiermem_policy::log::{self, LogConfig};
 use tiermem_policy::partition::Objective;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
-use tiermem_sim::cache::{self, Tail};
+use tiermem_sim::cache::{self, ShardedCache};
 use tiermem_sim::hindsight::BestPlacement;
 
+use self::rows::{added, of_flash, of_tenants};
 use crate::failure::Failure;
 use crate::ladder::LadderArgs;
 use crate::output::{self, Cell, Format, Rows};
@@ -97,6 +100,8 @@ const fn around_counted<const N: usize>(
 /// What the store's ladder and log are of.
 const SERVED: [TierKind; 5] =
     [TierKind::Dram, TierKind::Numa, TierKind::Dax, TierKind::Emulated, TierKind::Flash];
+/// A shard's region of a flash device is a multiple of this.
+const FLASH_BLOCK_BYTES: u64 = 4096;
 /// Bytes of a segment where nobody says.
 const SEGMENT_BYTES: u64 = 2 << 20;
 
@@ -183,6 +188,10 @@ pub struct TieredArgs {
     /// Flash: total bytes that the device can be written, for lifetime_years [default: the tier's].
     #[arg(long, value_name = "BYTES")]
     flash_endurance: Option<Bytes>,
+    /// Shards: each has an equal part of every tier and the keys that the store would give it, and memory moves between them by the
+    /// trace's time, to where items are evicted youngest. Figures are sums over all shards.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
+    shards: u64,
     /// Curve of all memory tiers below the first [default: each tier's own; a1000-cxl for emulated ones].
     #[arg(long, value_name = "NAME")]
     curve: Option<String>,
@@ -250,9 +259,22 @@ impl TieredArgs {
 
     /// That nothing is asked for which only a ladder has.
     pub fn check_unused(&self) -> Result<(), Failure> {
-        match self.tenants {
-            Sharing::Free => Ok(()),
+        match (self.tenants, self.shards) {
+            (Sharing::Free, 1) => Ok(()),
+            (Sharing::Free, _) => {
+                Err(Failure::usage(anyhow!("--shards divide tiers: give --tier or --config")))
+            }
             _ => Err(Failure::usage(anyhow!("--tenants share tiers: give --tier or --config"))),
+        }
+    }
+
+    /// Of a tier of so many bytes what one shard has: of flash a region, as the store divides a device.
+    fn part(&self, tier: &TierSpec, bytes: u64) -> u64 {
+        let part = bytes / self.shards;
+        if tier.kind == TierKind::Flash && self.shards > 1 {
+            part / FLASH_BLOCK_BYTES * FLASH_BLOCK_BYTES
+        } else {
+            part
         }
     }
 
@@ -298,37 +320,43 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(cache: &TieredCache) -> Totals {
-        let mut moves = [0; 4];
-        for tier in 0..cache.levels() {
+    /// Of all shards.
+    fn of(cache: &ShardedCache) -> Totals {
+        cache.shards().iter().fold(Totals::default(), |sum, shard| sum.and(shard))
+    }
+
+    /// With one more shard.
+    fn and(mut self, cache: &TieredCache) -> Totals {
+        let (ladder, figures) = (cache.shard().ladder(), cache.figures());
+        for tier in 0..ladder.residents().levels() {
             let [_, counts @ ..] = of_tier(cache, tier);
-            moves.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+            self.moves.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         }
-        let flash = cache.tail().map_or([0; 5], |tail| {
+        if let Some(tail) = cache.tail() {
             let log = tail.counters();
-            [log.hits, log.promotions, log.evictions, log.admitted_bytes, tail.written_bytes()]
-        });
-        Totals {
-            requests: cache.requests,
-            misses: cache.misses,
-            fast_hits: cache.level(0).hits,
-            charged_ns: cache.charged_ns(),
-            moves,
-            moved_bytes: cache.moved_bytes(),
-            flash,
+            let counts = [log.hits, log.promotions, log.evictions, log.admitted_bytes, tail.written_bytes()];
+            self.flash.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         }
+        self.requests += figures.requests();
+        self.misses += figures.misses();
+        self.fast_hits += ladder.residents().level(0).counters().hits;
+        self.charged_ns += figures.charged_ns();
+        self.moved_bytes += figures.moved_bytes();
+        self
     }
 }
 
 /// Hits, promotions, demotions, evictions and relocations of a tier. What goes to the log is demoted.
 fn of_tier(cache: &TieredCache, tier: usize) -> [u64; 5] {
-    let (level, sunk) = (cache.level(tier), cache.sunk(tier));
+    let shard = cache.shard();
+    let (level, sunk) =
+        (shard.ladder().residents().level(tier).counters(), shard.log().map_or(0, |log| log.sunk(tier)));
     [level.hits, level.promotions, level.demotions + sunk, level.evictions - sunk, level.relocations]
 }
 
 /// A ladder before its first request, and what is known of it.
 struct Start {
-    cache: TieredCache,
+    cache: ShardedCache,
     /// Of each tier, the log's among them.
     capacities: Vec<u64>,
     clairvoyant_fast_share: f64,
@@ -356,15 +384,17 @@ fn set_up(trace: &TraceArgs, args: &TieredArgs) -> Result<Start, Failure> {
     };
     let capacities = tiers.iter().map(bytes).collect::<Result<Vec<u64>, _>>();
     let capacities = capacities.map_err(|error| args.unfit(error))?;
-    let mut ladder = LadderConfig::with_capacities(&capacities[..memory_tiers]);
+    let parts: Vec<u64> =
+        tiers.iter().zip(&capacities).map(|(tier, &bytes)| args.part(tier, bytes)).collect();
+    let mut ladder = LadderConfig::with_capacities(&parts[..memory_tiers]);
     args.ladder.apply(&mut ladder).map_err(|error| Failure::usage(anyhow!("{error}")))?;
     ladder.tenants = args.tenants != Sharing::Free;
     ladder.check_orders().map_err(|error| Failure::usage(anyhow!("{error}")))?;
     let clairvoyant_fast_share = best.fast_share(capacities[0], ITEM_OVERHEAD_BYTES, !args.preload);
-    let flash = tiers.get(memory_tiers).zip(capacities.get(memory_tiers));
+    let flash = tiers.get(memory_tiers).zip(parts.get(memory_tiers));
     let tail = flash.map(|(tier, &bytes)| args.log(tier, bytes)).transpose().map_err(Failure::usage)?;
     let endurance = args.flash_endurance.or(flash.and_then(|(tier, _)| tier.flash.endurance));
-    let mut cache = TieredCache::new(TieredConfig {
+    let config = TieredConfig {
         ladder,
         overhead_bytes: ITEM_OVERHEAD_BYTES,
         header_bytes: ITEM_HEADER_BYTES,
@@ -372,7 +402,8 @@ fn set_up(trace: &TraceArgs, args: &TieredArgs) -> Result<Start, Failure> {
         sharing: args.sharing(&curves),
         curves,
         seed: 0,
-    });
+    };
+    let mut cache = ShardedCache::new(&config, args.shards as usize);
     if args.preload {
         each_record(trace, |access| cache.preload(access))?;
     }
@@ -422,25 +453,30 @@ pub fn run(
     }
     let mut total = vec![Cell::Text("ladder".to_owned()), Cell::Count(capacities.iter().sum())];
     total.extend(since(&start, &after, acts_max.max(acts)));
-    total.push(Cell::Count(cache.items()));
-    let items = cache.items() + cache.tail().map_or(0, |tail| tail.items());
-    total.push(Cell::Number(cache.metadata_bytes() as f64 / items.max(1) as f64, 2));
+    let sum = |of: fn(&TieredCache) -> u64| cache.shards().iter().map(of).sum::<u64>();
+    let items = sum(|cache| cache.shard().ladder().residents().items());
+    total.push(Cell::Count(items));
+    let items = items + sum(|cache| cache.tail().map_or(0, |tail| tail.items()));
+    let metadata_bytes = sum(|cache| cache.shard().ladder().metadata_bytes());
+    total.push(Cell::Number(metadata_bytes as f64 / items.max(1) as f64, 2));
     total.push(Cell::Number(clairvoyant_fast_share, 6));
     let tier = |(at, &capacity): (usize, &u64)| {
         let mut cells = vec![Cell::Count(at as u64), Cell::Count(capacity)];
-        cells.extend(of_tier(&cache, at).map(Cell::Count));
+        let shards = cache.shards().iter().map(|shard| of_tier(shard, at));
+        cells.extend(shards.fold([0; 5], added).map(Cell::Count));
         cells
     };
-    let tiers = capacities[..cache.levels()].iter().enumerate().map(tier).collect();
+    let levels = cache.shards()[0].shard().ladder().residents().levels();
+    let tiers = capacities[..levels].iter().enumerate().map(tier).collect();
     let tiers = Rows { fields: TIER_FIELDS, rows: tiers };
     let windows = Rows { fields: &WINDOW_FIELDS, rows };
     let mut lists = vec![("tiers", tiers)];
     if args.tenants != Sharing::Free {
         lists.push(("tenants", Rows { fields: TENANT_FIELDS, rows: of_tenants(&cache) }));
     }
-    if let Some(tail) = cache.tail() {
+    if cache.shards()[0].tail().is_some() {
         let years = (trace_ns.end - trace_ns.start) as f64 / NS_PER_YEAR;
-        let rows = vec![of_flash(&tail, cache.waits, years, endurance)];
+        let rows = vec![of_flash(&cache, years, endurance)];
         lists.push(("flash", Rows { fields: FLASH_FIELDS, rows }));
     }
     if window.is_some() {
@@ -448,60 +484,6 @@ pub fn run(
     }
     let total = Rows { fields: &FIELDS, rows: vec![total] };
     output::print_record(format, &total, &lists).map_err(Failure::failed)
-}
-
-/// A row for each tenant and tier, as they are in the end, by the tenants' numbers in the trace.
-fn of_tenants(cache: &TieredCache) -> Vec<Vec<Cell>> {
-    let row = |name: u64, number: u16, tier: usize| {
-        let level = cache.tenant_level(number, tier);
-        let counts = [
-            name,
-            tier as u64,
-            level.items,
-            level.bytes,
-            level.share_bytes,
-            u64::from(level.k),
-            level.counters.evictions,
-            level.counters.trespasses,
-        ];
-        counts.map(Cell::Count).into()
-    };
-    let names = cache.divider().into_iter().flat_map(|it| it.tenants().tallies()).map(|(name, _)| name);
-    let name = |name: &[u8]| String::from_utf8_lossy(name).parse().unwrap_or(0);
-    let mut tenants: Vec<(u64, u16)> = names.map(name).zip(0..).collect();
-    tenants.sort_unstable();
-    let tiers = |(name, number)| (0..cache.levels()).map(move |tier| row(name, number, tier));
-    tenants.into_iter().flat_map(tiers).collect()
-}
-
-/// The flash tier's row, after so many years of trace time.
-fn of_flash(tail: &Tail<'_>, waits: u64, years: f64, endurance: Option<Bytes>) -> Vec<Cell> {
-    let log = tail.counters();
-    let written_bytes = tail.written_bytes();
-    let amplification = written_bytes as f64 / log.admitted_bytes as f64;
-    let worn = endurance.map_or(f64::NAN, |endurance| written_bytes as f64 / endurance.0 as f64);
-    let lifetime_years = if worn > 0.0 && years > 0.0 { years / worn } else { f64::NAN };
-    let counts = [
-        tail.capacity_bytes(),
-        tail.items(),
-        log.hits,
-        tail.reads(),
-        log.promotions,
-        log.evictions,
-        log.admitted,
-        log.rejected,
-        log.refused,
-        log.unchanged,
-        tail.unindexed(),
-        log.kept,
-        log.segments_emptied,
-        waits,
-        log.admitted_bytes,
-        written_bytes,
-    ];
-    let mut cells: Vec<_> = counts.map(Cell::Count).into();
-    cells.extend([Cell::Number(amplification, 3), Cell::Number(lifetime_years, 2)]);
-    cells
 }
 
 /// What has happened between two moments.

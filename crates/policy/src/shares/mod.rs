@@ -6,6 +6,10 @@
 //! to where they are youngest, one region at a time, until the ages are about the same. A shard that lets nothing go has
 //! memory to spare. What this leaves aside is that misses may cost one shard's clients more than another's.
 
+mod member;
+
+pub use member::{Driven, Member, Shown, TICK_NS, Ticks, Word, shares_of};
+
 /// A tier's share in one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
