@@ -32,6 +32,8 @@ struct Setup {
     failures_per_mille: u64,
     /// The device fails this submission of each life, whatever it is.
     fails_after: Option<u64>,
+    /// What a sync takes beyond what any request does.
+    sync_ns: u64,
 }
 
 impl Setup {
@@ -55,6 +57,25 @@ impl Setup {
             churns,
             failures_per_mille: if fails { rng.below(10) } else { 0 },
             fails_after,
+            sync_ns: 0,
+        }
+    }
+
+    /// A world in which a sync takes so long that many segments are written meanwhile, with room for all keys: what is given free
+    /// before the superblock is durable that says so is soon written over.
+    fn draw_slow(rng: &mut Rng) -> Self {
+        Setup {
+            memory_bytes: vec![9 << 16],
+            flash_bytes: (3 << 20) + (rng.below(16) << 16),
+            segment_bytes: 32 << 10,
+            admission: Admission::All,
+            durability: Durability::Power,
+            keys: 1500 + rng.below(1000),
+            len_max: 600 + rng.below(600),
+            churns: true,
+            failures_per_mille: 0,
+            fails_after: None,
+            sync_ns: (20 + rng.below(60)) * MS,
         }
     }
 }
@@ -86,8 +107,8 @@ struct World {
     /// Keys that were on flash alone, for good, and of which nobody has heard since; and how many items had been evicted then.
     safe: BTreeSet<u64>,
     evicted: u64,
-    /// How the halves of the journal began when it was looked at last.
-    halves: [[u8; 16]; 2],
+    /// How the halves of the journal began, or the superblocks, when they were looked at last.
+    parts: [[u8; 16]; 2],
     /// The moment up to which a client has been told all.
     promised: Moment,
     version: usize,
@@ -100,7 +121,8 @@ impl World {
     fn new(setup: &Setup, seed: u64) -> Self {
         let simulation = Simulation::new(seed);
         let disk = MemoryDisk::new(setup.flash_bytes as usize);
-        let engine = start(setup, &disk, &simulation, 1, 0).expect("nothing has died").0;
+        let (engine, troubles) = start(setup, &disk, &simulation, 1, 0).expect("nothing has died");
+        troubles.lock().unwrap().sync_ns = setup.sync_ns;
         World {
             setup: setup.clone(),
             disk,
@@ -111,7 +133,7 @@ impl World {
             pending: Vec::new(),
             safe: BTreeSet::new(),
             evicted: 0,
-            halves: [[0; 16]; 2],
+            parts: [[0; 16]; 2],
             promised: Moment::default(),
             version: 0,
             boot: 1,
@@ -242,16 +264,23 @@ impl World {
         }
     }
 
-    /// Whether the journal has turned to its other half since this was asked last: then a checkpoint is under way.
-    fn journal_turns(&mut self) -> bool {
+    /// Whether the journal has turned to its other half since this was asked last, or, where syncs are slow, a superblock was written:
+    /// then a checkpoint is under way, or the one before it is about to be given back.
+    fn checkpoint_goes_on(&mut self) -> bool {
         let setup = &self.setup;
         let layout = Layout::divide(0, setup.flash_bytes, setup.segment_bytes).expect("it was opened");
-        let begin = |bytes: &[u8], half| {
-            let at = layout.journal(half) as usize;
-            bytes[at..at + 16].try_into().unwrap()
+        let begin = |bytes: &[u8], part| {
+            let (at, len) = match setup.sync_ns {
+                0 => (layout.journal(part) as usize, 16),
+                // The superblock's epoch.
+                _ => (layout.superblock(part as usize) as usize + 16, 8),
+            };
+            let mut begin = [0; 16];
+            begin[..len].copy_from_slice(&bytes[at..at + len]);
+            begin
         };
-        let halves = self.disk.with_bytes(|bytes| [0, 1].map(|half| begin(bytes, half)));
-        std::mem::replace(&mut self.halves, halves) != halves
+        let parts = self.disk.with_bytes(|bytes| [0, 1].map(|part| begin(bytes, part)));
+        std::mem::replace(&mut self.parts, parts) != parts
     }
 
     /// Where all is settled: the keys that a restart must find as long as nobody asks for them.
@@ -352,6 +381,7 @@ impl World {
                 }
                 self.check(&kept, now_ms);
                 let mut troubles = troubles.lock().unwrap();
+                troubles.sync_ns = self.setup.sync_ns;
                 troubles.failures_per_mille = self.setup.failures_per_mille;
                 troubles.fails_after = self.setup.fails_after;
                 return;
@@ -436,7 +466,7 @@ fn start(
 fn what_was_acknowledged_survives_a_death_in_any_submission() {
     for_each_seed(|seed| {
         let mut rng = Rng::seeded(seed);
-        let setup = Setup::draw(&mut rng);
+        let setup = if seed % 5 == 4 { Setup::draw_slow(&mut rng) } else { Setup::draw(&mut rng) };
         let mut world = World::new(&setup, rng.next_u64());
         for life in 0..2 + rng.below(4) {
             // Deaths that come soon and late are as likely; some lives end between two submissions.
@@ -453,10 +483,12 @@ fn what_was_acknowledged_survives_a_death_in_any_submission() {
                 }
                 if setup.churns
                     && world.version.is_multiple_of(16)
-                    && world.journal_turns()
+                    && world.checkpoint_goes_on()
                     && rng.below(2) == 0
                 {
-                    let submissions_max = 2 << rng.below(9);
+                    // A slow sync lets many come and go.
+                    let bits = if setup.sync_ns > 0 { 6 + rng.below(6) } else { rng.below(9) };
+                    let submissions_max = 2 << bits;
                     world.simulation.die_after(rng.below(submissions_max));
                 }
             }

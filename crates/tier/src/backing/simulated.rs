@@ -17,6 +17,10 @@ impl Target for MemoryStore {
         request.op == Op::Read
     }
 
+    fn is_sync(request: &Request) -> bool {
+        request.op == Op::Flush
+    }
+
     fn carry_out(&self, mut request: Request, fate: Fate, synced: u64, rng: &mut Rng) -> Completion {
         let mut media = self.lock();
         let (op, at, bytes) = (request.op, request.offset as usize, request.bytes as usize);

@@ -152,6 +152,8 @@ pub struct Troubles {
     pub failures_per_mille: u64,
     /// So many submissions are spared, and the next one fails, once.
     pub fails_after: Option<u64>,
+    /// What a sync takes beyond what any request does. Direct syncs, which are waited for, take no time.
+    pub sync_ns: u64,
 }
 
 /// How much of a request has happened.
@@ -184,6 +186,8 @@ pub trait Target {
     fn written(&self) -> u64;
     /// Whether a request changes nothing, and makes nothing durable.
     fn is_read(request: &Self::Request) -> bool;
+    /// Whether a request makes durable what was written.
+    fn is_sync(request: &Self::Request) -> bool;
     /// A request takes effect. One that makes durable covers the writes up to number `synced`.
     fn carry_out(&self, request: Self::Request, fate: Fate, synced: u64, rng: &mut Rng) -> Self::Completion;
 }
@@ -252,7 +256,8 @@ impl<T: Target> Simulated<T> {
         let fails = self.trouble(true, &mut state.rng) || refused;
         let fate = if fails { Fate::Failed(state.part()) } else { Fate::Done };
         let latency_ns = self.latency_ns.unwrap_or_else(|| state.delay_ns());
-        let (due_ns, number) = (state.now_ns + latency_ns, state.submitted);
+        let sync_ns = if T::is_sync(&request) { self.lock_troubles().sync_ns } else { 0 };
+        let (due_ns, number) = (state.now_ns + latency_ns + sync_ns, state.submitted);
         *state.due.entry(due_ns).or_default() += 1;
         let dies = state.dead;
         drop(state);
@@ -346,6 +351,10 @@ impl Target for MemoryDisk {
 
     fn is_read(request: &Request) -> bool {
         request.op == Op::Read
+    }
+
+    fn is_sync(request: &Request) -> bool {
+        request.op == Op::Sync
     }
 
     fn carry_out(&self, mut request: Request, fate: Fate, synced: u64, rng: &mut Rng) -> Completion {
