@@ -462,3 +462,99 @@ fn for_each_run(part: &Part, ranges: &[Range<u64>], mut each: impl FnMut(u64, u6
     }
     run(at, whole.end, false);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::op::Kind;
+    use crate::journal::{self, LayoutConfig};
+    use tiermem_base::Rng;
+    use tiermem_policy::evict::Named;
+    use tiermem_policy::extents::{Config, Fill, Request, Sizing, Verdict};
+    use tiermem_tier::block::MemoryDisk;
+
+    const BLOCK: u64 = 64 << 10;
+    const VOLUME: Volume = Volume(0);
+
+    /// A log on an empty device, and a cache of which it says everything.
+    fn empty() -> (Ledger, Extents<Order>) {
+        let mut disk = MemoryDisk::new(4 << 20).open();
+        let layout = LayoutConfig { block_bytes: vec![BLOCK], group_bytes: None, log_bytes: Some(512 << 10) };
+        journal::format(&mut disk, &layout, false).unwrap();
+        let (journal, _) = journal::open(&mut disk, &layout, None).unwrap();
+        let config = Config { fill: Fill::Units, sizing: Sizing::Request, shares: 1 };
+        let order = Order::new(Named::Lru, Extents::<Order>::domains(1), 0);
+        let mut extents = Extents::new(journal.layout().geometry.clone(), config, order, Rng::seeded(1));
+        extents.changes_mut().record(true);
+        (Ledger::new(Some(journal)), extents)
+    }
+
+    /// Plans a write of the first unit of a block.
+    fn write(ledger: &mut Ledger, extents: &mut Extents<Order>, block: u64) -> Op {
+        let mut op = Op { kind: Kind::Write, offset: block * BLOCK, bytes: UNIT_BYTES, ..Op::default() };
+        let write = Some(Mode::WriteBack);
+        let request = Request { volume: VOLUME, offset: op.offset, bytes: op.bytes, write, bypass: false };
+        assert_eq!(extents.plan(&request, &mut op.plan), Verdict::Ready);
+        extents.finish(&mut op.plan);
+        ledger.note_map(extents);
+        op
+    }
+
+    fn open(ledger: &mut Ledger, extents: &Extents<Order>, op: &mut Op) -> Wait {
+        ledger.open_blocks(op, VOLUME, Mode::WriteBack, extents.map())
+    }
+
+    #[test]
+    fn what_a_flush_that_waits_is_to_promise_is_written_over_only_when_it_is_sealed() {
+        for flushes in [false, true] {
+            let (mut ledger, mut extents) = empty();
+            let mut first = write(&mut ledger, &mut extents, 0);
+            assert_eq!(open(&mut ledger, &extents, &mut first), Wait::default(), "nothing was there");
+            ledger.sum(&mut first, VOLUME, 0, &[7; UNIT_BYTES as usize]);
+            ledger.note_stored(&first);
+            let mut early = write(&mut ledger, &mut extents, 1);
+            ledger.owe(&mut early);
+            let promise = if flushes { ledger.flush() } else { Promise::default() };
+            assert_eq!((promise.owed.is_some(), promise.log), (flushes, None), "it waits for the early one");
+            let mut again = write(&mut ledger, &mut extents, 0);
+            let wait = open(&mut ledger, &extents, &mut again);
+            assert_eq!((wait.sealed > Lsn(0), again.owed.is_some()), (flushes, !flushes));
+            assert!(ledger.must_wait(7, wait) && ledger.take_woken().is_empty(), "the log is not there yet");
+        }
+    }
+
+    #[test]
+    fn nothing_goes_to_a_store_before_older_mappings_are_gone_durably() {
+        let (mut ledger, mut extents) = empty();
+        write(&mut ledger, &mut extents, 0);
+        let units = 0..BLOCK / UNIT_BYTES;
+        assert_eq!(ledger.before_store(VOLUME, &units), Wait::default(), "nothing is gone");
+        extents.discard(VOLUME, 0..BLOCK);
+        ledger.note_map(&mut extents);
+        let wait = ledger.before_store(VOLUME, &units);
+        assert!(
+            wait.synced > Lsn(0)
+                && ledger.before_store(VOLUME, &(units.end..units.end + 1)) == Wait::default()
+        );
+        let through = |offset: u64| {
+            let mut op = Op { kind: Kind::Write, offset, bytes: UNIT_BYTES, ..Op::default() };
+            op.plan.through.push(op.range());
+            op
+        };
+        assert_eq!(open(&mut ledger, &extents, &mut through(0)), wait);
+        assert_eq!(open(&mut ledger, &extents, &mut through(BLOCK)), Wait::default());
+    }
+
+    #[test]
+    fn a_cache_without_a_log_waits_for_nothing() {
+        let (_, mut extents) = empty();
+        let mut ledger = Ledger::new(None);
+        let mut op = write(&mut ledger, &mut extents, 0);
+        ledger.owe(&mut op);
+        assert_eq!(
+            (open(&mut ledger, &extents, &mut op), ledger.flush()),
+            (Wait::default(), Promise::default())
+        );
+        assert!(op.owed.is_none() && !ledger.has_early_room(0) && ledger.await_room() && !ledger.is_kept());
+    }
+}
