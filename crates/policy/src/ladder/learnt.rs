@@ -1,6 +1,7 @@
 //! What requests have taught: how soon items of a tier are used again, how long those have waited that leave it, and whether new
 //! items are used before they leave the fast tier.
 
+use super::LEVELS_MAX;
 use super::classes::Fit;
 use super::config::LadderConfig;
 use super::entry::{Admission, Proof};
@@ -21,13 +22,14 @@ struct TierLearnt {
 #[derive(Clone, Debug)]
 pub(super) struct Learnt {
     proof: Proof,
-    tiers: Vec<TierLearnt>,
+    /// As many as there can be, so that a use needs no check.
+    tiers: [TierLearnt; LEVELS_MAX],
 }
 
 impl Learnt {
     pub fn new(config: &LadderConfig) -> Self {
         let tier = TierLearnt { reuse: ReuseWindow::new(config.reuse_window_requests), tail_age: 0 };
-        Learnt { proof: Proof::new(config.admission), tiers: vec![tier; config.levels.len()] }
+        Learnt { proof: Proof::new(config.admission), tiers: std::array::from_fn(|_| tier.clone()) }
     }
 
     /// The rule of admission where newcomers are trusted, or not any more.

@@ -279,9 +279,7 @@ impl Ladder {
     /// memory.
     #[inline]
     pub fn hit(&mut self, tenant: Option<u16>, id: Id, now: Now) -> u8 {
-        let tier = self.used(tenant, id, now, false);
-        self.transit.residents.levels[usize::from(tier)].counters.hits += 1;
-        tier
+        self.used(tenant, id, now, false)
     }
 
     /// Notes an access to a live item that is no look-up, such as a write; returns its tier.
@@ -300,10 +298,13 @@ impl Ladder {
     }
 
     /// Sets or removes the item's expiry.
+    #[inline]
     pub fn set_expires_at_ms(&mut self, id: Id, at_ms: Option<u64>, now: Now) {
-        if self.transit.residents.nodes.set_expires_at_ms(id, at_ms, now) {
-            self.limit_pages();
+        if at_ms.is_none() && !self.transit.residents.nodes.get(id).expires() {
+            return;
         }
+        self.transit.residents.nodes.set_expires_at_ms(id, at_ms, now);
+        self.limit_pages();
     }
 
     /// Ends all moves up to `ticket`; `copied` tells whether the bytes arrived (of all of them). `settled` is told

@@ -118,10 +118,14 @@ impl Transit {
     }
 
     /// The item stays where it is; it was just used, so it stands at the head of its list again.
+    #[inline]
     pub(super) fn abort_move(&mut self, id: Id) {
-        if !self.residents.nodes.get(id).is_moving() {
-            return;
+        if self.residents.nodes.get(id).is_moving() {
+            self.void_move(id);
         }
+    }
+
+    fn void_move(&mut self, id: Id) {
         let Some(one) = self.tickets.live_of(id) else { return };
         one.state = MoveState::Void;
         let one = *one;

@@ -150,8 +150,8 @@ impl Nodes {
         self.give_back(id);
     }
 
-    /// Sets or removes the item's expiry. `false`: it had none, and has none.
-    pub(super) fn set_expires_at_ms(&mut self, id: Id, at_ms: Option<u64>, now: Now) -> bool {
+    /// Sets or removes the item's expiry.
+    pub(super) fn set_expires_at_ms(&mut self, id: Id, at_ms: Option<u64>, now: Now) {
         let place = self.places.get(id);
         if place.expires() {
             self.timers.remove(id);
@@ -160,7 +160,6 @@ impl Nodes {
             self.timers.insert(id, at_ms, now.unix_ms);
         }
         *self.places.at(id) = place.with_expires(at_ms.is_some());
-        place.expires() || at_ms.is_some()
     }
 
     /// An item whose time is over, if one is found with so much work.
@@ -218,9 +217,10 @@ mod tests {
         let (id, now) = (nodes.take_number(), Now { requests: 160, unix_ms: 1000 });
         nodes.enter(id, place(7), Some(2000), now);
         assert_eq!((nodes.expires_at_ms(id), nodes.items_with_expiry()), (Some(2000), 1));
-        assert!(nodes.set_expires_at_ms(id, None, now) && !nodes.set_expires_at_ms(id, None, now));
+        nodes.set_expires_at_ms(id, None, now);
         assert_eq!((nodes.expires_at_ms(id), nodes.items_with_expiry()), (None, 0));
-        assert!(nodes.set_expires_at_ms(id, Some(3000), now));
+        nodes.set_expires_at_ms(id, Some(3000), now);
+        assert_eq!(nodes.expires_at_ms(id), Some(3000));
         assert_eq!(nodes.idle_requests(id, now), 7 * 16);
         nodes.leave(id);
         assert_eq!((nodes.items_with_expiry(), nodes.may_leave(id)), (0, false));

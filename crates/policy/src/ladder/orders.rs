@@ -6,7 +6,7 @@ use super::order::{Draw, Order, Priority, Sampling, Uses};
 use super::place::Place;
 use super::slots::Slots;
 use super::tenants::Tenants;
-use super::{Class, Context, LadderConfig};
+use super::{Class, Context, LEVELS_MAX, LadderConfig, LevelConfig};
 use crate::evict::{self, Departure, Domain, Evict, Lru, Origin, Touch};
 use crate::waste::Waste;
 use crate::{Id, Now};
@@ -15,20 +15,15 @@ use tiermem_base::Rng;
 /// Used items that are passed over at once in search of a victim.
 const PASSED_OVER: usize = 8;
 
-/// The order of one tier.
-#[derive(Clone, Debug)]
-struct TierOrder {
-    order: Order,
-    sampling: Sampling,
-}
-
 /// Who goes next from each tier.
 #[derive(Clone, Debug)]
 pub(super) struct Orders {
     lists: Lru,
     /// Lists of one tier: one for each class, and one for runs.
     lists_of_tier: usize,
-    tiers: Vec<TierOrder>,
+    /// Of each tier; as many as there can be, so that a use needs no check.
+    orders: [Order; LEVELS_MAX],
+    samplings: Vec<Sampling>,
     uses: Uses,
     /// The policy of all tiers, where it is one by its name, with the same domains as the lists.
     policy: Option<evict::Order>,
@@ -40,14 +35,13 @@ impl Orders {
     pub fn new(config: &LadderConfig, classes: &SizeClasses) -> Self {
         let lists_of_tier = classes.count() + 1;
         let by_frequency = |order: &Order| matches!(order, Order::Sample { by: Priority::Frequency, .. });
-        let tier = |level: &super::LevelConfig| TierOrder {
-            order: level.order,
-            sampling: Sampling::new(level.insertion_point),
-        };
+        let sampling = |level: &LevelConfig| Sampling::new(level.insertion_point);
+        let order = |tier: usize| config.levels.get(tier).map_or(Order::default(), |level| level.order);
         Orders {
             lists: config.lists(lists_of_tier),
             lists_of_tier,
-            tiers: config.levels.iter().map(tier).collect(),
+            orders: std::array::from_fn(order),
+            samplings: config.levels.iter().map(sampling).collect(),
             uses: Uses::new(config.levels.iter().any(|level| by_frequency(&level.order))),
             // How much a class comes to hold is not known.
             policy: config
@@ -78,7 +72,7 @@ impl Orders {
     /// Whether each class of a tier has an order of its own: the coldest is found by a look at all of them.
     #[inline]
     pub fn has_order_by_class(&self, tier: usize) -> bool {
-        !matches!(self.tiers[tier].order, Order::Sample { .. })
+        !matches!(self.orders[tier], Order::Sample { .. })
     }
 
     /// A key was asked for that is not there, and is to enter a tier.
@@ -111,7 +105,7 @@ impl Orders {
             tenants.insert(id, tier, bytes());
         }
         let domain = self.domain(tier, class);
-        match self.tiers[tier].order {
+        match self.orders[tier] {
             Order::Lists => self.lists.insert(id, domain, origin),
             Order::Sample { .. } => {}
             Order::Policy(_) => {
@@ -132,7 +126,7 @@ impl Orders {
             tenants.remove(id, tier, bytes());
         }
         let domain = self.domain(tier, class);
-        match self.tiers[tier].order {
+        match self.orders[tier] {
             Order::Lists => self.lists.remove(id, domain, departure),
             Order::Sample { .. } => {}
             Order::Policy(_) => {
@@ -145,18 +139,24 @@ impl Orders {
     #[inline]
     pub fn hit(&mut self, id: Id, place: Place, age: u32, touch: Touch, slots: &Slots) {
         let tier = usize::from(place.tier());
-        let first = tier * self.lists_of_tier;
-        let domain = || Domain((first + slots.pages().class_at(place.unit()).index()) as u32);
-        match self.tiers[tier].order {
-            Order::Lists => self.lists.hit(id, touch, domain),
-            Order::Policy(_) => {
-                self.policy.iter_mut().for_each(|policy| policy.hit(id, touch, domain));
+        match self.orders[tier] {
+            Order::Lists => {
+                let first = tier * self.lists_of_tier;
+                let domain = || Domain((first + slots.pages().class_at(place.unit()).index()) as u32);
+                self.lists.hit(id, touch, domain);
             }
+            Order::Policy(_) => self.hit_policy(id, touch, place, slots),
             Order::Sample { by: Priority::Frequency, .. } => {
-                self.uses.count(id, age, self.tiers[tier].sampling.half_life());
+                self.uses.count(id, age, self.samplings[tier].half_life());
             }
             Order::Sample { .. } => {}
         }
+    }
+
+    #[inline(never)]
+    fn hit_policy(&mut self, id: Id, touch: Touch, place: Place, slots: &Slots) {
+        let domain = self.domain(usize::from(place.tier()), slots.pages().class_at(place.unit()));
+        self.policy.iter_mut().for_each(|policy| policy.hit(id, touch, || domain));
     }
 
     /// What a hit writes beside the node.
@@ -175,8 +175,8 @@ impl Orders {
         (nodes, slots): (&'a Nodes, &'a Slots),
         now: Now,
     ) -> Option<(Draw<'a>, Option<&'a mut Tenants>)> {
-        let TierOrder { order, sampling } = &mut self.tiers[tier];
-        let Order::Sample { k, by } = *order else { return None };
+        let Order::Sample { k, by } = self.orders[tier] else { return None };
+        let sampling = &mut self.samplings[tier];
         let recency = nodes.recency(now);
         let draw = Draw { nodes, slots, uses: &self.uses, sampling, k, by, recency };
         Some((draw, self.tenants.as_mut()))
@@ -208,7 +208,7 @@ impl Orders {
     ) -> Option<Id> {
         let (domain, now) = (self.domain(tier, class), context.now.requests);
         let may_go = |id: Id| items.0.get(id).may_go();
-        match self.tiers[tier].order {
+        match self.orders[tier] {
             Order::Lists => self.lists.victim(domain, now, context.rng, may_go),
             Order::Sample { .. } => self.sample(tier, Some(class), items, context),
             Order::Policy(_) => self.policy.as_mut()?.victim(domain, now, context.rng, may_go),
@@ -218,7 +218,7 @@ impl Orders {
     /// Whether the class's next victim is at hand, or some that were used have to be passed over first: a few are, at once.
     pub fn is_at_hand(&mut self, tier: usize, class: Class, nodes: &Nodes) -> bool {
         let may_go = |id: Id| nodes.get(id).may_go();
-        self.tiers[tier].order != Order::Lists
+        self.orders[tier] != Order::Lists
             || self.lists.pass_over(self.domain(tier, class), PASSED_OVER, may_go)
     }
 

@@ -67,8 +67,11 @@ impl Promotions {
         let reuse = u64::from(age).max(1);
         learnt.note_reuse(tier, reuse);
         // A few hits show the mean of a tenant, and each costs a place in memory.
-        let counts = residents.levels.len() > 1 && recency.is_multiple_of(TENANT_REUSE_EVERY);
-        if let Some(tenants) = residents.orders.tenants_mut().filter(|_| counts) {
+        let has_tiers = residents.levels.len() > 1;
+        if let Some(tenants) = residents.orders.tenants_mut()
+            && has_tiers
+            && recency.is_multiple_of(TENANT_REUSE_EVERY)
+        {
             tenants.note_reuse(tenant.unwrap_or_else(|| tenants.owner(id)), tier, reuse);
         }
         if tier == 0 {
@@ -122,6 +125,7 @@ impl Promotions {
     }
 
     /// Wang's own way to find candidates: the heads of the slow lists, now and then.
+    #[inline]
     pub fn scan(&mut self, learnt: &Learnt, residents: &Residents, now: Now) {
         let Some(column) = &self.reuse else { return };
         if now.requests < self.next_scan {
@@ -142,6 +146,7 @@ impl Promotions {
     }
 
     /// Moves candidates up, making room by demoting where the faster tier has none. Whether some wait for the next step.
+    #[inline]
     pub fn promote(&mut self, transit: &mut Transit, context: &mut Context<'_>) -> bool {
         let mut budget = transit.residents.config.promote_batch;
         let mut reclaimed = false;

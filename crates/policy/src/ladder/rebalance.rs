@@ -126,6 +126,7 @@ impl Exchange {
     }
 
     /// Takes some more items off the page that is being emptied.
+    #[inline]
     pub fn go_on(&mut self, tier: usize, giving: &mut Giving<'_>, context: &mut Context<'_>) {
         let Some(mut emptying) = self.tiers[tier].emptying else { return };
         let Emptying { page, class, .. } = emptying;

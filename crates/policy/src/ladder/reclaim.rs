@@ -80,6 +80,7 @@ impl Reclaim {
 
     /// Empties the last page that lies behind the tier's end, whoever is in the way; `false`: there is none, or it cannot be
     /// emptied now.
+    #[inline]
     pub fn behind_end(self, transit: &mut Transit, context: &mut Context<'_>) -> bool {
         let slots = &mut transit.residents.levels[self.tier].slots;
         let Some(page) = slots.used_behind_end() else { return false };

@@ -45,6 +45,7 @@ impl Relief {
     }
 
     /// Takes back pages above the limit: metadata has grown into the tier, or the tier was made smaller.
+    #[inline]
     pub fn keep_within_limit(tier: usize, transit: &mut Transit, context: &mut Context<'_>) {
         for _ in 0..RECLAIM_BATCH {
             if context.acts.len() >= ACTS_MAX {
@@ -70,6 +71,7 @@ impl Relief {
 
     /// Brings a tier from the low to the high watermark: class by class, then as a whole; `budget` items at most. Whether it has
     /// to go on in the next step.
+    #[inline]
     pub fn relieve(
         &mut self,
         tier: usize,

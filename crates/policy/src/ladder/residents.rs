@@ -161,7 +161,7 @@ impl Residents {
         self.levels[tier].take(fit, id, self.config.watermarks)
     }
 
-    /// Notes a use of a live item.
+    /// Notes a use of a live item, a look-up unless it is a write.
     #[inline]
     pub(super) fn touch(&mut self, id: Id, now: Now, write: bool) -> Use {
         let recency = self.nodes.recency(now);
@@ -170,10 +170,11 @@ impl Residents {
         debug_assert!(!place.is_free());
         *cell = place.used_at(recency);
         let age = place.age(recency);
+        let level = &mut self.levels[usize::from(place.tier())];
+        level.counters.hits += u64::from(!write);
         // A promoted or demoted item is between two orders until its move is done.
         if !place.is_moving() {
-            let slots = &self.levels[usize::from(place.tier())].slots;
-            self.orders.hit(id, place, age, Touch { now: now.requests, write }, slots);
+            self.orders.hit(id, place, age, Touch { now: now.requests, write }, &level.slots);
         }
         Use { place, age, recency }
     }

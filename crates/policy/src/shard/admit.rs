@@ -89,7 +89,8 @@ impl Admission {
         !matches!(self.next, Next::Nothing)
     }
 
-    /// Begins to look for a place. Where nobody has to move or leave for it, which is the rule, it has one already.
+    /// Begins to look for a place. Where nobody has to move or leave for it, which is the rule, it has one already, and nothing is
+    /// written down.
     pub(super) fn begin(
         &mut self,
         entry: &Entry,
@@ -99,12 +100,14 @@ impl Admission {
         rng: &mut Rng,
     ) {
         debug_assert!(!self.goes_on(), "nothing begins while an admission is under way");
-        *self = Admission { entry: Some(*entry), old, refused: self.refused, ..Admission::default() };
         contents.report_outlet();
-        self.ask(&mut contents.memory, now, rng, under_way.decided());
-        if let (Next::Place(id, loc), true) = (self.next, under_way.is_quiet()) {
-            self.place(id, loc, contents);
+        let answer = ask(entry, old, &mut contents.memory, now, rng, under_way.decided());
+        if let (Admit::Ready { id, loc }, true) = (answer, under_way.is_quiet()) {
+            self.answer = Some(place(id, loc, entry, old, contents));
+            return;
         }
+        *self = Admission { entry: Some(*entry), old, refused: self.refused, ..Admission::default() };
+        self.note(answer);
     }
 
     /// Begins to look for a second place for a live item, whose own is held meanwhile. `may_go`: for the last of it, that one.
@@ -133,9 +136,14 @@ impl Admission {
     }
 
     fn ask(&mut self, memory: &mut Memory, now: Now, rng: &mut Rng, decided: &mut Vec<ladder::Act>) {
-        let Some(entry) = self.entry else { return };
-        let item = memory.new_item(&entry, self.old.map(|old| old.id));
-        let answer = memory.ladder.admit(&item, now, rng, decided);
+        if let Some(entry) = &self.entry {
+            let answer = ask(entry, self.old, memory, now, rng, decided);
+            self.note(answer);
+        }
+    }
+
+    /// Notes what is to be done when the acts at hand are carried out.
+    fn note(&mut self, answer: Admit) {
         self.tries += u32::from(answer != Admit::Again);
         self.next = match answer {
             Admit::Ready { id, loc } => Next::Place(id, loc),
@@ -145,20 +153,10 @@ impl Admission {
         };
     }
 
-    /// The new item is in the index and in the accounts. The log's state is charged anew: an item that left for it may lie there now.
     fn place(&mut self, id: Id, loc: Loc, contents: &mut Contents) {
         self.next = Next::Nothing;
-        let Some(entry) = self.entry.take() else { return };
-        self.release_old(&mut contents.memory);
-        contents.memory.insert(id, loc, &entry);
-        contents.charge_log();
-        let replaces = self.old.take().map(|old| old.id);
-        self.answer = Some(Entered::Placed { id, loc, replaces });
-    }
-
-    fn release_old(&self, memory: &mut Memory) {
-        if let Some(old) = self.old {
-            memory.ladder.transit_mut().unpin(old.held);
+        if let Some(entry) = self.entry.take() {
+            self.answer = Some(place(id, loc, &entry, self.old.take(), contents));
         }
     }
 
@@ -167,7 +165,7 @@ impl Admission {
     fn refuse(&mut self, memory: &mut Memory) -> Option<(Id, Entry)> {
         self.next = Next::Nothing;
         self.refused += 1;
-        self.release_old(memory);
+        release(self.old, memory);
         let (old, entry) = (self.old.take(), self.entry?);
         // An item that is too large for every tier would not fit without the old one either.
         let may_go = memory.ladder.config().eviction == Eviction::AllItems
@@ -230,6 +228,37 @@ impl Admission {
         contents.report_outlet();
         let (hash, last_used) = (entry.hash, now.requests);
         Progress::Act(Act::Leave { id, loc, hash, why: Why::Replaced, expires_at_ms, last_used, below: None })
+    }
+}
+
+/// Asks the ladder for a place.
+#[inline]
+fn ask(
+    entry: &Entry,
+    old: Option<Old>,
+    memory: &mut Memory,
+    now: Now,
+    rng: &mut Rng,
+    decided: &mut Vec<ladder::Act>,
+) -> Admit {
+    let item = memory.new_item(entry, old.map(|old| old.id));
+    memory.ladder.admit(&item, now, rng, decided)
+}
+
+/// The new item is in the index and in the accounts. The log's state is charged anew: an item that left for it may lie there now.
+#[inline]
+fn place(id: Id, loc: Loc, entry: &Entry, old: Option<Old>, contents: &mut Contents) -> Entered {
+    release(old, &mut contents.memory);
+    contents.memory.insert(id, loc, entry);
+    contents.charge_log();
+    Entered::Placed { id, loc, replaces: old.map(|old| old.id) }
+}
+
+/// Lets go of the old place.
+#[inline]
+fn release(old: Option<Old>, memory: &mut Memory) {
+    if let Some(old) = old {
+        memory.ladder.transit_mut().unpin(old.held);
     }
 }
 

@@ -319,6 +319,7 @@ impl Pages {
     }
 
     /// The last page from `end` on that something lies on, of a large item its first. What lies behind it is forgotten.
+    #[inline]
     pub(super) fn last_behind(&mut self, end: u32) -> Option<u32> {
         while self.pages.len() as u32 > end {
             let last = self.pages.len() as u32 - 1;

@@ -182,12 +182,14 @@ impl Supply {
     }
 
     /// Whether memory is held that may be given back: behind the end, or more of it than may be used.
+    #[inline]
     pub fn has_surplus(&self) -> bool {
         self.touched.len() > self.limit || self.touched.last().is_some_and(|page| page >= self.end)
     }
 
     /// A free page that was written and is not to be used, to be given back to the system. Asked in every step, so it costs
     /// nothing while there is none.
+    #[inline]
     pub(super) fn take_surplus(&mut self, is_free: impl Fn(u32) -> bool) -> Option<u32> {
         if !self.has_surplus() {
             return None;
@@ -211,6 +213,7 @@ impl Supply {
     }
 
     /// Free pages in a row whose memory is to be taken now; they count as written.
+    #[inline]
     pub fn take_ahead(&mut self) -> Option<Range<u32>> {
         let Supply { ahead, free, touched, end, limit, .. } = self;
         ahead.take(*end, free, touched, *limit)
