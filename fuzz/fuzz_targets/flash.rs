@@ -10,8 +10,8 @@ use tiermem_policy::index::Found;
 use tiermem_policy::log::Admission;
 use tiermem_policy::shard::Staged;
 use tiermem_tier::block::MemoryDisk;
-use tiermem_tier::flash::FlashConfig;
-use tiermem_tier::flash::format::{
+use tiermem_store::flash::FlashConfig;
+use tiermem_store::flash::format::{
     BLOCK_BYTES, CheckpointHeader, ItemHeader, Layout, SegmentHeader, Superblock, find_item,
 };
 use world::World;

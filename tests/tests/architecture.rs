@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &["base", "policy"]),
     ("sim", &["base", "policy", "model", "trace"]),
     ("report", &["base", "model", "trace"]),
-    ("tier", &["base", "sys", "policy"]),
+    ("tier", &["base", "sys"]),
     ("live", &["base"]),
     ("store", &["base", "sys", "policy", "model", "tier", "live"]),
     ("block", &["base", "sys", "policy", "model", "tier", "live"]),

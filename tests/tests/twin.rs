@@ -16,8 +16,8 @@ use tiermem_policy::promote::Promotion;
 use tiermem_sim::cache::Sharing;
 use tiermem_sim::cache::tiered::{TieredCache, TieredConfig};
 use tiermem_store::engine::{By, Condition, DATABASES, Declared, Engine, EngineConfig, Expiry, Tenancy};
+use tiermem_store::flash::FlashConfig;
 use tiermem_tier::block::Immediate;
-use tiermem_tier::flash::FlashConfig;
 
 /// Header and key name of an item in the engine.
 const OVERHEAD_BYTES: u64 = 8 + 16;

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use tiermem_base::{Bytes, Rng, TierKind, TierSpec};
 use tiermem_store::engine::{AHEAD_BYTES, Condition, Engine, EngineConfig, Expiry};
+use tiermem_store::flash::FlashConfig;
 use tiermem_sys::cpu_time::{thread_cpu_time, thread_faults};
 use tiermem_tier::block::{self, Backend};
-use tiermem_tier::flash::FlashConfig;
 
 /// A server looks for expired keys so often without requests; here after so many requests.
 const IDLE_EVERY: u64 = 256;

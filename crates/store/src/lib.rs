@@ -10,6 +10,7 @@ pub mod clients;
 pub mod command;
 pub mod config;
 pub mod engine;
+pub mod flash;
 mod glob;
 pub mod hash;
 pub mod host;

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use tiermem_base::{Rng, TierKind};
 use tiermem_policy::ladder::{Eviction, Tuning};
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry, StoreError};
+use tiermem_store::flash::{Durability, Moment};
 use tiermem_tier::block::MemoryDisk;
-use tiermem_tier::flash::{Durability, Moment};
 use world::{Change, Known, Model, START_MS, attach_flash_in_boot, look, name, set, tier, value};
 
 fn engine(disk: &MemoryDisk) -> Engine {

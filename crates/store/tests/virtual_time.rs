@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use tiermem_base::{Bytes, Rng, TierKind, TierSpec};
 use tiermem_policy::log::Admission;
 use tiermem_store::engine::{Condition, Engine, EngineConfig, Expiry};
+use tiermem_store::flash::format::Layout;
+use tiermem_store::flash::{Durability, FlashConfig, Moment};
 use tiermem_tier::block::{BlockIo, MemoryDisk, Simulated, Simulation, Troubles, for_each_seed};
-use tiermem_tier::flash::format::Layout;
-use tiermem_tier::flash::{Durability, FlashConfig, Moment};
 use world::{Known, START_MS, look, name, value};
 
 const MS: u64 = 1_000_000;

@@ -4,4 +4,3 @@
 pub mod backing;
 pub mod block;
 pub mod device;
-pub mod flash;

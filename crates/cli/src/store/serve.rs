@@ -9,13 +9,13 @@ use clap::Args;
 use tiermem_base::{Bytes, TierSpec};
 use tiermem_store::config::{FlashTier, StoreConfig, check_memory};
 use tiermem_store::engine::{Engine, EngineConfig};
+use tiermem_store::flash::FlashConfig;
 use tiermem_store::http::HttpServer;
 use tiermem_store::http::view::View;
 use tiermem_store::server::{ServeError, Server, Snapshot, Sockets};
 use tiermem_store::settings::LogLevel;
 use tiermem_store::snapshot::{Files, Load, Loaded};
 use tiermem_tier::block;
-use tiermem_tier::flash::FlashConfig;
 use tokio::sync::watch;
 
 use crate::failure::Failure;

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use crate::flash::{Durability, FlashConfig};
 use tiermem_base::tier::TierError;
 use tiermem_base::{Bytes, TierSpec};
 use tiermem_policy::log::{Admission, RESERVE};
 use tiermem_tier::block::Backend;
-use tiermem_tier::flash::{Durability, FlashConfig};
 
 /// What is written at once and emptied at once; the largest item on flash is a little smaller.
 const SEGMENT_BYTES: u64 = 2 << 20;

@@ -8,12 +8,12 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::flash::format::ItemHeader;
+use crate::flash::{Flash, FlashConfig, FlashError, Moment};
 use tiermem_base::hash::KeyHasher;
 use tiermem_policy::log::{Appended, LogPlace, Stream};
 use tiermem_policy::shard::{Act, From, Shard, Why};
 use tiermem_tier::block::BlockIo;
-use tiermem_tier::flash::format::ItemHeader;
-use tiermem_tier::flash::{Flash, FlashConfig, FlashError, Moment};
 
 use super::contents::Contents;
 use super::flash_figures::{FlashDescription, FlashFigures};

@@ -1,8 +1,8 @@
 //! The flash tier's figures, as the store shows them.
 
+use crate::flash::{Flash, FlashStats};
 use serde::Serialize;
 use tiermem_policy::shard::Shard;
-use tiermem_tier::flash::{Flash, FlashStats};
 
 use super::TierStats;
 

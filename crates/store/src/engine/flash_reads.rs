@@ -4,9 +4,9 @@
 
 use std::task::Waker;
 
+use crate::flash::FetchId;
 use tiermem_policy::index::Found;
 use tiermem_policy::shard;
-use tiermem_tier::flash::FetchId;
 
 use super::contents::Contents;
 use super::staged::Staged;

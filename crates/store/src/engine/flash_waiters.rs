@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-use tiermem_tier::flash::Moment;
+use crate::flash::Moment;
 
 /// Those who wait.
 #[derive(Debug, Default)]

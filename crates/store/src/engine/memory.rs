@@ -1,12 +1,12 @@
 //! The bytes of items in memory, and what a shard asks about them.
 
+use crate::flash::Flash;
 use crate::tiers::Tiers;
 use tiermem_base::hash::KeyHasher;
 use tiermem_policy::Id;
 use tiermem_policy::ladder::Loc;
 use tiermem_policy::log::ITEM_HEADER_BYTES;
 use tiermem_policy::shard::{Items, Lying, Sizes};
-use tiermem_tier::flash::Flash;
 
 use super::item::{HEADER_BYTES, Header};
 

@@ -63,11 +63,11 @@ mod tenants;
 mod tier_stats;
 mod types;
 
+use crate::flash::Moment;
 use crate::tiers::TierError;
 use tiermem_base::TierSpec;
 pub use tiermem_model::advisor::{Aim, Declared, Division};
 use tiermem_policy::Id;
-use tiermem_tier::flash::Moment;
 
 pub use advice::{DivisionStats, TenantAdvice};
 pub use ahead::FORESEEN_MAX;

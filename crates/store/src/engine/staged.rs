@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::flash::FlashItem;
 use tiermem_policy::Id;
-use tiermem_tier::flash::FlashItem;
 
 use super::{Hit, ItemRef, ValueKind};
 

@@ -1,9 +1,9 @@
 //! What a request does with items that were read from flash for it: reading one leaves it on flash, unless it is hot; whatever changes its
 //! key brings it into memory first.
 
+use crate::flash::format::ITEM_HEADER_BYTES;
 use tiermem_model::advisor::Outcome;
 use tiermem_policy::Id;
-use tiermem_tier::flash::format::ITEM_HEADER_BYTES;
 
 use super::contents::{Contents, entry};
 use super::item::{HEADER_BYTES, Header};

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
-use tiermem_tier::flash::Moment;
+use crate::flash::Moment;
 use tokio::time::Sleep;
 
 use super::links::{Links, Step};

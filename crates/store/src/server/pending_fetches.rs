@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-use tiermem_tier::flash::FetchId;
+use crate::flash::FetchId;
 
 use crate::command::{KEYS_ON_FLASH_MAX, Needs, Resolved};
 use crate::engine::{Away, Engine, HEADER_BYTES, RANDOM_SAMPLE};
@@ -156,9 +156,9 @@ mod tests {
     use super::*;
     use crate::config::StoreConfig;
     use crate::engine::{Condition, Expiry};
+    use crate::flash::FlashConfig;
     use tiermem_policy::log::Admission;
     use tiermem_tier::block::MemoryDisk;
-    use tiermem_tier::flash::FlashConfig;
 
     #[test]
     fn only_keys_that_are_at_home_are_foreseen() {

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use tiermem_base::{Bytes, TierKind, TierSpec};
 use tiermem_policy::log::Admission;
 use tiermem_store::engine::{Condition, Engine, Expiry};
+use tiermem_store::flash::{Durability, FlashConfig};
 use tiermem_tier::block::{BlockIo, MemoryDisk};
-use tiermem_tier::flash::{Durability, FlashConfig};
 
 /// The time at which everything begins.
 pub const START_MS: u64 = 1000;

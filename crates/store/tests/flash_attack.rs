@@ -2,18 +2,18 @@
 //! the world goes on, requests for more than may be read at once.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-mod world;
+mod flash_world;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use flash_world::{Holding, World, config};
 use proptest::prelude::*;
 use tiermem_base::Rng;
 use tiermem_policy::shard::Staged;
+use tiermem_store::flash::format::{BLOCK_BYTES, Layout, Superblock};
 use tiermem_tier::block::{BlockIo, Faults, Faulty, MemoryDisk, Op};
-use tiermem_tier::flash::format::{BLOCK_BYTES, Layout, Superblock};
-use world::{Holding, World, config};
 
 const SEGMENT_BYTES: u32 = 64 << 10;
 

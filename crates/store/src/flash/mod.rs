@@ -47,7 +47,6 @@ use tiermem_policy::log::{Appended, LogPlace, SEGMENT_HEADER_BYTES, Stream};
 use tiermem_policy::shard::{Away, Duty, Lying, Shard};
 use tiermem_sys::aligned::AlignedBuffer;
 
-use crate::block::{BlockError, Completion, Request};
 use emptying::Emptying;
 use fetch::Fetches;
 pub use fetch::{FetchId, FlashItem};
@@ -58,6 +57,7 @@ use restart::Restart;
 use segments::Segments;
 pub use stats::FlashStats;
 pub use syncs::Moment;
+use tiermem_tier::block::{BlockError, Completion, Request};
 pub use types::{Durability, FlashConfig, FlashError};
 
 /// The version of everything here. Another one is refused.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use tiermem_policy::log::{Admission, RESERVE};
 
 use super::VERSION;
-use crate::block::BlockError;
+use tiermem_tier::block::BlockError;
 
 /// Why a flash tier cannot be used.
 #[derive(Debug, thiserror::Error)]

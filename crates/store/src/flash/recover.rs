@@ -14,9 +14,9 @@ use super::restart::Restart;
 use super::segments::Segments;
 use super::syncs::Syncs;
 use super::{DATABASES, Durability, Flash, FlashConfig, FlashError, FlashStats, HASH_PROBE};
-use crate::block::BlockIo;
 use tiermem_policy::log::{Filled, LogConfig, LogPlace};
 use tiermem_policy::shard::LogState;
+use tiermem_tier::block::BlockIo;
 
 /// What a restart begins with.
 pub struct Recovered {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fetch::FetchId;
 use super::syncs::Syncs;
-use crate::block::{BlockError, BlockIo, Completion, Request};
+use tiermem_tier::block::{BlockError, BlockIo, Completion, Request};
 
 /// What a request to the device was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,8 +154,8 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::Immediate;
     use tiermem_sys::aligned::AlignedBuffer;
+    use tiermem_tier::block::Immediate;
 
     #[test]
     fn a_purpose_is_known_by_its_token() {

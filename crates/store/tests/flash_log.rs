@@ -3,15 +3,15 @@
 //! that was taken in and announced is missing.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-mod world;
+mod flash_world;
 
 use std::collections::BTreeMap;
 
+use flash_world::{Holding, World};
 use proptest::prelude::*;
 use tiermem_base::Rng;
+use tiermem_store::flash::{FlashConfig, FlashError};
 use tiermem_tier::block::{BlockIo, Faults, Faulty, MemoryDisk};
-use tiermem_tier::flash::{FlashConfig, FlashError};
-use world::{Holding, World};
 
 /// A device that does what it was asked some time later.
 fn lagging(disk: &MemoryDisk, seed: u64) -> Box<dyn BlockIo> {
@@ -25,7 +25,7 @@ const SEGMENT_BYTES: u32 = 64 << 10;
 const DB: u8 = 3;
 
 fn config(region_bytes: u64) -> FlashConfig {
-    world::config(region_bytes, SEGMENT_BYTES)
+    flash_world::config(region_bytes, SEGMENT_BYTES)
 }
 
 /// A value that says which version it is, `len` bytes beside that.

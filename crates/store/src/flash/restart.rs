@@ -9,7 +9,7 @@ use super::format::{BLOCK_BYTES, Layout, NO_SEGMENT, Superblock};
 use super::journal::{Journal, Position, Record};
 use super::requests::{Purpose, Requests};
 use super::{DATABASES, FlashError};
-use crate::block::{BlockError, Request};
+use tiermem_tier::block::{BlockError, Request};
 
 /// What was written for restarts.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,20 +1,20 @@
 //! Power loss: the machine dies between any two steps, and of what was written since the last sync each sector is there or not.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
 
-mod world;
+mod flash_world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use flash_world::{World, config};
 use proptest::prelude::*;
 use tiermem_base::Rng;
+use tiermem_store::flash::format::{Layout, NO_SEGMENT, Superblock};
+use tiermem_store::flash::{Durability, FlashConfig, Moment};
 use tiermem_tier::block::{
     BlockError, BlockIo, Completion, Faults, Faulty, Immediate, MemoryDisk, Op, Request, Waker,
 };
-use tiermem_tier::flash::format::{Layout, NO_SEGMENT, Superblock};
-use tiermem_tier::flash::{Durability, FlashConfig, Moment};
-use world::{World, config};
 
 const SEGMENT_BYTES: u32 = 64 << 10;
 const DB: u8 = 3;

@@ -7,9 +7,9 @@ use tiermem_policy::Id;
 use tiermem_policy::ladder::{LadderConfig, Loc};
 use tiermem_policy::log::{Admission, Fate, Leaving, LogPlace, Stream};
 use tiermem_policy::shard::{Act, Away, From, Items, Lying, Shard, Sizes};
+use tiermem_store::flash::format::{ITEM_HEADER_BYTES, ItemHeader};
+use tiermem_store::flash::{FetchId, Flash, FlashConfig, FlashError, FlashStats};
 use tiermem_tier::block::{BlockError, BlockIo, Completion, Immediate, MemoryDisk, Request, Waker};
-use tiermem_tier::flash::format::{ITEM_HEADER_BYTES, ItemHeader};
-use tiermem_tier::flash::{FetchId, Flash, FlashConfig, FlashError, FlashStats};
 
 fn hash(seed: u64, key: &[u8]) -> u64 {
     trace_key(key) ^ seed.wrapping_mul(3)
