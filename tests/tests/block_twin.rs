@@ -7,7 +7,6 @@
 use std::path::Path;
 
 use tiermem_base::{Access, Op};
-use tiermem_block::backing::MemoryStore;
 use tiermem_block::disks::{Asker, Disks, Job, Task};
 use tiermem_block::engine::{Counts, Engine, EngineConfig, VolumeConfig};
 use tiermem_policy::evict::Named;
@@ -15,6 +14,7 @@ use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing, UNIT_BYTES};
 use tiermem_sim::block::{Costs, Setup, Troubles};
+use tiermem_tier::backing::MemoryStore;
 use tiermem_tier::block::MemoryDisk;
 
 const VOLUME_BYTES: u64 = 256 << 20;

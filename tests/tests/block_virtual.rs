@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tiermem_base::{Access, Op};
-use tiermem_block::backing::MemoryStore;
 use tiermem_block::disks::{Asker, Disks, Job, Task};
 use tiermem_block::engine::{Counts, Engine, EngineConfig, VolumeConfig};
 use tiermem_policy::evict::Named;
@@ -18,6 +17,7 @@ use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_policy::extents::{Fill, Mode, Sizing, UNIT_BYTES};
 use tiermem_sim::block::{Costs, Setup, Troubles};
+use tiermem_tier::backing::MemoryStore;
 use tiermem_tier::block::{self, MemoryDisk, Simulated, Simulation};
 
 const KIB: u64 = 1 << 10;

@@ -13,9 +13,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tempfile::NamedTempFile;
 use tiermem_base::rng::Rng;
-use tiermem_block::backing::{
+use tiermem_block::backing::{NbdOptions, NbdUnits};
+use tiermem_tier::backing::{
     AlignedBuffer, Aligning, Backend, Backing, BackingError, Completion, Faults, Faulty, FileBacking,
-    FileOptions, Identity, MemoryStore, NbdOptions, NbdUnits, Op, OpenError, Request, Throttled, Waker,
+    FileOptions, Identity, MemoryStore, Op, OpenError, Request, Throttled, Waker,
 };
 
 use tiermem_block::nbd::wire::TransmissionFlags;
@@ -138,9 +139,8 @@ mod objects {
     use std::sync::Arc;
 
     use tiermem_base::rng::Rng;
-    use tiermem_block::backing::{
-        Backing, BackingSpec, Faults, Faulty, ObjectsBacking, ObjectsOptions, OpenError,
-    };
+    use tiermem_block::backing::BackingSpec;
+    use tiermem_tier::backing::{Backing, Faults, Faulty, ObjectsBacking, ObjectsOptions, OpenError};
 
     use super::shelf::Shelf;
     use super::stores::Volume;

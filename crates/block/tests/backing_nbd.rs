@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use tempfile::NamedTempFile;
 use tiermem_base::rng::Rng;
-use tiermem_block::backing::{
-    AlignedBuffer, Backing, BackingError, NbdOptions, NbdUnits, Op, OpenError, Request,
-};
+use tiermem_block::backing::{NbdOptions, NbdUnits};
 use tiermem_block::nbd::{Export, NbdUri};
+use tiermem_tier::backing::{AlignedBuffer, Backing, BackingError, Op, OpenError, Request};
 
 use stores::{Step, Twin, Waited, buffer};
 use toy::{Nbdkit, Toy, export};

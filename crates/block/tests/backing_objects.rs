@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tiermem_block::backing::{
-    Backing, BackingError, BackingSpec, ObjectsBacking, ObjectsOptions, Op, OpenError, Request,
-};
+use tiermem_block::backing::BackingSpec;
+use tiermem_tier::backing::{Backing, BackingError, ObjectsBacking, ObjectsOptions, Op, OpenError, Request};
 
 use shelf::{Mood, Shelf};
 use stores::{Step, Twin, Waited, buffer};

@@ -8,9 +8,9 @@ mod world;
 
 use proptest::prelude::*;
 use tiermem_base::Rng;
-use tiermem_block::backing::{Backing, MemoryStore, Request};
 use tiermem_block::engine::{Engine, EngineConfig, VolumeConfig};
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
+use tiermem_tier::backing::{Backing, MemoryStore, Request};
 use tiermem_tier::block::{AlignedBuffer, MemoryDisk, for_each_seed};
 use world::{KIB, Kind, Setup, World};
 

@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use tiermem_block::backing::MemoryStore;
 use tiermem_block::config::ExportMode;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task};
 use tiermem_block::engine::{ControlError, Drops, Engine, EngineConfig, ExportStatus, VolumeConfig};
 use tiermem_policy::extents::{Mode, Sizing};
+use tiermem_tier::backing::MemoryStore;
 use tiermem_tier::block::{MemoryDisk, Simulated, Simulation, Troubles};
 
 const KIB: u64 = 1 << 10;

@@ -8,10 +8,10 @@ mod fated;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tiermem_block::backing::MemoryStore;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task};
 use tiermem_block::engine::{Engine, EngineConfig, VolumeConfig};
 use tiermem_block::nbd::Errno;
+use tiermem_tier::backing::MemoryStore;
 use tiermem_tier::block::{MemoryDisk, Op, Request};
 
 use fated::{Fate, Fated, Fates};

@@ -7,11 +7,11 @@ mod fated;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tiermem_block::backing::{self, AlignedBuffer, Backing, MemoryStore};
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task};
 use tiermem_block::engine::{Drops, Engine, EngineConfig, VolumeConfig};
 use tiermem_block::journal::{Layout, LayoutConfig, Stats};
 use tiermem_block::nbd::Errno;
+use tiermem_tier::backing::{self, AlignedBuffer, Backing, MemoryStore};
 use tiermem_tier::block::{MemoryDisk, Op};
 
 use fated::{Fate, Fated, Fates};

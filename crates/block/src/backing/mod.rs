@@ -7,4 +7,3 @@ mod open;
 
 pub use nbd::{NbdBacking, NbdOptions, NbdUnits};
 pub use open::{BackingSpec, SpecError};
-pub use tiermem_tier::backing::*;

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tiermem_base::{Bytes, Nanos};
 
-use super::{Backend, Backing, FileBacking, FileOptions, NbdOptions, NbdUnits, OpenError, Throttled};
-#[cfg(feature = "objects")]
-use super::{ObjectsOptions, ObjectsPlace};
+use super::{NbdOptions, NbdUnits};
 use crate::nbd::{NbdUri, UriError};
+use tiermem_tier::backing::{Backend, Backing, FileBacking, FileOptions, OpenError, Throttled};
+#[cfg(feature = "objects")]
+use tiermem_tier::backing::{ObjectsOptions, ObjectsPlace};
 
 /// Where a volume lives, as text: a place, and options behind commas.
 ///

@@ -6,7 +6,7 @@ use tiermem_policy::extents::{Part, UNIT_BYTES};
 use super::op::{Source, Stage};
 use super::operations::{After, Ready};
 use super::work::Work;
-use crate::backing::BackingError;
+use tiermem_tier::backing::BackingError;
 
 impl Work<'_> {
     /// Nobody changes the range now: read it, once nothing older of it can come back in the cache when the store has it.

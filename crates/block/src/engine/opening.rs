@@ -23,9 +23,9 @@ use super::operations::Operations;
 use super::shared::Shared;
 use super::ticker::Ticker;
 use super::volume::{VolumeState, Volumes};
-use crate::backing::{Backing, Identity};
 use crate::disks::BufferPool;
 use crate::journal::{self, Journal, JournalError, Recovered, VolumeInfo};
+use tiermem_tier::backing::{Backing, Identity};
 
 /// How long the end of a server waits for its stores.
 const CLOSE_MAX: Duration = Duration::from_secs(60);

@@ -17,9 +17,9 @@ use super::memory::Memory;
 use super::op::{Failure, Op, units_from, units_of};
 use super::operations::Ready;
 use super::volume::Volumes;
-use crate::backing::{self, BackingError};
 use crate::disks::{Answer, Asker, BufferPool, Piece};
 use crate::nbd::Errno;
+use tiermem_tier::backing::{self, BackingError};
 
 /// The parts.
 pub(super) struct Shared {

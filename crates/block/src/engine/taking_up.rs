@@ -6,8 +6,8 @@ use tiermem_policy::extents::Volume;
 
 use super::config::{EngineError, VolumeConfig};
 use super::shared::Shared;
-use crate::backing::{Backing, Identity};
 use crate::journal::{self, BlockState, VolumeInfo};
+use tiermem_tier::backing::{Backing, Identity};
 
 impl Shared {
     /// Takes up the blocks that the log knows.

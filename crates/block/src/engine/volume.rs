@@ -9,9 +9,9 @@ use super::claims::Claims;
 use super::config::VolumeConfig;
 use super::counts::Counts;
 use super::flushing::Flushing;
-use crate::backing::{Backing, Completion};
 use crate::disks::Waker;
 use crate::nbd::Export;
+use tiermem_tier::backing::{Backing, Completion};
 
 /// A volume.
 pub(super) struct VolumeState {

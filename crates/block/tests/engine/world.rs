@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use tiermem_base::Rng;
-use tiermem_block::backing::MemoryStore;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Piece, Task, UNIT_BYTES};
 use tiermem_block::engine::{Drops, Engine, EngineConfig, VolumeConfig};
 use tiermem_policy::extents::{Around, Fill, Mode, Sizing};
+use tiermem_tier::backing::MemoryStore;
 use tiermem_tier::block::{MemoryDisk, Simulated, Simulation, Troubles};
 
 use crate::stamp::{Entry, STAMP_BYTES, Stamp, stamps_of, value_of};

@@ -1,8 +1,8 @@
 //! Disks that do not give back what they were given, at byte 8192 of their first disk.
 
-use tiermem_block::backing::AlignedBuffer;
 use tiermem_block::disks::{Answer, Asker, Disks, Job, Outcome, Task, Waker};
 use tiermem_block::nbd::Export;
+use tiermem_tier::backing::AlignedBuffer;
 
 /// The first byte of what it lies about.
 const AT: u64 = 8192;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tiermem_base::rng::Rng;
-use tiermem_block::backing::{AlignedBuffer, Backing, BackingError, Completion, Op, Request};
+use tiermem_tier::backing::{AlignedBuffer, Backing, BackingError, Completion, Op, Request};
 
 /// How long nothing may happen before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -234,7 +234,7 @@ impl<'a> Twin<'a> {
                         self.wait();
                     }
                     assert_eq!(self.waited.flush(), Ok(()), "{}", self.name);
-                    self.waited = Waited::new(Box::new(tiermem_block::backing::MemoryStore::new(0).open()));
+                    self.waited = Waited::new(Box::new(tiermem_tier::backing::MemoryStore::new(0).open()));
                     self.waited = Waited::new(self.volume.open(false));
                     self.compare();
                 }

@@ -13,12 +13,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tiermem_block::backing::{AlignedBuffer, Backing, MemoryStore, Op, Request as Asked};
 use tiermem_block::nbd::wire::TransmissionFlags;
 use tiermem_block::nbd::{
     Address, Command, Errno, Export, Handshake, Incoming, NbdUri, Progress, Replies, Request, Requests,
     Session, Tls,
 };
+use tiermem_tier::backing::{AlignedBuffer, Backing, MemoryStore, Op, Request as Asked};
 
 /// How long is waited before something is looked at again.
 const MOMENT: Duration = Duration::from_millis(1);

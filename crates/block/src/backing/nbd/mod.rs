@@ -18,10 +18,12 @@ use rustix::event::{EventfdFlags, eventfd};
 use tiermem_tier::block::completion_queue::{CompletionReceiver, CompletionSender, completion_queue};
 
 use self::client::Client;
-use super::{Aligning, Backing, BackingError, Completion, Identity, OpenError, Request, Waker};
 use crate::link::Link;
 use crate::nbd::NbdUri;
 use crate::nbd::wire::TransmissionFlags;
+use tiermem_tier::backing::{
+    Aligning, Backing, BackingError, Completion, Identity, OpenError, Request, Waker,
+};
 
 /// How another server is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
