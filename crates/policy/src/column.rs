@@ -1,7 +1,7 @@
 //! Per-item state in chunks, so that growing never copies and each chunk can be charged as it appears.
 
 use crate::Id;
-use crate::waste::Waste;
+use crate::deferred_free::DeferredFree;
 
 /// Items per chunk. A chunk of 8-byte cells is 32 KiB.
 pub const CHUNK_ITEMS: usize = 4096;
@@ -51,9 +51,9 @@ const SPARSE_ITEMS: usize = 64;
 
 impl<T: Send + std::fmt::Debug + Copy + Default + 'static> Column<T> {
     /// Empties it.
-    pub fn clear_into(&mut self, waste: &mut Waste) {
+    pub fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
         let bytes = self.bytes();
-        waste.add(std::mem::take(&mut self.chunks), bytes);
+        deferred_free.add(std::mem::take(&mut self.chunks), bytes);
     }
 }
 
@@ -104,9 +104,9 @@ impl<T: Copy + Default> SparseColumn<T> {
 
 impl<T: Send + std::fmt::Debug + Copy + Default + 'static> SparseColumn<T> {
     /// Empties it.
-    pub fn clear_into(&mut self, waste: &mut Waste) {
+    pub fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
         let bytes = self.bytes();
-        waste.add(std::mem::take(&mut self.chunks), bytes);
+        deferred_free.add(std::mem::take(&mut self.chunks), bytes);
         self.held = 0;
     }
 }

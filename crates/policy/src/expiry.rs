@@ -6,7 +6,7 @@
 
 use crate::Id;
 use crate::column::SparseColumn;
-use crate::waste::Waste;
+use crate::deferred_free::DeferredFree;
 
 /// Width of the finest bucket.
 const BUCKET_MS: u64 = 100;
@@ -71,8 +71,8 @@ impl Default for ExpiryWheel {
 
 impl ExpiryWheel {
     /// Forgets all timers.
-    pub fn clear_into(&mut self, waste: &mut Waste) {
-        self.timers.clear_into(waste);
+    pub fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
+        self.timers.clear_into(deferred_free);
         *self = ExpiryWheel::default();
     }
 

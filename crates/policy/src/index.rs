@@ -14,8 +14,8 @@
 //! [`Index::scan`] visits every entry that stays present during the scan exactly once per pass over its hash.
 
 use crate::Id;
+use crate::deferred_free::DeferredFree;
 use crate::log::LogPlace;
-use crate::waste::Waste;
 
 /// Segments without an entry that one call of a scan passes over, some microseconds' worth.
 const EMPTY_SEGMENTS_MAX: usize = 1024;
@@ -373,9 +373,9 @@ impl Index {
     }
 
     /// Removes all entries.
-    pub fn clear_into(&mut self, waste: &mut Waste) {
+    pub fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
         let Index { segments, segment_bytes, .. } = std::mem::take(self);
-        waste.add(segments, segment_bytes);
+        deferred_free.add(segments, segment_bytes);
     }
 
     /// Entries.

@@ -7,6 +7,7 @@
 
 pub mod choose_k;
 pub mod column;
+pub mod deferred_free;
 pub mod evict;
 pub mod expiry;
 pub mod extents;
@@ -24,7 +25,6 @@ pub mod prefetch;
 pub mod promote;
 pub mod shard;
 pub mod shares;
-pub mod waste;
 
 /// An item's number while it lives in slotted tiers. A move keeps it; a removed item's number is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

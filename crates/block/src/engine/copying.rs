@@ -12,8 +12,8 @@ impl Work<'_> {
     /// Nobody changes the range now: read it, once nothing older of it can come back in the cache when the store has it.
     pub fn copy(mut self) -> After {
         let number = self.shared.volumes[self.op.volume].number;
-        let wait = self.shared.ledger.before_store(number, &self.op.units());
-        if self.shared.ledger.must_wait(self.id, wait) {
+        let wait = self.shared.write_order.before_store(number, &self.op.units());
+        if self.shared.write_order.must_wait(self.id, wait) {
             self.op.stage = Stage::Opening;
             return After::Waits;
         }

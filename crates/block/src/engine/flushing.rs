@@ -1,7 +1,7 @@
 //! Flushes of one volume: which of its store's are needed, and who waits for what.
 
-use super::ledger::Promise;
 use super::op::Failure;
+use super::write_order::Promise;
 use crate::disks::Asker;
 use crate::journal::Lsn;
 

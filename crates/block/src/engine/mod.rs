@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | [`operations`] | the operations under way, and which of them wait for something to be written back or to end |
 //! | [`answers`] | clients' jobs, what is to be answered, and the bytes that writes bring |
-//! | [`ledger`] | the log: what is written down, and who waits for it to be durable |
+//! | [`write_order`] | the log: what is written down, and who waits for it to be durable |
 //! | [`cleaning`] | the cleaner, and what it wants done |
 //! | [`device`] | requests to the cache's device, and for whom all requests under way are |
 //! | [`memory`] | bytes of units that are in DRAM as well |
@@ -19,7 +19,6 @@
 
 mod answers;
 mod claims;
-mod cleaning;
 mod config;
 mod control;
 mod copying;
@@ -27,7 +26,6 @@ mod counts;
 mod device;
 mod flushing;
 mod gather;
-mod ledger;
 mod memory;
 mod op;
 mod opening;
@@ -43,6 +41,8 @@ mod unmapped;
 mod volume;
 mod work;
 mod write;
+mod write_back;
+mod write_order;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,10 +52,10 @@ use tiermem_policy::extents::UNIT_BYTES;
 use tiermem_policy::extents::cleaner::Act;
 use tiermem_tier::block::{self as device_requests, AlignedBuffer};
 
-use crate::backing;
 use crate::disks::{Answer, Disks, Job as Asked, Outcome, Task, Waker};
 use crate::journal::Journal;
 use crate::nbd::{Context, Errno, Export, Extent};
+use tiermem_tier::backing;
 
 use answers::Job;
 pub use config::{EngineConfig, EngineError, VolumeConfig};
@@ -108,7 +108,7 @@ impl Engine {
 
     /// When it wants to be called again though no device or store has done anything: for who drives it by a clock of his own.
     pub fn wakes_at_ns(&self) -> Option<u64> {
-        self.shared.cleaning.wake_ns().into_iter().chain(self.shared.ledger.deadline_ns()).min()
+        self.shared.cleaning.wake_ns().into_iter().chain(self.shared.write_order.deadline_ns()).min()
     }
 
     /// Begins a client's job.
@@ -229,8 +229,8 @@ impl Engine {
         loop {
             self.run_ready();
             self.clean();
-            let Shared { ledger, device, now_ns, .. } = &mut self.shared;
-            ledger.poll(*now_ns, device.outgoing());
+            let Shared { write_order, device, now_ns, .. } = &mut self.shared;
+            write_order.poll(*now_ns, device.outgoing());
             device.submit();
             let any = self.take_completions();
             // What is copied out of DRAM ends as soon as it begins.
@@ -238,10 +238,10 @@ impl Engine {
                 break;
             }
         }
-        let Shared { ledger, volumes, cleaning, .. } = &self.shared;
+        let Shared { write_order, volumes, cleaning, .. } = &self.shared;
         let is_settled = volumes.iter().all(|volume| cleaning.cleaner().is_settled(volume.number));
         // Asks to be called again where time alone changes something.
-        if ledger.deadline_ns().is_some() || !is_settled {
+        if write_order.deadline_ns().is_some() || !is_settled {
             self.ticker.arm();
         }
     }
@@ -267,7 +267,7 @@ impl Engine {
     /// The cache's device has done a request.
     fn cache_done(&mut self, completion: device_requests::Completion) {
         if Journal::owns(completion.token) {
-            return self.shared.ledger.complete(completion);
+            return self.shared.write_order.complete(completion);
         }
         let Some(io) = self.shared.device.owner(completion.token) else { return };
         let result = completion.result.map_err(|error| (Errno::Io, format!("the cache: {error}")));
@@ -332,8 +332,8 @@ impl Engine {
 
     /// The log has got further, or failed: those who waited for that go on.
     fn log_progressed(&mut self) {
-        let why = self.shared.ledger.failure().map(str::to_owned);
-        for id in self.shared.ledger.take_woken() {
+        let why = self.shared.write_order.failure().map(str::to_owned);
+        for id in self.shared.write_order.take_woken() {
             match &why {
                 None => self.work(id, |work| work.resume()),
                 Some(why) => self.work(id, |work| work.log_failed(why)),
@@ -344,7 +344,7 @@ impl Engine {
                 self.call_parked();
             }
             // Those who wait for plans in flight alone are called when one of these ends: called here, they would come again and again.
-            if self.shared.ledger.take_awaited_room() {
+            if self.shared.write_order.take_awaited_room() {
                 self.call_crowded();
             }
             for at in 0..self.shared.volumes.len() {
@@ -366,8 +366,8 @@ impl Engine {
 
     /// Has the cleaner decide, and begins what it wants done.
     fn clean(&mut self) {
-        let Shared { cleaning, extents, ledger, now_ns, .. } = &mut self.shared;
-        cleaning.step(*now_ns, extents, ledger.has_room(), self.ops.parked() > 0);
+        let Shared { cleaning, extents, write_order, now_ns, .. } = &mut self.shared;
+        cleaning.step(*now_ns, extents, write_order.has_room(), self.ops.parked() > 0);
         while let Some(act) = self.shared.cleaning.next_act() {
             self.carry_out(act);
         }

@@ -13,16 +13,16 @@ use tiermem_tier::block::BlockIo;
 
 use super::Engine;
 use super::answers::Answers;
-use super::cleaning::Cleaning;
 use super::config::{EngineConfig, EngineError, VolumeConfig};
 use super::device::Device;
-use super::ledger::Ledger;
 use super::memory::Memory;
 use super::op::units_of;
 use super::operations::Operations;
 use super::shared::Shared;
 use super::ticker::Ticker;
 use super::volume::{VolumeState, Volumes};
+use super::write_back::Cleaning;
+use super::write_order::WriteOrder;
 use crate::disks::BufferPool;
 use crate::journal::{self, Journal, JournalError, Recovered, VolumeInfo};
 use tiermem_tier::backing::{Backing, Identity};
@@ -89,7 +89,7 @@ impl Engine {
             shared: Shared {
                 extents,
                 cleaning: Cleaning::new(cleaner),
-                ledger: Ledger::new(journal),
+                write_order: WriteOrder::new(journal),
                 device: Device::new(cache, data_at),
                 memory: Memory::new(config.memory_bytes),
                 volumes: Volumes::default(),
@@ -154,7 +154,7 @@ impl Engine {
     /// # Errors
     /// When there are such bytes, or the device fails.
     pub fn begin_service(&mut self) -> Result<(), EngineError> {
-        if !self.shared.ledger.is_kept() {
+        if !self.shared.write_order.is_kept() {
             return Ok(());
         }
         let served: HashSet<Volume> = self.shared.volumes.iter().map(|volume| volume.number).collect();
@@ -165,11 +165,11 @@ impl Engine {
             }
         });
         if !orphans.is_empty() {
-            let infos = self.shared.ledger.volumes().filter(|info| orphans.contains(&info.number));
+            let infos = self.shared.write_order.volumes().filter(|info| orphans.contains(&info.number));
             let names: Vec<_> = infos.map(|info| info.name.clone()).collect();
             return Err(EngineError::Orphans { names: names.join(", ") });
         }
-        let wait = self.shared.ledger.sync();
+        let wait = self.shared.write_order.sync();
         for at in 0..self.shared.volumes.len() {
             let flushing = &mut self.shared.volumes[at].flushing;
             if let Some(flush) = flushing.needed() {
@@ -177,8 +177,8 @@ impl Engine {
                 self.shared.flush_store(at);
             }
         }
-        self.drive(CLOSE_MAX, |engine| engine.shared.ledger.is_past(wait));
-        match self.shared.ledger.failure() {
+        self.drive(CLOSE_MAX, |engine| engine.shared.write_order.is_past(wait));
+        match self.shared.write_order.failure() {
             Some(why) => Err(EngineError::Journal(JournalError::Log { why: why.to_owned() })),
             None => Ok(()),
         }
@@ -189,16 +189,17 @@ impl Engine {
         self.shared.cleaning.cleaner_mut().close();
         // What the stores have is clean once the log says so.
         self.drive(CLOSE_MAX, |engine| {
-            let Shared { ledger, volumes, cleaning, .. } = &engine.shared;
-            ledger.is_settled() && volumes.iter().all(|volume| cleaning.cleaner().is_settled(volume.number))
+            let Shared { write_order, volumes, cleaning, .. } = &engine.shared;
+            write_order.is_settled()
+                && volumes.iter().all(|volume| cleaning.cleaner().is_settled(volume.number))
         });
         let dirty_bytes = self.dirty_bytes();
         if dirty_bytes > 0 {
-            let kept = self.shared.ledger.is_kept();
+            let kept = self.shared.write_order.is_kept();
             tracing::error!(dirty_bytes, kept, "the stores did not take all that is dirty");
         }
-        let Shared { ledger, volumes, cleaning, .. } = &mut self.shared;
-        if !ledger.is_kept() {
+        let Shared { write_order, volumes, cleaning, .. } = &mut self.shared;
+        if !write_order.is_kept() {
             return;
         }
         for at in 0..volumes.len() {
@@ -208,16 +209,16 @@ impl Engine {
                 continue;
             }
             let Identity { which, version } = volume.backing.identity();
-            ledger.note_volume(&VolumeInfo {
+            write_order.note_volume(&VolumeInfo {
                 number: volume.number.0,
                 name,
                 size_bytes: volume.backing.size_bytes(),
                 state: journal::VolumeState::Settled { which, version },
             });
         }
-        let wait = ledger.close();
+        let wait = write_order.close();
         self.drive(CLOSE_MAX, |engine| {
-            engine.shared.ledger.is_past(wait) && engine.shared.ledger.is_checkpointed()
+            engine.shared.write_order.is_past(wait) && engine.shared.write_order.is_checkpointed()
         });
     }
 
@@ -239,6 +240,6 @@ impl Engine {
 
     /// What the log did, where there is one.
     pub fn log_stats(&self) -> Option<journal::Stats> {
-        self.shared.ledger.stats()
+        self.shared.write_order.stats()
     }
 }

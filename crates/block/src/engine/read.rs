@@ -4,20 +4,20 @@ use std::ops::Range;
 
 use tiermem_policy::extents::{Part, Request, Verdict};
 
-use super::ledger::units_at;
 use super::op::{Kind, Source, Stage, common};
 use super::operations::{After, Ready};
 use super::shared::Shared;
 use super::work::Work;
+use super::write_order::units_at;
 use crate::nbd::Errno;
 
 impl Work<'_> {
     /// The operation has its range: what does it need?
     pub fn plan_read(self) -> After {
-        if !self.shared.ledger.await_room() {
+        if !self.shared.write_order.await_room() {
             return self.crowd();
         }
-        let Shared { cleaning, extents, volumes, ledger, now_ns, .. } = &mut *self.shared;
+        let Shared { cleaning, extents, volumes, write_order, now_ns, .. } = &mut *self.shared;
         let mut request = Request {
             volume: volumes[self.op.volume].number,
             offset: self.op.offset,
@@ -27,7 +27,7 @@ impl Work<'_> {
         };
         let verdict = cleaning.plan(*now_ns, extents, &mut request, &mut self.op.plan);
         debug_assert_eq!(verdict, Verdict::Ready, "a read never waits");
-        ledger.note_map(extents);
+        write_order.note_map(extents);
         self.planned()
     }
 

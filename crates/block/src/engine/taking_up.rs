@@ -12,9 +12,9 @@ use tiermem_tier::backing::{Backing, Identity};
 impl Shared {
     /// Takes up the blocks that the log knows.
     pub fn restore(&mut self) -> Result<(), EngineError> {
-        let Shared { extents, ledger, device, .. } = self;
+        let Shared { extents, write_order, device, .. } = self;
         let mut result = Ok(());
-        ledger.each_block(device.cache(), |block| {
+        write_order.each_block(device.cache(), |block| {
             let BlockState { slot, class, volume, piece, valid, dirty, poisoned: lost } = block;
             // What is lost reads as an error, and must not be fetched: the store has something older.
             let mut all: Vec<_> = valid.iter().chain(lost).cloned().collect();
@@ -34,7 +34,7 @@ impl Shared {
 
     /// The number under which the cache knows a volume: the one that it had, or one that none has had.
     pub fn number_of(&self, name: &str) -> Result<Volume, EngineError> {
-        let known = self.ledger.volumes();
+        let known = self.write_order.volumes();
         let mut used: HashSet<u16> = self.volumes.iter().map(|volume| volume.number.0).collect();
         for info in known {
             if info.name == name {
@@ -53,7 +53,7 @@ impl Shared {
         number: Volume,
         backing: &mut dyn Backing,
     ) -> Result<(), EngineError> {
-        let known = self.ledger.volumes().find(|info| info.number == number.0).cloned();
+        let known = self.write_order.volumes().find(|info| info.number == number.0).cloned();
         let is_read_only = config.read_only || backing.is_read_only();
         let now = backing.identity();
         if let Some(VolumeInfo { state: journal::VolumeState::Settled { which, version }, .. }) = known {
@@ -74,7 +74,7 @@ impl Shared {
             size_bytes: backing.size_bytes(),
             state,
         };
-        self.ledger.note_volume(&info);
+        self.write_order.note_volume(&info);
         Ok(())
     }
 
@@ -111,7 +111,7 @@ impl Shared {
         for range in blocks {
             extents.discard(number, range);
         }
-        self.ledger.note_map(extents);
+        self.write_order.note_map(extents);
         Ok(())
     }
 }

@@ -71,10 +71,10 @@ impl Work<'_> {
 
     /// The operation has all its claims: it reads, as soon as the log allows what comes afterwards.
     pub fn proceed(self) -> After {
-        let Shared { ledger, extents, volumes, .. } = &mut *self.shared;
+        let Shared { write_order, extents, volumes, .. } = &mut *self.shared;
         let volume = &volumes[self.op.volume];
-        let wait = ledger.open_blocks(self.op, volume.number, volume.mode, extents.map());
-        if ledger.must_wait(self.id, wait) {
+        let wait = write_order.open_blocks(self.op, volume.number, volume.mode, extents.map());
+        if write_order.must_wait(self.id, wait) {
             self.op.stage = Stage::Opening;
             return After::Waits;
         }

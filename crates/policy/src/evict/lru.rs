@@ -14,7 +14,7 @@ use super::list::{Links, List};
 use super::{Departure, Domain, Evict, Item, Origin, Touch};
 use crate::Id;
 use crate::column::{Bits, Column};
-use crate::waste::Waste;
+use crate::deferred_free::DeferredFree;
 use tiermem_base::Rng;
 
 /// When a hit moves an item to the head of its list.
@@ -158,8 +158,8 @@ impl Lru {
     }
 
     /// As [`Evict::clear`], with the memory given back by and by.
-    pub fn clear_into(&mut self, waste: &mut Waste) {
-        self.links.clear_into(waste);
+    pub fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
+        self.links.clear_into(deferred_free);
         self.clear();
     }
 }

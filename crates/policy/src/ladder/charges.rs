@@ -8,7 +8,7 @@
 use super::residents::Residents;
 use super::{PAGE_BYTES, TENANTS_MAX};
 use crate::column::CHUNK_ITEMS;
-use crate::waste::Waste;
+use crate::deferred_free::DeferredFree;
 
 /// For segments of the index, tables of pages and timers: what some dozens of requests bring.
 const SMALL_BYTES: u64 = 32 << 10;
@@ -30,7 +30,7 @@ pub(super) struct Charges {
     /// What it was when tier 0 was last limited for it.
     index_bytes_limited: u64,
     /// Tables that are needed no longer, whose memory is given back by and by.
-    waste: Waste,
+    deferred_free: DeferredFree,
 }
 
 impl Charges {
@@ -41,13 +41,13 @@ impl Charges {
     }
 
     /// Where tables are left that are needed no longer.
-    pub fn waste(&mut self) -> &mut Waste {
-        &mut self.waste
+    pub fn deferred_free(&mut self) -> &mut DeferredFree {
+        &mut self.deferred_free
     }
 
     /// Bytes of the caller's index and of waste.
     pub fn bytes(&self) -> u64 {
-        self.index_bytes + self.waste.bytes()
+        self.index_bytes + self.deferred_free.bytes()
     }
 
     /// Whether the index has grown since tier 0 was last limited for it.

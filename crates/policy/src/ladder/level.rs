@@ -5,7 +5,7 @@ use super::config::Watermarks;
 use super::slots::Slots;
 use super::{LevelCounters, PAGE_BYTES};
 use crate::Id;
-use crate::waste::Waste;
+use crate::deferred_free::DeferredFree;
 
 /// Classes that hold less keep nothing free: a slot would be too large a share.
 const KEEP_FREE_FROM: u64 = 8;
@@ -129,8 +129,8 @@ impl Level {
     }
 
     /// Gives back everything at once.
-    pub(super) fn clear(&mut self, waste: &mut Waste) {
-        self.slots.clear(waste);
+    pub(super) fn clear(&mut self, deferred_free: &mut DeferredFree) {
+        self.slots.clear(deferred_free);
         self.leaving.fill(0);
         (self.leaving_bytes, self.short, self.starved, self.counters.items) = (0, 0, 0, 0);
     }

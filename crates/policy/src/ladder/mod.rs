@@ -87,8 +87,8 @@ pub use tickets::{MoveKind, Ticket};
 pub use transit::Transit;
 pub use tuning::Tuning;
 
+use crate::deferred_free::DeferredFree;
 use crate::promote::Promotion;
-use crate::waste::Waste;
 use crate::{Id, Now};
 use charges::Charges;
 use clearing::Clearings;
@@ -343,7 +343,7 @@ impl Ladder {
 
     /// Takes all items out at once. `false`, and nothing done, while a place is pinned.
     pub fn clear(&mut self) -> bool {
-        if !self.transit.clear_into(self.charges.waste()) {
+        if !self.transit.clear_into(self.charges.deferred_free()) {
             return false;
         }
         self.promotions.clear(&self.transit.residents.config);
@@ -362,8 +362,8 @@ impl Ladder {
     }
 
     /// Where the caller leaves tables that it needs no longer: steps give their memory back by and by.
-    pub fn waste(&mut self) -> &mut Waste {
-        self.charges.waste()
+    pub fn deferred_free(&mut self) -> &mut DeferredFree {
+        self.charges.deferred_free()
     }
 
     /// Bytes of all state beside the items: nodes, lists, tables, timers and the caller's index.

@@ -3,8 +3,8 @@
 use super::Loc;
 use super::place::{self, Place};
 use crate::column::{CHUNK_ITEMS, Column};
+use crate::deferred_free::DeferredFree;
 use crate::expiry::ExpiryWheel;
-use crate::waste::Waste;
 use crate::{Id, Now};
 
 /// The nodes of all items, and their timers.
@@ -178,9 +178,9 @@ impl Nodes {
     }
 
     /// Forgets all items. The memory is given back by and by.
-    pub(super) fn clear_into(&mut self, waste: &mut Waste) {
-        self.places.clear_into(waste);
-        self.timers.clear_into(waste);
+    pub(super) fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
+        self.places.clear_into(deferred_free);
+        self.timers.clear_into(deferred_free);
         (self.made, self.free) = (0, Id::NONE);
     }
 }

@@ -7,8 +7,8 @@ use super::place::Place;
 use super::slots::Slots;
 use super::tenants::Tenants;
 use super::{Class, Context, LEVELS_MAX, LadderConfig, LevelConfig};
+use crate::deferred_free::DeferredFree;
 use crate::evict::{self, Departure, Domain, Evict, Lru, Origin, Touch};
-use crate::waste::Waste;
 use crate::{Id, Now};
 use tiermem_base::Rng;
 
@@ -328,12 +328,12 @@ impl Orders {
     }
 
     /// Forgets all items. The memory is given back by and by.
-    pub fn clear_into(&mut self, waste: &mut Waste) {
-        self.lists.clear_into(waste);
+    pub fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
+        self.lists.clear_into(deferred_free);
         self.uses.clear();
         self.policy.iter_mut().for_each(Evict::clear);
         if let Some(tenants) = &mut self.tenants {
-            tenants.clear_into(waste);
+            tenants.clear_into(deferred_free);
         }
     }
 }

@@ -12,8 +12,8 @@ use super::place::Place;
 use super::slots::{Slots, distance_pages};
 use super::tenants::{Setting, TenantLevel, Tenants};
 use super::{Context, Demand, LadderConfig, LevelConfig, Loc, PAGE_BYTES};
+use crate::deferred_free::DeferredFree;
 use crate::evict::Touch;
-use crate::waste::Waste;
 use crate::{Id, Now};
 use tiermem_base::Rng;
 
@@ -234,9 +234,9 @@ impl Residents {
     }
 
     /// Forgets all items. The memory is given back by and by.
-    pub(super) fn clear_into(&mut self, waste: &mut Waste) {
-        self.nodes.clear_into(waste);
-        self.orders.clear_into(waste);
-        self.levels.iter_mut().for_each(|level| level.clear(waste));
+    pub(super) fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
+        self.nodes.clear_into(deferred_free);
+        self.orders.clear_into(deferred_free);
+        self.levels.iter_mut().for_each(|level| level.clear(deferred_free));
     }
 }

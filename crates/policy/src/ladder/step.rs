@@ -11,7 +11,7 @@ const IDLE_EXPIRED: u32 = 256;
 /// Budgets of steps that come late: at most so many times those of one in time.
 const LATE_MAX: u64 = 32;
 /// Pieces of waste dropped when nothing else is to be done.
-const WASTE_IDLE: u32 = 16;
+const DEFERRED_FREE_IDLE: u32 = 16;
 
 impl Ladder {
     /// Whether the next [`Self::step`] is due.
@@ -61,7 +61,7 @@ impl Ladder {
         if let Some(tenants) = self.transit.residents.orders.tenants_mut() {
             tenants.roll((now.requests / half_window) as u32);
         }
-        self.charges.waste().shrink();
+        self.charges.deferred_free().shrink();
         self.limit_pages();
         self.clearings.end_abandoned(&mut self.transit.residents, now);
     }
@@ -69,7 +69,7 @@ impl Ladder {
     /// Work that needs no request: expiry only (and memory given back and taken, which decides nothing), so that a simulator, which has no
     /// idle time, sees the same.
     pub fn idle(&mut self, now: Now, acts: &mut Vec<Act>) {
-        (0..WASTE_IDLE).for_each(|_| self.charges.waste().shrink());
+        (0..DEFERRED_FREE_IDLE).for_each(|_| self.charges.deferred_free().shrink());
         self.populate_ahead(acts);
         self.transit.expire(now, IDLE_EXPIRED, acts);
     }

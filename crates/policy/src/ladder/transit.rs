@@ -10,8 +10,8 @@ use super::residents::{NewItem, Residents};
 use super::slots::Holder;
 use super::tickets::{Ticket, Tickets};
 use super::{Demand, LadderConfig, LadderCounters, Loc, UNIT_BYTES};
+use crate::deferred_free::DeferredFree;
 use crate::evict::{Item, Origin};
-use crate::waste::Waste;
 use crate::{Id, Now};
 
 /// The items on the ladder, and what is under way with them.
@@ -128,11 +128,11 @@ impl Transit {
     }
 
     /// Takes all items out at once. `false`, and nothing done, while a place is pinned.
-    pub(super) fn clear_into(&mut self, waste: &mut Waste) -> bool {
+    pub(super) fn clear_into(&mut self, deferred_free: &mut DeferredFree) -> bool {
         let clears = self.pins.is_empty();
         if clears {
             self.tickets.clear();
-            self.residents.clear_into(waste);
+            self.residents.clear_into(deferred_free);
         }
         clears
     }

@@ -190,7 +190,7 @@ impl Memory {
             return false;
         }
         assert_eq!(self.ladder.residents().items(), 0, "index and ladder know the same items");
-        self.index.clear_into(self.ladder.waste());
+        self.index.clear_into(self.ladder.deferred_free());
         self.charge(self.driver_bytes);
         self.item_bytes.fill(0);
         true

@@ -93,7 +93,7 @@ mod checkpoint;
 mod contents;
 mod device;
 mod duty;
-mod empty;
+mod empty_segment;
 mod entry;
 mod fetch;
 mod filling;

@@ -13,20 +13,20 @@ use super::staged::Staged;
 
 /// A key that lies on flash: what to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Away {
+pub struct FlashKey {
     below: shard::Away,
     /// Its database, where it was asked for by its key.
     db: Option<u8>,
 }
 
-impl Away {
+impl FlashKey {
     /// The hash of its key; of one that a scan met only the first 40 bits.
     pub fn hash(&self) -> u64 {
         self.below.hash
     }
 
     /// Whether both mean the same bytes, however often they were hit.
-    pub fn is_same(&self, other: &Away) -> bool {
+    pub fn is_same(&self, other: &FlashKey) -> bool {
         self.below.is_same(&other.below)
     }
 }
@@ -54,15 +54,15 @@ impl FlashReads<'_> {
 
     /// Whether the flash tier must be read before a request that looks at `key` can run.
     #[inline]
-    pub fn seek(&self, db: u8, key: &[u8]) -> Option<Away> {
+    pub fn seek(&self, db: u8, key: &[u8]) -> Option<FlashKey> {
         self.contents.items.flash.as_ref()?;
         let hash = self.contents.items.hash(db, key);
         let below = self.contents.shard.seek(hash, (db, key), &self.contents.items)?;
-        Some(Away { below, db: Some(db) })
+        Some(FlashKey { below, db: Some(db) })
     }
 
     /// Asks for an item. The question ends with [`Self::stage`] or [`Self::cancel`].
-    pub fn ask(&mut self, away: Away) -> Option<FetchId> {
+    pub fn ask(&mut self, away: FlashKey) -> Option<FetchId> {
         Some(self.contents.items.flash.as_mut()?.ask(&away.below))
     }
 
@@ -72,7 +72,7 @@ impl FlashReads<'_> {
     }
 
     /// Takes an answer that is there, for the request that runs next. `false`: the item lies elsewhere by now, seek again.
-    pub fn stage(&mut self, away: Away, id: FetchId) -> bool {
+    pub fn stage(&mut self, away: FlashKey, id: FetchId) -> bool {
         let Some(flash) = &mut self.contents.items.flash else { return true };
         let is_current = self.contents.shard.stage(&away.below) == shard::Staged::Here;
         match flash.take(id) {
@@ -132,12 +132,12 @@ impl FlashReads<'_> {
     }
 
     /// What a scan of about `count` keys from `cursor` must read first.
-    pub fn seek_scan(&self, cursor: u64, count: usize) -> Vec<Away> {
+    pub fn seek_scan(&self, cursor: u64, count: usize) -> Vec<FlashKey> {
         let mut away = Vec::new();
         if let Some(log) = self.contents.shard.log() {
             self.contents.shard.memory().entries(cursor, count.max(1), |hash, found| {
                 if let Found::Log(place) = found {
-                    away.push(Away { below: log.away(hash, place), db: None });
+                    away.push(FlashKey { below: log.away(hash, place), db: None });
                 }
             });
         }

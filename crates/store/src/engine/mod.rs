@@ -35,7 +35,6 @@
 //! [`Restoring`] for the start.
 
 mod advice;
-mod ahead;
 mod capacity;
 mod change;
 mod config;
@@ -49,11 +48,12 @@ mod item;
 mod keep;
 mod key_counts;
 mod keys;
+mod keyspace_events;
 mod maintain;
 mod memory;
-mod notes;
 mod owners;
 mod pin;
+mod prefetch;
 mod snapshot;
 mod staged;
 mod staged_reads;
@@ -70,7 +70,6 @@ pub use tiermem_model::advisor::{Aim, Declared, Division};
 use tiermem_policy::Id;
 
 pub use advice::{DivisionStats, TenantAdvice};
-pub use ahead::FORESEEN_MAX;
 pub use capacity::{MemoryTiers, MemoryTiersMut};
 pub use change::{ValueMut, ValuesInPlace};
 pub use config::{AHEAD_BYTES, EngineConfig};
@@ -78,14 +77,15 @@ use contents::Contents;
 pub use counters::Counters;
 pub use flash::FlashTier;
 pub use flash_figures::FlashFigures;
-pub use flash_reads::{Away, FlashReads};
+pub use flash_reads::{FlashKey, FlashReads};
 pub use item::HEADER_BYTES;
 pub use keep::{Keeping, TakenUp};
 pub use keys::{Keyspace, RANDOM_SAMPLE};
-pub use notes::{Change, Changes};
+pub use keyspace_events::{Change, Changes};
 pub use owners::{By, Owner, PREFIX_BYTES_MAX};
 pub use pin::Pin;
 use pin::Pins;
+pub use prefetch::FORESEEN_MAX;
 pub use snapshot::{Gathered, Gathering, Restored, Restoring};
 pub use stats::EngineStats;
 pub use taking_up::TakingUp;

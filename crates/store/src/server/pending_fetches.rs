@@ -10,7 +10,7 @@ use std::task::Waker;
 use crate::flash::FetchId;
 
 use crate::command::{KEYS_ON_FLASH_MAX, Needs, Resolved};
-use crate::engine::{Away, Engine, HEADER_BYTES, RANDOM_SAMPLE};
+use crate::engine::{Engine, FlashKey, HEADER_BYTES, RANDOM_SAMPLE};
 use crate::host::{Host, Session};
 use crate::resp::Args;
 use crate::shards::Placement;
@@ -22,9 +22,9 @@ const AHEAD_MAX: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct PendingFetches {
     /// By the first 40 bits of the key's hash: a request may have thousands.
-    asked: BTreeMap<u64, (Away, FetchId)>,
+    asked: BTreeMap<u64, (FlashKey, FetchId)>,
     /// The keys of the request at hand.
-    wanted: Vec<Away>,
+    wanted: Vec<FlashKey>,
     /// The last of its questions that was not answered when they were looked through.
     last: Option<FetchId>,
 }
@@ -97,7 +97,7 @@ impl PendingFetches {
         }
     }
 
-    fn ask(&mut self, engine: &mut Engine, away: Away) -> Option<FetchId> {
+    fn ask(&mut self, engine: &mut Engine, away: FlashKey) -> Option<FetchId> {
         let before = self.asked.get(&(away.hash() >> 24)).copied();
         if let Some((asked, id)) = before {
             if asked.is_same(&away) {

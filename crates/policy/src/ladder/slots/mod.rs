@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use super::classes::{Class, Fit, PAGE_BYTES, PAGE_UNITS, SizeClasses, UNIT_BYTES};
 use crate::Id;
-use crate::waste::Waste;
+use crate::deferred_free::DeferredFree;
 pub(super) use ahead::distance_pages;
 pub(super) use by_class::ByClass;
 pub use page::Holder;
@@ -73,9 +73,9 @@ impl Slots {
     }
 
     /// Gives back everything at once. What was touched is remembered.
-    pub fn clear(&mut self, waste: &mut Waste) {
+    pub fn clear(&mut self, deferred_free: &mut DeferredFree) {
         let (pages, bytes) = self.pages.take_all();
-        waste.add(pages, bytes);
+        deferred_free.add(pages, bytes);
         self.by_class = ByClass::new(self.classes.clone());
         self.supply.clear();
     }

@@ -1,7 +1,7 @@
 //! The items of one tenant in one tier, in no order.
 
 use crate::Id;
-use crate::waste::Waste;
+use crate::deferred_free::DeferredFree;
 
 /// Items per chunk, so that growing never copies more than one.
 const CHUNK: usize = 1024;
@@ -54,9 +54,9 @@ impl Members {
     }
 
     /// Empties it; the memory is given back by and by.
-    pub fn clear_into(&mut self, waste: &mut Waste) {
+    pub fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
         let bytes = self.bytes();
-        waste.add(std::mem::take(&mut self.chunks), bytes);
+        deferred_free.add(std::mem::take(&mut self.chunks), bytes);
     }
 
     /// Bytes held.

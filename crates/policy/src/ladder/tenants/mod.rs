@@ -23,7 +23,7 @@ use super::Class;
 use super::order::{AgeQuantile, Draw, First};
 use crate::Id;
 use crate::column::Column;
-use crate::waste::Waste;
+use crate::deferred_free::DeferredFree;
 use entry::Entry;
 use fullest::Fullest;
 use members::Members;
@@ -313,14 +313,14 @@ impl Tenants {
     }
 
     /// Forgets all items; shares, K and counters stay. The memory is given back by and by.
-    pub(super) fn clear_into(&mut self, waste: &mut Waste) {
-        self.entries.clear_into(waste);
+    pub(super) fn clear_into(&mut self, deferred_free: &mut DeferredFree) {
+        self.entries.clear_into(deferred_free);
         for level in &mut self.levels {
             level.fullest = Fullest::default();
             (level.bytes, level.share_bytes) = (0, 0);
             for holding in level.of.iter_mut().flatten() {
                 level.held_bytes -= holding.members.bytes();
-                holding.members.clear_into(waste);
+                holding.members.clear_into(deferred_free);
                 holding.bytes = 0;
             }
         }

@@ -22,20 +22,20 @@ impl<T: Send + std::fmt::Debug> Pile for Vec<T> {
 
 /// Tables that nobody needs any more.
 #[derive(Debug, Default)]
-pub struct Waste {
+pub struct DeferredFree {
     /// Each with its bytes for every entry.
     piles: Vec<(Box<dyn Pile>, u64)>,
     bytes: u64,
 }
 
-impl Clone for Waste {
+impl Clone for DeferredFree {
     /// A copy has no waste of its own.
     fn clone(&self) -> Self {
-        Waste::default()
+        DeferredFree::default()
     }
 }
 
-impl Waste {
+impl DeferredFree {
     /// Takes a table over that holds so many bytes with its entries.
     pub(crate) fn add<T: Send + std::fmt::Debug + 'static>(&mut self, table: Vec<T>, bytes: u64) {
         if table.len() > SMALL {
@@ -75,21 +75,21 @@ mod tests {
 
     #[test]
     fn it_shrinks_to_nothing_in_pieces() {
-        let mut waste = Waste::default();
+        let mut deferred_free = DeferredFree::default();
         let alive = std::sync::Arc::new(());
-        waste.add(vec![alive.clone(); 1000], 10_000);
-        waste.add(vec![Box::new(1u64); 10 * PIECE], 80 * PIECE as u64);
-        waste.add(Vec::<u8>::new(), 0);
-        waste.add(vec![alive.clone(); SMALL], 1000);
-        assert_eq!(waste.bytes(), 10_000 + 80 * PIECE as u64);
+        deferred_free.add(vec![alive.clone(); 1000], 10_000);
+        deferred_free.add(vec![Box::new(1u64); 10 * PIECE], 80 * PIECE as u64);
+        deferred_free.add(Vec::<u8>::new(), 0);
+        deferred_free.add(vec![alive.clone(); SMALL], 1000);
+        assert_eq!(deferred_free.bytes(), 10_000 + 80 * PIECE as u64);
         assert_eq!(std::sync::Arc::strong_count(&alive), 1001, "what is small goes at once");
         let mut last = usize::MAX;
         for _ in 0..100 {
             let count = std::sync::Arc::strong_count(&alive);
             assert!(count <= last && (last == usize::MAX || last - count <= PIECE));
             last = count;
-            waste.shrink();
+            deferred_free.shrink();
         }
-        assert_eq!((waste.bytes(), last, waste.piles.len()), (0, 1, 0));
+        assert_eq!((deferred_free.bytes(), last, deferred_free.piles.len()), (0, 1, 0));
     }
 }

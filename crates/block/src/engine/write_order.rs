@@ -41,7 +41,7 @@ impl Log {
 }
 
 /// The order of writes: what is kept of a cache that outlives the process. Of one that does not nothing is written down, and nothing waits.
-pub(super) struct Ledger {
+pub(super) struct WriteOrder {
     log: Option<Log>,
     /// Changes of the map that are being written down, kept for their memory.
     events: Vec<Event>,
@@ -61,7 +61,7 @@ pub(super) fn units_at(part: &Part) -> Range<u64> {
     part.at / UNIT_BYTES..(part.at + part.bytes) / UNIT_BYTES
 }
 
-impl Ledger {
+impl WriteOrder {
     /// Of a cache with this log, or without one.
     pub fn new(journal: Option<Journal>) -> Self {
         let log = journal.map(|journal| Log {
@@ -73,7 +73,7 @@ impl Ledger {
             cleaned: Vec::new(),
             room_is_awaited: false,
         });
-        Ledger { log, events: Vec::new() }
+        WriteOrder { log, events: Vec::new() }
     }
 
     /// Whether the cache outlives the process.
@@ -477,7 +477,7 @@ mod tests {
     const VOLUME: Volume = Volume(0);
 
     /// A log on an empty device, and a cache of which it says everything.
-    fn empty() -> (Ledger, Extents<Order>) {
+    fn empty() -> (WriteOrder, Extents<Order>) {
         let mut disk = MemoryDisk::new(4 << 20).open();
         let layout = LayoutConfig { block_bytes: vec![BLOCK], group_bytes: None, log_bytes: Some(512 << 10) };
         journal::format(&mut disk, &layout, false).unwrap();
@@ -486,75 +486,83 @@ mod tests {
         let order = Order::new(Named::Lru, Extents::<Order>::domains(1), 0);
         let mut extents = Extents::new(journal.layout().geometry.clone(), config, order, Rng::seeded(1));
         extents.changes_mut().record(true);
-        (Ledger::new(Some(journal)), extents)
+        (WriteOrder::new(Some(journal)), extents)
     }
 
     /// Plans a write of the first unit of a block.
-    fn write(ledger: &mut Ledger, extents: &mut Extents<Order>, block: u64) -> Op {
+    fn write(write_order: &mut WriteOrder, extents: &mut Extents<Order>, block: u64) -> Op {
         let mut op = Op { kind: Kind::Write, offset: block * BLOCK, bytes: UNIT_BYTES, ..Op::default() };
         let write = Some(Mode::WriteBack);
         let request = Request { volume: VOLUME, offset: op.offset, bytes: op.bytes, write, bypass: false };
         assert_eq!(extents.plan(&request, &mut op.plan), Verdict::Ready);
         extents.finish(&mut op.plan);
-        ledger.note_map(extents);
+        write_order.note_map(extents);
         op
     }
 
-    fn open(ledger: &mut Ledger, extents: &Extents<Order>, op: &mut Op) -> Wait {
-        ledger.open_blocks(op, VOLUME, Mode::WriteBack, extents.map())
+    fn open(write_order: &mut WriteOrder, extents: &Extents<Order>, op: &mut Op) -> Wait {
+        write_order.open_blocks(op, VOLUME, Mode::WriteBack, extents.map())
     }
 
     #[test]
     fn what_a_flush_that_waits_is_to_promise_is_written_over_only_when_it_is_sealed() {
         for flushes in [false, true] {
-            let (mut ledger, mut extents) = empty();
-            let mut first = write(&mut ledger, &mut extents, 0);
-            assert_eq!(open(&mut ledger, &extents, &mut first), Wait::default(), "nothing was there");
-            ledger.sum(&mut first, VOLUME, 0, &[7; UNIT_BYTES as usize]);
-            ledger.note_stored(&first);
-            let mut early = write(&mut ledger, &mut extents, 1);
-            ledger.owe(&mut early);
-            let promise = if flushes { ledger.flush() } else { Promise::default() };
+            let (mut write_order, mut extents) = empty();
+            let mut first = write(&mut write_order, &mut extents, 0);
+            assert_eq!(open(&mut write_order, &extents, &mut first), Wait::default(), "nothing was there");
+            write_order.sum(&mut first, VOLUME, 0, &[7; UNIT_BYTES as usize]);
+            write_order.note_stored(&first);
+            let mut early = write(&mut write_order, &mut extents, 1);
+            write_order.owe(&mut early);
+            let promise = if flushes { write_order.flush() } else { Promise::default() };
             assert_eq!((promise.owed.is_some(), promise.log), (flushes, None), "it waits for the early one");
-            let mut again = write(&mut ledger, &mut extents, 0);
-            let wait = open(&mut ledger, &extents, &mut again);
+            let mut again = write(&mut write_order, &mut extents, 0);
+            let wait = open(&mut write_order, &extents, &mut again);
             assert_eq!((wait.sealed > Lsn(0), again.owed.is_some()), (flushes, !flushes));
-            assert!(ledger.must_wait(7, wait) && ledger.take_woken().is_empty(), "the log is not there yet");
+            assert!(
+                write_order.must_wait(7, wait) && write_order.take_woken().is_empty(),
+                "the log is not there yet"
+            );
         }
     }
 
     #[test]
     fn nothing_goes_to_a_store_before_older_mappings_are_gone_durably() {
-        let (mut ledger, mut extents) = empty();
-        write(&mut ledger, &mut extents, 0);
+        let (mut write_order, mut extents) = empty();
+        write(&mut write_order, &mut extents, 0);
         let units = 0..BLOCK / UNIT_BYTES;
-        assert_eq!(ledger.before_store(VOLUME, &units), Wait::default(), "nothing is gone");
+        assert_eq!(write_order.before_store(VOLUME, &units), Wait::default(), "nothing is gone");
         extents.discard(VOLUME, 0..BLOCK);
-        ledger.note_map(&mut extents);
-        let wait = ledger.before_store(VOLUME, &units);
+        write_order.note_map(&mut extents);
+        let wait = write_order.before_store(VOLUME, &units);
         assert!(
             wait.synced > Lsn(0)
-                && ledger.before_store(VOLUME, &(units.end..units.end + 1)) == Wait::default()
+                && write_order.before_store(VOLUME, &(units.end..units.end + 1)) == Wait::default()
         );
         let through = |offset: u64| {
             let mut op = Op { kind: Kind::Write, offset, bytes: UNIT_BYTES, ..Op::default() };
             op.plan.through.push(op.range());
             op
         };
-        assert_eq!(open(&mut ledger, &extents, &mut through(0)), wait);
-        assert_eq!(open(&mut ledger, &extents, &mut through(BLOCK)), Wait::default());
+        assert_eq!(open(&mut write_order, &extents, &mut through(0)), wait);
+        assert_eq!(open(&mut write_order, &extents, &mut through(BLOCK)), Wait::default());
     }
 
     #[test]
     fn a_cache_without_a_log_waits_for_nothing() {
         let (_, mut extents) = empty();
-        let mut ledger = Ledger::new(None);
-        let mut op = write(&mut ledger, &mut extents, 0);
-        ledger.owe(&mut op);
+        let mut write_order = WriteOrder::new(None);
+        let mut op = write(&mut write_order, &mut extents, 0);
+        write_order.owe(&mut op);
         assert_eq!(
-            (open(&mut ledger, &extents, &mut op), ledger.flush()),
+            (open(&mut write_order, &extents, &mut op), write_order.flush()),
             (Wait::default(), Promise::default())
         );
-        assert!(op.owed.is_none() && !ledger.has_early_room(0) && ledger.await_room() && !ledger.is_kept());
+        assert!(
+            op.owed.is_none()
+                && !write_order.has_early_room(0)
+                && write_order.await_room()
+                && !write_order.is_kept()
+        );
     }
 }
