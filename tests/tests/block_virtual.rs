@@ -151,11 +151,14 @@ fn simulated(case: &Case, capacity_bytes: u64, records: &[Access]) -> Vec<Told> 
     cache.finish().into_iter().map(told).collect()
 }
 
+/// The times at which a store fails what changes something, and how to have it fail.
+type Outages = (Vec<Range<u64>>, Arc<Mutex<block::Troubles>>);
+
 struct Live {
     engine: Engine,
     simulation: Simulation,
-    /// When each store fails what changes something.
-    outages: Vec<(Vec<Range<u64>>, Arc<Mutex<block::Troubles>>)>,
+    /// Of each store.
+    outages: Vec<Outages>,
     done: Vec<tiermem_block::disks::Outcome>,
 }
 
