@@ -321,7 +321,7 @@ fn counts_of_simulator(cache: &TieredCache, windows: Vec<division::State>) -> Co
         misses: figures.misses(),
         tiers: (0..ladder.residents().levels()).map(tier).collect(),
         aborted: ladder.transit().counters().moves_aborted,
-        expired: cache.expired(),
+        expired: cache.shard().ladder().transit().counters().expired + cache.figures().expired_met(),
         division: division::State::of_simulator(cache),
         windows,
         metadata_bytes: ladder.metadata_bytes(),

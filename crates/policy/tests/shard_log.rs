@@ -84,7 +84,7 @@ fn checkpoints_that_fail_and_journals_that_overrun_bring_nothing_back() {
         let mut world = World::over(state, config(8, 12), true, seed);
         world.parts_fail = true;
         world.run(6000);
-        let counters = world.shard.log().expect("there is one").checkpoints();
+        let counters = world.shard.log().expect("there is one").checkpoints().counters();
         assert_eq!(counters.completed, world.counts.checkpoints);
         world.parts_fail = false;
         world.run(3000);

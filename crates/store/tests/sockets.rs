@@ -228,14 +228,16 @@ fn a_holder_that_stalls_makes_way_for_others() {
 
 #[test]
 fn a_silent_client_is_dropped_if_that_is_configured() {
-    let server = start(|config| config.settings.timeout_ms = 200);
+    let server = start(|_| ());
     let mut client = server.client();
     assert_eq!(client.words("PING"), "+PONG\r\n");
-    assert!(client.is_closed());
     let mut unread = server.client();
     assert_eq!(unread.ask(&[b"SET", b"k", &vec![b'v'; 10 * MIB]]), b"+OK\r\n");
     unread.send(&request(&[b"GET", b"k"]).repeat(3));
-    server.wait_for("dropped clients", |snapshot| snapshot.server.clients_dropped == 2);
+    // From here on only: a busy machine may keep a client that has something to send as silent as one that has not.
+    assert_eq!(server.client().words("CONFIG SET timeout 1"), "+OK\r\n");
+    server.wait_for("dropped clients", |snapshot| snapshot.server.clients_dropped >= 2);
+    assert!(client.is_closed());
     server.wait_for("no replies held", |snapshot| snapshot.server.reply_buffer_bytes == 0);
 }
 

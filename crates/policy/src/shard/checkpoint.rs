@@ -164,7 +164,7 @@ pub struct CheckpointCounters {
 
 /// The journal's room, the checkpoint under way, and the segments of the last one.
 #[derive(Debug)]
-pub(super) struct Checkpoints {
+pub struct Checkpoints {
     journal: Journal,
     under_way: Option<Checkpoint>,
     segments: Vec<u32>,
@@ -286,17 +286,17 @@ impl Checkpoints {
     }
 
     /// Whether something would be lost if the process ended in order before the one under way is complete.
-    pub(super) fn is_awaited(&self) -> bool {
+    pub fn is_awaited(&self) -> bool {
         (self.journal.is_blank() || self.journal.is_full()) && self.will_give_back()
     }
 
     /// Whether a restart would find nothing, until the next one is complete.
-    pub(super) fn is_blank(&self) -> bool {
+    pub fn is_blank(&self) -> bool {
         self.journal.is_blank()
     }
 
     /// How many there were.
-    pub(super) fn counters(&self) -> CheckpointCounters {
+    pub fn counters(&self) -> CheckpointCounters {
         let (completed, failed, overruns) = (self.completed, self.failed, self.journal.overruns());
         CheckpointCounters { completed, failed, overruns }
     }

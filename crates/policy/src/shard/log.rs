@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::checkpoint::{Around, CheckpointCounters, Checkpoints};
+use super::checkpoint::{Around, Checkpoints};
 use super::duty::{Duty, Parts, Recorded, Settling};
 use super::filling::{Fillings, Withdrawn};
 use super::victim::Victim;
@@ -273,19 +273,9 @@ impl LogWork {
         self.duties.push_back(Duty::Settle(Settling::Name));
     }
 
-    /// Whether something would be lost if the process ended in order before the checkpoint under way is complete.
-    pub fn awaits_checkpoint(&self) -> bool {
-        self.checkpoints.is_awaited()
-    }
-
-    /// Whether a restart would find nothing, until the next checkpoint is complete.
-    pub fn is_blank(&self) -> bool {
-        self.checkpoints.is_blank()
-    }
-
-    /// Checkpoints since the start.
-    pub fn checkpoints(&self) -> CheckpointCounters {
-        self.checkpoints.counters()
+    /// Checkpoints: how far they are.
+    pub fn checkpoints(&self) -> &Checkpoints {
+        &self.checkpoints
     }
 
     /// Nothing comes in any more, and nobody waits for it.

@@ -49,7 +49,7 @@
 //! | [`Shard::restore`], [`LogState::put`] and the like, [`Device::write_out`] | it is never started again |
 //! | [`Shard::replace`], [`Item::pin`], [`Shard::unpin`], [`Item::set_expires_at_ms`], [`Item::change_in_place`], [`Shard::clear`] | commands that no trace has |
 //! | [`Memory::entries`], [`LogWork::away`], [`LogWork::filling_of`] | SCAN, and items that are read by their place |
-//! | [`Device::give_up`], [`Device::note_lost`], [`LogWork::awaits_checkpoint`], [`LogWork::is_blank`] | its device does not fail, and is not closed |
+//! | [`Device::give_up`], [`Device::note_lost`], [`Checkpoints::is_awaited`], [`Checkpoints::is_blank`] | its device does not fail, and is not closed |
 //! | [`Memory::foresee_segment`], [`Memory::foresee_entry`], [`Memory::foresee_item`] | they hide the time that memory takes |
 //! | [`Shard::offer`] | nor in the engine: tests of the log offer items that are in no memory |
 //!
@@ -108,7 +108,7 @@ mod under_way;
 mod victim;
 
 pub use admit::Entered;
-pub use checkpoint::CheckpointCounters;
+pub use checkpoint::{CheckpointCounters, Checkpoints};
 pub use device::Device;
 pub use duty::{Duty, Parts, Recorded, Settling};
 pub use entry::Entry;

@@ -490,7 +490,7 @@ impl World {
     /// A restart would find the last version of every key of which it was told, and those that it was not told of are being filled.
     pub fn check_restart(&self) {
         let Some(found) = self.restart.replay() else {
-            assert!(self.shard.log().is_some_and(|work| work.is_blank()));
+            assert!(self.shard.log().is_some_and(|work| work.checkpoints().is_blank()));
             return;
         };
         let versions: BTreeMap<u64, u64> =

@@ -100,7 +100,7 @@ impl Tail<'_> {
 
     /// Checkpoints since the start.
     pub fn checkpoints(&self) -> CheckpointCounters {
-        self.work.checkpoints()
+        self.work.checkpoints().counters()
     }
 }
 

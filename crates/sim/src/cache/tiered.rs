@@ -497,11 +497,6 @@ impl TieredCache {
         &mut self.figures
     }
 
-    /// Items whose time was over.
-    pub fn expired(&self) -> u64 {
-        self.shard.ladder().transit().counters().expired + self.figures.expired_met()
-    }
-
     /// Stores the key if it is not there; no look-up is counted.
     pub fn preload(&mut self, access: &Access) {
         self.come(access);

@@ -66,7 +66,7 @@ impl<'a> ValuesInPlace<'a> {
         let Contents { shard, items, keeping, .. } = self.contents;
         let loc = shard.ladder().residents().nodes().loc(item.0);
         let header = items.header(loc);
-        keeping.unseal_to_change(&mut items.tiers, shard.ladder(), (item.0, loc));
+        keeping.unseal_to_change(&mut items.tiers, shard.ladder().residents(), (item.0, loc));
         &mut items.tiers.bytes_mut(loc, header.item_len())[header.value_offset()..]
     }
 
@@ -140,7 +140,7 @@ impl<'a> ValuesInPlace<'a> {
             if let Entered::Placed { loc: to, .. } = self.contents.entered() {
                 self.contents.keeping.prepare(
                     &mut self.contents.items.tiers,
-                    self.contents.shard.ladder(),
+                    self.contents.shard.ladder().residents(),
                     to,
                     header,
                 );

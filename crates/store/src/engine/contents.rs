@@ -226,7 +226,7 @@ impl Contents {
     /// Writes header and key to an item's place and returns the place of its value.
     #[inline(always)]
     pub fn write_head(&mut self, loc: Loc, header: Header, key: &[u8]) -> &mut [u8] {
-        self.keeping.prepare(&mut self.items.tiers, self.shard.ladder(), loc, header);
+        self.keeping.prepare(&mut self.items.tiers, self.shard.ladder().residents(), loc, header);
         let item = self.items.tiers.bytes_mut(loc, header.item_len());
         header.write(item);
         let (head, value) = item.split_at_mut(header.value_offset());

@@ -12,7 +12,7 @@
 use crate::tiers::TAIL_BYTES;
 use crate::tiers::Tiers;
 use tiermem_policy::Id;
-use tiermem_policy::ladder::{Ladder, Loc};
+use tiermem_policy::ladder::{Loc, Residents};
 
 use super::item::{HEADER_BYTES, Header};
 
@@ -78,15 +78,15 @@ impl Keeping {
 
     /// Before an item is written to a place.
     #[inline]
-    pub(super) fn prepare(&self, tiers: &mut Tiers, ladder: &Ladder, loc: Loc, header: Header) {
+    pub(super) fn prepare(&self, tiers: &mut Tiers, residents: &Residents, loc: Loc, header: Header) {
         if tiers.keeps(loc.tier) {
-            self.prepare_kept(tiers, ladder, loc, header);
+            self.prepare_kept(tiers, residents, loc, header);
         }
     }
 
     #[cold]
-    fn prepare_kept(&self, tiers: &mut Tiers, ladder: &Ladder, loc: Loc, header: Header) {
-        tiers.prepare(loc, ladder.residents().classes().place_bytes(self.place_len(header)));
+    fn prepare_kept(&self, tiers: &mut Tiers, residents: &Residents, loc: Loc, header: Header) {
+        tiers.prepare(loc, residents.classes().place_bytes(self.place_len(header)));
     }
 
     /// When all of an item is written.
@@ -123,9 +123,14 @@ impl Keeping {
 
     /// Before an item's value is changed where it lies; until the next such change, or until [`Self::seal_changed`].
     #[inline]
-    pub(super) fn unseal_to_change(&mut self, tiers: &mut Tiers, ladder: &Ladder, (id, loc): (Id, Loc)) {
+    pub(super) fn unseal_to_change(
+        &mut self,
+        tiers: &mut Tiers,
+        residents: &Residents,
+        (id, loc): (Id, Loc),
+    ) {
         if tiers.keeps(loc.tier) && self.changing != Some((id, loc)) {
-            self.seal_changed(tiers, ladder);
+            self.seal_changed(tiers, residents);
             self.unseal_kept(tiers, loc);
             self.changing = Some((id, loc));
         }
@@ -133,20 +138,20 @@ impl Keeping {
 
     /// When a change is complete.
     #[inline]
-    pub(super) fn seal_changed(&mut self, tiers: &mut Tiers, ladder: &Ladder) {
+    pub(super) fn seal_changed(&mut self, tiers: &mut Tiers, residents: &Residents) {
         if let Some((id, _)) = self.changing {
-            self.seal_again(tiers, ladder, id);
+            self.seal_again(tiers, residents, id);
         }
     }
 
     /// Writes an item's expiry down where that has to be.
     #[cold]
-    pub(super) fn seal_again(&mut self, tiers: &mut Tiers, ladder: &Ladder, id: Id) {
-        let loc = ladder.residents().nodes().loc(id);
+    pub(super) fn seal_again(&mut self, tiers: &mut Tiers, residents: &Residents, id: Id) {
+        let loc = residents.nodes().loc(id);
         if tiers.keeps(loc.tier) {
             tiers.unseal(loc);
             let header = Header::read(tiers.bytes(loc, 0, HEADER_BYTES));
-            self.seal_kept(tiers, loc, header, ladder.residents().nodes().expires_at_ms(id));
+            self.seal_kept(tiers, loc, header, residents.nodes().expires_at_ms(id));
         }
     }
 

@@ -361,7 +361,7 @@ impl Engine {
         }
         shard.item(id).set_expires_at_ms(at_unix_ms);
         if items.tiers.keeping() != 0 {
-            keeping.seal_again(&mut items.tiers, shard.ladder(), id);
+            keeping.seal_again(&mut items.tiers, shard.ladder().residents(), id);
         }
         true
     }
@@ -393,7 +393,7 @@ impl Engine {
     #[inline]
     pub fn commit(&mut self) -> Moment {
         let Contents { keeping, items, shard, .. } = &mut self.contents;
-        keeping.seal_changed(&mut items.tiers, shard.ladder());
+        keeping.seal_changed(&mut items.tiers, shard.ladder().residents());
         items.flash.as_mut().map_or_else(Moment::default, |flash| flash.commit())
     }
 

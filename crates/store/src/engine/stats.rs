@@ -130,7 +130,7 @@ impl Contents {
             metadata_bytes: self.shard.ladder().metadata_bytes(),
             pinned_bytes: pinned_bytes as u64,
             flash: flash.and_then(|flash| self.flash.figures(flash, &self.shard)),
-            tenants: self.tenants.stats(self.shard.ladder()),
+            tenants: self.tenants.stats(self.shard.ladder().residents()),
             division: self.tenants.division_stats(),
             tiers,
         }

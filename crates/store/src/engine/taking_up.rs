@@ -119,7 +119,7 @@ impl TakingUp<'_> {
     /// When it cannot be written: a restart finds it all the same, but not one after the machine was stopped.
     pub fn close(&mut self) -> std::io::Result<()> {
         let Contents { keeping, items, shard, .. } = &mut *self.contents;
-        keeping.seal_changed(&mut items.tiers, shard.ladder());
+        keeping.seal_changed(&mut items.tiers, shard.ladder().residents());
         items.tiers.close_kept()
     }
 }

@@ -8,7 +8,7 @@ use tiermem_model::advisor::{
     Aim, Answer, Declared, Divider, Division, OTHERS, Outcome, Plan, Question, Tally,
 };
 use tiermem_policy::choose_k::Overheads;
-use tiermem_policy::ladder::{Ladder, TenantLevel};
+use tiermem_policy::ladder::{Residents, TenantLevel};
 use tiermem_policy::shard::{Change, Shard};
 
 use super::owners::{Whose, prefix};
@@ -247,10 +247,10 @@ impl TenantAccounts {
     }
 
     /// Figures of the tenants that were declared, have asked or have something.
-    pub(super) fn stats(&self, ladder: &Ladder) -> Vec<TenantStats> {
+    pub(super) fn stats(&self, residents: &Residents) -> Vec<TenantStats> {
         let stats = |(number, (name, tally)): (u16, (&[u8], Tally))| {
-            let tiers = (0..ladder.residents().levels())
-                .map(|tier| TenantTierStats::of(ladder.residents().tenant_level(number, tier)));
+            let tiers =
+                (0..residents.levels()).map(|tier| TenantTierStats::of(residents.tenant_level(number, tier)));
             let stats = TenantStats {
                 name: String::from_utf8_lossy(name).into_owned(),
                 gets: tally.lookups,

@@ -442,7 +442,7 @@ impl Flash {
             let has_announced = self.announce(shard);
             self.submit();
             // What waits for a checkpoint, or for the first one after the journal was full, would be lost without it.
-            let goes_on = shard.log().is_some_and(|work| work.awaits_checkpoint());
+            let goes_on = shard.log().is_some_and(|work| work.checkpoints().is_awaited());
             if !self.requests.is_busy() && !goes_on && !has_announced {
                 break;
             }
@@ -450,7 +450,7 @@ impl Flash {
             self.take_completions(shard);
         }
         self.restart.write_records(&mut self.requests);
-        if shard.log().is_some_and(|work| work.is_blank()) {
+        if shard.log().is_some_and(|work| work.checkpoints().is_blank()) {
             // The blocks stay so.
             return Ok(());
         }

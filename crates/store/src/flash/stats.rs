@@ -77,7 +77,7 @@ impl Flash {
 
     /// All counters now, those of the log among them.
     pub fn stats(&self, work: &LogWork) -> FlashStats {
-        let (log, written, checkpoints) = (work.log(), self.restart.written(), work.checkpoints());
+        let (log, written, checkpoints) = (work.log(), self.restart.written(), work.checkpoints().counters());
         let given_up = self.restart.given_up();
         FlashStats {
             log: log.counters(),
@@ -85,7 +85,11 @@ impl Flash {
             items: self.items.iter().sum(),
             live_bytes: log.live_bytes(),
             room_bytes: log.room_bytes(),
-            recoverable_items: if work.is_blank() || given_up.is_some() { 0 } else { self.restart.items() },
+            recoverable_items: if work.checkpoints().is_blank() || given_up.is_some() {
+                0
+            } else {
+                self.restart.items()
+            },
             used_bytes: u64::from(log.segments_used()) * u64::from(self.layout.segment_bytes),
             metadata_bytes: log.metadata_bytes(),
             buffer_bytes: self.segments.buffer_bytes() + self.fetches.bytes() as u64,
