@@ -17,7 +17,7 @@ use tiermem_store::flash::format::{
 use world::World;
 
 /// What the tests of the flash tier drive it with.
-#[path = "../../crates/tier/tests/world/mod.rs"]
+#[path = "../../crates/store/tests/flash_world/mod.rs"]
 mod world;
 
 const SEGMENT_BYTES: u32 = 16 << 10;
