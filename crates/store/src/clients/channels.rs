@@ -171,7 +171,7 @@ fn send_all(
     let mut message = Message::new(write);
     for slot in slots {
         let client_info = registry.client_info(*slot);
-        output.push(*slot, client_info, message.bytes(client_info.version));
+        output.push(*slot, registry, message.bytes(client_info.version));
     }
     slots.len()
 }

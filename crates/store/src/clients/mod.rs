@@ -27,8 +27,8 @@
 //!
 //! Memory is bounded three times. What waits for one client, its unsent replies counted, ends at
 //! [`PUSH_BYTES_MAX`]: a client that lets it grow further is dropped, as Redis drops slow subscribers. What waits for
-//! all clients ends at the server's limit for replies: beyond it, whoever has more than [`TIGHT_OUTPUT_BYTES`] waiting
-//! when something is pushed to it is dropped. And what clients make the server remember (names, subscriptions,
+//! all clients ends at the server's limit for replies: when something is pushed beyond it to a client that has more than
+//! [`TIGHT_OUTPUT_BYTES`] waiting, the subscribers with most waiting are dropped until there is room. And what clients make the server remember (names, subscriptions,
 //! watched keys, prefixes) is refused beyond [`STATE_BYTES_MAX`] over all of them.
 //!
 //! Requests pay for none of this unless somebody uses it: [`Clients::attention`] is one byte that says whether any

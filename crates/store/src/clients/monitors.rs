@@ -32,7 +32,7 @@ impl Monitors {
     /// Sends a line to all of them.
     pub(super) fn tell(&self, registry: &Registry, output: &mut OutputBuffers, line: &[u8]) {
         for slot in &self.0 {
-            output.push(*slot, registry.client_info(*slot), line);
+            output.push(*slot, registry, line);
         }
     }
 }

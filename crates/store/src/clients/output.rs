@@ -6,8 +6,8 @@
 use std::rc::Rc;
 use std::task::Waker;
 
-use super::registry::Slot;
-use super::{ClientInfo, Relay};
+use super::Relay;
+use super::registry::{Registry, Slot};
 
 /// What may wait for one client, as Redis's default for subscribers.
 pub const PUSH_BYTES_MAX: usize = 32 << 20;
@@ -20,7 +20,16 @@ struct Buffer {
     pushed: Vec<u8>,
     /// Replies that the connection has not sent.
     unsent: usize,
+    /// Something was pushed to it since nothing waited for it. A client that waits for replies alone is never dropped for
+    /// what others have waiting: its connection stops reading its requests instead.
+    was_pushed_to: bool,
     killed: bool,
+}
+
+impl Buffer {
+    fn waiting_bytes(&self) -> usize {
+        self.unsent + self.pushed.len()
+    }
 }
 
 /// A buffer for each slot, and what they hold together.
@@ -30,6 +39,8 @@ pub struct OutputBuffers {
     /// Unsent replies of all clients.
     unsent_bytes: usize,
     pushed_bytes: usize,
+    /// Of `unsent_bytes`: those of clients that are killed and have not ended yet.
+    ending_bytes: usize,
     total_bytes_max: usize,
     dropped: u64,
     relay: Option<Rc<dyn Relay>>,
@@ -41,6 +52,7 @@ impl Default for OutputBuffers {
             buffers: Vec::new(),
             unsent_bytes: 0,
             pushed_bytes: 0,
+            ending_bytes: 0,
             total_bytes_max: 64 << 20,
             dropped: 0,
             relay: None,
@@ -64,6 +76,7 @@ impl OutputBuffers {
         let gone = std::mem::take(&mut self.buffers[slot as usize]);
         self.unsent_bytes -= gone.unsent;
         self.pushed_bytes -= gone.pushed.len();
+        self.ending_bytes -= if gone.killed { gone.unsent } else { 0 };
     }
 
     /// Whom to tell of clients of other shards that are dropped.
@@ -109,7 +122,10 @@ impl OutputBuffers {
     /// Disconnects a client; what was pushed to it is thrown away at once.
     pub fn kill(&mut self, slot: Slot) {
         let buffer = &mut self.buffers[slot as usize];
-        buffer.killed = true;
+        if !buffer.killed {
+            buffer.killed = true;
+            self.ending_bytes += buffer.unsent;
+        }
         self.pushed_bytes -= buffer.pushed.len();
         buffer.pushed = Vec::new();
         self.wake(slot);
@@ -120,24 +136,25 @@ impl OutputBuffers {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Appends to what waits for a client and wakes it, or drops it if it has too much waiting.
-    pub(super) fn push(&mut self, slot: Slot, client: &ClientInfo, bytes: &[u8]) {
-        let all = self.unsent_bytes + self.pushed_bytes + bytes.len();
+    /// Appends to what waits for a client and wakes it, or drops it if it has too much waiting. When all clients together
+    /// have too much, those that have most waiting go first: a client that reads is not dropped for one that does not.
+    pub(super) fn push(&mut self, slot: Slot, registry: &Registry, bytes: &[u8]) {
         let buffer = &mut self.buffers[slot as usize];
         if buffer.killed {
             return;
         }
-        let own = buffer.unsent + buffer.pushed.len() + bytes.len();
-        if own > PUSH_BYTES_MAX || (own > TIGHT_OUTPUT_BYTES && all > self.total_bytes_max) {
-            tracing::warn!(client = client.id, bytes = own, "dropped: it does not read what is pushed to it");
-            self.dropped += 1;
-            if let (Some((shard, client)), Some(relay)) = (client.home, &self.relay) {
-                // It may not look at its pipe before the client reads, which it does not.
-                relay.drop_client(shard, client);
-            }
-            self.kill(slot);
-            return;
+        buffer.was_pushed_to = true;
+        let own = buffer.waiting_bytes() + bytes.len();
+        if own > PUSH_BYTES_MAX {
+            return self.drop_client(slot, registry);
         }
+        // The bound holds to within this much for each client, and a client that has less is not worth a search.
+        while own > TIGHT_OUTPUT_BYTES && self.lasting_bytes() + bytes.len() > self.total_bytes_max {
+            let largest = self.largest().filter(|(_, waiting)| *waiting > own);
+            let Some((largest, _)) = largest else { return self.drop_client(slot, registry) };
+            self.drop_client(largest, registry);
+        }
+        let buffer = &mut self.buffers[slot as usize];
         let was_empty = buffer.pushed.is_empty();
         buffer.pushed.extend_from_slice(bytes);
         self.pushed_bytes += bytes.len();
@@ -146,12 +163,42 @@ impl OutputBuffers {
         }
     }
 
+    /// What waits for clients that are not about to end, in bytes.
+    fn lasting_bytes(&self) -> usize {
+        self.unsent_bytes + self.pushed_bytes - self.ending_bytes
+    }
+
+    /// Of the clients that something was pushed to, the one with most waiting, and how much that is. Every search ends with
+    /// a client dropped, so that looking at all of them costs little.
+    fn largest(&self) -> Option<(Slot, usize)> {
+        let live =
+            self.buffers.iter().enumerate().filter(|(_, buffer)| buffer.was_pushed_to && !buffer.killed);
+        live.map(|(slot, buffer)| (slot as Slot, buffer.waiting_bytes())).max_by_key(|(_, waiting)| *waiting)
+    }
+
+    /// Disconnects a client that does not read what is pushed to it.
+    fn drop_client(&mut self, slot: Slot, registry: &Registry) {
+        let client = registry.client_info(slot);
+        let bytes = self.buffers[slot as usize].waiting_bytes();
+        tracing::warn!(client = client.id, bytes, "dropped: it does not read what is pushed to it");
+        self.dropped += 1;
+        if let (Some((shard, client)), Some(relay)) = (client.home, &self.relay) {
+            // It may not look at its pipe before the client reads, which it does not.
+            relay.drop_client(shard, client);
+        }
+        self.kill(slot);
+    }
+
     /// Notes how much of its replies a client has not taken.
     #[inline]
     pub fn set_unsent(&mut self, slot: Slot, bytes: usize) {
         let buffer = &mut self.buffers[slot as usize];
         self.unsent_bytes = self.unsent_bytes - buffer.unsent + bytes;
+        if buffer.killed {
+            self.ending_bytes = self.ending_bytes - buffer.unsent + bytes;
+        }
         buffer.unsent = bytes;
+        buffer.was_pushed_to &= bytes > 0 || !buffer.pushed.is_empty();
     }
 
     /// Replies and messages that wait for all clients, in bytes.
@@ -174,7 +221,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
-    use super::super::{Class, Peer};
+    use super::super::{Class, ClientInfo, Peer};
     use super::*;
 
     #[derive(Debug, Default)]
@@ -197,21 +244,24 @@ mod tests {
         }
     }
 
-    fn client(id: u64) -> ClientInfo {
-        ClientInfo::new(id, Peer::None, 0)
+    /// Clients 1, 2, ... in slots 0, 1, ...
+    fn registry(clients: u64) -> Registry {
+        let mut registry = Registry::default();
+        (1..=clients).for_each(|id| drop(registry.enter(id, Peer::None, 0)));
+        registry
     }
 
     #[test]
     fn replies_and_pushed_bytes_share_a_clients_bound() {
-        let mut output = OutputBuffers::default();
+        let (mut output, clients) = (OutputBuffers::default(), registry(2));
         (0..2).for_each(|slot| output.enter(slot));
         output.set_unsent(0, PUSH_BYTES_MAX - 1);
-        output.push(0, &client(1), b"x");
+        output.push(0, &clients, b"x");
         assert!(!output.is_killed(0) && output.waiting_for(0) == (PUSH_BYTES_MAX - 1, 1));
-        output.push(0, &client(1), b"x");
+        output.push(0, &clients, b"x");
         assert!(output.is_killed(0) && !output.is_killed(1));
         assert_eq!((output.take_dropped(), output.waiting_bytes()), (1, PUSH_BYTES_MAX - 1));
-        output.push(0, &client(1), b"more");
+        output.push(0, &clients, b"more");
         assert_eq!(
             (output.take_pushed(0), output.take_dropped()),
             (None, 0),
@@ -225,26 +275,61 @@ mod tests {
     #[test]
     fn many_slow_readers_share_one_bound() {
         let (mut output, clients) = (OutputBuffers::default(), 100);
+        let registry = registry(clients.into());
         output.set_total_bytes_max(10 << 20);
         (0..clients).for_each(|slot| output.enter(slot));
         for _ in 0..10 {
-            (0..clients).for_each(|slot| output.push(slot, &client(slot.into()), &vec![b'x'; 1 << 20]));
+            (0..clients).for_each(|slot| output.push(slot, &registry, &vec![b'x'; 1 << 20]));
             assert!(output.waiting_bytes() <= (10 << 20) + clients as usize * TIGHT_OUTPUT_BYTES);
         }
         assert!((0..clients).any(|slot| output.is_killed(slot)));
     }
 
     #[test]
+    fn who_has_most_waiting_is_dropped_for_the_bound_of_all() {
+        let (mut output, clients) = (OutputBuffers::default(), registry(4));
+        let mib = vec![b'x'; 1 << 20];
+        output.set_total_bytes_max(10 << 20);
+        (0..4).for_each(|slot| output.enter(slot));
+        // One that waits for replies alone, two that do not read, and one that is a message behind.
+        output.set_unsent(0, 6 << 20);
+        (0..2).for_each(|_| output.push(1, &clients, &mib));
+        output.push(2, &clients, &mib);
+        output.push(3, &clients, &mib);
+        let killed = |output: &OutputBuffers| [0, 1, 2, 3].map(|slot| output.is_killed(slot));
+        assert_eq!(killed(&output), [false; 4], "all together have what they may");
+        output.push(3, &clients, b"it is the one that something is pushed to");
+        assert_eq!(killed(&output), [false, true, false, false]);
+        // What the task of a killed one has not given up yet is not held against the others.
+        let taken = output.take_pushed(2).unwrap().len();
+        output.set_unsent(2, taken);
+        output.kill(2);
+        (0..3).for_each(|_| output.push(3, &clients, &mib[..1 << 19]));
+        assert_eq!(killed(&output), [false, true, true, false]);
+        output.leave(2);
+        // A client that has taken all is an ordinary one again, whatever waits for it later.
+        let _ = (output.take_pushed(3), output.set_unsent(3, 0), output.set_unsent(3, 3 << 20));
+        output.leave(1);
+        output.enter(1);
+        output.push(1, &clients, &mib);
+        output.push(1, &clients, b"above the bound");
+        assert_eq!(killed(&output), [false, true, false, false], "there is nobody else to drop");
+        (0..4).for_each(|slot| output.leave(slot));
+        assert_eq!((output.waiting_bytes(), output.ending_bytes), (0, 0));
+    }
+
+    #[test]
     fn a_task_is_woken_once_for_all_that_waits_and_when_it_is_killed() {
         let (mut output, woken) = (OutputBuffers::default(), Arc::new(Woken::default()));
+        let clients = registry(1);
         output.enter(0);
-        output.push(0, &client(1), b"before it ran");
+        output.push(0, &clients, b"before it ran");
         output.set_waker(0, &Waker::from(Arc::clone(&woken)));
-        output.push(0, &client(1), b" and behind");
+        output.push(0, &clients, b" and behind");
         assert_eq!(woken.0.load(Ordering::Relaxed), 0, "it takes all that waits when it runs");
         assert_eq!(output.take_pushed(0).as_deref(), Some(&b"before it ran and behind"[..]));
-        output.push(0, &client(1), b"a");
-        output.push(0, &client(1), b"b");
+        output.push(0, &clients, b"a");
+        output.push(0, &clients, b"b");
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
         output.kill(0);
         assert_eq!((woken.0.load(Ordering::Relaxed), output.waiting_bytes()), (2, 0));
@@ -255,10 +340,11 @@ mod tests {
         let (mut output, told) = (OutputBuffers::default(), Rc::new(Told::default()));
         output.set_relay(Rc::clone(&told) as Rc<dyn Relay>);
         (0..2).for_each(|slot| output.enter(slot));
-        let guest = ClientInfo { home: Some((3, 44)), ..client(1) };
+        let mut clients = registry(2);
+        *clients.client_info_mut(0) = ClientInfo { home: Some((3, 44)), ..ClientInfo::new(1, Peer::None, 0) };
         let much = vec![0; PUSH_BYTES_MAX + 1];
-        output.push(0, &guest, &much);
-        output.push(1, &client(2), &much);
+        output.push(0, &clients, &much);
+        output.push(1, &clients, &much);
         assert_eq!(*told.0.borrow(), [(3, 44)]);
     }
 }

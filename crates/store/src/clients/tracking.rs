@@ -264,7 +264,7 @@ impl Tracking {
             }
             None => writer.null_array(),
         }
-        audience.output.push(told, client_info, &bytes);
+        audience.output.push(told, audience.registry, &bytes);
     }
 }
 
@@ -278,7 +278,7 @@ impl Audience<'_> {
             writer.push(2);
             writer.bulk(b"tracking-redir-broken");
             writer.integer(redirect as i64);
-            self.output.push(slot, client_info, &bytes);
+            self.output.push(slot, self.registry, &bytes);
         }
     }
 }
