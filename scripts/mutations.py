@@ -5,8 +5,9 @@
     scripts/mutations.py scripts/mutations/placement.toml --only saved
 
 A list has the tests that guard the decisions (`tests`, commands) and the changes (`[[change]]`: name, file, from, to). `from` stands in the
-file exactly once. A change passes that makes one of the tests fail, or never end; it is taken back either way. Exit code 1 if one goes
-unnoticed, or does not compile, which proves nothing.
+file exactly once. First the tests must pass without a change, or else every change would seem to be noticed. A change passes that makes one
+of the tests fail, or never end; it is taken back either way. Exit code 1 if one goes unnoticed, or does not compile, which proves nothing;
+2 if the tests fail without a change.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ TIMEOUT_S = 900
 TIMED_OUT = 124
 
 
+def run(test: str) -> subprocess.CompletedProcess[str]:
+    """Runs one command."""
+    command = ["timeout", str(TIMEOUT_S), *shlex.split(test)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
 def outcome(change: dict[str, str], tests: list[str]) -> str:
     """What the tests say of a change."""
     path = ROOT / change["file"]
@@ -34,8 +41,7 @@ def outcome(change: dict[str, str], tests: list[str]) -> str:
     path.write_text(before.replace(change["from"], change["to"]))
     try:
         for test in tests:
-            command = ["timeout", str(TIMEOUT_S), *shlex.split(test)]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+            done = run(test)
             if done.returncode == TIMED_OUT:
                 return f"noticed, {test} does not end"
             if "could not compile" in done.stderr:
@@ -55,6 +61,11 @@ def main() -> int:
     parser.add_argument("--only", default="", help="changes whose name has this in it")
     args = parser.parse_args()
     wanted = tomllib.loads(args.list.read_text())
+    for test in wanted["tests"]:
+        done = run(test)
+        if done.returncode:
+            print(f"without a change this fails: {test}\n{done.stdout}{done.stderr}", file=sys.stderr)
+            return 2
     bad = 0
     for change in wanted["change"]:
         if args.only in change["name"]:

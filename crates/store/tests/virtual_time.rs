@@ -34,6 +34,8 @@ struct Setup {
     fails_after: Option<u64>,
     /// What a sync takes beyond what any request does.
     sync_ns: u64,
+    /// Each waits for its own replies alone.
+    clients: u64,
 }
 
 impl Setup {
@@ -58,6 +60,7 @@ impl Setup {
             failures_per_mille: if fails { rng.below(10) } else { 0 },
             fails_after,
             sync_ns: 0,
+            clients: 1 + rng.below(4),
         }
     }
 
@@ -76,22 +79,41 @@ impl Setup {
             failures_per_mille: 0,
             fails_after: None,
             sync_ns: (20 + rng.below(60)) * MS,
+            clients: 1 + rng.below(4),
         }
     }
 }
 
-/// What clients were told of a key; those who change it hear of it in the order in which they did.
+/// What clients were told of a key.
 #[derive(Clone, Debug, Default)]
 struct Told {
-    /// What it is by all that was acknowledged; `None`: nothing.
+    /// What it is by the last change that was acknowledged; `None`: nothing.
     acknowledged: Option<Known>,
-    /// What it became since, and when that may be told.
-    pending: Vec<(Moment, Option<Known>)>,
+    /// What it became since.
+    pending: Vec<Pending>,
+}
+
+/// What a key became, of which nobody was told yet.
+#[derive(Clone, Debug)]
+struct Pending {
+    known: Option<Known>,
+    told: When,
+}
+
+/// When a client is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum When {
+    /// When what it has done is committed, and durable then.
+    Committed,
+    /// When this moment is past.
+    Past(Moment),
+    /// Never: another client, which may not wait for it, has seen that the key was gone.
+    Never,
 }
 
 impl Told {
     fn newest(&self) -> Option<&Known> {
-        self.pending.last().map_or(self.acknowledged.as_ref(), |(_, known)| known.as_ref())
+        self.pending.last().map_or(self.acknowledged.as_ref(), |pending| pending.known.as_ref())
     }
 }
 
@@ -109,8 +131,10 @@ struct World {
     evicted: u64,
     /// How the halves of the journal began, or the superblocks, when they were looked at last.
     parts: [[u8; 16]; 2],
-    /// The moment up to which a client has been told all.
-    promised: Moment,
+    /// For each client the moment that its replies wait for.
+    promised: Vec<Moment>,
+    /// Whose requests run.
+    client: usize,
     version: usize,
     boot: u8,
     starts: u64,
@@ -134,7 +158,8 @@ impl World {
             safe: BTreeSet::new(),
             evicted: 0,
             parts: [[0; 16]; 2],
-            promised: Moment::default(),
+            promised: vec![Moment::default(); setup.clients as usize],
+            client: 0,
             version: 0,
             boot: 1,
             starts: 0,
@@ -182,6 +207,11 @@ impl World {
         self.engine.flash_reads().unstage();
         if self.rng.below(4) > 0 {
             self.commit();
+            self.client = self.rng.below(self.setup.clients) as usize;
+            if self.setup.clients > 1 && self.rng.below(4) == 0 {
+                // Another one comes in its place, whose replies wait for nothing yet.
+                self.promised[self.client] = Moment::default();
+            }
         }
         if self.rng.below(8) == 0 {
             self.simulation.pass(self.rng.below(MS));
@@ -235,8 +265,9 @@ impl World {
                     told.newest().filter(|it| it.expires_at_ms.is_none_or(|at_ms| at_ms > now_ms - 1000));
                 assert_eq!(Some(&found), newest, "key {key}");
             }
-            // Evicted, or over.
-            None => self.changed(key, None),
+            // Evicted, or over, or removed by a client that waits until that is durable.
+            None if self.setup.clients == 1 => self.changed(key, None),
+            None => told.pending.push(Pending { known: None, told: When::Never }),
         }
     }
 
@@ -292,38 +323,39 @@ impl World {
         }
     }
 
-    /// What becomes of a key is acknowledged once it is committed and durable, behind all that came before it.
+    /// What becomes of a key is acknowledged once it is committed and durable, behind all that its client did before.
     fn changed(&mut self, key: u64, known: Option<Known>) {
-        // Never past, until it is committed.
-        self.told.entry(key).or_default().pending.push((self.promised, known));
+        self.told.entry(key).or_default().pending.push(Pending { known, told: When::Committed });
         self.pending.push(key);
     }
 
+    /// The client whose requests ran has done so.
     fn commit(&mut self) {
         let moment = self.engine.commit();
         if self.is_dead() {
             return;
         }
-        self.promised = self.promised.max(moment);
+        let promised = &mut self.promised[self.client];
+        *promised = (*promised).max(moment);
         for key in &self.pending {
-            for (moment, _) in &mut self.told.get_mut(key).expect("it was told of").pending {
-                *moment = (*moment).max(self.promised);
-            }
+            let pending = &mut self.told.get_mut(key).expect("it was told of").pending;
+            let committed = pending.iter_mut().filter(|pending| pending.told == When::Committed);
+            committed.for_each(|pending| pending.told = When::Past(*promised));
         }
         self.acknowledge();
     }
 
     fn acknowledge(&mut self) {
-        if !self.engine.flash().is_durable(self.promised) {
-            return;
-        }
-        for key in std::mem::take(&mut self.pending) {
-            let told = self.told.get_mut(&key).expect("it was told of");
-            if let Some((_, known)) = told.pending.pop() {
-                told.acknowledged = known;
+        let flash = self.engine.flash();
+        self.pending.retain(|key| {
+            let Told { acknowledged, pending } = self.told.get_mut(key).expect("it was told of");
+            let is_told = |it: &Pending| matches!(it.told, When::Past(moment) if flash.is_durable(moment));
+            if let Some(last) = pending.iter().rposition(is_told) {
+                // What it was before, nobody may find again.
+                *acknowledged = pending.drain(..=last).next_back().and_then(|pending| pending.known);
             }
-            told.pending.clear();
-        }
+            pending.iter().any(|pending| pending.told != When::Never)
+        });
     }
 
     /// Until the device has nothing to do and all is written.
@@ -393,21 +425,21 @@ impl World {
     /// Each key is what was acknowledged, or what it became since, or gone; of those kept none is.
     fn check(&mut self, kept: &BTreeSet<u64>, now_ms: u64) {
         self.engine.set_clock(now_ms);
-        self.promised = Moment::default();
+        self.promised.fill(Moment::default());
         self.pending.clear();
         for (key, told) in &mut self.told {
             let found = look(&mut self.engine, key);
             self.engine.flash_reads().unstage();
             if let Some(found) = &found {
                 let mut may_be =
-                    std::iter::once(&told.acknowledged).chain(told.pending.iter().map(|it| &it.1));
+                    std::iter::once(&told.acknowledged).chain(told.pending.iter().map(|it| &it.known));
                 assert!(
                     may_be.any(|it| it.as_ref() == Some(found)),
                     "key {key} is {} of {} bytes, may be {:?}",
                     version_of(&found.value),
                     found.value.len(),
                     std::iter::once(&told.acknowledged)
-                        .chain(told.pending.iter().map(|it| &it.1))
+                        .chain(told.pending.iter().map(|it| &it.known))
                         .map(|it| it.as_ref().map(|it| version_of(&it.value)))
                         .collect::<Vec<_>>()
                 );

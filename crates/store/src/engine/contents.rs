@@ -289,8 +289,9 @@ impl Contents {
             return;
         }
         let db = self.items.header(self.shard.ladder().residents().nodes().loc(id)).db;
-        if let Some(place) = self.shard.forget_copy(id, hash, &mut self.items) {
-            self.retire(hash, place, db);
+        match self.shard.forget_copy(id, hash, &mut self.items) {
+            Some(place) => drop(self.retire(hash, place, db)),
+            None => self.note_change(hash),
         }
     }
 
@@ -307,7 +308,20 @@ impl Contents {
 
     /// Forgets what lies on flash under a hash. Whether it counted.
     pub fn forget_on_flash(&mut self, db: u8, hash: u64) -> bool {
-        self.shard.forget_below(hash).is_some_and(|place| self.retire(hash, place, db))
+        match self.shard.forget_below(hash) {
+            Some(place) => self.retire(hash, place, db),
+            None => {
+                self.note_change(hash);
+                false
+            }
+        }
+    }
+
+    /// Has the reply to a request that changes a key wait for what took its copy from flash.
+    pub fn note_change(&mut self, hash: u64) {
+        if let Some(flash) = &mut self.items.flash {
+            flash.note_change(hash);
+        }
     }
 
     /// Takes an item out of the flash tier's accounts that has left the index. Whether it counted.

@@ -333,6 +333,9 @@ impl Engine {
         if found {
             contents.tenants.removed(db, key, hash);
             contents.changes.note(Change::Removed, db, key);
+        } else {
+            // That it is gone was another's doing, and must not be undone either.
+            contents.note_change(hash);
         }
         found
     }

@@ -61,7 +61,7 @@ pub enum Record {
 const CHECK_MASK: u64 = (1 << 16) - 1;
 const DB_SHIFT: u32 = 16;
 const OP_SHIFT: u32 = 20;
-const HASH_MASK: u64 = !((1 << 24) - 1);
+pub(super) const HASH_MASK: u64 = !((1 << 24) - 1);
 const ALL_DATABASES: u32 = u32::MAX;
 
 /// Sixteen bits that tell a record from what stood there before, or from a part of one.

@@ -9,7 +9,7 @@
 //! | `emptying.rs` | [`Emptying`] | the bytes of the segment that is being emptied |
 //! | `fetch.rs` | [`Fetches`] | items that are read back |
 //! | `restart.rs`, `journal.rs`, `checkpoint.rs` | [`Restart`] | superblock, journal, the checkpoint under way; how many items each database has of which a restart is told |
-//! | `requests.rs`, `syncs.rs` | [`Requests`] | the device, and how far what was written is durable |
+//! | `requests.rs`, `syncs.rs`, `removals.rs` | [`Requests`] | the device, how far what was written is durable, and what removals are not |
 //!
 //! [`recover`] opens a region. The format lies in [`format`] and is drawn in `docs/store-format.md`.
 //!
@@ -34,6 +34,7 @@ mod filling;
 pub mod format;
 mod journal;
 mod recover;
+mod removals;
 mod requests;
 mod restart;
 mod segments;
@@ -202,11 +203,17 @@ impl Flash {
         let withdrawn = shard.device().withdraw(hash, place);
         let is_announced = withdrawn.as_ref().is_none_or(|it| !it.is_new);
         withdrawn.into_iter().for_each(|it| self.segments.bury(segment, it.bytes));
-        self.requests.syncs_mut().owe();
+        self.requests.syncs_mut().removed(Some(hash));
         self.record(Record::Remove { hash, db, counted: is_announced && !is_flushed }, shard);
         let items = &mut self.items[usize::from(db) % DATABASES];
         *items = items.saturating_sub(u64::from(!is_flushed));
         !is_flushed
+    }
+
+    /// A request changes the key of this hash, of which nothing lies on flash: its reply waits until the last removal is durable.
+    #[inline]
+    pub fn note_change(&mut self, hash: u64) {
+        self.requests.syncs_mut().changed(hash);
     }
 
     /// Waits until the device has done something, if it has anything to do.
@@ -418,7 +425,7 @@ impl Flash {
     /// Removes all items of one database, or of all, whose last filling came before `sequence`: all that are being filled are
     /// sealed. Those of one database stay in the index as dead entries until they are met.
     pub fn flush(&mut self, shard: &mut Shard, db: Option<u8>, sequence: u32) {
-        self.requests.syncs_mut().owe();
+        self.requests.syncs_mut().removed(None);
         self.restart.flush(db, sequence, shard, &mut self.requests);
         match db {
             Some(db) => self.items[usize::from(db) % DATABASES] = 0,

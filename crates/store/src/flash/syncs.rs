@@ -6,6 +6,8 @@
 
 use tiermem_policy::shard::Settling;
 
+use super::removals::{Removals, Sync};
+
 /// A moment up to which something was written: past when the sync of this number is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
@@ -21,8 +23,10 @@ pub struct Syncs {
     done: u64,
     /// Something was written since the last one began.
     unsynced: bool,
-    /// Something was removed since the last promise.
-    owes: bool,
+    /// What the replies to requests since the last promise wait for.
+    owed: Moment,
+    /// What was removed and is not durable.
+    removals: Removals,
     /// What waits, and until when.
     awaited: Vec<(Settling, Moment)>,
 }
@@ -55,16 +59,36 @@ impl Syncs {
         Moment(self.asked)
     }
 
-    /// Notes that something was removed, which replies say.
+    /// Notes that a removal was journaled, which replies say: of a copy of the key of this hash, or of a whole database.
     #[inline]
-    pub fn owe(&mut self) {
-        self.owes = true;
+    pub fn removed(&mut self, hash: Option<u64>) {
+        if self.wanted {
+            match hash {
+                Some(hash) => self.removals.add(hash),
+                None => self.removals.add_all(),
+            }
+            self.owed = Moment(self.begun + 1);
+        }
     }
 
-    /// The moment that replies wait for: past where nothing was removed since the last one.
+    /// Notes that a request changes the key of this hash, of which nothing lies on flash: its reply waits for the last removal.
+    #[inline]
+    pub fn changed(&mut self, hash: u64) {
+        if self.wanted
+            && let Some(sync) = self.removals.find(hash)
+        {
+            let number = if sync == Sync::Next { self.begun + 1 } else { self.begun };
+            self.owed = self.owed.max(Moment(number));
+        }
+    }
+
+    /// The moment that replies wait for: past where nothing was removed since the last one, nor changed that was removed
+    /// and is not durable.
     #[inline]
     pub fn promise(&mut self) -> Moment {
-        if std::mem::take(&mut self.owes) { self.ask() } else { Moment::default() }
+        let owed = std::mem::take(&mut self.owed);
+        self.asked = self.asked.max(owed.0);
+        owed
     }
 
     /// Has something wait until what is written by now is durable.
@@ -102,16 +126,19 @@ impl Syncs {
     pub fn begin(&mut self) {
         self.begun += 1;
         self.unsynced = false;
+        self.removals.begin_sync();
     }
 
     /// Notes that the one under way is done.
     pub fn end(&mut self) {
         self.done = self.begun;
+        self.removals.end_sync();
     }
 
     /// Nothing can be promised any more, so nobody is to wait.
     pub fn give_up(&mut self) {
         self.wanted = false;
+        self.removals = Removals::default();
     }
 }
 
@@ -145,7 +172,7 @@ mod tests {
         syncs.end();
         assert_eq!((syncs.take_settled(), syncs.take_settled()), (Some(emptied(1)), None));
         assert_eq!(syncs.promise(), Moment::default(), "nothing was removed");
-        syncs.owe();
+        syncs.removed(Some(7));
         let promised = syncs.promise();
         assert!(!syncs.is_past(promised));
         assert_eq!(syncs.promise(), Moment::default(), "it was promised once");
@@ -154,11 +181,42 @@ mod tests {
     }
 
     #[test]
+    fn who_changes_what_was_removed_waits_for_the_same_sync() {
+        let mut syncs = Syncs::new(true);
+        syncs.removed(Some(7 << 24));
+        let first = syncs.promise();
+        syncs.changed(8 << 24);
+        assert_eq!(syncs.promise(), Moment::default(), "another key");
+        syncs.changed(7 << 24);
+        assert_eq!(syncs.promise(), first, "before it begins");
+        syncs.begin();
+        syncs.changed(7 << 24);
+        assert_eq!(syncs.promise(), first, "while it is under way");
+        assert!(!syncs.is_due(), "nobody waits for another one");
+        syncs.removed(None);
+        syncs.changed(7 << 24);
+        let second = syncs.promise();
+        assert!(second > first && syncs.asked == second.0);
+        syncs.end();
+        syncs.changed(7 << 24);
+        assert_eq!(syncs.promise(), second, "it was flushed since");
+        syncs.begin();
+        syncs.end();
+        syncs.changed(7 << 24);
+        assert_eq!(syncs.promise(), Moment::default());
+        syncs.removed(Some(7 << 24));
+        syncs.give_up();
+        syncs.changed(7 << 24);
+        assert!(syncs.is_past(syncs.owed), "nothing can be promised any more");
+    }
+
+    #[test]
     fn nobody_waits_where_it_is_not_wanted() {
         let mut syncs = Syncs::new(false);
         syncs.note_write();
         syncs.ask_if_unsynced();
-        let moment = syncs.ask();
+        syncs.removed(Some(7 << 24));
+        let moment = syncs.ask().max(syncs.promise());
         assert!(syncs.is_past(moment) && !syncs.is_due());
     }
 }
