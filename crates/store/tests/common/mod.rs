@@ -6,13 +6,16 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tiermem_store::config::StoreConfig;
 use tiermem_store::engine::Engine;
 use tiermem_store::server::{Server, ServerConfig, Snapshot};
 use tiermem_store::settings::Settings;
 use tokio::sync::{oneshot, watch};
+
+/// When a test gives up. Nothing here is about speed, and a busy machine may keep a thread for seconds.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running server; stops when dropped.
 pub struct Running {
@@ -61,7 +64,8 @@ impl Running {
 
     /// Waits until the published figures satisfy `condition`.
     pub fn wait_for(&self, what: &str, condition: impl Fn(&Snapshot) -> bool) {
-        for _ in 0..500 {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
             if condition(&self.snapshots.borrow()) {
                 return;
             }
@@ -90,7 +94,7 @@ pub struct Client<S: Read + Write = TcpStream> {
 
 impl Client<TcpStream> {
     pub fn new(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout can be set");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
         stream.set_nodelay(true).expect("a socket option");
         Client { stream: BufReader::new(stream) }
     }
