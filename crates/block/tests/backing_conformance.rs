@@ -22,7 +22,7 @@ use tiermem_tier::backing::{
 use tiermem_block::nbd::wire::TransmissionFlags;
 use tiermem_block::nbd::{BlockSizes, Export};
 
-use stores::{Step, Twin, Volume, Waited, buffer};
+use stores::{PATIENCE, Step, Twin, Volume, Waited, buffer};
 use toy::{Nbdkit, Toy, export};
 
 const SIZES: [u64; 7] = [0, 1, 511, 4096, 3 * 4096, 5 * 4096 + 513, 40 * 4096 + 1];
@@ -118,7 +118,7 @@ fn toy(size: u64, minimum: u32, payload_max: u32, features: TransmissionFlags) -
     let block = BlockSizes { minimum, preferred: 4096, payload_max };
     let toy = Toy::new(Export { block, features, ..export(size) });
     Some(Box::new(move |read_only| {
-        let options = NbdOptions { read_only, depth: 7, ..NbdOptions::default() };
+        let options = NbdOptions { read_only, depth: 7, attempt: PATIENCE, ..NbdOptions::default() };
         Box::new(NbdUnits::connect(&toy.uri(), options).unwrap()) as Box<dyn Backing>
     }))
 }
@@ -128,7 +128,7 @@ fn nbdkit(size: u64, arguments: &[&str]) -> Option<Box<dyn Volume>> {
     let size_argument = format!("size={size}");
     let server = Nbdkit::start(&[arguments, &[&size_argument]].concat())?;
     Some(Box::new(move |read_only| {
-        let options = NbdOptions { read_only, ..NbdOptions::default() };
+        let options = NbdOptions { read_only, attempt: PATIENCE, ..NbdOptions::default() };
         Box::new(NbdUnits::connect(&server.uri(), options).unwrap()) as Box<dyn Backing>
     }))
 }

@@ -5,7 +5,7 @@ mod stores;
 mod toy;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tempfile::NamedTempFile;
@@ -19,8 +19,10 @@ use toy::{Nbdkit, Toy, export};
 
 const SIZE: u64 = 1 << 20;
 
+/// Tries again soon, and gives up only what hangs: a busy machine may keep either side for seconds.
 fn quick() -> NbdOptions {
-    NbdOptions { pause_max: Duration::from_millis(20), ..NbdOptions::default() }
+    let long = Duration::from_secs(120);
+    NbdOptions { pause_max: Duration::from_millis(20), timeout: long, attempt: long, ..NbdOptions::default() }
 }
 
 fn connect(uri: &NbdUri, options: NbdOptions) -> Waited {
@@ -28,7 +30,7 @@ fn connect(uri: &NbdUri, options: NbdOptions) -> Waited {
 }
 
 fn refused(uri: &NbdUri) -> String {
-    match NbdUnits::connect(uri, NbdOptions::default()) {
+    match NbdUnits::connect(uri, quick()) {
         Err(error @ OpenError::Unusable { .. }) => error.to_string(),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it connects"),
@@ -127,20 +129,19 @@ fn an_export_that_is_read_only_is() {
 fn nothing_is_lost_or_doubled_while_the_server_dies_again_and_again() {
     let toy = Arc::new(Toy::new(export(SIZE)));
     let over = Arc::new(AtomicBool::new(false));
+    let deaths = Arc::new(AtomicUsize::new(0));
     let killer = {
-        let (toy, over) = (toy.clone(), over.clone());
+        let (toy, over, deaths) = (toy.clone(), over.clone(), deaths.clone());
         std::thread::spawn(move || {
-            let mut deaths = 0;
             while !over.load(Ordering::SeqCst) {
                 let requests = toy.wait_for_requests(0);
-                if requests > deaths * 40 {
+                if requests > deaths.load(Ordering::SeqCst) * 40 {
                     toy.stop();
                     toy.start();
-                    deaths += 1;
+                    deaths.fetch_add(1, Ordering::SeqCst);
                 }
                 std::thread::yield_now();
             }
-            deaths
         })
     };
     let mut rng = Rng::seeded(5);
@@ -157,10 +158,12 @@ fn nothing_is_lost_or_doubled_while_the_server_dies_again_and_again() {
     let uri = toy.uri();
     let volume = move |_| Box::new(NbdUnits::connect(&uri, quick()).unwrap()) as Box<dyn Backing>;
     let mut twin = Twin::new("dying", &volume);
-    twin.run(&steps);
+    // On a busy machine the killer may sleep through it all.
+    while deaths.load(Ordering::SeqCst) <= 5 || twin.waited.store.session() == 0 {
+        twin.run(&steps);
+    }
     over.store(true, Ordering::SeqCst);
-    let deaths = killer.join().unwrap();
-    assert!(deaths > 5 && twin.waited.store.session() > 0, "{deaths}");
+    killer.join().unwrap();
 }
 
 #[test]

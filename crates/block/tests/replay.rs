@@ -58,6 +58,11 @@ fn requests(seed: u64, count: usize, volumes: u64, bytes: u64) -> Vec<Access> {
     (0..count as u64).map(draw).collect()
 }
 
+/// A busy machine may keep the server from answering for seconds.
+fn options(targets: Vec<Target>) -> Options {
+    Options { attempt: Duration::from_secs(120), ..Options::new(targets) }
+}
+
 fn try_replay(options: &Options, records: &[Access]) -> Result<Outcome, ReplayError> {
     let mut survey = Survey::default();
     records.iter().for_each(|access| survey.add(access));
@@ -66,7 +71,7 @@ fn try_replay(options: &Options, records: &[Access]) -> Result<Outcome, ReplayEr
 }
 
 fn verified(targets: Vec<Target>, records: &[Access]) -> Outcome {
-    try_replay(&Options { verify: true, ..Options::new(targets) }, records).unwrap()
+    try_replay(&Options { verify: true, ..options(targets) }, records).unwrap()
 }
 
 fn assert_clean(outcome: &Outcome, records: &[Access]) {
@@ -94,7 +99,7 @@ fn what_is_written_is_read_on_one_export_and_on_several() {
     let asked: u64 = house.stats.exports().iter().map(|export| export.requests_total()).sum();
     assert!(asked >= 3000, "{asked}");
 
-    let one = Options { verify: true, seed: 2, ..Options::new(vec![target(&house, "a", &[0, 1])]) };
+    let one = Options { verify: true, seed: 2, ..options(vec![target(&house, "a", &[0, 1])]) };
     assert_clean(&try_replay(&one, &records).unwrap(), &records);
 }
 
@@ -107,7 +112,7 @@ fn overlapping_requests_keep_their_order_while_answers_come_in_any() {
         // In so little room hardly a request is alone.
         let records = requests(seed, 2000, 1, 100_000);
         let targets = vec![target(&house, "a", &[0])];
-        let options = Options { verify: true, workers, ..Options::new(targets) };
+        let options = Options { verify: true, workers, ..options(targets) };
         let outcome = try_replay(&options, &records).unwrap();
         assert_clean(&outcome, &records);
         assert_eq!(outcome.connections, [workers.min(64)]);
@@ -184,7 +189,7 @@ fn bytes_that_were_there_before_must_stay() {
     let house = House::of(ServerConfig::default(), || Liar::new(house::memory(), Lie::Change));
     let records = [record(Op::Read, 8192, 4096), record(Op::Write, 0, 512), record(Op::Read, 8192, 4096)];
     // Reads go side by side, so with more workers either may be first.
-    let options = Options { verify: true, workers: 1, ..Options::new(vec![target(&house, "a", &[0])]) };
+    let options = Options { verify: true, workers: 1, ..options(vec![target(&house, "a", &[0])]) };
     let outcome = try_replay(&options, &records).unwrap();
     assert_eq!(outcome.total().mismatches, 1);
     let Wrong::Differs(mismatch) = outcome.complaints[0].what else { panic!("it differs") };
@@ -239,7 +244,7 @@ fn a_server_that_falls_silent_is_given_up() {
     let toy = Toy::new(toy::export(1 << 20));
     toy.silent(true);
     let targets = vec![Target { uri: toy.uri(), volumes: vec![0] }];
-    let options = Options { stall: Duration::from_millis(50), ..Options::new(targets) };
+    let options = Options { stall: Duration::from_millis(50), ..options(targets) };
     let outcome = try_replay(&options, &requests(7, 100, 1, 1 << 20)).unwrap();
     let End::Broken { under_way, why } = &outcome.end else { panic!("{:?}", outcome.end) };
     assert!(*under_way > 0 && why.contains("no reply"), "{why}");
@@ -255,7 +260,7 @@ fn timed_requests_are_all_sent_and_their_lateness_is_known() {
         access.time_ns = 5_000_000_000 + number * 1_000_000 - if number % 7 == 6 { 3_000_000 } else { 0 };
     }
     let targets = vec![target(&house, "a", &[0])];
-    let options = Options { pace: Pace::Speed(10.0), verify: true, workers: 4, ..Options::new(targets) };
+    let options = Options { pace: Pace::Speed(10.0), verify: true, workers: 4, ..options(targets) };
     let outcome = try_replay(&options, &records).unwrap();
     assert_clean(&outcome, &records);
     assert_eq!(outcome.total().lateness.count(), 300);
@@ -268,7 +273,7 @@ fn warming_up_is_not_measured_and_what_is_beyond_the_end_is_brought_in() {
     let house = House::plain();
     let records = requests(9, 1000, 1, 20 * SIZE);
     let targets = vec![target(&house, "a", &[0])];
-    let options = Options { warm_up: 400, verify: true, ..Options::new(targets) };
+    let options = Options { warm_up: 400, verify: true, ..options(targets) };
     let Err(ReplayError::Layout(LayoutError::TooSmall { needed_bytes, .. })) = try_replay(&options, &records)
     else {
         panic!("it does not fit")
@@ -297,7 +302,7 @@ fn a_replay_that_is_stopped_tells_what_it_has_done() {
         count.fetch_add(1, Ordering::Relaxed);
         Ok::<_, Infallible>(*access)
     });
-    let options = Options::new(vec![target(&house, "a", &[0])]);
+    let options = options(vec![target(&house, "a", &[0])]);
     let mut told = 0;
     let stop = || taken.load(Ordering::Relaxed) > 1000;
     let outcome = replay::run(&options, &survey, trace, &mut |done| told = done, &stop).unwrap();
@@ -318,7 +323,7 @@ fn who_cannot_be_had_is_named() {
         (uri(&house.tcp, "c"), "no such export"),
         (uri(&house.tcp, &"c".repeat(5000)), "more than the 4096 bytes"),
     ] {
-        let options = Options::new(vec![Target { uri: NbdUri::clone(&uri), volumes: vec![0] }]);
+        let options = options(vec![Target { uri: NbdUri::clone(&uri), volumes: vec![0] }]);
         let words = try_replay(&options, &records).unwrap_err().to_string();
         assert!(words.contains(&uri.to_string()) && words.contains(wanted), "{words}");
     }
@@ -332,7 +337,7 @@ fn a_trace_that_breaks_off_is_told() {
     records.iter().for_each(|access| survey.add(access));
     let bad = std::io::Error::other("line 11 is broken");
     let trace = records.iter().map(|access| Ok(*access)).chain([Err(bad)]);
-    let options = Options::new(vec![target(&house, "a", &[0])]);
+    let options = options(vec![target(&house, "a", &[0])]);
     let error = replay::run(&options, &survey, trace, &mut |_| {}, &|| false).unwrap_err();
     assert!(matches!(&error, ReplayError::Trace(_)) && error.to_string() == "line 11 is broken");
 }

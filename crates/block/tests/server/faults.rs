@@ -292,7 +292,8 @@ fn goodbye_waits_for_what_is_under_way() {
 
 #[test]
 fn a_server_that_ends_finishes_what_it_has() {
-    let (mut house, gate) = gated(ServerConfig::default());
+    // As long as this thread may take to open the gate on a busy machine.
+    let (mut house, gate) = gated(ServerConfig { grace: Duration::from_secs(120), ..Default::default() });
     let (unix, Address::Unix(path)) = (house.unix.clone(), house.unix.clone()) else { panic!("unix") };
     let mut client = Client::new(&unix, "a");
     let negotiating = connect(&house.tcp);
