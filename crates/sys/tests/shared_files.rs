@@ -14,7 +14,7 @@ use tiermem_sys::userfaultfd::{
     Features, Message, Messages, Modes, Options, Outcome, Protection, Userfault, Wake,
 };
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 fn main() {
     let tests: [(&str, fn()); 5] = [

@@ -39,7 +39,7 @@ impl TestGroup {
 impl Drop for TestGroup {
     fn drop(&mut self) {
         let _ = self.0.set_out_of_memory_waits(false);
-        let _ = self.0.kill(Duration::from_secs(5));
+        let _ = self.0.kill(Duration::from_secs(60));
         let _ = self.0.clone().remove();
     }
 }
@@ -256,8 +256,8 @@ fn version_1_has_a_process_wait_for_memory_and_tells() {
     let child = Child::start(&mapping, group);
     assert_eq!(group.processes().unwrap(), [child.pid as u32]);
     assert!(child.go.send());
-    assert!(watch.wait(Duration::from_secs(30)).unwrap(), "told");
-    assert!(pressure.wait(Duration::from_secs(30)).unwrap(), "it was tried to reclaim");
+    assert!(watch.wait(Duration::from_secs(60)).unwrap(), "told");
+    assert!(pressure.wait(Duration::from_secs(60)).unwrap(), "it was tried to reclaim");
     // Told once; the process waits, and nobody was killed.
     assert!(!watch.wait(Duration::ZERO).unwrap());
     let events = group.events().unwrap();
@@ -279,7 +279,7 @@ fn version_1_kills_who_is_in_it() {
     let mapping = SharedMapping::anonymous(1 << 20).unwrap();
     let children = [Child::start(&mapping, &made.0), Child::start(&mapping, &made.0)];
     assert!(made.0.clone().remove().unwrap_err().to_string().contains("processes or groups below"));
-    made.0.kill(Duration::from_secs(30)).unwrap();
+    made.0.kill(Duration::from_secs(60)).unwrap();
     assert!(made.0.processes().unwrap().is_empty());
     for child in children {
         let status = status_of(child.pid);

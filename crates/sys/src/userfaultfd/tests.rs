@@ -35,8 +35,8 @@ fn pages(mapping: &SharedMapping, first: usize, count: usize) -> Pages<'_> {
 /// Waits until a message can be read, without reading it.
 fn wait_for_message(of: &Userfault) {
     let mut polled = [PollFd::from_borrowed_fd(of.as_fd(), PollFlags::IN)];
-    let half_a_minute = Timespec { tv_sec: 30, tv_nsec: 0 };
-    assert_eq!(poll(&mut polled, Some(&half_a_minute)).unwrap(), 1, "no message came");
+    let a_minute = Timespec { tv_sec: 60, tv_nsec: 0 };
+    assert_eq!(poll(&mut polled, Some(&a_minute)).unwrap(), 1, "no message came");
 }
 
 /// The next message. A test that fails closes its descriptor, which wakes who waits.
