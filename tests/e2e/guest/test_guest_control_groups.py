@@ -29,7 +29,7 @@ def sys_tests() -> pathlib.Path:
 
 
 def test_version_2_does_what_its_files_say(guest: type[Machine]) -> None:
-    result = guest("two-nodes", (640, 64)).run(SCRIPT, files={"/bin/sys-tests": sys_tests()}, timeout_s=300)
+    result = guest("two-nodes", (640, 64)).run(SCRIPT, files={"/bin/sys-tests": sys_tests()})
     assert result.exit_code == 0, result.output
     for test in TESTS:
         assert f"control_group::tests::{test} ... ok" in result.output, result.output

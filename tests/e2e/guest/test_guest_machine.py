@@ -96,7 +96,7 @@ def test_programs_and_files_go_in_and_output_code_and_files_come_out(guest: type
 
 def test_a_guest_that_does_not_reach_the_end_says_how_far_it_came(guest: type[Machine]) -> None:
     with pytest.raises(GuestFailed, match=r"ended before its script did(?s:.*)so far"):
-        guest().run("echo so far; sleep 1; poweroff -f; sleep 100")
+        guest().run("echo so far; sleep 10; poweroff -f; sleep 100")
     with pytest.raises(GuestFailed, match=r"not ready after 0\.5 s"):
         guest().run("true", timeout_s=0.5)
 

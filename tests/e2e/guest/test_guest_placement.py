@@ -39,7 +39,7 @@ def shares(told: dict, strategy: str) -> dict[int, float]:
 
 
 def test_memory_lies_where_the_placement_says(guest: type[Machine]) -> None:
-    result = guest("two-nodes", (768, 512)).run(PLACES, files={"/bin/tiermem": binary()}, timeout_s=300)
+    result = guest("two-nodes", (768, 512)).run(PLACES, files={"/bin/tiermem": binary()})
     assert result.exit_code == 0, result.output
     told = {name: json.loads(text) for name, text in result.files_out.items() if text.startswith(b"{")}
     for name, on_far_node in [("default", 0), ("local", 0), ("remote", 1), ("interleave", 0.5), ("weighted=3:1", 0.25)]:
@@ -104,7 +104,7 @@ def test_a_plan_moves_pages_and_says_what_came_of_it(guest: type[Machine], tmp_p
     # Pages that move lie where accesses go. How far that succeeds is a matter of time, of which a guest on a busy machine may have
     # too little, so it may try again.
     for attempt in range(3):
-        result = guest("two-nodes", (768, 512)).run(PLANNED, files=files, timeout_s=300)
+        result = guest("two-nodes", (768, 512)).run(PLANNED, files=files)
         assert result.exit_code == 0, result.output
         still, moving = (json.loads(result.files_out[name])[0] for name in ("first-touch", "plan"))
         assert still["moved_bytes"] == 0 and 0 < still["slow_share"] < 1, still
@@ -120,8 +120,8 @@ ALWAYS = PLAN | {"always": [KEPT], "sweeps": [], "fast_bytes": 16 << 20}
 TIER_BY_TIER = """
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 tiermem run --plan /plan.json --follow plan --slice 100ms --format json -- \
-    hotspot --footprint 67108864 --hot 8388608 --background 2 --per-second 200000 --pass-ms 60000 --passes 1 >/out/run &
-for step in $(seq 100); do
+    hotspot --footprint 67108864 --hot 8388608 --background 2 --per-second 200000 --pass-ms 60000 --passes 10 >/out/run &
+for step in $(seq 1000); do
     pid=$(pidof hotspot) && break
     sleep 0.1
 done
@@ -140,7 +140,7 @@ def test_pages_lie_tier_by_tier_where_the_plan_says(guest: type[Machine], tmp_pa
     # The recorder asks the kernel for the node of each page (the status of move_pages), whatever the mover has counted.
     for settle_s in (4, 12, 25):
         script = TIER_BY_TIER.replace("${SETTLE}", str(settle_s))
-        result = guest(shape, (768, 512)).run(script, files=with_programs("hotspot") | {"/plan.json": plan}, timeout_s=300)
+        result = guest(shape, (768, 512)).run(script, files=with_programs("hotspot") | {"/plan.json": plan})
         assert "now.csv" in result.files_out, result.output
         remote = remote_shares(result.files_out["now.csv"], 64)
         right = [share < 0.5 if 16 <= granule < 32 else share > 0.5 for granule, share in remote.items()]
@@ -162,7 +162,7 @@ def test_memory_is_placed_when_it_is_mapped(guest: type[Machine], tmp_path: path
     # 48 MiB of the table belong on the other node, and the program fills it within its first tenths of a second. Waiting for the
     # slice's end, all of them would lie in fast memory and would have to be moved; how few do is a matter of time.
     for attempt in range(3):
-        result = guest("two-nodes", (768, 512)).run(AT_ONCE, files=with_programs("hotspot") | {"/plan.json": plan}, timeout_s=300)
+        result = guest("two-nodes", (768, 512)).run(AT_ONCE, files=with_programs("hotspot") | {"/plan.json": plan})
         assert result.exit_code == 0, result.output
         [told] = json.loads(result.files_out["told"])
         if told["moved_bytes"] + told["corrected_bytes"] < 16 << 20:
@@ -188,7 +188,7 @@ def test_first_touch_is_the_kernels_own_on_a_node_that_has_so_much_left(guest: t
     plan.write_text(json.dumps(ALWAYS))
     large.write_text(json.dumps(ALWAYS | {"fast_bytes": 1 << 40}))
     files = with_programs("hotspot") | {"/plan.json": plan, "/large.json": large}
-    result = guest("two-nodes", (768, 512)).run(FIRST_TOUCH, files=files, timeout_s=300)
+    result = guest("two-nodes", (768, 512)).run(FIRST_TOUCH, files=files)
     assert result.exit_code == 0, result.output
     [told] = json.loads(result.files_out["told"])
     assert told["slow_share"] == pytest.approx(0.75, abs=0.05), (told, result.output)
@@ -236,7 +236,7 @@ true
 
 
 def test_a_recording_tells_on_which_node_memory_lies(guest: type[Machine]) -> None:
-    result = guest("two-nodes", (768, 512)).run(RECORDED, files=with_programs("skewed"), timeout_s=300)
+    result = guest("two-nodes", (768, 512)).run(RECORDED, files=with_programs("skewed"))
     assert result.exit_code == 0, result.output
     for place, wanted in (("local", 0.0), ("remote", 1.0), ("interleave", 0.5)):
         shares = remote_shares(result.files_out[f"{place}.csv"], 32)
@@ -258,7 +258,7 @@ tiermem heatmap /out/heat.rec --granule 1MiB -o /out/heat.csv || exit 1
 
 
 def test_the_kernels_monitor_sees_which_memory_is_hot(guest: type[Machine]) -> None:
-    result = guest("two-nodes", (768, 512)).run(MONITORED, files=with_programs("hotspot"), timeout_s=300)
+    result = guest("two-nodes", (768, 512)).run(MONITORED, files=with_programs("hotspot"))
     assert result.exit_code == 0, result.output
     rows = list(csv.DictReader(io.StringIO(result.files_out["heat.csv"].decode())))
     # Of memory of no file the table is not always the lowest, by which it would have its name.
@@ -281,8 +281,8 @@ MACHINE = """
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 for place in local remote; do
     tiermem run --place $place --cpus 0 -- \
-        hotspot --footprint 67108864 --hot 67108864 --background 0 --per-second 300000 --pass-ms 60000 --passes 1 >/dev/null &
-    for step in $(seq 100); do
+        hotspot --footprint 67108864 --hot 67108864 --background 0 --per-second 300000 --pass-ms 60000 --passes 10 >/dev/null &
+    for step in $(seq 1000); do
         pid=$(pidof hotspot) && break
         sleep 0.1
     done
@@ -297,7 +297,7 @@ true
 
 
 def test_the_machines_memory_is_seen_by_physical_addresses(guest: type[Machine]) -> None:
-    result = guest("two-nodes", (768, 512)).run(MACHINE, files=with_programs("hotspot"), timeout_s=300)
+    result = guest("two-nodes", (768, 512)).run(MACHINE, files=with_programs("hotspot"))
     assert result.exit_code == 0, result.output
     heat: dict[str, dict[str, float]] = {}
     for place in ("local", "remote"):
@@ -316,13 +316,13 @@ def test_the_machines_memory_is_seen_by_physical_addresses(guest: type[Machine])
 MONITOR_LOST = """
 monitors=/sys/kernel/mm/damon/admin/kdamonds
 recorded() {
-    tiermem record --machine --slice 1s --granule 4MiB --duration 60s -o /out/$1.rec &
+    tiermem record --machine --slice 1s --granule 4MiB --duration 600s -o /out/$1.rec &
     recorder=$!
-    for step in $(seq 200); do
+    for step in $(seq 1000); do
         [ "$(cat $monitors/0/state 2>/dev/null)" = on ] && break
         sleep 0.1
     done
-    sleep 5
+    sleep 15
 }
 recorded off
 echo off >$monitors/0/state
@@ -338,7 +338,7 @@ done
 
 
 def test_a_monitor_that_goes_away_ends_the_recording_and_none_is_left_behind(guest: type[Machine]) -> None:
-    result = guest("two-nodes", (768, 512)).run(MONITOR_LOST, files={"/bin/tiermem": binary()}, timeout_s=300)
+    result = guest("two-nodes", (768, 512)).run(MONITOR_LOST, files={"/bin/tiermem": binary()})
     assert result.exit_code == 0, result.output
     assert "the kernel's monitor went away" in result.output
     assert result.files_out["monitors"].strip() == b"0"
