@@ -22,7 +22,7 @@ MIB = 1 << 20
 SHARDS = int(os.environ.get("TIERMEM_SHARDS") or 1)
 
 # Nothing here is about speed: these only end what hangs, on however slow a machine.
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 def binary() -> str:

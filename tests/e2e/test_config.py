@@ -80,7 +80,9 @@ def test_the_log_says_more_when_told_to(serve: Callable[..., Store]) -> None:
         with contextlib.ExitStack() as stack:
 
             def is_told() -> bool:
-                stack.enter_context(store.connect()).sendall(half)
+                # It may be dropped while it still sends, where this process does not get its turn.
+                with contextlib.suppress(OSError):
+                    stack.enter_context(store.connect()).sendall(half)
                 return "its request stood still" in store.log()
 
             eventually(is_told, "a stalled request was told of")

@@ -114,9 +114,9 @@ def test_fields_expire(client: redis.Redis) -> None:
     assert client.hpexpire("h", 30, "a") == [1]
     assert client.hexpire("h", 1000, "b", "nothing") == [1, -2]
     assert client.hexpire("h", 500, "b", gt=True) == [0]
-    assert 990 < client.httl("h", "b")[0] <= 1000
+    assert 900 < client.httl("h", "b")[0] <= 1000
     assert client.hpttl("h", "c", "nothing") == [-1, -2]
-    assert abs(client.hexpiretime("h", "b")[0] - time.time() - 1000) < 20
+    assert abs(client.hexpiretime("h", "b")[0] - time.time() - 1000) < 100
     eventually(lambda: client.hget("h", "a") is None, "a field expires")
     assert client.hlen("h") == 2
     assert client.hgetall("h") == {b"b": b"2", b"c": b"3"}

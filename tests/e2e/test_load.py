@@ -8,7 +8,6 @@ import pathlib
 import random
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -103,9 +102,9 @@ def test_rows_of_csv(store: Store, client: redis.Redis, tmp_path: pathlib.Path) 
     assert (report["strings"], report["fields"], report["errors"]) == (3, 2, 1)
     assert report["error_list"][0]["place"] == "row 8"
     assert client.get("quoted") == b'a,"b"\nc'
-    assert 990 < client.ttl("short") <= 1000
+    assert 900 < client.ttl("short") <= 1000
     assert client.hgetall("h") == {b"one": b"1", b"two": b"2"}
-    assert client.httl("h", "one", "two")[0] == -1 and 490 < client.httl("h", "two")[0] <= 500
+    assert client.httl("h", "one", "two")[0] == -1 and 400 < client.httl("h", "two")[0] <= 500
     client.set("plain", "newer")
     plain = tmp_path / "plain.csv"
     plain.write_text("key,value\nplain,older\nother,1\n")
@@ -205,7 +204,7 @@ def test_a_loader_that_is_killed_goes_on(store: Store, client: redis.Redis, peer
     fill(peer, 100_000)
     state = tmp_path / "state"
     arguments = ["--from", f"redis://127.0.0.1:{peer.port}", "--resume", str(state)]
-    command = [binary(), "store", "load", "--to", f"127.0.0.1:{store.port}", "--rate", "20000", *arguments]
+    command = [binary(), "store", "load", "--to", f"127.0.0.1:{store.port}", "--rate", "5000", *arguments]
     for least in (10_000, 30_000):
         loader = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         eventually(lambda: state.exists() and json.loads(state.read_text())["keys"] > least, "keys are copied")
@@ -226,21 +225,21 @@ def test_servers_that_come_and_go(serve: Callable[..., Store], peer: Redis, tmp_
     fill(peer, 10_000)
     store = serve()
     state = tmp_path / "state"
-    arguments = ["--from", f"redis://127.0.0.1:{peer.port}", "--resume", str(state), "--rate", "8000"]
+    arguments = ["--from", f"redis://127.0.0.1:{peer.port}", "--resume", str(state), "--rate", "1000"]
     command = [binary(), "store", "load", "--to", f"127.0.0.1:{store.port}", "--format", "json", *arguments]
     loader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         eventually(lambda: state.exists() and json.loads(state.read_text())["keys"] > 1000, "keys are copied")
         # Connections break; both servers stay.
-        for _ in range(3):
-            with peer.client() as other:
+        with peer.client() as other:
+            for _ in range(3):
                 other.client_kill_filter(_type="normal", skipme=True)
-            time.sleep(0.1)
+                eventually(lambda: len(other.client_list(_type="normal")) > 1, "the loader is back")
         # The source dies and comes back, with other keys: its scan starts anew.
         # Whether it notices at once is left open, but not whether the keys are all there when it scans.
         loader.send_signal(signal.SIGSTOP)
         peer.close()
-        peer.start()
+        assert peer.start()
         fill(peer, 5000)
         loader.send_signal(signal.SIGCONT)
         said, complained = loader.communicate(timeout=PATIENCE_S)
@@ -283,6 +282,6 @@ def test_fields_that_expire_move_with_their_time(store: Store, client: redis.Red
     report = load(target, "--from", f"redis://127.0.0.1:{store.port}")
     assert (report["hashes"], report["fields"]) == (2, 2002)
     with redis.Redis(port=target.port) as other:
-        assert 690 < other.httl("h", "a")[0] <= 700 and other.httl("h", "b") == [-1]
+        assert 600 < other.httl("h", "a")[0] <= 700 and other.httl("h", "b") == [-1]
         ttls = other.httl("long", *[f"f{n}" for n in range(2000)])
-        assert all(290 < ttl <= 300 for ttl in ttls[::2]) and set(ttls[1::2]) == {-1}
+        assert all(200 < ttl <= 300 for ttl in ttls[::2]) and set(ttls[1::2]) == {-1}

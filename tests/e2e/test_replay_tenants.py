@@ -91,10 +91,12 @@ def test_what_warms_up_is_not_measured(server: Store | Redis) -> None:
 
 
 def test_a_tenant_that_is_done_goes_on_for_the_others(store: Store) -> None:
-    seen = by_name(drive(store.port, ["quick=loop:objects=10", "slow=scan:objects=1G,miss=5ms"], "--requests", "100"))
-    assert seen["quick"]["accesses"] == seen["slow"]["accesses"] == 100
     with redis.Redis(port=store.port) as client:
-        assert client.info("stats")["keyspace_hits"] > 1000
+        before = client.info("stats")["keyspace_hits"]
+        seen = by_name(drive(store.port, ["quick=loop:objects=10", "slow=scan:objects=1G,miss=20ms"], "--requests", "100"))
+        assert seen["quick"]["accesses"] == seen["slow"]["accesses"] == 100
+        # Of its own hundred 90 hit; how many more there are is a matter of how much of the machine it gets.
+        assert client.info("stats")["keyspace_hits"] - before > 100
 
 
 def test_refused_writes_are_told(peer: Redis) -> None:

@@ -33,7 +33,7 @@ def proxy(stores: list[Store], tmp_path: pathlib.Path) -> Iterator[redis.Redis]:
     port = free_port()
     servers = "".join(f"    - 127.0.0.1:{store.port}:1 store{number}\n" for number, store in enumerate(stores))
     configuration = tmp_path / "nutcracker.yml"
-    # As in docs/store.md, but for the addresses.
+    # As in docs/store.md, but for the addresses, and more patient: a busy machine may keep a store from answering for seconds.
     configuration.write_text(
         "tiermem:\n"
         f"  listen: 127.0.0.1:{port}\n"
@@ -41,7 +41,7 @@ def proxy(stores: list[Store], tmp_path: pathlib.Path) -> Iterator[redis.Redis]:
         "  hash: fnv1a_64\n"
         "  distribution: ketama\n"
         "  auto_eject_hosts: false\n"
-        "  timeout: 5000\n"
+        "  timeout: 60000\n"
         f"  servers:\n{servers}"
     )
     log = (tmp_path / "nutcracker.log").open("wb")
