@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import termios
 from collections.abc import Iterator
 
 import pytest
@@ -103,6 +105,33 @@ def test_a_record_has_both_addresses(stride: str, tmp_path: pathlib.Path) -> Non
     assert by_program["addresses"]["spatial_locality"] >= by_device["addresses"]["spatial_locality"] - 0.01
 
 
+def has_read_all(pid: int) -> bool:
+    """Whether a recorder waits, and nothing is in the pipes that it reads."""
+
+    def are_empty() -> bool:
+        for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            if str(link.readlink()).startswith("pipe:"):
+                pipe = os.open(link, os.O_RDONLY | os.O_NONBLOCK)
+                try:
+                    unread = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+                finally:
+                    os.close(pipe)
+                if unread:
+                    return False
+        return True
+
+    def waits() -> bool:
+        threads = pathlib.Path(f"/proc/{pid}/task").iterdir()
+        return all((it / "stat").read_text().rpartition(")")[2].split()[0] == "S" for it in threads)
+
+    try:
+        # Emptied, and what was in them is done with as well.
+        return are_empty() and waits() and are_empty()
+    except FileNotFoundError:
+        # It closes files, so it is at work.
+        return False
+
+
 @contextlib.contextmanager
 def holding(out: pathlib.Path, *command: str) -> Iterator[tuple[int, int, int]]:
     """Records a program until it holds its table still; yields the program's number and where the table lies."""
@@ -118,6 +147,7 @@ def holding(out: pathlib.Path, *command: str) -> Iterator[tuple[int, int, int]]:
             eventually(lambda: re.search(pattern, log.read_text()), "the program holds its table")
             said = re.search(pattern, log.read_text())
             assert said is not None
+            eventually(lambda: has_read_all(process.pid), "the recorder has read what the program did")
             [child] = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
             yield int(child), int(said[2], 16), int(said[1])
             process.send_signal(signal.SIGTERM)
