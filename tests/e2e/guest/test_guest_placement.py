@@ -11,6 +11,7 @@ import pytest
 
 from machine import Machine
 from store import binary
+from test_observe import retried
 
 PROGRAMS = pathlib.Path(binary()).parent
 # Memory of its own, 64 MiB, that it goes through again and again; the rest of a program is small beside it.
@@ -258,22 +259,26 @@ tiermem heatmap /out/heat.rec --granule 1MiB -o /out/heat.csv || exit 1
 
 
 def test_the_kernels_monitor_sees_which_memory_is_hot(guest: type[Machine]) -> None:
-    result = guest("two-nodes", (768, 512)).run(MONITORED, files=with_programs("hotspot"))
-    assert result.exit_code == 0, result.output
-    rows = list(csv.DictReader(io.StringIO(result.files_out["heat.csv"].decode())))
-    # Of memory of no file the table is not always the lowest, by which it would have its name.
-    table = max({row["region"] for row in rows}, key=lambda region: sum(row["region"] == region for row in rows))
-    heat: dict[int, dict[int, float]] = {}
-    for row in rows:
-        if row["region"] == table:
-            heat.setdefault(int(row["slice"]), {})[int(row["granule"])] = float(row["accesses"])
-    middles = []
-    # The monitor takes some time to divide what it looks at.
-    for of in [heat[number] for number in sorted(heat)][3:-1]:
-        middles.append(sum(granule * count for granule, count in of.items()) / sum(of.values()))
-        hottest = sorted(of.values(), reverse=True)
-        assert sum(hottest[:32]) > 0.7 * sum(hottest), of
-    assert len(middles) > 5 and middles[-1] > middles[0] + 8, (middles, result.output)
+    # What the monitor sees is a matter of time, of which a guest on a busy machine may have too little, so it may try again.
+    def attempt() -> None:
+        result = guest("two-nodes", (768, 512)).run(MONITORED, files=with_programs("hotspot"))
+        assert result.exit_code == 0, result.output
+        rows = list(csv.DictReader(io.StringIO(result.files_out["heat.csv"].decode())))
+        # Of memory of no file the table is not always the lowest, by which it would have its name.
+        table = max({row["region"] for row in rows}, key=lambda region: sum(row["region"] == region for row in rows))
+        heat: dict[int, dict[int, float]] = {}
+        for row in rows:
+            if row["region"] == table:
+                heat.setdefault(int(row["slice"]), {})[int(row["granule"])] = float(row["accesses"])
+        middles = []
+        # The monitor takes some time to divide what it looks at.
+        for of in [heat[number] for number in sorted(heat)][3:-1]:
+            middles.append(sum(granule * count for granule, count in of.items()) / sum(of.values()))
+            hottest = sorted(of.values(), reverse=True)
+            assert sum(hottest[:32]) > 0.7 * sum(hottest), of
+        assert len(middles) > 5 and middles[-1] > middles[0] + 8, (middles, result.output)
+
+    retried(attempt)
 
 
 # The hot table lies on one node, and then on the other; the machine's memory is looked at from outside of the program.
@@ -297,19 +302,23 @@ true
 
 
 def test_the_machines_memory_is_seen_by_physical_addresses(guest: type[Machine]) -> None:
-    result = guest("two-nodes", (768, 512)).run(MACHINE, files=with_programs("hotspot"))
-    assert result.exit_code == 0, result.output
-    heat: dict[str, dict[str, float]] = {}
-    for place in ("local", "remote"):
-        nodes = heat.setdefault(place, {"0": 0.0, "1": 0.0})
-        for row in csv.DictReader(io.StringIO(result.files_out[f"{place}.csv"].decode())):
-            # What the monitor says at first is of large stretches.
-            if int(row["slice"]) >= 5:
-                nodes[row["name"].split()[1]] += float(row["accesses"])
-    # The kernel and the recorder themselves have pages on node 0 alone.
-    assert heat["remote"]["1"] > 5 * heat["local"]["1"], (heat, result.output)
-    assert heat["local"]["0"] > heat["remote"]["0"], (heat, result.output)
-    assert "the kernel's monitor took" in result.output
+    # As above.
+    def attempt() -> None:
+        result = guest("two-nodes", (768, 512)).run(MACHINE, files=with_programs("hotspot"))
+        assert result.exit_code == 0, result.output
+        heat: dict[str, dict[str, float]] = {}
+        for place in ("local", "remote"):
+            nodes = heat.setdefault(place, {"0": 0.0, "1": 0.0})
+            for row in csv.DictReader(io.StringIO(result.files_out[f"{place}.csv"].decode())):
+                # What the monitor says at first is of large stretches.
+                if int(row["slice"]) >= 5:
+                    nodes[row["name"].split()[1]] += float(row["accesses"])
+        # The kernel and the recorder themselves have pages on node 0 alone.
+        assert heat["remote"]["1"] > 5 * heat["local"]["1"], (heat, result.output)
+        assert heat["local"]["0"] > heat["remote"]["0"], (heat, result.output)
+        assert "the kernel's monitor took" in result.output
+
+    retried(attempt)
 
 
 # The monitor is the machine's: somebody may switch it off, and the recorder must not leave it on when its terminal goes away.
