@@ -1,15 +1,14 @@
-"""How much of which memory does a workload need.
+"""Size memory for a workload: traces, miss-ratio curves, cache simulation and reports.
 
-Traces, miss-ratio curves, cache simulation and reports, by the same code as the command ``tiermem``. Wherever a function
-takes a *trace*, that is
+The code is that of the command ``tiermem``. Wherever a function takes a *trace*, that is
 
 - the path of a trace file in any format that ``tiermem trace`` reads,
 - the description of a generator, such as ``"zipf:objects=100k,requests=1M"``,
-- anything that speaks the Arrow stream interface (``__arrow_c_stream__``): a table of pyarrow or polars, a result of duckdb,
-  what :func:`read_trace` gives. A column ``key`` must be there; ``time_ns``, ``op``, ``size``, ``tenant``, ``key_size`` and
-  ``ttl_s`` may be. They are taken batch by batch.
+- any object with the Arrow stream interface (``__arrow_c_stream__``): a table of pyarrow or polars, a result of duckdb, the
+  return value of :func:`read_trace`. It needs a column ``key``; ``time_ns``, ``op``, ``size``, ``tenant``, ``key_size`` and
+  ``ttl_s`` are optional. It is read batch by batch.
 
-Long calls run without the interpreter's lock, can be interrupted, and report how far they are.
+Long calls release the interpreter's lock, can be interrupted, and report their progress.
 """
 
 from ._curves import Curve, Curves

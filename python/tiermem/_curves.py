@@ -16,7 +16,7 @@ Unit = Literal["objects", "bytes"]
 
 
 class Sampling(TypedDict):
-    """Which keys are looked at, and in which windows."""
+    """Which keys are sampled, and the length of windows."""
 
     sample: float
     seed: int
@@ -27,9 +27,9 @@ class Sampling(TypedDict):
 class Curve:
     """The miss ratio of one policy as a function of the cache's size.
 
-    ``sizes`` (uint64, ascending, in ``unit``), ``miss_ratio`` (float64, misses over requests) and ``error`` (float64) are equally
-    long. The truth lies within ``miss_ratio`` plus or minus ``error`` in 95 of 100 samples; 0 where nothing was sampled.
-    ``k`` is None for policies that have none; ``window`` counts the stretches of the trace.
+    ``sizes`` (uint64, ascending, in ``unit``), ``miss_ratio`` (float64, misses over requests) and ``error`` (float64) have the
+    same length. The truth lies within ``miss_ratio`` plus or minus ``error`` in 95 of 100 samples; ``error`` is 0 without
+    sampling. ``k`` is None for policies without K; ``window`` is the number of the window of the trace.
     """
 
     policy: str
@@ -46,7 +46,7 @@ class Curve:
         return self.policy if self.k is None else f"{self.policy}, K = {self.k:g}"
 
     def at(self, size: float) -> float:
-        """The miss ratio at a size: straight between points and from 1 at size 0, constant beyond the last."""
+        """The miss ratio at a size: interpolated linearly, from 1 at size 0; constant beyond the last point."""
         known = np.concatenate(([0.0], self.sizes.astype(np.float64)))
         return float(np.interp(size, known, np.concatenate(([1.0], self.miss_ratio))))
 
@@ -97,7 +97,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Question:
-    """What curves are asked for, in a form that can be sent to another machine."""
+    """A request for curves, in a form that can be sent to another machine."""
 
     policies: tuple[str, ...]
     ks: tuple[float, ...]

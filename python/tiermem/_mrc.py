@@ -48,33 +48,33 @@ def mrc(
     engine: Literal["local", "ray"] = "local",
     progress: Progress | Literal[False] | None = None,
 ) -> Curves:
-    """Miss-ratio curves: how much a cache of each size would miss.
+    """Miss-ratio curves: the miss ratio of a cache at each size.
 
     Args:
-        trace: A path, a generator, or a table or stream of Arrow. A list of paths is taken as the parts of one trace that
+        trace: A path, a generator, or an Arrow table or stream. A list of paths is the parts of one trace that
             was split by key (``tiermem trace split --parts``): each part is a spatial sample, and their mean is the whole
             curve, with an error that follows from how much they differ.
-        policy: One or several names out of :func:`policies`; ``"klru:2.5"`` brings its K along.
-        k: One or several K for the policies that have one.
-        sizes: So many sizes evenly over the working set, or the sizes.
-        sample: Look at this share of the keys only (spatial sampling, SHARDS, FAST'15); curves carry an error then.
-        seed: Another choice of keys.
-        unit: Count sizes in objects or in bytes of values.
-        window: A curve for every so many requests; caches stay warm. None is one curve for all.
-        requests: Stop after so many.
-        skip_bad: Pass over so many broken records.
+        policy: One or several names from :func:`policies`; ``"klru:2.5"`` includes its K.
+        k: One or several K, for the policies that have one.
+        sizes: The number of sizes, evenly spaced up to the working set, or a list of sizes.
+        sample: Follow only this share of the keys (spatial sampling, SHARDS, FAST'15); curves then have an error.
+        seed: Seed of the choice of keys.
+        unit: Sizes count objects, or bytes of values.
+        window: One curve per this many requests; caches stay warm. None: one curve for the whole trace.
+        requests: Stop after this many requests.
+        skip_bad: Skip up to this many broken records.
         trace_format: As for :func:`read_trace`.
         columns: As for :func:`read_trace`.
-        engine: ``"ray"`` looks at the parts of a trace on the machines of a Ray cluster. It takes a list of paths that these
+        engine: ``"ray"`` evaluates the parts of a trace on the machines of a Ray cluster. It takes a list of paths that these
             machines can read.
         progress: A callback, False for none, None for a bar if standard error is a terminal.
 
     Returns:
-        For each policy, K and window one curve, in this order.
+        One curve for each policy, K and window, in this order.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: The trace or an argument is wrong; the message says where and how to mend it.
+        ValueError: The trace or an argument is wrong; the message says where and how to fix it.
         ImportError: Ray is asked for and not installed.
     """
     how = reading(requests, skip_bad, trace_format, columns)

@@ -1,8 +1,8 @@
-"""Curves of a trace that lies in parts, here or on the machines of a Ray cluster.
+"""Curves of a trace in several parts, evaluated here or on the machines of a Ray cluster.
 
-A trace that was split by a hash of its keys has in each part a spatial sample of it (SHARDS, FAST'15): a cache of the whole
-that holds a share of the working set is, seen from a part, a cache that holds this share of the part's own working set.
-Misses and requests of the parts add up, so the whole's miss ratio is the mean of theirs, weighted by requests.
+If a trace was split by a hash of its keys, each part is a spatial sample of the whole (SHARDS, FAST'15): to a part, a cache that
+holds a share of the whole working set is a cache that holds the same share of the part's working set.
+Misses and requests of the parts add up, so the miss ratio of the whole is the mean of theirs, weighted by requests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ._trace import ArrowStream
 
 
 def mean(question: Question, parts: Sequence[str | ArrowStream], engine: str) -> Curves:
-    """The curves of the whole from those of its parts."""
+    """The curves of the whole, computed from those of its parts."""
     if not parts:
         raise ValueError("a trace has at least one part")
     if question.sampling["window"] is not None:

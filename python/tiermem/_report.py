@@ -36,21 +36,21 @@ def report(
     columns: str | None = None,
     progress: Progress | Literal[False] | None = None,
 ) -> pathlib.Path:
-    """Writes one self-contained HTML page about a trace; the page of ``tiermem report``.
+    """Writes one self-contained HTML page about a trace, as ``tiermem report`` does.
 
     Args:
-        trace: A path, a generator, or a table or stream of Arrow.
+        trace: A path, a generator, or an Arrow table or stream.
         output: The file to write.
-        name: What the page calls the trace; the file's name without its folders if None.
-        sample: Follow this share of the keys only. None takes all of a trace of up to 3 million requests (and of all
-            tables and streams), and a part of a longer one; the page says which.
-        seed: Another choice of keys.
-        price_dram: Dollars for a GB of DRAM (4.875).
-        price_cxl: Dollars for a GB of CXL memory (half of DRAM's by default, which is an assumption).
-        price_misses: Dollars for a million misses.
-        months: For how long memory is used once it is bought (36).
-        requests: Stop after so many.
-        skip_bad: Pass over so many broken records.
+        name: The title of the trace on the page; by default the file's name without folders.
+        sample: Follow only this share of the keys. None follows all keys of tables, streams and traces of up to 3 million
+            requests, and a sample of longer traces; the page says which.
+        seed: Seed of the choice of keys.
+        price_dram: Dollars per GB of DRAM (4.875).
+        price_cxl: Dollars per GB of CXL memory (by default half of DRAM's, which is an assumption).
+        price_misses: Dollars per million misses.
+        months: Lifetime of memory that is bought (36).
+        requests: Stop after this many requests.
+        skip_bad: Skip up to this many broken records.
         trace_format: As for :func:`read_trace`.
         columns: As for :func:`read_trace`.
         progress: A callback, False for none, None for a bar if standard error is a terminal.
@@ -59,8 +59,8 @@ def report(
         The path of the page.
 
     Raises:
-        OSError: The trace cannot be read or the page not be written.
-        ValueError: The trace or an argument is wrong; the message says where and how to mend it.
+        OSError: The trace cannot be read, or the page cannot be written.
+        ValueError: The trace or an argument is wrong; the message says where and how to fix it.
     """
     source = named(trace)
     if name is None:

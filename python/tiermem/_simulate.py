@@ -15,9 +15,9 @@ from ._trace import Progress, Reporting, TraceLike, named, reading
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """Counts of simulated caches; all columns are equally long, one entry for each policy, K and size, in this order.
+    """Counts of simulated caches: columns of equal length, one entry for each policy, K and size, in this order.
 
-    ``k`` is 0 for policies that have none. ``size`` is in objects or bytes, as asked for; ``requests`` are look-ups and writes,
+    ``k`` is 0 for policies without K. ``size`` is in objects or bytes, as requested; ``requests`` are look-ups and writes,
     ``misses`` those that did not find their object, ``bytes`` and ``miss_bytes`` the sizes of their values.
     """
 
@@ -65,26 +65,26 @@ def simulate(
     columns: str | None = None,
     progress: Progress | Literal[False] | None = None,
 ) -> Simulation:
-    """Runs caches of every policy, K and size over a trace, in one pass; as ``tiermem sim cache``.
+    """Simulates caches of every policy, K and size in one pass over a trace, as ``tiermem sim cache`` does.
 
-    A miss brings its object in, unless it is larger than the cache; a deletion is no request.
+    A miss inserts its object, unless that is larger than the cache. A deletion is not counted as a request.
 
     Args:
-        trace: A path, a generator, or a table or stream of Arrow.
+        trace: A path, a generator, or an Arrow table or stream.
         sizes: One or several sizes of caches.
-        policy: One or several policies, such as ``"s3-fifo"``; ``"belady"`` knows the future and is the bound.
+        policy: One or several policies, such as ``"s3-fifo"``; ``"belady"`` knows the future: the bound.
         k: One or several K for ``"klru"`` and ``"redis"``.
         unit: Sizes count objects, or bytes of values.
-        seed: Of the policies that draw at random.
-        requests: Stop after so many.
-        skip_bad: Pass over so many broken records.
+        seed: Seed of the policies that draw at random.
+        requests: Stop after this many requests.
+        skip_bad: Skip up to this many broken records.
         trace_format: As for :func:`read_trace`.
         columns: As for :func:`read_trace`.
         progress: A callback, False for none, None for a bar if standard error is a terminal.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: The trace or an argument is wrong; the message says where and how to mend it.
+        ValueError: The trace or an argument is wrong; the message says where and how to fix it.
     """
     if unit not in ("objects", "bytes"):
         raise ValueError(f"there is no unit {unit!r}; the units are 'objects' and 'bytes'")

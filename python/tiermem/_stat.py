@@ -1,4 +1,4 @@
-"""What a trace is like."""
+"""Statistics of a trace."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ._trace import Progress, Reporting, TraceLike, named, reading
 class Distribution:
     """The distribution of one quantity.
 
-    ``p50`` to ``p999`` are percentiles to three digits. The histogram goes by powers of two: ``bucket_count[i]`` values lie
-    between ``bucket_from[i]`` and ``bucket_to[i]``, both included; the three arrays (uint64) are equally long.
+    ``p50`` to ``p999`` are percentiles to three digits. The histogram has buckets by powers of two: ``bucket_count[i]`` values lie
+    between ``bucket_from[i]`` and ``bucket_to[i]``, both included; the three arrays (uint64) have the same length.
     """
 
     count: int
@@ -40,8 +40,8 @@ class TraceStat:
     """Statistics of a trace; names, units and meanings are those of ``tiermem trace stat --help``.
 
     ``popularity`` (``rank``, ``accesses``) and ``growth`` (``requests``, ``time_ns``, ``keys_total``, ``bytes_total``,
-    ``keys_in_use``, ``bytes_in_use``, ``keys_new``) map the names of columns to arrays (uint64) of equal length. Distributions
-    are None where a trace has no such values.
+    ``keys_in_use``, ``bytes_in_use``, ``keys_new``) map column names to arrays (uint64) of equal length. A
+    distribution is None if the trace has no such values.
     """
 
     requests: int
@@ -103,21 +103,21 @@ def stat(
     columns: str | None = None,
     progress: Progress | Literal[False] | None = None,
 ) -> TraceStat:
-    """Measures a trace in one pass.
+    """Computes the statistics of a trace in one pass.
 
     Args:
-        trace: A path, a generator, or a table or stream of Arrow.
-        sample: Follow only this share of the keys (spatial sampling): what needs keys is estimated then.
-        block: Units of the key in a block, for spatial locality; None guesses it from the operations.
-        requests: Stop after so many.
-        skip_bad: Pass over so many broken records.
+        trace: A path, a generator, or an Arrow table or stream.
+        sample: Follow only this share of the keys (spatial sampling); figures about keys are then estimates.
+        block: Units of the key in a block, for spatial locality; None derives it from the operations.
+        requests: Stop after this many requests.
+        skip_bad: Skip up to this many broken records.
         trace_format: As for :func:`read_trace`.
         columns: As for :func:`read_trace`.
         progress: A callback, False for none, None for a bar if standard error is a terminal.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: The trace or an argument is wrong; the message says where and how to mend it.
+        ValueError: The trace or an argument is wrong; the message says where and how to fix it.
     """
     how = reading(requests, skip_bad, trace_format, columns)
     with Reporting(progress) as callback:

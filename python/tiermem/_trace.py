@@ -1,4 +1,4 @@
-"""Opening traces, and what all functions that take one share."""
+"""Opening traces, and the arguments that all functions with a trace share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Progress = Callable[[str, float, float | None], object]
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """Whatever speaks the Arrow stream interface."""
+    """Any object with the Arrow stream interface."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The stream as a capsule."""
@@ -62,7 +62,7 @@ def named(trace: TraceLike) -> str | ArrowStream:
 
 
 class _Bar:
-    """A line on a terminal that says how far a call is."""
+    """A progress line on a terminal."""
 
     def __init__(self) -> None:
         self._drawn_at = self._started_at = time.monotonic()
@@ -78,13 +78,13 @@ class _Bar:
         print(f"\r{stage} {share} ", end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Takes the line away."""
+        """Clears the line."""
         if self._drawn:
             print("\r" + " " * 40 + "\r", end="", file=sys.stderr, flush=True)
 
 
 class Reporting:
-    """The callback that a call is given, for a ``with`` statement: the user's, a bar on a terminal, or none."""
+    """The progress callback of a call, for a ``with`` statement: the user's, a bar on a terminal, or none."""
 
     def __init__(self, progress: Progress | Literal[False] | None) -> None:
         self._bar = _Bar() if progress is None and sys.stderr.isatty() else None
@@ -108,26 +108,26 @@ def read_trace(
     addresses: Literal["virtual", "physical"] = "virtual",
     batch_records: int = 65_536,
 ) -> _native.TraceStream:
-    """Opens a trace as a stream of Arrow record batches, which is read as it is taken.
+    """Opens a trace as a stream of Arrow record batches, read lazily.
 
     Args:
         path: A trace file (plain or .gz, .zst, .xz, .bz2), or the description of a generator.
-        requests: Stop after so many.
-        skip_bad: Pass over so many broken records.
-        trace_format: The name of the format, where it cannot be told from the file.
-        columns: Which columns of a text file say what, such as ``"key=2,size=3,time=1,unit=ms"``.
-        addresses: Which address of a memory trace is the key; physical ones are in traces of ``tiermem record`` alone.
-        batch_records: Rows of a batch.
+        requests: Stop after this many requests.
+        skip_bad: Skip up to this many broken records.
+        trace_format: The name of the format, if it is not detected from the file.
+        columns: The meaning of the columns of a text file, such as ``"key=2,size=3,time=1,unit=ms"``.
+        addresses: Which address of a memory trace is the key; only ``tiermem record --physical`` records physical ones.
+        batch_records: Rows per batch.
 
     Returns:
         A stream with the columns ``time_ns`` (uint64, nanoseconds since the start), ``op`` (dictionary), ``key`` (uint64), ``size``
-        (uint32, bytes), ``tenant`` (uint32), ``key_size`` (uint16, bytes) and ``ttl_s`` (uint32, seconds). Give it to pyarrow,
-        polars, duckdb or pandas as it is, or call ``to_table()`` or ``to_reader()``. Buffers are handed over, not copied. It
-        can be taken once.
+        (uint32, bytes), ``tenant`` (uint32), ``key_size`` (uint16, bytes) and ``ttl_s`` (uint32, seconds). Pass it to pyarrow,
+        polars, duckdb or pandas as it is, or call ``to_table()`` or ``to_reader()``. Buffers are not copied. The stream can be
+        read once.
 
     Raises:
-        OSError: The file cannot be read (FileNotFoundError and its like).
-        ValueError: The format is unknown, or a description is wrong. Broken records are reported by whoever takes the stream.
+        OSError: The file cannot be read (FileNotFoundError and similar).
+        ValueError: The format is unknown, or a description is wrong. Broken records raise an error where the stream is read.
     """
     how = reading(requests, skip_bad, trace_format, columns, addresses)
     return _native.read_trace(os.fspath(path), how, batch_records)
@@ -139,9 +139,9 @@ def generate(spec: str, *, batch_records: int = 65_536) -> _native.TraceStream:
     Equal descriptions give equal traces on every machine.
 
     Returns:
-        A stream as :func:`read_trace` gives it.
+        A stream like that of :func:`read_trace`.
 
     Raises:
-        ValueError: The description is wrong; the message says what it may be.
+        ValueError: The description is wrong; the message says what is allowed.
     """
     return _native.generate(spec, batch_records)

@@ -1,8 +1,8 @@
-"""Plots of what the other functions find, with matplotlib (``pip install 'tiermem[plots]'``).
+"""Plots of the other functions' results, with matplotlib (``pip install 'tiermem[plots]'``).
 
-Each function draws into the axes that it is given, or into new ones, and returns them. Colours can be told apart by the
-colour-blind. :mod:`tiermem.plots.cxl_flash` draws tables of ``tiermem sim cxl-flash``,
-:mod:`tiermem.plots.cxl_flash_traces` the traces before them.
+Each function draws into the given axes, or into new ones, and returns them. Colours suit colour-blind readers.
+:mod:`tiermem.plots.cxl_flash` draws tables of ``tiermem sim cxl-flash``, :mod:`tiermem.plots.cxl_flash_traces` draws
+memory traces.
 """
 
 from . import cxl_flash, cxl_flash_traces

@@ -1,4 +1,4 @@
-"""What all plots have in common: axes, colours, units."""
+"""Shared by all plots: axes, colours, units."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GREY = "#8b9097"
 
 
 def ordered_colours(count: int) -> list[Any]:
-    """Of things that have an order, from light to dark; they differ in lightness, so nobody needs to see their hues."""
+    """Colours of ordered things, from light to dark: they differ in lightness, so hues need not be seen."""
     from matplotlib import colormaps
 
     return [colormaps["viridis"](0.88 - 0.8 * at / max(count - 1, 1)) for at in range(count)]
 
 
 def new_axes(axes: Axes | None, title: str, x: str, y: str) -> Axes:
-    """The given axes or new ones, with what is written around them."""
+    """The given axes or new ones, with title and labels."""
     if axes is None:
         import matplotlib.pyplot as plt
 
@@ -57,7 +57,7 @@ def in_time(axis: Any) -> None:
 
 
 def log_ticks(axis: Any, form: Callable[[float], str]) -> None:
-    """Numbers at powers of ten, and between them where there are few."""
+    """Ticks at powers of ten, and between them if there are few."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()

@@ -1,4 +1,4 @@
-"""Rows of a simulated grid, and bars and lines of them."""
+"""Rows of a simulated grid, drawn as bars and lines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def whole(table: Any) -> list[Row]:
 
 
 def workload(row: Mapping[str, Any]) -> str:
-    """What a trace is called: its file's name without folders and endings, or a generator as it was described."""
+    """The name of a trace: its file's name without folders and extensions, or the description of the generator."""
     trace = str(row["trace"])
     return trace if ":" in trace else os.path.basename(trace).split(".")[0]
 
@@ -62,7 +62,7 @@ def of_one(rows: Iterable[Row], wanted: str | None) -> tuple[str, list[Row]]:
 
 
 def order(rows: Iterable[Row], key: Callable[[Row], Any], *, ascending: bool = False) -> list[Any]:
-    """The distinct values of a key, as they come or ascending."""
+    """The distinct values of a key, in order of appearance or ascending."""
     values = list(dict.fromkeys(map(key, rows)))
     return sorted(values) if ascending else values
 
@@ -70,7 +70,7 @@ def order(rows: Iterable[Row], key: Callable[[Row], Any], *, ascending: bool = F
 def cells(
     rows: Iterable[Row], x: Callable[[Row], Hashable], series: Callable[[Row], Hashable], value: Callable[[Row], float | None]
 ) -> Cells:
-    """The value of each place and series; none where it is unknown. Two rows of one place that differ cannot be drawn."""
+    """The value of each place and series; none if it is unknown. Rows with different values for one place are refused."""
     found: Cells = {}
     settings: dict[tuple[Hashable, Hashable], Any] = {}
     for row in rows:
@@ -99,7 +99,7 @@ def bars(
 ) -> None:  # fmt: skip
     """Bars side by side, each with its value above it (``decimals`` of them, times ``factor``), and a dash where there is none.
 
-    With ``marks`` there are marks instead: the length of a bar means nothing on a logarithmic scale.
+    With ``marks``, marks are drawn instead, since the length of a bar means nothing on a logarithmic scale.
     """
     width = 0.84 / len(series)
     for number, (one, colour) in enumerate(zip(series, _colours(series, ordered), strict=True)):
@@ -135,7 +135,7 @@ def lines(
 
 
 def legend(axes: Axes, title: str = "") -> None:
-    """Names of what was drawn, above it, where nothing is covered, in as many columns as there is room for."""
+    """The legend, above the plot, in as many columns as there is room for."""
     handles, names = axes.get_legend_handles_labels()
     if len(names) > 1:
         # What the axes take of the figure's width, and what a name takes of it.
@@ -152,17 +152,17 @@ def legend(axes: Axes, title: str = "") -> None:
 
 
 def shares(axes: Axes) -> None:
-    """The whole scale of a share, with room for what stands above the bars."""
+    """A scale from 0 to 100%, with room for the values above the bars."""
     percent(axes.yaxis)
     axes.set_ylim(0, 1.04)
     axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
 
 
 def from_zero(axes: Axes) -> None:
-    """A scale of bars, with room for what stands above them."""
+    """A scale that begins at 0, with room for the values above the bars."""
     axes.set_ylim(0, 1.06 * max(axes.dataLim.ymax, 1e-9))
 
 
 def no_value(axes: Axes, text: str) -> None:
-    """A note where there is nothing to draw."""
+    """A note in place of a plot that has nothing to draw."""
     axes.annotate(text, (0.5, 0.5), xycoords="axes fraction", ha="center", va="center", color=GREY)

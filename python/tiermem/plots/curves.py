@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def mrc(curves: Iterable[Curve], axes: Axes | None = None, *, log: bool = True) -> Axes:
-    """Miss ratios by size, with bands where curves come from a sample.
+    """Miss ratios by size, with error bands if the curves come from a sample.
 
     Args:
-        curves: What :func:`tiermem.mrc` gives, or some of it.
-        axes: Where to draw.
-        log: Spread sizes by their logarithms: small caches are where curves fall.
+        curves: The curves of :func:`tiermem.mrc`, or some of them.
+        axes: Axes to draw into; None makes new ones.
+        log: Logarithmic sizes: curves fall mostly at small caches.
     """
     drawn = list(curves)
     unit = drawn[0].unit if drawn else "objects"

@@ -1,8 +1,8 @@
 """Figures of a flash device behind a cache, each from one table as ``tiermem sim cxl-flash --sweep ... -o grid.parquet`` writes it.
 
-A *table* is the path of such a file, a table of Arrow, or a sequence of dictionaries. The functions draw what Yang et al. draw
-(USENIX ATC 2023); each names its figure there. Where a figure is of one workload and the table has several, ``workload``
-says which. Rows that would stand in one place and differ are refused.
+A *table* is the path of such a file, a table of Arrow, or a sequence of dictionaries. The functions draw the figures of Yang
+et al. (USENIX ATC 2023); each names its figure there. If a figure is of one workload and the table has several, ``workload``
+selects one. Rows with different values for the same place are refused.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def latency_by_cache(table: Any, axes: Axes | None = None, *, dram_ns: float = 4
 
     Args:
         table: Rows that differ in workload and ``cache_bytes``.
-        axes: Where to draw.
-        dram_ns: What DRAM alone takes; drawn as a line to compare with.
+        axes: Axes to draw into; None makes new ones.
+        dram_ns: The latency of DRAM alone, drawn as a line to compare with.
     """
     rows = whole(table)
     axes = new_axes(axes, "Mean latency of requests", "cache in the device", "mean latency")
@@ -112,7 +112,7 @@ def flash_interarrival_by_cache(table: Any, axes: Axes | None = None) -> Axes:
 
     Args:
         table: Rows that differ in workload and ``cache_bytes``. A device that sent nothing to flash has no value.
-        axes: Where to draw.
+        axes: Axes to draw into; None makes new ones.
     """
     rows = whole(table)
     axes = new_axes(axes, "Requests to flash", "cache in the device", "mean time between two")
@@ -124,13 +124,13 @@ def flash_interarrival_by_cache(table: Any, axes: Axes | None = None) -> Axes:
 
 
 def repeated_reads(table: Any, axes: Axes | None = None) -> Axes:
-    """Reads of flash, with those shaded that repeat one under way (Yang 2023, Figure 6).
+    """Reads of flash; those that repeat a read in flight are shaded (Yang 2023, Figure 6).
 
-    The paper's figure has them for each physical frame; this has their sum for each workload.
+    The paper shows them for each physical frame; this shows their sum for each workload.
 
     Args:
-        table: A row for each workload, without registers of misses (``mshr=off``); other rows are left out.
-        axes: Where to draw.
+        table: A row for each workload, without miss registers (``mshr=off``); other rows are left out.
+        axes: Axes to draw into; None makes new ones.
     """
     rows = [row for row in whole(table) if row["mshr"] == "off"]
     axes = new_axes(axes, "Reads of flash, without MSHRs", "", "reads, millions")
@@ -155,15 +155,15 @@ def repeated_reads(table: Any, axes: Axes | None = None) -> Axes:
 
 
 def latency_distribution(table: Any, axes: Axes | None = None, *, workload: str | None = None) -> Axes:
-    """Requests by how long they take at least, with registers of misses (solid) and without (dashed) (Yang 2023, Figure 7).
+    """Share of requests above each latency, with miss registers (solid) and without (dashed) (Yang 2023, Figure 7).
 
-    Both scales are logarithmic, so that the slowest of ten thousand can be seen. Marks are the percentiles that the
-    simulation gives; between them lines are straight.
+    Both scales are logarithmic, so that the slowest of ten thousand can be seen. Marks are the simulated percentiles; lines
+    between them are interpolated.
 
     Args:
         table: Rows that differ in workload and ``mshr``.
-        axes: Where to draw.
-        workload: Which one.
+        axes: Axes to draw into; None makes new ones.
+        workload: The one to draw, if there are several.
     """
     from matplotlib.ticker import FuncFormatter
 
@@ -209,22 +209,22 @@ def _share_by_next_n(table: Any, axes: Axes | None, title: str, keep: str, at: i
 
 
 def share_by_prefetch_degree(table: Any, axes: Axes | None = None, *, offset: int | None = None) -> Axes:
-    """Requests below a microsecond by how many lines next-N fetches at once (Yang 2023, Figure 8a).
+    """Requests below a microsecond by next-N's degree, the lines that it fetches at once (Yang 2023, Figure 8a).
 
     Args:
         table: Rows that differ in workload and ``degree``, and rows without prefetching to compare with.
-        axes: Where to draw.
+        axes: Axes to draw into; None makes new ones.
         offset: Draw the rows of this offset; needed if there are several.
     """
     return _share_by_next_n(table, axes, "Degree of next-N", "offset", offset, "degree")
 
 
 def share_by_prefetch_offset(table: Any, axes: Axes | None = None, *, degree: int | None = None) -> Axes:
-    """Requests below a microsecond by how far ahead next-N fetches (Yang 2023, Figure 8b).
+    """Requests below a microsecond by next-N's offset, how far ahead it fetches (Yang 2023, Figure 8b).
 
     Args:
         table: Rows that differ in workload and ``offset``, and rows without prefetching to compare with.
-        axes: Where to draw.
+        axes: Axes to draw into; None makes new ones.
         degree: Draw the rows of this degree; needed if there are several.
     """
     return _share_by_next_n(table, axes, "Offset of next-N", "degree", degree, "offset")
@@ -244,8 +244,8 @@ def latency_by_technology(table: Any, axes: Axes | None = None, *, workload: str
 
     Args:
         table: Rows that differ in ``technology`` and ``cache_bytes``.
-        axes: Where to draw.
-        workload: Which one.
+        axes: Axes to draw into; None makes new ones.
+        workload: The one to draw, if there are several.
     """
     name, rows = of_one(whole(table), workload)
     axes = new_axes(axes, f"{name}: mean latency", "cache in the device", "mean latency")
@@ -260,9 +260,9 @@ def lifetime_by_technology(table: Any, axes: Axes | None = None, *, workload: st
     """Years until flash is worn out, by the size of the cache, a line for each kind of flash (Yang 2023, Figure 9b).
 
     Args:
-        table: Rows that differ in ``technology`` and ``cache_bytes``. Who writes nothing to flash has no value.
-        axes: Where to draw.
-        workload: Which one.
+        table: Rows that differ in ``technology`` and ``cache_bytes``. A device to which nothing is written has no value.
+        axes: Axes to draw into; None makes new ones.
+        workload: The one to draw, if there are several.
         amplified: Count what cleaning writes too; the paper does not.
     """
     name, rows = of_one(whole(table), workload)
@@ -285,8 +285,8 @@ def share_by_parallelism(table: Any, axes: Axes | None = None, *, workload: str 
 
     Args:
         table: Rows that differ in ``channels``, ``flash_ways`` and ``cache_bytes``.
-        axes: Where to draw.
-        workload: Which one.
+        axes: Axes to draw into; None makes new ones.
+        workload: The one to draw, if there are several.
     """
     name, rows = of_one(whole(table), workload)
     axes = new_axes(axes, name, "flash: channels x ways", BELOW_1_US)
@@ -318,8 +318,8 @@ def share_by_policy(table: Any, axes: Axes | None = None, *, workload: str | Non
 
     Args:
         table: Rows that differ in ``policy`` and ``cache_ways``.
-        axes: Where to draw.
-        workload: Which one.
+        axes: Axes to draw into; None makes new ones.
+        workload: The one to draw, if there are several.
     """
     name, rows = of_one(whole(table), workload)
     axes = new_axes(axes, name, "lines in a set of the cache", BELOW_1_US)
@@ -334,8 +334,8 @@ def flash_writes_by_policy(table: Any, axes: Axes | None = None, *, workload: st
 
     Args:
         table: Rows that differ in ``policy`` and ``cache_ways``.
-        axes: Where to draw.
-        workload: Which one.
+        axes: Axes to draw into; None makes new ones.
+        workload: The one to draw, if there are several.
     """
     name, rows = of_one(whole(table), workload)
     most = max(int(row["flash_writes"]) for row in rows)
@@ -353,7 +353,7 @@ def share_by_prefetcher(table: Any, axes: Axes | None = None) -> Axes:
 
     Args:
         table: Rows that differ in workload and ``prefetch``.
-        axes: Where to draw.
+        axes: Axes to draw into; None makes new ones.
     """
     rows = whole(table)
     axes = new_axes(axes, "Requests below a microsecond", "", BELOW_1_US)
@@ -365,11 +365,11 @@ def share_by_prefetcher(table: Any, axes: Axes | None = None) -> Axes:
 
 
 def hits_by_prefetcher(table: Any, axes: Axes | None = None) -> Axes:
-    """What requests found in the cache: their line, their line on its way, neither (Yang 2023, Figure 13b).
+    """Requests by what they found in the cache: their line, their line in flight, neither (Yang 2023, Figure 13b).
 
     Args:
         table: Rows that differ in workload and ``prefetch``.
-        axes: Where to draw.
+        axes: Axes to draw into; None makes new ones.
     """
     rows = whole(table)
     axes = new_axes(axes, "What requests found in the cache", "", "of all requests")
@@ -402,11 +402,11 @@ def _short(prefetcher: str) -> str:
 
 
 def lifetime_by_prefetcher(table: Any, axes: Axes | None = None, *, amplified: bool = False) -> Axes:
-    """Years until flash is worn out, a mark for each prefetcher, by their logarithms (Yang 2023, Figure 13c).
+    """Years until flash is worn out, on a logarithmic scale, a mark for each prefetcher (Yang 2023, Figure 13c).
 
     Args:
         table: Rows that differ in workload and ``prefetch``.
-        axes: Where to draw.
+        axes: Axes to draw into; None makes new ones.
         amplified: Count what cleaning writes too; the paper does not.
     """
     rows = whole(table)
@@ -427,13 +427,13 @@ def lifetime_by_prefetcher(table: Any, axes: Axes | None = None, *, amplified: b
 def performance_per_dollar(
     table: Any, axes: Axes | None = None, *, dram: float = 5.0, flash: tuple[float, float] = (0.30, 0.05)
 ) -> Axes:
-    """Requests below a microsecond for the price, against DRAM alone, for which that is all of them (Yang 2023, Figure 14).
+    """Share of requests below a microsecond per dollar, relative to DRAM alone, where the share is 100% (Yang 2023, Figure 14).
 
     Args:
-        table: A row for each workload. The price is that of flash; the device's own DRAM is not in it.
-        axes: Where to draw.
-        dram: Dollars for a GB of DRAM.
-        flash: Dollars for a GB of flash, dear and cheap.
+        table: A row for each workload. The price is that of flash, without the device's own DRAM.
+        axes: Axes to draw into; None makes new ones.
+        dram: Dollars per GB of DRAM.
+        flash: Dollars per GB of flash, high and low.
     """
     rows = whole(table)
     axes = new_axes(axes, "Performance for the price, against DRAM alone", "", "times as much as DRAM")
@@ -473,13 +473,13 @@ def _metrics(
 
 
 def prefetch_metrics(table: Any, axes: Axes | None = None, *, workload: str | None = None) -> Axes:
-    """Accuracy, coverage, lateness and pollution of each prefetcher; the latter two inverted, so that higher is better (Yang 2023,
+    """Accuracy, coverage, lateness and pollution of each prefetcher; the last two inverted, so that higher is better (Yang 2023,
     Figure 15). A dash stands where a prefetcher fetched nothing.
 
     Args:
         table: Rows that differ in ``prefetch``.
-        axes: Where to draw.
-        workload: Which one.
+        axes: Axes to draw into; None makes new ones.
+        workload: The one to draw, if there are several.
     """
     name, rows = of_one(whole(table), workload)
     axes = new_axes(axes, name, "higher is better", "share")
@@ -492,10 +492,10 @@ def virtual_against_physical(virtual: Any, physical: Any, axes: Axes | None = No
 
     Args:
         virtual: A row with ``--addresses virtual``.
-        physical: The same with ``--addresses physical``; or several rows, of different recordings, which have their number in
-            ``recording``, or are counted.
-        axes: Where to draw.
-        workload: Which one.
+        physical: The same with ``--addresses physical``; or several rows of different recordings, numbered by ``recording`` or in
+            order.
+        axes: Axes to draw into; None makes new ones.
+        workload: The one to draw, if there are several.
     """
     name, rows = of_one(whole(virtual), workload)
     _, others = of_one(whole(physical), name)
@@ -513,14 +513,14 @@ def virtual_against_physical(virtual: Any, physical: Any, axes: Axes | None = No
 
 
 def metrics_over_windows(table: Any, axes: Axes | None = None, *, workload: str | None = None) -> Axes:
-    """Hits and the metrics of a prefetcher over a trace, window by window (Yang 2023, Figure 16b).
+    """Hits and the metrics of a prefetcher for each window of a trace (Yang 2023, Figure 16b).
 
-    Lines fetched in one window may be used in the next, so that it would have more than there are; such a share is drawn as 100%.
+    A line fetched in one window may be used in the next, whose share may then exceed 100%; it is drawn as 100%.
 
     Args:
         table: Rows of windows (``--window N``) of one device. A line has a gap where a window has nothing to measure.
-        axes: Where to draw.
-        workload: Which one.
+        axes: Axes to draw into; None makes new ones.
+        workload: The one to draw, if there are several.
     """
     name, rows = of_one([row for row in rows_of(table) if row["window"] != "all"], workload)
     rows.sort(key=lambda row: int(row["window"]))
@@ -546,13 +546,13 @@ def hints(table: Any, axes: Axes | None = None, *, vary: str = "top_percent", wo
     """Requests below a microsecond by hints of the host (bars), and hits under miss that these turned into hits (line) (Yang 2023,
     Figure 18).
 
-    The line is by how many hits under miss are fewer than without hints; what else became of them the totals do not tell.
+    The line shows by how much hits under miss decrease against no hints; the totals do not tell what became of them.
 
     Args:
         table: Rows that differ in ``hint_percent`` or in ``hint_probability``, and a row without hints to compare with.
-        axes: Where to draw.
+        axes: Axes to draw into; None makes new ones.
         vary: ``"top_percent"`` (Figure 18a) or ``"probability"`` (Figure 18b).
-        workload: Which one.
+        workload: The one to draw, if there are several.
     """
     fields = {"top_percent": ("hint_percent", 1.0), "probability": ("hint_probability", 100.0)}
     if vary not in fields:

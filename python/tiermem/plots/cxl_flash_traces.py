@@ -66,14 +66,14 @@ def _main_region(page: NDArray[np.int64]) -> tuple[NDArray[np.bool_], int]:
 def scatter(trace: Any, axes: Axes | None = None, *, addresses: str = "virtual", points: int = 20_000, title: str = "") -> Axes:
     """Which page is accessed when (Yang 2023, Figures 3a to 3j and 16a).
 
-    Of virtual pages those of the region with most accesses are drawn, counted from its first; a note says what share is elsewhere.
+    Of the virtual pages, only the region with most accesses is drawn, numbered from its first page; a note tells the rest's share.
 
     Args:
         trace: A trace.
-        axes: Where to draw.
+        axes: Axes to draw into; None makes new ones.
         addresses: ``"virtual"`` or ``"physical"``.
-        points: Draw so many accesses at most, at equal distances.
-        title: Above it.
+        points: Draw at most this many accesses, at equal distances.
+        title: Title of the plot.
     """
     page = pages(trace, addresses)
     kind = "virtual page" if addresses == "virtual" else "physical frame"
@@ -94,7 +94,7 @@ def scatter(trace: Any, axes: Axes | None = None, *, addresses: str = "virtual",
 
 
 def _distances(page: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Distances in pages, ascending, and the share of accesses at each or less; no more than a picture needs."""
+    """Distances in pages, ascending, and the share of accesses at each or less; thinned to what a picture needs."""
     distance, counts = np.unique(np.abs(np.diff(page)), return_counts=True)
     shares = np.cumsum(counts) / counts.sum()
     if len(distance) > POINTS_MAX:
@@ -107,12 +107,12 @@ def _distances(page: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np
 def deltas(recordings: Sequence[Any], axes: Axes | None = None, *, title: str = "") -> Axes:
     """How far apart consecutive accesses are, in pages (Yang 2023, Figures 3k to 3o).
 
-    By virtual address there is one line, of the first recording (black, dashed); by physical address one for each.
+    Virtual addresses have one line, of the first recording (black, dashed); physical ones a line for each recording.
 
     Args:
-        recordings: Traces of one program, each from a run of its own.
-        axes: Where to draw.
-        title: Above it.
+        recordings: Traces of one program, each of a different run.
+        axes: Axes to draw into; None makes new ones.
+        title: Title of the plot.
     """
     from matplotlib.ticker import FuncFormatter, NullLocator
 

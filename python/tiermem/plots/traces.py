@@ -1,4 +1,4 @@
-"""What a trace is like: popularity, sizes, reuse times, working set."""
+"""Plots of a trace: popularity, sizes, reuse times, working set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def popularity(stat: TraceStat, axes: Axes | None = None) -> Axes:
-    """Accesses by rank, both by their logarithms, with the Zipf distribution that fits."""
+    """Accesses by rank, on logarithmic scales, with the Zipf distribution that fits."""
     axes = new_axes(axes, "Popularity", "rank of the key", "accesses of the key")
     if stat.popularity:
         rank, accesses = (stat.popularity[name].astype(float) for name in ("rank", "accesses"))
@@ -43,7 +43,7 @@ def _histogram(of: Distribution | None, axes: Axes) -> Axes:
 
 
 def sizes(stat: TraceStat, axes: Axes | None = None) -> Axes:
-    """Sizes of what is asked for, by powers of two."""
+    """Sizes of the requested values, by powers of two."""
     axes = _histogram(stat.size_bytes, new_axes(axes, "Sizes", "size of the value", "of all requests"))
     in_bytes(axes.xaxis)
     return axes
@@ -58,11 +58,11 @@ def reuse_time(stat: TraceStat, axes: Axes | None = None) -> Axes:
 
 
 def working_set(stat: TraceStat, axes: Axes | None = None, *, unit: str = "bytes") -> Axes:
-    """The working set over the trace: what was seen so far, and what was in use in each stretch.
+    """The working set over the trace: since the start, and in use in each interval.
 
     Args:
-        stat: What :func:`tiermem.stat` gives.
-        axes: Where to draw.
+        stat: The result of :func:`tiermem.stat`.
+        axes: Axes to draw into; None makes new ones.
         unit: ``"bytes"`` or ``"keys"``.
     """
     if unit not in ("bytes", "keys"):
