@@ -289,9 +289,10 @@ impl Contents {
             return;
         }
         let db = self.items.header(self.shard.ladder().residents().nodes().loc(id)).db;
-        match self.shard.forget_copy(id, hash, &mut self.items) {
-            Some(place) => drop(self.retire(hash, place, db)),
-            None => self.note_change(hash),
+        if let Some(place) = self.shard.forget_copy(id, hash, &mut self.items) {
+            self.retire(hash, place, db);
+        } else {
+            self.note_change(hash);
         }
     }
 
