@@ -22,12 +22,14 @@ FUZZ_SECONDS ?= $(if $(CI),20,60)
 WORLDS ?= 2000
 SEEDS ?= 10000
 KILL_ROUNDS ?= 100
+# The lists that `make mutations` tries; all of them take hours.
+MUTATIONS ?= $(wildcard scripts/mutations/*.toml)
 # What is driven once more against a store of two shards.
 SHARDED_TESTS := test_acl.py test_clients.py test_config.py test_dialogues.py test_flash.py test_hashes.py test_info.py test_limits.py \
   test_redis_benchmark.py test_redis_cli.py test_redis_py.py test_tenants.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint unit e2e python hunt bench docs fuzz-smoke
+.PHONY: help run build test lint unit e2e python hunt mutations bench docs fuzz-smoke
 .NOTPARALLEL:
 
 help: ## this list
@@ -74,6 +76,9 @@ hunt: ## what `make test` is too short to meet: both engines in thousands of wor
 	cargo build --locked -p tiermem-cli -p tiermem-workloads
 	TIERMEM=$(TARGET)/debug/tiermem TIERMEM_KILL_ROUNDS=$(KILL_ROUNDS) $(TARGET)/e2e-python/bin/python -m pytest tests/e2e \
 	  -k test_block_kill $(PYTEST_ARGS)
+
+mutations: ## changes one decision after the other and says which change no test notices (MUTATIONS="LIST.toml ...")
+	@bad=0; for list in $(MUTATIONS); do echo "$$list"; scripts/mutations.py $$list || bad=1; done; exit $$bad
 
 bench: ## tiermem beside all-DRAM, naive promotion and all-CXL, in process (BENCH_TRACE, BENCH_ARGS)
 	@scripts/bootstrap.sh run

@@ -15,8 +15,6 @@ use syn::{Attribute, ImplItem, Item, Type, UseTree};
 const FUNCTIONS_MAX: usize = 40;
 
 /// Types with more: how many they may have, and why. Lower the number when one shrinks; strike out the entry when it fits the limit.
-///
-/// All of these are to be split; none of them has a reason to stay as large as it is.
 const EXCEPTIONS: &[(&str, usize, &str)] = &[];
 
 /// The path of a module, or of what it defines.
