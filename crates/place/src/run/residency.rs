@@ -22,7 +22,8 @@ pub struct Residency {
 }
 
 impl Residency {
-    /// Of a process and all that descend from it. Nothing of those that have gone or belong to somebody else.
+    /// Of a process and all that descend from it, as far as the kernel lists them: it may leave some out while others end.
+    /// Nothing of those that have gone or belong to somebody else.
     pub fn of_program(pid: u32) -> Self {
         let mut residency = Residency::default();
         let mut waiting = vec![pid];
@@ -73,13 +74,19 @@ mod tests {
     #[test]
     fn a_program_and_what_it_starts_are_looked_at() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let own = Residency::of_program(std::process::id());
+        // The kernel's list of children may leave some out while others end, and other tests start and end programs too.
+        let begun = std::time::Instant::now();
+        let own = loop {
+            let own = Residency::of_program(std::process::id());
+            if own.files.iter().any(|file| file.ends_with("sleep")) {
+                break own;
+            }
+            assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{:?}", own.files);
+        };
         let of_child = Residency::of_program(child.id());
         if fs::exists("/proc/self/numa_maps").unwrap_or(false) {
             assert!(own.total() > of_child.total() && of_child.total() > 0, "{own:?} {of_child:?}");
         }
-        assert!(own.files.iter().any(|file| file.ends_with("sleep")), "{:?}", own.files);
-        assert!(children(std::process::id()).contains(&child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(Residency::of_program(child.id()), Residency::default());
