@@ -234,3 +234,180 @@ fn clear_page(
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::PAGE_BYTES;
+    use super::super::outlet::Outlet;
+    use super::super::test_world::World;
+    use super::*;
+    use proptest::prelude::*;
+
+    const PAGES: u32 = 24;
+    const WINDOW: u32 = 6;
+    /// Sixty-four of them on a page.
+    const SMALL: u64 = 1000;
+
+    /// A full tier.
+    fn world() -> (World, Vec<Id>) {
+        let mut world = World::new(World::config(&[u64::from(PAGES)]));
+        let ids = world.fill(0, SMALL);
+        assert_eq!(ids.len() as u32, PAGES * 64);
+        (world, ids)
+    }
+
+    fn piece(clearings: &mut Clearings, world: &mut World) -> Clear {
+        let (transit, _, mut context) = world.parts();
+        let clear = clearings.piece(WINDOW, transit, &mut context);
+        world.settle();
+        clear
+    }
+
+    fn free(world: &World) -> u32 {
+        world.transit.residents.levels[0].slots.supply().free()
+    }
+
+    proptest! {
+        /// The window whose pages' first items are oldest is emptied, a piece at a time; what becomes free there is given to nobody
+        /// until it is given away, and then there is room for the large item.
+        #[test]
+        fn the_coldest_window_is_emptied_in_pieces(uses in prop::collection::vec(any::<prop::sample::Index>(), 0..60)) {
+            let (mut world, ids) = world();
+            uses.into_iter().for_each(|pick| _ = world.touch(ids[pick.index(ids.len())]));
+            let age = |page: u32| u64::from(world.transit.residents.nodes.age(ids[page as usize * 64], world.now));
+            let coldness = |start: u32| (start..start + WINDOW).map(age).sum::<u64>();
+            let window = (0..=PAGES - WINDOW).rev().max_by_key(|&start| coldness(start)).unwrap();
+            let mut expected: Vec<Id> = ids[window as usize * 64..(window + WINDOW) as usize * 64].to_vec();
+            expected.sort();
+            let mut clearings = Clearings::new(1);
+            let mut gone = Vec::new();
+            let mut pieces = 0;
+            loop {
+                let clear = piece(&mut clearings, &mut world);
+                let (moved, dropped) = world.decided();
+                prop_assert!(moved.is_empty() && dropped.len() <= PIECE_ITEMS as usize);
+                gone.extend(dropped);
+                pieces += 1;
+                prop_assert!(clearings.is_under_way(0) && free(&world) == 0);
+                prop_assert_eq!(world.enter(0, SMALL), None, "nobody is given what becomes free");
+                if clear == Clear::Done {
+                    break;
+                }
+                prop_assert_eq!(clear, Clear::Working);
+            }
+            prop_assert_eq!(pieces, (WINDOW * 64).div_ceil(PIECE_ITEMS));
+            gone.sort();
+            prop_assert_eq!(gone, expected);
+            clearings.end(0, &mut world.transit.residents);
+            prop_assert!(!clearings.is_under_way(0) && free(&world) == WINDOW);
+            prop_assert!(world.enter(0, u64::from(WINDOW) * PAGE_BYTES).is_some());
+        }
+    }
+
+    #[test]
+    fn a_window_on_which_something_stays_is_given_up() {
+        let (mut world, ids) = world();
+        world.transit.pin(ids[100]);
+        let mut clearings = Clearings::new(1);
+        assert_eq!(piece(&mut clearings, &mut world), Clear::Working);
+        let mut pieces = 1;
+        while piece(&mut clearings, &mut world) == Clear::Working {
+            pieces += 1;
+            assert!(clearings.is_under_way(0));
+        }
+        assert!(pieces >= STUCK_PIECES, "as long as something leaves it goes on");
+        assert!(!clearings.is_under_way(0));
+        // All but one of them are everybody's again, and the last one's slots too.
+        assert_eq!(free(&world), WINDOW - 1);
+        assert_eq!(world.fill(0, SMALL).len() as u32, WINDOW * 64 - 1);
+    }
+
+    #[test]
+    fn what_no_tier_can_hold_is_not_begun() {
+        let (mut world, _) = world();
+        let mut clearings = Clearings::new(1);
+        let (transit, _, mut context) = world.parts();
+        assert_eq!(clearings.piece(PAGES / 2 + 1, transit, &mut context), Clear::Impossible);
+        assert!(
+            clearings.prepare(PAGES / 2 + 1, transit, &mut context),
+            "there is nothing to be done for it"
+        );
+        assert!(context.acts.is_empty() && !clearings.is_under_way(0));
+    }
+
+    #[test]
+    fn a_larger_item_has_a_window_of_its_own_and_room_that_is_there_needs_none() {
+        const LARGER: u32 = 2 * WINDOW;
+        let (mut world, _) = world();
+        let mut clearings = Clearings::new(1);
+        assert_eq!(piece(&mut clearings, &mut world), Clear::Working);
+        let (transit, _, mut context) = world.parts();
+        assert!(!clearings.prepare(LARGER, transit, &mut context), "the smaller one is given up for it");
+        while piece(&mut clearings, &mut world) == Clear::Working {}
+        assert_eq!(world.decided().1.len() as u32, LARGER * 64, "the smaller item takes the larger window");
+        clearings.end(0, &mut world.transit.residents);
+        let (transit, _, mut context) = world.parts();
+        assert!(clearings.prepare(LARGER, transit, &mut context), "the room is there");
+        assert!(world.enter(0, u64::from(LARGER) * PAGE_BYTES).is_some());
+        let (transit, _, mut context) = world.parts();
+        assert!(clearings.prepare(WINDOW, transit, &mut context), "one item makes it when it goes");
+        assert!(!clearings.is_under_way(0) && world.acts.is_empty());
+    }
+
+    #[test]
+    fn a_window_that_nobody_asks_for_is_given_up() {
+        let (mut world, _) = world();
+        let mut clearings = Clearings::new(1);
+        piece(&mut clearings, &mut world);
+        let later = |world: &World, requests| Now { requests: world.now.requests + requests, ..world.now };
+        let now = later(&world, ABANDONED_REQUESTS);
+        clearings.end_abandoned(&mut world.transit.residents, now);
+        assert!(clearings.is_under_way(0));
+        let now = later(&world, ABANDONED_REQUESTS + 1);
+        clearings.end_abandoned(&mut world.transit.residents, now);
+        assert!(!clearings.is_under_way(0) && free(&world) > 0);
+    }
+
+    #[test]
+    fn a_run_in_the_window_is_left_to_a_large_item_and_costs_the_window_for_a_small_one() {
+        let mut world = World::new(World::config(&[u64::from(PAGES)]));
+        let runs = world.fill(0, 2 * PAGE_BYTES);
+        let mut clearings = Clearings::new(1);
+        let residents = &mut world.transit.residents;
+        residents.levels[0].slots.hold(2..2 + WINDOW);
+        let clearing = Clearing { first: 2, pages: WINDOW, at: 2, stuck: 0, asked: 0, overflows: false };
+        clearings.tiers[0] = Some(clearing);
+        let mut leaves_it =
+            |run: usize, pages| clearings.is_cleared_anyway(0, Fit::Run(pages), runs[run], residents);
+        assert!(!leaves_it(0, LARGE_PAGES) && !leaves_it(4, LARGE_PAGES), "they lie beside it");
+        assert!(leaves_it(1, LARGE_PAGES) && leaves_it(3, LARGE_PAGES));
+        assert!(!leaves_it(3, LARGE_PAGES - 1), "a smaller one takes it");
+        assert!(!leaves_it(3, LARGE_PAGES), "and the window is no more");
+        assert!(!clearings.is_under_way(0));
+    }
+
+    #[test]
+    fn what_was_begun_at_the_cost_of_items_that_nothing_takes_goes_on_so_while_it_may() {
+        let (mut world, _) = world();
+        let choked = Outlet::Choked { room_bytes: 0, spare_bytes: 0 };
+        world.transit.outlet = choked;
+        let mut clearings = Clearings::new(1);
+        assert_eq!(piece(&mut clearings, &mut world), Clear::Working);
+        assert!(world.decided().1.is_empty() && !clearings.overflow(), "nothing may go");
+        clearings.end(0, &mut world.transit.residents);
+        let (transit, _, mut context) = world.parts();
+        clearings.piece(WINDOW, transit, &mut context.overflowing());
+        assert!(world.decided().1.len() > 200 && clearings.overflow());
+        piece(&mut clearings, &mut world);
+        assert!(!world.decided().1.is_empty(), "who asks next need not say so again");
+    }
+
+    #[test]
+    fn no_items_no_windows() {
+        let mut clearings = Clearings::new(1);
+        clearings.tiers[0] =
+            Some(Clearing { first: 0, pages: WINDOW, at: 0, stuck: 0, asked: 0, overflows: true });
+        clearings.clear();
+        assert!(!clearings.is_under_way(0) && !clearings.overflow());
+    }
+}

@@ -67,6 +67,8 @@ mod residents;
 mod slots;
 mod step;
 mod tenants;
+#[cfg(test)]
+mod test_world;
 mod tickets;
 mod transit;
 mod tuning;

@@ -337,3 +337,203 @@ impl Orders {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_world::{QUARTER, World};
+    use super::super::{Residents, Setting};
+    use super::*;
+    use crate::evict::Named;
+    use crate::evict::lru::Bump;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const TIERS: usize = 2;
+    const SIZES: [u64; 4] = [1000, QUARTER, 40_000, 100_000];
+
+    fn world(order: Order) -> World {
+        let mut config = World::config(&[12, 12]);
+        config.levels.iter_mut().for_each(|level| level.order = order);
+        World::new(config)
+    }
+
+    /// What a list of all items knows of one.
+    #[derive(Clone, Copy, Debug)]
+    struct Known {
+        domain: (usize, Class),
+        /// When it took its place in the order.
+        since: u64,
+        used: u64,
+        may_go: bool,
+    }
+
+    /// The first of a tier and class, and when it was last used.
+    fn first(all: &BTreeMap<Id, Known>, domain: (usize, Class)) -> Option<(u64, Id)> {
+        let here = all.iter().filter(|(_, known)| known.domain == domain && known.may_go);
+        here.min_by_key(|(_, known)| known.since).map(|(&id, known)| (known.used, id))
+    }
+
+    proptest! {
+        /// Lists by recency and the policy of another name: the first of a class, of a tier, and of each class of a tier are those that
+        /// a look at all items finds.
+        #[test]
+        fn who_goes_next_is_first_in_its_class_and_not_used_for_longest_in_its_tier(
+            is_fifo in any::<bool>(),
+            ops in prop::collection::vec((0u8..10, 0usize..TIERS, 0usize..SIZES.len(), any::<prop::sample::Index>()), 1..120),
+        ) {
+            let mut world = world(if is_fifo { Order::Policy(Named::Fifo) } else { Order::Lists });
+            let mut all = BTreeMap::<Id, Known>::new();
+            for (what, tier, size, pick) in ops {
+                let any = (!all.is_empty()).then(|| *all.keys().nth(pick.index(all.len())).unwrap());
+                match (what, any) {
+                    (0..4, _) => if let Some(id) = world.enter(tier, SIZES[size]) {
+                        let domain = (tier, world.class(SIZES[size]));
+                        let since = world.now.requests;
+                        all.insert(id, Known { domain, since, used: since, may_go: true });
+                    }
+                    (4..7, Some(id)) => {
+                        world.touch(id);
+                        let known = all.get_mut(&id).unwrap();
+                        known.used = world.now.requests;
+                        if !is_fifo { known.since = known.used; }
+                    }
+                    (7, Some(id)) => {
+                        world.transit.remove(id);
+                        all.remove(&id);
+                    }
+                    (8, Some(id)) if all[&id].may_go => {
+                        world.transit.pin(id);
+                        all.get_mut(&id).unwrap().may_go = false;
+                    }
+                    _ => {}
+                }
+                let classes: Vec<Class> = world.classes().collect();
+                let (transit, _, mut context) = world.parts();
+                let Residents { nodes, levels, orders, .. } = &mut transit.residents;
+                for (tier, level) in levels.iter().enumerate() {
+                    let items = (&*nodes, &level.slots);
+                    prop_assert!(orders.has_order_by_class(tier));
+                    let mut firsts = Vec::new();
+                    for &class in &classes {
+                        let expected = first(&all, (tier, class));
+                        prop_assert!(orders.is_at_hand(tier, class, nodes), "nobody has to be passed over");
+                        prop_assert_eq!(orders.victim(tier, class, items, &mut context), expected.map(|(_, id)| id));
+                        firsts.extend(expected.map(|(used, id)| (used, class, id)));
+                        if !is_fifo {
+                            let mut hottest = Vec::new();
+                            orders.hottest(tier, class, 3, |id| hottest.push(id));
+                            let mut here: Vec<_> = all.iter().filter(|(_, known)| known.domain == (tier, class)).collect();
+                            here.sort_by_key(|(_, known)| std::cmp::Reverse(known.since));
+                            prop_assert_eq!(hottest, here.iter().take(3).map(|&(&id, _)| id).collect::<Vec<_>>());
+                        }
+                    }
+                    firsts.sort_by_key(|&(used, class, _)| (used, class));
+                    let now = context.now.requests;
+                    let donors: Vec<_> = firsts.iter().map(|&(used, class, id)| ((now - used) as u32, class, id)).collect();
+                    prop_assert_eq!(orders.donors(tier, items, &mut context), donors);
+                    prop_assert_eq!(orders.coldest(tier, items, &mut context), firsts.first().map(|&(.., id)| id));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_class_whose_last_items_were_used_has_the_coldest_only_where_all_are_so() {
+        let mut world = World::new(LadderConfig { bump: Bump::AtTail, ..World::config(&[12]) });
+        let old: Vec<Id> = (0..20).filter_map(|_| world.enter(0, 1000)).collect();
+        let young: Vec<Id> = (0..8).filter_map(|_| world.enter(0, QUARTER)).collect();
+        let residents = &mut world.transit.residents;
+        // Marked, and as old as before.
+        for &id in &old {
+            let place = residents.nodes.get(id);
+            let touch = Touch { now: 0, write: false };
+            residents.orders.hit(id, place, 0, touch, &residents.levels[0].slots);
+        }
+        let (transit, _, mut context) = world.parts();
+        assert_eq!(transit.residents.coldest(0, &mut context), Some(young[0]));
+        for &id in &young {
+            let place = transit.residents.nodes.get(id);
+            let touch = Touch { now: 0, write: false };
+            transit.residents.orders.hit(id, place, 0, touch, &transit.residents.levels[0].slots);
+        }
+        // Eight of each are passed over at a look, so neither has one at hand.
+        assert_eq!(transit.residents.coldest(0, &mut context), Some(old[0]));
+    }
+
+    #[test]
+    fn a_sample_of_a_tier_or_a_class_is_of_those_that_may_go() {
+        for by in [Priority::Recency, Priority::Frequency, Priority::Expiry] {
+            let mut world = world(Order::Sample { k: 64, by });
+            let quarters: Vec<Id> = (0..4).filter_map(|_| world.enter(0, QUARTER)).collect();
+            let halves: Vec<Id> = (0..2).filter_map(|_| world.enter(0, 2 * QUARTER)).collect();
+            let other_tier = world.enter(1, QUARTER).unwrap();
+            let (quarter, half) = (world.class(QUARTER), world.class(2 * QUARTER));
+            // Draws teach after which age a count of uses is worth half.
+            let (transit, _, mut context) = world.parts();
+            (0..32).for_each(|_| _ = transit.residents.coldest(0, &mut context));
+            // The first is used most often, and longest ago; so it goes by recency alone.
+            (0..9).for_each(|_| _ = world.touch(quarters[0]));
+            quarters[1..].iter().chain(&halves).for_each(|&id| _ = world.touch(id));
+            let now = world.now;
+            world.transit.residents.nodes.set_expires_at_ms(halves[1], Some(9), now);
+            let (transit, _, mut context) = world.parts();
+            let residents = &mut transit.residents;
+            assert!(!residents.orders.has_order_by_class(0));
+            let in_tier = match by {
+                Priority::Recency => quarters[0],
+                Priority::Frequency => quarters[1],
+                Priority::Expiry => halves[1],
+            };
+            assert_eq!(residents.coldest(0, &mut context), Some(in_tier), "{by:?}");
+            let of_class = if by == Priority::Frequency { quarters[1] } else { quarters[0] };
+            assert_eq!(residents.victim(0, quarter, &mut context), Some(of_class), "{by:?}");
+            let of_class = if by == Priority::Expiry { halves[1] } else { halves[0] };
+            assert_eq!(residents.victim(0, half, &mut context), Some(of_class), "{by:?}");
+            assert_eq!(residents.victim(1, quarter, &mut context), Some(other_tier));
+            quarters.iter().for_each(|&id| _ = transit.pin(id));
+            assert_eq!(transit.residents.victim(0, quarter, &mut context), None, "{by:?}");
+        }
+    }
+
+    #[test]
+    fn tenants_give_from_what_is_their_own() {
+        let config = world(Order::Sample { k: 64, by: Priority::Recency }).transit.residents.config.clone();
+        let mut world = World::new(LadderConfig { tenants: true, ..config });
+        for tenant in [1, 2] {
+            world.transit.residents.apply(Setting::Share { tenant, tier: 0, share_bytes: 1 << 20, k: 0 });
+        }
+        let poor = world.enter_of(1, 0, QUARTER).unwrap();
+        let mut rich: Vec<Id> = (0..7).filter_map(|_| world.enter_of(2, 0, QUARTER)).collect();
+        let class = world.class(QUARTER);
+        let (transit, _, mut context) = world.parts();
+        let Residents { nodes, levels, orders, .. } = &mut transit.residents;
+        let (now, items) = (context.now, (&*nodes, &levels[0].slots));
+        assert_eq!(
+            orders.victim(0, class, items, &mut context),
+            Some(rich[0]),
+            "the fullest gives, not the oldest"
+        );
+        assert_eq!(orders.coldest(0, items, &mut context.wanted_by(Some(1))), Some(rich[0]));
+        let donors = orders.donors(0, items, &mut context.wanted_by(Some(1)));
+        assert!(donors.is_sorted_by_key(|&(age, ..)| std::cmp::Reverse(age)) && !donors.is_empty());
+        assert!(
+            donors
+                .iter()
+                .all(|&(age, of, id)| rich.contains(&id) && of == class && age == nodes.age(id, now))
+        );
+        assert_eq!(orders.choose(1, 0, items, now, context.rng), Some(poor));
+        assert_eq!(orders.choose(2, 0, items, now, context.rng), Some(rich[0]));
+        assert_eq!(orders.choose(3, 0, items, now, context.rng), None, "nobody has that number");
+        let own = orders.own_coldest(rich[6], (0, class), items, now, context.rng);
+        assert_eq!(own, Some(nodes.age(rich[0], now)), "that of the tenant who asks");
+        assert!(
+            orders.own_coldest(poor, (0, class), items, now, context.rng).is_some(),
+            "it lacks less than a page"
+        );
+        rich.extend((0..32).filter_map(|_| world.enter_of(2, 0, QUARTER)));
+        let (transit, _, context) = world.parts();
+        let Residents { nodes, levels, orders, .. } = &mut transit.residents;
+        let own = orders.own_coldest(poor, (0, class), (nodes, &levels[0].slots), context.now, context.rng);
+        assert_eq!(own, None, "it has less than its part");
+    }
+}

@@ -222,3 +222,172 @@ pub(super) fn keep_page(slots: &mut Slots, unit: u32) -> bool {
     slots.undrain(unit / PAGE_UNITS);
     slots.by_class().slots_free(class) > 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_world::{QUARTER, World};
+    use super::super::{LadderConfig, PAGE_BYTES};
+    use super::*;
+    use crate::Now;
+    use proptest::prelude::*;
+
+    const PAGES: u64 = 12;
+    const HALF: u64 = 2 * QUARTER;
+
+    fn page_comes(exchange: &mut Exchange, world: &mut World, bytes: u64) -> bool {
+        let class = world.class(bytes);
+        let (transit, _, mut context) = world.parts();
+        exchange.page_comes(0, class, &mut transit.residents, &mut context)
+    }
+
+    /// A step's part of the exchange.
+    fn go_on(exchange: &mut Exchange, world: &mut World) -> usize {
+        let before = world.acts.len();
+        let (transit, learnt, mut context) = world.parts();
+        exchange.go_on(0, &mut Giving { transit, learnt }, &mut context);
+        let decided = world.acts.len() - before;
+        world.settle();
+        decided
+    }
+
+    fn pages(world: &World, bytes: u64) -> u32 {
+        world.transit.residents.levels[0].slots.by_class().pages(world.class(bytes))
+    }
+
+    /// Since all classes were looked at last so much time has passed that they are looked at again.
+    fn later(world: &mut World) {
+        world.now = Now { requests: world.now.requests + LOOK_REQUESTS, ..world.now };
+    }
+
+    proptest! {
+        /// The class with most free slots beside a page's gives one, however the items lie on its pages; its items stay, a batch of
+        /// them moves at a time, and it is counted once.
+        #[test]
+        fn a_class_with_free_slots_gives_a_page_and_no_item(
+            left in prop::collection::vec(1u32..4, 3..6), halves in 1u32..4, batch in 1u32..5,
+        ) {
+            let mut world = World::new(LadderConfig { rebalance_batch: batch, ..World::config(&[PAGES]) });
+            // Older than the others: their class is not the colder one.
+            (0..halves).for_each(|_| _ = world.enter(0, HALF));
+            let ids: Vec<Id> = (0..4 * left.len()).filter_map(|_| world.enter(0, QUARTER)).collect();
+            for (page, &left) in left.iter().enumerate() {
+                ids[4 * page + left as usize..4 * page + 4].iter().for_each(|&id| world.transit.remove(id));
+            }
+            later(&mut world);
+            let (items, before) = (world.transit.residents.items(), pages(&world, QUARTER));
+            let free = 4 * left.len() as u32 - left.iter().sum::<u32>();
+            let mut exchange = Exchange::new(1);
+            let comes = page_comes(&mut exchange, &mut world, HALF);
+            prop_assert_eq!(comes, free >= 4, "{} slots are free", free);
+            if comes {
+                prop_assert!(page_comes(&mut exchange, &mut world, HALF), "it is on its way");
+                prop_assert!(!page_comes(&mut exchange, &mut world, PAGE_BYTES), "to one class");
+                let fewest = *left.iter().min().unwrap();
+                let mut moved = 0;
+                while world.transit.residents.levels[0].counters.pages_moved == 0 {
+                    let decided = go_on(&mut exchange, &mut world);
+                    prop_assert!(decided <= batch as usize);
+                    moved += decided;
+                    prop_assert!(moved <= 4);
+                }
+                prop_assert!(moved >= fewest as usize);
+                prop_assert_eq!((world.transit.residents.items(), pages(&world, QUARTER)), (items, before - 1));
+                prop_assert!(world.decided().1.is_empty());
+                prop_assert_eq!(go_on(&mut exchange, &mut world), 0, "it is done");
+                prop_assert_eq!(world.transit.residents.levels[0].counters.pages_moved, 1);
+            }
+        }
+    }
+
+    /// Full pages of quarters and then of halves, the older so many requests older than the younger.
+    fn old_and_young(old_pages: usize, apart: u64) -> (World, Vec<Id>) {
+        let mut world = World::new(World::config(&[PAGES]));
+        let old = (0..4 * old_pages).filter_map(|_| world.enter(0, QUARTER)).collect();
+        world.now.requests += apart;
+        (0..4).for_each(|_| _ = world.enter(0, HALF));
+        later(&mut world);
+        (world, old)
+    }
+
+    #[test]
+    fn a_class_gives_a_page_when_its_youngest_are_older_than_the_others_oldest() {
+        let (mut world, old) = old_and_young(2, 100);
+        assert!(!page_comes(&mut Exchange::new(1), &mut world, QUARTER), "the older ones are its own");
+        assert!(page_comes(&mut Exchange::new(1), &mut world, HALF));
+        // One that is young is enough, where it is drawn: of eight items eight are.
+        let (mut world, _) = old_and_young(1, 100 * LOOK_REQUESTS);
+        assert!(page_comes(&mut Exchange::new(1), &mut world, HALF), "so much older that its only page goes");
+        let (mut world, _) = old_and_young(1, 100);
+        assert!(!page_comes(&mut Exchange::new(1), &mut world, HALF), "its only page");
+        let (mut world, _) = old_and_young(2, 100);
+        old.iter().for_each(|&id| _ = world.touch(id));
+        assert!(!page_comes(&mut Exchange::new(1), &mut world, HALF), "they are in use");
+    }
+
+    #[test]
+    fn without_a_free_slot_the_coldest_of_the_class_go_for_those_on_the_page() {
+        let (mut world, old) = old_and_young(3, 100);
+        let mut exchange = Exchange::new(1);
+        assert!(page_comes(&mut exchange, &mut world, HALF));
+        for _ in 0..8 {
+            go_on(&mut exchange, &mut world);
+        }
+        let (_, dropped) = world.decided();
+        assert_eq!(dropped.len(), 4, "a page of four is given");
+        assert!(dropped.iter().all(|id| old.contains(id)));
+        assert_eq!(pages(&world, QUARTER), 2);
+        assert_eq!(world.transit.residents.levels[0].counters.pages_moved, 1);
+    }
+
+    #[test]
+    fn a_page_on_which_all_is_held_takes_items_again() {
+        let (mut world, old) = old_and_young(2, 100);
+        let mut exchange = Exchange::new(1);
+        assert!(page_comes(&mut exchange, &mut world, HALF));
+        old.iter().for_each(|&id| _ = world.transit.pin(id));
+        for _ in 1..STUCK_STEPS {
+            assert_eq!(go_on(&mut exchange, &mut world), 0);
+            assert!(page_comes(&mut exchange, &mut world, HALF));
+        }
+        go_on(&mut exchange, &mut world);
+        let slots = &world.transit.residents.levels[0].slots;
+        let class = world.class(QUARTER);
+        assert!((0..2).all(|page| !slots.pages().is_draining(page, class)));
+        assert!(!page_comes(&mut exchange, &mut world, QUARTER), "nothing is on its way to anybody");
+    }
+
+    #[test]
+    fn no_page_comes_to_runs_or_where_it_is_switched_off() {
+        let (mut world, _) = old_and_young(2, 100);
+        let runs = world.transit.residents.classes.runs();
+        let (transit, _, mut context) = world.parts();
+        assert!(!Exchange::new(1).page_comes(0, runs, &mut transit.residents, &mut context));
+        transit.residents.config.rebalance_batch = 0;
+        assert!(!page_comes(&mut Exchange::new(1), &mut world, HALF));
+    }
+
+    #[test]
+    fn a_class_without_a_free_slot_keeps_the_page_that_is_being_emptied() {
+        let mut world = World::new(World::config(&[PAGES]));
+        let ids: Vec<Id> = (0..8).filter_map(|_| world.enter(0, QUARTER)).collect();
+        let unit = |world: &World, id: Id| world.transit.residents.nodes.loc(id).unit;
+        let (first, other) = (unit(&world, ids[0]), unit(&world, ids[7]));
+        let slots = &mut world.transit.residents.levels[0].slots;
+        assert!(!keep_page(slots, first), "it is not being emptied");
+        slots.drain(0);
+        assert!(!keep_page(slots, other) && !keep_page(slots, first), "it is full");
+        slots.drain(0);
+        slots.release(first);
+        assert!(keep_page(slots, first), "one has left it");
+        assert_eq!(slots.by_class().slots_free(slots.pages().class_at(first)), 1);
+    }
+
+    #[test]
+    fn no_items_nothing_to_empty() {
+        let (mut world, _) = old_and_young(2, 100);
+        let mut exchange = Exchange::new(1);
+        assert!(page_comes(&mut exchange, &mut world, HALF));
+        exchange.clear();
+        assert_eq!(go_on(&mut exchange, &mut world), 0);
+    }
+}

@@ -30,7 +30,8 @@ pub(super) struct Reclaim {
 impl Reclaim {
     /// Between requests.
     pub fn in_background(tier: usize, transit: &Transit) -> Self {
-        Reclaim { tier, evictable_bytes: transit.evictable_bytes() }
+        let evictable_bytes = if transit.may_evict() { u64::MAX } else { 0 };
+        Reclaim { tier, evictable_bytes }
     }
 
     /// For an item that is admitted now.
@@ -230,4 +231,173 @@ fn windows_by_age(tier: usize, pages: u32, round: u32, residents: &Residents, no
     let mut windows: Vec<_> = (0..count).map(|window| (coldness(start(window)), start(window))).collect();
     windows.sort_by_key(|&(coldness, start)| (std::cmp::Reverse(coldness), start));
     windows.into_iter().map(|(_, start)| start).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::outlet::Outlet;
+    use super::super::test_world::{QUARTER, World};
+    use super::super::{Eviction, LadderConfig, Order, PAGE_BYTES, Priority, Setting};
+    use super::*;
+    use crate::Id;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    const PAGES: u64 = 10;
+    /// Small ones, some on a page, a page, and runs.
+    const SIZES: [u64; 5] = [1000, QUARTER, PAGE_BYTES / 2, PAGE_BYTES, 2 * PAGE_BYTES];
+
+    type Ops = Vec<(u8, usize, prop::sample::Index)>;
+
+    fn ops() -> impl Strategy<Value = Ops> {
+        prop::collection::vec((0u8..10, 0usize..SIZES.len(), any::<prop::sample::Index>()), 1..150)
+    }
+
+    /// A tier in which items came, were used, held and removed, and one below it with some space.
+    fn world(config: LadderConfig, ops: &Ops) -> World {
+        let mut world = World::new(config);
+        (0..6).for_each(|_| _ = world.enter(1, QUARTER));
+        for &(what, size, pick) in ops {
+            let live: Vec<Id> = world.items(0).into_iter().collect();
+            let any = (!live.is_empty()).then(|| live[pick.index(live.len())]);
+            match (what, any) {
+                (0..6, _) => _ = world.enter(0, SIZES[size]),
+                (6 | 7, Some(id)) => _ = world.touch(id),
+                (8, Some(id)) if size == 0 => _ = world.transit.pin(id),
+                (9, Some(id)) => world.transit.remove(id),
+                _ => {}
+            }
+        }
+        world
+    }
+
+    /// Whether everything that holds a place on a page is an item that may leave it.
+    fn can_leave(world: &World, page: u32) -> bool {
+        let residents = &world.transit.residents;
+        let mut holders = residents.levels[0].slots.pages().holders(page);
+        holders.all(|holder| matches!(holder, Holder::Item(id) if residents.nodes.may_leave(id)))
+    }
+
+    fn page_of(world: &World, id: Id) -> u32 {
+        world.transit.residents.nodes.loc(id).unit / PAGE_UNITS
+    }
+
+    proptest! {
+        /// Of the oldest items of all classes the oldest one is asked first whether its page can be emptied; that page and nothing else
+        /// is. Where a class keeps an empty page nobody has to move for one.
+        #[test]
+        fn a_page_is_taken_from_under_the_coldest(ops in ops()) {
+            let mut world = world(World::config(&[PAGES, 2]), &ops);
+            let slots = &world.transit.residents.levels[0].slots;
+            let has_empty = (0..PAGES as u32).any(|page| slots.pages().page_used(page) == Some(0));
+            let mut oldest: Vec<Id> = world.classes().filter_map(|class| world.oldest(0, class)).collect();
+            oldest.sort_by_key(|&id| std::cmp::Reverse(world.transit.residents.nodes.age(id, world.now)));
+            let page = oldest.iter().map(|&id| page_of(&world, id)).find(|&page| can_leave(&world, page));
+            let expected: BTreeSet<Id> = page.filter(|_| !has_empty).map_or(BTreeSet::new(), |page| {
+                world.transit.residents.levels[0].slots.pages().items(page).collect()
+            });
+            let (transit, _, mut context) = world.parts();
+            let taken = Reclaim::in_background(0, transit).pages(1, transit, &mut context);
+            let (moved, dropped) = world.decided();
+            let gone: BTreeSet<Id> = moved.iter().map(|&(id, _)| id).chain(dropped).collect();
+            if has_empty || page.is_some() {
+                prop_assert!(taken);
+                prop_assert_eq!(gone, expected);
+            }
+            world.settle();
+            prop_assert!(page.is_none_or(|page| has_empty || world.transit.residents.levels[0].slots.pages().is_free(page)));
+        }
+
+        /// What an attempt may cost is all that leaves the system, and what it promises is free when moves have ended. Nothing is told to
+        /// go where it fails.
+        #[test]
+        fn what_is_promised_becomes_free_at_no_more_than_it_may_cost(
+            ops in ops(), pages in 1u32..4, spare in prop::sample::select(vec![0, 2 * QUARTER, 3 * PAGE_BYTES]), is_choked in any::<bool>(),
+        ) {
+            let mut world = world(LadderConfig { eviction: Eviction::Forbidden, ..World::config(&[PAGES, 4]) }, &ops);
+            if is_choked {
+                world.transit.outlet = Outlet::Choked { room_bytes: u64::MAX, spare_bytes: spare };
+            }
+            let may_cost = if is_choked { spare } else { 0 };
+            let bytes: BTreeMap<Id, u64> =
+                world.items(0).into_iter().map(|id| (id, world.transit.residents.place_bytes(id))).collect();
+            let had_empty = (0..PAGES as u32).any(|page| world.transit.residents.levels[0].slots.pages().page_used(page) == Some(0));
+            let before = world.transit.residents.levels[0].slots.supply().free();
+            let (transit, _, mut context) = world.parts();
+            let reclaim = Reclaim::for_admission(0, transit, context.demand);
+            let taken = reclaim.pages(pages, transit, &mut context);
+            let (moved, dropped) = world.decided();
+            prop_assert!(dropped.iter().map(|id| bytes[id]).sum::<u64>() <= may_cost);
+            prop_assert!(taken || moved.is_empty() && dropped.is_empty());
+            world.settle();
+            let supply = world.transit.residents.levels[0].slots.supply_mut();
+            prop_assert!(!taken || supply.has_pages_in_row(pages));
+            prop_assert!(!had_empty || pages > 1 || supply.free() > before);
+        }
+
+        /// A tier that was made smaller is emptied from its end on, and what lay there lies elsewhere or is told to leave.
+        #[test]
+        fn what_lies_behind_the_end_leaves(ops in ops(), end in 0u64..PAGES) {
+            let ops: Ops = ops.into_iter().filter(|&(what, ..)| what != 8).collect();
+            let mut world = world(World::config(&[PAGES, 4]), &ops);
+            let before: BTreeSet<Id> = world.items(0).into_iter().chain(world.items(1)).collect();
+            world.transit.residents.set_capacity(0, end * PAGE_BYTES);
+            let mut dropped = Vec::new();
+            for _ in 0..=PAGES {
+                let used: Vec<u32> = (end as u32..PAGES as u32)
+                    .filter(|&page| !world.transit.residents.levels[0].slots.pages().is_free(page))
+                    .collect();
+                let (transit, _, mut context) = world.parts();
+                let has_taken = Reclaim::in_background(0, transit).behind_end(transit, &mut context);
+                prop_assert_eq!(has_taken, !used.is_empty());
+                dropped.extend(world.decided().1);
+                world.settle();
+                // From the last one on, and one at a time unless it is a run.
+                let last = used.last().map(|&page| world.transit.residents.levels[0].slots.pages().is_free(page));
+                prop_assert!(last.is_none_or(|is_free| is_free));
+            }
+            let after: BTreeSet<Id> = world.items(0).into_iter().chain(world.items(1)).chain(dropped).collect();
+            prop_assert_eq!(after, before);
+            let pages = world.transit.residents.levels[0].slots.pages();
+            prop_assert!((end as u32..PAGES as u32).all(|page| pages.is_free(page)));
+        }
+    }
+
+    #[test]
+    fn an_item_that_others_protect_moves_to_a_slot_that_somebody_gives_up() {
+        let mut config = World::config(&[4]);
+        config.tenants = true;
+        config.levels[0].order = Order::Sample { k: 64, by: Priority::Recency };
+        let mut world = World::new(config);
+        for tenant in [1, 2] {
+            world.transit.residents.apply(Setting::Share { tenant, tier: 0, share_bytes: 1 << 20, k: 0 });
+        }
+        let poor = world.enter_of(1, 0, QUARTER).unwrap();
+        let rich: Vec<Id> = std::iter::from_fn(|| world.enter_of(2, 0, QUARTER)).collect();
+        assert_eq!(rich.len(), 15);
+        let (transit, _, mut context) = world.parts();
+        let context = &mut context.wanted_by(Some(2));
+        assert!(Reclaim::for_admission(0, transit, context.demand).pages(1, transit, context));
+        let (moved, dropped) = world.decided();
+        assert!(!dropped.contains(&poor) && dropped.iter().all(|id| rich.contains(id)), "{dropped:?}");
+        assert!(moved.len() + dropped.len() >= 4, "a page of four");
+        world.settle();
+        assert_eq!(world.transit.residents.levels[0].slots.supply().free(), 1);
+        assert_eq!(world.transit.residents.tenant_level(1, 0).counters.evictions, 0);
+    }
+
+    #[test]
+    fn pages_that_may_not_be_used_are_made_up_for_by_others() {
+        // Four of ten pages are used, and no more than four may be.
+        let mut world = World::new(World::config(&[PAGES]));
+        let ids: Vec<Id> = (0..4).filter_map(|_| world.enter(0, PAGE_BYTES)).collect();
+        world.transit.residents.levels[0].slots.supply_mut().set_limit(4);
+        let (transit, _, mut context) = world.parts();
+        assert!(Reclaim::for_item(0, 2, transit, &mut context));
+        assert_eq!(world.decided().1, ids[..2], "the two pages that it lacks, and no more");
+        // Where nothing lacks one page is taken back all the same: who asks has found none of its class.
+        let (transit, _, mut context) = world.parts();
+        assert!(Reclaim::for_item(0, 1, transit, &mut context));
+        assert_eq!(world.decided().1, ids[2..3]);
+    }
 }

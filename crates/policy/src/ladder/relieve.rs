@@ -180,3 +180,153 @@ impl Relief {
         gave
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::level::threshold;
+    use super::super::test_world::{QUARTER, World};
+    use super::super::{Eviction, LadderConfig, MoveKind, PAGE_BYTES, Watermarks};
+    use super::*;
+    use crate::Id;
+    use proptest::prelude::*;
+
+    const SIZES: [u64; 3] = [1000, QUARTER, PAGE_BYTES];
+    const PAGES: u64 = 10;
+    const MARKS: Watermarks = Watermarks { low: 0.2, high: 0.4 };
+
+    fn config(pages: &[u64]) -> LadderConfig {
+        LadderConfig { watermarks: Some(MARKS), rebalance_batch: 0, ..World::config(pages) }
+    }
+
+    /// A step's part for a tier.
+    fn relieve(relief: &mut Relief, world: &mut World, tier: usize, budget: u32) -> bool {
+        let mut exchange = Exchange::new(world.transit.residents.levels.len());
+        let (transit, learnt, mut context) = world.parts();
+        relief.relieve(tier, budget, &mut exchange, &mut Giving { transit, learnt }, &mut context)
+    }
+
+    /// Whole pages that are free, and slots that classes have free.
+    fn free_bytes(world: &World, tier: usize) -> u64 {
+        world.transit.residents.levels[tier].slots.free_bytes()
+    }
+
+    proptest! {
+        /// From the low watermark on a tier gives, no more at a time than the budget, until the high one is reached; the oldest first
+        /// where there is one class. Above it nobody has to leave.
+        #[test]
+        fn a_tier_gives_from_the_low_to_the_high_watermark(
+            count in 0u64..41, budget in 1u32..5, uses in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        ) {
+            let mut world = World::new(config(&[PAGES, 2 * PAGES]));
+            let mut ids: Vec<Id> = (0..count.min(4 * PAGES)).filter_map(|_| world.enter(0, QUARTER)).collect();
+            for pick in uses {
+                if !ids.is_empty() {
+                    let id = ids.remove(pick.index(ids.len()));
+                    world.touch(id);
+                    ids.push(id);
+                }
+            }
+            // By itself the class would ask sooner.
+            let class = world.class(QUARTER);
+            world.transit.residents.levels[0].settle_short(class);
+            let is_low = free_bytes(&world, 0) < PAGES * PAGE_BYTES / 5;
+            let mut relief = Relief::new(2);
+            let mut given = Vec::new();
+            for _ in 0..=ids.len() {
+                let goes_on = relieve(&mut relief, &mut world, 0, budget);
+                let (moved, dropped) = world.decided();
+                prop_assert!(dropped.is_empty() && moved.len() <= budget as usize);
+                prop_assert!(moved.iter().all(|&(_, kind)| kind == MoveKind::Demote));
+                prop_assert!(!goes_on || moved.len() == budget as usize, "what has to go on has done what it may");
+                given.extend(moved.into_iter().map(|(id, _)| id));
+                world.settle();
+                if !goes_on {
+                    break;
+                }
+            }
+            prop_assert_eq!(&given, &ids[..given.len()]);
+            prop_assert!(is_low || given.is_empty());
+            prop_assert!(!is_low || free_bytes(&world, 0) == PAGES * PAGE_BYTES * 2 / 5);
+        }
+
+        /// Whatever lies there: a tier that need not go on is not below the low watermark, and classes that asked have reached the high one.
+        #[test]
+        fn what_need_not_go_on_has_enough(sizes in prop::collection::vec(0usize..SIZES.len(), 1..300), is_last in any::<bool>()) {
+            let tiers: &[u64] = if is_last { &[PAGES] } else { &[PAGES, 3 * PAGES] };
+            let mut world = World::new(config(tiers));
+            sizes.into_iter().for_each(|size| _ = world.enter(0, SIZES[size]));
+            let asked = world.transit.residents.levels[0].short();
+            let mut relief = Relief::new(tiers.len());
+            let mut steps = 0;
+            while relieve(&mut relief, &mut world, 0, 8) {
+                world.settle();
+                steps += 1;
+                prop_assert!(steps < 1000, "it ends");
+            }
+            world.settle();
+            let (level, marks) = (&world.transit.residents.levels[0], MARKS);
+            prop_assert_eq!(level.short(), 0);
+            prop_assert!(free_bytes(&world, 0) >= (level.usable_bytes() as f64 * marks.low) as u64);
+            for class in world.classes().filter(|class| asked >> class.index() & 1 == 1) {
+                let (free, held) = level.slots.class_space(class);
+                prop_assert!(free >= threshold(held, marks.high), "{} of {} free", free, held);
+            }
+        }
+
+        /// Above its limit a tier gives back pages until it is within, some in each step.
+        #[test]
+        fn pages_above_the_limit_are_given_back(sizes in prop::collection::vec(0usize..SIZES.len(), 0..200), limit in 0u32..11) {
+            let mut world = World::new(World::config(&[PAGES]));
+            sizes.into_iter().for_each(|size| _ = world.enter(0, SIZES[size]));
+            world.transit.residents.levels[0].slots.supply_mut().set_limit(limit);
+            let used = |world: &World| world.transit.residents.levels[0].slots.supply().used();
+            let mut before = used(&world);
+            for _ in 0..PAGES {
+                let (transit, _, mut context) = world.parts();
+                Relief::keep_within_limit(0, transit, &mut context);
+                world.settle();
+                let after = used(&world);
+                let surplus = before.saturating_sub(limit);
+                // Pages that items move from or to within the tier are free or full only in the next step.
+                let bounds = if surplus > 0 { 1..=RECLAIM_BATCH } else { 0..=0 };
+                prop_assert!(bounds.contains(&(before - after)), "{} of {}", before, limit);
+                before = after;
+            }
+            prop_assert!(before <= limit);
+        }
+    }
+
+    #[test]
+    fn nothing_is_given_where_nothing_may_leave_or_no_space_is_kept() {
+        let forbids = LadderConfig { eviction: Eviction::Forbidden, ..config(&[PAGES]) };
+        let keeps_none = World::config(&[PAGES, PAGES]);
+        for config in [forbids, keeps_none] {
+            let mut world = World::new(config);
+            world.fill(0, QUARTER);
+            assert!(!relieve(&mut Relief::new(2), &mut world, 0, 8));
+            assert!(world.acts.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_coldest_class_gives_some_before_another_is_looked_for() {
+        let mut world = World::new(config(&[PAGES, 2 * PAGES]));
+        // Old and young by turns, so that item by item the classes would take turns.
+        let mut by_turns = Vec::new();
+        while let (Some(quarter), Some(half)) = (world.enter(0, QUARTER), world.enter(0, 2 * QUARTER)) {
+            by_turns.push((quarter, half));
+        }
+        for class in world.classes() {
+            world.transit.residents.levels[0].settle_short(class);
+        }
+        let mut relief = Relief::new(2);
+        assert!(relieve(&mut relief, &mut world, 0, PRESSED_BATCH));
+        let given: Vec<Id> = world.decided().0.into_iter().map(|(id, _)| id).collect();
+        let quarters: Vec<Id> =
+            by_turns.iter().take(PRESSED_BATCH as usize).map(|&(quarter, _)| quarter).collect();
+        assert_eq!(given, quarters);
+        world.settle();
+        relieve(&mut relief, &mut world, 0, 1);
+        assert_eq!(world.decided().0, [(by_turns[0].1, MoveKind::Demote)], "the other one is colder by now");
+    }
+}

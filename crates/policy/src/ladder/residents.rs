@@ -240,3 +240,140 @@ impl Residents {
         self.levels.iter_mut().for_each(|level| level.clear(deferred_free));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_world::{QUARTER, World};
+    use super::super::{MoveKind, Order, Priority};
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// An item, as a list of all knows it.
+    #[derive(Clone, Copy, Debug)]
+    struct Known {
+        used: u64,
+        /// When it took its place in the order: with its last use, or where it has moved since.
+        since: usize,
+        tier: usize,
+    }
+
+    proptest! {
+        /// A use is found as the one before has left it, and counted in the tier. The item is the last to go from then on; one that is
+        /// between two places will be when it has arrived.
+        #[test]
+        fn a_use_is_counted_and_makes_an_item_the_last_to_go(
+            ops in prop::collection::vec((0u8..8, any::<prop::sample::Index>(), any::<bool>(), 1u64..9), 1..100),
+        ) {
+            let mut world = World::new(World::config(&[4, 4]));
+            let (mut all, mut hits) = (BTreeMap::<Id, Known>::new(), [0; 2]);
+            let (mut moving, mut since) = (Vec::new(), 0);
+            let class = world.class(QUARTER);
+            for (what, pick, yes, pause) in ops {
+                world.now.requests += pause;
+                since += 1;
+                let any = (!all.is_empty()).then(|| *all.keys().nth(pick.index(all.len())).unwrap());
+                match (what, any) {
+                    (0..3, _) => if let Some(id) = world.enter(usize::from(yes), QUARTER) {
+                        all.insert(id, Known { used: world.now.requests, since, tier: usize::from(yes) });
+                    }
+                    (3, Some(id)) if world.transit.residents.nodes.may_leave(id) => {
+                        let to = all[&id].tier ^ 1;
+                        let kind = if to == 1 { MoveKind::Demote } else { MoveKind::Promote };
+                        let (transit, _, mut context) = world.parts();
+                        moving.extend(transit.open_move(id, to, kind, &mut context).map(|_| id));
+                    }
+                    (4, _) => {
+                        world.settle();
+                        for id in moving.drain(..) {
+                            since += 1;
+                            let known = all.get_mut(&id).unwrap();
+                            (known.since, known.tier) = (since, known.tier ^ 1);
+                        }
+                    }
+                    (_, Some(id)) => {
+                        let (now, residents) = (world.now, &mut world.transit.residents);
+                        let place = residents.nodes.get(id);
+                        let found = residents.touch(id, now, yes);
+                        let known = all.get_mut(&id).unwrap();
+                        prop_assert_eq!((found.place, found.recency), (place, now.requests as u32));
+                        prop_assert_eq!(u64::from(found.age), now.requests - known.used);
+                        prop_assert!(residents.nodes.age(id, now) == 0 && !residents.nodes.get(id).is_fresh());
+                        hits[known.tier] += u64::from(!yes);
+                        (known.used, known.since) = (now.requests, since);
+                    }
+                    _ => {}
+                }
+                let residents = &world.transit.residents;
+                prop_assert_eq!([0, 1].map(|tier| residents.level(tier).counters().hits), hits);
+                prop_assert_eq!(residents.items(), all.len() as u64);
+                for tier in 0..2 {
+                    let here = all.iter().filter(|(id, known)| known.tier == tier && !moving.contains(id));
+                    let first = here.min_by_key(|(_, known)| known.since).map(|(&id, _)| id);
+                    let (transit, _, mut context) = world.parts();
+                    prop_assert_eq!(transit.residents.victim(tier, class, &mut context), first);
+                }
+            }
+        }
+
+        /// Room for pages in a row: the place of an item must have as many, and what the tier uses above its limit besides.
+        #[test]
+        fn a_large_item_makes_room_for_what_its_place_and_the_limit_leave(
+            runs in prop::collection::vec(2u32..6, 1..5), limit in 1u32..33, wanted in 2u32..8,
+        ) {
+            let mut world = World::new(World::config(&[32]));
+            let ids: Vec<Id> =
+                runs.iter().filter_map(|&pages| world.enter(0, u64::from(pages) * PAGE_BYTES)).collect();
+            let residents = &mut world.transit.residents;
+            residents.levels[0].slots.supply_mut().set_limit(limit);
+            let used: u32 = runs.iter().sum();
+            for (&id, &pages) in ids.iter().zip(&runs) {
+                prop_assert_eq!(residents.place_bytes(id), u64::from(pages) * PAGE_BYTES);
+                let left = used - pages;
+                let expected = pages >= wanted && left + wanted <= limit;
+                prop_assert_eq!(residents.is_large_enough(id, Fit::Run(wanted)), expected);
+                prop_assert!(residents.is_large_enough(id, Fit::Slot(Class(0))));
+            }
+            prop_assert_eq!(residents.could_hold(u64::from(wanted) * PAGE_BYTES), wanted <= limit / 2);
+            prop_assert!(residents.could_hold(PAGE_BYTES));
+        }
+    }
+
+    #[test]
+    fn a_tier_grows_to_what_it_was_made_for() {
+        let mut residents = Residents::new(LadderConfig { growth: 3, ..World::config(&[8]) });
+        let limits = |residents: &Residents| {
+            let supply = residents.levels[0].slots.supply();
+            (supply.limit(), supply.free(), residents.config.levels[0].capacity_bytes / PAGE_BYTES)
+        };
+        assert_eq!(limits(&residents), (8, 8, 8));
+        residents.set_capacity(0, 20 * PAGE_BYTES + 5);
+        assert_eq!(limits(&residents), (20, 20, 20));
+        residents.set_capacity(0, 25 * PAGE_BYTES);
+        assert_eq!(limits(&residents), (24, 24, 24), "there are no more places");
+        residents.set_capacity(0, 3 * PAGE_BYTES);
+        assert_eq!(limits(&residents), (3, 3, 3));
+    }
+
+    #[test]
+    fn what_is_a_tenants_part_is_its_own_unless_it_must_go() {
+        let mut config = World::config(&[12]);
+        config.tenants = true;
+        config.levels[0].order = Order::Sample { k: 64, by: Priority::Recency };
+        let mut world = World::new(config);
+        for tenant in [1, 2] {
+            world.transit.residents.apply(Setting::Share { tenant, tier: 0, share_bytes: 1 << 20, k: 0 });
+        }
+        let poor = world.enter_of(1, 0, QUARTER).unwrap();
+        let rich: Vec<Id> = (0..3).filter_map(|_| world.enter_of(2, 0, QUARTER)).collect();
+        let residents = &mut world.transit.residents;
+        assert_eq!((residents.tenant_of(poor), residents.tenant_of(rich[0])), (1, 2));
+        let wanted_by = |tenant| Demand { tenant: Some(tenant), ..Demand::default() };
+        assert!(residents.is_protected(poor, wanted_by(2)) && !residents.is_protected(rich[0], wanted_by(1)));
+        assert!(!residents.is_protected(poor, wanted_by(1)), "it wants the room itself");
+        assert!(!residents.is_protected(poor, Demand { is_forced: true, ..wanted_by(2) }));
+        assert_eq!(residents.tenant_level(2, 0).items, 3);
+        assert_eq!(residents.choose_victim(2, 0, 64, world.now, &mut world.rng), Some(rich[0]));
+        assert_eq!(residents.tenant_level(2, 0).k, 64);
+    }
+}

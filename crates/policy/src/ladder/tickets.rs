@@ -83,3 +83,60 @@ impl Tickets {
         self.moves.iter_mut().rev().find(|one| one.id == id && one.state == MoveState::Live)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn one(id: Id) -> Move {
+        let (from, to) = (Loc { tier: 0, unit: id.0 }, Loc { tier: 1, unit: id.0 });
+        let (kind, state) = (MoveKind::Demote, MoveState::Live);
+        Move { id, from, to, kind, state, class: Class(0), amount: 1, bytes: 64 }
+    }
+
+    proptest! {
+        /// Whatever is opened, given up, closed and forgotten: a number is given out once, moves come back in their order and as they
+        /// are by then, and an item has the one that was not given up.
+        #[test]
+        fn equals_a_list_of_numbered_moves(ops in prop::collection::vec((0u8..16, 0u64..6, 0u32..4), 1..200)) {
+            let mut tickets = Tickets::default();
+            let (mut model, mut next) = (Vec::<(u64, Id, MoveState)>::new(), 0);
+            for (what, number, id) in ops {
+                let id = Id(id);
+                let live = model.iter_mut().find(|(_, other, state)| *other == id && *state == MoveState::Live);
+                match (what, live) {
+                    (0, _) => {
+                        tickets.clear();
+                        model.clear();
+                    }
+                    (1..4, live) => {
+                        let found = tickets.live_of(id).map(|one| {
+                            one.state = MoveState::Void;
+                            one.id
+                        });
+                        prop_assert_eq!(found, live.map(|(_, id, state)| {
+                            *state = MoveState::Void;
+                            *id
+                        }));
+                    }
+                    (4..11, None) => {
+                        prop_assert_eq!(tickets.open(one(id)), Ticket(next));
+                        model.push((next, id, MoveState::Live));
+                        next += 1;
+                    }
+                    _ => {
+                        // Some of those that are open, one that was closed, or one that is still to come.
+                        let last = (next + 1).saturating_sub(number);
+                        let closed = std::iter::from_fn(|| tickets.close_first(Ticket(last)));
+                        let closed: Vec<_> = closed.map(|one| (one.id, one.state)).collect();
+                        let until = model.partition_point(|&(number, ..)| number <= last);
+                        let expected: Vec<_> = model.drain(..until).map(|(_, id, state)| (id, state)).collect();
+                        prop_assert_eq!(closed, expected);
+                    }
+                }
+                prop_assert_eq!(tickets.last(), model.last().map(|&(number, ..)| Ticket(number)));
+            }
+        }
+    }
+}

@@ -57,11 +57,6 @@ impl Transit {
         self.outlet.may_evict(self.residents.config.eviction)
     }
 
-    /// The same in bytes of their places: all or none.
-    pub(super) fn evictable_bytes(&self) -> u64 {
-        self.outlet.evictable_bytes(self.residents.config.eviction)
-    }
-
     /// Bytes of live items' places that may go for one that is admitted now.
     pub(super) fn evictable_bytes_for_admission(&self, demand: Demand) -> u64 {
         self.outlet.evictable_bytes_for_admission(self.residents.config.eviction, demand.overflows)
@@ -140,37 +135,13 @@ impl Transit {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Context, MoveKind, PAGE_BYTES};
+    use super::super::test_world::World;
+    use super::super::{MoveKind, PAGE_BYTES};
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
-    use tiermem_base::Rng;
 
     const TIERS: usize = 2;
-
-    fn transit() -> Transit {
-        let config = LadderConfig {
-            charge_metadata: false,
-            ..LadderConfig::with_capacities(&[16 * PAGE_BYTES, 24 * PAGE_BYTES])
-        };
-        let mut transit = Transit::new(config);
-        let last = transit.residents.nodes.grow();
-        transit.residents.orders.grow_to(last);
-        transit
-    }
-
-    /// Enters an item in a tier, if there is space.
-    fn enter(transit: &mut Transit, tier: usize, bytes: u64, now: Now) -> Option<Id> {
-        let id = transit.residents.nodes.take_number();
-        let fit = transit.residents.classes.fit(bytes);
-        let Some(unit) = transit.residents.take(tier, fit, id) else {
-            transit.residents.nodes.give_back(id);
-            return None;
-        };
-        let item = NewItem { key: u64::from(id.0), bytes, expires_at_ms: None, rewrites: None, tenant: 0 };
-        transit.enter(id, Loc { tier: tier as u8, unit }, &item, now);
-        Some(id)
-    }
 
     proptest! {
         /// Whatever enters, moves, is pinned and leaves: who is there holds its place, tiers count those that stand in them, and in
@@ -179,41 +150,45 @@ mod tests {
         fn an_item_holds_one_place_until_it_leaves(
             ops in prop::collection::vec((0u8..12, 1u64..90_000, any::<prop::sample::Index>(), any::<bool>()), 1..300),
         ) {
-            let mut transit = transit();
-            let (mut rng, mut acts) = (Rng::seeded(1), Vec::new());
+            let config = LadderConfig {
+                charge_metadata: false,
+                ..LadderConfig::with_capacities(&[16 * PAGE_BYTES, 24 * PAGE_BYTES])
+            };
+            let mut world = World::new(config);
             let (mut live, mut pins) = (BTreeMap::<Id, u64>::new(), Vec::new());
             for (at, (what, bytes, pick, copied)) in ops.into_iter().enumerate() {
-                let now = Now { requests: at as u64, unix_ms: 0 };
-                let mut context = Context::new(now, &mut rng, &mut acts);
                 let any = (!live.is_empty()).then(|| *live.keys().nth(pick.index(live.len())).unwrap());
                 match (what, any) {
                     (0..5, _) => {
                         let bytes = if what == 0 { bytes } else { bytes % 3000 + 1 };
-                        live.extend(enter(&mut transit, at % TIERS, bytes, now).map(|id| (id, bytes)));
+                        live.extend(world.enter(at % TIERS, bytes).map(|id| (id, bytes)));
                     }
-                    (5 | 6, Some(id)) if transit.residents.nodes.may_leave(id) => {
+                    (5 | 6, Some(id)) if world.transit.residents.nodes.may_leave(id) => {
+                        let (transit, _, mut context) = world.parts();
                         let kinds = [MoveKind::Promote, MoveKind::Demote, MoveKind::Relocate];
                         let from = usize::from(transit.residents.nodes.loc(id).tier);
                         let kind = if copied { kinds[2] } else { kinds[from ^ 1] };
                         let to = if copied { from } else { from ^ 1 };
                         transit.open_move(id, to, kind, &mut context);
                     }
-                    (7, Some(id)) => pins.push(transit.pin(id)),
-                    (8, _) => pins.pop().into_iter().for_each(|loc| transit.unpin(loc)),
+                    (7, Some(id)) => pins.push(world.transit.pin(id)),
+                    (8, _) => pins.pop().into_iter().for_each(|loc| world.transit.unpin(loc)),
                     (9, Some(id)) => {
-                        transit.remove(id);
+                        world.transit.remove(id);
                         live.remove(&id);
                     }
                     (10, Some(id)) => {
+                        let (transit, _, mut context) = world.parts();
                         transit.evict(id, &mut context);
                         live.remove(&id);
                     }
                     _ => {
-                        if let Some(last) = transit.last_ticket() {
-                            transit.end_moves(last, copied, |_| {});
+                        if let Some(last) = world.transit.last_ticket() {
+                            world.transit.end_moves(last, copied, |_| {});
                         }
                     }
                 }
+                let transit = &world.transit;
                 let mut items = [0; TIERS];
                 for (&id, &bytes) in &live {
                     let loc = transit.residents.nodes.loc(id);
@@ -224,10 +199,11 @@ mod tests {
                 }
                 prop_assert_eq!([0, 1].map(|tier| transit.residents.levels[tier].counters.items), items);
             }
+            let transit = &mut world.transit;
             pins.into_iter().for_each(|loc| transit.unpin(loc));
             live.into_keys().for_each(|id| transit.remove(id));
-            transit.last_ticket().into_iter().for_each(|last| transit.end_moves(last, true, |_| {}));
-            for level in &mut transit.residents.levels {
+            world.settle();
+            for level in &mut world.transit.residents.levels {
                 while level.slots.close_empty_page() {}
                 prop_assert_eq!((level.slots.supply().used(), level.has_leaving()), (0, false));
             }

@@ -341,11 +341,6 @@ impl Tenants {
         }
     }
 
-    /// One more than the highest number of a tenant that has had something or a share.
-    pub fn seen(&self) -> usize {
-        self.levels.iter().map(|level| level.of.len()).max().unwrap_or(0)
-    }
-
     /// Whether a tenant may have what is others' where all else fails: it has hardly more than its part anywhere. Who floods does not.
     pub(super) fn may_trespass(&self, tenant: u16) -> bool {
         self.levels.iter().all(|level| {
