@@ -2,17 +2,25 @@
 
 mod shard_world;
 
-use shard_world::{Bytes, SEGMENT_BYTES, Segment};
+use shard_world::{Bytes, Cell, HEADER_BYTES, PAGE, SEGMENT_BYTES, Segment, hash_of};
 use tiermem_base::Rng;
 use tiermem_policy::Id;
-use tiermem_policy::ladder::{LadderConfig, Loc};
-use tiermem_policy::log::{Admission, Fate, Filled, LOG_PAGE_BYTES, Leaving, LogConfig, LogPlace, RESERVE};
-use tiermem_policy::shard::{Act, Away, Duty, From, LogState, Shard, Staged};
+use tiermem_policy::ladder::LadderConfig;
+use tiermem_policy::log::{
+    Admission, Filled, ITEM_HEADER_BYTES, LOG_PAGE_BYTES, LogConfig, LogPlace, RESERVE,
+};
+use tiermem_policy::shard::{Act, Away, Duty, Entered, Entry, LogState, Shard, Staged};
 
 const SEGMENTS: u32 = 16;
-const HASH: u64 = 0x1234_5678_9ABC_DEF0;
+const KEY: u64 = 5;
+/// Of an item that takes all of the memory.
+const LARGE_KEY: u64 = 6;
 
-/// A log to which items are offered that are in memory nowhere.
+fn hash() -> u64 {
+    hash_of(KEY)
+}
+
+/// A log, and so much memory above it that one large item has room.
 struct Log {
     shard: Shard,
     bytes: Bytes,
@@ -33,7 +41,8 @@ fn config() -> LogConfig {
 
 impl Log {
     fn new() -> Self {
-        let mut shard = Shard::new(LadderConfig::with_capacities(&[4 << 20]), 0);
+        let ladder = LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&[PAGE]) };
+        let mut shard = Shard::new(ladder, 0);
         shard.attach_log(LogState::new(config()));
         let below = vec![Segment::default(); SEGMENTS as usize];
         let bytes = Bytes { below, ..Bytes::default() };
@@ -45,19 +54,36 @@ impl Log {
             match act {
                 Act::Write { segment, end, .. } => self.written.push((segment, end)),
                 Act::Append { .. } | Act::Seal { .. } => {}
-                act => panic!("nothing is in memory and nothing is read, so why {act:?}"),
+                act => panic!("nothing moves and nothing is read, so why {act:?}"),
             }
         }
     }
 
-    fn offer(&mut self, hash: u64, bytes: u32) {
-        let from = From::Memory { id: Id(0), loc: Loc { tier: 0, unit: 0 }, expires_at_ms: None };
-        let fate = self.shard.offer(&Leaving { hash, bytes, last_used: 0 }, false, from);
-        assert_eq!(fate, Fate::Enters);
+    /// Finds a place in memory.
+    fn enter(&mut self, key: u64, bytes: u64) -> Id {
+        let entry = Entry { hash: hash_of(key), bytes, expires_at_ms: None, tenant: 0 };
+        self.shard.enter(&entry, &mut self.rng);
         self.carry_out();
+        let Entered::Placed { id, loc, replaces: None } = self.shard.entered() else {
+            panic!("there is room")
+        };
+        let cell = Cell { key, bytes, version: 0, is_unchanged: false, expires_at_ms: None };
+        self.bytes.here.insert(loc, cell);
+        id
     }
 
-    /// What has been offered is on the device, and no longer in memory.
+    /// Has an item of so many bytes, its header among them, leave memory for the log.
+    fn sink(&mut self, bytes: u32) {
+        self.shard.forget_below(hash());
+        let sunk = |shard: &Shard| shard.log().expect("there is a log").sunk(0);
+        let before = sunk(&self.shard);
+        self.enter(KEY, u64::from(bytes - ITEM_HEADER_BYTES) + HEADER_BYTES);
+        let large = self.enter(LARGE_KEY, PAGE);
+        assert_eq!(sunk(&self.shard), before + 1);
+        self.shard.forget(large, hash_of(LARGE_KEY), &self.bytes);
+    }
+
+    /// What has come is on the device, and no longer in memory.
     fn write_all(&mut self) {
         self.shard.device().write_out(true);
         self.carry_out();
@@ -69,15 +95,15 @@ impl Log {
     }
 
     fn away(&self) -> Away {
-        let place = self.shard.memory().place_below(HASH).expect("it lies there");
-        self.shard.log().expect("there is a log").away(HASH, place)
+        let place = self.shard.memory().place_below(hash()).expect("it lies there");
+        self.shard.log().expect("there is a log").away(hash(), place)
     }
 }
 
 #[test]
 fn what_is_where_it_was_is_taken() {
     let mut log = Log::new();
-    log.offer(HASH, 1000);
+    log.sink(1000);
     let in_memory = log.away();
     assert!(in_memory.is_in_memory);
     assert_eq!(log.shard.stage(&in_memory), Staged::Here);
@@ -85,16 +111,16 @@ fn what_is_where_it_was_is_taken() {
     let away = log.away();
     assert!(!away.is_in_memory && away.is_same(&in_memory));
     assert_eq!(log.shard.stage(&away), Staged::Here);
-    log.shard.hit_below(HASH, 1000);
+    log.shard.hit_below(hash(), 1000);
     assert_eq!(log.shard.stage(&away), Staged::Here, "warmer, and where it was");
-    log.shard.forget_below(HASH);
+    log.shard.forget_below(hash());
     assert_eq!(log.shard.stage(&away), Staged::Elsewhere);
 }
 
 #[test]
 fn what_was_in_memory_and_has_left_it_is_read_from_the_device() {
     let mut log = Log::new();
-    log.offer(HASH, 1000);
+    log.sink(1000);
     let away = log.away();
     log.write_all();
     assert_eq!(log.shard.stage(&away), Staged::Elsewhere);
@@ -103,9 +129,9 @@ fn what_was_in_memory_and_has_left_it_is_read_from_the_device() {
 #[test]
 fn what_was_written_anew_in_the_same_segment_is_looked_for_again() {
     let mut log = Log::new();
-    log.offer(HASH, LOG_PAGE_BYTES);
+    log.sink(LOG_PAGE_BYTES);
     let away = log.away();
-    log.offer(HASH, LOG_PAGE_BYTES);
+    log.sink(LOG_PAGE_BYTES);
     assert_eq!(log.away().sequence, away.sequence);
     assert_eq!(log.shard.stage(&away), Staged::Elsewhere);
 }
@@ -113,12 +139,12 @@ fn what_was_written_anew_in_the_same_segment_is_looked_for_again() {
 #[test]
 fn what_was_written_anew_in_the_same_place_is_looked_for_again() {
     let mut log = Log::new();
-    log.offer(HASH, 1000);
+    log.sink(1000);
     log.write_all();
     let away = log.away();
     for _ in 0..4 * SEGMENTS {
         // A segment of its own each time; the ones before it become free.
-        log.offer(HASH, 1000);
+        log.sink(1000);
         log.write_all();
         log.shard.advance(&mut log.rng);
         log.carry_out();
@@ -137,10 +163,10 @@ fn what_is_read_comes_up_only_where_its_bytes_find_room() {
     let memory_bytes = 4 << 20;
     for (bytes, comes_up) in [(1000, true), (memory_bytes, false)] {
         let mut state = LogState::new(config());
-        state.put(HASH, LogPlace::new(0, 1));
+        state.put(hash(), LogPlace::new(0, 1));
         state.settle(vec![Filled { segment: 0, sequence: 1, items: 1, used_bytes: 4096 }], &[], 2);
         let mut shard = Shard::new(LadderConfig::with_capacities(&[memory_bytes]), 0);
         shard.attach_log(state);
-        assert_eq!(shard.hit_below(HASH, bytes), comes_up, "{bytes} bytes");
+        assert_eq!(shard.hit_below(hash(), bytes), comes_up, "{bytes} bytes");
     }
 }

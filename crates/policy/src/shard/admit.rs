@@ -62,12 +62,12 @@ pub(super) enum Progress {
 
 /// The old bytes of an item that gets new ones.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Old {
-    pub(super) id: Id,
+struct Old {
+    id: Id,
     /// Its place, which is held, so that finding one for the new bytes does not throw it out.
-    pub(super) held: Loc,
+    held: Loc,
     /// Whether it may go where there is no room for both.
-    pub(super) may_go: bool,
+    may_go: bool,
 }
 
 /// The admission under way.
@@ -91,7 +91,7 @@ impl Admission {
 
     /// Begins to look for a place. Where nobody has to move or leave for it, which is the rule, it has one already, and nothing is
     /// written down.
-    pub(super) fn begin(
+    fn begin(
         &mut self,
         entry: &Entry,
         old: Option<Old>,
@@ -101,7 +101,7 @@ impl Admission {
     ) {
         debug_assert!(!self.goes_on(), "nothing begins while an admission is under way");
         contents.report_outlet();
-        let answer = ask(entry, old, &mut contents.memory, now, rng, under_way.decided());
+        let answer = ask(entry, old, contents.memory_mut(), now, rng, under_way.decided());
         if let (Admit::Ready { id, loc }, true) = (answer, under_way.is_quiet()) {
             self.answer = Some(place(id, loc, entry, old, contents));
             return;
@@ -119,7 +119,7 @@ impl Admission {
         now: Now,
         rng: &mut Rng,
     ) {
-        let held = contents.memory.ladder.transit_mut().pin(old);
+        let held = contents.memory_mut().ladder_mut().transit_mut().pin(old);
         self.begin(entry, Some(Old { id: old, held, may_go }), (contents, under_way), now, rng);
     }
 
@@ -168,8 +168,8 @@ impl Admission {
         release(self.old, memory);
         let (old, entry) = (self.old.take(), self.entry?);
         // An item that is too large for every tier would not fit without the old one either.
-        let may_go = memory.ladder.config().eviction == Eviction::AllItems
-            && memory.ladder.residents().could_hold(memory.new_item(&entry, None).bytes);
+        let may_go = memory.ladder().config().eviction == Eviction::AllItems
+            && memory.ladder().residents().could_hold(memory.new_item(&entry, None).bytes);
         let Some(old) = old.filter(|old| old.may_go && may_go) else {
             self.entry = None;
             self.answer = Some(Entered::Full { old_left: self.old_left });
@@ -201,16 +201,16 @@ impl Admission {
         match self.next {
             Next::Nothing => return Progress::None,
             Next::Ask if self.tries >= TRIES_MAX => return self.end_refused(contents, items, now),
-            Next::Ask => self.ask(&mut contents.memory, now, rng, under_way.decided()),
+            Next::Ask => self.ask(contents.memory_mut(), now, rng, under_way.decided()),
             Next::Settle(last) => {
-                let last = last.or_else(|| contents.memory.ladder.transit().last_ticket());
-                if !last.is_none_or(|last| under_way.settle(last, &mut contents.memory)) {
+                let last = last.or_else(|| contents.memory().ladder().transit().last_ticket());
+                if !last.is_none_or(|last| under_way.settle(last, contents.memory_mut())) {
                     return Progress::None;
                 }
                 self.next = Next::Ask;
             }
             Next::EndPiece => {
-                if !under_way.settle_all(&mut contents.memory) {
+                if !under_way.settle_all(contents.memory_mut()) {
                     return Progress::None;
                 }
                 self.next = Next::Nothing;
@@ -222,8 +222,8 @@ impl Admission {
     }
 
     fn end_refused<I: Items>(&mut self, contents: &mut Contents, items: &I, now: Now) -> Progress {
-        let Some((id, entry)) = self.refuse(&mut contents.memory) else { return Progress::Made };
-        let expires_at_ms = contents.memory.ladder.residents().nodes().expires_at_ms(id);
+        let Some((id, entry)) = self.refuse(contents.memory_mut()) else { return Progress::Made };
+        let expires_at_ms = contents.memory().ladder().residents().nodes().expires_at_ms(id);
         let loc = contents.forget(id, entry.hash, items);
         contents.report_outlet();
         let (hash, last_used) = (entry.hash, now.requests);
@@ -242,14 +242,14 @@ fn ask(
     decided: &mut Vec<ladder::Act>,
 ) -> Admit {
     let item = memory.new_item(entry, old.map(|old| old.id));
-    memory.ladder.admit(&item, now, rng, decided)
+    memory.ladder_mut().admit(&item, now, rng, decided)
 }
 
 /// The new item is in the index and in the accounts. The log's state is charged anew: an item that left for it may lie there now.
 #[inline]
 fn place(id: Id, loc: Loc, entry: &Entry, old: Option<Old>, contents: &mut Contents) -> Entered {
-    release(old, &mut contents.memory);
-    contents.memory.insert(id, loc, entry);
+    release(old, contents.memory_mut());
+    contents.memory_mut().insert(id, loc, entry);
     contents.charge_log();
     Entered::Placed { id, loc, replaces: old.map(|old| old.id) }
 }
@@ -258,7 +258,7 @@ fn place(id: Id, loc: Loc, entry: &Entry, old: Option<Old>, contents: &mut Conte
 #[inline]
 fn release(old: Option<Old>, memory: &mut Memory) {
     if let Some(old) = old {
-        memory.ladder.transit_mut().unpin(old.held);
+        memory.ladder_mut().transit_mut().unpin(old.held);
     }
 }
 

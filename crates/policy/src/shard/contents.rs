@@ -19,7 +19,7 @@ pub(super) struct Leaves {
 /// The items in memory, and the log if there is one. The ladder is told how the log stands, and charged with it.
 #[derive(Debug)]
 pub(super) struct Contents {
-    pub(super) memory: Memory,
+    memory: Memory,
     log: Option<LogWork>,
 }
 
@@ -34,6 +34,18 @@ impl Contents {
         self.log = Some(log);
         self.charge_log();
         self.report_outlet();
+    }
+
+    /// What is in memory.
+    #[inline]
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// The same to change.
+    #[inline]
+    pub(super) fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
     }
 
     /// The log, if there is one.
@@ -56,10 +68,7 @@ impl Contents {
 
     /// Takes a live item out of memory; where its bytes were, which are nobody's now.
     pub(super) fn forget<I: Items>(&mut self, id: Id, hash: u64, items: &I) -> Loc {
-        let loc = self.memory.ladder.residents().nodes().loc(id);
-        self.memory.remove(id, loc, hash, items.bytes(id, loc).here);
-        self.memory.ladder.transit_mut().remove(id);
-        loc
+        self.memory.forget(id, hash, |loc| items.bytes(id, loc).here)
     }
 
     /// Forgets what the log has of a key that gets other bytes or goes; where it was.
@@ -82,33 +91,24 @@ impl Contents {
         self.forget_below(hash)
     }
 
-    /// Offers an item to the log whose bytes are at `from`; what becomes of it.
-    pub(super) fn offer(&mut self, leaving: &Leaving, is_unchanged: bool, from: From) -> Fate {
-        let Some(work) = &mut self.log else { return Fate::Rejected };
-        let fate = work.take_in(&mut self.memory, leaving, is_unchanged, from);
-        self.report_outlet();
-        self.charge_log();
-        fate
-    }
-
     /// An item has left memory: what becomes of it.
     pub(super) fn sink<I: Items>(&mut self, leaving: Leaves, items: &I) -> Act {
         let Leaves { id, loc, hash, expires_at_ms, last_used } = leaving;
         let leave = |why| Act::Leave { id, loc, hash, why, expires_at_ms, last_used, below: None };
-        if self.log.is_none() {
-            return leave(Why::Evicted);
-        }
+        let Some(work) = &mut self.log else { return leave(Why::Evicted) };
         // Beyond 4 GiB it is no more than too large.
         let bytes = u32::try_from(items.bytes(id, loc).below).unwrap_or(u32::MAX);
         let from = From::Memory { id, loc, expires_at_ms };
-        let fate = self.offer(&Leaving { hash, bytes, last_used }, items.is_unchanged(id, loc), from);
-        let Some(work) = &mut self.log else { return leave(Why::Evicted) };
-        work.count_sunk(loc.tier, fate);
-        match fate {
+        let leaving = Leaving { hash, bytes, last_used };
+        let fate = work.take_in(&mut self.memory, &leaving, items.is_unchanged(id, loc), (loc.tier, from));
+        let act = match fate {
             Fate::Stays => leave(Why::Stays),
             Fate::Rejected | Fate::Refused => leave(Why::Evicted),
             Fate::Enters => work.next_act().unwrap_or_else(|| leave(Why::Evicted)),
-        }
+        };
+        self.report_outlet();
+        self.charge_log();
+        act
     }
 
     /// Begins a piece of the log's own work.
@@ -136,15 +136,17 @@ impl Contents {
     /// Has tier 0 charged with what the log's state takes.
     pub(super) fn charge_log(&mut self) {
         if let Some(work) = &self.log {
-            self.memory.charge_log(work.log.metadata_bytes());
+            self.memory.charge_log(work.log().metadata_bytes());
         }
     }
 
     /// Tells the ladder how the log stands.
     pub(super) fn report_outlet(&mut self) {
         if let Some(work) = &self.log {
-            let outlet = work.outlet(self.memory.ladder.residents().items(), self.memory.all_item_bytes());
-            self.memory.ladder.set_outlet(outlet);
+            let residents = self.memory.ladder().residents();
+            let item_bytes = (0..residents.levels()).map(|tier| self.memory.item_bytes(tier)).sum();
+            let outlet = work.outlet(residents.items(), item_bytes);
+            self.memory.ladder_mut().set_outlet(outlet);
         }
     }
 }

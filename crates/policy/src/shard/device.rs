@@ -4,8 +4,9 @@ use super::Items;
 use super::contents::Contents;
 use super::duty::{Duty, Parts, Recorded, Settling};
 use super::filling::Withdrawn;
+use super::log::LogParts;
 use crate::index::Found;
-use crate::log::{LogPlace, Stream};
+use crate::log::LogPlace;
 
 /// The side of a shard that is turned to the log's device. Where there is no log, nothing comes of anything.
 #[derive(Debug)]
@@ -25,45 +26,51 @@ impl Device<'_> {
     /// it, in order.
     pub fn note_safe(&mut self, segment: u32, end: u32) {
         if let Some((work, _)) = self.contents.log_mut() {
-            work.note_safe(segment, end);
+            work.parts().appender.fillings_mut().note_safe(segment, end);
         }
     }
 
     /// All that is safe was told: duties follow that announce it, and end what waits for that.
     pub fn announce(&mut self) {
         if let Some((work, _)) = self.contents.log_mut() {
-            work.begin_announcing();
+            work.parts().appender.fillings_mut().begin_round();
         }
     }
 
     /// What the driver of the device has to do next. `None`: nothing more comes of what was told.
     pub fn next_duty(&mut self) -> Option<Duty> {
         let (work, memory) = self.contents.log_mut()?;
-        work.next_duty(memory)
+        let LogParts { appender, emptying, restarts } = work.parts();
+        restarts.next_duty(appender, emptying, memory)
     }
 
     /// What was written before a [`Duty::Settle`] is safe.
     pub fn settled(&mut self, what: Settling) {
         if let Some((work, _)) = self.contents.log_mut() {
-            work.settled(what);
+            let LogParts { appender, emptying, restarts } = work.parts();
+            restarts.settled(what, appender, emptying);
         }
         self.contents.report_outlet();
     }
 
     /// A record is about to be written in the journal: where.
     pub fn note_record(&mut self) -> Recorded {
-        self.contents.log_mut().map_or(Recorded::Behind, |(work, _)| work.note_record())
+        self.contents.log_mut().map_or(Recorded::Behind, |(work, _)| work.parts().restarts.note_record())
     }
 
     /// An item has left the log: has it not be announced. `None`: it has been already.
     pub fn withdraw(&mut self, hash: u64, place: LogPlace) -> Option<Withdrawn> {
-        self.contents.log_mut()?.0.withdraw(hash, place)
+        let (work, _) = self.contents.log_mut()?;
+        let (segment, _) = work.filling_of(place);
+        work.parts().appender.fillings_mut().withdraw(segment, hash, place)
     }
 
     /// Does a piece of the checkpoint that is due or under way, of which `parts` hear first. Duties follow, and acts.
     pub fn step_checkpoint<P: Parts>(&mut self, parts: &mut P) {
         let Some((work, memory)) = self.contents.log_mut() else { return };
-        if work.step_checkpoint(memory, parts) {
+        let may_begin = !work.is_given_up();
+        let LogParts { appender, restarts, .. } = work.parts();
+        if restarts.step_checkpoint(may_begin, appender, memory, parts) {
             self.contents.report_outlet();
         }
     }
@@ -71,21 +78,21 @@ impl Device<'_> {
     /// A part of the checkpoint is on the device; with `false` it could not be written.
     pub fn part_written(&mut self, is_written: bool) {
         if let Some((work, _)) = self.contents.log_mut() {
-            work.part_written(is_written);
+            work.parts().restarts.part_written(is_written);
         }
     }
 
     /// The superblock that names the checkpoint is written; with `false` it could not be. Duties follow.
     pub fn named(&mut self, is_written: bool) {
         if let Some((work, _)) = self.contents.log_mut() {
-            work.note_named(is_written);
+            work.parts().restarts.note_named(is_written);
         }
     }
 
     /// The bytes of the segment that is being emptied are there; with `false` they could not be read.
     pub fn arrived(&mut self, segment: u32, is_readable: bool) {
         if let Some((work, _)) = self.contents.log_mut() {
-            work.note_arrival(segment, is_readable);
+            work.parts().emptying.note_arrival(segment, is_readable);
         }
     }
 
@@ -100,22 +107,20 @@ impl Device<'_> {
     /// Has everything written that can be, however little it is; with `seal` to the end. Acts follow.
     pub fn write_out(&mut self, seal: bool) {
         if let Some((work, _)) = self.contents.log_mut() {
-            match seal {
-                true => work.seal_all(),
-                false => [Stream::Fresh, Stream::Kept].into_iter().for_each(|stream| work.flush(stream)),
-            }
+            let LogParts { appender, .. } = work.parts();
+            if seal { appender.seal_all() } else { appender.flush_all() }
         }
     }
 
     /// What the log promised could not be read, and was forgotten: whether memory has it, whose copy is the only one now.
     pub fn note_lost<I: Items>(&self, hash: u64, items: &mut I) -> bool {
-        self.contents.memory.note_changed(hash, items)
+        self.contents.memory().note_changed(hash, items)
     }
 
     /// Forgets everything that the log has. Acts follow that seal what is being filled.
     pub fn clear(&mut self) {
         let Some((work, memory)) = self.contents.log_mut() else { return };
-        work.log.kill_all();
+        work.parts().appender.log_mut().kill_all();
         let mut hashes = Vec::with_capacity(memory.items_below() as usize);
         memory.entries(0, usize::MAX, |hash, found| {
             if let Found::Log(_) = found {

@@ -1,9 +1,9 @@
 //! Look-ups below memory, which take two calls: where the item is, and, once its bytes are at hand, whether they are still the
 //! ones. Many can be under way at once; whatever happens meanwhile, one that is not stale says what the key has.
 
-use super::{From, Items, Shard};
+use super::{Items, Shard};
 use crate::Id;
-use crate::log::{Fate, Leaving, LogPlace};
+use crate::log::LogPlace;
 
 /// A key that lies in the log alone: what to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,17 +59,17 @@ impl Shard {
         let now = self.now.requests;
         let Some((work, memory)) = self.contents.log_mut() else { return false };
         let Some(place) = memory.place_below(hash) else { return false };
-        let (warmer, reuse) = work.log.hit(hash, place, now);
+        let (warmer, reuse) = work.hit(hash, place, now);
         if warmer != place {
             memory.put_below(hash, warmer);
         }
-        memory.ladder.wants(reuse, bytes)
+        memory.ladder().wants(reuse, bytes)
     }
 
     /// Notes that an item of the log was copied into memory.
     pub fn promoted(&mut self) {
         if let Some((work, _)) = self.contents.log_mut() {
-            work.log.promoted();
+            work.promoted();
         }
     }
 
@@ -82,11 +82,5 @@ impl Shard {
     pub fn forget_copy<I: Items>(&mut self, id: Id, hash: u64, items: &mut I) -> Option<LogPlace> {
         let loc = self.ladder().residents().nodes().loc(id);
         self.contents.forget_copy(id, loc, hash, items)
-    }
-
-    /// Offers an item to the log whose bytes are at `from`; what becomes of it. Where it [enters](Fate::Enters), acts follow.
-    /// `is_unchanged`: it was read from there and was not changed since.
-    pub fn offer(&mut self, leaving: &Leaving, is_unchanged: bool, from: From) -> Fate {
-        self.contents.offer(leaving, is_unchanged, from)
     }
 }

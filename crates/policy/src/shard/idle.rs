@@ -19,14 +19,14 @@ impl Shard {
     /// Makes a step of background work. Acts follow. None is made before all moves of the one before have arrived.
     pub fn step(&mut self, rng: &mut Rng) {
         debug_assert!(self.is_at_rest(), "a step begins when all that was decided is carried out");
-        if self.under_way.settle_all(&mut self.contents.memory) {
-            self.contents.memory.ladder.step(self.now, rng, self.under_way.decided());
+        if self.under_way.settle_all(self.contents.memory_mut()) {
+            self.contents.memory_mut().ladder_mut().step(self.now, rng, self.under_way.decided());
         }
     }
 
     /// Does what is due without a request: expired items, and memory for the first ones. Acts follow.
     pub fn idle(&mut self) {
-        self.contents.memory.ladder.idle(self.now, self.under_way.decided());
+        self.contents.memory_mut().ladder_mut().idle(self.now, self.under_way.decided());
     }
 
     /// Does a piece of the log's own work. Acts follow. The driver has told before what it has written, read and freed.
@@ -39,7 +39,8 @@ impl Shard {
     /// it is admitted, though it may be refused. Acts follow.
     pub fn make_room(&mut self, bytes: u64, rng: &mut Rng) -> bool {
         self.contents.report_outlet();
-        let done = self.contents.memory.ladder.prepare(bytes, self.now, rng, self.under_way.decided());
+        let ladder = self.contents.memory_mut().ladder_mut();
+        let done = ladder.prepare(bytes, self.now, rng, self.under_way.decided());
         if !done {
             self.admission.end_piece();
         }

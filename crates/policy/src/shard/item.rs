@@ -42,7 +42,7 @@ impl Shard {
     /// A live item, to do something with it.
     #[inline]
     pub fn item(&mut self, id: Id) -> Item<'_> {
-        Item { ladder: &mut self.contents.memory.ladder, id, now: self.now }
+        Item { ladder: self.contents.memory_mut().ladder_mut(), id, now: self.now }
     }
 
     /// Whether a live item's time is over.
@@ -58,6 +58,6 @@ impl Shard {
 
     /// Lets go of a pinned place.
     pub fn unpin(&mut self, loc: Loc) {
-        self.contents.memory.ladder.transit_mut().unpin(loc);
+        self.contents.memory_mut().ladder_mut().transit_mut().unpin(loc);
     }
 }

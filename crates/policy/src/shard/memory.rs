@@ -9,7 +9,7 @@ use crate::{Id, Now};
 /// Index and ladder, which always know the same items.
 #[derive(Debug)]
 pub struct Memory {
-    pub(super) ladder: Ladder,
+    ladder: Ladder,
     index: Index,
     /// Bytes of items by tier.
     item_bytes: Vec<u64>,
@@ -27,14 +27,21 @@ impl Memory {
         Memory { ladder, index: Index::default(), item_bytes, behind_bytes, driver_bytes: 0, log_bytes: 0 }
     }
 
+    /// The ladder, to be read.
+    #[inline]
+    pub(super) fn ladder(&self) -> &Ladder {
+        &self.ladder
+    }
+
+    /// The same, to use, place and move items. Whoever it says has to leave leaves the index by [`Self::remove`].
+    #[inline]
+    pub(super) fn ladder_mut(&mut self) -> &mut Ladder {
+        &mut self.ladder
+    }
+
     /// Bytes of the items in a tier.
     pub fn item_bytes(&self, tier: usize) -> u64 {
         self.item_bytes[tier]
-    }
-
-    /// Bytes of the items in all of them.
-    pub(super) fn all_item_bytes(&self) -> u64 {
-        self.item_bytes.iter().sum()
     }
 
     /// The item of this key, its time over or not.
@@ -94,15 +101,44 @@ impl Memory {
         self.item_bytes[usize::from(loc.tier)] += entry.bytes;
     }
 
-    /// An item of so many bytes is not found any more.
+    /// An item of so many bytes, which has left the ladder, is not found any more.
     pub(super) fn remove(&mut self, id: Id, loc: Loc, hash: u64, bytes: u64) {
         let found = self.index.remove(hash, id);
         assert!(found, "an item that goes is in the index");
         self.uncount(loc, bytes);
     }
 
+    /// Takes a live item out, whose bytes are told by its place; where it was, which is nobody's now.
+    pub(super) fn forget(&mut self, id: Id, hash: u64, bytes: impl FnOnce(Loc) -> u64) -> Loc {
+        let loc = self.ladder.residents().nodes().loc(id);
+        self.remove(id, loc, hash, bytes(loc));
+        self.ladder.transit_mut().remove(id);
+        loc
+    }
+
+    /// A live item is used and gets other bytes in its own place, where they fit; that place. It stays as it is where it
+    /// belongs to another tenant by now.
+    pub(super) fn rewrite_in_place(
+        &mut self,
+        id: Id,
+        entry: &Entry,
+        bytes_before: impl FnOnce(Loc) -> u64,
+        now: Now,
+    ) -> Option<Loc> {
+        self.ladder.touch(id, now);
+        let stays = !self.ladder.config().tenants || self.ladder.residents().tenant_of(id) == entry.tenant;
+        let place_bytes = self.new_item(entry, None).bytes;
+        if !stays || !self.ladder.transit_mut().rewrite_in_place(id, place_bytes) {
+            return None;
+        }
+        let loc = self.ladder.residents().nodes().loc(id);
+        self.recount((loc, bytes_before(loc)), (loc, entry.bytes));
+        self.ladder.set_expires_at_ms(id, entry.expires_at_ms, now);
+        Some(loc)
+    }
+
     /// An item has other bytes, or stands elsewhere.
-    pub(super) fn recount(&mut self, (from, before): (Loc, u64), (to, after): (Loc, u64)) {
+    fn recount(&mut self, (from, before): (Loc, u64), (to, after): (Loc, u64)) {
         self.uncount(from, before);
         self.item_bytes[usize::from(to.tier)] += after;
     }

@@ -51,22 +51,24 @@
 //! | [`Memory::entries`], [`LogWork::away`], [`LogWork::filling_of`] | SCAN, and items that are read by their place |
 //! | [`Device::give_up`], [`Device::note_lost`], [`Checkpoints::is_awaited`], [`Checkpoints::is_blank`] | its device does not fail, and is not closed |
 //! | [`Memory::foresee_segment`], [`Memory::foresee_entry`], [`Memory::foresee_item`] | they hide the time that memory takes |
-//! | [`Shard::offer`] | nor in the engine: tests of the log offer items that are in no memory |
+//! | [`Memory::item_bytes`], [`Memory::items_below`], [`Shard::refused`], [`LogWork::sunk`] | figures that a server shows of itself |
 //!
 //! # Who owns what
 //!
 //! | file | part | owns |
 //! | --- | --- | --- |
 //! | `memory.rs` | [`Memory`] | index and ladder, which know the same items; bytes of the tiers; what look-ups to come will read |
-//! | `log.rs` | [`LogWork`] | the log and its work: what comes in, what was emptied and is not free yet |
+//! | `log.rs` | [`LogWork`] | the log's work: the three parts below |
+//! | `append.rs` | `Appender` | the log, what comes into it, and the acts of that |
 //! | `filling.rs` | `Fillings` | segments that are being filled: what of them is written when, and announced |
+//! | `empty_segment.rs` | `Emptying` | the segment that is being emptied, and those that were and are not free yet |
+//! | `restarts.rs` | `Restarts` | checkpoints, and what the device has to do for restarts |
 //! | `checkpoint.rs` | `Checkpoints` | when checkpoints are made, and the segments that they borrow |
 //! | `journal.rs` | `Journal` | the room in the journal |
 //! | `duty.rs` | [`Duty`], [`Parts`] | nothing: what the log's device has to do for restarts |
 //! | `contents.rs` | `Contents` | both, and what passes from one to the other; how the log stands, as the ladder knows it |
 //! | `under_way.rs` | `UnderWay` | decisions that were not handed out, moves that are not settled |
 //! | `admit.rs` | `Admission` | the admission under way: its tries, and what it waits for |
-//! | `victim.rs`, `empty.rs` | `Victim` | the segment that is being emptied |
 //! | `device.rs` | [`Device`] | nothing: what the log's device tells |
 //! | `item.rs` | [`Item`] | nothing: what requests do to one item |
 //! | `rewrite.rs` | | an item's new bytes: in place, beside the old ones, or instead of them |
@@ -89,6 +91,7 @@
 //!   journal. Where the journal has no more room for that, a restart finds nothing rather than something wrong.
 
 mod admit;
+mod append;
 mod checkpoint;
 mod contents;
 mod device;
@@ -102,10 +105,10 @@ mod item;
 mod journal;
 mod log;
 mod memory;
+mod restarts;
 mod restore;
 mod rewrite;
 mod under_way;
-mod victim;
 
 pub use admit::Entered;
 pub use checkpoint::{CheckpointCounters, Checkpoints};
@@ -117,7 +120,6 @@ pub use filling::Withdrawn;
 pub use item::Item;
 pub use log::LogWork;
 pub use restore::LogState;
-pub use victim::Lying;
 
 pub use memory::Memory;
 
@@ -164,6 +166,21 @@ pub struct Sizes {
     pub here: u64,
     /// In the log.
     pub below: u64,
+}
+
+/// An item that stands in a segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Lying {
+    /// The byte of the segment with which it begins.
+    pub at: u32,
+    /// The hash of its key.
+    pub hash: u64,
+    /// Its bytes there.
+    pub bytes: u32,
+    /// Whether it is the last one of its key in its page: a later one buries it.
+    pub is_latest: bool,
+    /// Why it is dead though the index names it: its time is over.
+    pub is_over: bool,
 }
 
 /// Where an item's bytes are that are appended to the log.
@@ -359,13 +376,13 @@ impl Shard {
     /// The items in memory.
     #[inline]
     pub fn memory(&self) -> &Memory {
-        &self.contents.memory
+        self.contents.memory()
     }
 
     /// The ladder that places them, to be read.
     #[inline]
     pub fn ladder(&self) -> &Ladder {
-        &self.contents.memory.ladder
+        self.memory().ladder()
     }
 
     /// The log below memory, if there is one, to be read.
@@ -382,7 +399,7 @@ impl Shard {
 
     /// Changes something about the memory.
     pub fn configure(&mut self, change: Change) {
-        let ladder = &mut self.contents.memory.ladder;
+        let ladder = self.contents.memory_mut().ladder_mut();
         match change {
             Change::Capacity { tier, bytes } => ladder.set_capacity(tier, bytes),
             Change::Tenant(setting) => ladder.residents_mut().apply(setting),
@@ -406,13 +423,13 @@ impl Shard {
     /// Has tier 0 charged with the index, and with so many bytes of metadata that the driver holds.
     #[inline]
     pub fn charge(&mut self, driver_bytes: u64) {
-        self.contents.memory.charge(driver_bytes);
+        self.contents.memory_mut().charge(driver_bytes);
     }
 
     /// The same from the next item on that enters.
     #[inline]
     pub fn hold(&mut self, driver_bytes: u64) {
-        self.contents.memory.hold(driver_bytes);
+        self.contents.memory_mut().hold(driver_bytes);
     }
 
     /// The bytes of a move have arrived at its new place; with `false` they could not be copied, and the item stays.
@@ -460,7 +477,7 @@ impl Shard {
             }
             ladder::Act::Drop { id, loc, why, expires_at_ms, last_used } => {
                 let hash = items.hash(id, loc);
-                self.contents.memory.remove(id, loc, hash, items.bytes(id, loc).here);
+                self.contents.memory_mut().remove(id, loc, hash, items.bytes(id, loc).here);
                 match why {
                     ladder::Why::Evicted => {
                         self.contents.sink(Leaves { id, loc, hash, expires_at_ms, last_used }, items)

@@ -13,12 +13,12 @@ impl Shard {
     /// Takes up an item that lies in memory already, in a place of `place_bytes`. `None`, and nothing done, where that place
     /// cannot be one, or there is no memory for the item's metadata. Before anything enters; places of a page in ascending order.
     pub fn restore(&mut self, loc: Loc, place_bytes: u64, entry: &Entry) -> Option<Id> {
-        self.contents.memory.adopt(loc, place_bytes, entry, self.now)
+        self.contents.memory_mut().adopt(loc, place_bytes, entry, self.now)
     }
 
     /// Puts a log below memory, with what it holds. Before anything enters.
     pub fn attach_log(&mut self, state: LogState) {
-        self.contents.memory.begin_with(state.index);
+        self.contents.memory_mut().begin_with(state.index);
         let (used, needs_other_half) = state.journal;
         let journal = Journal::new(state.log.config().journal_records, used, needs_other_half);
         let checkpoints = Checkpoints::new(journal, state.checkpoint);
@@ -27,7 +27,7 @@ impl Shard {
 
     /// Removes all items in memory and the whole index, at once. `false`, and nothing done, while a place is pinned.
     pub fn clear(&mut self) -> bool {
-        let cleared = self.contents.memory.clear();
+        let cleared = self.contents.memory_mut().clear();
         if cleared {
             self.under_way.clear();
         }

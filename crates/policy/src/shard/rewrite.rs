@@ -10,15 +10,9 @@ impl Shard {
     ///
     /// An item whose key belongs to another tenant by now gets another place, and goes over to that tenant with it.
     pub fn rewrite<I: Items>(&mut self, old: Id, entry: &Entry, items: &I, rng: &mut Rng) {
-        let memory = &mut self.contents.memory;
-        memory.ladder.touch(old, self.now);
-        let stays =
-            !memory.ladder.config().tenants || memory.ladder.residents().tenant_of(old) == entry.tenant;
-        let place_bytes = memory.new_item(entry, None).bytes;
-        if stays && memory.ladder.transit_mut().rewrite_in_place(old, place_bytes) {
-            let loc = memory.ladder.residents().nodes().loc(old);
-            memory.recount((loc, items.bytes(old, loc).here), (loc, entry.bytes));
-            memory.ladder.set_expires_at_ms(old, entry.expires_at_ms, self.now);
+        let bytes_before = |loc| items.bytes(old, loc).here;
+        let memory = self.contents.memory_mut();
+        if let Some(loc) = memory.rewrite_in_place(old, entry, bytes_before, self.now) {
             return self.admission.answer(Entered::Placed { id: old, loc, replaces: None });
         }
         let holder = (&mut self.contents, &mut self.under_way);

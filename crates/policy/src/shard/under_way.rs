@@ -124,6 +124,6 @@ impl UnderWay {
 
     /// The same for all moves.
     pub(super) fn settle_all(&mut self, memory: &mut Memory) -> bool {
-        memory.ladder.transit().last_ticket().is_none_or(|last| self.settle(last, memory))
+        memory.ladder().transit().last_ticket().is_none_or(|last| self.settle(last, memory))
     }
 }

@@ -4,9 +4,9 @@
 use tiermem_base::Rng;
 use tiermem_base::hash::trace_key;
 use tiermem_policy::Id;
-use tiermem_policy::ladder::{LadderConfig, Loc};
-use tiermem_policy::log::{Admission, Fate, Leaving, LogPlace, Stream};
-use tiermem_policy::shard::{Act, Away, From, Items, Lying, Shard, Sizes};
+use tiermem_policy::ladder::{LadderConfig, Loc, PAGE_BYTES};
+use tiermem_policy::log::{Admission, LogPlace, Stream};
+use tiermem_policy::shard::{Act, Away, Entered, Entry, From, Items, Lying, Shard, Sizes};
 use tiermem_store::flash::format::{ITEM_HEADER_BYTES, ItemHeader};
 use tiermem_store::flash::{FetchId, Flash, FlashConfig, FlashError, FlashStats};
 use tiermem_tier::block::{BlockError, BlockIo, Completion, Immediate, MemoryDisk, Request, Waker};
@@ -24,10 +24,17 @@ pub fn config(region_bytes: u64, segment_bytes: u32) -> FlashConfig {
     }
 }
 
-/// What stands in a segment that is being emptied. Nothing is in memory here.
-struct Lies<'a>(&'a Flash);
+/// The hash of an item that takes all of the memory.
+const LARGE: u64 = 0x1A46_E000_0000_0001;
 
-impl Items for Lies<'_> {
+/// What stands in a segment that is being emptied, and the item that leaves memory.
+struct Facts<'a> {
+    flash: &'a Flash,
+    /// Its hash, and its bytes in the log.
+    leaving: (u64, u64),
+}
+
+impl Items for Facts<'_> {
     type Key<'a> = ();
 
     fn has_key(&self, _: Id, _: Loc, (): ()) -> bool {
@@ -35,11 +42,11 @@ impl Items for Lies<'_> {
     }
 
     fn hash(&self, _: Id, _: Loc) -> u64 {
-        0
+        self.leaving.0
     }
 
     fn bytes(&self, _: Id, _: Loc) -> Sizes {
-        Sizes { here: 0, below: 0 }
+        Sizes { here: PAGE_BYTES, below: self.leaving.1 }
     }
 
     fn is_unchanged(&self, _: Id, _: Loc) -> bool {
@@ -49,13 +56,13 @@ impl Items for Lies<'_> {
     fn note_changed(&mut self, _: Id, _: Loc) {}
 
     fn lying_at(&self, segment: u32, sequence: u32, at: u32) -> Option<Lying> {
-        self.0.lying_at(segment, sequence, at)
+        self.flash.lying_at(segment, sequence, at)
     }
 
     fn bring_near(&self, _: Id, _: Loc) {}
 }
 
-/// A flash tier and the shard over it, as a store owns them. Items are offered that were in memory elsewhere.
+/// A flash tier and the shard over it, as a store owns them. Of the memory above it one item has all.
 pub struct World {
     pub config: FlashConfig,
     pub flash: Flash,
@@ -69,21 +76,25 @@ pub struct World {
 impl World {
     pub fn open(io: Box<dyn BlockIo>, config: FlashConfig) -> Result<World, FlashError> {
         let (flash, state) = Flash::open(io, &config, hash)?;
-        let ladder = LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&[1 << 20]) };
+        let ladder = LadderConfig { charge_metadata: false, ..LadderConfig::with_capacities(&[PAGE_BYTES]) };
         let mut shard = Shard::new(ladder, 0);
         shard.attach_log(state);
         Ok(World { config, flash, shard, rng: Rng::seeded(1), now_ms: 1000, gone: 0 })
     }
 
-    /// Does what the shard has decided. `offered` is the item that is offered.
-    fn carry_out(&mut self, offered: Option<(ItemHeader, &[u8])>) {
-        while let Some(act) = self.shard.next_act(&mut Lies(&self.flash), &mut self.rng) {
+    /// Does what the shard has decided. `leaving` is the item that leaves memory.
+    fn carry_out(&mut self, leaving: Option<(ItemHeader, &[u8])>) {
+        let known =
+            leaving.map_or((0, 0), |(header, bytes)| (header.hash, (ITEM_HEADER_BYTES + bytes.len()) as u64));
+        while let Some(act) =
+            self.shard.next_act(&mut Facts { flash: &self.flash, leaving: known }, &mut self.rng)
+        {
             match act {
                 Act::Append { from: From::Segment { at, .. }, to, .. } => {
                     self.flash.append_survivor(&mut self.shard, &to, at);
                 }
                 Act::Append { from: From::Memory { .. }, to, hash, replaced, .. } => {
-                    let (header, bytes) = offered.expect("an item is offered");
+                    let (header, bytes) = leaving.expect("an item leaves memory");
                     self.flash.append(&mut self.shard, (&to, Stream::Fresh), header, bytes);
                     replaced.into_iter().for_each(|old| _ = self.retire(hash, old, header.db));
                 }
@@ -96,7 +107,9 @@ impl World {
                     let db = self.flash.header_at(segment, sequence, at).map_or(0, |header| header.db);
                     self.gone += u64::from(self.retire(hash, place, db));
                 }
-                other => panic!("nothing is in memory, so why {other:?}"),
+                // The log does not take it.
+                Act::Leave { .. } => {}
+                other => panic!("nothing moves, so why {other:?}"),
             }
         }
     }
@@ -197,11 +210,23 @@ impl World {
             kind: 0,
             expires_at_ms: expires_at_ms.unwrap_or(0),
         };
-        let leaving = Leaving { hash, bytes: (ITEM_HEADER_BYTES + bytes.len()) as u32, last_used: 0 };
-        let from = From::Memory { id: Id::NONE, loc: Loc { tier: 0, unit: 0 }, expires_at_ms };
-        let fate = self.shard.offer(&leaving, false, from);
-        self.carry_out(Some((header, &bytes)));
-        fate == Fate::Enters
+        let before = self.shard.log().unwrap().sunk(0);
+        // It comes into memory, and leaves it for another one that takes all of that.
+        self.enter(hash, expires_at_ms, None);
+        let other = self.enter(LARGE, None, Some((header, &bytes)));
+        self.shard.forget(other, LARGE, &Facts { flash: &self.flash, leaving: (0, 0) });
+        self.shard.log().unwrap().sunk(0) > before
+    }
+
+    /// Finds a place in memory for an item that takes all of it; `leaving` is the one that leaves it.
+    fn enter(&mut self, hash: u64, expires_at_ms: Option<u64>, leaving: Option<(ItemHeader, &[u8])>) -> Id {
+        let entry = Entry { hash, bytes: PAGE_BYTES, expires_at_ms, tenant: 0 };
+        self.shard.enter(&entry, &mut self.rng);
+        self.carry_out(leaving);
+        match self.shard.entered() {
+            Entered::Placed { id, .. } => id,
+            other => panic!("memory has room for one item, so why {other:?}"),
+        }
     }
 
     /// Offers until it is taken.
