@@ -196,7 +196,7 @@ impl LadderConfig {
         }
         if self.tenants {
             return Err(format!(
-                "{named} knows no tenants: where they are told apart the order is klru:K, klfu:K or kttl:K"
+                "{named} does not work with tenants: set the order to klru:K, klfu:K or kttl:K, or drop the tenants"
             ));
         }
         Ok(())

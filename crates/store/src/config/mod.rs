@@ -407,7 +407,10 @@ mod tests {
             ("colour = 1", "unknown field `colour`"),
             ("[server]\nport = 1", "unknown field `port`"),
             ("shards = 0", "between 1 and 256"),
-            ("[policy]\norder = \"s3-fifo\"\n[tenants]\nby = \"prefix\"", "s3-fifo knows no tenants"),
+            (
+                "[policy]\norder = \"s3-fifo\"\n[tenants]\nby = \"prefix\"",
+                "s3-fifo does not work with tenants",
+            ),
             (
                 "shards = 64\ntier = [{name = \"a\", kind = \"dram\", capacity = \"1MiB\"}]",
                 "16KiB is too small",
