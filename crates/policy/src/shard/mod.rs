@@ -47,8 +47,8 @@
 //! | --- | --- |
 //! | [`Shard::idle`] | a trace has no time without requests |
 //! | [`Shard::restore`], [`LogState::put`] and the like, [`Device::write_out`] | it is never started again |
-//! | [`Shard::replace`], [`Item::pin`], [`Shard::unpin`], [`Item::set_expires_at_ms`], [`Item::change_in_place`], [`Shard::clear`] | commands that no trace has |
-//! | [`Memory::entries`], [`LogWork::away`], [`LogWork::filling_of`] | SCAN, and items that are read by their place |
+//! | [`Shard::replace`], [`Item::pin`], [`Shard::unpin`], [`Item::set_expires_at_ms`], [`Item::change_in_place`], [`Shard::clear`], [`Device::clear`] | commands that no trace has |
+//! | [`Memory::entries`], [`Memory::place_below`], [`LogWork::away`], [`LogWork::filling_of`] | SCAN, and items that are read by their place |
 //! | [`Device::give_up`], [`Device::note_lost`], [`Checkpoints::is_awaited`], [`Checkpoints::is_blank`] | its device does not fail, and is not closed |
 //! | [`Memory::foresee_segment`], [`Memory::foresee_entry`], [`Memory::foresee_item`] | they hide the time that memory takes |
 //! | [`Memory::item_bytes`], [`Memory::items_below`], [`Shard::refused`], [`LogWork::sunk`] | figures that a server shows of itself |

@@ -440,3 +440,129 @@ impl Tenants {
         first.id()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{LadderConfig, PAGE_BYTES};
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+    use tiermem_base::Rng;
+
+    const TENANTS: u16 = 5;
+    const TIERS: usize = 2;
+
+    /// What all tenants have and are to have in a tier, as sums over all items.
+    #[derive(Clone, Debug)]
+    struct Known {
+        items: BTreeMap<Id, (u16, u64)>,
+        shares: BTreeMap<u16, u64>,
+        share_default: u64,
+    }
+
+    impl Known {
+        fn bytes(&self, tenant: u16) -> u64 {
+            self.items.values().filter(|&&(owner, _)| owner == tenant).map(|(_, bytes)| bytes).sum()
+        }
+
+        fn share(&self, tenant: u16) -> u64 {
+            self.shares.get(&tenant).copied().unwrap_or(self.share_default)
+        }
+
+        /// Those that have something, and whoever is to get something.
+        fn here(&self, wants: Option<u16>) -> BTreeSet<u16> {
+            self.items.values().map(|&(owner, _)| owner).chain(wants).collect()
+        }
+
+        /// Whether a tenant has more than its part of what all have.
+        fn is_above(&self, tenant: u16, wants: Option<u16>) -> bool {
+            let (all, shares): (u64, u64) = self
+                .here(wants)
+                .into_iter()
+                .fold((0, 0), |(bytes, share), it| (bytes + self.bytes(it), share + self.share(it)));
+            self.bytes(tenant) * shares > self.share(tenant) * all
+        }
+
+        fn fullest(&self) -> Option<u16> {
+            let fullness = |tenant: u16| self.bytes(tenant) as f64 / self.share(tenant) as f64;
+            // Of equals the lowest number: the last of them that is met from above.
+            self.here(None).into_iter().rev().max_by(|&a, &b| fullness(a).total_cmp(&fullness(b)))
+        }
+    }
+
+    proptest! {
+        /// Whatever comes, goes and is told of shares: what a tenant has and is to have are sums over all items, and nobody loses for
+        /// another what is its part.
+        #[test]
+        fn parts_of_tenants_are_sums_over_all_items(
+            ops in prop::collection::vec((0u8..12, 0..TENANTS, 0..TIERS, 1u64..40, any::<prop::sample::Index>()), 1..60),
+        ) {
+            let config = LadderConfig { tenants: true, ..LadderConfig::with_capacities(&[1 << 20; TIERS]) };
+            let mut tenants = Tenants::new(&config);
+            tenants.grow_to(Id(127));
+            let known = Known { items: BTreeMap::new(), shares: BTreeMap::new(), share_default: 1 };
+            let mut tiers = vec![known; TIERS];
+            let mut rng = Rng::seeded(1);
+            for (number, (what, tenant, tier, amount, pick)) in ops.into_iter().enumerate() {
+                let (id, bytes, known) = (Id(number as u32), amount * PAGE_BYTES / 8, &mut tiers[tier]);
+                match what {
+                    0..6 => {
+                        tenants.set_owner(id, tenant);
+                        tenants.insert(id, tier, bytes);
+                        known.items.insert(id, (tenant, bytes));
+                        prop_assert_eq!(tenants.owner(id), tenant);
+                    }
+                    6..9 if !known.items.is_empty() => {
+                        let (&id, &(_, bytes)) = known.items.iter().nth(pick.index(known.items.len())).unwrap();
+                        tenants.remove(id, tier, bytes);
+                        known.items.remove(&id);
+                    }
+                    9 => {
+                        // Those that were never here have it; who is here keeps the share that there was.
+                        let share_bytes = amount;
+                        tenants.apply(Setting::Undeclared { tier, share_bytes });
+                        known.share_default = share_bytes;
+                    }
+                    10 => {
+                        tenants.apply(Setting::Share { tenant, tier, share_bytes: amount, k: 7 });
+                        known.shares.insert(tenant, amount);
+                    }
+                    11 if amount < 5 => {
+                        tenants.apply(Setting::Anew);
+                        tiers.iter_mut().for_each(|known| known.shares.clear());
+                    }
+                    _ => {}
+                }
+                for (tier, known) in tiers.iter().enumerate() {
+                    for tenant in 0..TENANTS {
+                        let level = tenants.level(tenant, tier);
+                        let items = known.items.values().filter(|&&(owner, _)| owner == tenant).count() as u64;
+                        prop_assert_eq!((level.items, level.bytes), (items, known.bytes(tenant)));
+                        prop_assert_eq!((level.share_bytes, level.k), (known.share(tenant), if known.shares.contains_key(&tenant) { 7 } else { 0 }));
+                        for wants in (0..TENANTS).map(Some).chain([None]) {
+                            let nobody_is_above = || known.fullest().is_some_and(|fullest| !known.is_above(fullest, None));
+                            let gives = wants == Some(tenant)
+                                || known.is_above(tenant, wants)
+                                || wants.is_none() && nobody_is_above();
+                            prop_assert_eq!(tenants.is_protected(tenant, tier, wants), !gives);
+                        }
+                    }
+                    for wants in (0..TENANTS).map(Some).chain([None]) {
+                        for id in tenants.donors(tier, wants, |_| true, &mut rng) {
+                            let owner = known.items[&id].0;
+                            prop_assert!(known.is_above(owner, wants) || wants.unwrap_or(owner) == owner);
+                        }
+                    }
+                }
+                for tenant in 0..TENANTS {
+                    let has_little = |known: &Known| {
+                        let here = known.here(None);
+                        let (all, shares): (u64, u64) = (here.iter().map(|&it| known.bytes(it)).sum(), here.iter().map(|&it| known.share(it)).sum());
+                        known.bytes(tenant) <= known.share(tenant) * all / shares.max(1) + TRESPASS_BYTES
+                    };
+                    prop_assert_eq!(tenants.may_trespass(tenant), tiers.iter().all(has_little));
+                }
+            }
+        }
+    }
+}
