@@ -159,6 +159,23 @@ fn what_is_old_goes_with_all_of_its_volume_and_others_stay() {
 }
 
 #[test]
+fn what_became_dirty_while_a_store_was_left_alone_goes_with_what_was_due_before() {
+    let rules = CleanerRules { age_ns: 10 * S, ..MARKS };
+    let mut world = World::new(64 * MIB, 1, 1, rules);
+    world.write(0, 0..64 * KIB);
+    world.now_ns = 10 * S;
+    world.step();
+    world.answer_all(false, is_copy);
+    world.answer_all(true, is_send);
+    assert_eq!(world.step(), [], "the first is due, and its store is left alone");
+    world.write(0, MIB..MIB + 64 * KIB);
+    assert_eq!(world.step(), []);
+    world.now_ns += 100 * MS;
+    assert_eq!(world.step(), [(0, 128 * KIB)]);
+    world.assert_nothing_is_due();
+}
+
+#[test]
 fn a_store_that_fails_is_left_alone_for_longer_each_time() {
     let rules = CleanerRules { low_percent: 0, high_percent: 0, ..MARKS };
     let mut world = World::new(64 * MIB, 2, 1, rules);

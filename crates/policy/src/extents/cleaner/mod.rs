@@ -331,7 +331,8 @@ impl Cleaner {
         }
     }
 
-    /// Decides what is to be done now: appends the acts.
+    /// Decides what is to be done now: appends the acts. A driver may call it as often as it likes: one that follows at once, where nothing has
+    /// happened in between, begins nothing.
     pub fn step<O: Evict>(&mut self, now_ns: u64, extents: &Extents<O>, acts: &mut Vec<Act>) {
         self.tick(now_ns);
         debug_assert!(self.adds_up(extents));
@@ -342,9 +343,8 @@ impl Cleaner {
         if extents.units().dirty_bytes() > 0 {
             self.look_at_cold(extents, acts);
         }
-        if self.find_due(extents.geometry().capacity_bytes()) {
-            self.take_due(acts);
-        }
+        // What is left of a volume may be due beside what was: a step that follows at once finds nothing more.
+        while self.find_due(extents.geometry().capacity_bytes()) && self.take_due(acts) {}
         self.flush_due(extents, acts);
         if let Some(until_ns) = self.next_ns(extents.units().dirty_bytes() > 0) {
             acts.push(Act::Wait { until_ns });
@@ -443,8 +443,9 @@ impl Cleaner {
         any || self.budget_bytes > 0
     }
 
-    /// Takes what is due, from the volume that has been dirty for longest first.
-    fn take_due(&mut self, acts: &mut Vec<Act>) {
+    /// Takes what is due, from the volume that has been dirty for longest first; whether anything could leave.
+    fn take_due(&mut self, acts: &mut Vec<Act>) -> bool {
+        let begun = acts.len();
         let mut order = std::mem::take(&mut self.order);
         order.clear();
         let since_ns = |volume: &VolumeState| volume.epochs.first_dirty_ns();
@@ -470,6 +471,7 @@ impl Cleaner {
             }
         }
         self.order = order;
+        acts.len() > begun
     }
 
     /// Has stores flushed for which it is time.
