@@ -3,7 +3,15 @@
 //!
 //! The live engine runs first. A request is sent at its time in the trace, or a while after the one before it was answered, if that was later;
 //! the simulator is then given the requests at the times at which they were sent.
+//!
+//! A cache that is kept has a log, the engine's own, and it is full now and then: pages of its table are written slowly, and the log itself in no
+//! time, so nothing but room is waited for. What fills a log is not simulated. *When* it was full is an event that the live engine gives and the
+//! simulator is given at the same times; what follows from that (which requests wait, what the cleaner leaves, when either goes on) is
+//! decided in both.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests, though clippy sees only functions marked as such.
+
+#[path = "virtual_time/log_device.rs"]
+mod log_device;
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,14 +19,17 @@ use std::sync::{Arc, Mutex};
 
 use tiermem_base::{Access, Op};
 use tiermem_block::disks::{Asker, Disks, Job, Task};
-use tiermem_block::engine::{Counts, Engine, EngineConfig, VolumeConfig};
+use tiermem_block::engine::{Counts, Engine, EngineConfig, LogRoom, VolumeConfig};
+use tiermem_block::journal::LOG_BYTES_MIN;
 use tiermem_policy::evict::Named;
 use tiermem_policy::extents::admission::AdmissionRules;
 use tiermem_policy::extents::cleaner::CleanerRules;
 use tiermem_policy::extents::{Fill, Mode, Sizing, UNIT_BYTES};
-use tiermem_sim::block::{Costs, Setup, Troubles};
+use tiermem_sim::block::{Costs, LogFull, Setup, Troubles};
 use tiermem_tier::backing::MemoryStore;
-use tiermem_tier::block::{self, MemoryDisk, Simulated, Simulation};
+use tiermem_tier::block::{self, BlockIo, MemoryDisk, Simulated, Simulation};
+
+use log_device::LogDevice;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -27,6 +38,9 @@ const S: u64 = 1_000 * MS;
 const VOLUMES: u32 = 3;
 const VOLUME_BYTES: u64 = 64 << 20;
 const CACHE_BYTES: u64 = 24 << 20;
+/// What a log and its table take of the device beside that, at most.
+const METADATA_BYTES: u64 = 1 << 20;
+const BLOCK_BYTES: [u64; 4] = [32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB];
 /// The engine cuts requests at multiples of this, and each part is planned by itself.
 const CUT_BYTES: u64 = 1 << 20;
 
@@ -44,6 +58,9 @@ struct Case {
     /// DRAM for copies.
     memory_bytes: u64,
     policy: Named,
+    /// The cache outlives the process: its log is as small as one can be, and this is how long a write of a page of its table takes, without which
+    /// no space of the log is freed.
+    log_page_ns: Option<u64>,
 }
 
 fn case() -> Case {
@@ -57,6 +74,7 @@ fn case() -> Case {
         outages: Vec::new(),
         memory_bytes: 0,
         policy: Named::Lru,
+        log_page_ns: None,
     }
 }
 
@@ -103,20 +121,20 @@ struct Told {
     cache_written_bytes: u64,
 }
 
-fn simulated(case: &Case, capacity_bytes: u64, records: &[Access]) -> Vec<Told> {
+fn simulated(case: &Case, ran: &Ran) -> Vec<Told> {
     let setup = Setup {
-        sizes_bytes: vec![32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB],
+        sizes_bytes: BLOCK_BYTES.to_vec(),
         group_bytes: None,
         fill: case.fill,
         sizing: Sizing::Request,
         mode: Mode::WriteBack,
         admission: AdmissionRules::default(),
         cleaning: Some(case.rules),
-        troubles: Troubles { outages: case.outages.clone(), log_full: Vec::new() },
+        troubles: Troubles { outages: case.outages.clone(), log_full: ran.log_full.clone() },
         quotas: case.quota_bytes.map(|quota| (2, quota)).into_iter().collect(),
         policy: case.policy,
         memory_bytes: case.memory_bytes,
-        capacity_bytes,
+        capacity_bytes: ran.capacity_bytes,
         costs: Costs {
             core_latency_ns: case.core_ns,
             core_bandwidth: u64::MAX,
@@ -125,7 +143,7 @@ fn simulated(case: &Case, capacity_bytes: u64, records: &[Access]) -> Vec<Told> 
         },
     };
     let mut cache = setup.build(0).unwrap();
-    cache.run(records).unwrap();
+    cache.run(&ran.sent).unwrap();
     let told = |(_, counts): (u32, tiermem_sim::block::Counts)| {
         assert_eq!(counts.dirty_at_end_bytes, 0, "all of it was old");
         Told {
@@ -154,9 +172,25 @@ fn simulated(case: &Case, capacity_bytes: u64, records: &[Access]) -> Vec<Told> 
 /// The times at which a store fails what changes something, and how to have it fail.
 type Outages = (Vec<Range<u64>>, Arc<Mutex<block::Troubles>>);
 
+/// What a run of the live engine gives the simulator.
+struct Ran {
+    told: Vec<Told>,
+    capacity_bytes: u64,
+    /// The requests at the times at which they were sent.
+    sent: Vec<Access>,
+    /// When the log had no room; none without a log.
+    log_full: Option<Vec<LogFull>>,
+    /// How often a request found none.
+    log_refusals: u64,
+}
+
 struct Live {
     engine: Engine,
     simulation: Simulation,
+    /// When the log had no room; that which has no end yet ends at the largest time.
+    log_full: Vec<LogFull>,
+    /// As it was looked at last.
+    log_room: LogRoom,
     /// Of each store.
     outages: Vec<Outages>,
     done: Vec<tiermem_block::disks::Outcome>,
@@ -165,19 +199,33 @@ struct Live {
 impl Live {
     fn new(case: &Case) -> Self {
         let simulation = Simulation::new(0);
-        let clock = simulation.clone();
+        let (clock, pause) = (simulation.clone(), simulation.clone());
         let config = EngineConfig {
+            sizes_bytes: BLOCK_BYTES.to_vec(),
             fill: case.fill,
             sizing: Sizing::Request,
             cleaning: case.rules,
             shares: 2,
             memory_bytes: case.memory_bytes,
             policy: case.policy,
+            log_bytes: case.log_page_ns.map(|_| LOG_BYTES_MIN),
             clock: Arc::new(move || clock.now_ns()),
+            pause: Arc::new(move |time| pause.pass(time.as_nanos() as u64)),
             ..EngineConfig::default()
         };
-        let cache = Simulated::steady(MemoryDisk::new(CACHE_BYTES as usize), &simulation, case.cache_ns);
-        let mut engine = Engine::new(Box::new(cache), config).unwrap();
+        let mut engine = match case.log_page_ns {
+            None => {
+                let cache = MemoryDisk::new(CACHE_BYTES as usize);
+                let cache = Simulated::steady(cache, &simulation, case.cache_ns);
+                Engine::new(Box::new(cache), config).unwrap()
+            }
+            Some(page_ns) => {
+                let cache = MemoryDisk::new((CACHE_BYTES + METADATA_BYTES) as usize);
+                let cache: Box<dyn BlockIo> =
+                    Box::new(LogDevice::new(cache, &simulation, &BLOCK_BYTES, (case.cache_ns, page_ns)));
+                Engine::open(cache, config, false).unwrap().0
+            }
+        };
         let mut outages = Vec::new();
         for number in 0..VOLUMES {
             let store = Simulated::steady(MemoryStore::new(VOLUME_BYTES), &simulation, case.core_ns);
@@ -189,7 +237,40 @@ impl Live {
             }
             engine.add(volume, Box::new(store)).unwrap();
         }
-        Live { engine, simulation, outages, done: Vec::new() }
+        engine.begin_service().unwrap();
+        let (log_full, log_room) = (Vec::new(), engine.log_room());
+        Live { engine, simulation, log_full, log_room, outages, done: Vec::new() }
+    }
+
+    /// Has the engine do what there is to do now.
+    fn take(&mut self) {
+        // What came has asked for room before.
+        self.look_at_log();
+        self.engine.take(&mut self.done);
+        self.look_at_log();
+    }
+
+    /// Notes when the log is filled, and when it has room again.
+    fn look_at_log(&mut self) {
+        let (now_ns, room) = (self.simulation.now_ns(), self.engine.log_room());
+        let before = std::mem::replace(&mut self.log_room, room);
+        let was_refused = room.refusals > before.refusals;
+        match self.log_full.last_mut().filter(|full| full.until_ns == u64::MAX) {
+            None if !room.has_room => {
+                assert!(
+                    room.cleaner_steps > before.cleaner_steps,
+                    "the cleaner decides before the log is filled"
+                );
+                self.log_full.push(LogFull {
+                    from_ns: now_ns,
+                    until_ns: u64::MAX,
+                    for_requests: was_refused,
+                });
+            }
+            Some(full) if room.has_room => full.until_ns = now_ns,
+            Some(full) => full.for_requests |= was_refused && full.from_ns == now_ns,
+            None => {}
+        }
     }
 
     /// It is that time now, if it was not later already.
@@ -205,10 +286,10 @@ impl Live {
     fn run_until(&mut self, until_ns: u64) {
         while let Some(at_ns) = self.next_ns().filter(|at_ns| *at_ns <= until_ns) {
             self.set_time(at_ns);
-            self.engine.take(&mut self.done);
+            self.take();
         }
         self.set_time(until_ns);
-        self.engine.take(&mut self.done);
+        self.take();
     }
 
     fn next_ns(&self) -> Option<u64> {
@@ -227,23 +308,23 @@ impl Live {
         let (asker, disk) = (Asker { connection: 1, cookie }, record.tenant as usize);
         let (offset, bytes) = (record.key, u64::from(record.size));
         self.engine.submit(Job { asker, disk, task, offset, bytes, durable: false });
-        self.engine.take(&mut self.done);
+        self.take();
         while self.done.is_empty() {
             let at_ns = self.next_ns().unwrap_or_else(|| panic!("request {cookie} is never answered"));
             self.set_time(at_ns);
-            self.engine.take(&mut self.done);
+            self.take();
         }
         self.done.drain(..).for_each(|outcome| assert!(outcome.result.is_ok(), "request {cookie}"));
         self.engine.rest();
     }
 }
 
-/// The engine's counts, how large its cache is, and the requests at the times at which they were sent.
-fn live(case: &Case, records: &[Access]) -> (Vec<Told>, u64, Vec<Access>) {
+/// Runs the live engine over a trace.
+fn live(case: &Case, records: &[Access]) -> Ran {
     let mut live = Live::new(case);
     let mut sent = Vec::new();
     let mut waited = vec![0; VOLUMES as usize];
-    let mut free_ns = 0;
+    let mut free_ns = live.simulation.now_ns();
     for (record, cookie) in records.iter().zip(0..) {
         // The last one comes when all that is dirty is old, and has gone.
         let pause_ns = if cookie + 1 == records.len() as u64 { 2 * case.rules.age_ns + 100 * S } else { 0 };
@@ -280,23 +361,29 @@ fn live(case: &Case, records: &[Access]) -> (Vec<Told>, u64, Vec<Access>) {
             cache_written_bytes: counts.cache_written_bytes,
         }
     });
-    (told.collect(), capacity_bytes, sent)
+    let told = told.collect();
+    let (log_full, log_refusals) = (case.log_page_ns.map(|_| live.log_full), live.log_room.refusals);
+    Ran { told, capacity_bytes, sent, log_full, log_refusals }
 }
 
 fn sum(told: &[Told], of: impl Fn(&Told) -> u64) -> u64 {
     told.iter().map(of).sum()
 }
 
-/// Both count the same; what they count.
-fn agree(case: &Case, trace: &str) -> Vec<Told> {
+/// Both count the same; what the live engine did.
+fn agree(case: &Case, trace: &str) -> Ran {
     let records = records(trace, case.every_ns);
-    let (live, capacity_bytes, sent) = live(case, &records);
-    let simulated = simulated(case, capacity_bytes, &sent);
+    let ran = live(case, &records);
+    let simulated = simulated(case, &ran);
+    let live = &ran.told;
     for (volume, (live, simulated)) in live.iter().zip(&simulated).enumerate() {
         assert_eq!(simulated, live, "volume {volume}: {case:?} on {trace}");
     }
-    assert!(sum(&live, |told| told.allocated_bytes) > capacity_bytes, "it is full, and blocks go: {live:?}");
-    live
+    assert!(
+        sum(live, |told| told.allocated_bytes) > ran.capacity_bytes,
+        "it is full, and blocks go: {live:?}"
+    );
+    ran
 }
 
 const TRACES: [&str; 2] = ["cloudPhysicsIO-20k.vscsi.zst", "msr-slice-rw20-10k.trace.zst"];
@@ -318,7 +405,7 @@ fn requests_that_come_faster_than_the_stores_take_agree_and_wait() {
     let mut waited = 0;
     for trace in TRACES {
         let rules = CleanerRules { age_ns: 1000 * S, low_percent: 80, high_percent: 90 };
-        let told = agree(&Case { rules, every_ns: 0, core_ns: 30 * MS, ..case() }, trace);
+        let told = agree(&Case { rules, every_ns: 0, core_ns: 30 * MS, ..case() }, trace).told;
         waited += sum(&told, |told| told.waited_requests);
     }
     assert!(waited > 0, "somebody waits");
@@ -353,15 +440,32 @@ fn every_order_of_eviction_agrees() {
 #[test]
 fn copies_in_dram_agree_with_all_of_it_going_on() {
     for trace in TRACES {
-        let plain = agree(&case(), trace);
+        let plain = agree(&case(), trace).told;
         for memory_bytes in [64 * KIB, 2 * MIB, 32 * MIB] {
             let outages = vec![(1, 5 * S..8 * S)];
             let case = Case { memory_bytes, outages, quota_bytes: Some(5 * MIB), ..case() };
-            let told = agree(&case, trace);
+            let told = agree(&case, trace).told;
             if memory_bytes == 32 * MIB {
                 let reads = |told: &[Told]| sum(told, |told| told.cache_reads);
                 assert!(reads(&told) < reads(&plain), "some are spared the device");
             }
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_full_now_and_then_agrees_with_all_of_it_going_on() {
+    for trace in TRACES {
+        let cases =
+            [(Fill::Units, 0, 200 * MS), (Fill::Whole, 2 * MIB, 200 * MS), (Fill::Units, 2 * MIB, 800 * MS)];
+        for (fill, memory_bytes, page_ns) in cases {
+            let (outages, quota_bytes) = (vec![(1, 5 * S..8 * S)], Some(5 * MIB));
+            let case =
+                Case { fill, memory_bytes, outages, quota_bytes, log_page_ns: Some(page_ns), ..case() };
+            let ran = agree(&case, trace);
+            let full = ran.log_full.unwrap_or_default();
+            assert!(full.len() > 100, "it is full now and then: {full:?}");
+            assert!(ran.log_refusals > full.len() as u64 / 2, "and requests wait for room: {full:?}");
         }
     }
 }

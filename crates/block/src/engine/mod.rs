@@ -74,6 +74,18 @@ const OBSERVED_AT_ONCE: usize = 16;
 /// Extents in one description: a reply may be shorter than its request.
 const EXTENTS_MAX: usize = 8192;
 
+/// Whether the log takes new work: where not, no operation begins, and nothing is begun to be written back. A cache of which nothing outlives the
+/// process always has room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogRoom {
+    /// It does now.
+    pub has_room: bool,
+    /// How often an operation found no room: when it came, and whenever it tried again.
+    pub refusals: u64,
+    /// How often the cleaner decided while there was room.
+    pub cleaner_steps: u64,
+}
+
 /// The cache and the volumes in front of which it stands.
 pub struct Engine {
     ops: Operations,
@@ -104,6 +116,16 @@ impl Engine {
     /// Bytes that the backing stores do not have.
     pub fn dirty_bytes(&self) -> u64 {
         self.shared.extents.units().dirty_bytes()
+    }
+
+    /// Whether the log has room, and who asked for it before.
+    pub fn log_room(&self) -> LogRoom {
+        let Shared { write_order, cleaning, .. } = &self.shared;
+        LogRoom {
+            has_room: write_order.has_room(),
+            refusals: write_order.refusals(),
+            cleaner_steps: cleaning.steps(),
+        }
     }
 
     /// When it wants to be called again though no device or store has done anything: for who drives it by a clock of his own.
@@ -233,8 +255,10 @@ impl Engine {
             write_order.poll(*now_ns, device.outgoing());
             device.submit();
             let any = self.take_completions();
-            // What is copied out of DRAM ends as soon as it begins.
-            if !any && self.shared.ready.is_empty() && !self.shared.cleaning.was_told() {
+            let Shared { cleaning, write_order, ready, .. } = &self.shared;
+            // What is copied out of DRAM ends as soon as it begins. And room in the log may have come with this very poll.
+            let is_new = cleaning.was_told() || cleaning.is_stopped() && write_order.has_room();
+            if !any && ready.is_empty() && !is_new {
                 break;
             }
         }

@@ -13,11 +13,15 @@ pub(super) struct Cleaning {
     was_told: bool,
     /// When time alone changes something for it.
     wake_ns: Option<u64>,
+    /// The log had no room when it was to decide last: it begins nothing, and names no time at which it would.
+    is_stopped: bool,
+    /// How often it was to decide, and the log had room.
+    steps: u64,
 }
 
 impl Cleaning {
     pub fn new(cleaner: Cleaner) -> Self {
-        Cleaning { cleaner, acts: Vec::new(), was_told: false, wake_ns: None }
+        Cleaning { cleaner, acts: Vec::new(), was_told: false, wake_ns: None, is_stopped: false, steps: 0 }
     }
 
     /// What is written back when, and who waits for it.
@@ -30,7 +34,7 @@ impl Cleaning {
         &mut self.cleaner
     }
 
-    /// Plans a request ([`Cleaner::plan`]).
+    /// Plans a request ([`Cleaner::plan`]), for which the log has room.
     pub fn plan(
         &mut self,
         now_ns: u64,
@@ -38,6 +42,8 @@ impl Cleaning {
         request: &mut Request,
         plan: &mut Plan,
     ) -> Verdict {
+        // It may have had none when the cleaner decided last: what the request waits for is begun all the same.
+        self.cleaner.set_log_room(true);
         self.cleaner.plan(now_ns, extents, request, plan, &mut self.acts)
     }
 
@@ -50,6 +56,8 @@ impl Cleaning {
         self.cleaner.set_log_room(has_log_room);
         self.wake_ns = None;
         self.was_told = false;
+        self.is_stopped = !has_log_room;
+        self.steps += u64::from(has_log_room);
         self.cleaner.step(now_ns, extents, &mut self.acts);
         self.acts.reverse();
     }
@@ -72,6 +80,16 @@ impl Cleaning {
     /// Whether it was told something since it decided last.
     pub fn was_told(&self) -> bool {
         self.was_told
+    }
+
+    /// How often it has decided with room in the log.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Whether it waits for room in the log.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
     }
 
     /// How an act ended: what is to be done at once.

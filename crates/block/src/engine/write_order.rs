@@ -31,6 +31,8 @@ struct Log {
     cleaned: Vec<(Lsn, usize, Vec<Range<u64>>)>,
     /// Operations wait until there is room in the log.
     room_is_awaited: bool,
+    /// How often one found none.
+    refusals: u64,
 }
 
 impl Log {
@@ -72,6 +74,7 @@ impl WriteOrder {
             waiting: Vec::new(),
             cleaned: Vec::new(),
             room_is_awaited: false,
+            refusals: 0,
         });
         WriteOrder { log, events: Vec::new() }
     }
@@ -173,8 +176,14 @@ impl WriteOrder {
         let has_room = self.has_room();
         if let Some(log) = &mut self.log {
             log.room_is_awaited |= !has_room;
+            log.refusals += u64::from(!has_room);
         }
         has_room
+    }
+
+    /// How often an operation has found no room in the log.
+    pub fn refusals(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.refusals)
     }
 
     /// Whether there is room again that operations wait for; once.

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use tiermem_policy::evict::Evict;
 use tiermem_policy::extents::cleaner::{Act, Cleaner, CleanerRules, Outcome, Token};
-use tiermem_policy::extents::{Part, Plan, Request, UNIT_BYTES, Verdict, Volume};
+use tiermem_policy::extents::{Plan, Request, UNIT_BYTES, Verdict, Volume};
 
 use super::costs::Link;
 use super::{Contents, Costs, Troubles, units_at};
@@ -102,6 +102,8 @@ pub struct Background {
     tenants: Vec<u32>,
     /// Copies that are complete, kept for its memory.
     copied: Vec<(Token, Range<u64>)>,
+    /// What the stores have for good, and the log does not say yet.
+    noted: Vec<(Volume, Vec<Range<u64>>)>,
 }
 
 fn bytes_of(units: &Range<u64>) -> Range<u64> {
@@ -127,6 +129,7 @@ impl Background {
             held_back: Vec::new(),
             tenants: Vec::new(),
             copied: Vec::new(),
+            noted: Vec::new(),
         }
     }
 
@@ -151,7 +154,9 @@ impl Background {
     fn next_ns(&self) -> Option<u64> {
         let arrives_ns = self.events.peek().map(|Reverse(event)| event.at_ns);
         let has_room_ns = self.troubles.log_has_room_ns(self.clock_ns);
-        arrives_ns.into_iter().chain(self.wake_ns).chain(has_room_ns).min()
+        // The log takes no time, but what it is to say is decided on before it has said it.
+        let noted_ns = (!self.noted.is_empty()).then_some(self.clock_ns);
+        arrives_ns.into_iter().chain(self.wake_ns).chain(has_room_ns).chain(noted_ns).min()
     }
 
     /// Takes what is done at a time; whether something has become clean.
@@ -159,7 +164,7 @@ impl Background {
         self.clock_ns = self.clock_ns.max(at_ns);
         self.wake_ns = self.wake_ns.filter(|wake_ns| *wake_ns > self.clock_ns);
         let now_ns = self.clock_ns;
-        let mut cleaned = false;
+        let mut cleaned = self.settle_noted(cache);
         while let Some(Reverse(event)) = self.events.peek()
             && event.at_ns <= now_ns
         {
@@ -189,19 +194,33 @@ impl Background {
             self.cleaner.done(now_ns, token, outcome, &mut self.acts);
             for act in self.acts.drain(first..) {
                 if let Act::Clean { volume, runs } = act {
-                    let mut parts: Vec<Part> = Vec::new();
-                    for run in &runs {
-                        cache.extents.visit(volume, bytes_of(run), |part, _| parts.push(part));
-                    }
-                    cache.extents.units_mut().cleaned(&parts);
-                    cleaned = true;
+                    self.noted.push((volume, runs));
                 }
+            }
+            if !self.troubles.has_log() {
+                cleaned |= self.settle_noted(cache);
             }
         }
         for (token, units) in self.copied.drain(..) {
             self.cleaner.done(now_ns, token, Outcome::Copied(&[units]), &mut self.acts);
         }
         cleaned
+    }
+
+    /// What the stores have for good, and the log says so, is clean as far as it is not dirty again; whether there was anything.
+    fn settle_noted<O: Evict>(&mut self, cache: &mut Contents<O>) -> bool {
+        let any = !self.noted.is_empty();
+        for (volume, runs) in self.noted.drain(..) {
+            let (mut clean, mut parts) = (Vec::new(), Vec::new());
+            for run in runs {
+                self.cleaner.lacks_nothing_of(volume, run, &mut clean);
+            }
+            for run in &clean {
+                cache.extents.visit(volume, bytes_of(run), |part, _| parts.push(part));
+            }
+            cache.extents.units_mut().cleaned(&parts);
+        }
+        any
     }
 
     /// Has the cleaner decide, and carries that out.
@@ -322,7 +341,7 @@ impl Background {
         let mut waited = false;
         loop {
             self.wait_for_copies(request, cache);
-            let has_room = self.troubles.log_has_room(self.clock_ns);
+            let has_room = self.troubles.log_takes_requests(self.clock_ns);
             self.cleaner.set_log_room(has_room);
             if has_room {
                 let may = self.cleaner.may_write(self.clock_ns, &cache.extents, request)
@@ -333,6 +352,9 @@ impl Background {
                     break;
                 }
                 waited = true;
+            } else {
+                // It waits for the log now.
+                self.cleaner.nobody_waits();
             }
             self.let_copies_go(cache);
             self.step(cache);
@@ -340,7 +362,7 @@ impl Background {
             loop {
                 let at_ns = self.next_ns().expect("what a request waits for is on its way, or tried again");
                 let cleaned = self.arrive(at_ns, cache);
-                if cleaned || !has_room && self.troubles.log_has_room(self.clock_ns) {
+                if cleaned || !has_room && self.troubles.log_takes_requests(self.clock_ns) {
                     break;
                 }
                 self.step(cache);
@@ -388,6 +410,7 @@ impl Background {
     /// The trace is over: what is on its way arrives, and is flushed.
     pub fn finish<O: Evict>(&mut self, cache: &mut Contents<O>) {
         self.troubles = Troubles::default();
+        self.settle_noted(cache);
         for volume in (0..self.tenants.len()).map(|at| Volume(at as u16)) {
             while let Some(Reverse(event)) = self.events.peek() {
                 let at_ns = event.at_ns;

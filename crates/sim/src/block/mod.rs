@@ -28,7 +28,7 @@ use cleaner::Background;
 pub use costs::Costs;
 pub use counts::Counts;
 pub use many::{BlockError, Outcome, run, working_sets};
-pub use troubles::Troubles;
+pub use troubles::{LogFull, Troubles};
 
 /// Requests between two looks at how much memory the metadata takes.
 const METADATA_EVERY: u64 = 1 << 14;
