@@ -35,6 +35,8 @@ mod read;
 mod shared;
 mod status;
 mod taking_up;
+#[cfg(test)]
+mod test_engine;
 mod ticker;
 mod trim;
 mod unmapped;

@@ -355,3 +355,7 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "shared/tests.rs"]
+mod tests;

@@ -141,3 +141,56 @@ impl IndexMut<usize> for Volumes {
         &mut self.states[at]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tiermem_tier::backing::{MemoryStore, Request};
+
+    /// Volumes of these numbers.
+    fn volumes(numbers: &[u16]) -> Volumes {
+        let mut volumes = Volumes::default();
+        for number in numbers {
+            let config = VolumeConfig::new(format!("v{number}"));
+            let export = config.export(8192, false);
+            let volume = VolumeState::new(Volume(*number), &config, Box::new(MemoryStore::new(8192).open()));
+            volumes.add(volume, export);
+        }
+        volumes
+    }
+
+    #[test]
+    fn a_volume_is_found_by_its_number_wherever_it_was_added() {
+        let volumes = volumes(&[5, 0, 9]);
+        assert_eq!(volumes.len(), 3);
+        for (at, number) in [5, 0, 9].into_iter().enumerate() {
+            assert_eq!((volumes.place_of(Volume(number)), volumes[at].number), (at, Volume(number)));
+            assert_eq!(
+                (volumes.name(at), &*volumes.exports()[at].name),
+                (&*format!("v{number}"), volumes.name(at))
+            );
+        }
+    }
+
+    #[test]
+    fn what_stores_have_done_is_taken_once_and_in_order() {
+        let mut volumes = volumes(&[0, 1]);
+        assert!(!volumes.collect() && volumes.answered().is_none());
+        for (at, token) in [(1, 7), (0, 3), (0, 4)] {
+            volumes[at].backing.submit(Request::flush(token));
+        }
+        assert!(volumes.collect());
+        let tokens: Vec<u64> =
+            std::iter::from_fn(|| volumes.answered()).map(|completion| completion.token).collect();
+        assert_eq!(tokens, [3, 4, 7], "one store after the other, each in its own order");
+        assert!(!volumes.collect(), "each is told once");
+    }
+
+    #[test]
+    fn a_store_is_complained_of_once_a_second_each() {
+        let mut volumes = volumes(&[0, 1]);
+        assert!(volumes[0].may_complain(5) && !volumes[0].may_complain(5 + COMPLAIN_EVERY_NS - 1));
+        assert!(volumes[1].may_complain(6), "another store is another's affair");
+        assert!(volumes[0].may_complain(5 + COMPLAIN_EVERY_NS));
+    }
+}

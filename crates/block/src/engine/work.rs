@@ -154,3 +154,7 @@ impl Work<'_> {
         After::Ends
     }
 }
+
+#[cfg(test)]
+#[path = "work/tests.rs"]
+mod tests;

@@ -1,0 +1,151 @@
+//! One operation at work, through what it answers: when it goes on, whom it waits for, and what it lets go of.
+
+use tiermem_policy::extents::Mode;
+use tiermem_tier::block::AlignedBuffer;
+
+use super::*;
+use crate::engine::answers::Job;
+use crate::engine::op::{Held, Source};
+use crate::engine::test_engine::{asker, engine, told};
+
+const UNIT: u64 = UNIT_BYTES;
+
+/// An operation of a job of its own, that a client asked for under this name.
+fn begin(shared: &mut Shared, cookie: u64, kind: Kind, units: std::ops::Range<u64>) -> Op {
+    let (offset, bytes) = (units.start * UNIT, (units.end - units.start) * UNIT);
+    let buffer = if kind == Kind::Write { shared.pool.lend(bytes as usize) } else { AlignedBuffer::empty() };
+    let job = Job { asker: asker(cookie), volume: 0, kind, bytes, durable: false, buffer, offset };
+    let job = Some(shared.answers.begin(job, 1));
+    Op { job, kind, offset, bytes, ..Op::default() }
+}
+
+fn work<'a>(id: u32, op: &'a mut Op, shared: &'a mut Shared) -> Work<'a> {
+    Work { id, op, shared }
+}
+
+/// Whom the operations under way have called, in order.
+fn called(shared: &mut Shared) -> Vec<Ready> {
+    shared.ready.drain(..).collect()
+}
+
+#[test]
+fn an_operation_that_was_woken_for_nothing_does_nothing() {
+    let (mut engine, _) = engine(Mode::WriteBack, false);
+    let shared = &mut engine.shared;
+    let mut op = begin(shared, 1, Kind::Read, 0..1);
+    assert_eq!(work(1, &mut op, shared).claim(), After::Waits);
+    assert_eq!(called(shared), [Ready::Claim(1)]);
+    for stage in [Stage::Parked, Stage::Opening, Stage::Gathering, Stage::Storing] {
+        op.stage = stage;
+        assert_eq!(work(1, &mut op, shared).try_claims(), After::Waits);
+        assert_eq!((op.ios, op.stage), (0, stage));
+    }
+}
+
+#[test]
+fn reads_go_together_and_a_write_waits_until_the_last_of_them_is_over() {
+    let (mut engine, _) = engine(Mode::WriteBack, false);
+    let shared = &mut engine.shared;
+    let mut ops = [(Kind::Read, 1), (Kind::Read, 2), (Kind::Write, 3)]
+        .map(|(kind, cookie)| begin(shared, cookie, kind, 0..1));
+    // What was fetched before a second reader came is filled by the first alone.
+    for (id, op) in (1..).zip(&mut ops) {
+        op.bypass = true;
+        work(id, op, shared).claim();
+    }
+    for (id, op) in (1..).zip(&mut ops) {
+        assert_eq!(work(id, op, shared).try_claims(), After::Waits);
+    }
+    assert_eq!(ops.each_ref().map(|op| op.stage), [Stage::Gathering, Stage::Gathering, Stage::Claiming]);
+    called(shared);
+    for (id, left) in [(1, false), (2, true)] {
+        assert_eq!(work(id, &mut ops[id as usize - 1], shared).end(), After::Ends);
+        assert_eq!(called(shared), [Ready::Claim(3)]);
+        assert_eq!(work(3, &mut ops[2], shared).try_claims(), After::Waits);
+        assert_eq!(ops[2].stage != Stage::Claiming, left, "{id} is over");
+    }
+}
+
+#[test]
+fn an_operation_goes_on_when_the_last_of_its_requests_is_done() {
+    let (mut engine, _) = engine(Mode::WriteBack, false);
+    let shared = &mut engine.shared;
+    let mut op = Op { ios: 2, ..Op::default() };
+    let failed = |why: &str| Some((Errno::Io, why.to_owned()));
+    work(7, &mut op, shared).stored_one(failed("first"));
+    assert_eq!(called(shared), []);
+    work(7, &mut op, shared).stored_one(failed("second"));
+    assert_eq!(called(shared), [Ready::Stored(7)]);
+    assert_eq!(op.failure, failed("first"), "the first failure is told");
+}
+
+#[test]
+fn who_can_do_nothing_lets_go_and_is_counted_where_it_waits_for_the_cleaner() {
+    let (mut engine, _) = engine(Mode::WriteBack, false);
+    let shared = &mut engine.shared;
+    for (after, parked) in [(After::Parks, 1), (After::Crowds, 1)] {
+        let mut op = begin(shared, 1, Kind::Write, 0..1);
+        let mut other = begin(shared, 2, Kind::Write, 0..1);
+        work(1, &mut op, shared).claim();
+        work(2, &mut other, shared).claim();
+        let claims = &mut shared.volumes[0].claims;
+        assert!(claims.grant(op.claims[0]) && !claims.grant(other.claims[0]));
+        called(shared);
+        let work = work(1, &mut op, shared);
+        assert_eq!(if after == After::Parks { work.park() } else { work.crowd() }, after);
+        assert_eq!((called(shared), op.claims.len()), (vec![Ready::Claim(2)], 0));
+        assert_eq!((shared.volumes[0].counts.parked, told(shared)), (parked, vec![]), "nobody is told");
+        shared.release_claims(&mut other);
+        called(shared);
+    }
+}
+
+#[test]
+fn an_operation_that_is_over_replies_once_and_gives_all_back() {
+    let (mut engine, _) = engine(Mode::WriteBack, false);
+    let shared = &mut engine.shared;
+    let mut op = begin(shared, 1, Kind::Prefetch, 0..1);
+    work(1, &mut op, shared).claim();
+    let before = shared.pool.kept_bytes();
+    let buffer = AlignedBuffer::zeroed(UNIT as usize);
+    let source = Source::Backing;
+    op.held.push(Held { range: 0..UNIT, source, buffer, is_good: true, patches: None });
+    assert_eq!(work(1, &mut op, shared).end(), After::Ends);
+    assert_eq!(told(shared), [(1, true)]);
+    assert!(op.held.is_empty() && op.claims.is_empty());
+    assert_eq!(shared.pool.kept_bytes() - before, UNIT as usize);
+    assert_eq!(work(1, &mut op, shared).end(), After::Ends);
+    assert_eq!(told(shared), []);
+}
+
+#[test]
+fn a_write_whose_log_is_broken_fails_and_leaves_nothing_of_itself() {
+    let (mut engine, _) = engine(Mode::WriteBack, true);
+    let shared = &mut engine.shared;
+    let mut op = begin(shared, 1, Kind::Write, 0..1);
+    work(1, &mut op, shared).claim();
+    assert_eq!(work(1, &mut op, shared).try_claims(), After::Waits);
+    assert!(shared.is_marked(0, &(0..UNIT)), "it is planned");
+    assert_eq!(work(1, &mut op, shared).log_failed("the device is gone"), After::Ends);
+    assert_eq!(told(shared), [(1, false)]);
+    assert!(!shared.is_marked(0, &(0..UNIT)) && op.claims.is_empty());
+    assert_eq!(shared.cleaning.cleaner().standing(shared.volumes[0].number).dirty_bytes, 0);
+}
+
+#[test]
+fn what_a_plan_fills_beside_its_range_is_kept_from_others() {
+    let (mut engine, _) = engine(Mode::WriteBack, false);
+    let shared = &mut engine.shared;
+    // A part of a unit is written: the rest of it is fetched and stored with it.
+    let mut op = begin(shared, 1, Kind::Read, 2..3);
+    work(1, &mut op, shared).claim();
+    assert_eq!(work(1, &mut op, shared).try_claims(), After::Waits);
+    let filled: Vec<_> =
+        op.plan.fill.iter().map(|part| part.offset / UNIT..(part.offset + part.bytes) / UNIT).collect();
+    assert_eq!((op.claims.len(), op.stage), (1 + filled.len(), Stage::Gathering));
+    assert!(!filled.is_empty());
+    let mut other = begin(shared, 2, Kind::Read, 2..3);
+    work(2, &mut other, shared).claim();
+    assert_eq!(work(2, &mut other, shared).try_claims(), After::Waits);
+    assert_eq!(other.stage, Stage::Claiming, "who would read what is not stored yet");
+}
