@@ -24,7 +24,7 @@ pub mod placement;
 pub mod prefetch;
 pub mod promote;
 pub mod shard;
-pub mod shares;
+pub mod shard_memory;
 
 /// An item's number while it lives in slotted tiers. A move keeps it; a removed item's number is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -36,7 +36,7 @@ impl Machine {
         if let Some(disk) = &self.disk {
             attach_flash(&mut engine, disk);
         }
-        let found = engine.taking_up().take_up(now_ms);
+        let found = engine.warm_start().take_up(now_ms);
         (engine, found)
     }
 }
@@ -137,7 +137,7 @@ fn run(steps: Vec<Step>, flash: bool) -> u64 {
         if let Some(in_order) = dies {
             if in_order {
                 engine.flash().close().unwrap();
-                engine.taking_up().close().unwrap();
+                engine.warm_start().close().unwrap();
             }
             let before = items_in(&engine, 1);
             drop(engine);

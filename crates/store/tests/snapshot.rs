@@ -29,7 +29,7 @@ fn engine(session: u8, fast_mib: u64, slow_mib: u64) -> Engine {
 fn with_flash(session: u8, disk: &MemoryDisk) -> Engine {
     let mut engine = engine(session, 1, 1);
     attach_flash(&mut engine, disk);
-    engine.taking_up().take_up(START_MS);
+    engine.warm_start().take_up(START_MS);
     engine
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tiermem_base::placement::shard_of;
 use tiermem_base::{Access, Op, Rng};
 use tiermem_policy::ladder::{LadderConfig, Order, Priority};
-use tiermem_policy::shares::{Member, Shown, Ticks, Word, shares_of};
+use tiermem_policy::shard_memory::{Member, Shown, Ticks, Word, shares_of};
 use tiermem_sim::cache::ShardedCache;
 use tiermem_store::engine::{By, Engine};
 

@@ -158,7 +158,7 @@ impl Flushing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::owed::Owed;
+    use crate::engine::unflushed_writes::Owed;
     use crate::nbd::Errno;
 
     fn waiter(cookie: u64, flush: Option<u64>) -> Waiter {

@@ -7,7 +7,7 @@ use tiermem_policy::extents::{Geometry, Plan, UNIT_BYTES};
 use tiermem_tier::block::AlignedBuffer;
 
 use super::claims::ClaimId;
-use super::owed::Generation;
+use super::unflushed_writes::Generation;
 use crate::disks::{BufferPool, Piece};
 use crate::nbd::Errno;
 

@@ -7,7 +7,7 @@ use tiermem_policy::extents::{Event, Extents, Map, Mode, OpenBlocks, Part, UNIT_
 use tiermem_tier::block::{self as device, BlockIo};
 
 use super::op::{Op, common, units_of};
-use super::owed::{Generation, Owed};
+use super::unflushed_writes::{Generation, Owed};
 use super::unmapped::Unmapped;
 use crate::journal::{
     BlockState, Journal, JournalError, Lsn, Record, Stats, UnitState, VolumeInfo, Wait, checksum,

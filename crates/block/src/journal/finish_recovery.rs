@@ -13,7 +13,7 @@ use super::fetch::{fetch, fetch_for};
 use super::io;
 use super::page::PAGE_BYTES;
 use super::record::Record;
-use super::suspects::Verdicts;
+use super::torn_units::Verdicts;
 use super::{Journal, JournalError, Lsn};
 
 /// Images in flight.

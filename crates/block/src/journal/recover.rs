@@ -11,8 +11,8 @@ use super::record::Record;
 use super::ring::Ring;
 use super::scan::Scan;
 use super::superblock::Superblock;
-use super::suspects::{Suspects, Verdicts};
 use super::table::Table;
+use super::torn_units::{Suspects, Verdicts};
 use super::volumes::Volumes;
 use super::{Journal, JournalError, Layout, LayoutConfig, Lsn, VolumeInfo};
 

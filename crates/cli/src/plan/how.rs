@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tiermem_base::{Bytes, Nanos, TierKind, TierSpec};
 use tiermem_model::placement::Assumed;
-use tiermem_place::migrate::speed;
+use tiermem_place::migrate::move_speed;
 use tiermem_place::plan::Recorded;
 use tiermem_trace::recording::{self, LevelChoice, Recording, Selection, parse_level};
 
@@ -83,7 +83,7 @@ impl MoveBandwidth {
                  are moved in a second where the plan will run"
             )));
         };
-        let measured = speed::measure(nodes).map_err(|error| {
+        let measured = move_speed::measure(nodes).map_err(|error| {
             Failure::failed(anyhow!(
                 "moving pages between nodes {} and {} cannot be measured: {error}; say with --move-bandwidth SIZE how fast it is",
                 nodes[0],

@@ -8,9 +8,9 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use tiermem_base::Bytes;
 use tiermem_place::capture::Stop;
-use tiermem_place::run::bandwidth::{self, Bandwidth};
 use tiermem_place::run::compare::{self, Outcome, Series};
 use tiermem_place::run::strategy::{Strategy, StrategyError};
+use tiermem_place::run::stream_bandwidth::{self, Bandwidth};
 use tiermem_place::run::welch::{self, Sample};
 use tiermem_place::run::{Cold, RunError};
 use tiermem_sys::numa::{self, Topology};
@@ -175,7 +175,7 @@ pub fn run(args: PlaceArgs, command: Vec<OsString>, format: Format) -> Result<()
         Some(Bytes(0)) => None,
         Some(Bytes(bytes)) => Some(Arrays { bytes, caches: None }),
         None if is_comparison => {
-            let (bytes, caches) = bandwidth::array_bytes(&placements, &cpus);
+            let (bytes, caches) = stream_bandwidth::array_bytes(&placements, &cpus);
             Some(Arrays { bytes, caches })
         }
         None => None,
@@ -194,7 +194,7 @@ pub fn run(args: PlaceArgs, command: Vec<OsString>, format: Format) -> Result<()
     for placement in &options.placements {
         let measured = match &arrays {
             Some(arrays) if !stop.is_asked() && outcome.failed.is_none() => {
-                Some(bandwidth::measure(placement, &options.cpus, arrays.bytes).map_err(advise)?)
+                Some(stream_bandwidth::measure(placement, &options.cpus, arrays.bytes).map_err(advise)?)
             }
             _ => None,
         };

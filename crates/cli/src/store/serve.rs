@@ -221,7 +221,7 @@ fn attach_flash(engines: &mut [Engine], flash: &FlashTier) -> Result<(), Failure
 fn take_up(engine: &mut Engine) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let start = Instant::now();
-    let found = engine.taking_up().take_up(now.as_millis() as u64);
+    let found = engine.warm_start().take_up(now.as_millis() as u64);
     let (items, expired, dropped) = (found.items, found.expired, found.dropped);
     if found.disagree {
         tracing::warn!(

@@ -6,7 +6,7 @@
 //! the slice before and fast for the one behind, and what is touched first in one slice is touched in the order of addresses.
 
 use tiermem_policy::placement::{
-    self as placing, Act, Allowance, FirstTouch, Options, Placer, Schedule, Seen, Tier,
+    self as placing, Act, FirstTouch, Options, Placer, RateLimit, Schedule, Seen, Tier,
 };
 
 use super::Program;
@@ -154,7 +154,7 @@ fn prefetching(program: &Program<'_>, memory: &Memory, has_room_kept: &[bool]) -
         accesses.iter().for_each(|(granule, count)| uses[*granule as usize].push((slice as u32, *count)));
     }
     let mut fast = vec![None::<bool>; count];
-    let mut allowance = Allowance::new(memory.moves_per_s);
+    let mut allowance = RateLimit::new(memory.moves_per_s);
     let (mut in_fast, mut outcome) = (0_u32, Outcome::default());
     for slice in 0..slices {
         program.accesses(slice, &mut accesses);

@@ -2,11 +2,11 @@
 
 mod attached;
 mod body;
+pub mod move_speed;
 mod mover;
 mod planned;
 mod report;
 mod room;
-pub mod speed;
 
 pub use body::{Bind, Body, MappedRegion, Placement, Touched};
 pub use mover::{Moved, Mover, Pages};

@@ -1,11 +1,11 @@
 //! Running a program with its memory placed by a strategy, and comparing strategies: trials side by side, their times, where
 //! their pages lie, and what bandwidth the memory of each has (Fisher 2025, sections 3.3 and 4.2).
 
-pub mod bandwidth;
 pub mod compare;
 mod error;
 pub mod residency;
 pub mod strategy;
+pub mod stream_bandwidth;
 mod trial;
 pub mod welch;
 

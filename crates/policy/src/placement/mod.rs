@@ -5,14 +5,14 @@
 //! lie and what to move; whoever drives it moves, in a replay numbers and in the live engine pages. It moves no more than it is
 //! allowed to in a slice, and makes room in fast memory before it fills it.
 
-mod allowance;
 mod follower;
 mod heat;
 mod home;
 mod placer;
 mod position;
+mod rate_limit;
 
-pub use allowance::Allowance;
 pub use follower::{Act, Options, Outcome, Phase, Schedule, Seen, Tier};
 pub use placer::{FirstTouch, Placer};
 pub use position::Sweep;
+pub use rate_limit::RateLimit;

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::allowance::Allowance;
 use super::follower::{Act, Follower, Options, Outcome, Seen, Tier};
 use super::home::Homes;
+use super::rate_limit::RateLimit;
 
 /// Who decides where a page lies that is touched for the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Placer {
     homes: Homes,
     first_touch: FirstTouch,
     fast_granules: u32,
-    allowance: Allowance,
+    allowance: RateLimit,
     in_flight: Option<Act>,
 }
 
@@ -47,7 +47,7 @@ impl Placer {
             follower: Follower::new(options),
             first_touch,
             fast_granules,
-            allowance: Allowance::new(granules_per_s),
+            allowance: RateLimit::new(granules_per_s),
             in_flight: None,
         }
     }

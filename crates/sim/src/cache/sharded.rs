@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tiermem_base::Access;
 use tiermem_base::placement::shard_of;
-use tiermem_policy::shares::{Member, Shown, Ticks, Word, shares_of};
+use tiermem_policy::shard_memory::{Member, Shown, Ticks, Word, shares_of};
 
 use super::tiered::{TieredCache, TieredConfig};
 

@@ -13,7 +13,7 @@ use tiermem_policy::log::{Appended, ITEM_HEADER_BYTES, LogConfig, LogPlace};
 use tiermem_policy::shard::{
     Act, Change, Entered, Entry, From, Items, LogState, Lying, Shard, Sizes, Staged, Why,
 };
-use tiermem_policy::shares::Driven;
+use tiermem_policy::shard_memory::Driven;
 
 use super::dividing::{Dividing, Sharing};
 use super::figures::Figures;

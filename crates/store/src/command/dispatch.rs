@@ -2,10 +2,10 @@
 
 use crate::resp::Args;
 
-use super::attended;
 use super::context::Context;
 use super::refusal::{Outcome, Refusal, printable, wrong_arity};
 use super::run::{Verdict, refuse, start};
+use super::slow_path;
 use super::spec::{Flags, Spec};
 use super::table::{COMMANDS, lookup};
 use super::transaction;
@@ -26,7 +26,7 @@ pub(super) fn run(
     args: Args<'_>,
 ) -> Verdict {
     if context.session.mode.bits() | context.host.clients.attention() != 0 {
-        return attended::execute(context, resolved, args);
+        return slow_path::execute(context, resolved, args);
     }
     context.host.stats.commands_processed += 1;
     if let Err(refusal) = resolved.and_then(|spec| start(context, spec, args)) {

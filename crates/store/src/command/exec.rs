@@ -1,9 +1,9 @@
 //! `EXEC`: runs the queued requests one after the other.
 
-use super::attended::{call, settle};
 use super::context::Context;
 use super::refusal::{Outcome, Refusal};
 use super::run::account;
+use super::slow_path::{call, settle};
 use super::transaction::{end, forget_watched};
 use crate::host::Transaction;
 use crate::resp::Args;

@@ -5,7 +5,6 @@
 
 mod access;
 mod acl;
-mod attended;
 mod categories;
 mod client;
 mod config;
@@ -36,6 +35,7 @@ mod resolved;
 mod route;
 mod run;
 mod server_info;
+mod slow_path;
 mod slowlog;
 mod spec;
 mod string;
@@ -45,7 +45,6 @@ mod tracking;
 mod transaction;
 mod ttl;
 
-pub use attended::settle_idle;
 pub(crate) use categories::categories;
 pub use config::{Live, Problem};
 pub use context::{Context, Handler};
@@ -60,6 +59,7 @@ pub use refusal::{Outcome, Refusal};
 pub use resolved::Resolved;
 pub use route::Route;
 pub use run::Verdict;
+pub use slow_path::settle_idle;
 pub use spec::{Flags, Group, Spec};
 pub use table::{COMMANDS, lookup};
 

@@ -1,8 +1,8 @@
-//! Memory that shards give to each other: capacities that change, as the shards' [`Member`](tiermem_policy::shares::Member)s say.
+//! Memory that shards give to each other: capacities that change, as the shards' [`Member`](tiermem_policy::shard_memory::Member)s say.
 
 use tiermem_policy::ladder::{Eviction as LadderEviction, Tuning};
 use tiermem_policy::shard::{Change, Shard};
-use tiermem_policy::shares::Driven;
+use tiermem_policy::shard_memory::Driven;
 
 use super::Eviction;
 use super::contents::Contents;

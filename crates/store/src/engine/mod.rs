@@ -31,7 +31,7 @@
 //!
 //! Beside requests an engine has sides, each with the calls of one kind of caller: [`FlashReads`] for whoever reads ahead of requests,
 //! [`FlashTier`] for the server's loop, [`TenantsMut`] for the configuration and the advisor, [`MemoryTiersMut`] for shards that give
-//! memory to each other, [`Keyspace`] for commands on keys, [`ValuesInPlace`] for values with an inner order, [`TakingUp`] and
+//! memory to each other, [`Keyspace`] for commands on keys, [`ValuesInPlace`] for values with an inner order, [`WarmStart`] and
 //! [`Restoring`] for the start.
 
 mod advice;
@@ -58,10 +58,10 @@ mod snapshot;
 mod staged;
 mod staged_reads;
 mod stats;
-mod taking_up;
 mod tenants;
 mod tier_stats;
 mod types;
+mod warm_start;
 
 use crate::flash::Moment;
 use crate::tiers::TierError;
@@ -88,10 +88,10 @@ use pin::Pins;
 pub use prefetch::FORESEEN_MAX;
 pub use snapshot::{Gathered, Gathering, Restored, Restoring};
 pub use stats::EngineStats;
-pub use taking_up::TakingUp;
 pub use tenants::{Tenancy, TenantAccounts, TenantStats, TenantTierStats, TenantsMut};
 pub use tier_stats::TierStats;
 pub use types::{Condition, DATABASES, Eviction, Expiry, KEY_BYTES_MAX, StoreError, ValueKind};
+pub use warm_start::WarmStart;
 
 /// A number for an item as long as nothing is written to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,8 +185,8 @@ impl Engine {
     }
 
     /// To take it up, and to write it back.
-    pub fn taking_up(&mut self) -> TakingUp<'_> {
-        self.contents.taking_up()
+    pub fn warm_start(&mut self) -> WarmStart<'_> {
+        self.contents.warm_start()
     }
 
     /// To take a snapshot in.

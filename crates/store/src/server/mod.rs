@@ -8,6 +8,7 @@
 //! - a client that does not read its replies is not read from, and its queue ends at a limit.
 
 mod accept;
+mod background_save;
 mod bind;
 mod clock;
 mod connection;
@@ -17,7 +18,6 @@ mod pending_fetches;
 mod request_budget;
 mod run;
 mod sampling_cost;
-mod saving;
 mod shard;
 mod snapshot;
 mod stream;

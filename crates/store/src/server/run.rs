@@ -17,14 +17,14 @@ use tokio::time::MissedTickBehavior;
 
 use super::ServerConfig;
 use super::accept::{Certificate, Entrance, reload_on_hangup};
+use super::background_save::{save_at_stop, save_when_asked};
 use super::bind::{ServeError, Server};
-use super::saving::{save_at_stop, save_when_asked};
 use super::shard::{Core, Shard};
 use super::snapshot::Snapshot;
 use crate::engine::Engine;
 use crate::shards::mailboxes::{Mailboxes, Message};
 
-const TICK: Duration = Duration::from_nanos(tiermem_policy::shares::TICK_NS);
+const TICK: Duration = Duration::from_nanos(tiermem_policy::shard_memory::TICK_NS);
 
 /// What every shard is made of.
 struct Plan {
@@ -82,7 +82,7 @@ impl Stage {
         if let Err(error) = self.shard.borrow_mut().engine.flash().close() {
             tracing::error!(%error, "the flash tier was not closed in order: a restart may find less");
         }
-        if let Err(error) = self.shard.borrow_mut().engine.taking_up().close() {
+        if let Err(error) = self.shard.borrow_mut().engine.warm_start().close() {
             tracing::error!(%error, "a tier was not written back: it outlives the process, but not the machine");
         }
         save_at_stop(&self.shard);

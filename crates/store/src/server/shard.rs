@@ -11,7 +11,7 @@ use super::latency::{Latency, summarize};
 use super::links::Links;
 use super::request_budget::Budget;
 use super::snapshot::Snapshot;
-use tiermem_policy::shares::Member;
+use tiermem_policy::shard_memory::Member;
 
 use crate::clients::Slot;
 use crate::command::{Flags, Mode, settle_idle};

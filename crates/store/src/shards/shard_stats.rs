@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hdrhistogram::Histogram;
-use tiermem_policy::shares::Share;
+use tiermem_policy::shard_memory::Share;
 
 use super::Placement;
 use crate::engine::{DATABASES, EngineStats};

@@ -3,8 +3,8 @@
 //! What Redis itself can be asked is compared in `tests/differential.rs`; here is what needs a clock that the
 //! test holds, or concerns this server only.
 
-mod attended;
 mod hash;
+mod slow_path;
 mod users;
 
 use super::{Context, Output, Resolved, Verdict};

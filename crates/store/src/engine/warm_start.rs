@@ -10,18 +10,18 @@ use super::keep::TakenUp;
 
 /// An engine that takes up what outlives the process where it lies, and writes it back.
 #[derive(Debug)]
-pub struct TakingUp<'a> {
+pub struct WarmStart<'a> {
     contents: &'a mut Contents,
 }
 
 impl Contents {
     /// To take up what outlives the process.
-    pub fn taking_up(&mut self) -> TakingUp<'_> {
-        TakingUp { contents: self }
+    pub fn warm_start(&mut self) -> WarmStart<'_> {
+        WarmStart { contents: self }
     }
 }
 
-impl TakingUp<'_> {
+impl WarmStart<'_> {
     /// Takes up what tiers that outlive the process hold from before, where it lies. After the flash tier was attached, and
     /// before anything is stored; without it they are empty as soon as something is stored.
     pub fn take_up(&mut self, unix_ms: u64) -> TakenUp {

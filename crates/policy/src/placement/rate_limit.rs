@@ -11,16 +11,16 @@ const EXCHANGE: f64 = 2.0;
 /// late, and a replay, which makes all moves of a slice before the next one, would promise what nobody can do. What is too little
 /// for an exchange is kept all the same: else a rate that comes to less than that in a slice would never move anything.
 #[derive(Clone, Copy, Debug)]
-pub struct Allowance {
+pub struct RateLimit {
     granules_per_s: f64,
     /// Granules that may be moved now.
     left: f64,
 }
 
-impl Allowance {
+impl RateLimit {
     /// At most so many granules in a second, out of and into fast memory together; infinite for no limit.
     pub fn new(granules_per_s: f64) -> Self {
-        Allowance { granules_per_s: granules_per_s.max(0.0), left: 0.0 }
+        RateLimit { granules_per_s: granules_per_s.max(0.0), left: 0.0 }
     }
 
     /// A slice of so many nanoseconds has passed.
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn what_was_not_used_lapses() {
-        let mut allowance = Allowance::new(50.0);
+        let mut allowance = RateLimit::new(50.0);
         (0..10).for_each(|_| allowance.slice(SECOND / 10));
         assert_eq!(allowance.left(), 5);
         (0..5).for_each(|_| allowance.spend());
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn less_than_an_exchange_is_kept_so_that_a_low_rate_moves_something() {
-        let mut allowance = Allowance::new(3.0);
+        let mut allowance = RateLimit::new(3.0);
         let mut moved = 0;
         for _ in 0..100 {
             allowance.slice(SECOND / 10);
@@ -76,14 +76,14 @@ mod tests {
 
     #[test]
     fn there_may_be_no_limit_and_no_allowance() {
-        let mut unlimited = Allowance::new(f64::INFINITY);
+        let mut unlimited = RateLimit::new(f64::INFINITY);
         unlimited.slice(0);
         assert_eq!(unlimited.left(), 0);
         unlimited.slice(1);
         unlimited.spend();
         assert_eq!(unlimited.left(), usize::MAX);
         for none in [0.0, -1.0, f64::NAN] {
-            let mut allowance = Allowance::new(none);
+            let mut allowance = RateLimit::new(none);
             allowance.slice(SECOND);
             assert_eq!(allowance.left(), 0);
         }
