@@ -317,6 +317,17 @@ fn a_granule_spares_all_its_frames() {
 }
 
 #[test]
+fn sixty_three_are_spared_for_one_that_goes_and_no_more() {
+    let mut frames = plain(Config { references: References::Sampled, ..two_tiers(100, 1000) }, 200);
+    let mut rng = rng();
+    (0..100).for_each(|frame| drop(bring(&mut frames, frame, true, 1, &mut rng)));
+    (0..100).for_each(|frame| _ = frames.touch(Frame(frame), 2));
+    let (_, acts) = begin_eviction(&mut frames, 150);
+    assert!(matches!(acts[0], Act::Demote { frame: Frame(63), .. }), "{acts:?}");
+    assert_eq!(frames.counters().looks, 64);
+}
+
+#[test]
 fn what_is_used_twice_in_the_second_tier_changes_places_with_what_is_cold() {
     let tiers = [TierConfig::memory(1), TierConfig::memory(2), TierConfig::storage(10)];
     let mut frames = plain(Config::of(&tiers), 4);
