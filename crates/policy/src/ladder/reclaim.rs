@@ -237,7 +237,7 @@ fn windows_by_age(tier: usize, pages: u32, round: u32, residents: &Residents, no
 mod tests {
     use super::super::outlet::Outlet;
     use super::super::test_world::{QUARTER, World};
-    use super::super::{Eviction, LadderConfig, Order, PAGE_BYTES, Priority, Setting};
+    use super::super::{Eviction, LadderConfig, PAGE_BYTES};
     use super::*;
     use crate::Id;
     use proptest::prelude::*;
@@ -365,13 +365,7 @@ mod tests {
 
     #[test]
     fn an_item_that_others_protect_moves_to_a_slot_that_somebody_gives_up() {
-        let mut config = World::config(&[4]);
-        config.tenants = true;
-        config.levels[0].order = Order::Sample { k: 64, by: Priority::Recency };
-        let mut world = World::new(config);
-        for tenant in [1, 2] {
-            world.transit.residents.apply(Setting::Share { tenant, tier: 0, share_bytes: 1 << 20, k: 0 });
-        }
+        let mut world = World::of_two_tenants(4);
         let poor = world.enter_of(1, 0, QUARTER).unwrap();
         let rich: Vec<Id> = std::iter::from_fn(|| world.enter_of(2, 0, QUARTER)).collect();
         assert_eq!(rich.len(), 15);

@@ -243,8 +243,8 @@ impl Residents {
 
 #[cfg(test)]
 mod tests {
+    use super::super::MoveKind;
     use super::super::test_world::{QUARTER, World};
-    use super::super::{MoveKind, Order, Priority};
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -357,13 +357,7 @@ mod tests {
 
     #[test]
     fn what_is_a_tenants_part_is_its_own_unless_it_must_go() {
-        let mut config = World::config(&[12]);
-        config.tenants = true;
-        config.levels[0].order = Order::Sample { k: 64, by: Priority::Recency };
-        let mut world = World::new(config);
-        for tenant in [1, 2] {
-            world.transit.residents.apply(Setting::Share { tenant, tier: 0, share_bytes: 1 << 20, k: 0 });
-        }
+        let mut world = World::of_two_tenants(12);
         let poor = world.enter_of(1, 0, QUARTER).unwrap();
         let rich: Vec<Id> = (0..3).filter_map(|_| world.enter_of(2, 0, QUARTER)).collect();
         let residents = &mut world.transit.residents;

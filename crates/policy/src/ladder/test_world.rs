@@ -4,7 +4,9 @@
 use super::learnt::Learnt;
 use super::residents::Use;
 use super::transit::Transit;
-use super::{Act, Class, Context, LadderConfig, Loc, MoveKind, NewItem, PAGE_BYTES};
+use super::{
+    Act, Class, Context, LadderConfig, Loc, MoveKind, NewItem, Order, PAGE_BYTES, Priority, Setting,
+};
 use crate::evict::lru::Bump;
 use crate::{Id, Now};
 use tiermem_base::Rng;
@@ -43,6 +45,18 @@ impl World {
         let learnt = Learnt::new(&config);
         let transit = Transit::new(config);
         World { transit, learnt, rng: Rng::seeded(1), acts: Vec::new(), now: Now::default() }
+    }
+
+    /// One tier of so many pages, sampled by recency, of which tenants 1 and 2 have a MiB each.
+    pub fn of_two_tenants(pages: u64) -> Self {
+        let mut config = World::config(&[pages]);
+        config.tenants = true;
+        config.levels[0].order = Order::Sample { k: 64, by: Priority::Recency };
+        let mut world = World::new(config);
+        for tenant in [1, 2] {
+            world.transit.residents.apply(Setting::Share { tenant, tier: 0, share_bytes: 1 << 20, k: 0 });
+        }
+        world
     }
 
     /// Enters an item in a tier, if there is space.
