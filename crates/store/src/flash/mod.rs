@@ -295,7 +295,7 @@ impl Flash {
 
     /// Hands to the device what was decided and journaled. Called before replies are sent, so that what they say outlives the
     /// process; where it is to outlive the machine, they wait until [`Self::is_durable`] says so of the moment returned. It is
-    /// past where nothing was removed since the last call.
+    /// past where nothing was removed since the last call, nor changed whose removal by another is not durable.
     #[inline]
     pub fn commit(&mut self) -> Moment {
         self.restart.write_records(&mut self.requests);

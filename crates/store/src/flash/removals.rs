@@ -23,7 +23,7 @@ struct Removed {
 
 impl Removed {
     fn has(&self, hash: u64) -> bool {
-        self.all || (!self.hashes.is_empty() && self.hashes.contains(&(hash & HASH_MASK)))
+        self.all || self.hashes.contains(&(hash & HASH_MASK))
     }
 
     fn add(&mut self, hash: u64) {
