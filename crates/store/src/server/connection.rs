@@ -14,7 +14,7 @@ use tokio::time::Sleep;
 
 use super::links::{Links, Step};
 use super::pending_fetches::PendingFetches;
-use super::request_budget::{FREE_BYTES, Share};
+use super::request_budget::{FREE_BYTES, Share, next_capacity_bytes};
 use super::shard::{Core, READ_BYTES, Shard};
 use super::stream::Stream;
 use crate::clients::TIGHT_OUTPUT_BYTES;
@@ -219,9 +219,7 @@ impl Connection {
         if self.pending.capacity() - held >= more.min(FREE_BYTES) {
             return Ok(true);
         }
-        // Doubling keeps the copying linear; a length that is known is not exceeded.
-        let doubled = (held * 2).min(core.limits.request_bytes_max).max(held + READ_BYTES);
-        let capacity = if more > FREE_BYTES { self.bytes_min.min(doubled) } else { doubled };
+        let capacity = next_capacity_bytes(held, self.bytes_min, core.limits.request_bytes_max);
         let beside = self.parser.memory_bytes() + self.queued_bytes();
         if !core.budget.grow(&mut self.share, capacity + beside, cx.waker()) {
             return Ok(false);

@@ -9,10 +9,21 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use super::shard::READ_BYTES;
+
 /// A connection keeps this much without being charged.
 pub(super) const FREE_BYTES: usize = 4096;
 /// What a holder must send within the stall timeout while others wait.
 const PROGRESS_BYTES_MIN: usize = 64 * 1024;
+
+/// What a full buffer of `held` bytes grows to, for a request that needs `bytes_min` in all to get on. Doubling
+/// keeps the copying linear; a length that is known is not exceeded. Where doubling would leave at most
+/// `FREE_BYTES` of that length, all of it is taken at once: else that little would be doubled for.
+pub(super) fn next_capacity_bytes(held: usize, bytes_min: usize, request_bytes_max: usize) -> usize {
+    let doubled = (held * 2).min(request_bytes_max).max(held + READ_BYTES);
+    let known = bytes_min > held + FREE_BYTES && bytes_min <= doubled + FREE_BYTES;
+    if known { bytes_min } else { doubled }
+}
 
 /// A connection's place in the books; none when it holds nothing.
 #[derive(Debug, Default)]
@@ -281,6 +292,27 @@ mod tests {
         assert!(!budget.is_stalled(&c), "it waits");
         budget.release(&mut a);
         assert!(budget.grow(&mut c, 20 * KIB, &waker));
+    }
+
+    #[test]
+    fn a_buffer_never_exceeds_a_length_that_is_known() {
+        const MAX: usize = 64 * 1024 * KIB;
+        for bytes_min in [200 * KIB, 1024 * KIB + 32, 5_000_000] {
+            for first in FREE_BYTES + 1..READ_BYTES {
+                let (mut held, mut copies) = (first, 0);
+                // It grows when less than `FREE_BYTES` are left of it, at whichever byte the last read ended.
+                while held < bytes_min {
+                    let capacity = next_capacity_bytes(held, bytes_min, MAX);
+                    assert!(capacity <= bytes_min, "{capacity} of {bytes_min} after {first}");
+                    held = if capacity == bytes_min { bytes_min } else { capacity - first % FREE_BYTES };
+                    copies += 1;
+                }
+                assert!(copies <= 10, "{copies} copies");
+            }
+        }
+        // A length that is not known: doubled, up to the largest request, and room for one read at least.
+        assert_eq!(next_capacity_bytes(200 * KIB, 0, MAX), 400 * KIB);
+        assert_eq!(next_capacity_bytes(MAX - KIB, 0, MAX), MAX - KIB + READ_BYTES);
     }
 
     #[test]
