@@ -40,6 +40,8 @@ FAST_SHARES = (0.5, 0.25)
 HOTSPOT = "hotspot --footprint 50331648 --hot 4194304 --background 5 --per-second 200000 --pass-ms 8000"
 # The kernel divides pages of 2 MiB when it moves a part of one, which a small model would be full of.
 SMALL_PAGES = "echo never >/sys/kernel/mm/transparent_hugepage/enabled\n"
+# A processor's list of free pages can hold as much as a plan has for a small program: here they are short.
+SHORT_LISTS = "echo 100000 >/proc/sys/vm/percpu_pagelist_high_fraction\n"
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def measured(tools: Tools, name: str, rounds: int) -> dict[str, Any]:
     files = program.files | {"/bin/tiermem": tools.tiermem}
     files["/bin/libtiermem_preload.so"] = tools.tiermem.parent / "libtiermem_preload.so"
     record = f"tiermem record --slice 100ms --granule 512KiB -o /out/{name}.rec -- {program.command} >/dev/null\n"
-    in_guest(SMALL_PAGES + record, files, tools.folder)
+    in_guest(SMALL_PAGES + SHORT_LISTS + record, files, tools.folder)
     replayed = [planned(tools, name, share) for share in FAST_SHARES]
 
     run = "tiermem run --slice 100ms --format json"
@@ -103,7 +105,7 @@ def measured(tools: Tools, name: str, rounds: int) -> dict[str, Any]:
     files |= {f"/{at}.json": tools.folder / f"{name}.{row['fast_bytes']}.plan.json" for at, row in enumerate(replayed)}
     runs: list[dict[str, list[dict[str, Any]]]] = [{follow: [] for follow in FOLLOWED} for _ in replayed]
     with tempfile.TemporaryDirectory() as folder:
-        in_guest(SMALL_PAGES + "".join(each), files, Path(folder))
+        in_guest(SMALL_PAGES + SHORT_LISTS + "".join(each), files, Path(folder))
         for turn, at, follow in turns:
             # What the program prints comes before.
             runs[at][follow].append(json.loads((Path(folder) / f"{turn}.{at}.{follow}").read_text().splitlines()[-1])[0])

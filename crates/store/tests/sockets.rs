@@ -238,16 +238,19 @@ fn a_holder_that_stalls_makes_way_for_others() {
 #[test]
 fn a_silent_client_is_dropped_if_that_is_configured() {
     let server = start(|_| ());
-    let mut client = server.client();
+    let (mut waiting, mut client) = (server.client(), server.client());
+    assert_eq!(waiting.words("PING"), "+PONG\r\n");
     // Not from the start: a busy machine might keep this thread from its first request for so long that it counts as silent.
     assert_eq!(client.words("CONFIG SET timeout 1"), "+OK\r\n");
     assert!(client.is_closed());
+    // Who waited already when that was set has to go as well.
+    assert!(waiting.is_closed());
     let mut unread = server.client();
     let requests =
         [request(&[b"SET", b"k", &vec![b'v'; 10 * MIB]]), request(&[b"GET", b"k"]).repeat(3)].concat();
     // On a busy machine it may be dropped before it has sent all, or anything.
     let _ = unread.stream.get_mut().write_all(&requests);
-    server.wait_for("dropped clients", |snapshot| snapshot.server.clients_dropped == 2);
+    server.wait_for("dropped clients", |snapshot| snapshot.server.clients_dropped == 3);
     server.wait_for("no replies held", |snapshot| snapshot.server.reply_buffer_bytes == 0);
 }
 

@@ -101,6 +101,11 @@ impl OutputBuffers {
         }
     }
 
+    /// Has every client's task run: what holds for all of them has changed.
+    pub fn wake_all(&self) {
+        self.buffers.iter().filter_map(|it| it.waker.as_ref()).for_each(Waker::wake_by_ref);
+    }
+
     /// What was pushed to a client, which is the connection's now.
     #[inline]
     pub fn take_pushed(&mut self, slot: Slot) -> Option<Vec<u8>> {

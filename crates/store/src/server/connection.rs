@@ -14,8 +14,8 @@ use tokio::time::Sleep;
 
 use super::links::{Links, Step};
 use super::pending_fetches::PendingFetches;
-use super::request_budget::{FREE_BYTES, Share, next_capacity_bytes};
-use super::shard::{Core, READ_BYTES, Shard};
+use super::request_budget::{FREE_BYTES, READ_BYTES, Share, next_capacity_bytes};
+use super::shard::{Core, Shard};
 use super::stream::Stream;
 use crate::clients::TIGHT_OUTPUT_BYTES;
 use crate::command::{Context, HANDLERS, Output, Resolved};

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::shard::READ_BYTES;
-
+/// Bytes read from a socket at a time.
+pub(super) const READ_BYTES: usize = 64 * 1024;
 /// A connection keeps this much without being charged.
 pub(super) const FREE_BYTES: usize = 4096;
 /// What a holder must send within the stall timeout while others wait.

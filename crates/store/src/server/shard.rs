@@ -9,7 +9,7 @@ use super::ServerConfig;
 use super::clock::Clock;
 use super::latency::{Latency, summarize};
 use super::links::Links;
-use super::request_budget::Budget;
+use super::request_budget::{Budget, READ_BYTES};
 use super::snapshot::Snapshot;
 use tiermem_policy::shard_memory::Member;
 
@@ -23,8 +23,6 @@ use crate::shards::mailboxes::{Mailboxes, Message};
 use crate::shards::shard_stats::Figures;
 use crate::stats::ServerStats;
 
-/// Bytes read from a socket at a time.
-pub(super) const READ_BYTES: usize = 64 * 1024;
 /// A value may be this much longer than the engine takes before it is skipped instead of read: whoever is a
 /// little over the limit is told by the command itself.
 const BULK_SLACK_BYTES: usize = 1024;
@@ -58,6 +56,8 @@ pub(super) struct Core {
     last_snapshot: (Instant, ServerStats),
     next_client_id: u64,
     ticks: u64,
+    /// The `timeout` that waiting connections know of.
+    known_timeout_ms: u64,
 }
 
 impl Core {
@@ -118,6 +118,7 @@ impl Core {
             last_snapshot: (started, ServerStats::default()),
             next_client_id: 0,
             ticks: 0,
+            known_timeout_ms: config.settings.timeout_ms,
         }
     }
 
@@ -219,6 +220,11 @@ impl Core {
         let settings = &self.host.settings;
         self.budget.set_limit(self.host.request_buffer_bytes());
         self.budget.find_stalled(Instant::now(), Duration::from_millis(settings.stall_timeout_ms));
+        if self.known_timeout_ms != settings.timeout_ms {
+            self.known_timeout_ms = settings.timeout_ms;
+            // Who waits for its next request has set its timer, or none, by the setting of before.
+            self.host.clients.output().wake_all();
+        }
     }
 
     /// All figures of all shards now. Recent ones begin anew.
