@@ -42,11 +42,9 @@ impl World {
 
     fn execute(&mut self, acts: Vec<Act>) {
         for act in acts {
-            if let Act::Drop { id, .. } = act {
-                assert!(
-                    !self.pins.contains(&self.ladder.residents().nodes().loc(id)),
-                    "a pinned item is dropped"
-                );
+            if let Act::Drop { id, loc, .. } = act {
+                // The act says where it was: its number may stand for nothing by now, or for another item.
+                assert!(!self.pins.contains(&loc), "a pinned item is dropped");
                 let key = self.key_of.remove(&id.0).unwrap();
                 self.keys.remove(&key).unwrap();
             }
