@@ -31,7 +31,7 @@ fn config() -> FlashConfig {
 fn live(disk: &MemoryDisk, count: u32) {
     let Ok(mut world) = World::open(Box::new(disk.open()), config()) else { return };
     let mut hashes = Vec::new();
-    world.shard.memory().entries(0, usize::MAX, |hash, found| {
+    world.shard.memory().keys().entries(0, usize::MAX, |hash, found| {
         if let Found::Log(_) = found {
             hashes.push(hash);
         }

@@ -95,7 +95,7 @@ impl Log {
     }
 
     fn away(&self) -> Away {
-        let place = self.shard.memory().place_below(hash()).expect("it lies there");
+        let place = self.shard.memory().keys().place_below(hash()).expect("it lies there");
         self.shard.log().expect("there is a log").away(hash(), place)
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::filling::Fillings;
-use super::{Act, From, Memory};
+use super::{Act, From, Keys};
 use crate::log::{Appended, Fate, Leaving, Log, LogPlace, Stream};
 
 /// A log, and the segments of it that are being filled.
@@ -62,7 +62,7 @@ impl Appender {
     /// Appends an item and enters its place; the act that writes its bytes there. Other acts follow. `None`: no space.
     pub(super) fn append(
         &mut self,
-        memory: &mut Memory,
+        keys: &mut Keys,
         stream: Stream,
         (hash, bytes, heat): (u64, u32, u32),
         from: From,
@@ -73,7 +73,7 @@ impl Appender {
         }
         let to = Appended { place: place.with_heat(heat), segment, sequence, offset, sealed };
         self.fillings.append(stream, (hash, bytes), &to, writes(&mut self.acts, segment));
-        let replaced = memory.put_below(hash, to.place);
+        let replaced = keys.put_below(hash, to.place);
         if let Some(replaced) = replaced {
             // Another key with the same 40 bits, or what survives now: either is at one place only.
             self.log.forget(replaced);
@@ -82,8 +82,8 @@ impl Appender {
     }
 
     /// Takes an item out of index and log; where it was.
-    pub(super) fn forget(&mut self, memory: &mut Memory, hash: u64) -> Option<LogPlace> {
-        let place = memory.remove_below(hash)?;
+    pub(super) fn forget(&mut self, keys: &mut Keys, hash: u64) -> Option<LogPlace> {
+        let place = keys.remove_below(hash)?;
         self.log.forget(place);
         Some(place)
     }
@@ -149,7 +149,7 @@ impl Appender {
 mod tests {
     use super::*;
     use crate::Id;
-    use crate::ladder::{LadderConfig, Loc};
+    use crate::ladder::Loc;
     use crate::log::{Admission, LOG_PAGE_BYTES, LogConfig, RESERVE};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -175,7 +175,7 @@ mod tests {
             ops in prop::collection::vec((0u8..24, 0u64..12, 100u32..9000, any::<bool>()), 1..150),
         ) {
             let config = LogConfig { segments: 16, segment_bytes: SEGMENT_BYTES, admission: Admission::All, reserve: RESERVE, journal_records: 1 << 20 };
-            let mut memory = Memory::new(LadderConfig::with_capacities(&[1 << 20]), 0);
+            let mut keys = Keys::default();
             let mut appender = Appender::new(Log::new(config));
             let from = From::Memory { id: Id(0), loc: Loc { tier: 0, unit: 0 }, expires_at_ms: None };
             let mut live = BTreeMap::<u64, LogPlace>::new();
@@ -184,7 +184,7 @@ mod tests {
                 let hash = (key + 1) << 40;
                 let stream = if is_kept { Stream::Kept } else { Stream::Fresh };
                 match what {
-                    0..19 => match appender.append(&mut memory, stream, (hash, bytes, 0), from) {
+                    0..19 => match appender.append(&mut keys, stream, (hash, bytes, 0), from) {
                         Some(Act::Append { from: whose, to, hash: of, bytes: len, replaced }) => {
                             prop_assert_eq!((whose, of, len), (from, hash, bytes));
                             prop_assert_eq!(replaced, live.insert(hash, to.place).filter(|_| !is_kept));
@@ -199,7 +199,7 @@ mod tests {
                         }
                         act => prop_assert_eq!(act, None),
                     }
-                    19..22 => prop_assert_eq!(appender.forget(&mut memory, hash), live.remove(&hash)),
+                    19..22 => prop_assert_eq!(appender.forget(&mut keys, hash), live.remove(&hash)),
                     22 => appender.flush(stream),
                     _ => appender.seal_all(),
                 }
@@ -225,9 +225,9 @@ mod tests {
                 }
                 prop_assert_eq!(appender.log().items(), live.len() as u64);
                 for (&hash, &place) in &live {
-                    prop_assert_eq!(memory.place_below(hash), Some(place));
+                    prop_assert_eq!(keys.place_below(hash), Some(place));
                 }
-                prop_assert_eq!(memory.items_below(), live.len() as u64);
+                prop_assert_eq!(keys.items_below(), live.len() as u64);
             }
         }
     }

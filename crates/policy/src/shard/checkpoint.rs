@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::Memory;
+use super::Keys;
 use super::duty::{Duty, Parts, Recorded, Settling};
 use super::journal::Journal;
 use crate::index::Found;
@@ -112,7 +112,7 @@ impl Checkpoint {
             return self.end_part(around, false);
         }
         let count = rows.min(u64::from(left - SCAN_SPARE)) as usize;
-        self.position = around.memory.entries(from, count, |hash, found| {
+        self.position = around.keys.entries(from, count, |hash, found| {
             if let Found::Log(place) = found {
                 parts.add_item(hash, place);
                 part_bytes += ITEM_ROW_BYTES;
@@ -144,7 +144,7 @@ impl Checkpoint {
 /// What a checkpoint is made of, and where its duties go.
 pub(super) struct Around<'a> {
     pub(super) log: &'a mut Log,
-    pub(super) memory: &'a Memory,
+    pub(super) keys: &'a Keys,
     pub(super) duties: &'a mut VecDeque<Duty>,
     /// Items appended since the start, and the number of the first that was not announced.
     pub(super) appended: u64,
@@ -203,7 +203,7 @@ impl Checkpoints {
             self.records_lost = false;
             self.under_way = Some(Checkpoint::new());
         }
-        let rows = self.rows(around.memory.items_below());
+        let rows = self.rows(around.keys.items_below());
         let Some(checkpoint) = &mut self.under_way else { return false };
         let mut is_gathered = false;
         if checkpoint.stage == Stage::Gathering

@@ -73,7 +73,7 @@ impl Contents {
 
     /// Forgets what the log has of a key that gets other bytes or goes; where it was.
     pub(super) fn forget_below(&mut self, hash: u64) -> Option<LogPlace> {
-        let place = self.log.as_mut()?.forget(&mut self.memory, hash);
+        let place = self.log.as_mut()?.forget(self.memory.keys_mut(), hash);
         self.charge_log();
         place
     }

@@ -41,7 +41,7 @@ impl Device<'_> {
     pub fn next_duty(&mut self) -> Option<Duty> {
         let (work, memory) = self.contents.log_mut()?;
         let LogParts { appender, emptying, restarts } = work.parts();
-        restarts.next_duty(appender, emptying, memory)
+        restarts.next_duty(appender, emptying, memory.keys())
     }
 
     /// What was written before a [`Duty::Settle`] is safe.
@@ -70,7 +70,7 @@ impl Device<'_> {
         let Some((work, memory)) = self.contents.log_mut() else { return };
         let may_begin = !work.is_given_up();
         let LogParts { appender, restarts, .. } = work.parts();
-        if restarts.step_checkpoint(may_begin, appender, memory, parts) {
+        if restarts.step_checkpoint(may_begin, appender, memory.keys(), parts) {
             self.contents.report_outlet();
         }
     }
@@ -121,13 +121,14 @@ impl Device<'_> {
     pub fn clear(&mut self) {
         let Some((work, memory)) = self.contents.log_mut() else { return };
         work.parts().appender.log_mut().kill_all();
-        let mut hashes = Vec::with_capacity(memory.items_below() as usize);
-        memory.entries(0, usize::MAX, |hash, found| {
+        let keys = memory.keys_mut();
+        let mut hashes = Vec::with_capacity(keys.items_below() as usize);
+        keys.entries(0, usize::MAX, |hash, found| {
             if let Found::Log(_) = found {
                 hashes.push(hash);
             }
         });
-        hashes.into_iter().for_each(|hash| _ = memory.remove_below(hash));
+        hashes.into_iter().for_each(|hash| _ = keys.remove_below(hash));
         self.contents.charge_log();
     }
 }

@@ -165,7 +165,7 @@ impl Emptying {
         let segment = victim.walk.segment;
         let mut next = Some(from);
         if victim.lost.is_empty() {
-            next = memory.entries(from, SWEEP, |hash, found| {
+            next = memory.keys().entries(from, SWEEP, |hash, found| {
                 if let Found::Log(place) = found
                     && appender.log().segment_of(place.page()) == segment
                 {
@@ -180,7 +180,7 @@ impl Emptying {
         }
         let Stage::Sweeping { from: behind, .. } = victim.stage else { return None };
         while let Some(hash) = victim.lost.pop() {
-            let Some(place) = appender.forget(memory, hash) else { continue };
+            let Some(place) = appender.forget(memory.keys_mut(), hash) else { continue };
             let has_copy = memory.note_changed(hash, items);
             victim.stage = Stage::Sweeping { from: behind, is_at_work: !victim.lost.is_empty() };
             self.victim = Some(victim);
@@ -241,7 +241,7 @@ fn deal_with<I: Items>(
     debug_assert!(at >= from && at / LOG_PAGE_BYTES == from / LOG_PAGE_BYTES, "the walk goes page by page");
     let pages = appender.log().config().segment_bytes / LOG_PAGE_BYTES;
     let page = segment * pages + at / LOG_PAGE_BYTES;
-    let place = memory.place_below(hash).filter(|place| is_latest && place.page() == page);
+    let place = memory.keys().place_below(hash).filter(|place| is_latest && place.page() == page);
     let Some(place) = place else {
         walk.pass(at + bytes);
         return Dealt::With(None);
@@ -254,14 +254,14 @@ fn deal_with<I: Items>(
         Some(heat) => {
             let from = From::Segment { segment, at };
             let item = (hash, bytes, heat);
-            let Some(act) = appender.append(memory, Stream::Kept, item, from) else {
+            let Some(act) = appender.append(memory.keys_mut(), Stream::Kept, item, from) else {
                 return Dealt::NoSpace;
             };
             walk.kept_bytes += bytes;
             act
         }
         None => {
-            appender.forget(memory, hash);
+            appender.forget(memory.keys_mut(), hash);
             // Where memory has the item too, that copy is the only one now.
             let has_copy = memory.note_changed(hash, items);
             let why = if is_over { Why::Expired } else { Why::Evicted };
@@ -371,7 +371,7 @@ mod tests {
             }
             let fillings = self.appender.fillings_mut();
             fillings.begin_round();
-            while fillings.next_announcement(&self.memory, false).is_some() {}
+            while fillings.next_announcement(self.memory.keys(), false).is_some() {}
             fillings.end_round();
             while fillings.take_finished().is_some() {}
             others
@@ -383,7 +383,7 @@ mod tests {
 
         /// Items by the segments in which the index says that they lie.
         fn live(&self) -> BTreeMap<u64, u32> {
-            let segment = |hash| Some(self.appender.filling_of(self.memory.place_below(hash)?).0);
+            let segment = |hash| Some(self.appender.filling_of(self.memory.keys().place_below(hash)?).0);
             let hashes: BTreeSet<u64> = self.stands.0.values().copied().collect();
             hashes.into_iter().filter_map(|hash| Some((hash, segment(hash)?))).collect()
         }
@@ -403,10 +403,10 @@ mod tests {
                 let (hash, heat) = ((key as u64) << 40, u32::from(hot[key]));
                 let from = From::Segment { segment: 0, at: 0 };
                 let item = (hash, ITEM_BYTES, heat);
-                let act = world.appender.append(&mut world.memory, Stream::Fresh, item, from);
+                let act = world.appender.append(world.memory.keys_mut(), Stream::Fresh, item, from);
                 world.note(act.expect("a segment is emptied before there is no space"));
                 if dead[key] {
-                    world.appender.forget(&mut world.memory, hash);
+                    world.appender.forget(world.memory.keys_mut(), hash);
                 }
                 world.write_all();
                 world.begin_piece();

@@ -39,13 +39,13 @@ impl Shard {
     #[inline]
     pub fn seek<I: Items>(&self, hash: u64, key: I::Key<'_>, items: &I) -> Option<Away> {
         let log = self.contents.log()?;
-        let place = self.memory().place_below(hash)?;
+        let place = self.memory().keys().place_below(hash)?;
         self.memory().find(hash, key, items).is_none().then(|| log.away(hash, place))
     }
 
     /// Whether what was read for a look-up is still what its key has.
     pub fn stage(&self, away: &Away) -> Staged {
-        let now = self.memory().place_below(away.hash).filter(|place| place.is_same(away.place));
+        let now = self.memory().keys().place_below(away.hash).filter(|place| place.is_same(away.place));
         let now = self.contents.log().zip(now).map(|(log, place)| log.away(away.hash, place));
         // A segment may have been filled anew; and what was in memory may not be there any more.
         let is_current =
@@ -58,10 +58,10 @@ impl Shard {
     pub fn hit_below(&mut self, hash: u64, bytes: u64) -> bool {
         let now = self.now.requests;
         let Some((work, memory)) = self.contents.log_mut() else { return false };
-        let Some(place) = memory.place_below(hash) else { return false };
+        let Some(place) = memory.keys().place_below(hash) else { return false };
         let (warmer, reuse) = work.hit(hash, place, now);
         if warmer != place {
-            memory.put_below(hash, warmer);
+            memory.keys_mut().put_below(hash, warmer);
         }
         memory.ladder().wants(reuse, bytes)
     }

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::Memory;
+use super::Keys;
 use super::duty::Duty;
 use crate::log::{Appended, LOG_PAGE_BYTES, LogPlace, Stream, next_chunk};
 
@@ -40,11 +40,11 @@ struct Filling {
 
 impl Filling {
     /// Takes out what is on the device and needs no announcing.
-    fn next_to_announce(&mut self, budget: &mut usize, memory: &Memory) -> Option<Unannounced> {
+    fn next_to_announce(&mut self, budget: &mut usize, keys: &Keys) -> Option<Unannounced> {
         while let Some(&item) = self.unannounced.front().filter(|item| item.end <= self.safe && *budget > 0) {
             *budget -= 1;
             // Overwritten or deleted meanwhile: announcing it would bring it back.
-            let place = memory.place_below(item.hash).filter(|place| place.is_same(item.place));
+            let place = keys.place_below(item.hash).filter(|place| place.is_same(item.place));
             if let Some(place) = place.filter(|_| !item.is_dead) {
                 return Some(Unannounced { place, ..item });
             }
@@ -192,10 +192,10 @@ impl Fillings {
     }
 
     /// The next item of the round to be announced. `waits`: what is alive waits for room in the journal.
-    pub(super) fn next_announcement(&mut self, memory: &Memory, waits: bool) -> Option<Duty> {
+    pub(super) fn next_announcement(&mut self, keys: &Keys, waits: bool) -> Option<Duty> {
         let round = self.round.as_mut()?;
         while let Some(filling) = self.all.get_mut(round.at) {
-            if let Some(item) = filling.next_to_announce(&mut round.budget, memory).filter(|_| !waits) {
+            if let Some(item) = filling.next_to_announce(&mut round.budget, keys).filter(|_| !waits) {
                 filling.unannounced.pop_front();
                 let Unannounced { start: at, hash, place, .. } = item;
                 let is_new = filling.stream == Stream::Fresh;

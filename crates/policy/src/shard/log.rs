@@ -4,7 +4,7 @@ use super::append::Appender;
 use super::checkpoint::Checkpoints;
 use super::empty_segment::Emptying;
 use super::restarts::Restarts;
-use super::{Act, Away, From, Items, Memory};
+use super::{Act, Away, From, Items, Keys, Memory};
 use crate::ladder::Outlet;
 use crate::log::{Fate, ITEM_HEADER_BYTES, Leaving, Log, LogPlace, Stream};
 use tiermem_base::Rng;
@@ -114,14 +114,14 @@ impl LogWork {
             self.unindexed += 1;
             return Fate::Rejected;
         }
-        let is_here = is_unchanged && memory.place_below(leaving.hash).is_some();
+        let is_here = is_unchanged && memory.keys().place_below(leaving.hash).is_some();
         if self.is_given_up && !is_here {
             return Fate::Rejected;
         }
         let mut fate = self.appender.receive(leaving, is_here);
         if fate == Fate::Enters {
             let item = (leaving.hash, leaving.bytes, 0);
-            match self.appender.append(memory, Stream::Fresh, item, from) {
+            match self.appender.append(memory.keys_mut(), Stream::Fresh, item, from) {
                 // Before what comes of it is written.
                 Some(act) => self.appender.push_first(act),
                 None => fate = Fate::Refused,
@@ -132,8 +132,8 @@ impl LogWork {
     }
 
     /// Takes an item out of index and log; where it was.
-    pub(super) fn forget(&mut self, memory: &mut Memory, hash: u64) -> Option<LogPlace> {
-        self.appender.forget(memory, hash)
+    pub(super) fn forget(&mut self, keys: &mut Keys, hash: u64) -> Option<LogPlace> {
+        self.appender.forget(keys, hash)
     }
 
     /// An item that lies at `place` is asked for; the same place with its heat, and after how many requests that is, if it is known.

@@ -1,30 +1,25 @@
-//! The items in memory: the index that finds them, the ladder that places them, and the bytes that each tier has.
+//! The items in memory: the keys that find them, the ladder that places them, and the bytes that each tier has.
 
-use super::{Entry, Items};
-use crate::index::{Found, Index};
+use super::{Entry, Items, Keys};
 use crate::ladder::{Ladder, LadderConfig, Loc, NewItem, Ticket};
-use crate::log::LogPlace;
 use crate::{Id, Now};
 
-/// Index and ladder, which always know the same items.
+/// Keys and ladder, which always know the same items.
 #[derive(Debug)]
 pub struct Memory {
     ladder: Ladder,
-    index: Index,
+    keys: Keys,
     /// Bytes of items by tier.
     item_bytes: Vec<u64>,
     /// Bytes that the driver keeps behind each item, in its place.
     behind_bytes: u64,
-    /// Bytes of metadata that the driver holds, and the log.
-    driver_bytes: u64,
-    log_bytes: u64,
 }
 
 impl Memory {
     pub(super) fn new(config: LadderConfig, behind_bytes: u64) -> Self {
         let ladder = Ladder::new(config);
         let item_bytes = vec![0; ladder.residents().levels()];
-        Memory { ladder, index: Index::default(), item_bytes, behind_bytes, driver_bytes: 0, log_bytes: 0 }
+        Memory { ladder, keys: Keys::default(), item_bytes, behind_bytes }
     }
 
     /// The ladder, to be read.
@@ -39,6 +34,18 @@ impl Memory {
         &mut self.ladder
     }
 
+    /// What leads from keys to items, here and in the log below.
+    #[inline]
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// The same, for what the log has.
+    #[inline]
+    pub(super) fn keys_mut(&mut self) -> &mut Keys {
+        &mut self.keys
+    }
+
     /// Bytes of the items in a tier.
     pub fn item_bytes(&self, tier: usize) -> u64 {
         self.item_bytes[tier]
@@ -47,43 +54,7 @@ impl Memory {
     /// The item of this key, its time over or not.
     #[inline]
     pub fn find<I: Items>(&self, hash: u64, key: I::Key<'_>, items: &I) -> Option<Id> {
-        self.index.find(hash, |id| items.has_key(id, self.ladder.residents().nodes().loc(id), key))
-    }
-
-    /// Visits about `count` entries of the index from `cursor` on, with the first 40 bits of their hashes. Returns where to go on;
-    /// `None` at the end. What stays from the first call to the last is visited once, whatever comes and goes meanwhile.
-    pub fn entries(&self, cursor: u64, count: usize, visit: impl FnMut(u64, Found)) -> Option<u64> {
-        self.index.scan(cursor, count, visit)
-    }
-
-    /// What a look-up that is known to come reads first: [`Self::foresee_entry`].
-    #[inline]
-    pub fn foresee_segment(&self, hash: u64) -> &impl Sized {
-        self.index.segment(hash)
-    }
-
-    /// What it reads next: [`Self::foresee_item`].
-    #[inline]
-    pub fn foresee_entry(&self, hash: u64) -> Option<&impl Sized> {
-        self.index.home(hash)
-    }
-
-    /// The item that it will probably find: half the hash must do, for the keys to compare are not near yet. Its node is the
-    /// next to be read, and then its bytes.
-    #[inline]
-    pub fn foresee_item(&self, hash: u64) -> Option<Id> {
-        self.index.find(hash, |_| true)
-    }
-
-    /// Where the log has an item with these 40 bits of its hash.
-    #[inline]
-    pub fn place_below(&self, hash: u64) -> Option<LogPlace> {
-        self.index.find_log(hash)
-    }
-
-    /// Items that the log has.
-    pub fn items_below(&self) -> u64 {
-        self.index.log_len()
+        self.keys.find(hash, |id| items.has_key(id, self.ladder.residents().nodes().loc(id), key))
     }
 
     /// What the ladder is told of an entry.
@@ -94,17 +65,15 @@ impl Memory {
 
     /// An item has its place, and is found from now on.
     pub(super) fn insert(&mut self, id: Id, loc: Loc, entry: &Entry) {
-        debug_assert!(self.index.find(entry.hash, |other| other == id).is_none(), "an item comes in once");
         debug_assert_eq!(self.ladder.residents().nodes().loc(id), loc, "an item comes in where its place is");
-        self.index.insert(entry.hash, id);
-        self.charge(self.driver_bytes);
+        self.keys.insert(entry.hash, id);
+        self.charge_keys();
         self.item_bytes[usize::from(loc.tier)] += entry.bytes;
     }
 
     /// An item of so many bytes, which has left the ladder, is not found any more.
     pub(super) fn remove(&mut self, id: Id, loc: Loc, hash: u64, bytes: u64) {
-        let found = self.index.remove(hash, id);
-        assert!(found, "an item that goes is in the index");
+        self.keys.remove(hash, id);
         self.uncount(loc, bytes);
     }
 
@@ -170,43 +139,25 @@ impl Memory {
     /// Has tier 0 charged with the index, and with so many bytes that the driver holds.
     #[inline]
     pub(super) fn charge(&mut self, driver_bytes: u64) {
-        self.driver_bytes = driver_bytes;
-        let bytes = self.index.bytes() + self.log_bytes + driver_bytes;
-        self.ladder.set_index_bytes(bytes, self.index.growth_bytes());
-    }
-
-    /// The same, with the next charge.
-    #[inline]
-    pub(super) fn hold(&mut self, driver_bytes: u64) {
-        self.driver_bytes = driver_bytes;
+        self.keys.hold(driver_bytes);
+        self.charge_keys();
     }
 
     /// The same for what the log's state takes.
     pub(super) fn charge_log(&mut self, log_bytes: u64) {
-        self.log_bytes = log_bytes;
-        self.charge(self.driver_bytes);
+        self.keys.hold_log(log_bytes);
+        self.charge_keys();
     }
 
-    /// The log has an item at `place` from now on; where it had another one with the same 40 bits.
-    pub(super) fn put_below(&mut self, hash: u64, place: LogPlace) -> Option<LogPlace> {
-        self.index.put_log(hash, place)
-    }
-
-    /// The log has nothing for this hash any more; where that was.
-    pub(super) fn remove_below(&mut self, hash: u64) -> Option<LogPlace> {
-        self.index.remove_log(hash)
-    }
-
-    /// The log has what this index says. Before anything enters.
-    pub(super) fn begin_with(&mut self, index: Index) {
-        assert!(self.index.is_empty(), "nothing was there before the log");
-        self.index = index;
+    #[inline]
+    fn charge_keys(&mut self) {
+        let (bytes, growth_bytes) = self.keys.charged_bytes();
+        self.ladder.set_index_bytes(bytes, growth_bytes);
     }
 
     /// The log has an item no more: where memory has it too, that copy is the only one now. Whether it has.
     pub(super) fn note_changed<I: Items>(&self, hash: u64, items: &mut I) -> bool {
-        let copy =
-            self.index.find(hash, |id| items.is_unchanged(id, self.ladder.residents().nodes().loc(id)));
+        let copy = self.keys.find(hash, |id| items.is_unchanged(id, self.ladder.residents().nodes().loc(id)));
         if let Some(id) = copy {
             items.note_changed(id, self.ladder.residents().nodes().loc(id));
         }
@@ -225,9 +176,9 @@ impl Memory {
         if !self.ladder.clear() {
             return false;
         }
-        assert_eq!(self.ladder.residents().items(), 0, "index and ladder know the same items");
-        self.index.clear_into(self.ladder.deferred_free());
-        self.charge(self.driver_bytes);
+        assert_eq!(self.ladder.residents().items(), 0, "keys and ladder know the same items");
+        self.keys.clear_into(self.ladder.deferred_free());
+        self.charge_keys();
         self.item_bytes.fill(0);
         true
     }

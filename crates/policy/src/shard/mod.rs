@@ -48,16 +48,17 @@
 //! | [`Shard::idle`] | a trace has no time without requests |
 //! | [`Shard::restore`], [`LogState::put`] and the like, [`Device::write_out`] | it is never started again |
 //! | [`Shard::replace`], [`Item::pin`], [`Shard::unpin`], [`Item::set_expires_at_ms`], [`Item::change_in_place`], [`Shard::clear`], [`Device::clear`] | commands that no trace has |
-//! | [`Memory::entries`], [`Memory::place_below`], [`LogWork::away`], [`LogWork::filling_of`] | SCAN, and items that are read by their place |
+//! | [`Keys::entries`], [`Keys::place_below`], [`LogWork::away`], [`LogWork::filling_of`] | SCAN, and items that are read by their place |
 //! | [`Device::give_up`], [`Device::note_lost`], [`Checkpoints::is_awaited`], [`Checkpoints::is_blank`] | its device does not fail, and is not closed |
-//! | [`Memory::foresee_segment`], [`Memory::foresee_entry`], [`Memory::foresee_item`] | they hide the time that memory takes |
-//! | [`Memory::item_bytes`], [`Memory::items_below`], [`Shard::refused`], [`LogWork::sunk`] | figures that a server shows of itself |
+//! | [`Keys::foresee_segment`], [`Keys::foresee_entry`], [`Keys::foresee_item`] | they hide the time that memory takes |
+//! | [`Memory::item_bytes`], [`Keys::items_below`], [`Shard::refused`], [`LogWork::sunk`] | figures that a server shows of itself |
 //!
 //! # Who owns what
 //!
 //! | file | part | owns |
 //! | --- | --- | --- |
-//! | `memory.rs` | [`Memory`] | index and ladder, which know the same items; bytes of the tiers; what look-ups to come will read |
+//! | `memory.rs` | [`Memory`] | keys and ladder, which know the same items; bytes of the tiers |
+//! | `keys.rs` | [`Keys`] | the index: what keys lead to, here and in the log; what look-ups to come will read; what tier 0 is charged with for it |
 //! | `log.rs` | [`LogWork`] | the log's work: the three parts below |
 //! | `append.rs` | `Appender` | the log, what comes into it, and the acts of that |
 //! | `filling.rs` | `Fillings` | segments that are being filled: what of them is written when, and announced |
@@ -103,6 +104,7 @@ mod filling;
 mod idle;
 mod item;
 mod journal;
+mod keys;
 mod log;
 mod memory;
 mod restarts;
@@ -121,6 +123,7 @@ pub use item::Item;
 pub use log::LogWork;
 pub use restore::LogState;
 
+pub use keys::Keys;
 pub use memory::Memory;
 
 use crate::ladder::{self, Ladder, LadderConfig, Loc, Setting, Ticket, Tuning};
@@ -429,7 +432,7 @@ impl Shard {
     /// The same from the next item on that enters.
     #[inline]
     pub fn hold(&mut self, driver_bytes: u64) {
-        self.contents.memory_mut().hold(driver_bytes);
+        self.contents.memory_mut().keys_mut().hold(driver_bytes);
     }
 
     /// The bytes of a move have arrived at its new place; with `false` they could not be copied, and the item stays.

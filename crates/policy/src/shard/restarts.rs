@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::Memory;
+use super::Keys;
 use super::append::Appender;
 use super::checkpoint::{Around, Checkpoints};
 use super::duty::{Duty, Parts, Recorded, Settling};
@@ -33,11 +33,11 @@ impl Restarts {
         &mut self,
         appender: &mut Appender,
         emptying: &mut Emptying,
-        memory: &Memory,
+        keys: &Keys,
     ) -> Option<Duty> {
         if self.duties.is_empty() {
             let waits = self.checkpoints.makes_room();
-            let next = appender.fillings_mut().next_announcement(memory, waits);
+            let next = appender.fillings_mut().next_announcement(keys, waits);
             if next.is_some() {
                 return next;
             }
@@ -78,14 +78,14 @@ impl Restarts {
         &mut self,
         may_begin: bool,
         appender: &mut Appender,
-        memory: &Memory,
+        keys: &Keys,
         parts: &mut P,
     ) -> bool {
         let used = appender.log().segments_used();
         let (appended, first_unannounced) =
             (appender.fillings().appended(), appender.fillings().first_unannounced(None));
         let log = appender.log_mut();
-        let mut around = Around { log, memory, duties: &mut self.duties, appended, first_unannounced };
+        let mut around = Around { log, keys, duties: &mut self.duties, appended, first_unannounced };
         if self.checkpoints.step(may_begin, &mut around, parts) {
             // So that it need not wait for segments to fill.
             appender.flush_all();
@@ -111,7 +111,6 @@ mod tests {
     use super::super::From;
     use super::super::journal::Journal;
     use super::*;
-    use crate::ladder::LadderConfig;
     use crate::log::{Admission, Filled, Log, LogConfig, LogPlace, RESERVE};
 
     const RECORDS: u64 = 8;
@@ -139,7 +138,7 @@ mod tests {
     }
 
     struct World {
-        memory: Memory,
+        keys: Keys,
         appender: Appender,
         emptying: Emptying,
         restarts: Restarts,
@@ -158,7 +157,7 @@ mod tests {
             };
             let checkpoints = Checkpoints::new(Journal::new(RECORDS, RECORDS, false), Vec::new());
             let mut world = World {
-                memory: Memory::new(LadderConfig::with_capacities(&[1 << 20]), 0),
+                keys: Keys::default(),
                 appender: Appender::new(Log::new(config)),
                 emptying: Emptying::default(),
                 restarts: Restarts::new(checkpoints),
@@ -166,21 +165,21 @@ mod tests {
             };
             for hash in [1u64 << 40, 2 << 40, 3 << 40] {
                 let from = From::Segment { segment: 0, at: 0 };
-                let World { appender, memory, .. } = &mut world;
-                assert!(appender.append(memory, Stream::Fresh, (hash, 1000, 0), from).is_some());
+                let World { appender, keys, .. } = &mut world;
+                assert!(appender.append(keys, Stream::Fresh, (hash, 1000, 0), from).is_some());
             }
             world
         }
 
         fn duties(&mut self) -> Vec<Duty> {
             self.appender.fillings_mut().begin_round();
-            let World { memory, appender, emptying, restarts, .. } = self;
-            std::iter::from_fn(|| restarts.next_duty(appender, emptying, memory)).collect()
+            let World { keys, appender, emptying, restarts, .. } = self;
+            std::iter::from_fn(|| restarts.next_duty(appender, emptying, keys)).collect()
         }
 
         fn step(&mut self) -> bool {
-            let World { memory, appender, restarts, rows, .. } = self;
-            restarts.step_checkpoint(true, appender, memory, rows)
+            let World { keys, appender, restarts, rows, .. } = self;
+            restarts.step_checkpoint(true, appender, keys, rows)
         }
 
         fn settled(&mut self, what: Settling) {

@@ -18,7 +18,7 @@ impl Shard {
 
     /// Puts a log below memory, with what it holds. Before anything enters.
     pub fn attach_log(&mut self, state: LogState) {
-        self.contents.memory_mut().begin_with(state.index);
+        self.contents.memory_mut().keys_mut().begin_with(state.index);
         let (used, needs_other_half) = state.journal;
         let journal = Journal::new(state.log.config().journal_records, used, needs_other_half);
         let checkpoints = Checkpoints::new(journal, state.checkpoint);

@@ -458,7 +458,7 @@ impl World {
         let (mut here, mut below) = (0, 0);
         for (&key, wanted) in &self.wanted {
             let hash = hash_of(key);
-            let copy = memory.place_below(hash).map(|place| {
+            let copy = memory.keys().place_below(hash).map(|place| {
                 below += 1;
                 let (_, cell) = self.bytes.read(place.page(), hash).expect("the index names what is there");
                 cell
@@ -479,7 +479,11 @@ impl World {
             here += 1;
             held[usize::from(loc.tier)] += cell.bytes;
         }
-        assert_eq!((here, below), (ladder.residents().items(), memory.items_below()), "nobody else is there");
+        assert_eq!(
+            (here, below),
+            (ladder.residents().items(), memory.keys().items_below()),
+            "nobody else is there"
+        );
         let counted: Vec<u64> =
             (0..ladder.residents().levels()).map(|tier| memory.item_bytes(tier)).collect();
         assert_eq!(counted, held, "bytes add up");
@@ -505,7 +509,7 @@ impl World {
         }
         for key in self.wanted.keys() {
             let hash = hash_of(*key);
-            if let Some(place) = self.shard.memory().place_below(hash)
+            if let Some(place) = self.shard.memory().keys().place_below(hash)
                 && !found.contains_key(&(hash >> 24))
             {
                 let segment = place.page() / (SEGMENT_BYTES / LOG_PAGE_BYTES);

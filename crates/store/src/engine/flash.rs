@@ -215,7 +215,7 @@ impl FlashTier<'_> {
 
     /// Keys that lie on flash, those that are in memory as well among them.
     pub fn keys(&self) -> u64 {
-        self.contents.shard.memory().items_below()
+        self.contents.shard.memory().keys().items_below()
     }
 
     /// The flash tier's figures, if there is one.

@@ -135,7 +135,7 @@ impl FlashReads<'_> {
     pub fn seek_scan(&self, cursor: u64, count: usize) -> Vec<FlashKey> {
         let mut away = Vec::new();
         if let Some(log) = self.contents.shard.log() {
-            self.contents.shard.memory().entries(cursor, count.max(1), |hash, found| {
+            self.contents.shard.memory().keys().entries(cursor, count.max(1), |hash, found| {
                 if let Found::Log(place) = found {
                     away.push(FlashKey { below: log.away(hash, place), db: None });
                 }

@@ -25,7 +25,7 @@ impl Keyspace<'_> {
     /// written or moved in between: the cursor is a position in the index's hash order, which nothing rearranges.
     pub fn scan(&self, db: u8, cursor: u64, count: usize, visit: &mut dyn FnMut(&[u8], ValueKind)) -> u64 {
         let Contents { shard, items, .. } = &*self.contents;
-        let next = shard.memory().entries(cursor, count.max(1), |hash, found| match found {
+        let next = shard.memory().keys().entries(cursor, count.max(1), |hash, found| match found {
             Found::Item(id) => {
                 let loc = shard.ladder().residents().nodes().loc(id);
                 let header = items.header(loc);

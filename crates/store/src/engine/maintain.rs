@@ -126,7 +126,7 @@ impl Contents {
             return;
         }
         let mut ids: Vec<Id> = Vec::new();
-        self.shard.memory().entries(0, usize::MAX, |_, found| {
+        self.shard.memory().keys().entries(0, usize::MAX, |_, found| {
             if let Found::Item(id) = found {
                 ids.push(id);
             }

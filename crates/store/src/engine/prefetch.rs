@@ -28,18 +28,18 @@ impl Engine {
         let mut count = 0;
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = self.contents.items.hash(db, key);
-            prefetch(self.contents.shard.memory().foresee_segment(*hash));
+            prefetch(self.contents.shard.memory().keys().foresee_segment(*hash));
             count += 1;
         }
         for &hash in &hashes[..count] {
-            if let Some(home) = self.contents.shard.memory().foresee_entry(hash) {
+            if let Some(home) = self.contents.shard.memory().keys().foresee_entry(hash) {
                 prefetch(home);
             }
         }
         let mut ids = [Id::NONE; FORESEEN_MAX];
         let mut found = 0;
         for &hash in &hashes[..count] {
-            if let Some(id) = self.contents.shard.memory().foresee_item(hash) {
+            if let Some(id) = self.contents.shard.memory().keys().foresee_item(hash) {
                 prefetch(self.contents.shard.ladder().residents().nodes().node(id));
                 if let Some(mark) = self.contents.shard.ladder().residents().mark(id) {
                     prefetch(mark);

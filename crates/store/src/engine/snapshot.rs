@@ -78,7 +78,7 @@ impl Gathering {
     pub fn begin(engine: &Engine) -> Self {
         let contents = &engine.contents;
         let mut ticks = Vec::with_capacity(2 * SAMPLE);
-        contents.shard.memory().entries(0, SAMPLE, |_, found| {
+        contents.shard.memory().keys().entries(0, SAMPLE, |_, found| {
             if let Found::Item(id) = found {
                 ticks.push(last_tick(&contents.shard, id));
             }
@@ -114,7 +114,7 @@ impl Gathering {
         let mut found_long = Vec::new();
         let Some(&from_tick) = self.from.get(self.pass) else { return found_long };
         let until = self.from.get(self.pass + 1).copied().unwrap_or(u64::MAX);
-        let next = contents.shard.memory().entries(self.at, VISITS, |_, found| {
+        let next = contents.shard.memory().keys().entries(self.at, VISITS, |_, found| {
             let Found::Item(id) = found else { return };
             let loc = contents.shard.ladder().residents().nodes().loc(id);
             let tick = last_tick(&contents.shard, id);
@@ -229,7 +229,7 @@ impl Restoring<'_> {
         {
             return Restored::Known;
         }
-        if self.contents.has_flash() && self.contents.shard.memory().place_below(hash).is_some() {
+        if self.contents.has_flash() && self.contents.shard.memory().keys().place_below(hash).is_some() {
             let taken = exact && item.on_flash && self.restore_unchanged(item, kind, hash);
             return if taken { Restored::Taken } else { Restored::Known };
         }

@@ -29,7 +29,7 @@ impl<'a> StagedReads<'a> {
     /// since it was seen there: then it is read now, and waited for.
     #[inline]
     pub fn has(&mut self, db: u8, key: &[u8], hash: u64) -> bool {
-        if self.contents.has_flash() && self.contents.shard.memory().place_below(hash).is_some() {
+        if self.contents.has_flash() && self.contents.shard.memory().keys().place_below(hash).is_some() {
             self.contents.flash_reads().recall(db, key);
         }
         !self.contents.staged.is_empty()
@@ -128,7 +128,7 @@ impl<'a> StagedReads<'a> {
             contents.staged.push(Staged { hash, item });
             return None;
         };
-        if contents.shard.memory().place_below(hash).is_some() {
+        if contents.shard.memory().keys().place_below(hash).is_some() {
             // It was counted when it lay on flash alone.
             contents.keys.remove(db);
         }

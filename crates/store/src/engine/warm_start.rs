@@ -97,7 +97,7 @@ impl WarmStart<'_> {
         if !header.unchanged {
             // What flash has was overwritten, by a request that was perhaps never answered.
             self.contents.supersede(header.db, hash);
-        } else if self.contents.shard.memory().place_below(hash).is_some() {
+        } else if self.contents.shard.memory().keys().place_below(hash).is_some() {
             // It was counted there.
             self.contents.keys.remove(header.db);
         } else {

@@ -162,11 +162,11 @@ impl World {
 
     /// Where the index says that an item of this hash lies.
     pub fn place(&self, hash: u64) -> Option<LogPlace> {
-        self.shard.memory().place_below(hash)
+        self.shard.memory().keys().place_below(hash)
     }
 
     pub fn indexed(&self) -> u64 {
-        self.shard.memory().items_below()
+        self.shard.memory().keys().items_below()
     }
 
     /// Asks for an item that is there.
