@@ -183,3 +183,93 @@ impl Memory {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ladder::{Act, Admit, PAGE_BYTES};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use tiermem_base::Rng;
+
+    /// Does what the ladder has decided: whoever is dropped leaves, and every other move arrives.
+    fn carry_out(acts: &mut Vec<Act>, memory: &mut Memory, all: &mut BTreeMap<Id, Entry>) {
+        let mut moves = Vec::new();
+        for act in acts.drain(..) {
+            match act {
+                Act::Drop { id, loc, .. } => {
+                    let entry = all.remove(&id).unwrap();
+                    memory.remove(id, loc, entry.hash, entry.bytes);
+                }
+                Act::Move { ticket, id, from, to, .. } => moves.push((ticket, id, from, to)),
+                Act::Discard { .. } | Act::Populate { .. } => {}
+            }
+        }
+        for (ticket, id, from, to) in moves {
+            // Of who has left meanwhile nothing arrives.
+            let bytes = all.get(&id).map_or(0, |entry| entry.bytes);
+            let arrives = ticket.0 % 2 == 0;
+            let expiry = memory.end_move(ticket, arrives, (id, from, to, bytes));
+            assert!(arrives || expiry.is_none(), "what did not arrive stands where it was");
+        }
+    }
+
+    proptest! {
+        /// Whatever comes in, is used, rewritten, moved and leaves: of each tier as many bytes are told as its items have, and keys lead
+        /// to those that are there and to nobody else.
+        #[test]
+        fn tiers_have_the_bytes_of_their_items(
+            ops in prop::collection::vec((0u8..10, any::<prop::sample::Index>(), 1u64..60_000), 1..200),
+        ) {
+            let capacities = [4 * PAGE_BYTES, 8 * PAGE_BYTES];
+            let config = LadderConfig { charge_metadata: false, step_requests: 1, ..LadderConfig::with_capacities(&capacities) };
+            let mut memory = Memory::new(config, 16);
+            let (mut now, mut rng, mut acts) = (Now::default(), Rng::seeded(1), Vec::new());
+            let mut all = BTreeMap::<Id, Entry>::new();
+            for (number, (what, pick, bytes)) in ops.into_iter().enumerate() {
+                now.requests += 1;
+                let bytes = if what < 3 { bytes } else { bytes % 3000 + 1 };
+                let any = (!all.is_empty()).then(|| *all.keys().nth(pick.index(all.len())).unwrap());
+                match (what, any) {
+                    (0..5, _) => {
+                        let entry = Entry { hash: (number as u64) << 24, bytes, expires_at_ms: None, tenant: 0 };
+                        let item = memory.new_item(&entry, None);
+                        prop_assert_eq!(item.bytes, bytes + 16);
+                        let answer = memory.ladder_mut().admit(&item, now, &mut rng, &mut acts);
+                        carry_out(&mut acts, &mut memory, &mut all);
+                        if let Admit::Ready { id, loc } = answer {
+                            memory.insert(id, loc, &entry);
+                            all.insert(id, entry);
+                        }
+                    }
+                    (5 | 6, Some(id)) => _ = memory.ladder_mut().hit(None, id, now),
+                    (7, Some(id)) => {
+                        let before = all[&id];
+                        let entry = Entry { bytes: before.bytes - before.bytes % 4 + 1, ..before };
+                        if memory.rewrite_in_place(id, &entry, |_| before.bytes, now).is_some() {
+                            all.insert(id, entry);
+                        }
+                    }
+                    (8, Some(id)) => {
+                        let entry = all.remove(&id).unwrap();
+                        memory.forget(id, entry.hash, |_| entry.bytes);
+                    }
+                    _ => memory.ladder_mut().step(now, &mut rng, &mut acts),
+                }
+                carry_out(&mut acts, &mut memory, &mut all);
+                let mut of_tiers = [0; 2];
+                for (&id, entry) in &all {
+                    of_tiers[usize::from(memory.ladder().residents().nodes().loc(id).tier)] += entry.bytes;
+                    prop_assert_eq!(memory.keys().find(entry.hash, |other| other == id), Some(id));
+                }
+                prop_assert_eq!([0, 1].map(|tier| memory.item_bytes(tier)), of_tiers);
+                let mut entries = 0;
+                memory.keys().entries(0, usize::MAX, |_, _| entries += 1);
+                prop_assert_eq!(entries, all.len());
+            }
+            prop_assert!(memory.clear());
+            prop_assert_eq!([0, 1].map(|tier| memory.item_bytes(tier)), [0; 2]);
+            prop_assert_eq!(memory.keys().entries(0, usize::MAX, |_, _| panic!("nobody is there")), None);
+        }
+    }
+}
