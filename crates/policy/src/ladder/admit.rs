@@ -152,7 +152,7 @@ impl Ladder {
             self.transit.residents.levels[tier].can_hold(pages).then_some(())?;
             let supply = self.transit.residents.levels[tier].slots.supply();
             // A window whose pages may not be used yet stays: begun anew, it would never be found to be stuck.
-            if supply.is_held_free() && supply.held_fits() {
+            if supply.held().is_free() && supply.held_fits() {
                 self.clearings.end(tier, &mut self.transit.residents);
             }
             let slots = &mut self.transit.residents.levels[tier].slots;

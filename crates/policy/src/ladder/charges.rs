@@ -57,7 +57,7 @@ impl Charges {
     }
 
     fn growth_bytes(&self, residents: &Residents) -> u64 {
-        let pages = residents.levels.iter().map(|level| level.slots.pages().growth_bytes()).sum::<u64>();
+        let pages = residents.levels.iter().map(|level| level.slots.pages().bytes().1).sum::<u64>();
         let tenants =
             if residents.config.tenants { TENANTS_BYTES * residents.levels.len() as u64 } else { 0 };
         SMALL_BYTES + self.index_growth_bytes + pages + tenants
@@ -69,7 +69,7 @@ impl Charges {
             self.index_bytes_limited = self.index_bytes;
             let charged = metadata_bytes + self.growth_bytes(residents);
             let left = residents.config.levels[0].capacity_bytes.saturating_sub(charged);
-            residents.levels[0].slots.supply_mut().set_limit((left / PAGE_BYTES) as u32);
+            residents.levels[0].slots.supply_mut().0.set_limit((left / PAGE_BYTES) as u32);
         }
     }
 

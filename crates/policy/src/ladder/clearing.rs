@@ -7,6 +7,7 @@
 //! answered [`super::Admit::Again`] by the admission, and does the same pieces one after the other.
 
 use super::classes::{Fit, PAGE_UNITS};
+use super::level::Level;
 use super::reclaim::Reclaim;
 use super::residents::Residents;
 use super::transit::Transit;
@@ -106,7 +107,7 @@ impl Clearings {
             clearing.at += 1;
         }
         let supply = transit.residents.levels[tier].slots.supply();
-        let is_empty = supply.is_held_free();
+        let is_empty = supply.held().is_free();
         if is_empty && supply.held_fits() {
             self.tiers[tier] = Some(clearing);
             return Clear::Done;
@@ -155,7 +156,8 @@ impl Clearings {
     pub fn end(&mut self, tier: usize, residents: &mut Residents) {
         if let Some(clearing) = self.tiers[tier].take() {
             let slots = &mut residents.levels[tier].slots;
-            slots.unhold();
+            let (supply, pages) = slots.supply_mut();
+            supply.hold(0..0, |page| pages.is_free(page));
             for page in clearing.first..clearing.first + clearing.pages {
                 if !slots.pages().is_free(page) && slots.pages().run_head(page) == page {
                     slots.undrain(page);
@@ -178,9 +180,10 @@ impl Clearings {
 /// Whether so many pages in a row are free somewhere.
 fn has_free_run(pages: u32, residents: &mut Residents) -> bool {
     residents.levels.iter_mut().filter(|level| level.can_hold(pages)).any(|level| {
-        level.slots.supply_mut().has_run(pages) || {
+        let has_run = |level: &mut Level| level.slots.supply_mut().0.first_run(pages).is_some();
+        has_run(level) || {
             level.slots.close_idle_pages();
-            level.slots.supply_mut().has_run(pages)
+            has_run(level)
         }
     })
 }
@@ -198,7 +201,8 @@ fn has_large_victim(pages: u32, transit: &mut Transit, context: &mut Context<'_>
 
 fn begin(tier: usize, pages: u32, residents: &mut Residents, context: &Context<'_>) -> Option<Clearing> {
     let first = Reclaim::coldest_start(tier, pages, residents, context.now)?;
-    residents.levels[tier].slots.hold(first..first + pages);
+    let (supply, all) = residents.levels[tier].slots.supply_mut();
+    supply.hold(first..first + pages, |page| all.is_free(page));
     let (asked, overflows) = (context.now.requests, context.demand.overflows);
     Some(Clearing { first, pages, at: first, stuck: 0, asked, overflows })
 }
@@ -374,7 +378,8 @@ mod tests {
         let runs = world.fill(0, 2 * PAGE_BYTES);
         let mut clearings = Clearings::new(1);
         let residents = &mut world.transit.residents;
-        residents.levels[0].slots.hold(2..2 + WINDOW);
+        let (supply, pages) = residents.levels[0].slots.supply_mut();
+        supply.hold(2..2 + WINDOW, |page| pages.is_free(page));
         let clearing = Clearing { first: 2, pages: WINDOW, at: 2, stuck: 0, asked: 0, overflows: false };
         clearings.tiers[0] = Some(clearing);
         let mut leaves_it =

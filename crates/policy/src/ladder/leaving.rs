@@ -38,7 +38,7 @@ impl Transit {
         }
         level.counters.items -= 1;
         if is_held {
-            level.slots.set_holder(loc.unit, Holder::Ghost);
+            level.slots.pages_mut().set_holder(loc.unit, Holder::Ghost);
         } else {
             level.slots.release(loc.unit);
         }

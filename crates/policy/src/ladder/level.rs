@@ -31,7 +31,7 @@ pub struct Level {
 
 impl Level {
     pub(super) fn new(slots: Slots) -> Self {
-        let classes = slots.runs().index() + 1;
+        let classes = slots.by_class().runs().index() + 1;
         Level {
             slots,
             counters: LevelCounters::default(),
@@ -54,7 +54,7 @@ impl Level {
 
     /// Space for an item, noting when its class has fallen below the low watermark.
     pub(super) fn take(&mut self, fit: Fit, id: Id, marks: Option<Watermarks>) -> Option<u32> {
-        let class = if let Fit::Slot(class) = fit { class } else { self.slots.runs() };
+        let class = if let Fit::Slot(class) = fit { class } else { self.slots.by_class().runs() };
         let bit = 1 << class.index();
         let Some(unit) = self.slots.take(fit, id) else {
             self.starved |= bit;

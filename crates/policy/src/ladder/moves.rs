@@ -50,7 +50,7 @@ impl Transit {
             return;
         }
         self.residents.levels[from].slots.release(one.from.unit);
-        self.residents.levels[to].slots.set_holder(one.to.unit, Holder::Item(one.id));
+        self.residents.levels[to].slots.pages_mut().set_holder(one.to.unit, Holder::Item(one.id));
         let counters = &mut self.residents.levels[from].counters;
         match one.kind {
             MoveKind::Promote => counters.promotions += 1,
@@ -106,7 +106,7 @@ impl Transit {
             self.residents.orders.remove(id, (source, class), || bytes, Departure::Moved);
         }
         // Nobody's yet: the move may end as nothing, and the number may be another item's by then.
-        self.residents.levels[tier].slots.set_holder(unit, Holder::Ghost);
+        self.residents.levels[tier].slots.pages_mut().set_holder(unit, Holder::Ghost);
         *self.residents.nodes.at(id) = place.with_moving(true);
         let amount = if let Fit::Run(pages) = fit { pages } else { 1 };
         self.residents.levels[source].begin_leaving(class, amount, bytes);

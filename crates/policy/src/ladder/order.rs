@@ -158,8 +158,8 @@ impl Sampling {
         if self.weights_left == 0 {
             self.weights.clear();
             let mut sum = 0;
-            self.weights.extend((0..=slots.runs().0).map(|class| {
-                sum += slots.by_class().used(Class(class));
+            self.weights.extend((0..=slots.by_class().runs().0).map(|class| {
+                sum += slots.by_class().class_use(Class(class)).items;
                 sum
             }));
             self.weights_left = WEIGHTS_FOR.min(sum);
@@ -246,7 +246,7 @@ impl Draw<'_> {
         let (mut drawn, mut refusals) = (0, 0);
         while drawn < self.k && refusals < REFUSALS_MAX {
             let from = class.or_else(|| self.sampling.draw_class(self.slots, rng));
-            let found = from.and_then(|class| self.slots.draw(class, rng));
+            let found = from.and_then(|class| self.slots.by_class().draw(class, self.slots.pages(), rng));
             let Some((id, place)) = found.and_then(|id| Some((id, self.may_go(id)?))) else {
                 refusals += 1;
                 continue;
@@ -260,10 +260,11 @@ impl Draw<'_> {
         }
         // Where few slots are taken, draws may all miss: somebody nearby will do.
         first.id().or_else(|| {
-            let mut near = |class| self.slots.any_of(class, rng, |id| self.nodes.get(id).may_go());
+            let (by_class, pages) = (self.slots.by_class(), self.slots.pages());
+            let mut near = |class| by_class.any_of(class, pages, rng, |id| self.nodes.get(id).may_go());
             match class {
                 Some(class) => near(class),
-                None => (0..=self.slots.runs().0).map(Class).find_map(near),
+                None => (0..=by_class.runs().0).map(Class).find_map(near),
             }
         })
     }

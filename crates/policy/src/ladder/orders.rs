@@ -236,8 +236,8 @@ impl Orders {
         let mut coldest: Option<(u32, Id)> = None;
         // Classes whose last items were used have none of the coldest, unless all are so.
         for at_hand in [true, false] {
-            for class in (0..=slots.runs().0).map(Class) {
-                if slots.by_class().used(class) > 0
+            for class in (0..=slots.by_class().runs().0).map(Class) {
+                if slots.by_class().class_use(class).items > 0
                     && (!at_hand || self.is_at_hand(tier, class, nodes))
                     && let Some(id) = self.victim(tier, class, (nodes, slots), context)
                     && coldest.is_none_or(|(age, _)| nodes.age(id, context.now) > age)
@@ -269,8 +269,8 @@ impl Orders {
             let class = |id: Id| slots.pages().class_at(nodes.get(id).unit());
             donors.extend(drawn.into_iter().map(|id| coldness(id, class(id))));
         } else {
-            for class in (0..=slots.runs().0).map(Class) {
-                if slots.by_class().used(class) > 0
+            for class in (0..=slots.by_class().runs().0).map(Class) {
+                if slots.by_class().class_use(class).items > 0
                     && let Some(id) = self.victim(tier, class, (nodes, slots), context)
                 {
                     donors.push(coldness(id, class));

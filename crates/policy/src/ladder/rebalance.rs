@@ -17,6 +17,7 @@ use super::level::threshold;
 use super::residents::Residents;
 use super::slots::Slots;
 use crate::Id;
+use tiermem_base::Rng;
 
 /// Requests between two looks at all classes.
 const LOOK_REQUESTS: u64 = 1024;
@@ -94,8 +95,11 @@ impl Exchange {
         }
         let Some(donor) = self.donor(tier, class, residents, context) else { return false };
         let slots = &mut residents.levels[tier].slots;
-        let drawn = (0..PAGES_DRAWN).filter_map(|_| slots.by_class().draw_page(donor, context.rng));
-        let fewest = drawn.filter_map(|page| Some((slots.pages().page_used(page)?, page))).min();
+        let of_donor = slots.by_class().members(donor);
+        let draw = |rng: &mut Rng| of_donor.get(rng.below(of_donor.len() as u64) as usize).copied();
+        let drawn = (0..PAGES_DRAWN).filter_map(|_| draw(context.rng));
+        let items = |page| slots.pages().page_use(page).filter(|of| !of.is_draining).map(|of| of.items);
+        let fewest = drawn.filter_map(|page| Some((items(page)?, page))).min();
         let Some((_, page)) = fewest else { return false };
         slots.drain(page);
         self.tiers[tier].emptying = Some(Emptying { page, class: donor, wanted_by: class, stuck: 0 });
@@ -120,7 +124,7 @@ impl Exchange {
         let (youngest, _) = ages(tier, coldest, residents, context);
         let (_, own_oldest) = ages(tier, class, residents, context);
         // A class's only page is worth more to it: it would ask for it back.
-        let is_only = residents.levels[tier].slots.by_class().pages(coldest) == 1;
+        let is_only = residents.levels[tier].slots.by_class().members(coldest).len() == 1;
         let times = if is_only { LAST_PAGE_TIMES } else { 1 };
         (u64::from(youngest) > u64::from(own_oldest) * times).then_some(coldest)
     }
@@ -132,9 +136,10 @@ impl Exchange {
         let Emptying { page, class, .. } = emptying;
         let level = &mut giving.transit.residents.levels[tier];
         let pages = level.slots.pages();
-        if !pages.is_draining(page, class) {
+        let page_use = pages.page_use(page);
+        if !page_use.is_some_and(|of| of.is_draining && of.class == class) {
             // Its last item has left, or an item that came back keeps it.
-            level.counters.pages_moved += u64::from(pages.page_used(page).is_none());
+            level.counters.pages_moved += u64::from(page_use.is_none_or(|of| of.is_draining));
             self.tiers[tier].emptying = None;
             return;
         }
@@ -172,7 +177,7 @@ impl Exchange {
 fn look_for_donors(tier: usize, residents: &Residents, context: &mut Context<'_>) -> Donors {
     let (mut spare, mut coldest) = (None, None);
     for class in (0..residents.classes.count()).map(|class| Class(class as u8)) {
-        if residents.levels[tier].slots.by_class().pages(class) == 0 {
+        if residents.levels[tier].slots.by_class().members(class).is_empty() {
             continue;
         }
         let pages_spare = spare_pages(tier, class, residents);
@@ -196,14 +201,15 @@ fn spare_pages(tier: usize, class: Class, residents: &Residents) -> u32 {
     let slots = &residents.levels[tier].slots;
     let (_, held) = slots.class_space(class);
     let kept = residents.config.watermarks.map_or(0, |marks| threshold(held, marks.high) as u32);
-    slots.by_class().slots_free(class).saturating_sub(kept) / residents.classes.slots_per_page(class)
+    slots.by_class().class_use(class).slots_free.saturating_sub(kept)
+        / residents.classes.slots_per_page(class)
 }
 
 /// Ages of the youngest and the oldest of a few items drawn from a class. Victims would not do: how long those were
 /// there says more about where new items enter the order than about the class.
 fn ages(tier: usize, class: Class, residents: &Residents, context: &mut Context<'_>) -> (u32, u32) {
     let (nodes, slots) = (&residents.nodes, &residents.levels[tier].slots);
-    let drawn = (0..ITEMS_DRAWN).filter_map(|_| slots.draw(class, context.rng));
+    let drawn = (0..ITEMS_DRAWN).filter_map(|_| slots.by_class().draw(class, slots.pages(), context.rng));
     let ages = drawn.filter(|&id| nodes.may_leave(id)).map(|id| nodes.age(id, context.now));
     ages.fold(None, |range, age| match range {
         None => Some((age, age)),
@@ -216,11 +222,11 @@ fn ages(tier: usize, class: Class, residents: &Residents, context: &mut Context<
 /// is given to nobody, so that victim after victim would go for nothing. Whether it has a free slot by that.
 pub(super) fn keep_page(slots: &mut Slots, unit: u32) -> bool {
     let class = slots.pages().class_at(unit);
-    if !slots.pages().is_draining(unit / PAGE_UNITS, class) {
+    if !slots.pages().page_use(unit / PAGE_UNITS).is_some_and(|page| page.is_draining) {
         return false;
     }
     slots.undrain(unit / PAGE_UNITS);
-    slots.by_class().slots_free(class) > 0
+    slots.by_class().class_use(class).slots_free > 0
 }
 
 #[cfg(test)]
@@ -251,7 +257,7 @@ mod tests {
     }
 
     fn pages(world: &World, bytes: u64) -> u32 {
-        world.transit.residents.levels[0].slots.by_class().pages(world.class(bytes))
+        world.transit.residents.levels[0].slots.by_class().members(world.class(bytes)).len() as u32
     }
 
     /// Since all classes were looked at last so much time has passed that they are looked at again.
@@ -351,8 +357,7 @@ mod tests {
         }
         go_on(&mut exchange, &mut world);
         let slots = &world.transit.residents.levels[0].slots;
-        let class = world.class(QUARTER);
-        assert!((0..2).all(|page| !slots.pages().is_draining(page, class)));
+        assert!((0..2).all(|page| !slots.pages().page_use(page).is_some_and(|page| page.is_draining)));
         assert!(!page_comes(&mut exchange, &mut world, QUARTER), "nothing is on its way to anybody");
     }
 
@@ -379,7 +384,7 @@ mod tests {
         slots.drain(0);
         slots.release(first);
         assert!(keep_page(slots, first), "one has left it");
-        assert_eq!(slots.by_class().slots_free(slots.pages().class_at(first)), 1);
+        assert_eq!(slots.by_class().class_use(slots.pages().class_at(first)).slots_free, 1);
     }
 
     #[test]

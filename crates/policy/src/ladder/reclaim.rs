@@ -45,7 +45,7 @@ impl Reclaim {
     /// coldest run is then one of which a part is free already, and emptying the rest gives back too few: others go for
     /// those that still lack, wherever they lie.
     pub fn for_item(tier: usize, pages: u32, transit: &mut Transit, context: &mut Context<'_>) -> bool {
-        let supply = transit.residents.levels[tier].slots.supply_mut();
+        let (supply, _) = transit.residents.levels[tier].slots.supply_mut();
         if pages > 1 && !supply.has_pages_in_row(pages) {
             return Reclaim::for_admission(tier, transit, context.demand).pages(pages, transit, context);
         }
@@ -84,7 +84,8 @@ impl Reclaim {
     #[inline]
     pub fn behind_end(self, transit: &mut Transit, context: &mut Context<'_>) -> bool {
         let slots = &mut transit.residents.levels[self.tier].slots;
-        let Some(page) = slots.used_behind_end() else { return false };
+        let end = slots.supply().end();
+        let Some(page) = slots.pages_mut().last_behind(end) else { return false };
         let context = &mut context.forced();
         let can = self.can_empty(page, &(page..page + 1), &transit.residents, context.demand);
         if can {
@@ -103,7 +104,8 @@ impl Reclaim {
             page..page + 1
         });
         pages.find(|page| {
-            !slots.supply().is_held(page) && self.can_empty(page.start, page, residents, context.demand)
+            !slots.supply().held().overlaps(page)
+                && self.can_empty(page.start, page, residents, context.demand)
         })
     }
 
@@ -111,7 +113,7 @@ impl Reclaim {
     fn coldest_window(self, pages: u32, residents: &Residents, context: &Context<'_>) -> Option<Range<u32>> {
         let slots = &residents.levels[self.tier].slots;
         let fits = |window: &Range<u32>| {
-            if slots.supply().is_held(window) {
+            if slots.supply().held().overlaps(window) {
                 // What becomes free there is kept for another.
                 return false;
             }
@@ -169,9 +171,9 @@ impl Reclaim {
         // of free pages does not promise: it stays.
         let Some(id) = slots.pages().items(page).next() else { return true };
         let class = slots.pages().class_at(residents.nodes.loc(id).unit);
-        let beside = slots.slots_free_beside(class, window);
+        let beside = slots.by_class().slots_free_beside(class, window, slots.pages());
         let below = residents.levels.get(self.tier + 1).map_or(0, |level| level.slots.class_space(class).0);
-        class != slots.runs() && beside + below >= items
+        class != slots.by_class().runs() && beside + below >= items
     }
 
     /// At most so many of a page's items find a slot of their class on others, free or given up for them. Runs stay where they
@@ -179,10 +181,11 @@ impl Reclaim {
     fn slots_elsewhere(self, page: u32, items: u32, residents: &Residents) -> u32 {
         let slots = &residents.levels[self.tier].slots;
         let class = slots.pages().class_at(page * PAGE_UNITS);
-        if class == slots.runs() {
+        if class == slots.by_class().runs() {
             return 0;
         }
-        slots.by_class().slots_free(class) + slots.by_class().used(class).saturating_sub(items)
+        let of_class = slots.by_class().class_use(class);
+        of_class.slots_free + of_class.items.saturating_sub(items)
     }
 
     /// Empties a page that takes nothing in any more. `false`: an item that may not go for another tenant finds no other place, so
@@ -289,7 +292,7 @@ mod tests {
         fn a_page_is_taken_from_under_the_coldest(ops in ops()) {
             let mut world = world(World::config(&[PAGES, 2]), &ops);
             let slots = &world.transit.residents.levels[0].slots;
-            let has_empty = (0..PAGES as u32).any(|page| slots.pages().page_used(page) == Some(0));
+            let has_empty = (0..PAGES as u32).any(|page| slots.pages().page_use(page).is_some_and(|page| page.items == 0 && !page.is_draining));
             let mut oldest: Vec<Id> = world.classes().filter_map(|class| world.oldest(0, class)).collect();
             oldest.sort_by_key(|&id| std::cmp::Reverse(world.transit.residents.nodes.age(id, world.now)));
             let page = oldest.iter().map(|&id| page_of(&world, id)).find(|&page| can_leave(&world, page));
@@ -321,7 +324,7 @@ mod tests {
             let may_cost = if is_choked { spare } else { 0 };
             let bytes: BTreeMap<Id, u64> =
                 world.items(0).into_iter().map(|id| (id, world.transit.residents.place_bytes(id))).collect();
-            let had_empty = (0..PAGES as u32).any(|page| world.transit.residents.levels[0].slots.pages().page_used(page) == Some(0));
+            let had_empty = (0..PAGES as u32).any(|page| world.transit.residents.levels[0].slots.pages().page_use(page).is_some_and(|page| page.items == 0 && !page.is_draining));
             let before = world.transit.residents.levels[0].slots.supply().free();
             let (transit, _, mut context) = world.parts();
             let reclaim = Reclaim::for_admission(0, transit, context.demand);
@@ -330,7 +333,7 @@ mod tests {
             prop_assert!(dropped.iter().map(|id| bytes[id]).sum::<u64>() <= may_cost);
             prop_assert!(taken || moved.is_empty() && dropped.is_empty());
             world.settle();
-            let supply = world.transit.residents.levels[0].slots.supply_mut();
+            let (supply, _) = world.transit.residents.levels[0].slots.supply_mut();
             prop_assert!(!taken || supply.has_pages_in_row(pages));
             prop_assert!(!had_empty || pages > 1 || supply.free() > before);
         }
@@ -385,7 +388,7 @@ mod tests {
         // Four of ten pages are used, and no more than four may be.
         let mut world = World::new(World::config(&[PAGES]));
         let ids: Vec<Id> = (0..4).filter_map(|_| world.enter(0, PAGE_BYTES)).collect();
-        world.transit.residents.levels[0].slots.supply_mut().set_limit(4);
+        world.transit.residents.levels[0].slots.supply_mut().0.set_limit(4);
         let (transit, _, mut context) = world.parts();
         assert!(Reclaim::for_item(0, 2, transit, &mut context));
         assert_eq!(world.decided().1, ids[..2], "the two pages that it lacks, and no more");

@@ -278,7 +278,7 @@ mod tests {
         fn pages_above_the_limit_are_given_back(sizes in prop::collection::vec(0usize..SIZES.len(), 0..200), limit in 0u32..11) {
             let mut world = World::new(World::config(&[PAGES]));
             sizes.into_iter().for_each(|size| _ = world.enter(0, SIZES[size]));
-            world.transit.residents.levels[0].slots.supply_mut().set_limit(limit);
+            world.transit.residents.levels[0].slots.supply_mut().0.set_limit(limit);
             let used = |world: &World| world.transit.residents.levels[0].slots.supply().used();
             let mut before = used(&world);
             for _ in 0..PAGES {

@@ -24,9 +24,16 @@ const PAGES_MAX: u64 = u32::MAX as u64 / 4096;
 fn slots(level: &LevelConfig, config: &LadderConfig, classes: Arc<SizeClasses>) -> Slots {
     let pages = level.capacity_bytes / PAGE_BYTES;
     let mut slots = Slots::new(classes, (pages * u64::from(config.growth.max(1))).min(PAGES_MAX) as u32);
-    slots.set_end(pages.min(PAGES_MAX) as u32);
-    slots.set_distance(distance_pages(config.ahead_bytes, level.capacity_bytes));
+    resize(&mut slots, level.capacity_bytes, config.ahead_bytes);
     slots
+}
+
+/// Has a level give out pages up to its capacity, and take memory for so many bytes ahead.
+fn resize(slots: &mut Slots, capacity_bytes: u64, ahead_bytes: u64) {
+    let (supply, pages) = slots.supply_mut();
+    supply.set_end((capacity_bytes / PAGE_BYTES).min(PAGES_MAX) as u32, |page| pages.is_free(page));
+    let (touched, _, pages) = slots.touched_mut();
+    touched.set_distance(distance_pages(ahead_bytes, capacity_bytes), pages);
 }
 
 /// What is admitted.
@@ -221,10 +228,7 @@ impl Residents {
         let most = u64::from(slots.supply().pages_total()) * PAGE_BYTES;
         let capacity_bytes = capacity_bytes.min(most);
         self.config.levels[tier].capacity_bytes = capacity_bytes;
-        let end = (capacity_bytes / PAGE_BYTES) as u32;
-        slots.set_end(end);
-        slots.supply_mut().set_limit(end);
-        slots.set_distance(distance_pages(self.config.ahead_bytes, capacity_bytes));
+        resize(slots, capacity_bytes, self.config.ahead_bytes);
     }
 
     /// Bytes of nodes, orders, tables and timers.
@@ -325,7 +329,7 @@ mod tests {
             let ids: Vec<Id> =
                 runs.iter().filter_map(|&pages| world.enter(0, u64::from(pages) * PAGE_BYTES)).collect();
             let residents = &mut world.transit.residents;
-            residents.levels[0].slots.supply_mut().set_limit(limit);
+            residents.levels[0].slots.supply_mut().0.set_limit(limit);
             let used: u32 = runs.iter().sum();
             for (&id, &pages) in ids.iter().zip(&runs) {
                 prop_assert_eq!(residents.place_bytes(id), u64::from(pages) * PAGE_BYTES);

@@ -46,7 +46,8 @@ impl Ladder {
         promotions.scan(learnt, &transit.residents, now);
         is_behind |= promotions.promote(transit, context);
         for (tier, level) in transit.residents.levels.iter_mut().enumerate() {
-            if let Some(page) = level.slots.take_surplus() {
+            let (touched, supply, pages) = level.slots.touched_mut();
+            if let Some(page) = touched.take_surplus(supply, pages) {
                 context.acts.push(Act::Discard { tier: tier as u8, page });
             }
         }
@@ -77,7 +78,8 @@ impl Ladder {
     /// Says which memory is to be taken before it is needed: for each tier a row of pages at a time.
     fn populate_ahead(&mut self, acts: &mut Vec<Act>) {
         for (tier, level) in self.transit.residents.levels.iter_mut().enumerate() {
-            if let Some(pages) = level.slots.supply_mut().take_ahead() {
+            let (touched, supply, _) = level.slots.touched_mut();
+            if let Some(pages) = touched.take_ahead(supply) {
                 acts.push(Act::Populate { tier: tier as u8, first: pages.start, count: pages.len() as u32 });
             }
         }

@@ -104,36 +104,47 @@ mod tests {
 
     fn slots(pages: u32, distance: u32) -> Slots {
         let mut slots = Slots::new(Arc::new(SizeClasses::geometric(1.3)), pages);
-        slots.set_distance(distance);
+        let (touched, _, pages) = slots.touched_mut();
+        touched.set_distance(distance, pages);
         slots
+    }
+
+    fn take_ahead(slots: &mut Slots) -> Option<Range<u32>> {
+        let (touched, supply, _) = slots.touched_mut();
+        touched.take_ahead(supply)
+    }
+
+    fn take_surplus(slots: &mut Slots) -> Option<u32> {
+        let (touched, supply, pages) = slots.touched_mut();
+        touched.take_surplus(supply, pages)
     }
 
     #[test]
     fn whoever_fills_a_tier_finds_its_memory_there() {
         let mut slots = slots(1000, 40);
         let mut asked = BTreeSet::new();
-        asked.extend(slots.supply_mut().take_ahead().unwrap());
+        asked.extend(take_ahead(&mut slots).unwrap());
         assert_eq!(asked.len() as u32, PIECE_PAGES, "an empty tier holds little");
         for at in 0..1000u32 {
             let unit = slots.take(Fit::Run(1), Id(at)).unwrap();
             assert!(asked.contains(&(unit / PAGE_UNITS)), "page {}", unit / PAGE_UNITS);
-            asked.extend(slots.supply_mut().take_ahead().into_iter().flatten());
+            asked.extend(take_ahead(&mut slots).into_iter().flatten());
             assert!(asked.len() as u32 <= at + 1 + 40 + 1);
         }
         assert_eq!(asked.len(), 1000);
         // What is reused was held all along.
         (0..500).for_each(|page| slots.release(page * PAGE_UNITS));
         (0..500).for_each(|at| assert!(slots.take(Fit::Run(1), Id(at)).is_some()));
-        assert_eq!(slots.supply_mut().take_ahead(), None);
+        assert_eq!(take_ahead(&mut slots), None);
     }
 
     #[test]
     fn a_large_item_is_followed_by_what_comes_behind_it() {
         let mut slots = slots(1000, 64);
-        slots.supply_mut().take_ahead();
+        take_ahead(&mut slots);
         slots.take(Fit::Run(100), Id(1)).unwrap();
-        assert_eq!(slots.supply_mut().take_ahead(), Some(100..164));
-        assert_eq!(slots.supply_mut().take_ahead(), None);
+        assert_eq!(take_ahead(&mut slots), Some(100..164));
+        assert_eq!(take_ahead(&mut slots), None);
     }
 
     #[test]
@@ -146,7 +157,7 @@ mod tests {
         let mut slots = slots(100, 0);
         for id in 0..100 {
             slots.take(Fit::Run(1), Id(id)).unwrap();
-            assert_eq!(slots.supply_mut().take_ahead(), None);
+            assert_eq!(take_ahead(&mut slots), None);
         }
     }
 
@@ -182,39 +193,39 @@ mod tests {
                     }
                     4 => {
                         let pages = pick.index(PAGES as usize) as u32;
-                        slots.supply_mut().set_limit(pages);
-                        without.supply_mut().set_limit(pages);
+                        slots.supply.set_limit(pages);
+                        without.supply.set_limit(pages);
                     }
                     5 => {
                         let pages = pick.index(PAGES as usize + 1) as u32;
                         for slots in [&mut slots, &mut without] {
-                            slots.set_end(pages);
-                            slots.supply_mut().set_limit(pages);
+                            let (supply, all) = slots.supply_mut();
+                            supply.set_end(pages, |page| all.is_free(page));
                         }
                     }
                     6 => {
-                        without.take_surplus();
-                        if let Some(page) = slots.take_surplus() {
+                        take_surplus(&mut without);
+                        if let Some(page) = take_surplus(&mut slots) {
                             prop_assert!(held.remove(&page));
                         }
                     }
                     _ => {
-                        for page in slots.supply_mut().take_ahead().into_iter().flatten() {
+                        for page in take_ahead(&mut slots).into_iter().flatten() {
                             prop_assert!(slots.pages().is_free(page) && page < slots.supply().end());
                             prop_assert!(held.insert(page), "page {} was held", page);
                             prop_assert!(held.len() as u32 <= slots.supply().limit());
                         }
                     }
                 }
-                let touched: BTreeSet<u32> = (0..PAGES).filter(|&page| slots.supply().touched().contains(page)).collect();
+                let touched: BTreeSet<u32> = (0..PAGES).filter(|&page| slots.touched.pages().contains(page)).collect();
                 prop_assert_eq!(&touched, &held);
                 prop_assert_eq!(slots.supply().free(), without.supply().free());
             }
             taken.into_keys().for_each(|unit| slots.release(unit));
             while slots.close_empty_page() {}
-            slots.supply_mut().set_limit(0);
-            while slots.take_surplus().is_some() {}
-            prop_assert_eq!(slots.supply().touched().len(), 0, "what is taken ahead is given back");
+            slots.supply.set_limit(0);
+            while take_surplus(&mut slots).is_some() {}
+            prop_assert_eq!(slots.touched.pages().len(), 0, "what is taken ahead is given back");
         }
     }
 }

@@ -1,10 +1,15 @@
 //! What each class has: its pages, those of them that have a free slot, and how many slots that are.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::page::{NO_PAGE, Page, PageState, Pages, reserve_some};
+use crate::Id;
 use crate::ladder::classes::{Class, SizeClasses};
 use tiermem_base::Rng;
+
+/// Pages whose tables are walked when draws met nobody.
+const PAGES_WALKED: u64 = 4;
 
 /// One class.
 #[derive(Clone, Debug)]
@@ -14,6 +19,17 @@ struct Space {
     /// Slots that it has, those not counted that are free on pages being emptied.
     slots: u32,
     used: u32,
+}
+
+/// What a class has. Of runs a slot is a page, and none that it has is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ladder) struct ClassUse {
+    /// Items, those on their way to or from it counted.
+    pub items: u32,
+    /// Slots within its pages, free ones on pages being emptied not counted.
+    pub slots: u32,
+    /// Those of them that nobody has.
+    pub slots_free: u32,
 }
 
 /// The pages of each class. Runs have a class of their own behind the others, and no slots.
@@ -49,12 +65,6 @@ impl ByClass {
     ) -> impl Iterator<Item = (u32, &'a Page)> {
         let with = |at: u32| pages.get(at).map(|page| (at, page));
         std::iter::successors(self.partial(class).and_then(with), move |(_, page)| with(page.next))
-    }
-
-    /// A page of free slots has been given to its class.
-    pub(super) fn add_page(&mut self, at: u32, pages: &mut Pages) {
-        self.count_free(at, pages);
-        self.link(at, pages);
     }
 
     /// A slot of a page was taken.
@@ -137,17 +147,22 @@ impl ByClass {
         }
     }
 
-    /// Enters a page among those of its class.
+    /// A page has been given to its class, all slots of it free.
     pub(super) fn join(&mut self, at: u32, pages: &mut Pages) {
-        self.run_pages += u32::from(pages.page(at).state() != PageState::Slots);
         let page = pages.page(at);
-        if page.state() == PageState::RunTail {
+        let state = page.state();
+        self.run_pages += u32::from(state != PageState::Slots);
+        if state == PageState::RunTail {
             return;
         }
         let members = &mut self.members[page.class().index()];
         page.at = members.len() as u32;
         reserve_some(members, 1);
         members.push(at);
+        if state == PageState::Slots {
+            self.count_free(at, pages);
+            self.link(at, pages);
+        }
     }
 
     /// Takes a page out from those of its class.
@@ -166,43 +181,61 @@ impl ByClass {
 
     /// Pages that a class has, a run by its head.
     #[inline]
-    pub(super) fn members(&self, class: Class) -> &[u32] {
+    pub fn members(&self, class: Class) -> &[u32] {
         &self.members[class.index()]
     }
 
-    /// A page of the class, each as likely as any other.
-    pub fn draw_page(&self, class: Class, rng: &mut Rng) -> Option<u32> {
-        let members = self.members(class);
-        members.get(rng.below(members.len() as u64) as usize).copied()
-    }
-
-    /// Pages that a class has, a run counting once.
-    pub fn pages(&self, class: Class) -> u32 {
-        self.members(class).len() as u32
-    }
-
-    /// Pages that runs have.
-    pub fn run_pages(&self) -> u32 {
-        self.run_pages
-    }
-
-    /// Items of a class, those on their way to or from it counted.
+    /// The class of page runs.
     #[inline]
-    pub fn used(&self, class: Class) -> u32 {
+    pub fn runs(&self) -> Class {
+        self.classes.runs()
+    }
+
+    /// What a class has.
+    #[inline]
+    pub fn class_use(&self, class: Class) -> ClassUse {
         match self.spaces.get(class.index()) {
-            Some(space) => space.used,
-            None => self.pages(class),
+            Some(space) => {
+                ClassUse { items: space.used, slots: space.slots, slots_free: space.slots - space.used }
+            }
+            None => {
+                ClassUse { items: self.members(class).len() as u32, slots: self.run_pages, slots_free: 0 }
+            }
         }
     }
 
-    /// Slots within a class's pages, those being emptied not counted.
-    pub fn slots(&self, class: Class) -> u32 {
-        self.spaces.get(class.index()).map_or(0, |space| space.slots)
+    /// Free slots of a class on pages that give them, those of `but` not counted.
+    pub fn slots_free_beside(&self, class: Class, but: &Range<u32>, pages: &Pages) -> u64 {
+        let others = self.partials(class, pages).filter(|(at, _)| !but.contains(at));
+        others.map(|(_, page)| u64::from(page.slots_free())).sum()
     }
 
-    /// Those of them that nobody has.
-    pub fn slots_free(&self, class: Class) -> u32 {
-        self.spaces.get(class.index()).map_or(0, |space| space.slots - space.used)
+    /// The item in a random slot of the class, if there is one in it: every slot is as likely as any other.
+    #[inline]
+    pub fn draw(&self, class: Class, pages: &Pages, rng: &mut Rng) -> Option<Id> {
+        let members = self.members(class);
+        // One random number chooses page and slot: the halves of a product.
+        let slots = if class == self.runs() { 1 } else { u64::from(self.classes.slots_per_page(class)) };
+        let at = rng.below(members.len() as u64 * slots);
+        let page = pages.get(*members.get((at / slots) as usize)?)?;
+        page.item((at % slots) as usize)
+    }
+
+    /// Some item of the class that `may_go` accepts, looked for in a few pages from a random one on: where draws met nobody.
+    pub fn any_of(
+        &self,
+        class: Class,
+        pages: &Pages,
+        rng: &mut Rng,
+        may_go: impl Fn(Id) -> bool,
+    ) -> Option<Id> {
+        let members = self.members(class);
+        let count = members.len() as u64;
+        let first = rng.below(count);
+        (0..PAGES_WALKED.min(count)).find_map(|step| {
+            let page = members[((first + step) % count) as usize];
+            pages.items(page).find(|&id| may_go(id))
+        })
     }
 
     /// Units of all slots that nobody has.
@@ -220,7 +253,6 @@ impl ByClass {
 mod tests {
     use super::super::Slots;
     use super::*;
-    use crate::Id;
     use crate::ladder::classes::PAGE_UNITS;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -267,10 +299,17 @@ mod tests {
                 for class in (0..=classes.runs().0).map(Class) {
                     let (members, partials, count, used) = recount(pages, class);
                     prop_assert_eq!(by_class.members(class).iter().copied().collect::<BTreeSet<_>>(), members);
-                    prop_assert_eq!(by_class.used(class), used);
-                    if class != classes.runs() {
-                        prop_assert_eq!(by_class.partials(class, pages).map(|(at, _)| at).collect::<BTreeSet<_>>(), partials);
-                        prop_assert_eq!((by_class.slots(class), by_class.slots_free(class)), (count, count - used));
+                    let of_class = by_class.class_use(class);
+                    prop_assert_eq!(of_class.items, used);
+                    if class == classes.runs() {
+                        let run_pages = (0..PAGES).filter(|&at| !pages.is_free(at) && pages.page_use(at).is_none());
+                        prop_assert_eq!((of_class.slots, of_class.slots_free), (run_pages.count() as u32, 0));
+                    } else {
+                        prop_assert_eq!(&by_class.partials(class, pages).map(|(at, _)| at).collect::<BTreeSet<_>>(), &partials);
+                        prop_assert_eq!((of_class.slots, of_class.slots_free), (count, count - used));
+                        let beside = by_class.slots_free_beside(class, &(0..PAGES / 2), pages);
+                        let others = partials.range(PAGES / 2..).filter_map(|&at| pages.get(at));
+                        prop_assert_eq!(beside, others.map(|page| u64::from(page.slots_free())).sum::<u64>());
                         free_units += u64::from((count - used) * classes.slot_units(class));
                     }
                 }

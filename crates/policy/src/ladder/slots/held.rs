@@ -4,24 +4,24 @@ use std::ops::Range;
 
 /// The window, and how many of its pages are free.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Held {
+pub(in crate::ladder) struct Held {
     window: Range<u32>,
     free: u32,
 }
 
 impl Held {
     /// A window of which nothing is known to be free.
-    pub fn of(window: Range<u32>) -> Self {
+    pub(super) fn of(window: Range<u32>) -> Self {
         Held { window, free: 0 }
     }
 
     /// Its pages.
-    pub fn window(&self) -> Range<u32> {
+    pub(super) fn window(&self) -> Range<u32> {
         self.window.clone()
     }
 
     /// Whether the page is held; it is free from now on.
-    pub fn keeps(&mut self, page: u32) -> bool {
+    pub(super) fn keeps(&mut self, page: u32) -> bool {
         let is_held = self.window.contains(&page);
         self.free += u32::from(is_held);
         debug_assert!(self.free as usize <= self.window.len(), "a page of the window becomes free once");
@@ -29,7 +29,7 @@ impl Held {
     }
 
     /// Free pages that nobody is given.
-    pub fn free(&self) -> u32 {
+    pub(super) fn free(&self) -> u32 {
         self.free
     }
 

@@ -4,19 +4,19 @@
 //! | --- | --- | --- |
 //! | `page.rs` | [`Pages`] | what each page is, and who holds its slots |
 //! | `by_class.rs` | [`ByClass`] | the pages of each class, those with a free slot, how many slots there are |
-//! | `supply.rs` | [`Supply`] | which pages may be given out, and how many; of which memory is taken ahead (`ahead.rs`) or kept for a large item (`held.rs`) |
+//! | `supply.rs` | [`Supply`] | which pages may be given out, and how many; which are kept for a large item (`held.rs`) |
+//! | `touched.rs` | [`Touched`] | which pages have memory, and of which it is taken ahead (`ahead.rs`) |
 //!
-//! [`Slots`] takes space and gives it back, which concerns all three. Each can be read by itself.
+//! [`Slots`] takes space and gives it back, which concerns all four. Each can be read by itself.
 
 mod adopt;
 mod ahead;
 mod by_class;
-mod draw;
 mod held;
 mod page;
 mod supply;
+mod touched;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::classes::{Class, Fit, PAGE_BYTES, PAGE_UNITS, SizeClasses, UNIT_BYTES};
@@ -24,10 +24,12 @@ use crate::Id;
 use crate::deferred_free::DeferredFree;
 pub(super) use ahead::distance_pages;
 pub(super) use by_class::ByClass;
+use by_class::ClassUse;
 pub use page::Holder;
 pub(super) use page::Pages;
 use page::{Page, PageState};
 pub(super) use supply::Supply;
+pub(super) use touched::Touched;
 
 /// Pages, classes and slots of one tier.
 #[derive(Clone, Debug)]
@@ -36,6 +38,7 @@ pub struct Slots {
     pages: Pages,
     by_class: ByClass,
     supply: Supply,
+    touched: Touched,
 }
 
 impl Slots {
@@ -45,6 +48,7 @@ impl Slots {
             pages: Pages::new(classes.clone()),
             by_class: ByClass::new(classes.clone()),
             supply: Supply::new(pages_total),
+            touched: Touched::new(pages_total),
             classes,
         }
     }
@@ -53,6 +57,12 @@ impl Slots {
     #[inline]
     pub(super) fn pages(&self) -> &Pages {
         &self.pages
+    }
+
+    /// The same, to write down who holds a place, and to forget what is free behind the end.
+    #[inline]
+    pub(super) fn pages_mut(&mut self) -> &mut Pages {
+        &mut self.pages
     }
 
     /// What each class has.
@@ -67,9 +77,14 @@ impl Slots {
         &self.supply
     }
 
-    /// The same, to change how many that are.
-    pub(super) fn supply_mut(&mut self) -> &mut Supply {
-        &mut self.supply
+    /// The same, to change how many that are, and the pages, which say what is free.
+    pub(super) fn supply_mut(&mut self) -> (&mut Supply, &Pages) {
+        (&mut self.supply, &self.pages)
+    }
+
+    /// Which pages have memory, to take it and to give it back, and what says where it is needed.
+    pub(super) fn touched_mut(&mut self) -> (&mut Touched, &Supply, &Pages) {
+        (&mut self.touched, &self.supply, &self.pages)
     }
 
     /// Gives back everything at once. What was touched is remembered.
@@ -78,6 +93,7 @@ impl Slots {
         deferred_free.add(pages, bytes);
         self.by_class = ByClass::new(self.classes.clone());
         self.supply.clear();
+        self.touched.clear();
     }
 
     /// A slot of `class` within the pages that it has, not counting those being drained.
@@ -107,7 +123,7 @@ impl Slots {
     }
 
     fn give_page(&mut self, class: Class) -> Option<u32> {
-        let at = self.supply.first()?;
+        let at = self.supply.first_run(1)?;
         self.give(at, class);
         Some(at)
     }
@@ -115,7 +131,6 @@ impl Slots {
     /// Gives a free page to a class.
     fn give(&mut self, at: u32, class: Class) {
         self.open_page(at, Page::of_slots(class, self.classes.slots_per_page(class)));
-        self.by_class.add_page(at, &mut self.pages);
     }
 
     /// Gives free pages to one item.
@@ -131,6 +146,7 @@ impl Slots {
         self.pages.open(at, page);
         self.by_class.join(at, &mut self.pages);
         self.supply.note_opened(at);
+        self.touched.note_opened(at);
     }
 
     fn close_page(&mut self, at: u32) {
@@ -181,7 +197,7 @@ impl Slots {
 
     /// Takes a page back that a class keeps although nothing lies on it; whether there was one.
     pub fn close_empty_page(&mut self) -> bool {
-        let mut classes = (0..self.runs().0).map(Class);
+        let mut classes = (0..self.classes.runs().0).map(Class);
         let empty = classes.find_map(|class| {
             let mut partials = self.by_class.partials(class, &self.pages);
             partials.find(|(_, page)| page.used() == 0).map(|(at, _)| at)
@@ -192,75 +208,26 @@ impl Slots {
 
     /// Takes back the pages that classes keep although nothing lies on them, where they are next to be given.
     pub fn close_idle_pages(&mut self) {
-        for class in (0..self.runs().0).map(Class) {
+        for class in (0..self.classes.runs().0).map(Class) {
             let next = self.by_class.partial(class);
             let idle = next.filter(|&at| self.pages.get(at).is_some_and(|page| page.used() == 0));
             idle.into_iter().for_each(|at| self.drain(at));
         }
     }
 
-    /// The class of page runs.
-    #[inline]
-    pub fn runs(&self) -> Class {
-        self.classes.runs()
-    }
-
-    /// Writes down who holds a taken slot.
-    pub fn set_holder(&mut self, unit: u32, holder: Holder) {
-        self.pages.set_holder(unit, holder);
-    }
-
-    /// Changes where the pages end that may be given out.
-    pub fn set_end(&mut self, end: u32) {
-        self.supply.set_end(end, |page| self.pages.is_free(page));
-    }
-
-    /// Changes how many free pages are to have their memory before they are given out.
-    pub fn set_distance(&mut self, pages: u32) {
-        self.supply.set_distance(pages, self.pages.is_empty());
-    }
-
-    /// Keeps a window of pages for one large item. There is one at a time.
-    pub fn hold(&mut self, window: Range<u32>) {
-        self.supply.hold(window, |page| self.pages.is_free(page));
-    }
-
-    /// Gives the window's free pages back to everybody.
-    pub fn unhold(&mut self) {
-        self.supply.unhold(|page| self.pages.is_free(page));
-    }
-
-    /// The last page behind the end that something lies on, of a large item its first.
-    pub fn used_behind_end(&mut self) -> Option<u32> {
-        self.pages.last_behind(self.supply.end())
-    }
-
     /// Whether no more is held than may be used, nothing behind the end, and the memory of what was held is given back.
     pub fn is_within_limits(&self) -> bool {
-        let Slots { supply, pages, .. } = self;
-        supply.used() <= supply.limit() && !pages.is_used_behind(supply.end()) && !supply.has_surplus()
-    }
-
-    /// A free page that was written and is not to be used, to be given back to the system.
-    pub fn take_surplus(&mut self) -> Option<u32> {
-        self.supply.take_surplus(|page| self.pages.is_free(page))
+        let Slots { supply, pages, touched, .. } = self;
+        supply.used() <= supply.limit() && !pages.is_used_behind(supply.end()) && !touched.has_surplus(supply)
     }
 
     /// Free space of a class in its own terms (slots, or pages of runs), free pages counted, and what it holds in
     /// all.
     pub fn class_space(&self, class: Class) -> (u64, u64) {
-        let pages_free = u64::from(self.supply.free());
-        if class == self.runs() {
-            return (pages_free, u64::from(self.by_class.run_pages()));
-        }
-        let in_pages = pages_free * u64::from(self.classes.slots_per_page(class));
-        (u64::from(self.by_class.slots_free(class)) + in_pages, u64::from(self.by_class.slots(class)))
-    }
-
-    /// Slots that [`Self::take_within`] could give for a class if no page of `but` gave any.
-    pub fn slots_free_beside(&self, class: Class, but: &Range<u32>) -> u64 {
-        let others = self.by_class.partials(class, &self.pages).filter(|(at, _)| !but.contains(at));
-        others.map(|(_, page)| u64::from(page.slots_free())).sum()
+        let ClassUse { slots, slots_free, .. } = self.by_class.class_use(class);
+        let of_a_page = if class == self.classes.runs() { 1 } else { self.classes.slots_per_page(class) };
+        let in_pages = u64::from(self.supply.free()) * u64::from(of_a_page);
+        (u64::from(slots_free) + in_pages, u64::from(slots))
     }
 
     /// Free bytes: whole pages and single slots.
@@ -270,7 +237,7 @@ impl Slots {
 
     /// Bytes of tables held.
     pub fn metadata_bytes(&self) -> u64 {
-        self.pages.bytes() + self.by_class.bytes() + self.supply.bytes()
+        self.pages.bytes().0 + self.by_class.bytes() + self.supply.bytes() + self.touched.bytes()
     }
 }
 
@@ -329,10 +296,10 @@ mod tests {
         let runs: Vec<_> = (0..4).map(|id| slots.take(Fit::Run(1), Id(id)).unwrap()).collect();
         slots.release(runs[3]);
         slots.release(runs[2]);
-        slots.supply_mut().set_limit(3);
+        slots.supply.set_limit(3);
         assert_eq!(slots.supply().free(), 1);
-        assert_eq!(slots.take_surplus(), Some(3));
-        assert_eq!(slots.take_surplus(), None);
+        assert_eq!(slots.touched.take_surplus(&slots.supply, &slots.pages), Some(3));
+        assert_eq!(slots.touched.take_surplus(&slots.supply, &slots.pages), None);
         assert!(slots.take(Fit::Run(1), Id(9)).is_some());
         assert!(slots.take(Fit::Run(1), Id(10)).is_none());
     }

@@ -39,6 +39,17 @@ pub enum Holder {
     Ghost,
 }
 
+/// What a page of slots is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ladder) struct PageUse {
+    /// The class of its slots.
+    pub class: Class,
+    /// Slots that are taken.
+    pub items: u32,
+    /// Whether it is being emptied, and gives none.
+    pub is_draining: bool,
+}
+
 /// One page.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
@@ -193,12 +204,7 @@ impl Pages {
         (std::mem::take(&mut self.pages), std::mem::take(&mut self.table_bytes))
     }
 
-    /// Whether none was ever given out.
-    pub(super) fn is_empty(&self) -> bool {
-        self.pages.is_empty()
-    }
-
-    /// A page that was given out once.
+    /// A page that was given out once, or lies before one that was.
     pub(super) fn get(&self, at: u32) -> Option<&Page> {
         self.pages.get(at as usize)
     }
@@ -259,7 +265,7 @@ impl Pages {
     }
 
     /// Writes down who holds a taken slot.
-    pub(super) fn set_holder(&mut self, unit: u32, holder: Holder) {
+    pub fn set_holder(&mut self, unit: u32, holder: Holder) {
         let (at, slot) = self.locate(unit);
         self.pages[at as usize].table[slot] = match holder {
             Holder::Item(id) => id.0,
@@ -306,21 +312,15 @@ impl Pages {
         self.pages.get(at as usize).is_none_or(|page| page.state == PageState::Free)
     }
 
-    /// Items on a page; `None` when it is free, a run's tail, or being emptied.
-    pub fn page_used(&self, at: u32) -> Option<u32> {
-        let page = self.pages.get(at as usize)?;
-        let can_give = page.state == PageState::Slots && !page.draining;
-        can_give.then_some(page.used())
-    }
-
-    /// Whether the page belongs to `class` and is being emptied.
-    pub fn is_draining(&self, at: u32, class: Class) -> bool {
-        self.pages.get(at as usize).is_some_and(|page| page.draining && page.class == class)
+    /// What a page of slots is used for; `None` where it is free or a run's.
+    pub fn page_use(&self, at: u32) -> Option<PageUse> {
+        let page = self.pages.get(at as usize).filter(|page| page.state == PageState::Slots)?;
+        Some(PageUse { class: page.class, items: page.used(), is_draining: page.draining })
     }
 
     /// The last page from `end` on that something lies on, of a large item its first. What lies behind it is forgotten.
     #[inline]
-    pub(super) fn last_behind(&mut self, end: u32) -> Option<u32> {
+    pub fn last_behind(&mut self, end: u32) -> Option<u32> {
         while self.pages.len() as u32 > end {
             let last = self.pages.len() as u32 - 1;
             if !self.is_free(last) {
@@ -336,13 +336,120 @@ impl Pages {
         (end..self.pages.len() as u32).any(|page| !self.is_free(page))
     }
 
-    /// Bytes by which the list of pages may grow at once.
-    pub fn growth_bytes(&self) -> u64 {
-        ((self.pages.capacity() / 8 + PAGES_MORE) * (size_of::<Page>() + size_of::<u32>())) as u64
+    /// Bytes held, and by how many the lists of pages may grow at once.
+    pub fn bytes(&self) -> (u64, u64) {
+        let capacity = self.pages.capacity();
+        let growth = (capacity / 8 + PAGES_MORE) * (size_of::<Page>() + size_of::<u32>());
+        (self.table_bytes + (capacity * size_of::<Page>()) as u64, growth as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const PAGES: u32 = 16;
+
+    /// A page that is given out, as a list knows it.
+    #[derive(Clone, Debug)]
+    struct Known {
+        class: Class,
+        /// Who holds each slot that is taken; of a run, the whole of it.
+        holders: BTreeMap<u32, Holder>,
+        /// Of a run its pages.
+        run: Option<u32>,
+        is_draining: bool,
     }
 
-    /// Bytes held.
-    pub(super) fn bytes(&self) -> u64 {
-        self.table_bytes + (self.pages.capacity() * size_of::<Page>()) as u64
+    proptest! {
+        /// Whatever is opened, taken, given back and closed: what lies where, and whose it is, are as a list of all pages has it.
+        #[test]
+        fn equals_a_list_of_pages(ops in prop::collection::vec((0u8..10, any::<prop::sample::Index>(), 0u8..6, 1u32..5), 1..150)) {
+            let classes = Arc::new(SizeClasses::geometric(2.0));
+            let mut pages = Pages::new(classes.clone());
+            let mut known = BTreeMap::<u32, Known>::new();
+            for (number, (what, pick, class, count)) in ops.into_iter().enumerate() {
+                let (id, class) = (Id(number as u32), Class(class + 4));
+                let head = |known: &BTreeMap<u32, Known>, at| known.range(..=at).next_back().map(|(&head, known)| (head, known.run.unwrap_or(1)));
+                let is_free = |known: &BTreeMap<u32, Known>, at| head(known, at).is_none_or(|(head, count)| at >= head + count);
+                let at = pick.index(PAGES as usize) as u32;
+                let open = known.get(&at).cloned();
+                match (what, open) {
+                    (0 | 1, None) if is_free(&known, at) => {
+                        pages.open(at, Page::of_slots(class, classes.slots_per_page(class)));
+                        known.insert(at, Known { class, holders: BTreeMap::new(), run: None, is_draining: false });
+                    }
+                    (2, None) if at + count <= PAGES && (at..at + count).all(|at| is_free(&known, at)) => {
+                        pages.open(at, Page::run_head(classes.runs(), count, id));
+                        (1..count).for_each(|far| pages.open(at + far, Page::run_tail(classes.runs(), far)));
+                        let holders = [(0, Holder::Item(id))].into();
+                        known.insert(at, Known { class: classes.runs(), holders, run: Some(count), is_draining: false });
+                    }
+                    (3..7, Some(mut of)) if of.run.is_none() && of.holders.len() < classes.slots_per_page(of.class) as usize => {
+                        let slot = pages.page(at).take(id);
+                        prop_assert!(of.holders.insert(slot, Holder::Item(id)).is_none(), "a slot is taken once");
+                        pages.page(at).draining ^= count == 1;
+                        of.is_draining ^= count == 1;
+                        known.insert(at, of);
+                    }
+                    (7, Some(mut of)) if !of.holders.is_empty() => {
+                        let (&slot, holder) = of.holders.iter_mut().next_back().unwrap();
+                        *holder = if count > 2 { Holder::Ghost } else { Holder::Item(id) };
+                        let units = if of.run.is_some() { 0 } else { slot * classes.slot_units(of.class) };
+                        pages.set_holder(at * PAGE_UNITS + units, *holder);
+                        known.insert(at, of);
+                    }
+                    (8, Some(mut of)) if of.run.is_none() && !of.holders.is_empty() => {
+                        let slot = *of.holders.keys().nth(count as usize % of.holders.len()).unwrap();
+                        let unit = at * PAGE_UNITS + slot * classes.slot_units(of.class);
+                        prop_assert_eq!(pages.locate(unit), (at, slot as usize));
+                        pages.page(at).release(slot as usize);
+                        of.holders.remove(&slot);
+                        known.insert(at, of);
+                    }
+                    (9, Some(of)) if of.run.is_some() || of.holders.is_empty() => {
+                        (at..at + of.run.unwrap_or(1)).for_each(|at| pages.close(at));
+                        known.remove(&at);
+                    }
+                    _ => {}
+                }
+                for at in 0..PAGES {
+                    let (first, of) = match head(&known, at).filter(|(head, count)| at < head + count) {
+                        Some((first, _)) => (first, known.get(&first)),
+                        None => (at, None),
+                    };
+                    prop_assert_eq!((pages.run_head(at), pages.is_free(at)), (first, of.is_none()));
+                    let mut holders: Vec<Holder> = of.map_or(vec![], |of| of.holders.values().copied().collect());
+                    prop_assert_eq!(pages.holders(at).collect::<Vec<_>>(), holders.clone());
+                    holders.retain(|holder| *holder != Holder::Ghost);
+                    prop_assert_eq!(pages.items(at).map(Holder::Item).collect::<Vec<_>>(), holders);
+                    let page_use = of.filter(|of| of.run.is_none()).map(|of| PageUse {
+                        class: of.class,
+                        items: of.holders.len() as u32,
+                        is_draining: of.is_draining,
+                    });
+                    prop_assert_eq!(pages.page_use(at), page_use);
+                }
+                for (&at, of) in &known {
+                    let fit = of.run.map_or(Fit::Slot(of.class), Fit::Run);
+                    for (slot, &holder) in &of.holders {
+                        let unit = at * PAGE_UNITS + if of.run.is_some() { 0 } else { slot * classes.slot_units(of.class) };
+                        prop_assert_eq!((pages.class_at(unit), pages.fit_at(unit)), (of.class, fit));
+                        prop_assert_eq!((pages.bytes_at(unit), pages.holder_at(unit)), (classes.fit_bytes(fit), holder));
+                    }
+                }
+                let last = known.keys().next_back().copied();
+                for end in [count, PAGES / 2] {
+                    let last = last.filter(|&last| head(&known, last).is_some_and(|(head, count)| head + count > end));
+                    prop_assert_eq!((pages.is_used_behind(end), pages.last_behind(end)), (last.is_some(), last));
+                }
+                let cells = |of: &Known| of.run.map_or_else(|| classes.slots_per_page(of.class), |_| 1);
+                let tables = known.values().map(cells);
+                let of_pages = (pages.pages.capacity() * size_of::<Page>()) as u64;
+                prop_assert_eq!(pages.bytes().0, of_pages + 4 * u64::from(tables.sum::<u32>()));
+            }
+        }
     }
 }

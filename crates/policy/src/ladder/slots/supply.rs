@@ -1,9 +1,7 @@
-//! Which pages of a tier may be given out: how many, up to where, and which are kept for a large item or had their memory taken
-//! early.
+//! Which pages of a tier may be given out: how many, up to where, and which are kept for a large item.
 
 use std::ops::Range;
 
-use super::ahead::Ahead;
 use super::held::Held;
 use crate::ladder::page_set::PageSet;
 
@@ -14,10 +12,6 @@ pub(in crate::ladder) struct Supply {
     free: PageSet,
     /// Pages that are kept for a large item.
     held: Held,
-    /// Pages that were written, or had their memory taken for it, since they were last given back to the system.
-    touched: PageSet,
-    /// Which memory is taken before it is written.
-    ahead: Ahead,
     /// Pages from this one on are not given out.
     end: u32,
     limit: u32,
@@ -30,23 +24,18 @@ impl Supply {
         Supply {
             free: PageSet::full(pages_total),
             held: Held::default(),
-            touched: PageSet::empty(pages_total),
-            ahead: Ahead::default(),
             end: pages_total,
             limit: pages_total,
             used: 0,
         }
     }
 
-    /// All pages are free again; what was touched is remembered.
+    /// All pages are free again, and none is kept.
     pub(super) fn clear(&mut self) {
-        let Supply { end, limit, ref ahead, .. } = *self;
-        let distance = ahead.distance_pages();
-        let touched = std::mem::replace(&mut self.touched, PageSet::empty(0));
-        *self = Supply { touched, ..Supply::new(self.pages_total()) };
+        let Supply { end, limit, .. } = *self;
+        *self = Supply::new(self.pages_total());
         self.set_end(end, |_| true);
         self.limit = limit;
-        self.ahead = Ahead::of(distance);
     }
 
     /// Pages that there is address space for.
@@ -65,24 +54,24 @@ impl Supply {
     }
 
     /// Where the pages end that may be given out.
-    pub(super) fn end(&self) -> u32 {
+    pub fn end(&self) -> u32 {
         self.end
     }
 
-    /// Changes that. What lies behind stays until it was emptied, so that a tier that was made smaller has the same order of pages as
-    /// one that always was.
-    pub(super) fn set_end(&mut self, end: u32, is_free: impl Fn(u32) -> bool) {
+    /// Changes that: all before it may be given out. What lies behind stays until it was emptied, so that a tier that was made smaller
+    /// has the same order of pages as one that always was.
+    pub fn set_end(&mut self, end: u32, is_free: impl Fn(u32) -> bool) {
         let (before, end) = (self.end, end.min(self.pages_total()));
         self.end = end;
         for page in end..before {
             self.free.remove(page);
         }
         for page in before..end {
-            if is_free(page) && !self.is_held(&(page..page + 1)) {
+            if is_free(page) && !self.held.overlaps(&(page..page + 1)) {
                 self.free.insert(page);
             }
         }
-        self.limit = self.limit.min(end);
+        self.limit = end;
     }
 
     /// Pages given out.
@@ -95,19 +84,14 @@ impl Supply {
         self.limit.saturating_sub(self.used + self.held.free())
     }
 
-    /// The lowest page that can be given out.
-    pub(super) fn first(&mut self) -> Option<u32> {
-        if self.free() == 0 { None } else { self.free.first() }
+    /// Pages before the end that nobody has and that are not kept, may they be given out or not.
+    pub(super) fn free_pages(&self) -> &PageSet {
+        &self.free
     }
 
     /// The lowest pages in a row that can be given out.
-    pub(super) fn first_run(&mut self, pages: u32) -> Option<u32> {
+    pub fn first_run(&mut self, pages: u32) -> Option<u32> {
         if pages > self.free() { None } else { self.free.first_run(pages) }
-    }
-
-    /// Whether so many pages in a row can be given out.
-    pub fn has_run(&mut self, pages: u32) -> bool {
-        self.first_run(pages).is_some()
     }
 
     /// Whether so many pages in a row are free, may they be given out or not.
@@ -131,8 +115,6 @@ impl Supply {
     /// A free page is given out.
     pub(super) fn note_opened(&mut self, at: u32) {
         self.free.remove(at);
-        self.ahead.note_given(at, self.touched.contains(at));
-        self.touched.insert(at);
         self.used += 1;
     }
 
@@ -150,8 +132,12 @@ impl Supply {
         }
     }
 
-    /// Keeps a window of pages for one large item: what becomes free in it is given to nobody else. There is one at a time.
-    pub(super) fn hold(&mut self, window: Range<u32>, is_free: impl Fn(u32) -> bool) {
+    /// Keeps a window of pages for one large item: what becomes free in it is given to nobody else. There is one at a time: the free
+    /// pages of the one before are everybody's again. An empty one keeps nothing.
+    pub fn hold(&mut self, window: Range<u32>, is_free: impl Fn(u32) -> bool) {
+        for page in std::mem::take(&mut self.held).window().filter(|&page| is_free(page)) {
+            self.set_free(page);
+        }
         self.held = Held::of(window.clone());
         for page in window.filter(|&page| is_free(page)) {
             self.free.remove(page);
@@ -159,21 +145,9 @@ impl Supply {
         }
     }
 
-    /// Gives the window's free pages back to everybody.
-    pub(super) fn unhold(&mut self, is_free: impl Fn(u32) -> bool) {
-        for page in std::mem::take(&mut self.held).window().filter(|&page| is_free(page)) {
-            self.set_free(page);
-        }
-    }
-
-    /// Whether any of these pages is held.
-    pub fn is_held(&self, pages: &Range<u32>) -> bool {
-        self.held.overlaps(pages)
-    }
-
-    /// Whether a window is held and empty.
-    pub fn is_held_free(&self) -> bool {
-        self.held.is_free()
+    /// The window.
+    pub fn held(&self) -> &Held {
+        &self.held
     }
 
     /// Whether the pages of the window may be given out, as many as they are.
@@ -181,53 +155,9 @@ impl Supply {
         self.used + self.held.window().len() as u32 <= self.limit
     }
 
-    /// Whether memory is held that may be given back: behind the end, or more of it than may be used.
-    #[inline]
-    pub fn has_surplus(&self) -> bool {
-        self.touched.len() > self.limit || self.touched.last().is_some_and(|page| page >= self.end)
-    }
-
-    /// A free page that was written and is not to be used, to be given back to the system. Asked in every step, so it costs
-    /// nothing while there is none.
-    #[inline]
-    pub(super) fn take_surplus(&mut self, is_free: impl Fn(u32) -> bool) -> Option<u32> {
-        if !self.has_surplus() {
-            return None;
-        }
-        let behind = self.touched.last().filter(|&page| page >= self.end && is_free(page));
-        // What is used was touched: where all that was touched is used, there is no free one to look for.
-        let is_above = self.touched.len() > self.limit.max(self.used);
-        let above = || is_above.then(|| self.touched.last_common(&self.free)).flatten();
-        let page = behind.or_else(above)?;
-        self.touched.remove(page);
-        self.touched.trim();
-        Some(page)
-    }
-
-    /// Changes how many free pages are to have their memory before they are given out; so far none was given out if `is_new`.
-    pub(super) fn set_distance(&mut self, pages: u32, is_new: bool) {
-        if is_new {
-            self.ahead = Ahead::of(pages);
-        }
-        self.ahead.set_distance(pages);
-    }
-
-    /// Free pages in a row whose memory is to be taken now; they count as written.
-    #[inline]
-    pub fn take_ahead(&mut self) -> Option<Range<u32>> {
-        let Supply { ahead, free, touched, end, limit, .. } = self;
-        ahead.take(*end, free, touched, *limit)
-    }
-
     /// Bytes held.
     pub(super) fn bytes(&self) -> u64 {
-        self.free.bytes() + self.touched.bytes()
-    }
-
-    /// Pages that were written, or had their memory taken.
-    #[cfg(test)]
-    pub(super) fn touched(&self) -> &PageSet {
-        &self.touched
+        self.free.bytes()
     }
 }
 
@@ -263,15 +193,12 @@ mod tests {
                     }
                     6 => {
                         supply.set_end(page, |page| !used.contains(&page));
-                        (end, limit) = (page, limit.min(page));
-                    }
-                    _ if window.is_empty() && page + count <= end => {
-                        window = page..page + count;
-                        supply.hold(window.clone(), |page| !used.contains(&page));
+                        (end, limit) = (page, page);
                     }
                     _ => {
-                        window = 0..0;
-                        supply.unhold(|page| !used.contains(&page));
+                        // One that takes the place of another, or none.
+                        window = if count < 5 && page + count <= end { page..page + count } else { 0..0 };
+                        supply.hold(window.clone(), |page| !used.contains(&page));
                     }
                 }
                 let free: BTreeSet<u32> =
@@ -279,8 +206,7 @@ mod tests {
                 let held = window.clone().filter(|page| !used.contains(page)).count() as u32;
                 prop_assert_eq!((supply.used(), supply.limit()), (used.len() as u32, limit));
                 prop_assert_eq!(supply.free(), limit.saturating_sub(used.len() as u32 + held));
-                prop_assert_eq!(supply.first(), free.first().copied().filter(|_| supply.free() > 0));
-                prop_assert_eq!(supply.is_held_free(), !window.is_empty() && held as usize == window.len());
+                prop_assert_eq!(supply.held().is_free(), !window.is_empty() && held as usize == window.len());
                 for count in 1..6 {
                     let run = (0..PAGES).find(|start| (*start..start + count).all(|page| free.contains(&page)));
                     prop_assert_eq!(supply.has_pages_in_row(count), run.is_some());

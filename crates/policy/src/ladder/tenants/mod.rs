@@ -412,12 +412,12 @@ impl Tenants {
             return None;
         }
         // Of two sets that share the items that fit, draws from the smaller meet them more often.
-        let from_class = class.filter(|&class| u64::from(draw.slots.by_class().used(class)) < len);
+        let from_class = class.filter(|&class| u64::from(draw.slots.by_class().class_use(class).items) < len);
         let mut first = First::default();
         let mut found = 0;
         for _ in 0..DRAWS * u32::from(k) {
             let drawn = match from_class {
-                Some(class) => draw.slots.draw(class, rng),
+                Some(class) => draw.slots.by_class().draw(class, draw.slots.pages(), rng),
                 None => Some(holding.members.get(rng.below(len) as usize)),
             };
             let Some((id, place)) = drawn.and_then(|id| Some((id, draw.may_go(id)?))) else { continue };
