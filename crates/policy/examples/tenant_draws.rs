@@ -71,7 +71,7 @@ fn main() {
             while found < K {
                 let id = Id(rng.below(items) as u32);
                 looked_at += 1;
-                if ladder.residents().tenant_of(id) == turn {
+                if ladder.residents().tenants().is_some_and(|tenants| tenants.owner(id) == turn) {
                     // The one that is kept is the longest unused, which its place says.
                     black_box(ladder.residents().nodes().loc(id));
                     found += 1;

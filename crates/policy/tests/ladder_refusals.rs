@@ -129,7 +129,8 @@ impl World {
                 .filter(|loc| usize::from(loc.tier) == tier)
                 .map(|loc| {
                     let first = loc.byte_offset() / PAGE_BYTES;
-                    first..first + self.ladder.residents().bytes_of_place(*loc).div_ceil(PAGE_BYTES)
+                    let level = self.ladder.residents().level(tier);
+                    first..first + level.place_bytes(loc.unit).div_ceil(PAGE_BYTES)
                 })
                 .collect();
             pages <= total / 4

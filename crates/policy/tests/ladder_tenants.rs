@@ -21,7 +21,7 @@ fn key(tenant: u16, key: usize) -> usize {
 /// Bytes and items of each tenant in a tier, counted item by item.
 fn counted(world: &World, tenant: u16, tier: u8) -> (u64, u64) {
     let ids = world.ids.iter().flatten().filter(|&&id| {
-        world.ladder.residents().tenant_of(id) == tenant
+        world.ladder.residents().tenants().is_some_and(|tenants| tenants.owner(id) == tenant)
             && world.ladder.residents().nodes().loc(id).tier == tier
     });
     ids.fold((0, 0), |(items, bytes), &id| (items + 1, bytes + world.ladder.residents().place_bytes(id)))

@@ -5,7 +5,7 @@ use super::classes::{Class, Fit};
 use super::clearing::{Clear, LARGE_PAGES};
 use super::rebalance::keep_page;
 use super::reclaim::Reclaim;
-use super::{Act, Context, Ladder, Loc, MoveKind, NewItem, Reactive, Ticket};
+use super::{Act, Context, Ladder, Loc, MoveKind, NewItem, Reactive, Residents, Ticket};
 use crate::{Id, Now};
 use tiermem_base::Rng;
 
@@ -104,15 +104,17 @@ impl Ladder {
             {
                 continue;
             }
-            let mut unit = self.transit.residents.take(tier, fit, id);
+            let take =
+                |residents: &mut Residents| residents.levels[tier].take(fit, id, residents.config.watermarks);
+            let mut unit = take(&mut self.transit.residents);
             if unit.is_none() && self.transit.expire(context.now, EXPIRE_BEFORE_EVICT, context.acts).0 > 0 {
-                unit = self.transit.residents.take(tier, fit, id);
+                unit = take(&mut self.transit.residents);
             }
             let mut tries = 0;
             while unit.is_none() && tries < ROOM_TRIES {
                 tries += 1;
                 match self.make_room(tier, fit, context) {
-                    Room::Free => unit = self.transit.residents.take(tier, fit, id),
+                    Room::Free => unit = take(&mut self.transit.residents),
                     Room::After(ticket) => {
                         self.transit.residents.nodes.give_back(id);
                         return Admit::After(ticket);
@@ -251,7 +253,10 @@ impl Ladder {
             let class: Class = transit.residents.classes.class(fit);
             let victim = (0..transit.residents.levels.len()).rev().find_map(|tier| {
                 let victim = transit.residents.victim(tier, class, context);
-                victim.or_else(|| Some(transit.residents.donors(tier, context).first()?.2))
+                victim.or_else(|| {
+                    let Residents { orders, nodes, levels, .. } = &mut transit.residents;
+                    Some(orders.donors(tier, (nodes, &levels[tier].slots), context).first()?.2)
+                })
             })?;
             if transit.residents.place_bytes(victim) > transit.evictable_bytes_for_admission(context.demand) {
                 return None;

@@ -52,6 +52,11 @@ impl Level {
         self.slots.is_within_limits()
     }
 
+    /// Bytes of a place that is taken, by its address in units.
+    pub fn place_bytes(&self, unit: u32) -> u64 {
+        self.slots.pages().bytes_at(unit)
+    }
+
     /// Space for an item, noting when its class has fallen below the low watermark.
     pub(super) fn take(&mut self, fit: Fit, id: Id, marks: Option<Watermarks>) -> Option<u32> {
         let class = if let Fit::Slot(class) = fit { class } else { self.slots.by_class().runs() };

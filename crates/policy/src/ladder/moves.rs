@@ -99,7 +99,10 @@ impl Transit {
         let class = self.residents.classes.class(fit);
         let unit = match kind {
             MoveKind::Relocate => self.residents.levels[tier].slots.take_within(class, id)?,
-            MoveKind::Promote | MoveKind::Demote => self.residents.take(tier, fit, id)?,
+            MoveKind::Promote | MoveKind::Demote => {
+                let marks = self.residents.config.watermarks;
+                self.residents.levels[tier].take(fit, id, marks)?
+            }
         };
         let bytes = self.residents.classes.fit_bytes(fit);
         if kind != MoveKind::Relocate {

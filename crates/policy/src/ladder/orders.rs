@@ -437,6 +437,12 @@ mod tests {
         }
     }
 
+    /// The coldest of the first tier.
+    fn coldest(residents: &mut Residents, context: &mut Context<'_>) -> Option<Id> {
+        let Residents { orders, nodes, levels, .. } = residents;
+        orders.coldest(0, (nodes, &levels[0].slots), context)
+    }
+
     #[test]
     fn a_class_whose_last_items_were_used_has_the_coldest_only_where_all_are_so() {
         let mut world = World::new(LadderConfig { bump: Bump::AtTail, ..World::config(&[12]) });
@@ -450,14 +456,14 @@ mod tests {
             residents.orders.hit(id, place, 0, touch, &residents.levels[0].slots);
         }
         let (transit, _, mut context) = world.parts();
-        assert_eq!(transit.residents.coldest(0, &mut context), Some(young[0]));
+        assert_eq!(coldest(&mut transit.residents, &mut context), Some(young[0]));
         for &id in &young {
             let place = transit.residents.nodes.get(id);
             let touch = Touch { now: 0, write: false };
             transit.residents.orders.hit(id, place, 0, touch, &transit.residents.levels[0].slots);
         }
         // Eight of each are passed over at a look, so neither has one at hand.
-        assert_eq!(transit.residents.coldest(0, &mut context), Some(old[0]));
+        assert_eq!(coldest(&mut transit.residents, &mut context), Some(old[0]));
     }
 
     #[test]
@@ -470,7 +476,7 @@ mod tests {
             let (quarter, half) = (world.class(QUARTER), world.class(2 * QUARTER));
             // Draws teach after which age a count of uses is worth half.
             let (transit, _, mut context) = world.parts();
-            (0..32).for_each(|_| _ = transit.residents.coldest(0, &mut context));
+            (0..32).for_each(|_| _ = coldest(&mut transit.residents, &mut context));
             // The first is used most often, and longest ago; so it goes by recency alone.
             (0..9).for_each(|_| _ = world.touch(quarters[0]));
             quarters[1..].iter().chain(&halves).for_each(|&id| _ = world.touch(id));
@@ -484,7 +490,7 @@ mod tests {
                 Priority::Frequency => quarters[1],
                 Priority::Expiry => halves[1],
             };
-            assert_eq!(residents.coldest(0, &mut context), Some(in_tier), "{by:?}");
+            assert_eq!(coldest(residents, &mut context), Some(in_tier), "{by:?}");
             let of_class = if by == Priority::Frequency { quarters[1] } else { quarters[0] };
             assert_eq!(residents.victim(0, quarter, &mut context), Some(of_class), "{by:?}");
             let of_class = if by == Priority::Expiry { halves[1] } else { halves[0] };

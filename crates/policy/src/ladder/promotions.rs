@@ -83,7 +83,7 @@ impl Promotions {
             return;
         }
         let twice = residents.config.promotion == Promotion::ReuseTwice;
-        let tenant = tenant.unwrap_or_else(|| residents.tenant_of(id));
+        let tenant = tenant.unwrap_or_else(|| residents.tenants().map_or(0, |tenants| tenants.owner(id)));
         if !self.is_hot(tenant, used, reuse, learnt, residents) {
             if twice {
                 // The next use is the first of two again.

@@ -97,7 +97,8 @@ impl Reclaim {
 
     /// The page under the coldest item whose page can be emptied.
     fn coldest_page(self, residents: &mut Residents, context: &mut Context<'_>) -> Option<Range<u32>> {
-        let donors = residents.donors(self.tier, context);
+        let Residents { orders, nodes, levels, .. } = &mut *residents;
+        let donors = orders.donors(self.tier, (nodes, &levels[self.tier].slots), context);
         let slots = &residents.levels[self.tier].slots;
         let mut pages = donors.into_iter().map(|(_, _, id)| {
             let page = slots.pages().run_head(residents.nodes.loc(id).unit / PAGE_UNITS);

@@ -6,6 +6,7 @@ use super::classes::Class;
 use super::giving::Giving;
 use super::rebalance::Exchange;
 use super::reclaim::Reclaim;
+use super::residents::Residents;
 use super::transit::Transit;
 
 /// Items given away from the coldest class before the coldest is looked for again.
@@ -169,10 +170,11 @@ impl Relief {
             return true;
         }
         let transit = &mut *giving.transit;
-        let Some(id) = transit.residents.coldest(tier, context) else { return false };
-        let class =
-            transit.residents.levels[tier].slots.pages().class_at(transit.residents.nodes.loc(id).unit);
-        let has_order_by_class = transit.residents.orders.has_order_by_class(tier);
+        let Residents { orders, nodes, levels, .. } = &mut transit.residents;
+        let slots = &levels[tier].slots;
+        let Some(id) = orders.coldest(tier, (nodes, slots), context) else { return false };
+        let class = slots.pages().class_at(nodes.loc(id).unit);
+        let has_order_by_class = orders.has_order_by_class(tier);
         let gave = giving.item(tier, class, id, context);
         if gave && has_order_by_class {
             self.tiers[tier].coldest_class = Some((class, PRESSED_BATCH - 1));

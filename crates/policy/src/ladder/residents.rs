@@ -11,7 +11,7 @@ use super::orders::Orders;
 use super::place::Place;
 use super::slots::{Slots, distance_pages};
 use super::tenants::{Setting, TenantLevel, Tenants};
-use super::{Context, Demand, LadderConfig, LevelConfig, Loc, PAGE_BYTES};
+use super::{Context, Demand, LadderConfig, LevelConfig, PAGE_BYTES};
 use crate::deferred_free::DeferredFree;
 use crate::evict::Touch;
 use crate::{Id, Now};
@@ -116,11 +116,6 @@ impl Residents {
         self.orders.tenants()
     }
 
-    /// Whose an item is; 0 where tenants are not told apart.
-    pub fn tenant_of(&self, id: Id) -> u16 {
-        self.orders.tenants().map_or(0, |tenants| tenants.owner(id))
-    }
-
     /// A tenant in a tier; nothing where tenants are not told apart.
     pub fn tenant_level(&self, tenant: u16, tier: usize) -> TenantLevel {
         self.orders.tenants().map_or(TenantLevel::default(), |tenants| tenants.level(tenant, tier))
@@ -147,12 +142,8 @@ impl Residents {
 
     /// Bytes that the item's place occupies.
     pub fn place_bytes(&self, id: Id) -> u64 {
-        self.bytes_of_place(self.nodes.loc(id))
-    }
-
-    /// Bytes of a place that is taken.
-    pub fn bytes_of_place(&self, loc: Loc) -> u64 {
-        self.levels[usize::from(loc.tier)].slots.pages().bytes_at(loc.unit)
+        let loc = self.nodes.loc(id);
+        self.levels[usize::from(loc.tier)].place_bytes(loc.unit)
     }
 
     /// Whether an item of so many bytes could be admitted if everything else went: a larger one never is.
@@ -161,11 +152,6 @@ impl Residents {
             Fit::Slot(_) => true,
             Fit::Run(pages) => self.levels.iter().any(|level| level.can_hold(pages)),
         }
-    }
-
-    /// Space in a tier, noting when its class has fallen below the low watermark.
-    pub(super) fn take(&mut self, tier: usize, fit: Fit, id: Id) -> Option<u32> {
-        self.levels[tier].take(fit, id, self.config.watermarks)
     }
 
     /// Notes a use of a live item, a look-up unless it is a write.
@@ -189,16 +175,6 @@ impl Residents {
     /// The item of this tier and class that should go next.
     pub(super) fn victim(&mut self, tier: usize, class: Class, context: &mut Context<'_>) -> Option<Id> {
         self.orders.victim(tier, class, (&self.nodes, &self.levels[tier].slots), context)
-    }
-
-    /// The item of this tier that should go next, whatever its class.
-    pub(super) fn coldest(&mut self, tier: usize, context: &mut Context<'_>) -> Option<Id> {
-        self.orders.coldest(tier, (&self.nodes, &self.levels[tier].slots), context)
-    }
-
-    /// Items of a tier that may go, with their ages and classes, the coldest first.
-    pub(super) fn donors(&mut self, tier: usize, context: &mut Context<'_>) -> Vec<(u32, Class, Id)> {
-        self.orders.donors(tier, (&self.nodes, &self.levels[tier].slots), context)
     }
 
     /// Whether an item may not go for another tenant: its own is not above its part, and does not want the room.
@@ -365,7 +341,8 @@ mod tests {
         let poor = world.enter_of(1, 0, QUARTER).unwrap();
         let rich: Vec<Id> = (0..3).filter_map(|_| world.enter_of(2, 0, QUARTER)).collect();
         let residents = &mut world.transit.residents;
-        assert_eq!((residents.tenant_of(poor), residents.tenant_of(rich[0])), (1, 2));
+        let owner = |id| residents.tenants().map(|tenants| tenants.owner(id));
+        assert_eq!((owner(poor), owner(rich[0])), (Some(1), Some(2)));
         let wanted_by = |tenant| Demand { tenant: Some(tenant), ..Demand::default() };
         assert!(residents.is_protected(poor, wanted_by(2)) && !residents.is_protected(rich[0], wanted_by(1)));
         assert!(!residents.is_protected(poor, wanted_by(1)), "it wants the room itself");

@@ -74,7 +74,7 @@ impl World {
         }
         let id = residents.nodes.take_number();
         let fit = residents.classes.fit(bytes);
-        let Some(unit) = residents.take(tier, fit, id) else {
+        let Some(unit) = residents.levels[tier].take(fit, id, residents.config.watermarks) else {
             residents.nodes.give_back(id);
             return None;
         };

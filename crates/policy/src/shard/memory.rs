@@ -95,7 +95,8 @@ impl Memory {
         now: Now,
     ) -> Option<Loc> {
         self.ladder.touch(id, now);
-        let stays = !self.ladder.config().tenants || self.ladder.residents().tenant_of(id) == entry.tenant;
+        let tenants = self.ladder.residents().tenants();
+        let stays = tenants.is_none_or(|tenants| tenants.owner(id) == entry.tenant);
         let place_bytes = self.new_item(entry, None).bytes;
         if !stays || !self.ladder.transit_mut().rewrite_in_place(id, place_bytes) {
             return None;

@@ -63,7 +63,8 @@ impl Contents {
     fn carry_out_one(&mut self, act: Act) {
         match act {
             Act::Move { ticket, from, to, bytes, .. } => {
-                let place_bytes = self.shard.ladder().residents().bytes_of_place(to);
+                let place_bytes =
+                    self.shard.ladder().residents().level(usize::from(to.tier)).place_bytes(to.unit);
                 assert!(bytes <= place_bytes, "a moved item fits its new place");
                 if self.items.tiers.keeps(to.tier) {
                     self.items.tiers.copy_unsealed(from, to, bytes as usize, place_bytes);
