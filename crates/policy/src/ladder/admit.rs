@@ -116,7 +116,7 @@ impl Ladder {
                 match self.make_room(tier, fit, context) {
                     Room::Free => unit = take(&mut self.transit.residents),
                     Room::After(ticket) => {
-                        self.transit.residents.nodes.give_back(id);
+                        self.transit.residents.nodes.leave(id);
                         return Admit::After(ticket);
                     }
                     Room::None => break,
@@ -140,7 +140,7 @@ impl Ladder {
                 Clear::Impossible => {}
             }
         }
-        self.transit.residents.nodes.give_back(id);
+        self.transit.residents.nodes.leave(id);
         answer
     }
 

@@ -29,7 +29,7 @@ impl Ladder {
         }
         let id = self.new_id()?;
         if !self.transit.residents.levels.get_mut(usize::from(loc.tier))?.slots.adopt(loc.unit, fit, id) {
-            self.transit.residents.nodes.give_back(id);
+            self.transit.residents.nodes.leave(id);
             return None;
         }
         self.enter(id, loc, item, now);

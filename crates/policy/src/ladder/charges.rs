@@ -85,11 +85,9 @@ impl Charges {
 
     /// Whether metadata may grow by a chunk of item numbers.
     pub fn may_have_chunk(&self, metadata_bytes: u64, residents: &Residents) -> bool {
-        if residents.nodes.is_full() {
-            return false;
-        }
         // As if every item had an expiry: it may get one at any time, without asking for room.
-        let to_come = residents.nodes.timers_to_come(TIMER_BYTES) + CHUNK_METADATA_BYTES;
+        let Some(timers) = residents.nodes.timers_to_come(TIMER_BYTES) else { return false };
+        let to_come = timers + CHUNK_METADATA_BYTES;
         let is_short = self.pages_short_for_chunk(metadata_bytes, residents) > 0;
         !residents.config.charge_metadata
             || !is_short && (metadata_bytes + to_come) as f64 <= metadata_bytes_max(residents)

@@ -219,12 +219,12 @@ fn clear_page(
     // Again each time: a class that was short may have taken its page back.
     slots.drain(page);
     let here = slots.pages().items(slots.pages().run_head(page));
-    let here: Vec<Id> = here.filter(|&id| transit.residents.nodes.may_leave(id)).collect();
+    let here: Vec<Id> = here.filter(|&id| transit.residents.nodes.get(id).may_go()).collect();
     for id in here {
         if left.0 == 0 || left.1 == 0 {
             return false;
         }
-        if !transit.residents.nodes.may_leave(id) {
+        if !transit.residents.nodes.get(id).may_go() {
             continue;
         }
         let bytes = transit.residents.place_bytes(id);

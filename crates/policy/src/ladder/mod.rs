@@ -14,8 +14,8 @@
 //!
 //! | file | part | owns | reads or is lent |
 //! | --- | --- | --- | --- |
-//! | `nodes.rs` | [`Nodes`] | item numbers, the node of each, timers | |
-//! | `slots/` | [`slots::Slots`] | pages, slots and free space of one tier, in three parts of its own | |
+//! | `nodes.rs` | [`Nodes`] | item numbers, the node of each, timers, how long a tick is (`ticks.rs`) | |
+//! | `slots/` | [`slots::Slots`] | pages, slots and free space of one tier, in four parts of its own | |
 //! | `level.rs` | [`Level`] | one tier: its slots, classes that run short, space that moves will make free, counters | |
 //! | `orders.rs`, `order.rs` | [`Orders`](orders::Orders) | who goes next: lists, samples, counts of uses | nodes, slots |
 //! | `tenants/` | [`Tenants`] | whose the items are, shares and K, what each tenant has of each tier | a sample of `Orders` |
@@ -70,6 +70,7 @@ mod tenants;
 #[cfg(test)]
 mod test_world;
 mod tickets;
+mod ticks;
 mod transit;
 mod tuning;
 
@@ -390,7 +391,7 @@ impl Ladder {
 
     /// How long ago, in requests, the items that leave a tier downwards were last used: the running mean over 64 of them.
     pub fn tail_age_requests(&self, tier: usize) -> u64 {
-        self.transit.residents.nodes.requests(self.learnt.tail_age(tier))
+        self.transit.residents.nodes.ticks().in_requests(self.learnt.tail_age(tier))
     }
 
     /// Whether an item below all slotted tiers that was seen again after `reuse` requests belongs into memory: it is
@@ -399,7 +400,8 @@ impl Ladder {
     /// each later use saves a reading: that is why this asks for less than promotion between slotted tiers. Not while the
     /// outlet is choked: a copy would drive somebody out. `None`: it is not known when it was seen before.
     pub fn wants(&self, reuse: Option<u64>, bytes: u64) -> bool {
-        let ticks = reuse.map(|reuse| self.transit.residents.nodes.ticks(reuse).max(1));
+        let ticks = self.transit.residents.nodes.ticks();
+        let ticks = reuse.map(|reuse| ticks.in_ticks(reuse).max(1));
         let high = self.config().watermarks.map_or(0.0, |marks| marks.high);
         !self.transit.outlet.must_wait()
             && self.transit.residents.levels.iter().enumerate().any(|(tier, level)| {

@@ -1,7 +1,8 @@
 //! Numbers of items and what is known of each: where it is, when it was last used, when it expires.
 
 use super::Loc;
-use super::place::{self, Place};
+use super::place::Place;
+use super::ticks::Ticks;
 use crate::column::{CHUNK_ITEMS, Column};
 use crate::deferred_free::DeferredFree;
 use crate::expiry::ExpiryWheel;
@@ -16,8 +17,8 @@ pub struct Nodes {
     /// The first of those that are free; each of their nodes names the next.
     free: Id,
     timers: ExpiryWheel,
-    /// Requests of one tick, to which recency is known.
-    tick_requests: u64,
+    /// To which recency is known.
+    ticks: Ticks,
 }
 
 impl Nodes {
@@ -27,7 +28,7 @@ impl Nodes {
             made: 0,
             free: Id::NONE,
             timers: ExpiryWheel::default(),
-            tick_requests: tick_requests.max(1),
+            ticks: Ticks::of_requests(tick_requests),
         }
     }
 
@@ -56,7 +57,7 @@ impl Nodes {
 
     /// Requests since the item was last used, to the tick and modulo the counter's wrap.
     pub fn idle_requests(&self, id: Id, now: Now) -> u64 {
-        u64::from(self.age(id, now)) * self.tick_requests
+        self.ticks.in_requests(u64::from(self.age(id, now)))
     }
 
     /// The node of an item.
@@ -71,42 +72,21 @@ impl Nodes {
         self.places.at(id)
     }
 
-    /// The ticks now.
+    /// To which recency is known.
     #[inline]
-    pub(super) fn recency(&self, now: Now) -> u32 {
-        (now.requests / self.tick_requests) as u32 & place::LAST_MASK
-    }
-
-    /// So many requests in ticks.
-    pub(super) fn ticks(&self, requests: u64) -> u64 {
-        requests / self.tick_requests
-    }
-
-    /// So many ticks in requests.
-    pub(super) fn requests(&self, ticks: u64) -> u64 {
-        ticks * self.tick_requests
+    pub(super) fn ticks(&self) -> Ticks {
+        self.ticks
     }
 
     /// Ticks since the item was last used.
     #[inline]
     pub(super) fn age(&self, id: Id, now: Now) -> u32 {
-        self.places.get(id).age(self.recency(now))
-    }
-
-    /// Whether it is a live item that neither moves nor is pinned.
-    pub(super) fn may_leave(&self, id: Id) -> bool {
-        let place = self.places.get(id);
-        !place.is_free() && place.may_go()
+        self.places.get(id).age(self.ticks.recency(now))
     }
 
     /// Whether the next number needs a chunk of its own.
     pub(super) fn needs_chunk(&self) -> bool {
         self.free == Id::NONE && (self.made as usize).is_multiple_of(CHUNK_ITEMS)
-    }
-
-    /// Whether there are all the numbers that can be.
-    pub(super) fn is_full(&self) -> bool {
-        self.made == Id::COUNT_MAX
     }
 
     /// Makes another chunk of numbers; its last one.
@@ -128,12 +108,6 @@ impl Nodes {
         id
     }
 
-    /// A number is nobody's.
-    pub(super) fn give_back(&mut self, id: Id) {
-        *self.places.at(id) = Place::free(self.free);
-        self.free = id;
-    }
-
     /// A new item has this number, and this node but for its expiry.
     pub(super) fn enter(&mut self, id: Id, place: Place, expires_at_ms: Option<u64>, now: Now) {
         *self.places.at(id) = place.with_expires(expires_at_ms.is_some());
@@ -142,12 +116,13 @@ impl Nodes {
         }
     }
 
-    /// An item is no more.
+    /// A number is nobody's: its item is no more, or has not come in.
     pub(super) fn leave(&mut self, id: Id) {
         if self.places.get(id).expires() {
             self.timers.remove(id);
         }
-        self.give_back(id);
+        *self.places.at(id) = Place::free(self.free);
+        self.free = id;
     }
 
     /// Sets or removes the item's expiry.
@@ -167,9 +142,10 @@ impl Nodes {
         self.timers.due(now.unix_ms, work)
     }
 
-    /// Bytes by which timers may grow if each item gets one of so many bytes.
-    pub(super) fn timers_to_come(&self, timer_bytes: u64) -> u64 {
-        (u64::from(self.made) * timer_bytes).saturating_sub(self.timers.bytes())
+    /// Bytes by which timers may grow if each item gets one of so many bytes. `None`: there are all the numbers that can be.
+    pub(super) fn timers_to_come(&self, timer_bytes: u64) -> Option<u64> {
+        let to_come = (u64::from(self.made) * timer_bytes).saturating_sub(self.timers.bytes());
+        (self.made != Id::COUNT_MAX).then_some(to_come)
     }
 
     /// Bytes held.
@@ -202,11 +178,11 @@ mod tests {
         assert_eq!(ids, [Id(0), Id(1), Id(2)]);
         nodes.enter(ids[1], place(7), None, Now::default());
         nodes.leave(ids[1]);
-        nodes.give_back(ids[0]);
+        nodes.leave(ids[0]);
         assert_eq!([nodes.take_number(), nodes.take_number(), nodes.take_number()], [Id(0), Id(1), Id(3)]);
         (4..CHUNK_ITEMS).for_each(|_| _ = nodes.take_number());
         assert!(nodes.needs_chunk());
-        nodes.give_back(Id(9));
+        nodes.leave(Id(9));
         assert!(!nodes.needs_chunk());
     }
 
@@ -223,6 +199,6 @@ mod tests {
         assert_eq!(nodes.expires_at_ms(id), Some(3000));
         assert_eq!(nodes.idle_requests(id, now), 7 * 16);
         nodes.leave(id);
-        assert_eq!((nodes.items_with_expiry(), nodes.may_leave(id)), (0, false));
+        assert_eq!((nodes.items_with_expiry(), nodes.get(id).may_go()), (0, false));
     }
 }

@@ -177,7 +177,7 @@ impl Orders {
     ) -> Option<(Draw<'a>, Option<&'a mut Tenants>)> {
         let Order::Sample { k, by } = self.orders[tier] else { return None };
         let sampling = &mut self.samplings[tier];
-        let recency = nodes.recency(now);
+        let recency = nodes.ticks().recency(now);
         let draw = Draw { nodes, slots, uses: &self.uses, sampling, k, by, recency };
         Some((draw, self.tenants.as_mut()))
     }

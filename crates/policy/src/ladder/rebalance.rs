@@ -144,14 +144,14 @@ impl Exchange {
             return;
         }
         let staying: Vec<Id> =
-            pages.items(page).filter(|&id| giving.transit.residents.nodes.may_leave(id)).collect();
+            pages.items(page).filter(|&id| giving.transit.residents.nodes.get(id).may_go()).collect();
         let mut budget = giving.transit.residents.config.rebalance_batch;
         let before = budget;
         for id in staying {
             if budget == 0 {
                 break;
             }
-            if !giving.transit.residents.nodes.may_leave(id) {
+            if !giving.transit.residents.nodes.get(id).may_go() {
                 // It has left as somebody's victim meanwhile.
                 continue;
             }
@@ -210,7 +210,7 @@ fn spare_pages(tier: usize, class: Class, residents: &Residents) -> u32 {
 fn ages(tier: usize, class: Class, residents: &Residents, context: &mut Context<'_>) -> (u32, u32) {
     let (nodes, slots) = (&residents.nodes, &residents.levels[tier].slots);
     let drawn = (0..ITEMS_DRAWN).filter_map(|_| slots.by_class().draw(class, slots.pages(), context.rng));
-    let ages = drawn.filter(|&id| nodes.may_leave(id)).map(|id| nodes.age(id, context.now));
+    let ages = drawn.filter(|&id| nodes.get(id).may_go()).map(|id| nodes.age(id, context.now));
     ages.fold(None, |range, age| match range {
         None => Some((age, age)),
         Some((youngest, oldest)) => Some((age.min(youngest), age.max(oldest))),

@@ -194,7 +194,7 @@ impl Reclaim {
     fn empty_page(self, page: u32, transit: &mut Transit, context: &mut Context<'_>) -> bool {
         let items: Vec<_> = transit.residents.levels[self.tier].slots.pages().items(page).collect();
         for id in items {
-            if !transit.residents.nodes.may_leave(id) {
+            if !transit.residents.nodes.get(id).may_go() {
                 // A run that covers several pages of the window was met before; another item has gone for one that stays.
                 continue;
             }
@@ -279,7 +279,7 @@ mod tests {
     fn can_leave(world: &World, page: u32) -> bool {
         let residents = &world.transit.residents;
         let mut holders = residents.levels[0].slots.pages().holders(page);
-        holders.all(|holder| matches!(holder, Holder::Item(id) if residents.nodes.may_leave(id)))
+        holders.all(|holder| matches!(holder, Holder::Item(id) if residents.nodes.get(id).may_go()))
     }
 
     fn page_of(world: &World, id: Id) -> u32 {

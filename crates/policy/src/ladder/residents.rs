@@ -157,7 +157,7 @@ impl Residents {
     /// Notes a use of a live item, a look-up unless it is a write.
     #[inline]
     pub(super) fn touch(&mut self, id: Id, now: Now, write: bool) -> Use {
-        let recency = self.nodes.recency(now);
+        let recency = self.nodes.ticks().recency(now);
         let cell = self.nodes.at(id);
         let place = *cell;
         debug_assert!(!place.is_free());
@@ -257,7 +257,7 @@ mod tests {
                     (0..3, _) => if let Some(id) = world.enter(usize::from(yes), QUARTER) {
                         all.insert(id, Known { used: world.now.requests, since, tier: usize::from(yes) });
                     }
-                    (3, Some(id)) if world.transit.residents.nodes.may_leave(id) => {
+                    (3, Some(id)) if world.transit.residents.nodes.get(id).may_go() => {
                         let to = all[&id].tier ^ 1;
                         let kind = if to == 1 { MoveKind::Demote } else { MoveKind::Promote };
                         let (transit, _, mut context) = world.parts();

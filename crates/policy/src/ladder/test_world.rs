@@ -75,7 +75,7 @@ impl World {
         let id = residents.nodes.take_number();
         let fit = residents.classes.fit(bytes);
         let Some(unit) = residents.levels[tier].take(fit, id, residents.config.watermarks) else {
-            residents.nodes.give_back(id);
+            residents.nodes.leave(id);
             return None;
         };
         let item = NewItem { key: u64::from(id.0), bytes, expires_at_ms: None, rewrites: None, tenant };
@@ -130,7 +130,7 @@ impl World {
         let nodes = &self.transit.residents.nodes;
         let pages = self.transit.residents.levels[tier].slots.pages();
         let mut items = self.items(tier);
-        items.retain(|&id| pages.class_at(nodes.loc(id).unit) == class && nodes.may_leave(id));
+        items.retain(|&id| pages.class_at(nodes.loc(id).unit) == class && nodes.get(id).may_go());
         items.into_iter().max_by_key(|&id| nodes.age(id, self.now))
     }
 

@@ -71,7 +71,7 @@ impl Transit {
     pub(super) fn enter(&mut self, id: Id, loc: Loc, item: &NewItem, now: Now) {
         let Residents { nodes, levels, orders, .. } = &mut self.residents;
         let tier = usize::from(loc.tier);
-        let place = Place::new(loc, nodes.recency(now), false).with_fresh(item.rewrites.is_none());
+        let place = Place::new(loc, nodes.ticks().recency(now), false).with_fresh(item.rewrites.is_none());
         nodes.enter(id, place, item.expires_at_ms, now);
         orders.admit(id, item.tenant);
         levels[tier].counters.items += 1;
@@ -163,7 +163,7 @@ mod tests {
                         let bytes = if what == 0 { bytes } else { bytes % 3000 + 1 };
                         live.extend(world.enter(at % TIERS, bytes).map(|id| (id, bytes)));
                     }
-                    (5 | 6, Some(id)) if world.transit.residents.nodes.may_leave(id) => {
+                    (5 | 6, Some(id)) if world.transit.residents.nodes.get(id).may_go() => {
                         let (transit, _, mut context) = world.parts();
                         let kinds = [MoveKind::Promote, MoveKind::Demote, MoveKind::Relocate];
                         let from = usize::from(transit.residents.nodes.loc(id).tier);
