@@ -4,7 +4,7 @@ use super::{Fit, Ladder, Loc, NewItem, PAGE_BYTES, UNIT_BYTES};
 use crate::{Id, Now};
 
 impl Ladder {
-    /// Takes up an item where it lies, in a place of `place_bytes`; the inverse of [`super::Residents::remove`]. It enters its list as a
+    /// Takes up an item where it lies, in a place of `place_bytes`; the inverse of [`super::Transit::remove`]. It enters its list as a
     /// new item of that tier does. `None`, and nothing done, where the place is not free, is none that the ladder would give
     /// out, or there is no memory left for the item's metadata.
     ///
